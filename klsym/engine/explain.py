@@ -16,6 +16,7 @@ from typing import Any
 
 import sympy
 
+from klsym.engine.answers.cut_sampler import cut_off, under_mu
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explained as explained
 from klsym.engine.answers.intended_target import intended_target
@@ -38,11 +39,14 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
         parameters = (*parameters, "S")
     written = as_written(loss, parameters)
     written, setting = at_tokens(written, setting_of(written, options))
+    of_tokens = setting.truncated and setting.level == "token"
+    written, setting = under_mu(written, setting)
     verdict = explained(written, setting)
-    terms = LazyCases(_terms, written, setting)
+    verdict = cut_off(verdict, written) if of_tokens else verdict
+    terms = () if of_tokens else LazyCases(_terms, written, setting)
     verdict = replace(verdict, loss=written.typed or verdict.loss, written=written, terms=terms)
     target = intended_target(verdict, written)
-    if target is None:
+    if target is None or of_tokens:
         return verdict
     from klsym.engine.answers.suggestion import suggestion_for  # seldom needed
 

@@ -218,6 +218,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     " reference; renormalised over the words kept, the loss does not depend on their mass either",
     "words-in-one-bucket": "where M is 0, c is the same for all words: among these words the policy never"
     " moves towards the reference; only their common mass moves",
+    "words-never-drawn": "no word with M = 0 is drawn, and no weight recovers the part of such words in the"
+    " gradient of all samples",
 }  # fmt: skip
 
 

@@ -223,8 +223,8 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
     """At one position, weights, 1/T and what a cut sampler draws put in."""
     if setting.truncated and (index or setting.batch != "none"):
         raise UsageError(
-            "sampling truncated: of a token this is said at level sample, its prefix given, and of a sequence"
-            " that is cut off as a whole at level sequence; a sum over tokens or over a batch is not handled"
+            "sampling truncated: a batch of such samples is not handled: choose level sample for one token,"
+            " given its prefix, token for sums of them, or sequence for a sampler that is cut off as a whole"
         )
     expression = expression * DRAWN if setting.truncated else expression
     if index == "t":

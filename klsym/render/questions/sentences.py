@@ -64,6 +64,7 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "names-read", "parameters-declared", "averages-left-out", "masks-left-out", "calls-left-out",
     "factor-left-out", "names-unused", "at-each-token",
+    "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -76,6 +77,8 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         "the factor {factor} is left out; with --level token, --aggregate chooses how tokens are added up"
     ),
     "names-unused": _names_unused,
+    "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"
+    " after the prefix, held as it is at theta; rho is q/sg(q)",
     "at-each-token": "written for each token of the sequence: the same loss, with --level token",
     "drawn": _drawn,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -13,7 +14,9 @@ import klsym
 from klsym.api import where_training_ends
 from klsym.errors import UsageError
 from support.oracle.grammar import derived, evaluate, plain
+from support.oracle.losses import Node, Setting, trees
 from support.oracle.numbers import Jet
+from support.oracle.slots import Slotted
 from support.scale import scaled
 
 WORDS, KEPT = 6, np.array([1.0, 1, 0, 1, 0, 1])
@@ -139,9 +142,9 @@ def test_no_objective_is_told_without_saying_what_is_held() -> None:
 
 @pytest.mark.parametrize(
     ("loss", "options"),
-    [("k2", {"level": "token"}), ("k1", {"use": "reward", "batch": "leave-one-out"}), ("loo(k1)*log_q", {})],
+    [("k1", {"use": "reward", "batch": "leave-one-out"}), ("loo(k1)*log_q", {}), ("k2", {"batch": "mean"})],
 )
-def test_sums_over_tokens_and_batches_are_refused(loss: str, options: dict[str, str]) -> None:
+def test_batches_are_refused(loss: str, options: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"sampling truncated: .* not handled"):
         klsym.explain(loss, sampling="truncated", **options)
 
@@ -165,3 +168,61 @@ def test_s_is_a_name_of_this_sampler_alone() -> None:
     assert klsym.explain("S*k2", sampling="truncated").target == "separable"
     with pytest.raises(UsageError, match="unknown name 'S'"):
         klsym.explain("S*k2")
+
+
+# ---------------------------------------------------------------------------- sums over tokens
+OF_TOKENS = [  # use, a loss, its target: the same for every sampler that is cut off
+    *(("loss", loss, "separable") for loss in (
+        "k1", "k2", "k3", "-A*log_q + 0.1*k2", "sg(k1)*log_q", "M*k3 - R*log_q", "rho*k3", "min(k3, 1)",
+        "whole(k3)/T",
+    )),
+    ("reward", "R", "separable"), ("reward", "A*k1", "separable"), ("reward", "R - beta*k1", "open"),
+]  # fmt: skip
+
+
+def cut_trees(seed: int, keeps_all: bool = False) -> Slotted:
+    """Trees of tokens, sampled from q where M = 1, over its mass there, at each prefix."""
+
+    def cut(at: Node) -> Node:
+        kept = np.ones(len(at.logits)) if keeps_all else (np.arange(len(at.logits)) % 2 == 0) * 1.0
+        weights = np.exp(at.logits) * np.where(kept > 0, 1.0, 1e-300)
+        after = tuple(None if node is None else cut(node) for node in at.after)
+        return replace(at, M=kept, log_mu=np.log(weights / weights.sum()), after=after)
+
+    found = trees(seed, (((), (), ((), ())), (), ()), 4)
+    return Slotted([replace(tree, root=cut(tree.root)) for tree in found], ("off-policy",), second=True)
+
+
+@pytest.mark.parametrize(("use", "loss", "target"), OF_TOKENS)
+def test_sums_over_tokens_of_a_sampler_that_is_cut_off(use: str, loss: str, target: str) -> None:
+    """The printed gradient is that of the loss under M q/S, and it has no curl where it has an objective."""
+    credit = {"credit": "same-token" if "A" in loss else "to-go"} if use == "reward" else {}
+    verdict = klsym.explain(loss, sampling="truncated", level="token", use=use, **credit)
+    answer = verdict.to_json()
+    assert answer["gradient"]["target"] == target and verdict.instead is None
+    assert "mu is the sampler that is cut off at each token" in " ".join(str(verdict).split())
+    assert not [line for line in verdict.hypotheses if line.startswith("q << mu")]
+    where = cut_trees(7)
+    literal = loss.replace("rho", "exp(log_q - sg(log_q))")
+    field = where.field(literal, Setting(level="token", use=use, sampling="off-policy", **credit))
+    text = answer["gradient"]["per_sample"]
+    text = text if "s_now" in text else f"({text})*s_now"
+    assert np.allclose(field.a, where.form(text, "m").a, rtol=1e-8, atol=1e-10)
+    turned = np.abs(field.ab - field.ab.transpose(1, 0, 2)).max()
+    assert (turned < 1e-9) == (target == "separable")
+
+
+def test_a_curl_is_shown_where_all_words_are_kept() -> None:
+    found = klsym.explain("rho*k3", sampling="truncated", level="token", weights="prefix")
+    assert (found.target, found.trust) == ("none", "kernel") and found.has_model
+    field = cut_trees(3, keeps_all=True).field(
+        "exp(log_q - sg(log_q))*exp(past(log_q - sg(log_q)))*k3",
+        Setting(level="token", sampling="off-policy"),
+    )
+    assert np.abs(field.ab - field.ab.transpose(1, 0, 2)).max() > 1e-3
+
+
+@pytest.mark.parametrize("loss", ["disc(9/10, sg(k1))", "disc(9/10, R)"])
+def test_what_asks_for_words_that_are_not_drawn_is_refused(loss: str) -> None:
+    with pytest.raises(UsageError, match=r"rests on q << mu, and no word with M = 0 is drawn: choose level"):
+        klsym.explain(loss, sampling="truncated", level="token", use="reward")

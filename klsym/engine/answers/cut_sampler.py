@@ -1,0 +1,91 @@
+"""explain for sums over tokens of a sampler that is cut off at every token.  Untrusted.
+
+The sampler mu = M q/S, S the mass that M keeps after the prefix, is held as it is at theta.  So the verdict
+is that under any mu << q, off-policy, where rho is q/sg(q) as on-policy.  No weight brings back a word with
+M = 0: what presupposes q << mu is refused.  A curl is shown for M = 1, where mu is q.
+
+>>> from klsym.language.expressions import k2
+>>> setting = Setting("truncated", level="token", weights="token")
+>>> under_mu(Written("rho*k2", rho * k2), setting)[0].text
+'exp(log_q - sg(log_q))*k2'
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+
+from klsym.engine.fields.field import field_of_loss
+from klsym.engine.fields.slot_loss import ADVANTAGE
+from klsym.engine.options.expand_options import weight_of
+from klsym.engine.options.settings import Setting
+from klsym.engine.proof.counterexamples import completed, rows_of, tree_models
+from klsym.engine.proof.derivation import derive
+from klsym.engine.proof.sequence_quantities import curl
+from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.targets.product_curl import with_one_advantage
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.errors import ProofError, Refused, UsageError
+from klsym.kernel.names import parse_name
+from klsym.language.convert import to_ring
+from klsym.language.expressions import R, Weight, exp, log_mu, log_q, rho, sg
+from klsym.language.messages import Message
+from klsym.notation import losses
+from klsym.notation.losses import Written
+from klsym.notation.printers import TEXT
+
+UNMET = Message("support", first="q", second="mu")
+MOST_TREES = 40  # that are tried for a curl
+WEIGHED = ("missing-weight", "prefixes-of-mu")  # of weights that would bring samples back to q
+
+
+def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
+    """The loss with samples from mu, of a sampler that is cut off at each token; any other one as it is."""
+    if not setting.truncated or setting.level != "token":
+        return written, setting
+    e = written.expression.xreplace({rho: weight_of(setting.weights)})
+    e = e.replace(lambda x: isinstance(x, Weight), lambda x: exp(x.args[0] - x.args[1]))
+    e = e.xreplace({log_mu: sg(log_q)})
+    text = written.text if e == written.expression else losses.show(e, TEXT)
+    notes = (*written.notes, Message("cut-at-tokens"))
+    reading = Written(text, e, written.typed or written.text, notes)
+    return reading, replace(setting, sampling="off-policy", weights=setting.weights and "token")
+
+
+def cut_off(verdict: Verdict, written: Written) -> Verdict:
+    """The verdict under mu, where M q/S has the support that it asks for."""
+    if UNMET in verdict.assumptions:
+        raise UsageError(
+            f"sampling truncated: what {(written.typed or written.text)[:60]!r} does rests on q << mu, and no"
+            " word with M = 0 is drawn: choose level sample, for one token given its prefix"
+        )
+    if verdict.target == "none":
+        verdict = _where_all_words_are_kept(verdict, written)
+    messages = tuple(message for message in verdict.messages if message.code not in WEIGHED)
+    known = UNMET not in verdict.value.assumptions
+    return replace(
+        verdict,
+        messages=(*messages, Message("words-never-drawn")),
+        value=verdict.value if known else TargetReading(None),
+        constant=verdict.constant if known else None,
+    )
+
+
+def _where_all_words_are_kept(verdict: Verdict, written: Written) -> Verdict:
+    """The verdict with a curl at M = 1, or an open one."""
+    field = field_of_loss(written, verdict.setting)
+    if field.attached is not None:
+        one_advantage = field.attached.xreplace({ADVANTAGE: R})  # the sum of the token rewards
+        start = derive(curl(one_advantage, "mu"), defined=with_one_advantage(field.loss.defined))
+        names = {parse_name(name).base for name in to_ring(one_advantage).names()}
+        for model in islice(tree_models(start.context, on_policy=True), MOST_TREES):
+            with suppress(ProofError, Refused):
+                turned = start.differs_from(0, model=completed(model, rows_of(names, start.context)))
+                return replace(
+                    verdict, proofs=(verdict.proofs[0], turned), model=shown_witness(turned), trust="kernel"
+                )
+    return replace(
+        verdict, gradient=TargetReading(None), trust="open", shown="", model=None,
+        remarks=(*verdict.remarks, Message("open-no-tree")),
+    )  # fmt: skip
