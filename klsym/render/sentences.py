@@ -260,6 +260,8 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
     "centred-coefficient": "the centred quantity is the coefficient h in grad L = h s, detached",
     "mean-h": "mean_h stands for {of}",
     "exchange-mean": "grad and E_{under} may be exchanged (dominated derivative near theta)",
+    "kept-lengths": lambda some: "T_i is the number of tokens of sequence i with M = 1"
+    + (", and a batch has one, almost surely" if some else "; a batch without one has the loss 0"),
     "exchange-in-lengths": "grad and E_q may be exchanged in E_q[1/sum_i T_i] (dominated derivative near"
     " theta)",
     "no-outcome-at-kinks": "no outcome lies exactly on a kink: there the objective has no gradient",

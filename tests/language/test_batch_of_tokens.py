@@ -24,6 +24,7 @@ from klsym.kernel import check, read
 from klsym.language.abbreviations import Indexed, Side
 from klsym.language.convert import to_ring
 from klsym.language.expressions import R, length, now, others, own, parameter, s
+from klsym.numeric.checks.cross_check import with_check
 from support.losses.loss_witness import _witness_forest
 from support.losses.random_losses import Case, anywhere
 from support.oracle.losses import Setting, trees
@@ -109,6 +110,7 @@ def test_for_large_batches_it_is_the_sum_over_the_mean_length() -> None:
 # ---------------------------------------------------------------------------- what explain says of it
 TOKEN, WHOLE = {"level": "token"}, {"level": "sequence"}
 BATCH = {"aggregate": "batch"}
+KEPT = "(whole(M) + others(whole(M)))"
 ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     # a loss, how it is used, the loss of a batch as the oracle reads it, its target, trust
     ("k3", TOKEN | BATCH, "n*whole(k3)/(T + others(T))", "none", "kernel"),
@@ -119,6 +121,11 @@ ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     ("n*k2/(whole(1) + others(whole(1)))", WHOLE, "n*k2/(T + others(T))", "none", "kernel"),
     ("k1", TOKEN | BATCH, "n*whole(k1)/(T + others(T))", "separable", "sympy"),
     ("clip(k3, 0, 1)", TOKEN | BATCH, "n*whole(clip(k3, 0, 1))/(T + others(T))", "none", "kernel"),
+    # over the tokens that a mask keeps, which in the counterexample are all
+    ("M*k3", TOKEN | BATCH, "n*whole(M*k3)/(T + others(T))", "none", "kernel"),
+    (f"n*M*k3/{KEPT}", TOKEN, f"n*whole(M*k3)/{KEPT}", "none", "kernel"),
+    (f"n*whole(M*k2)/{KEPT}", WHOLE, f"n*whole(M*k2)/{KEPT}", "none", "kernel"),
+    (f"n*whole(M*k2)/max({KEPT}, 1)", WHOLE, f"n*whole(M*k2)/max({KEPT}, 1)", "none", "kernel"),
 )
 
 
@@ -156,6 +163,8 @@ def curl_of_two(loss: str, witness: dict[str, Any]) -> float:
     [
         ("k1/(2*T + others(T))", TOKEN, "in a way that is not read"),
         ("R/(T + others(T))**2", WHOLE, "in a way that is not read"),
+        ("n*M*k3/(past(M) + others(whole(M)))", TOKEN, "in a way that is not read"),
+        (f"M*k3/{KEPT}**2", TOKEN, "in a way that is not read"),
         ("k1", WHOLE | BATCH | {"batch": "mean"}, "of a centred batch is not handled"),
     ],
 )
@@ -225,3 +234,14 @@ def test_random_losses_agree_with_enumeration(case: Case) -> None:
     twist = np.abs(found.ab - np.swapaxes(found.ab, 0, 1)).max() if moves else 0.0
     assert (verdict.target == "none") == (twist > 1e-7)
     assert (verdict.target == "zero") == (pushes < 1e-12)
+
+
+def test_what_is_assumed_of_a_mask() -> None:
+    """A mean over the kept tokens of a batch has a value where one is kept; max(.., 1) needs none."""
+    told = "T_i is the number of tokens of sequence i with M = 1"
+    for number, more in ((KEPT, ", and a batch has one"), (f"max({KEPT}, 1)", "; a batch without one")):
+        verdict = explain(f"n*whole(M*k3)/{number}", level="sequence", sampling="off-policy")
+        assert verdict.target == "separable" and any(x.startswith(told + more) for x in verdict.hypotheses)
+        done = with_check(verdict, verdict.written.expression)
+        assert done.check["passed"]
+    assert not any(told in x for x in explain("k3", level="token", aggregate="batch").hypotheses)

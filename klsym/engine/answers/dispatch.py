@@ -11,7 +11,12 @@ from typing import Any
 import sympy
 
 from klsym.engine.fields.position_sums import UnsupportedSum
-from klsym.engine.fields.slot_loss import names_batches, names_slots, names_vocabulary, of_sequence
+from klsym.engine.fields.slot_loss import (
+    names_batches,
+    names_slots,
+    names_vocabulary,
+    of_sequence,
+)
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import explain_ring
@@ -55,10 +60,10 @@ def _explained(written: Written, setting: Setting) -> Verdict:
     if setting.aggregate == "batch" or (setting.level != "sample" and names_batches(written.expression)):
         from klsym.engine.outside.all_tokens import explain_all_tokens, over_all_tokens
 
-        loss = over_all_tokens(written.expression, setting)
-        if loss is not None:
+        over = over_all_tokens(written.expression, setting)
+        if over is not None:
             return explain_all_tokens(
-                written, loss, setting, lambda e, use: _explained(as_written(e, ()), use)
+                written, over, setting, lambda e, use: _explained(as_written(e, ()), use)
             )
     refuse_taken_names(written, setting)
     if names_vocabulary(written.expression):

@@ -328,13 +328,13 @@ def at_tokens(written: Written, setting: Setting) -> tuple[Written, Setting]:
     'M*k2/whole(M)'
     """
     e = written.expression
-    divisors = {x.base for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}
-    counted = any(of.has(M) for base in divisors for of in base.atoms(Whole))
+    divisors = {x for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}
+    counted = any(of.has(M) for x in divisors for of in x.atoms(Whole))
     sums = {of: sympy.Dummy(log_q.name, real=True) for of in e.atoms(Summed)}  # so that sg(..) stays
     whole = all(isinstance(of, Whole) for of in sums) and not e.xreplace(sums).has(M)
-    if setting.level != "sequence" or not whole or not (counted or not all(map(_is_summable, sums))):
-        return written, setting
-    if setting.batch != "none" or names_batches(e):
+    alone = setting.batch == "none" and not names_batches(e.xreplace(dict.fromkeys(divisors, sympy.S.One)))
+    asked = setting.level == "sequence" and (counted or not all(map(_is_summable, sums)))
+    if not (asked and whole and alone):
         return written, setting
     bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
     at = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}

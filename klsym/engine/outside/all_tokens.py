@@ -48,6 +48,7 @@ from klsym.language.expressions import (
     REWARDS,
     A,
     H,
+    M,
     OverPositions,
     R,
     Slot,
@@ -72,51 +73,59 @@ from klsym.notation.values import LazyFormula, bracketed, scored
 
 MAX_TREES = 40  # trees with sequences of one token and of two
 ENTIRE = T + OfOthers(T)  # sum_i T_i
+KEPT = Whole(M) + OfOthers(Whole(M))  # the tokens that a mask keeps
 NOT_READ = (
-    "divides by the lengths of other samples in a way that is not read: write n*LOSS/(T + others(T)), or"
-    " choose aggregate batch"
+    "divides by the lengths of other samples in a way that is not read: write n*LOSS/(T + others(T)),"
+    " n*LOSS/(whole(M) + others(whole(M))), or choose aggregate batch"
 )
 CENTRED = "the mean over all tokens of a centred batch is not handled: choose batch none"
 UNSAID = (*OF_DESCENT, "zero-gradient", "value-is-not-gradient", "truncated")  # of the sum alone
 
 
-def over_all_tokens(expression: Any, setting: Setting) -> Any | None:
-    """L of a loss n L/sum_i T_i, as the option says or the loss itself; None for any other loss."""
+def over_all_tokens(expression: Any, setting: Setting) -> tuple[Any, Any] | None:
+    """L and N of a loss n L/N, N the tokens of a batch, all or those kept; None for any other loss.
+
+    As the option says or the loss itself; max(N, 1) is a third N.
+    """
     if setting.aggregate == "batch":
-        return expression
+        return expression, ENTIRE
     expression = expression.xreplace({Whole(sympy.S.One): T})
     inverted = {e for e in expression.atoms(sympy.Pow) if e.exp.could_extract_minus_sign()}
-    if not any(e.base.atoms(OverBatch) and e.has(T) for e in inverted):
+    over = [e for e in inverted if e.base.atoms(OverBatch) and e.base.has(T, Whole)]
+    if not over:
         return None
+    number = next((x for x in (ENTIRE, KEPT, sympy.Max(KEPT, 1)) for e in over if e.base == x), ENTIRE)
     mark = sympy.Dummy(positive=True)
-    marked = expression.replace(lambda e: e.is_Pow and e.base == ENTIRE, lambda e: mark**-e.exp)
+    marked = expression.replace(lambda e: e.is_Pow and e.base == number, lambda e: mark**-e.exp)
     once = sympy.expand(marked)
     loss = once.coeff(mark, 1)
     if loss.has(OverBatch) or sympy.expand(once - loss * mark) != 0 or setting.batch != "none":
         raise UsageError(f"{losses.show(expression, TEXT)[:60]!r} {NOT_READ}")
-    return sympy.factor_terms(loss / n)
+    return sympy.factor_terms(loss / n), number
 
 
 def explain_all_tokens(
-    written: Written, loss: Any, setting: Setting, explained: Callable[[Any, Setting], Verdict]
+    written: Written, over: tuple[Any, Any], setting: Setting, explained: Callable[[Any, Setting], Verdict]
 ) -> Verdict:
     """The verdict; `explained` explains the loss of one sequence."""
     if setting.batch != "none":
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
-    one = replace(setting, aggregate="sum")
+    (loss, number), one = over, replace(setting, aggregate="sum")
     single = explained(loss, one)
     target, proofs = _target(loss, one) if single.pushes else ("zero", ())
-    counted = _counted(loss, setting) if target is None and setting.on_policy else None
+    all_of_them = target is None and setting.on_policy and number == ENTIRE
+    counted = _counted(loss, setting) if all_of_them else None
     target = target if counted is None else "separable"
     any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
     named = _named(single, counted) if target == "separable" else None
     exchanged = [Message("exchange-in-lengths")] if counted is not None else []
-    presupposed = (Message("independent-sequences"), *exchanged, *single.assumptions)
+    kept = () if number == ENTIRE else (Message("kept-lengths", some=number == KEPT),)
+    presupposed = (*kept, Message("independent-sequences"), *exchanged, *single.assumptions)
     return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=LazyFormula(_over_tokens, (_pushed(single), to_ring(n), to_ring(own(length) + others(length)))),
+        h=LazyFormula(_over_tokens, (_pushed(single), to_ring(n), _number(number))),
         c=None,
         gradient=TargetReading(target),
         value=TargetReading(None),
@@ -133,6 +142,13 @@ def explain_all_tokens(
         remarks=(*_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
         expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
         messages=(Message("weighed-by-lengths"), *(x for x in single.messages if x.code not in UNSAID)),
+    )
+
+
+def _number(number: Any) -> Any:
+    """The tokens of a batch, from the sums of a sequence and of the others."""
+    return {ENTIRE: own(length) + others(length), KEPT: own(M) + others(M)}.get(
+        number, sympy.Max(own(M) + others(M), 1)
     )
 
 
@@ -216,7 +232,7 @@ def _target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]
     if not setting.on_policy:
         return ("separable" if setting.use == "loss" and not loss.has(sg) else None), ()
     with suppress(NotInRing, UsageError):
-        start, slots = _turning(loss, setting)
+        start, slots = _turning(loss.xreplace({M: sympy.S.One}), setting)  # a mask that keeps all tokens
         for model in islice(_short_trees(tuple(start.context.parameters)), MAX_TREES):
             with suppress(ProofError):
                 return "none", (start.differs_from(0, model=model), *map(_apart, slots))
