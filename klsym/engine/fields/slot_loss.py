@@ -239,16 +239,18 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
 
 
 def _summed_at_tokens(loss: Any, times: Any = T) -> Any:
-    """times g x for the terms g whole(x) of a loss, where x has no sum of its own; for others times/T.
+    """times g x for the terms g whole(x) of a loss, g the same at each token; times/T for all others.
 
-    g is the same at each token, such as 1/whole(M): so T g x and g whole(x) have one sum over the tokens.
+    So T g x and g whole(x) have one sum over the tokens.  x has no sum of its own, or times is 1 and g held.
     """
-    sums = {of for of in _attached_sums(loss) if not _is_summable(of)}
+    sums = {of for of in _attached_sums(loss) if times != T or not _is_summable(of)}
     total = sympy.S.Zero
     for term in sympy.Add.make_args(sympy.expand_mul(loss, deep=False)) if sums else (loss,):
-        of = next((factor for factor in sympy.Mul.make_args(term) if factor in sums), None)
-        if of is not None and not (term / of).has(*sums) and _is_of_the_whole(term / of):
-            term = T * (term / of) * of.args[0]
+        found = sorted((of for of in sympy.Mul.make_args(term) if of in sums), key=_is_summable)
+        g = term / found[0] if found else term
+        alike = found and not g.has(*sums) and _is_of_the_whole(g)
+        if alike and (sg(g) == g or not _is_summable(found[0])):
+            term = T * g * found[0].args[0]
         total += term * times / T
     return total
 
