@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))  # where the campaigns are
 
 from sampling import gaussian_ratios
 
@@ -22,6 +24,7 @@ from klsym.ledger.settle_claim import settle
 from klsym.sampling.backends import backend
 from klsym.sampling.identities import Options
 from klsym.sampling.verify import Report, summary, table, verify
+from support.campaigns.stored import version
 
 STORED = Path(__file__).with_name("gpu.json")
 
@@ -54,11 +57,6 @@ def measured(device: str, repeats: int) -> dict[str, Any]:
             f"{name} over the draw alone": float(f"{ratio:.3g}") for name, ratio in ratios.items()
         }
     return {"on": on.describe(), "claims": len(settled), **cross_checked(report), "sampling": sampling}
-
-
-def version() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
 
 
 def main() -> None:

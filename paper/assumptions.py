@@ -1,4 +1,4 @@
-r"""What a claim assumes, in LaTeX, beside what the paper says once for all of them.
+r"""The hypotheses of a claim in LaTeX, without those that the paper states once for all claims.
 
 On a finite space with softmax logits expectations exist, and gradient and expectation can be exchanged; the
 claims leave these hypotheses out, and the derivations list the expectations that they concern.
@@ -28,7 +28,7 @@ AUTOMATIC = {
 
 
 def in_short(settled: Settled) -> Iterator[str]:
-    r"""What the claim assumes, without its reading and without what is automatic, each once.
+    r"""Return the hypotheses of a claim, each once, without its reading and the automatic ones.
 
     >>> from klsym.ledger.settle_claim import recall
     >>> list(in_short(recall("gradient.k2-loss")))

@@ -163,7 +163,7 @@ def _experiments(settled: list[Settled]) -> Iterator[str]:
 
 
 def _captions(settled: list[Settled]) -> Iterator[str]:
-    """What each figure shows; of an experiment also the findings that say it with numbers."""
+    """Yield the caption of each figure; that of an experiment also states findings with numbers."""
     for name, experiment in EXPERIMENTS.items():
         known = [item for item in settled if item.claim.id.endswith(f".{name}")]
         found = [part.text for item in known for part in item.parts if isinstance(part, Evidence)]

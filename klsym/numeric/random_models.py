@@ -130,7 +130,7 @@ def bounds_of(theorem: Theorem) -> list[ExpPoly]:
 
 
 def logs_of(theorem: Theorem) -> list[ExpPoly]:
-    """What is positive at every sample, by the hypotheses of the theorem or since it names the log."""
+    """Return the elements that are positive at every sample: by a hypothesis, or as their log has a name."""
     statement = theorem.statement
     told = statement.context.within(*elements(statement.left), *elements(statement.right))
     logs = (statement.context.defined(name, LOG) for e in told for name in sorted(e.names()))

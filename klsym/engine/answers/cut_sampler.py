@@ -1,8 +1,8 @@
 """explain for sums over tokens of a sampler that is cut off at every token.  Untrusted.
 
-The sampler mu = M q/S, S the mass that M keeps after the prefix, is held as it is at theta.  So the verdict
-is that under any mu << q, off-policy, where rho is q/sg(q) as on-policy.  No weight brings back a word with
-M = 0: what presupposes q << mu is refused.  A curl is shown for M = 1, where mu is q.
+The sampler mu = M q/S is held as it is at theta; S is the mass that M keeps after the prefix.  The verdict is
+that of an off-policy loss under any mu << q, with rho = q/sg(q) in the loss.  A verdict that needs q << mu is
+refused, because no weight recovers a word with M = 0.  A curl is shown for M = 1, where mu is q.
 
 >>> from klsym.language.expressions import k2
 >>> setting = Setting("truncated", level="token", weights="token")
@@ -41,7 +41,7 @@ WEIGHED = ("missing-weight", "prefixes-of-mu")  # of weights that would bring sa
 
 
 def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
-    """The loss with samples from mu, of a sampler that is cut off at each token; any other one as it is."""
+    """Return the off-policy loss for a sampler that is cut off at each token; other losses unchanged."""
     if not setting.truncated or setting.level != "token":
         return written, setting
     e = written.expression.xreplace({rho: weight_of(setting.weights)})
@@ -54,7 +54,7 @@ def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
 
 
 def cut_off(verdict: Verdict, written: Written) -> Verdict:
-    """The verdict under mu, where M q/S has the support that it asks for."""
+    """Return the verdict under mu = M q/S; raises UsageError if it needs q << mu."""
     if UNMET in verdict.assumptions:
         raise UsageError(
             f"sampling truncated: what {(written.typed or written.text)[:60]!r} does rests on q << mu, and no"
@@ -73,7 +73,7 @@ def cut_off(verdict: Verdict, written: Written) -> Verdict:
 
 
 def _where_all_words_are_kept(verdict: Verdict, written: Written) -> Verdict:
-    """The verdict with a curl at M = 1, or an open one."""
+    """Return the verdict with a certified curl at M = 1, or an open one."""
     field = field_of_loss(written, verdict.setting)
     if field.attached is not None:
         one_advantage = field.attached.xreplace({ADVANTAGE: R})  # the sum of the token rewards

@@ -313,7 +313,7 @@ class Decomposition:
 
     @property
     def named_objective(self) -> Quantity | None:
-        """What the named terms are the gradient of; None where one of them is no gradient."""
+        """Return the objective of the named terms; None if one of them has no objective."""
         return self.quantity(lambda term: term.objective)
 
     @property

@@ -341,7 +341,7 @@ def at_tokens(written: Written, setting: Setting) -> tuple[Written, Setting]:
     bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
     at = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
     at |= {x: Whole(x) for x in (k1, *DENSITIES, R)}
-    for old, new in at.items():  # those of which others are made come last
+    for old, new in at.items():  # r and rho before the log densities that define them
         bare = bare.xreplace({old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))})
     loss = bare.xreplace({dummy: of for of, dummy in sums.items()})
     loss = loss if setting.use == "reward" else _summed_at_tokens(loss, sympy.S.One)

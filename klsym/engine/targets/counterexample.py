@@ -77,7 +77,7 @@ def _with_one_advantage(loss: SlotLoss) -> SlotLoss:
 
 
 def _for_models(field: Field, decision: Decision) -> Derivation:
-    """What is given, and n = m + 1, are premises, which a model need not satisfy."""
+    """Return the derivation that models are tried on; given values and n = m + 1 are its premises."""
     context = field.start.context
     if field.index == "t" and field.attached is not None:
         same = token_gradient(field.attached, field.loss.under)

@@ -78,7 +78,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     ),
     "names-unused": _names_unused,
     "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"
-    " after the prefix, held as it is at theta; rho is q/sg(q)",
+    " after the prefix, held as it is at theta; rho is q/sg(q) in the loss, q/mu in the answer",
     "at-each-token": "written for each token of the sequence: the same loss, with --level token",
     "drawn": _drawn,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
