@@ -66,7 +66,7 @@ def score_function_estimate():
 @claim(
     "sequence.causality",
     source="TM 4.2",
-    reading=(*SEQUENCES, "A_past is any function of t and the prefix y_<t, such as l_u at one u < t"),
+    reading=(*SEQUENCES, "V is any function of t and the prefix y_<t, such as l_u at one u < t"),
 )
 def causality():
     """Given its prefix, the score function of a token has mean zero."""

@@ -1,7 +1,7 @@
 """Discounts and critics in the gradient of a policy of tokens.
 
 A discount g = exp(-c) enters as exp(-c T_past), since T_past is the number of tokens before one: the first
-reward counts whole.  A_past is any function of the tokens before one, such as a critic or a baseline.
+reward counts whole.  V is any function of the tokens before one, such as a critic or a baseline.
 """
 
 from fractions import Fraction
@@ -109,7 +109,7 @@ def _wedge(first, second):
     source="Schulman et al. 2016 (arXiv 1506.02438), generalised advantage estimation; new",
     reading=(
         "g = 1; d_u = R_u + V_(u+1) - V_u, V_u a function of the tokens before u, and 0 after the end",
-        "lambda = 1: the sum of d_u from t on is that of R_u less V_t, which is A_past here",
+        "lambda = 1: the sum of d_u from t on is that of R_u less V_t, which is V here",
         "lambda < 1: on sequences of at most two tokens the sum is d_now + lambda d_future; R is d there",
         "r - 1 is one d whose mean is 0 after every prefix",
     ),

@@ -138,7 +138,7 @@ def prefixes_and_directions():
 @claim(
     "distill.own-token-baseline",
     source="arXiv 2605.07865 (control variate for distillation)",
-    reading=("A_past is any function of the tokens before one, such as the exact KL of its step",),
+    reading=("V is any function of the tokens before one, such as the exact KL of its step",),
 )
 def baselines_of_a_token():
     """A baseline of the prefix changes no mean: what the field lacks is the sum of later steps."""
@@ -155,7 +155,7 @@ def baselines_of_a_token():
 @claim(
     "distill.top-k-reward",
     source="new (miles issue 2362)",
-    reading=("A_past is the detached full(M k1) of the token's own prefix, or any function of the prefix",),
+    reading=("V is the detached full(M k1) of the token's own prefix, or any function of the prefix",),
 )
 def top_k_in_the_reward():
     """A detached sum over words has no mean effect on its own token; differentiated in the loss it has."""

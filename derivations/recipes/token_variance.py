@@ -14,7 +14,7 @@ from klsym.calculus import A, claim, derive, future, mu, now, past, rho, s, sum_
 from klsym.ledger.evidence import Evidence
 
 PREFIX, WHOLE = past(rho) * now(rho), past(rho) * now(rho) * future(rho)
-TERM = past(A) * now(s)  # A_past: any function of the tokens before t
+TERM = past(A) * now(s)  # V: any function of the tokens before t
 WORDS = ("a", "b")
 Half, Third = Fraction(1, 2), Fraction(1, 3)
 
@@ -23,8 +23,8 @@ Half, Third = Fraction(1, 2), Fraction(1, 3)
     "shipped.prefix-ratio",
     source="arXiv 2605.07331 (abstract: unbiased for each token, lower variance than the full ratio)",
     reading=(
-        "A_past is any function of the tokens before t",
-        "means over mu of c_t**2 x**2 and c_T**2 x**2, x = A_past s_t, summed over t: both have the same"
+        "V is any function of the tokens before t",
+        "means over mu of c_t**2 x**2 and c_T**2 x**2, x = V s_t, summed over t: both have the same"
         " mean c_t x, so that their difference is that of the variances",
     ),
 )

@@ -27,9 +27,9 @@ log_q = Symbol("log_q", real=True)
 log_p = Symbol("log_p", real=True)
 log_mu = Symbol("log_mu", real=True)
 log_old = Symbol("log_old", real=True)  # a third policy free of theta, such as that whose ratio is clipped
-R = Symbol("R", real=True)
-A = Symbol("A", real=True)
+R, A = Symbol("R", real=True), Symbol("A", real=True)
 M = Symbol("M", real=True)  # a mask: a random variable free of theta
+V, V_next = Symbol("V", real=True), Symbol("V_next", real=True)  # a critic before and after a token
 DENSITIES = (log_q, log_p, log_mu, log_old)
 REWARDS = (R, A, M)  # what differs from sample to sample, and does not depend on theta
 
@@ -45,7 +45,7 @@ COUNTS = ("n", "T")  # batch size and length are positive
 s = Symbol("s", commutative=True)  # the score function grad log q
 length = Symbol("length", positive=True)  # T, the number of steps of a sequence
 H, *_ = GIVEN = tuple(Symbol(name, real=True) for name in HELD)  # detached, of values that a statement gives
-SLOTTED = (log_q, log_p, log_mu, log_old, *REWARDS, *GIVEN, length, s)  # what a slot has its own copy of
+SLOTTED = (*DENSITIES, *REWARDS, V, V_next, *GIVEN, length, s)  # what a slot has its own copy of
 
 
 def as_expression(value: Any) -> Any:
@@ -430,7 +430,7 @@ own, others = Slot("self"), Slot("others")
 
 ATOMS = {
     "log_q": log_q, "log_p": log_p, "log_mu": log_mu, "log_old": log_old, "R": R, "A": A, "M": M,
-    **OF_TABLE, "r": r, "rho": rho, "rho_old": rho_old,
+    "V": V, "V_next": V_next, **OF_TABLE, "r": r, "rho": rho, "rho_old": rho_old,
 }  # fmt: skip
 
 

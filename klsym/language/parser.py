@@ -49,6 +49,7 @@ from klsym.language.sums import (
     OverBatch,
     OverVocabulary,
     Whole,
+    advantage_estimate,
     discounted,
     entropy,
     full_kl,
@@ -327,6 +328,8 @@ class Reader:
             plural = "" if wanted == "1" else "s"
             raise self.at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
         x = arguments[0]
+        if name == "gae" and not all(g.is_Rational and 0 <= g <= 1 for g in arguments):
+            raise self.at("gae(lam, g) takes numbers from 0 to 1: lam, and the discount g, which is 1", node)
         if name == "disc" and not (x.is_Rational and 0 < x < 1):
             raise self.at("disc(g, x) takes a number g between 0 and 1, the discount of one token", node)
         if name in (*OF_TOKENS, *OF_SAMPLES):
@@ -418,6 +421,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "max": (Max, SEVERAL),
     "clip": (clip, range(3, 4)),
     "disc": (discounted, range(2, 3)),
+    "gae": (advantage_estimate, range(1, 3)),
     **{name: (function, ONE_ARGUMENT) for name, function in (OF_TOKENS | OF_SAMPLES).items()},
     **{OverVocabulary.name: (OverVocabulary, ONE_ARGUMENT)},
 }

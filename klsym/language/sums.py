@@ -17,6 +17,9 @@ from klsym.language.expressions import (
     REWARDS,
     M,
     OverPositions,
+    R,
+    V,
+    V_next,
     exp,
     k1,
     log_mu,
@@ -109,8 +112,21 @@ def togo(h: Any) -> Any:
 
 
 def discounted(g: Any, x: Any) -> Any:
-    """disc(g, x) = sum_{u>=t} g^(u-t) x_u, 0 < g < 1; past(1) is the number of tokens before t."""
+    """disc(g, x) = sum_{u>=t} g^(u-t) x_u, 0 <= g <= 1; past(1) is the number of tokens before t."""
+    if g in (0, 1):
+        return togo(x) if g else Here(x)
     return g ** -Before(sympy.S.One) * togo(g ** Before(sympy.S.One) * x)
+
+
+def advantage_estimate(weight: Any, g: Any = sympy.S.One) -> Any:
+    """gae(x, g) = sum_{u>=t} (g x)^(u-t) (R_u + g V_{u+1} - V_u), V 0 after the last token.
+
+    Summed by parts: the lambda-return sum_{u>=t} (g x)^(u-t) (R_u + g (1 - x) V_{u+1}), less V_t.
+
+    >>> advantage_estimate(sympy.S.One), advantage_estimate(sympy.S.Zero)
+    (-V + future(R) + now(R), -V + now(R + V_next))
+    """
+    return discounted(g * weight, R + g * (1 - weight) * V_next) - V
 
 
 def seqmean(x: Any) -> Any:

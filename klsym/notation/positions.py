@@ -39,11 +39,20 @@ POSITIONS |= {
     if index in ("t", "u")
 }
 POSITIONS["i_x"] = ("", "i", "i")
+CRITIC = {"past": ("V", "t"), "now": ("V_next", "t+1")}
 KNOWN = {"now": r"\le t", "future": r"\le T"}  # what is known once a token, or everything, is drawn
 
 
 def in_slot(name: str, slot: str, sums: bool, primes: int = 0, ratio: bool = False) -> Formula:
-    """A variable of a slot: its sum over the positions there, the product of a ratio."""
+    """A variable of a slot: its sum over the positions there, the product of a ratio.
+
+    >>> from klsym.notation.printers import LATEX, TEXT
+    >>> TEXT(in_slot("A", "past", sums=False)), LATEX(in_slot("A", "now", sums=True))
+    ('V', 'V_{t+1}')
+    """
+    if name == "A" and slot in CRITIC:  # any function of the tokens before t, or of those up to t
+        text, index = CRITIC[slot]
+        return Name("V", index, primes) if sums else Name(text, "", primes)
     if slot == "x" or not sums:
         return Name(name, "" if slot == "x" else slot, primes)
     of_one = slot.removeprefix("i_")  # of a sequence of a batch

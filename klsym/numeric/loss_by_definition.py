@@ -20,6 +20,8 @@ from klsym.language.expressions import (
     Estimator,
     M,
     R,
+    V,
+    V_next,
     clip,
     log_mu,
     log_old,
@@ -31,7 +33,7 @@ from klsym.language.expressions import (
 )
 
 Dual = tuple[Any, Any]  # value, slope
-SAMPLED = (log_q, log_p, log_mu, log_old, R, A, M)  # what differs from sample to sample
+SAMPLED = (log_q, log_p, log_mu, log_old, R, A, M, V, V_next)  # what differs from sample to sample
 TIED = 20  # digits that two equal numbers may lose to rounding
 
 

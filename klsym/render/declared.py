@@ -34,6 +34,8 @@ MEANINGS = {
     "n": "the size of the batch", "m": "n - 1",
     "std": "the standard deviation over the batch, std^2 = mean_i (H_i - mean H)^2",
     "mean_h": "the mean under mu of the coefficient of the score",
+    "V": "a critic: any function of t and of the tokens before t",
+    "V_next": "a critic: any function of t and of the tokens up to t",
 }  # fmt: skip
 VOCABULARY = {
     "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
@@ -56,6 +58,7 @@ def declared(
     loss: what was typed; a reward that it has not is one of a theorem.
     """
     own = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
+    own |= {"R"} if "gae" in own else set()
     found = {}
     for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
         meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)

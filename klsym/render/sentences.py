@@ -252,6 +252,9 @@ ASSUMPTIONS: dict[str, str | Callable[..., str]] = {
     "reward-of-token": "R_now is the reward of token t, R that of the whole sequence, their sum",
     "advantage-of-sequence": "A is any function of the whole sequence that is independent of theta, the"
     " same at each of its tokens",
+    "critic": "V is any function of t and of the tokens before t, independent of theta",
+    "critic-after": "V_next is any function of t and of the tokens up to t, independent of theta",
+    "gae": "V is 0 after the last token",
     "rho-is-one": "on-policy rho is 1 at every token, and a reward is detached",
     "counts-once": "a sequence has at least one token: a quantity that is the same at each of them, over T,"
     " counts once, sum_t 1/T = 1",
@@ -340,8 +343,8 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     f" {CURL_OPEN}",
     "open-detached": "open: off-policy nothing is tried for a factor of the score that depends on theta,"
     " such as a detached weight",
-    "open-held-means": "open: whether an objective exists, as full(..) is detached or multiplies a quantity"
-    " drawn from q; its coefficient is proved",
+    "open-held-means": "open: full(..) is detached, multiplies what is drawn or stands in a function, and"
+    " whether there is an objective is not decided",
     "means-move-apart": "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] grad"
     " KL(mu||q) has a curl on {on}",
     "product-rule": "grad Var_mu(x)/2 = grad E_mu[x**2]/2 - E_mu[x] grad E_mu[x] and, for b independent of"

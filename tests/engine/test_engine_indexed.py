@@ -124,7 +124,7 @@ CANONICAL = {
     "lengths fall apart": (sum_over_t(length * now(s), q), "E_q[sum_t s_past]"),
     "a batch": (mean_over_i(own(k1) - others(k1) / m, q), "E_q[k1 + k1/m - n*k1/m]"),
     "generic functions": (sum_over_t(future(f) * now(s), q), "E_q[sum_t f_now*s_past]"),
-    "baselines": (sum_over_t(past(A) * now(s) + now(A) * now(s), q), "E_q[sum_t A_now*s_now]"),
+    "baselines": (sum_over_t(past(A) * now(s) + now(A) * now(s), q), "E_q[sum_t V_next*s_now]"),
 }
 
 

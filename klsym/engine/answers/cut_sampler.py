@@ -17,19 +17,18 @@ from dataclasses import replace
 from itertools import islice
 
 from klsym.engine.fields.field import field_of_loss
-from klsym.engine.fields.slot_loss import ADVANTAGE
+from klsym.engine.fields.in_trees import context_in_trees, in_trees, values_in_trees
 from klsym.engine.options.expand_options import weight_of
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.counterexamples import completed, rows_of, tree_models
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import curl
 from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.targets.product_curl import with_one_advantage
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel.names import parse_name
 from klsym.language.convert import to_ring
-from klsym.language.expressions import R, Weight, exp, log_mu, log_q, rho, sg
+from klsym.language.expressions import Weight, exp, log_mu, log_q, rho, sg
 from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.losses import Written
@@ -55,6 +54,7 @@ def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
 
 def cut_off(verdict: Verdict, written: Written) -> Verdict:
     """Return the verdict under mu = M q/S; raises UsageError if it needs q << mu."""
+    verdict = _by_its_objective(verdict)
     if UNMET in verdict.assumptions:
         raise UsageError(
             f"sampling truncated: what {(written.typed or written.text)[:60]!r} does rests on q << mu, and no"
@@ -72,12 +72,30 @@ def cut_off(verdict: Verdict, written: Written) -> Verdict:
     )
 
 
+def _by_its_objective(verdict: Verdict) -> Verdict:
+    """The verdict by the theorem that it is the gradient of a mean under mu, if only others need q << mu."""
+    kept = tuple(proof for proof in verdict.proofs if UNMET not in proof.assumptions)
+    if UNMET not in verdict.assumptions or not kept or verdict.target != "separable":
+        return verdict
+    dropped = {message for proof in verdict.proofs for message in proof.assumptions}
+    dropped -= {message for proof in kept for message in proof.assumptions}
+    return replace(
+        verdict,
+        c=None,
+        gradient=TargetReading("separable"),
+        steps=Chain(kept[0]),
+        proofs=kept,
+        assumptions=tuple(message for message in verdict.assumptions if message not in dropped),
+    )
+
+
 def _where_all_words_are_kept(verdict: Verdict, written: Written) -> Verdict:
     """Return the verdict with a certified curl at M = 1, or an open one."""
     field = field_of_loss(written, verdict.setting)
     if field.attached is not None:
-        one_advantage = field.attached.xreplace({ADVANTAGE: R})  # the sum of the token rewards
-        start = derive(curl(one_advantage, "mu"), defined=with_one_advantage(field.loss.defined))
+        values = values_in_trees(field.loss)
+        one_advantage = in_trees(field.attached, values)
+        start = derive(curl(one_advantage, "mu"), defined=context_in_trees(field.loss.defined, values))
         names = {parse_name(name).base for name in to_ring(one_advantage).names()}
         for model in islice(tree_models(start.context, on_policy=True), MOST_TREES):
             with suppress(ProofError, Refused):

@@ -132,6 +132,10 @@ def refuse_taken_names(written: Written, setting: Setting) -> None:
             f"T in {written.text[:60]!r} is the length of a sequence, and a single sample has none: choose"
             " level token or sequence, or declare another name for a constant"
         )
+    if setting.level != "token" and names & {"V", "V_next"}:
+        raise UsageError(
+            f"V in {written.text[:60]!r} is a function of the tokens before one: choose level token"
+        )
     if names_batches(written.expression):
         _refuse_in_batch(written, setting, names)
     if setting.level == "sample" and names_slots(written.expression):

@@ -47,6 +47,8 @@ from klsym.language.expressions import (
     M,
     OfRow,
     R,
+    V,
+    V_next,
     exp,
     k1,
     length,
@@ -72,6 +74,7 @@ from klsym.notation.tree import Name, quotient
 
 DRAWN = M / parameter("S")  # what M q/S draws, over q; S = E_q[M]
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
+CRITIC = {V: past(A), V_next: now(A)}  # any functions of the prefix before a token, and with it
 WEIGHT_OF_OPTION = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
 OF_ONE_TOKEN = "a sum over the tokens before or after one: choose level token"
 OF_MANY_RATIOS = (
@@ -232,6 +235,7 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
         at = now(expression).xreplace(
             {now(A): ADVANTAGE, now(rho): WEIGHT_OF_OPTION[setting.weights], T: length}
         )
+        at = at.xreplace({now(x): value for x, value in CRITIC.items()})
         _refuse_sums_of_ratios(at)
     else:
         at = own(expression / length if setting.averaged else expression) if index == "i" else expression

@@ -35,7 +35,9 @@ from klsym.engine.outside.vocabulary_means import (
     printed,
     read_sampled,
     refuse_setting,
+    without_options,
 )
+from klsym.engine.outside.vocabulary_products import explain_products, is_product
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
@@ -69,6 +71,8 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
     try:
         loss = None if in_batch(written, setting) else read_sampled(written, setting)
     except NotALinearMean:
+        if is_product(written, setting):
+            return explain_products(written, *without_options(written, setting))
         if setting.level != "sample":
             raise
         loss = None

@@ -119,7 +119,7 @@ class SampledLoss:
 def read_sampled(written: Written, setting: Setting) -> SampledLoss:
     """The sampled loss with the same expected gradient; raises UsageError: a loss or setting without one."""
     refuse_setting(written, setting)
-    typed, place = _without_options(written, setting)
+    typed, place = without_options(written, setting)
     rest, means = split(typed.expression, place.use == "reward")
     whole = _joined(rest + sum(sampled_term(one, place) for one in means))
     return SampledLoss(typed, place, means, rest, printed(whole))
@@ -155,7 +155,7 @@ def refuse_setting(written: Written, setting: Setting) -> None:
         )
 
 
-def _without_options(written: Written, setting: Setting) -> tuple[Written, Setting]:
+def without_options(written: Written, setting: Setting) -> tuple[Written, Setting]:
     """The loss with the credit of rewards and the weights written out, and the setting that is left."""
     said = expansion(written, setting)
     if said is None:  # it names no rho, and the rho of the sampled loss is that of the token

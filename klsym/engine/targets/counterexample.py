@@ -6,18 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from klsym.engine.fields.field import BATCH_SIZE, Field, field_of
-from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss
+from klsym.engine.fields.in_trees import context_in_trees, critic_in_trees, in_trees, values_in_trees
+from klsym.engine.fields.slot_loss import SlotLoss
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import KL, Quantity, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.targets.decide import Decision
-from klsym.engine.targets.product_curl import with_one_advantage
 from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import E, Side, elements
-from klsym.language.expressions import R
 
 
 def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
@@ -25,6 +24,13 @@ def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
 
     The field of a loss of rewards without p is compared with the policy gradient.
     """
+    found, critic = _counterexample(field, decision), critic_in_trees(field.loss)
+    if found is None or not critic:
+        return found
+    return {**found, "parameters": {**found.get("parameters", {}), **critic}}
+
+
+def _counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
     if decision.turned is not None:
         return shown_witness(decision.turned)
     if decision.witness is not None or field.form is None:
@@ -38,8 +44,8 @@ def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
     if without_p is not None:
         reward = without_p
     if _is_of_trees(field):
-        reward = reward.substitute({"A": ExpPoly.variable("R")})
-        field = field_of(_with_one_advantage(field.loss))
+        values = values_in_trees(field.loss)
+        reward, field = reward.substitute(values), field_of(_in_trees(field.loss, values))
     return told_apart(_for_models(field, decision), reward, kl=without_p is None)
 
 
@@ -62,17 +68,16 @@ def _is_of_trees(field: Field) -> bool:
     return "A" in names and steps and field.loss.index != "i" and not field.products
 
 
-def _with_one_advantage(loss: SlotLoss) -> SlotLoss:
-    """R in the place of A: the sum of the token rewards."""
-    put = {ADVANTAGE: R}
-    label = None if loss.label is None else loss.label_of(loss.label.expression.xreplace(put))
+def _in_trees(loss: SlotLoss, values: dict[str, ExpPoly]) -> SlotLoss:
+    """The loss with what stands in trees for A and a critic."""
+    label = loss.label and loss.label_of(in_trees(loss.label.expression, values))
     return replace(
         loss,
-        expression=loss.expression.xreplace(put),
-        sums={name: value.xreplace(put) for name, value in loss.sums.items()},
-        typed=loss.typed if loss.typed is None else loss.typed.xreplace(put),
+        expression=in_trees(loss.expression, values),
+        sums={name: in_trees(value, values) for name, value in loss.sums.items()},
+        typed=loss.typed if loss.typed is None else in_trees(loss.typed, values),
         label=label,
-        defined=with_one_advantage(loss.defined),
+        defined=context_in_trees(loss.defined, values),
     )
 
 

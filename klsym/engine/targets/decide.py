@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from klsym.engine.fields.field import Field, less_own_share, parts_of
+from klsym.engine.fields.in_trees import context_in_trees, in_trees, values_in_trees
 from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
 from klsym.engine.fields.primitives import (
     WEIGHT,
@@ -25,21 +26,21 @@ from klsym.engine.fields.primitives import (
     objective_under,
     primitive,
 )
-from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss, random_names
+from klsym.engine.fields.slot_loss import SlotLoss, random_names
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.numeric_curl import Pushes, twisted
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.regions.in_span import fits
 from klsym.engine.targets.objectives import covariances, gradient_of, objective
-from klsym.engine.targets.product_curl import decide_products, with_one_advantage
+from klsym.engine.targets.product_curl import decide_products
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.language.abbreviations import E, Side
 from klsym.language.convert import to_ring, to_sympy
-from klsym.language.expressions import R, s, without_sg
+from klsym.language.expressions import s, without_sg
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,14 @@ def by_numbers(
 ) -> Decision:
     """none where the field has a curl on a model, else open; spread: names -> h, of normalised(h)."""
     loss, on_policy = field.loss, field.loss.under == "q" or field.loss.copied
-    of = {slot: attach(h) for slot, h in field.pushes.items()}
-    sums = {name: attach(to_ring(value)) for name, value in loss.sums.items()}
+    critic = {name: value for name, value in values_in_trees(loss).items() if name != "A"}
+    of = {slot: attach(h.substitute(critic)) for slot, h in field.pushes.items()}
+    sums = {name: attach(to_ring(value).substitute(critic)) for name, value in loss.sums.items()}
     inner = {
         name: Pushes({"self": attach(h.element)}, False, on_policy, defined=h.defined)
         for name, h in (spread or {}).items()
     }
-    pushes = Pushes(of, loss.index == "t", on_policy, sums, inner, loss.defined)
+    pushes = Pushes(of, loss.index == "t", on_policy, sums, inner, context_in_trees(loss.defined, critic))
     witness = twisted(pushes, field.start.left_text)
     if witness is None:
         return Decision(None, right, proofs, found)
@@ -299,8 +301,9 @@ def _curl(field: Field, found: Decomposition) -> Decision | None:
         return _of_tokens("separable", field, found, (flat,))
     except ProofError:
         pass
-    attached = field.attached.xreplace({ADVANTAGE: R})  # one A: the sum of the token rewards
-    setting["defined"] = with_one_advantage(field.loss.defined)
+    values = values_in_trees(field.loss)
+    attached = in_trees(field.attached, values)
+    setting["defined"] = context_in_trees(field.loss.defined, values)
     try:
         twisted = derive(curl(attached, under), **setting).differs_from(0)
     except ProofError:

@@ -8,11 +8,11 @@ The kernel proves that it is 0, or refutes that on a model.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from typing import Any
 
+from klsym.engine.fields.in_trees import REWARD, context_in_trees
 from klsym.engine.proof.counterexamples import completed, tree_models
 from klsym.engine.proof.counterexamples import models as models_of_samples
 from klsym.engine.proof.derivation import Derivation, Proof, derive
@@ -53,7 +53,7 @@ def decide_products(
         return "separable", (derive(total, defined=defined).equals(0, evaluate=under == "q"),)
     except ProofError:
         pass
-    start = derive(_one_advantage(total), defined=with_one_advantage(defined))
+    start = derive(_one_advantage(total), defined=context_in_trees(defined, {"A": REWARD}))
     spoken = {"R" if base == "A" else base for base in spoken}
     for model in _models(start, spoken):
         try:
@@ -78,12 +78,6 @@ def _any(context: Context) -> Iterator[dict[str, Any]]:
     for tree in islice(wide, SAMPLES):
         size = len(tree["q"])
         yield tree | {"u": ["1", *["0"] * (size - 1)], "v": ["0", "1", *["0"] * (size - 2)]}
-
-
-def with_one_advantage(context: Context) -> Context:
-    """Regions of A, spoken of R."""
-    put = tuple(d._replace(e=d.e.substitute({"A": ExpPoly.variable("R")})) for d in context.definitions)
-    return replace(context, definitions=put)
 
 
 def _one_advantage(total: Quantity) -> Quantity:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from klsym.engine.fields.field import Field, is_the_same
+from klsym.engine.fields.in_trees import AFTER, BEFORE
 from klsym.engine.fields.primitives import WEIGHT
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
@@ -40,9 +41,12 @@ def coefficient_under_q(field: Field) -> Any:
 
 READINGS = {
     "mean": Message("batch-mean"), "leave-one-out": Message("batch-leave-one-out"),
-    "R": Message("reward-of-token"), "A": Message("advantage-of-sequence"), "w": Message("rho-is-one"),
+    "R": Message("reward-of-token"), "A": Message("advantage-of-sequence"),
+    "V": Message("critic"), "V_next": Message("critic-after"), "w": Message("rho-is-one"),
     "once": Message("counts-once"), "often": Message("counts-often"), "loss": Message("centred-coefficient"),
 }  # fmt: skip
+CRITICS = {BEFORE: "V", AFTER: "V_next"}
+RANDOM = ("R", "A", *CRITICS.values())
 OPEN_TOKENS = Message("open-no-tree")
 OPEN_SAMPLES = Message("open-no-model")
 
@@ -61,8 +65,10 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
             yield from (Message("positive", of=of) for of in (w, f"1 - {w}"))
     if field.index == "t":
         told = (field.loss.each, *field.loss.sums.values())
-        bases = {parse_name(name).base for e in told for name in to_ring(e).names()}
-        shown = ("R", "A", "w") if setting.on_policy and field.loss.detached else ("R", "A")
+        bases = {CRITICS.get(name, parse_name(name).base) for e in told for name in to_ring(e).names()}
+        shown = (*RANDOM, "w") if setting.on_policy and field.loss.detached else RANDOM
+        if field.loss.label and "gae(" in field.loss.label.text:
+            yield Message("gae")
         yield from (READINGS[base] for base in READINGS if base in bases and base in shown)
         if field.constant:
             yield READINGS["often" if is_the_same(field.loss.element, field.loss.defined) else "once"]

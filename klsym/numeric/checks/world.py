@@ -22,6 +22,7 @@ from klsym.numeric.loss_by_definition import Dual, reader
 from klsym.numeric.models import FiniteModel
 
 UNIT, AT_REST = mpmath.mpf(1), mpmath.mpf(0)
+CRITICS = {"V": "past", "V_next": "now"}
 DENSITIES = {"log_q": "q", "log_p": "p", "log_mu": "mu", "log_old": "old"}
 
 
@@ -157,6 +158,8 @@ class World:
             return mpmath.mpf(int(mpmath.sign(self.dual(of, place)[0])) in signs), AT_REST
         if base in self.formulas:
             return self._held(base, slot, place)
+        if base in CRITICS or (base == "A" and slot in ("past", "now")):
+            return self._critic(place, CRITICS.get(base, slot)), AT_REST
         if base == "A":
             return mpmath.mpf(float(self.model.rewards["A"][place.batch[place.i]])), AT_REST
         if base in ("T", "length"):
@@ -183,6 +186,13 @@ class World:
         t = place.t or 0
         chosen = {"past": steps[:t], "now": steps[t : t + 1], "future": steps[t + 1 :]}.get(slot, steps)
         return _total((self.dual(formula, replace(place, t=u))[0], AT_REST) for u in chosen)
+
+    def _critic(self, place: Place, slot: str) -> Any:
+        """A function of the tokens before one, or of those up to it, which is 0 after the last."""
+        before, here, after = (self.branches(place, z) for z in ("past", "now", "future"))
+        if slot == "now" and not after:
+            return mpmath.mpf(0)
+        return mpmath.cos(1 + 3 * sum((*before, *(here if slot == "now" else ()))))
 
     def branches(self, place: Place, slot: str) -> tuple[int, ...]:
         """The branches of a slot; without a slot, the token or the whole sequence."""

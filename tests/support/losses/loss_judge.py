@@ -90,7 +90,7 @@ def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None
     return found if checks is not None else [*found, *proofs_replay(case, answer, verdict.proofs)]
 
 
-EVERY_STEP = re.compile(r".*; at every step (H\d?)_now = (.*)")
+EVERY_STEP = re.compile(r"(?:; at every step |, )(H\d?)_now = (.*?)(?=, H\d?_now = |$)")
 RATIOS = {"rho": "log_q - log_mu", "rho_old": "log_q - log_old", "r": "log_p - log_q"}
 SLOTTED = re.compile(r"\b([A-Za-z]\w*)_(past|now|future)\b")
 
@@ -102,7 +102,7 @@ def written_out(answer: dict[str, Any]) -> dict[str, Any]:
     >>> written_out({"names": names, "gradient": {"per_sample": "H_future*A"}})["gradient"]["per_sample"]
     '(future(exp(past(1))*R))*A'
     """
-    found = dict(m.groups() for text in answer["names"].values() if (m := EVERY_STEP.fullmatch(text)))
+    found = {name: of for text in answer["names"].values() for name, of in EVERY_STEP.findall(text)}
 
     def at_token(m: re.Match[str]) -> str:
         name, slot = ("1" if m[1] == "T" else m[1]), m[2]

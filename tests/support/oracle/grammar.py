@@ -14,7 +14,7 @@ from .numbers import Jet, choose, exp, log, power
 Names = Callable[..., Any]
 SLOTS = ("past", "now", "future")
 DERIVED = ("k1", "k2", "k3", "r", "rho", "w", "s", "rho_old", "o")
-ATOMS = ("log_q", "log_p", "log_mu", "log_old", "R", "A", "M", *DERIVED)
+ATOMS = ("log_q", "log_p", "log_mu", "log_old", "R", "A", "M", "V", "V_next", *DERIVED)
 
 
 def derived(name: str, find: Callable[[str], Any]) -> Any:
@@ -103,10 +103,12 @@ def walked(at: ast.expr, names: Names, slot: str | None) -> Any:
             return sg(inner(argument))
         case ast.Call(ast.Name("k"), [weight]):
             return inner(ast.Name("k1")) + inner(weight) * (inner(ast.Name("r")) - 1)
-        case ast.Call(ast.Name(name), [argument]) if name in getattr(names, "sums", ()):
+        case ast.Call(ast.Name(name), [argument]) if name != "gae" and name in getattr(names, "sums", ()):
             return names.sums[name](argument)  # type: ignore[attr-defined]
         case ast.Call(ast.Name("disc"), [factor, argument]) if "disc" in getattr(names, "sums", ()):
             return names.sums["disc"](argument, inner(factor))  # type: ignore[attr-defined]
+        case ast.Call(ast.Name("gae"), [weight, *rest]):
+            return names.sums["gae"](inner(weight), *map(inner, rest))  # type: ignore[attr-defined]
         case ast.Call(ast.Name("past" | "now" | "future" as name), [argument]) if slot is None:
             return walked(argument, names, name)
         case ast.Call(ast.Name(name), arguments):

@@ -205,7 +205,19 @@ class Forest:
                 return where.sum(axis=0)
             case "A":
                 return self.A[rows.path]
+            case "V" | "V_next":
+                return self._critic(rows, 1 * (name == "V_next"))
         return derived(name, lambda other: self.atom(other, rows, slot))
+
+    def _critic(self, rows: Rows, more: int) -> np.ndarray:
+        """Any function of the tokens before a step, and of it, or a number; 0 once the sequence has ended."""
+        given = self.worlds[0].parameters
+        if more and "V_next" in given:
+            return np.full(len(rows.path), given["V_next"])
+        known = [tuple(self.paths[k][: t + more]) for k, t in zip(rows.path, rows.step, strict=True)]
+        ended = [t + more == len(self.paths[k]) for k, t in zip(rows.path, rows.step, strict=True)]
+        values: Any = np.sin([1.0 + sum((i + 2) * (token + 1) for i, token in enumerate(of)) for of in known])
+        return np.where(ended, 0.0, given.get("V", values))
 
     def names(self, rows: Rows, slot: str = "x", weighted: str | None = None, **more: Any) -> Names:
         """What a name in a loss stands for; rho may be that of more tokens than the rest."""
@@ -346,7 +358,7 @@ class Forest:
     def form(self, text: str, measure: str = "q", **more: Any) -> Any:
         """E[c s], or E[sum_t ..] of what is written with slots: k1_now*s_now + k1_now*s_past.  In `a`."""
         names = {x.id for x in ast.walk(parsed(text)) if isinstance(x, ast.Name)}
-        stepwise = any(name.rpartition("_")[2] in SLOTS for name in names)
+        stepwise = any(name.rpartition("_")[2] in SLOTS or name in ("V", "V_next") for name in names)
         rows, scored = (self.steps if stepwise else self.whole), any(x.split("_")[0] == "s" for x in names)
 
         def find(name: str, inner: str | None = None) -> Any:

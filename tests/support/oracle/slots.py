@@ -2,6 +2,7 @@
 
     past(x) now(x) future(x) whole(x) togo(x)    sums of x at each token, with seqmean(x) = whole(x)/T
     disc(g, x)                                   sum_{u >= t} g^(u - t) x_u at token t
+    gae(x, g)                                    sum_{u >= t} (g x)^(u - t) (R_u + g V_{u+1} - V_u)
     others(x) loo(x) centred(x) normalised(x)    over the samples of a batch, all batches of n enumerated
     full(x)                                      sum_y q(y) x(y) over the branches of the node, q moving too
 
@@ -25,7 +26,7 @@ from .grammar import Names, evaluate, jet, parsed, plain, sg, walked
 from .losses import Forest, Rows, Setting, centred
 from .numbers import Jet, exp
 
-OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean", "disc")
+OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean", "disc", "gae")
 OF_SAMPLES = ("others", "loo", "centred", "normalised")
 
 
@@ -80,6 +81,12 @@ class Slotted(Forest):
         if token:
             later = np.maximum(steps.step[:, None] - rows.step, 0)
             found.sums["disc"] = lambda argument, g: over(marks["togo"] * float(g) ** later)(argument)
+
+            def estimate(x: float, g: float = 1.0) -> Any:
+                error = walked(parsed(f"R + {g}*V_next - V"), at_steps, None)
+                return added(error, marks["togo"] * float(g * x) ** later)
+
+            found.sums["gae"] = estimate
         found.sums["full"] = lambda argument: self.over_branches(argument, at_steps)
         found.sums["seqmean"] = lambda argument: found.sums["whole"](argument) * (1 / rows.length)
         return found

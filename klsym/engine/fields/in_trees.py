@@ -1,0 +1,48 @@
+"""What stands in trees of tokens for an advantage and a critic, of which they hold no values.  Untrusted.
+
+A of the sequence is R, the sum of the token rewards.  V is 1 after every prefix; beside V_next both are 0, as
+for a critic that knows nothing.  A refutation holds for this choice, and a loss is said to have no objective
+where it has none for one choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from klsym.engine.fields.slot_loss import ADVANTAGE, SlotLoss
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.statements import Context
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import A, V, V_next, now, past
+
+REWARD, BEFORE, AFTER = ExpPoly.variable("R"), "A[past]", "A[now]"
+NAMES = {ADVANTAGE: "A", V: BEFORE, past(A): BEFORE, V_next: AFTER, now(A): AFTER}
+
+
+def values_in_trees(loss: SlotLoss) -> dict[str, ExpPoly]:
+    """The values of A, V and V_next."""
+    V = ZERO if AFTER in _names(loss) else ONE
+    return {ADVANTAGE.name: REWARD, BEFORE: V, AFTER: ZERO}
+
+
+def critic_in_trees(loss: SlotLoss) -> dict[str, str]:
+    """The numbers that stand for the critic of a loss, in print."""
+    values, shown = values_in_trees(loss), {BEFORE: "V", AFTER: "V_next"}
+    spoken = (name for name in (BEFORE, AFTER) if name in _names(loss))
+    return {shown[name]: str(int(values[name] == ONE)) for name in spoken}
+
+
+def _names(loss: SlotLoss) -> set[str]:
+    return {name for e in loss.defined.within(*loss.elements) for name in e.names()}
+
+
+def context_in_trees(context: Context, values: dict[str, ExpPoly]) -> Context:
+    """Regions and logs, with these values."""
+    put = tuple(d._replace(e=d.e.substitute(values)) for d in context.definitions)
+    return replace(context, definitions=put)
+
+
+def in_trees(e: Any, values: dict[str, ExpPoly]) -> Any:
+    """An expression, with these values."""
+    return e.xreplace({x: to_sympy(values[name]) for x, name in NAMES.items() if name in values})

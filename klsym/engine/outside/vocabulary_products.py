@@ -1,0 +1,105 @@
+"""explain for exact means times what is drawn, at each token: L_t(y, F) with F_i = full(x_i).  Untrusted.
+
+    grad L_t = (grad L_t)(y, F held) + sum_i dL_t/dF_i full((x_i + dx_i/dlog q) s)
+
+No loss of one token drawn has this expected gradient: what multiplies F is drawn beside it.  If tokens come
+from mu and nothing is detached, sum_t L_t is a function of theta at each sequence, and mu does not move:
+E_mu[sum_t grad L_t] = grad E_mu[sum_t L_t].  Whether there is an objective is open otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import sympy
+from sympy import S
+
+from klsym.engine.fields.field import scores_of
+from klsym.engine.fields.position_sums import added_up
+from klsym.engine.fields.slot_loss import CRITIC, slot_loss
+from klsym.engine.options.settings import Setting
+from klsym.engine.outside.as_typed import expression_at_policy, mean_text, slope_of
+from klsym.engine.outside.vocabulary_means import RANDOM
+from klsym.engine.proof.derivation import derive
+from klsym.engine.proof.sequence_quantities import token_gradient
+from klsym.engine.regions.in_steps import in_steps
+from klsym.engine.verdicts.verdict import TargetReading, Verdict, undecided
+from klsym.language.expressions import A, Slot, now, parameter, s, sg, without_sg
+from klsym.language.messages import Message
+from klsym.language.sums import Before, OverVocabulary, Summed, Whole
+from klsym.notation.losses import Written
+from klsym.notation.printers import LATEX, TEXT
+
+
+def is_product(written: Written, setting: Setting) -> bool:
+    """Is it a loss of tokens in which full(..) stands outside of sums over tokens?"""
+    within = any(of.has(OverVocabulary) for of in written.expression.atoms(Summed))
+    return (setting.level, setting.use, within) == ("token", "loss", False)
+
+
+def explain_products(written: Written, typed: Written, setting: Setting) -> Verdict:
+    """Return the gradient at each token, and the objective under a sampler that does not move.
+
+    typed: the loss with the weights of its options.
+    """
+    loss, pushes = typed.expression, _gradient(typed.expression, setting)
+    verdict = undecided(written, setting, Message("open-held-means"), pushes)
+    verdict = replace(verdict, messages=(), remarks=verdict.messages, scores_named=(True, True))
+    at_mu = Message("means-at-prefixes-of-mu")
+    beside = () if setting.on_policy or loss.has(Before, Whole) else (at_mu,)
+    outside = Message("outside-the-core", trust="sympy")
+    if pushes == 0:
+        said = (outside, Message("vanishes", loss=written.text))
+        return replace(verdict, gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=said)
+    if setting.on_policy or loss.atoms(sg):
+        return replace(verdict, messages=beside)
+    return replace(
+        verdict,
+        gradient=TargetReading("separable"),
+        trust="sympy",
+        shown=f"grad {mean_text(_at_now(loss), setting, TEXT)}",
+        objective_latex=mean_text(_at_now(loss), setting, LATEX),
+        assumptions=(Message("exchange-mean", under="mu"),),
+        remarks=(),
+        messages=(outside, *beside),
+    )
+
+
+def _gradient(loss: Any, setting: Setting) -> Any:
+    """The gradient at a token: its scores, and each exact mean with the scores of all words."""
+    sums = sorted(loss.atoms(OverVocabulary), key=str)
+    moving, still = ({of: _fresh(loss, f"h{i}{end}") for i, of in enumerate(sums)} for end in ("", "s"))
+    back = {name: of for table in (moving, still) for of, name in table.items()}
+    opened = loss.replace(lambda e: isinstance(e, sg), lambda e: e.xreplace(still)).xreplace(moving)
+    at_token = slot_loss(Written("", opened), replace(setting, credit=""))
+    under = "q" if setting.on_policy else "mu"
+    defined = at_token.defined
+    start = derive(token_gradient(at_token.expression, under), on_policy=setting.on_policy, defined=defined)
+    slots, total = scores_of(start.differentiate()), S.Zero
+    for slot, c in slots.items():
+        total += _scored(in_steps(c, defined, True), slot).xreplace(back)
+    for of, name in moving.items():
+        push, slope = without_sg(sympy.diff(opened, name)), slope_of(of.args[0])
+        push = expression_at_policy(push) if setting.on_policy else push
+        if slope.free_symbols & RANDOM:  # full(s) = 0
+            total += _at_now(push).xreplace(back) * OverVocabulary(slope * s)
+    return total
+
+
+def _fresh(loss: Any, name: str) -> Any:
+    """A parameter that the loss does not have."""
+    taken = {x.name for x in loss.free_symbols}
+    return parameter(next(x for i in range(1000) if (x := f"{name}{i or ''}") not in taken))
+
+
+def _scored(c: Any, slot: str) -> Any:
+    return c * (s if slot == "x" else Slot(slot)(s))
+
+
+def _at_now(e: Any) -> Any:
+    """A bare name in an answer is of the whole sequence; so is A."""
+    held = {of: sympy.Dummy(real=True) for of in e.atoms(OverVocabulary)}
+    e = now(e.xreplace(held)).xreplace({now(x): value for x, value in (CRITIC | {A: A}).items()})
+    e = e.replace(lambda x: isinstance(x, Summed), lambda x: added_up(x) if x.args[0] != 0 else S.Zero)
+    return e.xreplace({dummy: of for of, dummy in held.items()})

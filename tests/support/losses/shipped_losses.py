@@ -1,0 +1,181 @@
+"""Losses that people ship, with comparisons, masks, discounts, critics and samplers that are cut off; judged.
+
+>>> generate(0, 3) == generate(0, 3)
+True
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from support.losses import loss_judge
+from support.losses.loss_judge import Outcome, reason_of, written_out
+from support.losses.loss_worlds import options
+from support.losses.random_losses import Case
+from support.oracle.grammar import derived, evaluate, plain
+from support.oracle.losses import Node, Setting, trees
+from support.oracle.numbers import Jet
+from support.oracle.slots import Slotted
+
+WORDS, KEPT = 6, np.array([1.0, 1, 0, 1, 0, 1])
+
+
+def world(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    q, p = rng.dirichlet([1.0] * WORDS, size=2)
+    return {"log_q": np.log(q), "log_p": np.log(p), "R": rng.normal(size=WORDS), "A": rng.normal(size=WORDS)}
+
+
+def drawn(known: dict[str, np.ndarray]) -> np.ndarray:
+    """The chances of the sampler: q where M = 1, over its mass there."""
+    weights = np.exp(known["log_q"]) * KEPT
+    return weights / weights.sum()
+
+
+def names(known: dict[str, Any], moved: bool) -> Any:
+    def find(name: str, slot: str | None = None) -> Any:
+        if name == "log_q" and moved:
+            return Jet(known["log_q"], np.ones(WORDS))
+        if name == "log_mu":  # on-policy: a copy of q that does not move
+            return known["log_q"]
+        if name in ("M", "S", "beta"):
+            return {"M": KEPT, "S": float(np.exp(known["log_q"]) @ KEPT), "beta": 0.3}[name]
+        return known[name] if name in known else derived(name, find)
+
+    return find
+
+
+def literal(loss: str, use: str, known: dict[str, np.ndarray]) -> np.ndarray:
+    """Along each logit: the mean of grad L, or of L s, over what is drawn."""
+    value = evaluate(loss, names(known, moved=use == "loss"))
+    pushes = np.broadcast_to(getattr(value, "a", 0.0) if use == "loss" else plain(value), WORDS) * drawn(
+        known
+    )
+    return pushes - np.exp(known["log_q"]) * pushes.sum()  # s_i = e_i - q
+
+
+def printed(coefficient: str, known: dict[str, np.ndarray]) -> np.ndarray:
+    """E_q[c s]"""
+    q = np.exp(known["log_q"])
+    c = np.broadcast_to(plain(evaluate(coefficient, names(known, moved=False))), WORDS)
+    return q * (c - q @ c)
+
+
+def agree(loss: str, use: str, coefficient: str) -> bool:
+    return all(
+        np.allclose(literal(loss, use, w), printed(coefficient, w), rtol=1e-9, atol=1e-12)
+        for w in map(world, range(4))
+    )
+
+
+# ---------------------------------------------------------------------------- random losses
+BOUNDED = ("min(k3, 1)", "max(k1, -1/5)", "clip(rho, 4/5, 6/5)", "abs(k1)", "clip(r, 1/2, 2)", "min(R, A)")
+WHERE = ("r > 1/2", "k1 < 1/5", "k3 < 1", "A > 0", "R < 1/3", "k1 > -1 and r > 1/4", "not k2 > 1")
+SMOOTH = ("k1", "k2", "k3", "r", "A", "R", "log_q", "rho", "1", "M", "S")
+NUMBERS = ("", "-", "2*", "beta*", "-1/3*")
+
+
+def _of_a_sample(draw: Any) -> str:
+    """A sum of one to three products of what moves, bounds, comparisons, masks and what is held fixed."""
+
+    def factor() -> str:
+        one = draw(draw((SMOOTH, SMOOTH, SMOOTH, BOUNDED)))
+        return draw((one, one, f"sg({one})", f"where({draw(WHERE)}, {one}, {draw(SMOOTH)})"))
+
+    sizes = [draw((1, 1, 2)) for _ in range(draw((1, 1, 2, 3)))]
+    return " + ".join(draw(NUMBERS) + "*".join(factor() for _ in range(size)) for size in sizes)
+
+
+OF_TOKENS = (
+    "whole(M*k2)/whole(M)", "M*k3", "M*rho*k3", "disc(9/10, R)", "disc(1/2, sg(k1))", "gae(1)", "gae(0.9)",
+    "togo(R) - V", "V*k2", "where(k1 < 1/5, k2, k3)", "where(rho > 2, 2, rho)*A",
+    "min(rho*A, clip(rho, 4/5, 6/5)*A)", "rho*k3", "k2", "k1", "A*log_q", "R*log_q", "(k3 < 1)*k1",
+)  # fmt: skip
+
+
+def _of_tokens(draw: Any, sampling: str) -> str:
+    def term() -> str:
+        one = draw(OF_TOKENS)
+        held = one.startswith(("disc", "gae", "togo")) or draw((True, False, False))
+        return f"{draw(NUMBERS)}{f'sg({one})*log_q' if held else f'({one})'}"
+
+    text = " + ".join(term() for _ in range(draw((1, 1, 2))))
+    return text.replace("/whole(M)", "/max(whole(M), 1)") if sampling == "truncated" else text
+
+
+def generate(seed: int, number: int) -> Case:
+    """Loss `number` of the sequence `seed`: of a sample or of tokens; half of the samplers are cut off."""
+    draw = random.Random(f"shipped {seed}/{number}").choice
+    sampling = "truncated" if number % 2 else draw(("on-policy", "off-policy"))
+    if number % 4 < 2:
+        text, use = _of_a_sample(draw), draw(("loss", "reward"))
+        text = text if sampling == "truncated" else re.sub(r"\bS\b", "1", text)
+        return Case(text, sampling, use, ring=False)
+    weights = "token" if sampling == "truncated" else draw(("token", "prefix"))
+    return Case(_of_tokens(draw, sampling), sampling, "loss", level="token", weights=weights, ring=False)
+
+
+# ---------------------------------------------------------------------------- the judge
+def examined(case: Case) -> Outcome:
+    """Let klsym explain a loss, and judge what it prints by the oracle."""
+    if case.sampling != "truncated":
+        return loss_judge.examine(case)
+    import klsym
+    from klsym.errors import UsageError
+
+    try:
+        verdict = klsym.explain(case.text, **options(case))
+    except UsageError as refusal:
+        return Outcome(case, "refused", (), str(refusal))
+    except Exception as error:
+        return Outcome(case, "crashed", (f"{type(error).__name__}: {error}"[:300],))
+    answer = verdict.to_json()
+    target = answer["gradient"]["target"]
+    reason = reason_of(verdict) if target == "open" else ""
+    return Outcome(case, target, tuple(complaints(case, answer)), reason, answer["trust"])
+
+
+def complaints(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    if case.level == "token":
+        yield from complaints_at_tokens(case, written_out(answer))
+        return
+    coefficient = answer["gradient"]["coefficient"] or "0"
+    if not agree(case.text, case.use, coefficient):
+        yield f"coefficient {coefficient}: not the mean over what is drawn"
+
+
+def complaints_at_tokens(case: Case, answer: dict[str, Any]) -> list[str]:
+    """The printed gradient is that of the loss under M q/S, and it has no curl where it has an objective."""
+    where, found = cut_trees(7), []
+    setting = Setting(level="token", use=case.use, sampling="off-policy", credit=case.credit or "to-go")
+    field = where.field(re.sub(r"\brho\b", "exp(log_q - sg(log_q))", case.text), setting)
+    text = answer["gradient"]["per_sample"]
+    text = text if re.search(r"\bs_|\bs\b", text) else f"({text})*s_now"
+    if not np.allclose(field.a, where.form(text, "m").a, rtol=1e-8, atol=1e-10):
+        found.append(f"gradient {text}: not the mean over what is drawn")
+    jacobian = np.broadcast_to(field.ab, (where.logits, where.logits, np.shape(field.ab)[-1]))
+    turned = np.abs(jacobian - jacobian.transpose(1, 0, 2)).max()
+    if answer["gradient"]["target"] not in ("open", "none") and turned > 1e-9:
+        found.append(f"curl {turned:.1e} of what is said to have an objective")
+    return found
+
+
+@cache
+def cut_trees(seed: int, keeps_all: bool = False) -> Slotted:
+    """Trees of tokens, sampled from q where M = 1, over its mass there, at each prefix."""
+
+    def cut(at: Node) -> Node:
+        kept = np.ones(len(at.logits)) if keeps_all else (np.arange(len(at.logits)) % 2 == 0) * 1.0
+        weights = np.exp(at.logits) * np.where(kept > 0, 1.0, 1e-300)
+        after = tuple(None if node is None else cut(node) for node in at.after)
+        return replace(at, M=kept, log_mu=np.log(weights / weights.sum()), after=after)
+
+    found = trees(seed, (((), (), ((), ())), (), ()), 4)
+    return Slotted([replace(tree, root=cut(tree.root)) for tree in found], ("off-policy",), second=True)
