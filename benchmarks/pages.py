@@ -68,6 +68,8 @@ WHAT = {
     " (`make random-losses`)",
     "discounted losses": "Random losses of tokens with discounted sums: against the same oracle"
     " (`make random-losses`)",
+    "shipped losses": "Random losses with comparisons, masks, discounts, critics and, every second one, a"
+    " sampler that is cut off, of samples and of tokens: against the same oracle (`make random-losses`)",
     "fuzz": "Random and changed inputs for the parser, the JSON reader, the certificate reader and the"
     " audit's loader:"
     " a result, or an error in one line, within 10 s and 2 GB (`make fuzz`)",

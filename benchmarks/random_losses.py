@@ -4,6 +4,7 @@
     python benchmarks/random_losses.py --slots --count 10000 --seed 0    # losses that name their sums
     python benchmarks/random_losses.py --clamps --count 3000 --seed 0    # clamps, masks, third policies; kept
     python benchmarks/random_losses.py --discounts --count 2000 --seed 0 # discounted sums over tokens
+    python benchmarks/random_losses.py --shipped --count 5000 --seed 0   # masks, critics, cut samplers
     python benchmarks/random_losses.py --tokens --count 10000 --seed 0   # the kernel's rules on sums over t
 
 Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
@@ -39,6 +40,7 @@ from support.losses import (
     random_losses,
     random_slot_losses,
     random_token_losses,
+    shipped_losses,
     token_loss_judge,
 )
 
@@ -54,9 +56,12 @@ FORMULA = re.compile(
 
 GENERATORS = {
     "": random_losses.anywhere, "slots": random_slot_losses.generate, "clamps": random_slot_losses.generate,
-    "discounts": random_slot_losses.discounted,
+    "discounts": random_slot_losses.discounted, "shipped": shipped_losses.generate,
 }  # fmt: skip
-NAMES = {"": "losses", "slots": "named sums", "clamps": "clamped losses", "discounts": "discounted losses"}
+NAMES = {
+    "": "losses", "slots": "named sums", "clamps": "clamped losses", "discounts": "discounted losses",
+    "shipped": "shipped losses",
+}  # fmt: skip
 
 
 class TooSlow(Exception):
@@ -70,7 +75,7 @@ def judge(seed: int, number: int, kind: str = "") -> tuple[int, dict[str, Any]]:
         case, one = clamped_losses.generate(seed, number), clamped_losses.examined
     else:
         case = GENERATORS[kind](seed, number)
-        one = loss_judge.examine
+        one = shipped_losses.examined if kind == "shipped" else loss_judge.examine
     start = time.process_time()
     signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
@@ -97,7 +102,7 @@ def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
 # ---------------------------------------------------------------------------- verdicts
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
-    kind = "slots" * chosen.slots or "clamps" * chosen.clamps or "discounts" * chosen.discounts
+    kind = next((kind for kind in NAMES if kind and getattr(chosen, kind)), "")
     name = NAMES[kind]
     log = Path(chosen.log or campaigns.log_of(name, chosen.seed))
     start, base = time.perf_counter(), campaigns.version()
@@ -251,6 +256,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
         "--slots", action="store_true", help="losses that sum over tokens or samples themselves"
     )
     parser.add_argument("--discounts", action="store_true", help="discounted sums over tokens")
+    parser.add_argument("--shipped", action="store_true", help="comparisons, masks, critics, cut samplers")
     parser.add_argument("--tokens", action="store_true", help="canonical forms of losses over sequences")
     parser.add_argument("--clamps", action="store_true", help="piecewise losses, masks, a third policy")
     chosen = parser.parse_args(argv)

@@ -29,7 +29,8 @@ def main() -> int:
         description="Judge the losses of the gallery by enumeration and autograd."
     ).parse_args()
     wrong = 0
-    for one in (one for one in trainers() if one.loss and "normalised" not in one.loss):
+    beyond = [one for one in trainers() if "normalised" in one.loss or "truncated" in one.options.values()]
+    for one in (one for one in trainers() if one.loss and one not in beyond):
         start = time.process_time()
         case = case_of(one)
         outcome = examine(case)
@@ -40,7 +41,7 @@ def main() -> int:
             *outcome.complaints,
             flush=True,
         )
-    print(f"{wrong} verdicts that the oracle or autograd contradicts")
+    print(f"{wrong} verdicts that the oracle or autograd contradicts; not judged: {len(beyond)}")
     return bool(wrong)
 
 

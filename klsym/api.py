@@ -145,7 +145,8 @@ def recommend(
 
     A choice is right where E_m[grad L] (a loss), E_m[sg(L) s] (a reward) is grad KL, E_m[L] (a value) is KL.
 
-    target: "reverse-kl", KL(q||p), or "forward-kl", KL(p||q).
+    target: "reverse-kl", KL(q||p), or "forward-kl", KL(p||q); "next-token-reverse-kl" or
+    "next-token-forward-kl", that of each next token at the prefixes that are drawn, as in distillation.
     sampling, level: as in `explain`.  use: "loss", "reward", or "value", a number that is logged.
     Raises UsageError: an unknown option.
     """

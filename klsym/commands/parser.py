@@ -204,7 +204,10 @@ def _add_recommend(commands: Any) -> None:
         " ones; code for the best.",
     )
     recommend.add_argument(
-        "--target", required=True, choices=("reverse-kl", "forward-kl"), help="KL(q||p), or KL(p||q)"
+        "--target",
+        required=True,
+        choices=("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"),
+        help="KL(q||p) or KL(p||q), or that of each next token at the prefixes that are drawn (distillation)",
     )
     _add_setting(recommend, only=("sampling", "level"))
     recommend.add_argument(

@@ -15,6 +15,7 @@ from typing import Any
 
 import sympy
 
+from klsym.engine.answers.is_correct import next_tokens as kl_of_next_tokens
 from klsym.engine.answers.term_analysis import dropped
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
@@ -30,9 +31,6 @@ from klsym.render.words import is_objective
 NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 PLACES = {"token": " at each token", "sequence": " of whole sequences"}
-ONE_KL = re.compile(
-    r"(?P<times>(?!grad )\w+ )?(grad )?E_(?P<of>q|mu)\[sum_t (grad )?KL\((?P<kl>q_t\|\|p_t|p_t\|\|q_t)\)\]"
-)
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 HELD = "with M and S held as they are at theta, "
 # Codes that say why a target is open.
@@ -151,11 +149,11 @@ def _other(verdict: Verdict) -> str:
 
 def next_tokens(verdict: Verdict) -> str:
     """The KL of each next token, where the expected gradient is that of nothing else."""
-    found = ONE_KL.fullmatch(verdict.shown)
-    if not found:
+    found = kl_of_next_tokens(verdict)
+    if found is None:
         return ""
-    kind = "reverse" if found["kl"] == "q_t||p_t" else "forward"
-    return f"{found['times'] or ''}the {kind} KL of each next token, at prefixes of {found['of']}"
+    times, name, of = found
+    return f"{times} {KL[name]} of each next token, at prefixes of {of}".lstrip()
 
 
 def _few_pieces(generated: Any) -> str:

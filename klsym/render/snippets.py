@@ -12,6 +12,7 @@ jax.lax.stop_gradient(rho)*k1**2/2
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from klsym.language.parser import parse
 from klsym.notation.losses import Written, tree_of
 from klsym.notation.printers import IN_TEXT, Piece, Text, is_sum
 from klsym.notation.tree import Call, Formula, Minus, Name, Number, Power, Product, Quotient, Sum
+from klsym.render.headline import next_tokens
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,27 @@ def snippet(written: Written, verdict: Any, framework: str, use: str) -> str:
     Raises UsageError: an unknown framework; a loss that has no code yet.
     """
     chosen = known(framework)
-    body = _body(written, verdict, framework, use)
+    exact = EXACT.fullmatch(written.text)
+    body = _of_all_words(exact, verdict, framework) if exact else _body(written, verdict, framework, use)
     names = [name for name in INPUTS if any(name in line for line in body)]
     names += ["mask"] if verdict.setting.level == "token" else []
     title = {"loss": "penalty", "reward": "surrogate", "value": "estimate"}[use]
     head = [f"def {title}({', '.join(names)}):", f'    """{_says(written, verdict, chosen, use)}"""']
     return "\n".join([*head, *(f"    {line}" for line in body)])
+
+
+EXACT = re.compile(r"full_kl\((\w+), (\w+)\)")
+
+
+def _of_all_words(kl: re.Match[str], verdict: Any, framework: str) -> list[str]:
+    """A KL as a sum over the last axis of the log densities, that of the words."""
+    a, b = kl.groups()
+    if framework == "numpy":
+        raise UsageError("a sum over all words has code for torch and jax, whose gradients are automatic")
+    total = f"({known(framework).module}.exp(log_{a})*(log_{a} - log_{b})).sum(-1)  # over all words"
+    if verdict.setting.level != "token":
+        return [f"return {total}"]
+    return [f"kl = {total}", "return (kl*mask).sum(-1)"]
 
 
 def _says(written: Written, verdict: Any, framework: Framework, use: str) -> str:
@@ -146,10 +163,14 @@ def _says(written: Written, verdict: Any, framework: Framework, use: str) -> str
     start = f"{text} of each {of} from {sampler}"
     if use == "value":
         return f"{start}: the mean is {KLS[verdict.value.target]}."
-    kl = KLS[verdict.target]
+    kl = KLS.get(verdict.target) or next_tokens(verdict)
     if framework.module == "np":
         value = f"The detached penalty of each {of} from {sampler}" if use == "reward" else start
         return f"{value}, and its push: the mean of push*grad log q is grad {kl}."
+    if verdict.target not in KLS:
+        return f"{written.text}: descends {kl}."
+    if EXACT.fullmatch(written.text):
+        return f"{written.text}: its gradient is grad {kl}; the last axis is that of all words."
     return f"{start}: the mean gradient is grad {kl}; log_q carries it."
 
 

@@ -52,7 +52,8 @@ def test_a_campaign_says_on_which_version_it_ran():
 
 
 def test_a_campaign_that_is_not_stored_is_named():
-    names = "mutants, attacks, soundness, losses, clamped losses, named sums, discounted losses, fuzz"
+    names = "mutants, attacks, soundness, losses, clamped losses, named sums, discounted losses,"
+    names += " shipped losses, fuzz"
     assert f"Not stored: {names}." in "\n".join(pages.tried([]))
 
 

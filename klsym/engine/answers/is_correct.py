@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from klsym.engine.answers.dispatch import as_written, explained
@@ -15,6 +16,10 @@ from klsym.engine.targets.ring import names_only
 from klsym.engine.verdicts.verdict import Verdict
 
 DENSITIES_OF_KL = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
+NEXT_TOKENS = {f"next-token-{name}": name for name in DENSITIES_OF_KL}  # at the prefixes that are drawn
+ONE_KL = re.compile(
+    r"(?P<times>(?!grad )\w+ )?(grad )?E_(?P<of>q|mu)\[sum_t (grad )?KL\((?P<kl>q_t\|\|p_t|p_t\|\|q_t)\)\]"
+)
 
 
 @lru_cache(maxsize=4096)
@@ -24,6 +29,10 @@ def proved_choice(text: str, setting: Setting, target: str, use: str) -> Verdict
     A sequence of one token is a sample: what is wrong for samples is wrong for tokens.
     """
     written = as_written(text, ())
+    if target in NEXT_TOKENS:  # given its prefix, a token is a sample
+        alone = proved_choice(text, Setting(setting.sampling, setting.use), NEXT_TOKENS[target], use)
+        verdict = None if alone is None else explained(written, setting)
+        return verdict if verdict and verdict.trust == "kernel" and is_right(verdict, target, use) else None
     of_tokens = setting.level == "token" and not names_slots(written.expression)
     if of_tokens and proved_choice(text, Setting(setting.sampling, setting.use), target, use) is None:
         return None
@@ -34,8 +43,18 @@ def proved_choice(text: str, setting: Setting, target: str, use: str) -> Verdict
     return verdict if verdict.trust == "kernel" and is_right(verdict, target, use) else None
 
 
+def next_tokens(verdict: Verdict) -> tuple[str, str, str] | None:
+    """The multiple, the name and the prefixes of a KL of each next token, if the gradient is that alone."""
+    if (found := ONE_KL.fullmatch(verdict.shown)) is None:
+        return None
+    name = "reverse-kl" if found["kl"] == "q_t||p_t" else "forward-kl"
+    return (found["times"] or "").strip(), name, found["of"]
+
+
 def is_right(verdict: Verdict, target: str, use: str) -> bool:
     """Does the verdict say that a loss is what was asked for?"""
+    if target in NEXT_TOKENS:
+        return next_tokens(verdict) == ("", NEXT_TOKENS[target], "q" if verdict.setting.on_policy else "mu")
     if use == "value":
         return verdict.unbiased_for(target)
     return verdict.target == target and verdict.gradient.single

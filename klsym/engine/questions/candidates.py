@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.engine.fields.slot_loss import names_slots
 from klsym.engine.options.settings import CHOICES, Setting
 from klsym.engine.questions.catalogue import stored
@@ -23,6 +24,7 @@ from klsym.language.expressions import rho
 from klsym.language.parser import parse
 
 # f(r) with E_q[f(r)] = KL and f(1) = f'(1) = 0: for every f, rho f has the value and gradient of E_q[f(r)]
+EXACT_LOSSES = {"reverse-kl": "full_kl(q, p)", "forward-kl": "full_kl(p, q)"}  # sums over all words
 OPTIMAL_LOSSES = {"reverse-kl": "k3", "forward-kl": "1 - r - r*k1"}
 # grad KL(p||q) = -E_q[sum_t r_past r_now s_now]: each token is weighed by the ratio of those before it
 TO_PREFIX_OF_Q_TEXT = "exp(-past(k1))"
@@ -37,7 +39,7 @@ CALLED_KL = (*NAMES, "abs(k1)", "clip(k3, -10, 10)", "-r*k1")  # what training c
 
 @dataclass(frozen=True)
 class Candidate:
-    """A loss, a setting in which it may be right, and where it comes from: catalogue, generator or tokens."""
+    """A loss, a setting in which it may be right, and its source: catalogue, generator, tokens or exact."""
 
     loss: str
     setting: Setting
@@ -47,9 +49,14 @@ class Candidate:
 def candidates(target: str, setting: Setting, use: str = "loss") -> Iterator[Candidate]:
     """Losses with the settings in which they may be right: each is for the engine to judge.
 
-    target: "reverse-kl" or "forward-kl".  setting: sampling and level are taken as they are; credit and
-    weights, where they mean something and are empty, vary.  use: "loss", "reward" or "value".
+    target: "reverse-kl" or "forward-kl", or one of these of each next token.
+    use: "loss", "reward" or "value".
+    setting: sampling and level are taken as they are; credit and weights, if they are empty, vary.
     """
+    exact = {EXACT_LOSSES[NEXT_TOKENS[target]]: "exact"} if target in NEXT_TOKENS else {}
+    target = NEXT_TOKENS.get(target, target)
+    if setting.truncated:
+        return
     found = stored().of(setting.sampling, setting.use)
     listed = dict.fromkeys((found.estimates if use == "value" else found.best)[target], "catalogue")
     if use != "reward":
@@ -57,7 +64,8 @@ def candidates(target: str, setting: Setting, use: str = "loss") -> Iterator[Can
         same = [loss for loss in listed if to_ring(parse(loss)) == to_ring(parse(text))]
         listed[text] = "catalogue" if same else "generator"  # with r - 1 in it, for the digits of expm1
         listed = {loss: source for loss, source in listed.items() if loss == text or loss not in same}
-    if setting.level == "token":
+    listed = exact | listed
+    if setting.level == "token" and not exact:
         before = TO_PREFIX_OF_Q_TEXT if setting.on_policy else ATTACHED.format(TO_PREFIX_OF_Q_TEXT)
         listed |= {loss.format(before): "tokens" for loss in TOKEN_LOSSES.get((target, use), ())}
     for loss, source in listed.items():

@@ -17,14 +17,14 @@ from typing import Any, Literal, get_args
 import sympy
 
 from klsym.engine.answers.dispatch import as_written, explained
-from klsym.engine.answers.is_correct import DENSITIES_OF_KL, is_right, proved_choice
+from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, proved_choice
 from klsym.engine.divergences.f_divergence import slope
-from klsym.engine.fields.slot_loss import slot_loss, uses_sampler
+from klsym.engine.fields.slot_loss import names_vocabulary, slot_loss, uses_sampler
 from klsym.engine.options.settings import Level, Sampling, Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
-from klsym.engine.questions.candidates import candidates, tempting
+from klsym.engine.questions.candidates import EXACT_LOSSES, Candidate, candidates, tempting
 from klsym.engine.questions.catalogue import holds_r, stored
 from klsym.engine.questions.compare import compared
 from klsym.engine.questions.variances import Estimate, Spread, spread
@@ -34,10 +34,10 @@ from klsym.errors import ProofError, UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import log_mu, log_p, log_q, rho, sg, unfold
-from klsym.language.sums import Summed
+from klsym.language.sums import OverVocabulary, Summed
 from klsym.notation.losses import Written
 
-KLTarget = Literal["reverse-kl", "forward-kl"]
+KLTarget = Literal["reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"]
 Purpose = Literal["loss", "reward", "value"]
 BOUND, MAX_WEIGHT = 10, 2  # of what is clamped, and of a weight that is truncated: as training code has them
 
@@ -102,13 +102,18 @@ class Choice:
     @property
     def needs_ratio(self) -> bool:
         """Does the value or the push hold r = p/q, which overflows before its logarithm does?"""
-        pushes = () if self.setting.level == "token" else (self.verdict.h,)
+        pushes = () if self.setting.level == "token" or self.exact else (self.verdict.h,)
         return any(map(holds_r, (self.element, *pushes)))
 
     @property
     def has_weight(self) -> bool:
         """Does it hold rho?"""
         return bool(self.written.expression.has(rho))
+
+    @property
+    def exact(self) -> bool:
+        """Is it a sum over all words, which has no noise of the word that is drawn?"""
+        return names_vocabulary(self.written.expression)
 
     @property
     def padded(self) -> bool:
@@ -118,14 +123,16 @@ class Choice:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Among choices that push alike: sturdy, plain, its value right, a quiet one, the simplest."""
+        """Among choices that push alike: exact, sturdy, plain, its value right, a quiet one, the simplest."""
         size = sum(1 for _ in sympy.preorder_traversal(self.written.expression))
-        wanting = self.fragile, self.padded, self.value is None, not self.settles
+        wanting = not self.exact, self.fragile, self.padded, self.value is None, not self.settles
         return *wanting, size, self.needs_ratio, self.loss
 
     @cached_property
     def clamps(self) -> tuple[Clamped, ...]:
         """Its value clamped, and its weight truncated; none where the engine does not decide it."""
+        if self.exact:
+            return ()
         bounded = [f"clip({self.loss}, -{BOUND}, {BOUND})"]
         if self.has_weight and not self.setting.on_policy:
             bounded.append(self.loss.replace("rho", f"min(rho, {MAX_WEIGHT})"))
@@ -210,10 +217,13 @@ def recommend(
             raise UsageError(f"{name}={value!r}: one of {', '.join(get_args(known))} expected")
     given = "loss" if use == "value" else use
     setting = replace(checked_setting(sampling=sampling, use=given, level=level), weights="", credit="")
-    if setting.truncated:
+    if target in NEXT_TOKENS:
+        if use != "loss" or level == "sequence":
+            raise UsageError(f"{target}: a loss of each token is recommended: leave use and level out")
+        setting = replace(setting, level="token", weights="token")
+    if setting.truncated and (use != "loss" or setting.level != "sample"):
         raise UsageError(
-            "sampling truncated: no sample from M*q/S lies where M = 0; S*k2 has the rest of the gradient of"
-            " KL(q||p), S*k3 that of KL(p||q), and full_kl(..), a sum over all words, has it whole"
+            "sampling truncated: no sample from M*q/S lies where M = 0: choose level sample and use loss"
         )
     return _recommended(target, use, setting)
 
@@ -221,13 +231,15 @@ def recommend(
 @lru_cache(maxsize=256)
 def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
     tried = list(candidates(target, setting, use))
+    if setting.truncated:  # an exact sum needs no sample
+        tried = [Candidate(EXACT_LOSSES[target], replace(setting, sampling="on-policy"), "exact")]
     judgements = ((one, judged(one.loss, one.setting, target, use)) for one in tried)
     ranked = _ranked([replace(found, source=one.source) for one, found in judgements if found], use)
     wrong = tuple(
         one for one in (_wrong(text, setting, target, use) for text in tempting(setting, use)) if one
     )
-    elsewhere = None if ranked else _elsewhere(target, use, setting)
-    alone = use != "value" and setting.level != "token"
+    elsewhere = None if ranked or target in NEXT_TOKENS else _elsewhere(target, use, setting)
+    alone = use != "value" and setting.level != "token" and not setting.truncated
     family = family_of(target, setting.sampling, use) if alone else None
     return Recommendation(target, use, setting, ranked, len(tried), wrong, elsewhere, family)
 
@@ -236,16 +248,21 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
 def judged(text: str, setting: Setting, target: str, use: str) -> Choice | None:
     """The loss as a choice, if the engine proves that it is one."""
     verdict, written = proved_choice(text, setting, target, use), as_written(text, ())
-    return None if verdict is None else Choice(written, verdict, _value(written, setting, target))
+    if verdict is None:
+        return None
+    return Choice(written, verdict, None if target in NEXT_TOKENS else _value(written, setting, target))
 
 
 def _in_ring(expression: Any) -> ExpPoly:
-    """The loss in the ring; at the first token, before which there is none."""
-    return to_ring(expression.replace(lambda e: isinstance(e, Summed), lambda e: sympy.S.Zero))
+    """The loss in the ring; at the first token, before which there is none, and without exact sums."""
+    sums = (Summed, OverVocabulary)
+    return to_ring(expression.replace(lambda e: isinstance(e, sums), lambda e: sympy.S.Zero))
 
 
 def _value(written: Written, setting: Setting, target: str) -> Proof | None:
     """E_m[L] = KL, if so; at the level of tokens L is summed over t."""
+    if names_vocabulary(written.expression):
+        return None
     copied = setting.on_policy and uses_sampler(_in_ring(written.expression), setting)
     under = "mu" if copied or not setting.on_policy else "q"
     try:

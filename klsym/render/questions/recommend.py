@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, TemptingLoss
 from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.notation.printers import is_sum
 from klsym.render.details import value_line
+from klsym.render.headline import does
 from klsym.render.listing import columns
 from klsym.render.printing import as_printed
 from klsym.render.questions.compare import PrintedSpread, printed_spread
@@ -83,10 +85,14 @@ def _printed_choice(choice: Choice) -> PrintedChoice:
 def asked(found: PrintedRecommendation) -> str:
     """What was asked for, in words."""
     setting = found.setting
+    if found.target in NEXT_TOKENS:
+        kl = KLS[NEXT_TOKENS[found.target]].replace("q", "q_t").replace("p", "p_t")
+        return f"To descend {kl} of each next token at prefixes from {SAMPLERS[setting.on_policy]}, as a loss"
     level = {"token": ", per token", "sequence": ", of whole sequences"}.get(setting.level, "")
     wish = "To log" if found.use == "value" else "To descend"
+    sampler = "M*q/S" if setting.truncated else SAMPLERS[setting.on_policy]
     place = {"loss": ", as a loss", "reward": ", in the reward", "value": ""}[found.use]
-    return f"{wish} {KLS[found.target]} with samples from {SAMPLERS[setting.on_policy]}{place}{level}"
+    return f"{wish} {KLS[found.target]} with samples from {sampler}{place}{level}"
 
 
 def recommendation_text(
@@ -114,13 +120,12 @@ def _in_short(found: PrintedRecommendation) -> list[str]:
     for number, choice in enumerate(found.choices[:MAX_CHOICES]):
         value = (
             ""
-            if found.use == "value"
+            if found.use == "value" or found.target in NEXT_TOKENS
             else value_line(choice.verdict).replace("not an unbiased estimate of", "biased for")
         )
-        needed = "".join(f"; needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1])
-        rows.append(
-            (f"{number + 1}", f"{choice.loss}{_options(choice)}", f"proved; {value}{needed}".rstrip("; "))
-        )
+        needed = [f"needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1]]
+        told = "; ".join(filter(None, ["proved", value, *needed]))
+        rows.append((f"{number + 1}", f"{choice.loss}{_options(choice)}", told))
     return list(columns(rows))
 
 
@@ -170,7 +175,7 @@ def wrong_reason(one: TemptingLoss, found: PrintedRecommendation) -> str:
     """The verdict on a tempting choice, in a few words."""
     if found.use == "value":
         return f"its mean is {value_line(one.verdict)}" if _is_formula(one) else value_line(one.verdict)
-    return reason(one.verdict)
+    return does(one.verdict) if found.target in NEXT_TOKENS else reason(one.verdict)
 
 
 def _is_formula(one: TemptingLoss) -> bool:
@@ -193,7 +198,8 @@ def choice_rows(choice: PrintedChoice, found: PrintedRecommendation) -> list[tup
         order = "second" if choice.settles else "first"
         rows.append(("near q = p", f"of {order} order in log q/p, where the KL is of second order"))
     else:
-        rows += [("value", _value(choice)), ("push", push(choice))]
+        rows += [("value", _value(choice))] if found.target not in NEXT_TOKENS else []
+        rows += [("push", push(choice))]
     if choice.against is not None and _is_last_of_its_kind(choice, found):
         rows.append(("variance", against(choice.loss, choice.against, choice.kind, found)))
     rows += [("needs", text) for text in needs(choice)]
@@ -282,7 +288,7 @@ def against(loss: str, spread: PrintedSpread, kind: int, found: PrintedRecommend
 
 def needs(choice: Choice) -> list[str]:
     """What code has to have, beside log q and log p."""
-    on, found = choice.setting.on_policy, []
+    on, found = choice.setting.on_policy, ["log q and log p of all words"] if choice.exact else []
     if choice.has_weight:
         weight = {"prefix": " of the tokens up to it", "sequence": " of the whole sequence"}
         of = weight.get(choice.setting.weights, "") if choice.setting.level == "token" else ""

@@ -22,6 +22,7 @@ from klsym.language.parser import parse
 from klsym.render.snippets import FRAMEWORKS
 from support.oracle.grammar import plain
 from support.oracle.losses import Forest, Setting, sample, samples, trees
+from support.oracle.slots import Slotted
 
 TARGETS, SAMPLINGS = ("reverse-kl", "forward-kl"), ("on-policy", "off-policy")
 USES = ("loss", "reward", "value")
@@ -380,6 +381,57 @@ def test_the_command(capsys):
     assert "```python" in shown and all(
         line.count(" | ") >= 1 for line in shown.splitlines() if line[:1] == "|"
     )
+
+
+# ---------------------------------------------------------------------------- next tokens, cut samplers
+NEXT_TOKENS = [("next-token-reverse-kl", "k2", "k3"), ("next-token-forward-kl", "k3", "k2")]
+
+
+@pytest.mark.parametrize("target, right, wrong", NEXT_TOKENS)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_next_tokens(target: str, right: str, wrong: str, sampling: str) -> None:
+    """By the oracle: the field of each choice is that of the exact sum over all words."""
+    answer = recommend(target, sampling)
+    losses = [choice.loss for choice in answer.choices]
+    q, p = ("q", "p") if "reverse" in target else ("p", "q")
+    assert losses[0] == f"full_kl({q}, {p})" and (right in losses) == (sampling == "on-policy")
+    assert wrong in [one.loss for one in answer.wrong]
+    where = Slotted(trees(7, ((), ((), ((), ()))), copies=3), (sampling,))
+    exact = where.field({"q": "full(k1)", "p": "full(-r*k1)"}[q], Setting(sampling, level="token")).a
+    for choice in answer.choices[1:]:
+        assert choice.verdict.trust == "kernel"
+        assert float(np.abs(where.field(choice.loss, literally(choice)).a - exact).max()) < CLOSE
+    off = where.field(wrong, Setting(sampling, level="token")).a
+    assert float(np.abs(off - exact).max()) > 1e-3
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "next-token-forward-kl"])
+def test_the_code_of_an_exact_sum(target: str) -> None:
+    torch = pytest.importorskip("torch")
+    sampling = "on-policy" if target.startswith("next") else "truncated"
+    answer = recommend(target, sampling)
+    assert answer.choices[0].exact
+    logits = torch.tensor([[0.3, -0.2, 0.7], [0.1, 0.0, -1.0]], dtype=torch.double, requires_grad=True)
+    other = torch.tensor([[-0.5, 0.2, 0.1], [0.4, 0.3, 0.0]], dtype=torch.double).log_softmax(-1)
+    log_q, more = logits.log_softmax(-1), [torch.ones(2)] if target.startswith("next") else []
+    found = executed(answer.snippet("torch"), torch=torch)(log_q, other, *more)
+    first, second = (other, log_q) if "forward" in target else (log_q, other)
+    literal = sum(first[i, k].exp() * (first[i, k] - second[i, k]) for i in range(2) for k in range(3))
+    assert abs(float((found.sum() - literal).detach())) < 1e-12
+
+
+def test_under_a_cut_sampler_samples_alone_do_not_do() -> None:
+    answer = recommend("reverse-kl", "truncated")
+    assert [choice.loss for choice in answer.choices] == ["full_kl(q, p)"]
+    assert "with samples from M*q/S" in str(answer) and "k2" in [one.loss for one in answer.wrong]
+    refused = [("reverse-kl", "truncated", "reward"), ("reverse-kl", "truncated", "loss", "token"),
+               ("next-token-reverse-kl", "truncated"), ("next-token-reverse-kl", "on-policy", "value"),
+               ("next-token-forward-kl", "on-policy", "loss", "sequence")]  # fmt: skip
+    for question in refused:
+        with pytest.raises(UsageError, match=r"choose level sample|leave use and level out"):
+            recommend(*question)
+    with pytest.raises(UsageError, match="code for torch and jax"):
+        answer.snippet("numpy")
 
 
 @pytest.mark.parametrize("arguments", [["--target", "kl"], [], ["--target", "reverse-kl", "--use", "x"]])
