@@ -1,16 +1,16 @@
 """klsym on many random losses against the literal oracle of tests/, in parallel processes.
 
-    python benchmarks/random_losses.py --count 20000 --seed 0            # verdicts, all settings and levels
-    python benchmarks/random_losses.py --slots --count 10000 --seed 0    # losses that name their sums
-    python benchmarks/random_losses.py --clamps --count 3000 --seed 0    # clamps, masks, third policies; kept
-    python benchmarks/random_losses.py --discounts --count 2000 --seed 0 # discounted sums over tokens
-    python benchmarks/random_losses.py --shipped --count 5000 --seed 0   # masks, critics, cut samplers
-    python benchmarks/random_losses.py --tokens --count 10000 --seed 0   # the kernel's rules on sums over t
+    python benchmarks/random_losses.py anywhere --count 20000 --seed 0   # all settings and levels
+    python benchmarks/random_losses.py sums --count 10000 --seed 0       # losses that name their sums
+    python benchmarks/random_losses.py clamped --count 3000 --seed 0     # clamps, masks, third policies; kept
+    python benchmarks/random_losses.py discounted --count 2000 --seed 0  # discounted sums over tokens
+    python benchmarks/random_losses.py shipped --count 5000 --seed 0     # masks, critics, cut samplers
+    python benchmarks/random_losses.py tokens --count 10000 --seed 0     # the kernel's rules on sums over t
 
 Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
 setting and their reasons, and one line in summary.  The exit code is 1 if any loss failed.  A loss is known
 by its seed and number, so neither --jobs nor --count changes what it is: what is in the file of --log is not
-done again, so that a run that was cut off goes on.  With --tokens, losses whose exact gradients are equal
+done again, so that a run that was cut off goes on.  With "tokens", losses whose exact gradients are equal
 though klsym's canonical forms differ are printed too: they are no failures, but what that form misses.
 """
 
@@ -35,12 +35,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from support.campaigns import stored as campaigns
 from support.losses import (
-    clamped_losses,
+    bounds_judge,
+    cut_judge,
     loss_judge,
     random_losses,
-    random_slot_losses,
-    random_token_losses,
-    shipped_losses,
     token_loss_judge,
 )
 
@@ -54,28 +52,20 @@ FORMULA = re.compile(
 )  # what differs between two tellings of one reason
 
 
-GENERATORS = {
-    "": random_losses.anywhere, "slots": random_slot_losses.generate, "clamps": random_slot_losses.generate,
-    "discounts": random_slot_losses.discounted, "shipped": shipped_losses.generate,
-}  # fmt: skip
 NAMES = {
-    "": "losses", "slots": "named sums", "clamps": "clamped losses", "discounts": "discounted losses",
-    "shipped": "shipped losses",
+    "anywhere": "losses", "sums": "named sums", "clamped": "clamped losses",
+    "discounted": "discounted losses", "shipped": "shipped losses",
 }  # fmt: skip
+JUDGES = {"clamped": bounds_judge.examined, "shipped": cut_judge.examined}
 
 
 class TooSlow(Exception):
     """A loss was not done within the limit."""
 
 
-def judge(seed: int, number: int, kind: str = "") -> tuple[int, dict[str, Any]]:
-    """Generate, explain and judge one loss; of "clamps", every third names its sums instead."""
-    clamped = kind == "clamps" and number % 3 != 2
-    if clamped:
-        case, one = clamped_losses.generate(seed, number), clamped_losses.examined
-    else:
-        case = GENERATORS[kind](seed, number)
-        one = shipped_losses.examined if kind == "shipped" else loss_judge.examine
+def judge(seed: int, number: int, kind: str = "anywhere") -> tuple[int, dict[str, Any]]:
+    """Generate, explain and judge one loss."""
+    case, one = random_losses.generate(kind, seed, number), JUDGES.get(kind, loss_judge.examine)
     start = time.process_time()
     signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
@@ -95,15 +85,14 @@ def _too_slow(*_: Any) -> None:
 
 def judge_tokens(seed: int, number: int) -> token_loss_judge.Outcome:
     """Generate, reduce and judge one loss over sequences; some with a certificate."""
-    case = random_token_losses.generate(seed, number)
+    case = random_losses.quantity(seed, number)
     return token_loss_judge.examine(case, certified=number % token_loss_judge.CERTIFIED == 0)
 
 
 # ---------------------------------------------------------------------------- verdicts
 def verdicts(chosen: argparse.Namespace) -> bool:
     """Judge so many verdicts, those in the log included; has any failed?"""
-    kind = next((kind for kind in NAMES if kind and getattr(chosen, kind)), "")
-    name = NAMES[kind]
+    kind, name = chosen.kind, NAMES[chosen.kind]
     log = Path(chosen.log or campaigns.log_of(name, chosen.seed))
     start, base = time.perf_counter(), campaigns.version()
     one = partial(judge, kind=kind)
@@ -248,17 +237,11 @@ def _failures(texts: list[str]) -> str:
 
 def options(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Judge klsym on random losses.")
+    parser.add_argument("kind", nargs="?", choices=(*NAMES, "tokens"), default="anywhere", help="of losses")
     parser.add_argument("--count", type=int, default=20_000, help="how many losses (20000)")
     parser.add_argument("--seed", type=int, default=0, help="of the sequence of losses (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one a core)")
     parser.add_argument("--log", help="where outcomes are kept (build/losses-KIND-SEED-DIGEST.jsonl)")
-    parser.add_argument(
-        "--slots", action="store_true", help="losses that sum over tokens or samples themselves"
-    )
-    parser.add_argument("--discounts", action="store_true", help="discounted sums over tokens")
-    parser.add_argument("--shipped", action="store_true", help="comparisons, masks, critics, cut samplers")
-    parser.add_argument("--tokens", action="store_true", help="canonical forms of losses over sequences")
-    parser.add_argument("--clamps", action="store_true", help="piecewise losses, masks, a third policy")
     chosen = parser.parse_args(argv)
     if chosen.count < 1 or chosen.jobs < 1:
         parser.error("--count and --jobs: positive numbers expected")
@@ -267,7 +250,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     chosen = options(argv)
-    return int((forms if chosen.tokens else verdicts)(chosen))
+    return int((forms if chosen.kind == "tokens" else verdicts)(chosen))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import klsym
 from klsym.language.expressions import ATOMS
 from klsym.language.parser import FUNCTIONS, OF_DENSITIES
 from klsym.tables.trainers import Trainer, trainers
-from support.losses import random_losses
+from support.losses.random_losses import generate
 from support.scale import scaled
 
 NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # not the e of 1e9
@@ -65,7 +65,7 @@ def test_names_of_trainers(one: Trainer) -> None:
 
 @pytest.mark.parametrize("number", range(scaled(60, 15)))
 def test_names_of_random_losses(number: int) -> None:
-    case = random_losses.generate(seed=12, number=number)
+    case = generate("core", 12, number)
     assert not undeclared(case.text, sampling=case.sampling, use=case.use)
 
 

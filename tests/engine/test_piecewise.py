@@ -29,7 +29,7 @@ from klsym.language.parser import parse
 from klsym.notation.losses import Written
 from support.losses import autograd_judge
 from support.losses import loss_oracle as oracle
-from support.losses import piecewise_losses as losses
+from support.losses import written_losses as losses
 from support.losses.loss_judge import NUMERIC, complaints
 from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain

@@ -15,8 +15,8 @@ import pytest
 
 import klsym
 from klsym.errors import UsageError
-from support.losses.piecewise_losses import generate
-from support.losses.random_losses import SMOOTH
+from support.losses.productions import RULES
+from support.losses.random_losses import generate
 from support.oracle.losses import Forest, Setting, sample
 from support.scale import scaled
 
@@ -110,8 +110,8 @@ def covers(found: str, wanted: str) -> bool:
 def test_no_support_is_forgotten_on_random_losses() -> None:
     """What is printed covers what the limits need; few are printed that they do not need."""
     counts = {"asked": 0, "more": 0}
-    losses = [(text, use) for text in SMOOTH for use in ("loss", "reward")]
-    random = [generate(17, n) for n in range(scaled(120, 24)) if n % 4 in (2, 3)]  # those off-policy
+    losses = [(text, use) for text in RULES["smooth"] for use in ("loss", "reward")]
+    random = [generate("ties", 17, n) for n in range(scaled(120, 24)) if n % 4 in (2, 3)]  # those off-policy
     losses = losses[:: scaled(1, 4)] + [(case.text, case.use) for case in random]
     for loss, use in losses:
         try:

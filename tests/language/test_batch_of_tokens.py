@@ -26,7 +26,7 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import R, length, now, others, own, parameter, s
 from klsym.numeric.checks.cross_check import with_check
 from support.losses.loss_witness import _witness_forest
-from support.losses.random_losses import Case, anywhere
+from support.losses.random_losses import Case, generate
 from support.oracle.losses import Setting, trees
 from support.oracle.slots import Slotted
 from support.scale import scaled
@@ -219,7 +219,7 @@ WEIGHTS = {"token": "rho", "prefix": "(exp(past(log_q - log_mu))*rho)"}  # what 
 
 
 def random_losses_of_tokens(count: int) -> list[Case]:
-    cases = (anywhere(5, number) for number in range(100 * count))
+    cases = (generate("anywhere", 5, number) for number in range(100 * count))
     fit = (c for c in cases if (c.level, c.use, c.sampling) == ("token", "loss", "on-policy"))
     return list(islice((c for c in fit if c.weights in WEIGHTS), count))
 

@@ -11,7 +11,8 @@ import pytest
 
 from support.losses import token_loss_judge as judge
 from support.losses import token_loss_oracle as oracle
-from support.losses.random_token_losses import KINDS, LENGTHS, SETTINGS, WEIGHTS, Case, generate
+from support.losses.productions import RULES
+from support.losses.random_losses import QUANTITIES, UNDER, Quantity, quantity
 from support.losses.token_loss_judge import AGREE, DIFFER, Outcome, compare, examine
 from support.oracle.losses import Setting
 from support.scale import scaled
@@ -89,8 +90,8 @@ def test_oracle_refuses_what_is_no_gradient(side: Any) -> None:
 
 # ---------------------------------------------------------------------------- klsym
 @cache
-def cases() -> tuple[Case, ...]:
-    return tuple(generate(SEED, number) for number in range(COUNT))
+def cases() -> tuple[Quantity, ...]:
+    return tuple(quantity(SEED, number) for number in range(COUNT))
 
 
 @cache
@@ -105,8 +106,18 @@ def test_random_losses_agree_with_enumeration() -> None:
 
 def test_the_mixture_holds_every_kind() -> None:
     found = Counter((c.kind, c.sampling, c.under) for c in cases())
-    assert min(found[kind, *setting] for kind in set(KINDS) for setting in SETTINGS) >= 30
-    pieces = {*WEIGHTS, *LENGTHS, "sg(", "**2", "now(R)", "past(A)", "future(k1)", "beta", "log_q"} - {"1"}
+    assert min(found[kind, *setting] for kind in set(QUANTITIES) for setting in UNDER) >= 30
+    pieces = {
+        *RULES["t weight"],
+        *RULES["t length"],
+        "sg(",
+        "**2",
+        "now(R)",
+        "past(A)",
+        "future(k1)",
+        "beta",
+        "log_q",
+    } - {""}
     assert min(sum(piece in c.text for c in cases()) for piece in pieces) >= 12
 
 
@@ -119,7 +130,7 @@ def test_equal_forms_are_equal_gradients_and_nearly_the_other_way_round() -> Non
 
 
 # ---------------------------------------------------------------------------- identities
-ON_POLICY, Q, MU = SETTINGS[0], SETTINGS[3], SETTINGS[1]
+ON_POLICY, Q, MU = UNDER[0], UNDER[3], UNDER[1]
 SQUARES = "past(log_q)*sg(now(k1)**2 + 2*now(k1)*future(k1))"
 IDENTITIES: dict[str, tuple[tuple[str, str], tuple[str, str], tuple[str, str], bool]] = {
     # name: a loss and another one, each (kind, text); the setting; do their canonical forms agree?
@@ -146,7 +157,7 @@ IDENTITIES: dict[str, tuple[tuple[str, str], tuple[str, str], tuple[str, str], b
 
 def pair(name: str) -> tuple[Outcome, Outcome]:
     one, other, setting, _ = IDENTITIES[name]
-    first, second = (examine(Case(text, kind, *setting)) for kind, text in (one, other))
+    first, second = (examine(Quantity(text, kind, *setting)) for kind, text in (one, other))
     complaints = (*first.complaints, *second.complaints)
     # the one coefficient of a form that is 0, though not seen to be, may as well be another one
     assert all(line.startswith("changed") for line in complaints), complaints
@@ -179,28 +190,30 @@ NEIGHBOURS = (
 
 @pytest.mark.parametrize(("one", "other", "setting"), NEIGHBOURS)
 def test_neighbours_differ(one: Any, other: Any, setting: Any) -> None:
-    first, second = (examine(Case(text, kind, *setting)) for kind, text in (one, other))
+    first, second = (examine(Quantity(text, kind, *setting)) for kind, text in (one, other))
     assert judge.distance(first.gradient, second.gradient) > 1000 * DIFFER
     assert first.form != second.form
     assert not compare([first, second]).missed
 
 
 # ---------------------------------------------------------------------------- wrong answers
-def _swapped(case: Case) -> Case:
+def _swapped(case: Quantity) -> Quantity:
     sampling = {"on-policy": "off-policy", "off-policy": "on-policy"}[case.sampling]
-    return Case(case.text, case.kind, sampling, case.under)
+    return Quantity(case.text, case.kind, sampling, case.under)
 
 
 WRONG: dict[str, Any] = {
-    "sampling": (_swapped, Case("now(rho)*now(k3)", "token", *MU)),
-    "measure": (lambda c: Case(c.text, c.kind, c.sampling, "q"), Case("now(k3)*past(w)", "token", *MU)),
-    "detached": (lambda c: Case("rho*now(k3)", c.kind, *MU), Case("sg(rho)*now(k3)", "token", *MU)),
-    "attached": (lambda c: Case(f"sg({c.text})", c.kind, *MU), Case("rho*k3", "sequence", *MU)),
-    "slot": (
-        lambda c: Case(c.text.replace("past", "future"), c.kind, *MU),
-        Case("past(rho)*now(rho*k1)", "reward", *MU),
+    "sampling": (_swapped, Quantity("now(rho)*now(k3)", "token", *MU)),
+    "measure": (
+        lambda c: Quantity(c.text, c.kind, c.sampling, "q"), Quantity("now(k3)*past(w)", "token", *MU),
     ),
-    "kind": (lambda c: Case(c.text, "token", *MU), Case("rho*k3", "sequence", *MU)),
+    "detached": (lambda c: Quantity("rho*now(k3)", c.kind, *MU), Quantity("sg(rho)*now(k3)", "token", *MU)),
+    "attached": (lambda c: Quantity(f"sg({c.text})", c.kind, *MU), Quantity("rho*k3", "sequence", *MU)),
+    "slot": (
+        lambda c: Quantity(c.text.replace("past", "future"), c.kind, *MU),
+        Quantity("past(rho)*now(rho*k1)", "reward", *MU),
+    ),
+    "kind": (lambda c: Quantity(c.text, "token", *MU), Quantity("rho*k3", "sequence", *MU)),
 }  # fmt: skip
 
 
@@ -215,10 +228,10 @@ def test_the_judge_rejects_wrong_forms(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_judge_reports_refusals_and_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case("now(k2)", "token", *ON_POLICY)
+    case = Quantity("now(k2)", "token", *ON_POLICY)
     for error, line in ((judge.KlsymError("no rule"), "refused"), (TypeError("none"), "crashed")):
 
-        def fails(_: Case, error: Exception = error) -> Any:
+        def fails(_: Quantity, error: Exception = error) -> Any:
             raise error
 
         monkeypatch.setattr(judge, "derivation", fails)

@@ -16,35 +16,37 @@ import pytest
 import klsym
 from klsym.engine.targets import clamp_messages as clamps
 from klsym.kernel.ring import ONE, ZERO
-from support.losses import clamped_losses, random_losses, random_slot_losses
+from support.losses import bounds_judge
 from support.losses.cases import case as written
 from support.losses.loss_judge import DIFFER, NAMED, NUMERIC, complaints, examine, fit_gradient
 from support.losses.loss_worlds import options
-from support.losses.random_losses import SETTINGS, Case
+from support.losses.productions import RULES
+from support.losses.random_losses import SETTINGS, Case, generate
 from support.scale import scaled
 
 SEED, MIXTURE, TAMPERED = 1, 300, 8
 # losses of each kind in `make test-all`, and in `make test`
-KINDS: dict[str, tuple[Callable[[int, int], Case], int, int]] = {
-    "samples": (random_losses.generate, 400, 30), "any setting": (random_losses.anywhere, 200, 16),
-    "named sums": (random_slot_losses.generate, 200, 24),
-    "discounts": (random_slot_losses.discounted, 400, 16), "clamps": (clamped_losses.generate, 40, 4),
-}  # fmt: skip
+KINDS = {
+    "core": (400, 30),
+    "anywhere": (200, 16),
+    "sums": (200, 24),
+    "discounted": (400, 16),
+    "clamped": (40, 4),
+}
 
 
 @cache
 def mixture() -> tuple[Case, ...]:
-    return tuple(random_losses.generate(SEED, number) for number in range(MIXTURE))
+    return tuple(generate("core", SEED, number) for number in range(MIXTURE))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_verdicts_on_random_losses(kind: str) -> None:
     """A share of `make random-losses`."""
-    generate, full, small = KINDS[kind]
-    one = clamped_losses.examined if kind == "clamps" else examine
-    outcomes = [one(generate(SEED, number)) for number in range(scaled(full, small))]
+    one = bounds_judge.examined if kind == "clamped" else examine
+    outcomes = [one(generate(kind, SEED, number)) for number in range(scaled(*KINDS[kind]))]
     assert not [outcome for outcome in outcomes if outcome.complaints]
-    assert kind != "clamps" or not [outcome for outcome in outcomes if outcome.target == "refused"]
+    assert kind != "clamped" or not [outcome for outcome in outcomes if outcome.target == "refused"]
 
 
 def test_the_mixtures_hold_every_target_and_setting() -> None:
@@ -53,8 +55,8 @@ def test_the_mixtures_hold_every_target_and_setting() -> None:
     for setting in SETTINGS:
         counts = {target: found[*setting, target] for target in ("zero", "reverse-kl", "forward-kl", None)}
         assert min(counts.values()) >= 3, (setting, counts)
-    clamped = [clamped_losses.generate(SEED, number) for number in range(400)]
-    for has in ("rho_old", "M*", "clip(", "min(", "max(", "abs(", "log_old", *clamped_losses.OF_SEQUENCES):
+    clamped = [generate("clamped", SEED, number) for number in range(400)]
+    for has in ("rho_old", "M*", "clip(", "min(", "max(", "abs(", "log_old", *RULES["of a sequence"]):
         assert sum(has in case.text for case in clamped) > (10 if len(has) < 10 else 0), has
     assert len({(case.level, case.batch, case.aggregate) for case in clamped}) == 6
 
@@ -148,11 +150,11 @@ def test_the_judge_rejects_a_wrong_slope_at_a_bound(monkeypatch: pytest.MonkeyPa
     """clip passes the slope on at its bounds: a loss that does not is another one there, and only there."""
     case = written("clip(rho_old, 1, 2)*A", "off")
     answer = klsym.explain(case.text, sampling=case.sampling).to_json()
-    assert not list(clamped_losses.on_the_bounds(case, answer))
-    honest = clamped_losses.evaluate
-    monkeypatch.setattr(clamped_losses, "evaluate", lambda text, names: honest(
+    assert not list(bounds_judge.on_the_bounds(case, answer))
+    honest = bounds_judge.evaluate
+    monkeypatch.setattr(bounds_judge, "evaluate", lambda text, names: honest(
         text.replace("clip(rho_old, 1, 2)", "max(rho_old, 1)"), names))  # fmt: skip
-    assert list(clamped_losses.on_the_bounds(case, answer))
+    assert list(bounds_judge.on_the_bounds(case, answer))
 
 
 def test_the_judge_sees_scores_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,18 +10,17 @@ import pytest
 import klsym
 from klsym.api import where_training_ends
 from klsym.errors import UsageError
-from support.losses.random_losses import Case
-from support.losses.shipped_losses import (
+from support.losses.cut_judge import (
     KEPT,
     agree,
     complaints_at_tokens,
     cut_trees,
     examined,
-    generate,
     literal,
     printed,
     world,
 )
+from support.losses.random_losses import Case, generate
 from support.oracle.losses import Setting
 from support.scale import scaled
 
@@ -40,7 +39,7 @@ def test_the_printed_gradient_is_the_mean_over_what_is_drawn(use: str) -> None:
 
 def test_random_losses_with_bounds_comparisons_and_masks() -> None:
     """Full size: 5,000; what is refused is said, and rare."""
-    outcomes = [examined(generate(0, number)) for number in range(scaled(5000, 48))]
+    outcomes = [examined(generate("shipped", 0, number)) for number in range(scaled(5000, 48))]
     assert not [outcome for outcome in outcomes if outcome.complaints]
     assert sum(outcome.target == "refused" for outcome in outcomes) <= len(outcomes) // 20
 
@@ -134,7 +133,14 @@ def test_a_curl_is_shown_where_all_words_are_kept() -> None:
     assert np.abs(field.ab - field.ab.transpose(1, 0, 2)).max() > 1e-3
 
 
-@pytest.mark.parametrize("loss", ["disc(9/10, sg(k1))", "disc(9/10, R)"])
+@pytest.mark.parametrize("loss", ["disc(9/10, sg(k1))", "disc(1/2, sg(k2)) - R"])
 def test_what_asks_for_words_that_are_not_drawn_is_refused(loss: str) -> None:
     with pytest.raises(UsageError, match=r"rests on q << mu, and no word with M = 0 is drawn: choose level"):
         klsym.explain(loss, sampling="truncated", level="token", use="reward")
+
+
+def test_an_objective_under_mu_needs_no_support() -> None:
+    """What is theta-free beside log q has a mean under any sampler."""
+    found = klsym.explain("-sg(disc(9/10, R))*log_q", sampling="truncated", level="token")
+    assert (found.target, found.trust) == ("separable", "kernel") and len(found.proofs) == 1
+    assert not [line for line in found.hypotheses if "q << mu" in line]

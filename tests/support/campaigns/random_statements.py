@@ -30,7 +30,6 @@ from klsym.kernel import check, read
 from klsym.language.convert import to_ring
 from klsym.language.expressions import length, parameter, s
 from klsym.language.parser import parse
-from support.losses import random_slot_losses
 from support.losses.loss_judge import mean_of
 from support.losses.loss_worlds import (
     combination,
@@ -43,7 +42,7 @@ from support.losses.loss_worlds import (
     scales,
     settings,
 )
-from support.losses.random_losses import Case, anywhere, generate, room_of
+from support.losses.random_losses import Case, generate, room_of
 
 HOLDS, FAILS = (
     1e-9,
@@ -92,9 +91,9 @@ class Outcome:
 def case_of(seed: int, number: int) -> Case:
     """A loss in any setting: one in eight names its sums; outside the ring another is drawn, inside it."""
     if number % 8 == 7:
-        return random_slot_losses.generate(seed, number)
-    case = anywhere(seed, number)
-    return case if case.ring else generate(seed, number)
+        return generate("sums", seed, number)
+    case = generate("anywhere", seed, number)
+    return case if case.ring else generate("core", seed, number)
 
 
 def examine(seed: int, number: int) -> Outcome:

@@ -24,19 +24,13 @@ from klsym.engine.options.settings import CHOICES
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import FUNCTIONS, OF_DENSITIES
 from klsym.tables.trainers import trainers
-from support.losses import (
-    clamped_losses,
-    piecewise_losses,
-    random_losses,
-    random_slot_losses,
-    random_token_losses,
-)
+from support.losses.random_losses import Quantity, generate, quantity
 
 from . import written
 
 ROOT = Path(__file__).parents[3]
 SEED = 7
-COUNTS = {"anywhere": 420, "slots": 320, "tokens": 160, "clamped": 200, "ties": 60}
+COUNTS = {"anywhere": 420, "sums": 320, "tokens": 160, "clamped": 200, "ties": 60}
 LONGEST = 300  # letters of a loss
 OF_EXPLAIN = ("explain", "verdict", "ask")
 NAME = re.compile(r"[A-Za-z]\w*")
@@ -174,13 +168,13 @@ def of_generator(name: str) -> Iterator[written.Row]:
     """The losses of a random generator, from a fixed seed."""
     for number in range(COUNTS[name]):
         if name == "tokens":
-            yield of_tokens(random_token_losses.generate(SEED, number))
+            yield of_tokens(quantity(SEED, number))
         else:
-            case = GENERATORS[name](SEED, number)
+            case = generate(name, SEED, number)
             yield case.text, {option: getattr(case, option) for option in CHOICES}, ()
 
 
-def of_tokens(case: random_token_losses.Case) -> written.Row:
+def of_tokens(case: Quantity) -> written.Row:
     """A loss of the generator for sequences, in the grammar of losses."""
     text = re.sub(r"\b(past|future|now)\(length\)", r"\1(1)", case.text)
     text = re.sub(r"\blength\b", "T", re.sub(r"\bw\b", "(log_q - log_mu)", text))
@@ -192,10 +186,4 @@ def of_tokens(case: random_token_losses.Case) -> written.Row:
     )
 
 
-GENERATORS = {
-    "anywhere": random_losses.anywhere,
-    "slots": random_slot_losses.generate,
-    "clamped": clamped_losses.generate,
-    "ties": piecewise_losses.generate,
-}
 GRAMMAR = frozenset({*FUNCTIONS, *OF_DENSITIES})

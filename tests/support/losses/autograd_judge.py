@@ -90,7 +90,7 @@ def autograd(loss: Any, case: Case, backend: str) -> np.ndarray:
 
 # ---------------------------------------------------------------------------- losses
 def ring_cases(seed: int, count: int) -> list[Case]:
-    return [random_losses.generate(seed, number) for number in range(count)]
+    return [random_losses.generate("core", seed, number) for number in range(count)]
 
 
 def outside_cases(seed: int, count: int) -> list[Case]:
@@ -99,7 +99,7 @@ def outside_cases(seed: int, count: int) -> list[Case]:
     cases = [Case(text, *setting) for text in SMOOTH + PIECEWISE for setting in settings]
     for number in range(count):
         stream = random.Random(f"{seed}/{number}")
-        parts = {name: random_losses.loose(stream, 3, depth=3) for name in "ab"}
+        parts = {name: random_losses.written("loose2", stream) for name in "ab"}
         cases.append(Case(stream.choice(WRAPS).format(**parts), *settings[number % len(settings)]))
     return cases
 

@@ -1,11 +1,12 @@
-"""Random losses in the loss grammar, reproducible one by one from a seed and a number.
+"""Random losses from the productions of one grammar, each known by a kind, a seed and a number.
 
-Loose expressions nearly always have a separable target, so most losses are built from pieces whose
-role is known in their setting (reverse, forward, zero, reward, ratio), disguised and mixed, and some
-of them are then spoiled.  The roles only shape the mixture: what a loss targets is for the judge to find out.
+Most are built from pieces whose role is known in their setting, disguised, mixed and sometimes spoiled.  The
+roles only shape the mixture: what a loss targets is for the judge to find out.
 
->>> generate(seed=0, number=3) == generate(seed=0, number=3)
+>>> generate("core", seed=0, number=3) == generate("core", seed=0, number=3)
 True
+>>> sorted(KINDS)
+['anywhere', 'clamped', 'core', 'discounted', 'shipped', 'sums', 'ties']
 """
 
 from __future__ import annotations
@@ -14,73 +15,19 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from support.losses.productions import DISGUISES, RULES, SLIPS
 
 SETTINGS = (
     ("on-policy", "loss"), ("on-policy", "reward"), ("off-policy", "loss"), ("off-policy", "reward"),
 )  # fmt: skip
-ATOMS = ("k1", "k2", "k3", "r", "rho", "log_q")
-RARE = ("1/r", "1/rho", "log_p", "log_mu", "log(rho)", "sqrt(r)", "r**lam", "exp(k1/2)", "exp(R/3)", "k(lam)")
-NUMBERS = ("2", "3", "5", "1/2", "1/3", "2/5", "3/4", "0.1", "1.5", "7/3")
-SCALES = (*("1",) * 6, "-1", "-1", "2", "-3", "1/2", "-1/2", "2/3", "0.25", "lam", "-beta", "lam*beta")
-MAX_DEGREE = 4  # of a loose expression: r**4 stays below about 10**4 on the models of the oracle
-
-# Pieces by what their expected gradient is a multiple of ("ratio": another function of r alone);
-# {x} is any loose expression.
-PIECES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
-    ("on-policy", "loss"): {
-        "reverse": ("k2", "rho*k1", "rho*k3", "sg(rho)*k2", "sg(k1)*log_q", "k2 - sg(k2)", "sg(k1)*k1",
-                    "rho*sg(k1)", "sg(k3) + k2 - sg(k2)", "rho*k(lam)-lam*sg(rho)*k3-lam*rho*sg(r)"),
-        "forward": ("k3", "r", "sg(rho)*k3", "-sg(r)*log_q", "-sg(r)*k1", "rho*k3 - k2 + k3 - sg(k3)",
-                    "k(1)", "-rho*sg(r)", "sg(k1) + k3", "k3 - sg(k3)"),
-        "zero": ("k1", "log_q", "rho", "sg({x})", "log_p", "log_mu", "rho - sg(rho)", "rho*r", "1",
-                 "sg(rho)*k1", "{x} - {x}", "log_p*R"),
-        "reward": ("R*log_q", "rho*R", "rho*A", "A*k1", "R*A*log_q", "sg(A)*k1", "rho*R**2"),
-        "ratio": ("rho*k2", "k2**2", "r**2", "r*k1", "k3**2", "k2*sg(r)"),
-    },
-    ("on-policy", "reward"): {
-        "reverse": ("k1", "rho*k1", "log_q - log_p", "-log(r)", "k3 - r", "sg(k1)*rho", "log_mu - log_p"),
-        "forward": ("-r", "1 - r", "-rho*r", "k1 - k3", "-sg(r)", "-r*rho**2"),
-        "zero": ("1", "rho", "{x} - sg({x})", "sg(rho)*3", "rho - 1", "log_q - log_mu", "log(rho)", "beta"),
-        "reward": ("R", "A", "rho*R", "A*R", "A - 1", "sg(rho)*A", "R**2"),
-        "ratio": ("k2", "r*k1", "r**2", "1/r", "rho*k1**2", "k3*sg(r)"),
-    },
-    ("off-policy", "loss"): {
-        "reverse": ("rho*k1", "rho*k3", "sg(rho)*k2", "sg(rho*k1)*log_q", "rho*k3 - sg(rho*k3)",
-                    "rho*sg(k1)", "sg(rho)*k1*sg(k1)", "rho*sg(k3) - sg(rho)*k3 + rho*(1 - sg(r))"),
-        "forward": ("sg(rho)*k3", "sg(rho)*r", "-rho*sg(r)", "-sg(rho*r)*k1", "rho*k1 + sg(rho)*(r - k2)",
-                    "sg(rho)*k(1)", "sg(rho)*(k3 - sg(k3))"),
-        "zero": ("rho", "sg(rho)*k1", "sg(rho)*log_q", "sg({x})", "log_p", "log_mu", "rho*r", "2",
-                 "rho - sg(rho)", "{x} - {x}", "R*log_mu", "sg(rho)*(log_q - log_mu)"),
-        "reward": ("rho*R", "rho*A", "sg(rho)*R*log_q", "rho*R*A", "sg(rho*A)*k1", "rho*A**2"),
-        "ratio": ("rho*k2", "sg(rho)*k2**2", "rho*r**2", "sg(rho)*r*k1", "rho*sg(k3)**2", "sg(rho)*k3*k1"),
-    },
-    ("off-policy", "reward"): {
-        "reverse": ("rho*k1", "rho*(log_q - log_p)", "rho*k3 - rho*r", "sg(rho)*k1", "-rho*log(r)"),
-        "forward": ("-rho*r", "rho*(1 - r)", "rho*k1 - rho*k3", "-sg(rho)*r", "-exp(log_p - log_mu)"),
-        "zero": ("rho", "sg(rho)", "{x} - sg({x})", "3*rho", "rho*r*exp(k1)", "beta*rho"),
-        "reward": ("rho*R", "rho*A", "sg(rho)*R", "rho*R*A", "rho*(A - 1)", "rho*R**2"),
-        "ratio": ("rho*k2", "rho*r*k1", "sg(rho)*r**2", "rho/r", "rho*k2**2", "rho*k3*sg(r)"),
-    },
-}  # fmt: skip
-DISGUISES = {
-    "k1": ("(log_q - log_p)", "(-log(r))", "(k3 + 1 - r)", "k1"),
-    "k2": ("(k1**2/2)", "(0.5*k1*k1)", "((log_q - log_p)**2/2)", "k2"),
-    "k3": ("(r - 1 + k1)", "(r - 1 - log(r))", "k(1)", "(exp(-k1) - 1 + k1)", "k3"),
-    "r": ("exp(-k1)", "exp(log_p - log_q)", "1/exp(k1)", "r"),
-    "rho": ("exp(log_q - log_mu)", "rho"),
-}
+HOLE = re.compile(r"\{([^}#]+)(#?)\}")
 NAMED = re.compile(rf"\b({'|'.join(DISGUISES)})\b")
-SPOILS: tuple[Callable[[str, str], str], ...] = (
-    lambda text, x: f"rho*({text})",
-    lambda text, x: f"sg(rho)*({text})",
-    lambda text, x: f"({text})*{x}",
-    lambda text, x: f"{text} + {x}",
-    lambda text, x: f"{text} + k1**3/6",
-    lambda text, x: f"{text} - R*k1/2",
-    lambda text, x: f"{text} + sg({x})*k1",
-    lambda text, x: text.replace("rho", "1"),
-    lambda text, x: text.replace("sg(", "("),
-)
+OUTSIDE = re.compile(r"\b(min|max|clip|abs|where|log\([12]|sqrt\([12])|[<>]|/\(|exp\(-k2")  # not in the ring
+DEEPEST = 6  # expansions within one another
+WEIGHTS, AGGREGATES = ("token", "prefix", "sequence"), ("sum", "mean")
+BATCHES, CREDITS = ("mean", "leave-one-out", "std"), ("to-go", "same-token", "total")
 
 
 @dataclass(frozen=True)
@@ -98,79 +45,52 @@ class Case:
     ring: bool = True  # is it an exponential polynomial?
 
 
-def generate(seed: int, number: int) -> Case:
-    """Loss `number` of the sequence `seed`; the four settings take turns."""
-    stream = random.Random(f"{seed}/{number}")
-    setting = SETTINGS[number % len(SETTINGS)]
-    kind = stream.random()
-    if kind < 0.2:
-        text = loose(stream, MAX_DEGREE)
-    else:
-        text = built(stream, PIECES[setting])
-        if kind > 0.8:
-            text = stream.choice(SPOILS)(text, loose(stream, 2))
-    return Case(text, *setting)
+@dataclass(frozen=True)
+class Quantity:
+    """Of the calculus: "token" (summed over t), "reward" (what stands before s_t) or "sequence"."""
+
+    text: str
+    kind: str
+    sampling: str
+    under: str
 
 
-def loose(stream: random.Random, degree: int, depth: int = 4) -> str:
-    """Any expression, of a bounded degree in the atoms and a bounded depth."""
-    shape = stream.choice(("leaf", "sum", "difference", "product", "square", "sg", "scaled"))
-    if shape == "leaf" or depth == 0 or degree < 2:
-        return _leaf(stream)
-    if shape in ("sum", "difference"):
-        sign = "+" if shape == "sum" else "-"
-        return f"({loose(stream, degree, depth - 1)} {sign} {loose(stream, degree, depth - 1)})"
-    if shape == "product":
-        left = stream.randint(1, degree - 1)
-        return f"{loose(stream, left, depth - 1)}*{loose(stream, degree - left, depth - 1)}"
-    if shape == "square":
-        return f"({loose(stream, degree // 2, depth - 1)})**2"
-    if shape == "sg":
-        return f"sg({loose(stream, degree, depth - 1)})"
-    return f"{stream.choice(NUMBERS)}*{loose(stream, degree, depth - 1)}"
+# ---------------------------------------------------------------------------- the grammar
+def written(start: str, stream: random.Random, *places: str, depth: int = 0) -> str:
+    """A text from a start symbol; places: what a symbol is looked up with, the first that is known."""
+    choices = next(RULES[name] for name in (*(f"{start} {at}" for at in places), start) if name in RULES)
+    if depth > DEEPEST:
+        choices = tuple(text for text in choices if "{" not in text) or choices
+    shared: dict[str, str] = {}
+
+    def filled(hole: re.Match[str]) -> str:
+        name, again = hole.groups()
+        if again and name in shared:
+            return shared[name]
+        found = written(name, stream, *places, depth=depth + 1)
+        return shared.setdefault(name, found) if again else found
+
+    return HOLE.sub(filled, stream.choice(choices))
 
 
-def _leaf(stream: random.Random) -> str:
-    chance = stream.random()
-    if chance < 0.12:
-        return stream.choice(NUMBERS)
-    if chance < 0.24:
-        return stream.choice(("R", "A") if chance < 0.2 else RARE)
-    return stream.choice(ATOMS)
+def disguised(text: str, stream: random.Random) -> str:
+    """Some names written out by their definitions; rarely a slip."""
+
+    def named(found: re.Match[str]) -> str:
+        return stream.choice(DISGUISES[found[0]]) if stream.random() < 0.12 else found[0]
+
+    text = NAMED.sub(named, text)
+    return text.replace(*stream.choice(SLIPS)) if stream.random() < 0.03 else text
 
 
-def built(stream: random.Random, pieces: dict[str, tuple[str, ...]]) -> str:
-    """Multiples of pieces with a known role, mean-zero noise and disguises."""
-    roles = {"reverse": 0.6, "forward": 0.45, "reward": 0.2, "ratio": 0.1}
-    chosen = [role for role, chance in roles.items() if stream.random() < chance]
-    chosen += ["zero"] * stream.choice((0, 0, 1, 2) if chosen else (1, 2, 3))
-    terms = [_term(stream, pieces[role]) for role in chosen]
-    stream.shuffle(terms)
-    return disguise(stream, " + ".join(terms))
+def _case(start: str, stream: random.Random, sampling: str, use: str, **options: str) -> Case:
+    level = options.get("level", "sample")
+    text = written(start, stream, f"{level} {use}", f"{sampling} {use}", level, use)
+    return Case(text, sampling, use, ring=not OUTSIDE.search(text), **options)
 
 
-def _term(stream: random.Random, pieces: tuple[str, ...]) -> str:
-    piece = stream.choice(pieces)
-    if "{x}" in piece:
-        piece = piece.replace("{x}", f"({loose(stream, 2)})")
-    scale = stream.choice(SCALES)
-    return piece if scale == "1" else f"{scale}*({piece})"
-
-
-def disguise(stream: random.Random, text: str) -> str:
-    """Some names written out by their definitions."""
-
-    def written(found: re.Match[str]) -> str:
-        name = found[0]
-        return stream.choice(DISGUISES[name]) if stream.random() < 0.15 else name
-
-    return NAMED.sub(written, text)
-
-
-# ---------------------------------------------------------------------------- all settings
-WEIGHTS, AGGREGATES = ("token", "prefix", "sequence"), ("sum", "mean")
-BATCHES, CREDITS = ("mean", "leave-one-out", "std"), ("to-go", "same-token", "total")
-USES: dict[str, tuple[dict[str, str], ...]] = {  # by room, beside sampling and use
+# ---------------------------------------------------------------------------- kinds of losses
+ROOMS: dict[str, tuple[dict[str, str], ...]] = {
     "sample": ({},),
     "batch": tuple({"batch": b} for b in BATCHES),
     "sequence": tuple({"level": "sequence", "aggregate": a} for a in AGGREGATES),
@@ -179,32 +99,105 @@ USES: dict[str, tuple[dict[str, str], ...]] = {  # by room, beside sampling and 
     ),
     "token": tuple({"level": "token", "weights": w, "aggregate": a} for w in WEIGHTS for a in AGGREGATES),
 }
-OUTSIDE = {"sample": 0.5, "sequence": 0.3}  # the share of losses outside the ring; elsewhere they are refused
-SMOOTH = (
-    "log(1 + r)", "1/(1 + r)", "sqrt(1 + k1**2)", "log(1 + k2)", "k1/(2 + r)", "exp(-k2)", "log(2 + k3)*rho",
-    "sqrt(1 + r)*sg(k1)", "rho*k1/(1 + r)", "k2/(1 + beta) + sqrt(2)*k3", "rho*log(1 + exp(R))",
-    "1/(lam + k2)",
+CLAMPED: tuple[dict[str, str], ...] = (
+    {}, {"level": "token"}, {"level": "token"}, {"level": "token", "aggregate": "mean"},
+    {"batch": "mean"}, {"batch": "leave-one-out"}, {"level": "sequence"},
 )  # fmt: skip
 
 
-def anywhere(seed: int, number: int) -> Case:
-    """Loss `number` of the sequence `seed` in any room, inside the ring and outside it."""
-    from support.losses.piecewise_losses import generate as kinked
+def _core(stream: random.Random, number: int) -> Case:
+    """Of samples; the four settings take turns."""
+    found = _case("core", stream, *SETTINGS[number % len(SETTINGS)])
+    return Case(disguised(found.text, stream), found.sampling, found.use)
 
-    stream = random.Random(f"anywhere {seed}/{number}")
+
+def _ties(stream: random.Random, number: int) -> Case:
+    """Pieces, many of which meet a tie at every sample."""
+    return Case(written("kinks", stream), *SETTINGS[number % len(SETTINGS)])
+
+
+def _anywhere(stream: random.Random, _: int) -> Case:
+    """In any room, inside the ring and outside it."""
     room = stream.choice(("sample", "sample", "batch", "sequence", "batch of sequences", "token", "token"))
     sampling, use = stream.choice(SETTINGS)
-    given = dict(stream.choice(USES[room]))
+    given = dict(stream.choice(ROOMS[room]))
     if room == "token" and use == "reward":
         given["credit"] = stream.choice(CREDITS)
-    like = SETTINGS.index((sampling, use)) + len(SETTINGS) * number  # a loss for this sampling and use
-    if given.get("aggregate", "sum") == "sum" and stream.random() < OUTSIDE.get(room, 0):
-        text = stream.choice(SMOOTH) if stream.random() < 0.25 else kinked(seed, like).text
-        return Case(text, sampling, use, ring=False, **given)
-    return Case(generate(seed, like).text, sampling, use, **given)
+    plain = given.get("batch") or given.get("aggregate") == "mean"
+    found = _case("core" if plain else "anywhere", stream, sampling, use, **given)
+    return Case(**{**vars(found), "text": disguised(found.text, stream)})
 
 
-def room_of(case: Case) -> str:
+def _clamped(stream: random.Random, _: int) -> Case:
+    """Clamps, masks, a third policy, sums over tokens and samples beside them."""
+    sampling, use = stream.choice(SETTINGS)
+    room = dict(stream.choice(CLAMPED))
+    found = _case("clamped", stream, sampling, use, **room)
+    text = found.text
+    if "rho_old" not in text and stream.random() < 0.3:  # the third policy in some of its places
+        text = re.sub(r"\brho\b", lambda _: stream.choice(("rho", "rho_old")), text)
+    if room.get("level") == "token" and use == "reward":
+        once = bool(re.search(r"\bA\b", text))  # credit to other tokens refuses A times a random quantity
+        room["credit"] = "same-token" if once else stream.choice(("same-token", "to-go", "total"))
+    if room.get("level") == "token" and sampling == "off-policy":
+        room["weights"] = stream.choice(("token", "token", "prefix", "sequence"))
+    return Case(text, sampling, use, ring=False, **room)
+
+
+def _sums(stream: random.Random, number: int) -> Case:
+    """Losses that name their sums: of tokens, of whole sequences or of batches, in turn."""
+    sampling, use = stream.choice(SETTINGS)
+    kind = ("token", "token", "batch", "sequence")[number % 4]
+    level = stream.choice(("sample", "sequence")) if kind == "batch" else kind
+    options = {"level": level}
+    if level != "sample":
+        options["aggregate"] = stream.choice(("sum", "sum", "mean")) if kind != "batch" else "sum"
+    if level == "token":
+        options["weights"] = "token"
+    start = "sums batch" if kind == "batch" else "sums"
+    text = written(start, stream, "sample" if kind == "batch" else level)
+    return Case(text, sampling, use, **options)
+
+
+def _discounted(stream: random.Random, _: int) -> Case:
+    """Discounted sums over tokens, with and without the weight of their own token."""
+    aggregate = stream.choice(("sum", "sum", "mean"))
+    setting = stream.choice(SETTINGS)
+    return _case("discounted", stream, *setting, level="token", aggregate=aggregate, weights="token")
+
+
+def _shipped(stream: random.Random, number: int) -> Case:
+    """Comparisons, masks, critics; every second sampler is cut off."""
+    sampling = "truncated" if number % 2 else stream.choice(("on-policy", "off-policy"))
+    if number % 4 < 2:
+        return _case("shipped", stream, sampling, stream.choice(("loss", "reward")))
+    weights = "token" if sampling == "truncated" else stream.choice(("token", "prefix"))
+    return _case("shipped", stream, sampling, "loss", level="token", weights=weights)
+
+
+KINDS: dict[str, Callable[[random.Random, int], Case]] = {
+    "core": _core, "ties": _ties, "anywhere": _anywhere, "clamped": _clamped, "sums": _sums,
+    "discounted": _discounted, "shipped": _shipped,
+}  # fmt: skip
+
+
+def generate(kind: str, seed: int, number: int) -> Case:
+    """Loss `number` of the sequence `seed` of a kind."""
+    return KINDS[kind](random.Random(f"{kind} {seed}/{number}"), number)
+
+
+UNDER = (("on-policy", "mu"), ("off-policy", "mu"), ("on-policy", "q"), ("off-policy", "q"))
+QUANTITIES = ("token",) * 5 + ("reward",) * 3 + ("sequence",) * 2
+
+
+def quantity(seed: int, number: int) -> Quantity:
+    """A quantity of the calculus, for the rules on sums over tokens; the four settings take turns."""
+    stream = random.Random(f"tokens {seed}/{number}")
+    kind = stream.choice(QUANTITIES)
+    return Quantity(written("tokens", stream, kind), kind, *UNDER[number % len(UNDER)])
+
+
+def room_of(case: Any) -> str:
     """Where a loss is used, for a tally."""
     level = case.level if case.batch == "none" else f"batch {case.batch}, {case.level}"
     return ", ".join(

@@ -28,7 +28,7 @@ from klsym.kernel import check, read
 from klsym.language import expressions as language
 from klsym.language.unfolding import written_out
 from support.losses import token_loss_oracle as oracle
-from support.losses.random_token_losses import Case
+from support.losses.random_losses import Quantity
 
 AGREE = 1e-11  # relative to the sum of the absolute values of all that is added up
 DIFFER = 1e-9  # a misfit between the two is no answer, and is complained about
@@ -59,7 +59,7 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def quantity(case: Case) -> calculus.Quantity:
+def quantity(case: Quantity) -> calculus.Quantity:
     """The expected gradient of a loss, as klsym writes it."""
     loss = _written(ast.parse(case.text, mode="eval").body)
     if case.kind == "token":
@@ -84,7 +84,7 @@ def _written(node: ast.expr) -> Any:
     raise ValueError(f"not in the loss grammar: {ast.dump(node)}")
 
 
-def derivation(case: Case) -> calculus.Derivation:
+def derivation(case: Quantity) -> calculus.Derivation:
     return calculus.derive(quantity(case), on_policy=case.sampling == "on-policy")
 
 
@@ -101,14 +101,14 @@ def in_steps(reduced: calculus.Derivation) -> Form:
 class Outcome:
     """A loss, its exact gradient, its canonical form in steps, and all that is wrong with it."""
 
-    case: Case
+    case: Quantity
     gradient: oracle.Vector
     form: Form | None = None  # None: klsym refuses the loss
     complaints: tuple[str, ...] = ()
     errors: dict[str, float] = field(default_factory=dict)  # of the form, in steps, and of a changed one
 
 
-def examine(case: Case, certified: bool = False) -> Outcome:
+def examine(case: Quantity, certified: bool = False) -> Outcome:
     """Let klsym reduce a loss and judge the result; a refusal and a crash are complaints too."""
     exact = oracle.expected_gradient(case.kind, case.text, trees(case.sampling), case.under)
     try:
@@ -141,7 +141,7 @@ def _misfits(errors: dict[str, float]) -> Iterator[str]:
             yield f"{name}: off by {error:.1e} of the terms"
 
 
-def changed(form: Form, case: Case) -> Form:
+def changed(form: Form, case: Quantity) -> Form:
     """One coefficient of the form off by a hundredth; of nothing, a hundredth of sum_t k1 s_t."""
     if not form:
         return [[[["1", {}]], [["Mean", "t", "q", [[str(CHANGE), {"k1[now]": 1}]], ["now"]]]]]
@@ -152,7 +152,7 @@ def changed(form: Form, case: Case) -> Form:
     return form
 
 
-def _certificate(case: Case, reduced: calculus.Derivation) -> Iterator[str]:
+def _certificate(case: Quantity, reduced: calculus.Derivation) -> Iterator[str]:
     """Gradient = canonical form is a certificate, which replays from its JSON text alone."""
     proof = derivation(case).equals(calculus.Quantity(reduced.left))
     [kind] = [theorem.kind for theorem in check(read(json.dumps(proof.certificate())))]

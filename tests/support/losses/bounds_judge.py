@@ -1,13 +1,8 @@
-"""Random piecewise losses with a third policy and masks, in every room, and points on their bounds.
-
->>> generate(seed=0, number=3) == generate(seed=0, number=3)
-True
-"""
+"""The judge of clamped losses: enumeration, and points on their bounds."""
 
 from __future__ import annotations
 
 import ast
-import random
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -18,76 +13,13 @@ from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
 from support.losses.loss_judge import AGREE, Outcome, examine
-from support.losses.piecewise_losses import generate as kinked
-from support.losses.random_losses import SETTINGS, Case
+from support.losses.random_losses import Case
 from support.oracle.grammar import DERIVED, derived, evaluate, plain, sg
 from support.oracle.losses import PARAMETERS, Jet
 
-ROOMS: tuple[dict[str, str], ...] = (
-    {}, {"level": "token"}, {"level": "token"}, {"level": "token", "aggregate": "mean"},
-    {"batch": "mean"}, {"batch": "leave-one-out"}, {"level": "sequence"},
-)  # fmt: skip
-RELEASED = (  # a surrogate of a trainer, and a penalty beside it
-    "-min(rho*A, clip(rho, 0.8, 1.2)*A)", "-min(rho_old*A, clip(rho_old, 0.8, 1.28)*A)",
-    "-max(min(rho*A, clip(rho, 0.8, 1.2)*A), 3*A)", "-sg(min(rho, 1.3))*A*log_q",
-    "-min(exp(log_old - log_mu), 1.5)*min(rho_old*A, clip(rho_old, 0.8, 1.2)*A)", "-M*min(rho, 1.4)*A",
-    "-min(rho*(A - beta*sg(k1)), clip(rho, 0.8, 1.2)*(A - beta*sg(k1)))",
-)  # fmt: skip
-PENALTIES = (
-    "", "beta*k3", "beta*rho*k3", "0.1*clip(k3, 0, 0.4)", "beta*rho_old*k2", "0.2*M*k3", "beta*sg(rho)*k2",
-    "0.1*abs(k1)", "beta*min(rho_old, 1.2)*k3", "0.3*sg(min(rho, 1.1))*k2",
-)  # fmt: skip
-OF_SEQUENCES = (  # with the random length, and the ratio of GSPO
-    "-min(exp(whole(log_q - log_mu)/T)*A, clip(exp(whole(log_q - log_mu)/T), 0.8, 1.2)*A)",
-    "clip(k1/T, -0.2, 0.2)*rho",
-    "T*max(rho, 1.1)*A",
-    "max(T - 1, 0)*A*rho",
-    "min(T, 2)*rho*k2",
-    "abs(k1)/T + max(A*T, 0)*log_q",
-)
-MASKED = (  # masks times quantities that are summed over tokens
-    "where(rho > 1, k1, 0)", "where(rho < 1.2, R, beta*k1)", "M*where(r > 1, k1, 0)",
-    "where(rho > 0.9, 1, 0)*R", "where(k1 > 0.2, k1, 0) - R",
-    "clip(rho, 0.8, 1.2)*R + where(rho > 1.2, k1, 0)",
-)  # fmt: skip
-RHO = re.compile(r"\brho\b")
-
-
-def generate(seed: int, number: int) -> Case:
-    """Loss `number` of the sequence `seed`."""
-    stream = random.Random(f"clamped {seed}/{number}")
-    sampling, use = SETTINGS[stream.randrange(4)]
-    room = dict(stream.choice(ROOMS))
-    if room.get("level") == "sequence" and stream.random() < 0.5:
-        text = stream.choice(OF_SEQUENCES)
-    elif stream.random() < 0.35:
-        text, use = stream.choice(RELEASED), "loss"
-        penalty = stream.choice(PENALTIES)
-        text += f" + {penalty}" if penalty else ""
-    elif stream.random() < (0.5 if use == "reward" and room.get("level") == "token" else 0.1):
-        text = stream.choice(MASKED)
-    else:
-        like = SETTINGS.index((sampling, use)) + len(SETTINGS) * number
-        text = kinked(seed, like).text
-        if stream.random() < 0.5:  # the ratio to the third policy in the place of some of the weights
-            text = RHO.sub(lambda _: stream.choice(("rho", "rho_old")), text)
-        if stream.random() < 0.2:
-            text = f"M*({text})"
-    if room.get("level") == "token":
-        if use == "reward":
-            once = bool(re.search(r"\bA\b", text))  # credit to other tokens refuses A times a random quantity
-            room["credit"] = "same-token" if once else stream.choice(("same-token", "to-go", "total"))
-        if sampling == "off-policy":
-            room["weights"] = stream.choice(("token", "token", "prefix", "sequence"))
-    return Case(text, sampling, use, ring=False, **room)
-
-
-def judge(seed: int, number: int) -> Outcome:
-    """The verdict on one loss, judged by enumeration, and at points on its bounds."""
-    return examined(generate(seed, number))
-
 
 def examined(case: Case) -> Outcome:
+    """The verdict on one loss, judged by enumeration, and at points on its bounds."""
     alone = case.batch == "none" and case.weights in ("", "token") and case.credit in ("", "same-token")
     return examine(case, more=(on_the_bounds,) if alone else ())
 

@@ -2,16 +2,11 @@
 
 On-policy rho is 1 and log q - log mu is 0, and x - sg(x) is 0 in any case: clip, min, max and abs of these
 sit on a kink at each sample, where the slope is a convention.  Any other bound is met with probability zero.
-
->>> generate(seed=0, number=3) == generate(seed=0, number=3)
-True
 """
 
 from __future__ import annotations
 
-import random
-
-from support.losses.random_losses import SETTINGS, Case
+from support.losses.random_losses import Case, generate
 
 ON_POLICY_TIES = (
     "clip(rho, 1, 2)*A", "clip(rho, 0.5, 1)*A", "clip(log_q - log_mu, 0, 3)*A", "clip(rho, 1, 1)*A",
@@ -60,41 +55,11 @@ PARAMETERS = (
     "max(k1, eps)*A", "clip(rho, eps, beta)*k1",
 )  # fmt: skip
 
-TIED = {  # equal to its bound at every on-policy sample, or in any case
-    "rho": "1", "rho*r - sg(r)": "0", "log_q - log_mu": "0", "rho*A": "A", "k1 - sg(k1)": "0", "2*rho": "2",
-    "sg(k2) - k2": "0", "1/rho": "1", "k3": "sg(k3)", "r": "sg(r)", "k1 + A": "(sg(k1) + A)",
-}  # fmt: skip
-FREE = {
-    "k1": ("-0.37", "0.21", "r - 1.3"), "k2": ("0.07", "0.11", "k3"), "k3": ("0.08", "0.12", "k1"),
-    "r": ("0.83", "1.19", "2*k3"), "log_p - log_mu": ("-0.21", "0.17", "k1"), "k1 + A": ("0.17", "A"),
-}  # fmt: skip
-FACTORS = ("", "", "*A", "*k1", "*rho", "*sg(k3)", "*R", "/2", "*sqrt(2)", "*(k1 + R)")
-SHAPES = (
-    "min({x}, {bound})", "max({x}, {bound})", "abs({x} - {bound})", "clip({x}, {bound}, {bound} + 0.45)",
-    "clip({x}, {bound} - 1.3, {bound})", "clip({x}, {bound}, {bound})", "clip({bound}, {x}, {bound} + 0.3)",
-    "clip({x}, {bound}, {bound} + k1)", "max(min({x}, {bound}), {bound} - 0.2)", "exp(-abs({x} - {bound}))",
-    "clip(max({x}, {bound}), {bound} - 0.2, {bound} + 0.3)", "min({x}, {bound}, {bound} + k1)",
-    "clip({x}, {bound} + k1, {bound})", "max({x}, {bound})*min({x}, {bound})",
-)  # fmt: skip
-
-
-def generate(seed: int, number: int) -> Case:
-    """Loss `number` of the sequence `seed`; the four settings take turns."""
-    stream = random.Random(f"{seed}/{number}")
-    terms = [_kinked(stream) + stream.choice(FACTORS) for _ in range(stream.choice((1, 1, 2)))]
-    terms += stream.sample(("k2", "rho*k1", "sg(rho)*k3", "rho*A", "log_q"), stream.choice((0, 0, 1)))
-    return Case(" + ".join(terms), *SETTINGS[number % len(SETTINGS)])
-
-
-def _kinked(stream: random.Random) -> str:
-    x = stream.choice(tuple(TIED)) if stream.random() < 0.6 else stream.choice(tuple(FREE))
-    bound = TIED[x] if x in TIED else stream.choice(FREE[x])
-    return stream.choice(SHAPES).format(x=x, bound=bound)
-
 
 def cases(seed: int, count: int) -> list[Case]:
     """The written losses on-policy where ties are met there, otherwise in turn; and random ones."""
     on_policy = [Case(text, "on-policy", "loss") for text in (*ON_POLICY_TIES, *TIES, *HIDDEN)]
     others = (*UNNAMED, *CROSSING, *PARAMETERS, *TIES)
     turns = [Case(text, ("off-policy", "on-policy")[i % 2], "loss") for i, text in enumerate(others)]
-    return list(dict.fromkeys(on_policy + turns)) + [generate(seed, number) for number in range(count)]
+    random = [generate("ties", seed, number) for number in range(count)]
+    return [*dict.fromkeys(on_policy + turns), *random]

@@ -1,12 +1,7 @@
-"""Losses that people ship, with comparisons, masks, discounts, critics and samplers that are cut off; judged.
-
->>> generate(0, 3) == generate(0, 3)
-True
-"""
+"""The judge of losses under a sampler that is cut off, of a sample and of tokens."""
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -73,53 +68,6 @@ def agree(loss: str, use: str, coefficient: str) -> bool:
         np.allclose(literal(loss, use, w), printed(coefficient, w), rtol=1e-9, atol=1e-12)
         for w in map(world, range(4))
     )
-
-
-# ---------------------------------------------------------------------------- random losses
-BOUNDED = ("min(k3, 1)", "max(k1, -1/5)", "clip(rho, 4/5, 6/5)", "abs(k1)", "clip(r, 1/2, 2)", "min(R, A)")
-WHERE = ("r > 1/2", "k1 < 1/5", "k3 < 1", "A > 0", "R < 1/3", "k1 > -1 and r > 1/4", "not k2 > 1")
-SMOOTH = ("k1", "k2", "k3", "r", "A", "R", "log_q", "rho", "1", "M", "S")
-NUMBERS = ("", "-", "2*", "beta*", "-1/3*")
-
-
-def _of_a_sample(draw: Any) -> str:
-    """A sum of one to three products of what moves, bounds, comparisons, masks and what is held fixed."""
-
-    def factor() -> str:
-        one = draw(draw((SMOOTH, SMOOTH, SMOOTH, BOUNDED)))
-        return draw((one, one, f"sg({one})", f"where({draw(WHERE)}, {one}, {draw(SMOOTH)})"))
-
-    sizes = [draw((1, 1, 2)) for _ in range(draw((1, 1, 2, 3)))]
-    return " + ".join(draw(NUMBERS) + "*".join(factor() for _ in range(size)) for size in sizes)
-
-
-OF_TOKENS = (
-    "whole(M*k2)/whole(M)", "M*k3", "M*rho*k3", "disc(9/10, R)", "disc(1/2, sg(k1))", "gae(1)", "gae(0.9)",
-    "togo(R) - V", "V*k2", "where(k1 < 1/5, k2, k3)", "where(rho > 2, 2, rho)*A",
-    "min(rho*A, clip(rho, 4/5, 6/5)*A)", "rho*k3", "k2", "k1", "A*log_q", "R*log_q", "(k3 < 1)*k1",
-)  # fmt: skip
-
-
-def _of_tokens(draw: Any, sampling: str) -> str:
-    def term() -> str:
-        one = draw(OF_TOKENS)
-        held = one.startswith(("disc", "gae", "togo")) or draw((True, False, False))
-        return f"{draw(NUMBERS)}{f'sg({one})*log_q' if held else f'({one})'}"
-
-    text = " + ".join(term() for _ in range(draw((1, 1, 2))))
-    return text.replace("/whole(M)", "/max(whole(M), 1)") if sampling == "truncated" else text
-
-
-def generate(seed: int, number: int) -> Case:
-    """Loss `number` of the sequence `seed`: of a sample or of tokens; half of the samplers are cut off."""
-    draw = random.Random(f"shipped {seed}/{number}").choice
-    sampling = "truncated" if number % 2 else draw(("on-policy", "off-policy"))
-    if number % 4 < 2:
-        text, use = _of_a_sample(draw), draw(("loss", "reward"))
-        text = text if sampling == "truncated" else re.sub(r"\bS\b", "1", text)
-        return Case(text, sampling, use, ring=False)
-    weights = "token" if sampling == "truncated" else draw(("token", "prefix"))
-    return Case(_of_tokens(draw, sampling), sampling, "loss", level="token", weights=weights, ring=False)
 
 
 # ---------------------------------------------------------------------------- the judge
