@@ -2,7 +2,7 @@
 
 The sampler mu = M q/S is held as it is at theta; S is the mass that M keeps after the prefix.  The verdict is
 that of an off-policy loss under any mu << q, with rho = q/sg(q) in the loss.  A verdict that needs q << mu is
-refused, because no weight recovers a word with M = 0.  A curl is shown for M = 1, where mu is q.
+open, because no weight recovers a word with M = 0.  A curl is shown for M = 1, where mu is q.
 
 >>> from klsym.language.expressions import k2
 >>> setting = Setting("truncated", level="token", weights="token")
@@ -25,7 +25,7 @@ from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import curl
 from klsym.engine.proof.shown_counterexample import shown_witness
 from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
-from klsym.errors import ProofError, Refused, UsageError
+from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
 from klsym.language.convert import to_ring
 from klsym.language.expressions import Weight, exp, log_mu, log_q, rho, sg
@@ -53,13 +53,10 @@ def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
 
 
 def cut_off(verdict: Verdict, written: Written) -> Verdict:
-    """Return the verdict under mu = M q/S; raises UsageError if it needs q << mu."""
+    """Return the verdict under mu = M q/S; open where it needs q << mu."""
     verdict = _by_its_objective(verdict)
     if UNMET in verdict.assumptions:
-        raise UsageError(
-            f"sampling truncated: what {(written.typed or written.text)[:60]!r} does rests on q << mu, and no"
-            " word with M = 0 is drawn: choose level sample, for one token given its prefix"
-        )
+        return _open(verdict)
     if verdict.target == "none":
         verdict = _where_all_words_are_kept(verdict, written)
     messages = tuple(message for message in verdict.messages if message.code not in WEIGHED)
@@ -70,6 +67,16 @@ def cut_off(verdict: Verdict, written: Written) -> Verdict:
         value=verdict.value if known else TargetReading(None),
         constant=verdict.constant if known else None,
     )
+
+
+def _open(verdict: Verdict) -> Verdict:
+    """The gradient at a token alone, where the theorems of an off-policy loss need q << mu."""
+    kept = tuple(message for message in verdict.assumptions if message != UNMET)
+    return replace(
+        verdict, c=None, gradient=TargetReading(None), value=TargetReading(None), constant=None, trust="open",
+        shown="", objective_latex=None, proofs=(), steps=(), model=None, assumptions=kept, implied=None,
+        terms=(), messages=(Message("words-never-drawn"),), remarks=(Message("open-support"),),
+    )  # fmt: skip
 
 
 def _by_its_objective(verdict: Verdict) -> Verdict:

@@ -61,7 +61,7 @@ OF_THE_TOKEN = (*OF_LOSS, "heavy-tail", "literal-weight", "prefixes-of-mu", "mea
 UNPROVED = ("outside-the-core", "later-dropped")
 OPEN_CODES = (
     "open-no-tree", "open-no-model", "open-short-trees", "open-detached",
-    "open-held-means",
+    "open-held-means", "open-support",
 )  # fmt: skip
 
 
