@@ -29,6 +29,7 @@ def counts() -> dict[str, int]:
         "survey-off-reverse": _targets("loss", "off-policy")["reverse-kl"],
         "survey-silent": sum(not row["says"] for row in rows),
         "survey-says": said.total(), "survey-yes": said["yes"], "survey-inside": said["inside the bounds"],
+        "survey-no": said["no"],
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from klsym.tables.losses import ESTIMATORS, OFF, ON, claims, gradient, tags, ver
 from klsym.tables.writing.table import Cell, Column, Row, Table, math, text, words
 
 CAPTION = text(
-    "What each KL penalty descends. The expected gradient, and its score coefficient $c$ in"
+    "The expected gradient of each KL penalty, and its score coefficient $c$ in"
     r" $\mathbb{E}_q[c\,s]$ up to constants; $r = p/q$, $\rho = q/\mu$, sg stops gradients; in the"
     " reward, a penalty multiplies $s$. A dash: no claim of the ledger, proved for this table."
 )

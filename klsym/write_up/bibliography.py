@@ -37,9 +37,10 @@ SOURCES = {
                "Choosing KL Estimators in RL: From Value Unbiasedness to Gradient Correctness",
                2025, "later version"),
         Source("TM", "Y. Tang, R. Munos",
-               "On a few pitfalls in KL divergence gradient estimation for RL", 2025),
+               "On a few pitfalls in KL divergence gradient estimation for RL", 2025, arxiv="2506.09477"),
         Source("SH", "V. Shah et al.",
-               "A Comedy of Estimators: On KL Regularization in RL Training of LLMs", 2025),
+               "A Comedy of Estimators: On KL Regularization in RL Training of LLMs", 2025,
+               arxiv="2512.21852"),
         Source("RE", "", "Re-understanding KL Approximation from an RL-for-LLM Lens: Notes on"
                " 'Approximating KL Divergence'"),
         Source("LI", "K. Liu, J. K. Liu, M. Chen, Y. Liu",
