@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 Losses = dict[str, tuple[Any, Any]]  # name -> (loss, what its expected gradient is)
@@ -39,12 +40,23 @@ def _targets() -> Losses:
     }
 
 
-def off_policy() -> Any:
-    """Weighted losses: their distance from the reverse KL, and where descent with a reward ends."""
+@dataclass(frozen=True)
+class OffPolicyRuns:
+    """Theorems about penalties and rewarded losses by name, a model, and the descents from q = mu."""
+
+    penalties: dict[str, Any]
+    model: Any
+    paths: dict[str, Any]
+    optimum: Any
+
+
+@cache
+def off_policy_runs() -> OffPolicyRuns:
+    """Return the descents of the weighted losses with a reward, on three outcomes."""
     import numpy as np
 
     from klsym.calculus import R, beta, derive, expectation, expected_gradient, grad, mu, q, rho
-    from klsym.experiments.pictures.offpolicy import descend, draw
+    from klsym.experiments.pictures.offpolicy import descend
     from klsym.experiments.tang_munos.bandits import optimum
     from klsym.numeric.models import FiniteModel
 
@@ -61,7 +73,18 @@ def off_policy() -> Any:
     start = FiniteModel(q=mu_weights, p=p, mu=mu_weights, **known)
     paths = {name: descend(proof, start, rate=1.5, steps=300) for name, proof in losses.items()}
     best = np.exp(optimum(np.log(model.p), np.array(rewards, float), strength))
-    return draw(penalties, penalties["rho*k3"], model, np.linspace(0, 1, 21), paths, best)
+    return OffPolicyRuns(penalties, model, paths, best)
+
+
+def off_policy() -> Any:
+    """Weighted losses: their distance from the reverse KL, and where descent with a reward ends."""
+    import numpy as np
+
+    from klsym.experiments.pictures.offpolicy import draw
+
+    runs = off_policy_runs()
+    right = runs.penalties["rho*k3"]
+    return draw(runs.penalties, right, runs.model, np.linspace(0, 1, 21), runs.paths, runs.optimum)
 
 
 def rewards() -> Any:

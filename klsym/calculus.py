@@ -27,6 +27,7 @@ from klsym.engine.proof.quantities import (
     sample,
     sample_gradient,
 )
+from klsym.engine.proof.refusals import refuses
 from klsym.engine.proof.sequence_quantities import (
     curl,
     mean_over_i,
@@ -76,8 +77,9 @@ __all__ = [
     "claim", "clip", "count", "covariance", "curl", "derive", "eps", "exp", "expectation",
     "expected_gradient", "finite_model", "future", "grad", "jeffreys", "k", "k1", "k2", "k3", "lam", "length",
     "log", "log_mu", "log_old", "log_p", "log_q", "loss_gradient", "mean_over_i", "mu", "now", "others",
-    "own", "p", "parameter", "past", "q", "r", "region", "rho", "rho_old", "s", "sample", "sample_gradient",
-    "sg", "sum_over_t", "token_KL", "token_KL_gradient", "token_gradient", "variance_of_mean",
+    "own", "p", "parameter", "past", "q", "r", "refuses", "region", "rho", "rho_old", "s", "sample",
+    "sample_gradient", "sg", "sum_over_t", "token_KL", "token_KL_gradient", "token_gradient",
+    "variance_of_mean",
 ]  # fmt: skip
 __all__ += [name for name in NAMES if name not in __all__]  # rows of the table beside k1, k2, k3
 globals().update(OF_TABLE)
