@@ -124,5 +124,5 @@ def scan(options: argparse.Namespace) -> int:
         known = {target.code for target in configured(Path.cwd()).targets} if before else set()
         more = as_targets(found, known)
         write_whole(path, before + more)
-        print(f"{more.count('[[target]]')} targets written to {path}: say there what their names do not")
+        print(f"targets written to {path}: {more.count('[[target]]')}; add expect, sampling and map there")
     return 0

@@ -249,7 +249,7 @@ def test_candidates_are_found_by_their_names_and_written_once(
     assert found[1].lines == (11, 12)
     for written in (4, 0):
         assert main(["audit", "--scan", ".", "--write"]) == 0
-        assert f"{written} targets written to klsym.toml" in capsys.readouterr().out
+        assert f"targets written to klsym.toml: {written};" in capsys.readouterr().out
     assert len(configured(tmp_path).targets) == 4
     assert main(["audit", "--scan", "nowhere"]) == 2
     (tmp_path / "klsym.toml").unlink()
