@@ -27,35 +27,35 @@ LEVELS = (
         " support",
         "Rocq's kernel, the axioms of its real numbers, the definitions in `rocq/`, and that JSON was"
         " translated faithfully",
-        "a setting in which the two sides differ; `Print Assumptions` with another axiom",
+        "a setting in which the two sides differ; another axiom in the output of `Print Assumptions`",
     ),
     (
         "`kernel`",
         "replayed step by step from a certificate",
-        "the files of the trusted base below, its printer included, and Python's integers and fractions",
-        "a certificate that `klsym check` accepts, and a model that satisfies its hypotheses and in which"
-        " it fails",
+        "the files of the trusted base below, with its printer, and Python's integers and fractions",
+        "a model that satisfies the hypotheses of an accepted certificate, and in which its statement is"
+        " false",
     ),
     (
         "`sympy`",
-        "a calculation beyond the decidable core",
+        "a calculation outside the decidable core",
         "SymPy's differentiation, integration and simplification, and klsym's own code around them",
-        "a point at which the two sides differ; the exact oracle and the tests look for one",
+        "a point at which the two sides differ; the exact oracle and the tests search for one",
     ),
     (
         "`numeric`",
-        "found by an experiment, at the settings described",
-        "floating-point arithmetic, and the statistics: one stated rate of false alarms, wrong controls"
-        " told apart",
-        "the same experiment with another outcome",
+        "the result of an experiment at the given settings",
+        "floating-point arithmetic, and the statistics: one stated false-alarm rate, and wrong controls"
+        " that are detected",
+        "the same experiment with another result",
     ),
     ("`open`", "nothing", "nothing", "a proof, or a counterexample"),
 )
-WORDS = {"kernel": "kernel", "sympy": "SymPy", "numeric": "numbers"}
+WORDS = {"kernel": "kernel", "sympy": "SymPy", "numeric": "experiments (numbers, or SymPy if exact)"}
 WHAT = {
-    "mutants": "The trusted base changed line by line: which changes does no test notice? (`make mutants`)",
-    "attacks": "Random certificates; what the kernel accepts is judged in random worlds by a literal"
-    " oracle, zeros of densities included, and on sequences without a longest one (`make attacks`)",
+    "mutants": "Each mutant changes one line of the trusted base. Alive: no test fails. (`make mutants`)",
+    "attacks": "Random certificates. A literal oracle checks what the kernel accepts in random models, also"
+    " in models with zero densities and with sequences of unbounded length. (`make attacks`)",
     "soundness": "Random statements in every setting, about half of them false, through engine, kernel,"
     " literal"
     " oracle and, some of them, verified checker (`make soundness`)",
@@ -102,10 +102,9 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
     parts = [
         MADE,
         "# What must be believed\n",
-        "Every answer of klsym carries its trust. This page says what each level rests on, what would"
-        " falsify it, how"
-        " much stands on it, and what was tried to break it. [SECURITY.md](../SECURITY.md) says how to report"
-        " a mistake.\n",
+        "Every answer of klsym has a trust level. This page lists for each level what has to be believed,"
+        " what would falsify it, and how many claims have it. It then lists the attempts to break klsym."
+        " [SECURITY.md](../SECURITY.md) says how to report a mistake.\n",
         table(("trust", "says", "to be believed", "would be falsified by"), LEVELS),
         "\n## The trusted base\n",
         *base(),
@@ -121,8 +120,9 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
 
 def base() -> Iterator[str]:
     yield (
-        "`klsym/kernel/`, which imports Python's standard library alone; no SymPy, no search, no parser. The"
-        " engine, SymPy, the command line and the notebooks are not trusted: a wrong proposal is refused."
+        "The trusted base is `klsym/kernel/`. It imports Python's standard library alone, and contains no"
+        " search and no parser. The engine, SymPy, the command line and the notebooks are not trusted: the"
+        " kernel refuses a wrong proof."
     )
 
 
@@ -136,7 +136,10 @@ def claims(known: list[Any], computed: int) -> Iterator[str]:
         rows.append([words, count, whole, some, count - whole - some])
     heads = ("all parts", "some parts", "no part")
     yield table(("trust", "claims", *heads), [[cell or "" for cell in row] for row in rows])
-    yield "\nThe last three columns say how far the verified checker accepted them when it last ran."
+    yield (
+        "\nThe last three columns count the claims of which the verified checker accepted all, some or no"
+        " parts when it last ran."
+    )
 
 
 def verified() -> Iterator[str]:
@@ -144,18 +147,18 @@ def verified() -> Iterator[str]:
     parts = sum(len(row["terms"]) for row in stored["claims"].values())
     yield f"{MEANS}\n"
     yield (
-        f"When it last ran, it accepted {parts} parts, refused {stored['refused']} wrong versions of them,"
-        f" and {stored['headlines']} theorems were stated by hand in plain definitions and followed from"
-        f" its verdict; one of them, the tower rule, from the definitions alone (`make rocq`).\n"
+        f"When it last ran, it accepted {parts} parts and refused {stored['refused']} wrong versions of"
+        f" them. {stored['headlines']} theorems are stated by hand in plain definitions and follow from its"
+        f" soundness; one of them, the tower rule, follows from the definitions alone (`make rocq`).\n"
     )
-    yield "What it leaves open:\n"
+    yield "Its limits:\n"
     yield from (f"- **{head}**: {body}" for head, body in MEANS_NOT.items())
 
 
 def tried(found: list[Campaign]) -> Iterator[str]:
     yield (
-        "Each campaign is a seeded search that can be run again. Campaigns are run for releases; each says on"
-        " which commit it ran.\n"
+        "Each campaign is a seeded search, which can be repeated. Campaigns run for releases; each names the"
+        " commit on which it ran.\n"
     )
     for one in found:
         yield f"**{one.name}**. {WHAT[one.name]}\n"
@@ -185,8 +188,8 @@ def benchmarks(releases: Mapping[str, Mapping[str, float]]) -> str:
         [
             MADE,
             "# Benchmarks\n",
-            "Ratios, each measured within one run of `make bench` and in CPU time, so that they mean the same"
-            " on any machine. The unit is `import sympy` in a fresh interpreter.\n",
+            "Each ratio compares CPU times of one run of `make bench`, so it hardly depends on the machine."
+            " The unit is `import sympy` in a fresh interpreter.\n",
             table(("measured", *shown, "aim"), rows),
             "\n`make bench` stores them in `benchmarks/releases.json` under the version of klsym.",
         ]
@@ -227,13 +230,13 @@ def functions(rows: list[dict[str, Any]]) -> str:
         [
             "\n## Whole loss functions of released packages\n",
             f"{len(rows)} functions of {len(releases)} releases of {len(packages)} packages. They were"
-            " chosen, and a formula was read by hand from the source of each, before klsym was tried on them."
-            " Each trace is confirmed by autograd and compared with that formula: by numbers where both speak"
-            " of one token, else by eye. The first try has only the configuration of the function;"
-            " the second has the roles of its inputs and further values, too.\n",
+            " chosen, and a formula was read by hand from the source of each, before klsym read them."
+            " Autograd confirms each trace. The trace is compared with the formula: by numbers if both are"
+            " about one token, otherwise by eye. The first try has only the configuration of the function;"
+            " the second also has the roles of its inputs and further values.\n",
             table(heads, table_rows),
-            "\nThe functions that are not as by hand were looked at one by one: they have another number in"
-            " front, or the reading by hand took an argument for given that is None by default."
+            "\nFor each function that differs from the formula by hand, the reason was found: another"
+            " constant factor, or an argument that the reading by hand assumed and that is None by default."
             "\n\n`make survey` runs them; the list is `benchmarks/whole_functions.toml`, the results with the"
             " reason of each refusal are `benchmarks/whole_functions.json`.",
         ]

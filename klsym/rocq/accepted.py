@@ -27,23 +27,23 @@ NONE = "no certificate"  # what rests on SymPy or on numbers
 CHECKED = "checked.json"  # what rocq/check.py writes: the parts accepted, the digest of the checker
 
 MEANS = (
-    "A second checker, written in Rocq, is proved sound there from the definitions of finite sums,"
-    " derivatives, exp and log: what it accepts as proved holds in every setting that it speaks of, for all"
-    " values of the parameters, under the premises that are told; what it accepts as refuted fails in one."
-    " Rocq runs it on the certificates, by computation."
+    "A second checker is written in Rocq and proved sound there, from the definitions of finite sums,"
+    " derivatives, exp and log. A statement that it accepts as proved holds in every finite setting of full"
+    " support, for all values of the parameters, under the premises of the certificate. A statement that it"
+    " accepts as refuted fails in one such setting. Rocq runs the checker on the certificates."
 )
 MEANS_NOT = {
-    "full support": "every density is positive: hypotheses on supports are not checked, and zeros rest on the"
-    " kernel",
-    "finite spaces": "every sum is finite: that means exist, and that gradients may be exchanged with them,"
-    " is not checked",
-    "a re-implementation": "of the kernel's rules, and no proof about the kernel's Python: but a false"
-    " theorem has to pass both",
-    "a trusted translation": "from JSON to Rocq's terms; for the headline theorems, written by hand in plain"
-    " definitions, it need not be trusted",
-    "abbreviations": "are written out before either checker sees them: KL(q||p) of sequences is E_q[k1]"
-    " there. That this is the mean sum of the KLs of next tokens is proved in Rocq, as a headline theorem;"
-    " that one sample of a batch stands for all n is not proved by the one or the other",
+    "full support": "all densities are positive. The checker does not check hypotheses on supports; densities"
+    " with zeros rest on the kernel.",
+    "finite spaces": "all sums are finite. The checker does not check that expectations exist, or that"
+    " gradients may be exchanged with them.",
+    "a re-implementation": "the checker implements the kernel's rules again. It proves nothing about the"
+    " kernel's Python, but both must accept a theorem.",
+    "a trusted translation": "the translation from JSON to Rocq's terms is trusted, except for the headline"
+    " theorems, which are written by hand in plain definitions.",
+    "abbreviations": "both checkers read statements in which abbreviations are expanded: KL(q||p) of"
+    " sequences is E_q[k1]. Rocq proves, as a headline theorem, that this is the expected sum of the"
+    " next-token KLs. Neither checker proves that one sample of a batch represents all n.",
 }
 
 
