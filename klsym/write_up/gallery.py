@@ -2,7 +2,7 @@
 
     python -m klsym.write_up.gallery notebooks/17-losses-of-trainers.ipynb
 
-It settles a few of them before the reader's eyes, and shows the answers that are stored for the others.
+It computes the answers of a few rows, and prints the stored answers of all.
 
 >>> [kind for kind, _ in cells()][:3]
 ['markdown', 'code', 'code']
@@ -19,10 +19,12 @@ from klsym.tables.trainers import Trainer, stored, trainer, trainers
 
 LEAD = r"""# 17. What do the losses of released trainers do?
 
-Code paths of released trainers and of papers, each written in klsym's grammar. What it does term by term,
-what its KL term alone targets, where a bound drops the gradient, and what to write instead. $q$ is the
-policy that is trained, $p$ the reference, $\mu$ the policy that sampled, $r = p/q$ and $\rho = q/\mu$; where
-each line stands in public code is told by `klsym tables trainer-sources`."""
+**Result.** The table has one row for each loss of a released trainer or of a paper: the objective of the
+whole loss, that of its KL term alone, and a replacement. Few KL terms have the gradient of the reverse KL.
+
+Each loss is written in klsym's grammar. $q$ is the trained policy, $p$ the reference, $\mu$ the policy that
+sampled, $r = p/q$ and $\rho = q/\mu$. `klsym tables trainer-sources` prints the place of each line in public
+code."""
 FIRST = """import klsym
 from klsym.ledger.settle_claim import recall
 from klsym.tables import trainers
@@ -35,37 +37,37 @@ table = trainers.table()
 stored = trainers.stored()
 assert len(stored) >= 25 and not [id for id, answer in stored.items() if answer["target"] == "open"]
 Markdown(markdown(table.with_columns(("trainer", "loss", "does", "kl", "advice"))))"""
-# the rows that are settled here, and what is to be seen in them
+# the rows that the notebook computes again, with a heading and an explanation
 SHOWN = {
     "slime-reinforce-pp-baseline": (
-        "## The KL of each token, off its own advantage",
-        "A penalty that each token pays for itself alone is the gradient of no function: what a token does to"
-        " later ones is left out. As a reward-to-go, one row further, it is the KL of whole sequences.",
+        "## The KL of each token, subtracted from its own advantage",
+        "This loss has no objective, since it omits the effect of a token on the penalties of later ones. As a"
+        " reward-to-go, in the next row, the penalty is the KL of whole sequences.",
     ),
     "trl-rloo-later": (
         "## A penalty made from the sampler's log-probabilities",
-        "From the second step on, $\\log\\mu - \\log p$ is a reward like any other, free of theta: what is"
-        " descended is the KL to the reference less the KL to the sampler, which lets go of the reference as"
-        " far as $q$ leaves $\\mu$. With `k1` in its place it is the KL.",
+        "From the second step on, $\\log\\mu - \\log p$ is a reward that does not depend on $\\theta$. The penalty"
+        " is the KL to the reference minus the KL to the sampler, so it weakens as $q$ moves away from $\\mu$."
+        " With `k1` in its place it is the KL to the reference.",
     ),
     "trl-dr-grpo": (
         "## k3 in the loss, first step",
-        "On-policy k3 pushes with the forward KL of each next token, along prefixes of $q$: the gradient of"
-        " no function, though the value that is logged is unbiased for the reverse KL.",
+        "On-policy, k3 has the gradient of the forward KL of each next token, at prefixes of $q$. This expected"
+        " gradient has no objective, though the logged value is unbiased for the reverse KL.",
     ),
     "trl-weighted": (
         "## A token's ratio before k3",
-        "Off-policy the ratio of the token makes it the reverse KL of tokens under prefixes of $\\mu$, not"
-        " that of sequences; `--weights prefix` makes it that.",
+        "Off-policy, with the ratio of the token, the penalty is the reverse KL of each next token at prefixes of"
+        " $\\mu$. With `--weights prefix` it is the reverse KL of sequences.",
     ),
     "gspo-token": (
         "## The ratio of GSPO",
-        "A detached ratio at each token, averaged over the tokens, has the very objective of the ratio of the"
-        " sequence, proved; the clip is told by the row above it.",
+        "klsym proves that the detached ratio at each token, averaged over the tokens, has the same objective as"
+        " the ratio of the sequence. The row above it covers the clip.",
     ),
     "prime-rl": (
         "## A KL to the sampler, in the loss",
-        "The gradient of $\\log q - \\log\\mu$ is the score alone: under $\\mu$, descending it raises"
+        "The gradient of $\\log q - \\log\\mu$ is the score. With samples of $\\mu$, descent therefore raises"
         " $\\mathrm{KL}(\\mu\\,\\Vert\\,q)$.",
     ),
 }
@@ -80,17 +82,17 @@ ALSO = {
     ' level="sequence")\n'
     "assert answer.implied.side == whole.implied.side",
 }
-CANNOT = "## What cannot be said\n\n{}"
+CANNOT = "## Losses outside the grammar\n\n{}"
 LAST = """## What to do in code
 
-Write the loss of a trainer in the grammar, with the policies as they are at that step, and read what each
-term does; `make trainers` settles this gallery again and judges each row by enumeration.
+Write the loss of a trainer in the grammar, with the policies of that step, and read the objective of each
+term. `make trainers` computes the table again and checks each row by enumeration.
 
 ```console
 $ klsym tables trainers --only TRL --format markdown
 ```
 
-**Next.** [Notebook 18](18-distillation.ipynb) asks which KL each distillation recipe descends."""
+**Next.** [Notebook 18](18-distillation.ipynb) covers distillation."""
 
 
 def cells() -> Iterator[tuple[str, str]]:

@@ -34,13 +34,13 @@ from klsym.ledger.settle_claim import recall
 recall("gradient.k3-loss")"""
 LAST = """## What to do in code
 
-Write the line of a trainer as a loss, say how it samples and where the penalty is, and ask:
+Write the line of a trainer as a loss, with its sampling and the place of the penalty:
 
 ```console
 $ klsym explain "rho*k3" --level token --sampling off-policy
 ```
 
-**Next.** [Notebook 15](15-a-real-network.ipynb) asks whether all of this holds for a transformer."""
+**Next.** [Notebook 15](15-a-real-network.ipynb) tests the theorems on a transformer."""
 LEAD = r"""Users asked or discussed each of these questions in a public thread of a trainer. One command
 answers it, and three sentences explain the answer. If a thread, or the documentation of an option, makes a
 claim that klsym refutes, the answer shows it. Threads are summarised in our own words. $q$ is the trained
