@@ -41,29 +41,29 @@ Markdown(markdown(table.with_columns(("trainer", "loss", "does", "kl", "advice")
 SHOWN = {
     "slime-reinforce-pp-baseline": (
         "## The KL of each token, subtracted from its own advantage",
-        "This loss has no objective, since it omits the effect of a token on the penalties of later ones. As a"
-        " reward-to-go, in the next row, the penalty is the KL of whole sequences.",
+        "This loss has no objective, since it omits the effect of a token on the penalties of later ones. As"
+        " a reward-to-go, in the next row, the penalty is the KL of whole sequences.",
     ),
     "trl-rloo-later": (
         "## A penalty made from the sampler's log-probabilities",
-        "From the second step on, $\\log\\mu - \\log p$ is a reward that does not depend on $\\theta$. The penalty"
-        " is the KL to the reference minus the KL to the sampler, so it weakens as $q$ moves away from $\\mu$."
-        " With `k1` in its place it is the KL to the reference.",
+        "From the second step on, $\\log\\mu - \\log p$ is a reward that does not depend on $\\theta$. The"
+        " penalty is the KL to the reference minus the KL to the sampler, so it weakens as $q$ moves away"
+        " from $\\mu$. With `k1` in its place it is the KL to the reference.",
     ),
     "trl-dr-grpo": (
         "## k3 in the loss, first step",
-        "On-policy, k3 has the gradient of the forward KL of each next token, at prefixes of $q$. This expected"
-        " gradient has no objective, though the logged value is unbiased for the reverse KL.",
+        "On-policy, k3 has the gradient of the forward KL of each next token, at prefixes of $q$. This"
+        " expected gradient has no objective, though the logged value is unbiased for the reverse KL.",
     ),
     "trl-weighted": (
         "## A token's ratio before k3",
-        "Off-policy, with the ratio of the token, the penalty is the reverse KL of each next token at prefixes of"
-        " $\\mu$. With `--weights prefix` it is the reverse KL of sequences.",
+        "Off-policy, with the ratio of the token, the penalty is the reverse KL of each next token at"
+        " prefixes of $\\mu$. With `--weights prefix` it is the reverse KL of sequences.",
     ),
     "gspo-token": (
         "## The ratio of GSPO",
-        "klsym proves that the detached ratio at each token, averaged over the tokens, has the same objective as"
-        " the ratio of the sequence. The row above it covers the clip.",
+        "klsym proves that the detached ratio at each token, averaged over the tokens, has the same objective"
+        " as the ratio of the sequence. The row above it covers the clip.",
     ),
     "prime-rl": (
         "## A KL to the sampler, in the loss",
