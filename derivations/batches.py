@@ -44,13 +44,13 @@ def penalty(h):
 
 @claim("batch.no-centering", source="WZ2 8", reading=BATCH)
 def no_centring():
-    """Each sample of the mean is one sample."""
+    """Each term of the mean over the batch has the expectation of a single sample."""
     return penalty(own(k1)).equals(grad(KL(q, p)))
 
 
 @claim("batch.mean-centering", source="WZ2 8", reading=BATCH)
 def mean_centring():
-    """A sample stands in its own baseline with weight 1/n, and takes that share of its penalty away."""
+    """The mean of the batch contains the sample itself with weight 1/n, which removes 1/n of its penalty."""
     return penalty(own(k1) - batch_mean(k1)).equals((1 - 1 / n) * grad(KL(q, p)))
 
 
@@ -60,7 +60,7 @@ def mean_centring():
     reading=(*BATCH, "m stands for n - 1, n at least 2; the mean is the same for any other m"),
 )
 def leave_one_out_centring():
-    """The others do not depend on sample i, so that their mean meets E_q[s] = 0."""
+    """The mean of the other samples is independent of sample i: its product with s has expectation zero."""
     return penalty(own(k1) - leave_one_out(k1)).equals(grad(KL(q, p)))
 
 
@@ -70,7 +70,7 @@ def leave_one_out_centring():
     reading=("at each i of any n >= 2 numbers k_1..k_n, m = n - 1", "(1 - 1/n) n/(n - 1) = 1"),
 )
 def centring_is_leave_one_out_scaled():
-    """k_i - kbar = (1 - 1/n)(k_i - kbar_-i), whatever the numbers are."""
+    """k_i - kbar = (1 - 1/n)(k_i - kbar_-i) for all numbers k_1..k_n."""
 
     def sample(a):
         return mean_over_i(a, under="sample")
@@ -87,7 +87,7 @@ def centring_is_leave_one_out_scaled():
 
 @claim("batch.reward-only-centering", source="WZ2 8", reading=BATCH)
 def centring_the_reward_alone():
-    """What is centred by the batch mean is shrunk, the reward as much as the penalty; the rest is not."""
+    """The factor 1 - 1/n multiplies the terms that are centred by the batch mean, and no others."""
     reward, kl = grad(expectation(R, under=q)), grad(KL(q, p))
     shaped = own(R) - beta * own(k1)
     return (
@@ -109,7 +109,7 @@ def centring_the_reward_alone():
     ),
 )
 def normalising_a_pair():
-    """The deviations of a pair are equal but for their sign, so that each over their spread is 1 or -1."""
+    """The two deviations of a pair differ only in sign; each divided by the spread is 1 or -1."""
 
     def sample(a):
         return mean_over_i(a, under="sample")

@@ -89,10 +89,7 @@ WEIGHED = (
     reading=("the uniqueness is stated for functions of k1; g is any, b and a are any constants",),
 )
 def one_family():
-    """Weighted, g must be k1 + b at a sample; and each b is that of a loss, rho (k3 + b).
-
-    E_mu[rho g s] is E_q[g s], so that g - k1 is constant.
-    """
+    """E_mu[rho g s] is E_q[g s], so g - k1 is constant. Each b is realised by a loss, rho (k3 + b)."""
     return (
         derive(expectation(rho * g * s, under=mu) - TARGET).iff("g", is_=k1 + b, constants=(b,)),
         derive(expected_gradient(sg(rho) * g, under=mu) - TARGET).iff(
@@ -105,7 +102,7 @@ def one_family():
 
 @claim("catalogue.weighted-k-lambda", source="TM 3 (k(lam) unweighted); new")
 def weighted_k_lambda():
-    """rho k(lam) is right in value and in gradient for every lam, which chooses the constant b = 1 - lam."""
+    """rho k(lam) has the value and the gradient of the reverse KL for every lam, with b = 1 - lam."""
     return (
         derive(expectation(rho * k(lam), under=mu)).equals(KL(q, p)),
         derive(expected_gradient(rho * k(lam), under=mu)).equals(TARGET),
@@ -115,7 +112,7 @@ def weighted_k_lambda():
 
 @claim("catalogue.shortest", source=NEW)
 def shortest_losses():
-    """For each constant b of up to 5 leaves and operations, the shortest loss that has it."""
+    """For each constant b, the shortest loss of up to 5 leaves and operations with this constant."""
     chosen = [c for c in stored().of("off-policy", "loss").choices["reverse-kl"] if c.size <= 5]
     return tuple(derive(expected_gradient(parse(c.loss), under=mu)).equals(TARGET) for c in chosen) + tuple(
         derive(sample_gradient(parse(c.loss))).equals(sample(rho * (k1 + Fraction(c.constant)) * s))
@@ -125,11 +122,9 @@ def shortest_losses():
 
 @claim("catalogue.unweighted-none", source=NEW)
 def no_unweighted_loss():
-    """Without a weight no g(k1) s at a sample of mu, as of a loss f(r) + a (r - 1), is right for every mu.
-
-    At mu = q it has to be (k1 + b) s, or (b - r) s for the forward KL; with another mu these have the
-    gradient of neither KL, nor of a combination.
-    """
+    """Without a weight, no gradient g(k1) s at a sample of mu, and no loss f(r) + a (r - 1), is right for
+    every mu. At mu = q it has to be (k1 + b) s, or (b - r) s for the forward KL; for another mu these have
+    the gradient of neither KL, nor of a combination."""
     return (
         derive(expectation(g * s, under=q) - TARGET).iff("g", is_=k1 + b, constants=(b,)),
         derive(expectation((k1 + b) * s, under=mu)).is_no_combination(),
@@ -147,7 +142,7 @@ TWIN = rho * (1 - r - r * k1)  # rho f for the f of the forward KL, as rho k3 is
     reading=("the uniqueness is stated for functions of k1; g is any, b is any constant",),
 )
 def forward_family():
-    """For the forward KL g must be b - r; the twin of rho k3 has b = 1, and the right value, too."""
+    """For the forward KL, g must be b - r. The counterpart of rho k3 has b = 1 and is unbiased as well."""
     return (
         derive(expectation(rho * g * s, under=mu) - FORWARD).iff("g", is_=b - r, constants=(b,)),
         derive(expectation(TWIN, under=mu)).equals(KL(p, q)),
@@ -160,7 +155,7 @@ def forward_family():
 
 @claim("catalogue.value-beside", source=NEW)
 def a_value_beside_the_gradient():
-    """On-policy the value of k2 and k3 can be mended within sg, which no gradient sees."""
+    """On-policy, a term inside sg corrects the values of k2 and k3 without changing a gradient."""
     reverse, forward = k2 + sg(k1 - k2), k3 - sg(k1 + k1 * r)
     return (
         derive(expectation(reverse, under=q)).drop_stop_gradients().equals(KL(q, p)),
@@ -172,7 +167,8 @@ def a_value_beside_the_gradient():
 
 @claim("catalogue.forward-tokens", source=NEW)
 def forward_kl_of_tokens():
-    """grad KL(p||q) weighs each token by the ratio r of those before it, and needs none of those after it."""
+    """grad KL(p||q) weights each token by the ratio r of the earlier tokens, and does not depend on later
+    ones."""
     before = past(r)
     return (
         derive(token_gradient(sg(before) * now(k3), under=q)).equals(FORWARD),
@@ -185,10 +181,10 @@ def forward_kl_of_tokens():
 # ---------------------------------------------------------------------------- their order
 @claim("catalogue.order", source="TM 3 (on-policy, in words); new", reading=WEIGHED)
 def order_of_the_constants():
-    """Of two constants the one nearer to b_star varies less, so that b = b_star is best.
+    """Of two constants, the one nearer to b_star has the lower variance, so b = b_star has the lowest.
 
-    In the second part b_star lies beyond the middle of both constants, and in the last three -r stands in
-    place of k1, for the forward KL.
+    In the second part, b_star lies beyond the midpoint of both constants. In the last three, -r replaces
+    k1, for the forward KL.
     """
     return tuple(part for of in (k1, -r) for part in _ordered(of))
 
@@ -218,7 +214,8 @@ CONSTANTS = (Fraction(1, 2), Fraction(-1, 2))  # of the shortest losses beside r
 
 @claim("catalogue.no-best-constant", verdict="refuted", source=NEW, reading=MEANS)
 def no_constant_is_best_everywhere():
-    """Of rho k3 and rho (k3 + 1/2), and of rho k3 and rho (k3 - 1/2), neither varies less in all models."""
+    """Of rho k3 and rho (k3 + 1/2), neither has the lower variance in all models, and the same holds for rho
+    k3 and rho (k3 - 1/2)."""
     return tuple(
         derive(noise(one)).differs_from(noise(other), relation="<=")
         for number in CONSTANTS
@@ -228,9 +225,9 @@ def no_constant_is_best_everywhere():
 
 @claim("catalogue.near-the-reference", source=NEW, reading=MEANS)
 def rho_k3_near_the_reference():
-    """For b > 0, b (2 k1 + b) >= 0 up to r = exp(b/2), and for b < 0 from exp(b/2) on.
+    """For b > 0, b (2 k1 + b) >= 0 if r <= exp(b/2); for b < 0, if r >= exp(b/2).
 
-    So while exp(-1/4) <= r <= exp(1/4) no b beyond 1/2 either way is better than rho k3.
+    So if exp(-1/4) <= r <= exp(1/4), no b with |b| >= 1/2 has a lower variance than rho k3.
     """
     return tuple(
         derive(noise(k1)).at_most(
@@ -255,9 +252,10 @@ COUNTED = 5
     reading=("expressions in k1, k2, k3, r, rho, log_q, 1/2, 1, 2 with sg, +, -, *",),
 )
 def how_many_losses():
-    """Every expression of up to 5 leaves and operations, sorted by the normal forms of what it is.
+    """Every expression of up to 5 leaves and operations is counted once for each normal form.
 
-    Values in the mean are counted modulo E_q[r] = E_q[1/rho] = 1, expected gradients modulo E_q[s] = 0.
+    Expectations of values are counted modulo E_q[r] = E_q[1/rho] = 1, expected gradients modulo E_q[s] =
+    0.
     """
     found = catalogue(levels(COUNTED))
     return tuple(_counted(found, setting.sampling, setting.use) for setting in found.settings)

@@ -38,7 +38,7 @@ outside = 1 - M  # where a bound binds
 
 @claim("clip.clamped-k3-loss", source="NEW (clamps found in training code)")
 def clamped_k3_loses_the_forward_kl_outside():
-    """clamp(k3, lo, hi) is k3 between its bounds and one of them outside, where nothing is learnt.
+    """clamp(k3, lo, hi) is k3 between its bounds and constant outside, where its gradient is zero.
 
     On a model in which one of two outcomes is clamped, the gradient is that of neither KL.
     """
@@ -54,11 +54,9 @@ def clamped_k3_loses_the_forward_kl_outside():
 
 @claim("clip.ppo-reward", source="SH review (asked there): NEW")
 def the_clip_masks_a_kl_in_the_advantage():
-    """A clipped surrogate is -(M rho + (1 - M) b) times the advantage, M = 1 where the clip does not bind.
-
-    With A - beta k1 for the advantage the KL pulls only where M = 1; a KL loss beside the surrogate
-    always does.
-    """
+    """A clipped surrogate is -(M rho + (1 - M) b) times the advantage, with M = 1 where the clip does not
+    bind. With A - beta k1 as the advantage, the KL has a gradient only where M = 1; a separate KL loss has
+    one at every sample."""
     weight = M * rho + outside * bound
     inside = expected_gradient(-weight * (A - beta * sg(k1)), under=mu)
     beside = expected_gradient(-weight * A + beta * rho * k3, under=mu)

@@ -131,7 +131,7 @@ WRONG_ADVICE = {"practice.reward-k3-advised", "practice.reward-forward"}
 
 @claim("practice.wz1-crib-sheet", verdict="computed", source="WZ1 crib sheet, practice guide")
 def the_crib_sheet():
-    """The crib sheet is right throughout; of the advice on rewards, k3 and r log r are wrong."""
+    """The crib sheet is right throughout. Two pieces of advice on rewards are refuted, k3 and r log r."""
     right, wrong = sum(cell.right for cell in SHEET), [cell.claim for cell in ADVICE if not cell.right]
     count = f"{right} of {len(SHEET)} cells of the crib sheet are right"
     return *map(_cell, (*SHEET, *ADVICE)), Evidence(
@@ -146,7 +146,7 @@ def the_crib_sheet():
 
 @claim("practice.wz2-ratings", verdict="computed", source="WZ2 9.1-9.3")
 def the_ratings():
-    """Every target and bias is as rated; a rating by variance holds in a region."""
+    """Every rating of a target and of a bias is right; each rating of a variance holds in a region."""
     return (*(_cell(cell) for cell in RATED), *_gradient_variances(), _value_region(), _value_models())
 
 

@@ -47,7 +47,10 @@ LENGTH = 10
     ),
 )
 def exact_steps():
-    """The tower rule gives the mean; the noise of each step goes, and covariances may come."""
+    """The tower rule gives the expectation.
+
+    The noise of each step vanishes, and covariances between steps appear.
+    """
     return derive(KL(q, p)).equals(token_KL(q, p)), _difference(), _counterexample()
 
 
@@ -162,7 +165,8 @@ def _by_dynamic_programming():
     reading=("y is drawn from q; KL_t is KL(q(.|y_<t)||p(.|y_<t)), a sum over the vocabulary",),
 )
 def exact_next_token_divergence():
-    """The sum over tokens is cheap and unbiased; the sum over sequences is what is out of reach."""
+    """The sum over the tokens of a sample is cheap and unbiased; a sum over all sequences is not computable
+    in practice."""
     return _unbiased(), _cost(), _terms()
 
 

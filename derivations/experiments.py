@@ -22,7 +22,7 @@ def errors_of_the_values():
 
 @claim("experiment.tm-fig2", verdict="computed", source="TM figure 2; app. C")
 def errors_of_the_gradients():
-    """The root mean squared error of gradient estimates against n: bias is a plateau."""
+    """The root mean squared error of gradient estimates against n; a bias shows as a plateau."""
     return _found("tm-fig2")
 
 
@@ -46,7 +46,7 @@ def where_they_converge():
 
 @claim("experiment.tm-fig6", verdict="computed", source="TM figure 6; app. C")
 def the_target_of_the_k3_loss():
-    """The k3 loss heads for the optimum of forward-KL regularisation, not of reverse-KL regularisation."""
+    """The k3 loss converges to the optimum for the forward KL, not to that for the reverse KL."""
     return _found("tm-fig6")
 
 
@@ -58,5 +58,5 @@ def distillation_of_sequences():
 
 @claim("experiment.reward-collapse", verdict="computed", source="SH abstract; WZ2 on KL as reward")
 def penalties_in_the_reward():
-    """k1, k2 and k3 as detached penalties in the reward: which are stable, and what becomes of the policy."""
+    """k1, k2 and k3 as detached penalties in the reward: which are stable, and where the policy ends."""
     return _found("reward-collapse")

@@ -86,7 +86,8 @@ def _estimates(loss, mean, spread, centre, variance_):
 # ---------------------------------------------------------------------------- where k3 stops helping
 @claim("value.gaussian-crossover", verdict="exact", source="WZ1 Intuition; WZ2 3.1; closed form new")
 def crossover():
-    """The gap of the variances in u = d^2 starts at 0, downwards, and is strictly convex: one root."""
+    """As a function of u = d^2, the difference of the variances starts at 0, decreases, and is strictly
+    convex: one root."""
     d, u = sympy.Symbol("d", real=True), sympy.Symbol("u", positive=True)
     p = Gaussian(d, 1)
     kl, var1, var3 = (

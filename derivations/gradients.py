@@ -43,7 +43,7 @@ a, b = parameter("a"), parameter("b")
 
 @claim("gradient.score-mean-zero", source="WZ1 True gradients; WZ2 2.1; TM eq. 2")
 def score_has_mean_zero():
-    """The total mass of q is one for every theta, so the score function has mean zero."""
+    """The total mass of q is one for every theta, so the score function has expectation zero."""
     return (
         derive(expectation(s, under=q)).drop_score_mean().equals(0),
         derive(expectation(b * s, under=q)).drop_score_mean().equals(0),
@@ -52,7 +52,7 @@ def score_has_mean_zero():
 
 @claim("gradient.reverse-kl", source="WZ1 True gradients; WZ2 2.1; TM 3")
 def reverse_kl_gradient():
-    """grad KL(q||p): the score form k1 s, the constant dropping out."""
+    """grad KL(q||p) has the score form k1 s; the constant has expectation zero."""
 
     def chain():
         return derive(grad(KL(q, p))).log_derivative().differentiate().drop_score_mean(part=1)
@@ -65,7 +65,7 @@ def reverse_kl_gradient():
 
 @claim("gradient.forward-kl", source="WZ1 True gradients; WZ2 2.1; TM app. A")
 def forward_kl_gradient():
-    """grad KL(p||q): p does not move, so only the integrand is differentiated."""
+    """p does not depend on theta, so only the integrand of grad KL(p||q) is differentiated."""
 
     def chain():
         return derive(grad(KL(p, q))).log_derivative().differentiate()
@@ -79,7 +79,7 @@ def forward_kl_gradient():
 
 @claim("gradient.per-sample", source="WZ1 Gradients of the three estimators; WZ2 6.1")
 def gradients_at_one_sample():
-    """What automatic differentiation returns at each sample."""
+    """The gradient that automatic differentiation computes at each sample."""
     return (
         derive(sample_gradient(k1)).differentiate().equals(sample(s)),
         derive(sample_gradient(k2)).differentiate().equals(sample(k1 * s)),
@@ -90,7 +90,7 @@ def gradients_at_one_sample():
 
 @claim("gradient.k1-loss", source="WZ1 trap 1; WZ2 9.4; TM eq. 2; SH")
 def k1_as_a_loss():
-    """k1 as a loss has zero expected gradient: it adds noise and nothing else."""
+    """The loss k1 has expected gradient zero: it only adds noise."""
     return derive(expected_gradient(k1, under=q)).differentiate().drop_score_mean().equals(0)
 
 
@@ -108,7 +108,7 @@ def k3_as_a_loss():
 
 @claim("gradient.k3-loss-not-reverse", verdict="refuted", source="WZ1 trap 2; WZ2 9.4; TM eq. 3; SH")
 def k3_as_a_loss_is_not_the_reverse_kl():
-    """The two gradients differ already on two outcomes."""
+    """The two gradients differ in a model with two outcomes."""
     return derive(expected_gradient(k3, under=q)).differentiate().differs_from(grad(KL(q, p)))
 
 
@@ -116,7 +116,7 @@ def k3_as_a_loss_is_not_the_reverse_kl():
     "gradient.k-lambda-loss", verdict="corrected", source="TM 3 (the gradient sign is left out)", slip=True
 )
 def k_lambda_as_a_loss():
-    """All the regularisation comes from the control variate, in proportion to lam."""
+    """The gradient comes from the control variate alone, and is proportional to lam."""
     chain = derive(expected_gradient(k(lam), under=q)).differentiate()
     return (
         chain.equals(lam * grad(KL(p, q))),
@@ -126,7 +126,7 @@ def k_lambda_as_a_loss():
 
 @claim("gradient.orders-differ", source="WZ1 Expectation-then-grad; WZ2 6.1")
 def orders_of_differentiation_differ():
-    """Differentiating the expectation and averaging the gradient are different things under q."""
+    """Under q, the gradient of the expectation and the expectation of the gradient differ."""
     return (
         derive(grad(expectation(k1, under=q))).equals(grad(KL(q, p))),
         derive(grad(expectation(k3, under=q))).equals(grad(KL(q, p))),
@@ -137,7 +137,10 @@ def orders_of_differentiation_differ():
 
 @claim("gradient.two-parts", source="TM app. B", instances={"f": lambda k1, log_q, w: e ** (-k1) - 1 + k1})
 def score_part_and_path_part():
-    """grad E_q[f] has a pathwise and a score part; both together repair any unbiased estimator."""
+    """grad E_q[f] has a pathwise part and a score part.
+
+    With both, any unbiased estimator has the right gradient.
+    """
     both = expected_gradient(f, under=q) + expectation(f * s, under=q)
     unbiased = (KL(q, p), expectation(f, under=q))
     return (
@@ -148,14 +151,14 @@ def score_part_and_path_part():
 
 @claim("gradient.surrogate", source="TM 3")
 def surrogate_loss():
-    """sg(k1) log q is k2 to automatic differentiation, sample by sample."""
+    """sg(k1) log q has the same gradient as k2 at every sample."""
     chain = derive(sample_gradient(sg(k1) * log_q)).differentiate()
     return chain.equals(sample_gradient(k2)), chain.equals(sample(k1 * s))
 
 
 @claim("gradient.k2-unique", source="WZ1 (only correct choice); WZ2 6; TM 6; proof new")
 def k2_is_the_only_choice():
-    """Among losses g(k1), exactly k2 + a k1 + b has the gradient of the reverse KL.
+    """A loss g(k1) has the gradient of the reverse KL if and only if g = k2 + a k1 + b.
 
     E_q[(g' - k1) s] = 0 for all q and p makes g' - k1 constant, and two integrations give the family.
     """
@@ -175,7 +178,7 @@ def straight_through():
 
 @claim("gradient.explicit-rho", source="WZ2 2.1, 6.2, 9.4")
 def explicit_weight_on_policy():
-    """On-policy, rho = q/sg(q) has value one but restores the score path; the literal 1 does not."""
+    """On-policy, rho = q/sg(q) has the value one and the gradient s; the constant 1 has no gradient."""
 
     def with_weight(loss):
         return derive(expected_gradient(loss, under=mu), on_policy=True).differentiate()
@@ -193,7 +196,7 @@ def explicit_weight_on_policy():
 
 @claim("gradient.appendix-a-sign", verdict="corrected", source="TM app. A step (c)", slip=True)
 def sign_in_the_forward_gradient():
-    """One minus sign, not two: -E_q[r s] = -E_p[s] = grad KL(p||q)."""
+    """The formula has one minus sign, not two: -E_q[r s] = -E_p[s] = grad KL(p||q)."""
     return (
         derive(-expectation(r * s, under=q)).change_measure(to=p).equals(-expectation(s, under=p)),
         derive(-expectation(s, under=p)).equals(grad(KL(p, q))),
@@ -203,10 +206,8 @@ def sign_in_the_forward_gradient():
 
 @claim("gradient.analytic", source="TM eq. 5")
 def analytic_gradient():
-    """The sum over all outcomes is the mean of the vanilla estimate, which has a variance on top.
-
-    The sum itself is no random variable; Var((k1 s).u) >= 0 in every direction u.
-    """
+    """The sum over all outcomes is the expectation of the vanilla estimate, which has a variance in addition.
+    The sum itself is not random; Var((k1 s).u) >= 0 in every direction u."""
     mean, square = expectation(k1 * s, under=q), expectation((k1 * s) ** 2, under=q)
     return (
         derive(expectation(exp(log_q) * k1 * s, under=count)).change_measure(to=q).equals(grad(KL(q, p))),

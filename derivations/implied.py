@@ -53,7 +53,7 @@ zero = sample(0)
     reading=("c1 - c2 is constant where q > 0; the uniqueness is stated for functions of one log ratio",),
 )
 def score_form_is_unique():
-    """Constants drop, since E_q[s] = 0; along the logit of one outcome j, E_q[c s] is q_j (c_j - E_q[c])."""
+    """Constants vanish, since E_q[s] = 0. Along the logit of outcome j, E_q[c s] is q_j (c_j - E_q[c])."""
     return (
         derive(expectation((g + a) * s, under=q)).drop_score_mean(part=a).equals(expectation(g * s, under=q)),
         derive(expectation(g * s, under=q)).iff("g", is_=a, constants=(a,)),
@@ -62,10 +62,8 @@ def score_form_is_unique():
 
 @claim("implied.potential", source="new")
 def objective_of_a_coefficient():
-    """c = f - r f', so c' = -r f'': f is convex exactly where c falls with r, and f''(1) = -c'(1).
-
-    Along log q that is c = g + dg/dlog q and r^2 f'' = dc/dlog q.
-    """
+    """c = f - r f', so c' = -r f'': f is convex if and only if c does not increase in r, and f''(1) = -c'(1).
+    Along log q, c = g + dg/dlog q and r^2 f'' = dc/dlog q."""
 
     coefficients = (k1, -r, k2, k3, r**2, k1 + k2)
     return (
@@ -124,7 +122,7 @@ REWARDS = {"k1": k1, "k2": k2, "k3": k3, "k(lam)": k(lam)}
 
 @claim("implied.fisher-table", verdict="exact", source="new")
 def strength_of_each_placement():
-    """Near q = p, E_q[c s] is -c'(1) times the gradient of the reverse KL."""
+    """To first order at q = p, E_q[c s] is -c'(1) times the gradient of the reverse KL."""
     rows = [(f"{name} in the loss", expected_gradient(of, under=m)) for name, (of, m) in LOSSES.items()]
     rows += [(f"{name} in the loss", expected_gradient(of, under=m)) for name, (of, m) in WEIGHTED.items()]
     rows += [(f"{name} in the reward", expectation(of * s, under=q)) for name, of in REWARDS.items()]

@@ -44,7 +44,7 @@ def variance(a):
 
 @claim("value.k3-nonnegative", source="WZ1 k3; WZ2 3.1; RE")
 def k3_is_nonnegative():
-    """k3 = exp(u) - 1 - u with u = -k1, and exp(u) > 1 + u unless u = 0; k1 is a log ratio of either sign."""
+    """k3 = exp(u) - 1 - u with u = -k1, and exp(u) > 1 + u unless u = 0. k1 takes both signs."""
     return (
         derive(zero).at_most(sample(k3), rows=[{"u": -k1, "at": "sample"}]),
         derive(zero).at_most(sample(k2), rows=[{"b": k1, "scale": Fraction(1, 2), "at": "sample"}]),
@@ -58,9 +58,9 @@ def k3_is_nonnegative():
 
 @claim("value.lambda-one-unique", source="WZ1 trap; RE; uniqueness new")
 def only_lambda_one_is_nonnegative():
-    """k(1) is nowhere negative; any other k(lam) is where r lies strictly between 1 and 1/lam.
+    """k(1) is never negative; any other k(lam) is negative if r lies strictly between 1 and 1/lam.
 
-    There (r - 1)(lam - 1/r) is negative; for lam <= 0 it is negative wherever r > 1.
+    There (r - 1)(lam - 1/r) is negative; for lam <= 0 it is negative for all r > 1.
     """
     return nonnegative_for_one_alone(lam)
 
@@ -83,7 +83,7 @@ EXISTS = (
 
 @claim("value.optimal-lambda", source="RE (left open there); new", reading=EXISTS)
 def optimal_lambda():
-    """Var_q k(lam) is a parabola in lam, for Cov_q(k1, r - 1) = -J and Var_q(r - 1) = chi2."""
+    """Var_q k(lam) is a quadratic function of lam, since Cov_q(k1, r - 1) = -J and Var_q(r - 1) = chi2."""
     gap = lam - lam_star
     parabola = variance(k1) - 2 * lam * jeffreys(p, q) + lam**2 * chi2(p, q)
     return (
@@ -102,7 +102,8 @@ def optimal_lambda():
 
 @claim("value.nonnegativity-is-not-the-cause", source="RE (argued in words); new proof", reading=EXISTS)
 def nonnegativity_is_not_the_cause():
-    """k(lam_star) is unbiased and, unless lam_star = 1, negative for some r; yet it varies less than k3."""
+    """k(lam_star) is unbiased and, unless lam_star = 1, negative for some r, but its variance is lower than
+    that of k3."""
     gap = lam_star - 1
     return (
         derive(expectation(k(lam_star), under=q)).equals(KL(q, p)),
@@ -140,7 +141,8 @@ MEAN_OF_N = (
 
 @claim("value.mse-crossover", source="TM fig. 1", reading=MEAN_OF_N)
 def mean_square_errors_cross():
-    """MSE = bias^2 + Var/n, so k2 beats k1 while n < (Var k1 - Var k2)/bias(k2)^2, down to bias^2 at best."""
+    """MSE = bias^2 + Var/n, so k2 has the lower one if n < (Var k1 - Var k2)/bias(k2)^2; it is at least
+    bias^2."""
     n_times_the_difference = expectation((k1 - d) ** 2 - (k2 - d) ** 2, under=q) + (
         squared(bias(k1)) - squared(bias(k2))
     ) * (n - 1)

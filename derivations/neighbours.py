@@ -57,7 +57,7 @@ f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sa
 # ---------------------------------------------------------------------------- losses and rewards
 @claim("neighbour.loss-as-reward", source="LI")
 def losses_as_rewards():
-    """The gradient of g(k1) at a sample is g'(k1) s: the push of the detached reward g'(k1)."""
+    """The gradient of g(k1) at a sample is g'(k1) s, which is that of the detached reward g'(k1)."""
 
     def of(loss):
         return derive(sample_gradient(loss)).differentiate()
@@ -75,7 +75,7 @@ def losses_as_rewards():
 
 @claim("neighbour.chi2", source="LI")
 def variance_of_the_k3_coefficient():
-    """1 - r has mean zero under q, so its variance is E_q[(1 - r)^2]."""
+    """1 - r has expectation zero under q, so its variance is E_q[(1 - r)^2]."""
     return derive(covariance(1 - r, 1 - r, under=q)).equals(chi2(p, q))
 
 
@@ -85,7 +85,7 @@ def variance_of_the_k3_coefficient():
     instances={"f": lambda k1, log_q, w: math.e ** (-k1) - 1 + k1},
 )
 def estimator_in_the_reward_and_in_the_loss():
-    """Together they are the product rule for grad E_q[f], each with coefficient 1."""
+    """With coefficient 1 each, the two terms are those of the product rule for grad E_q[f]."""
 
     def both(estimator):
         return expectation(s * sg(estimator), under=q) + expected_gradient(estimator, under=q)
@@ -107,7 +107,10 @@ def estimator_in_the_reward_and_in_the_loss():
     reading=("the samples come from mu, an earlier policy: the penalty is the forward KL towards it",),
 )
 def forward_penalty_towards_the_sampler():
-    """KL(mu||q) is E_mu[-log q] and a constant; rho has mean 1 for every theta, so it changes no gradient."""
+    """KL(mu||q) is E_mu[-log q] plus a constant.
+
+    rho has expectation 1 for every theta, so it changes no gradient.
+    """
 
     def chain(loss):
         return derive(expected_gradient(loss, under=mu)).differentiate()
@@ -121,7 +124,7 @@ def forward_penalty_towards_the_sampler():
 
 @claim("neighbour.rpg-reverse", source="ZH")
 def reverse_penalty_towards_the_sampler():
-    """The gradient of rho log rho is rho (log rho + 1) s; the 1 comes from rho alone: noise of mean zero."""
+    """The gradient of rho log rho is rho (log rho + 1) s; the 1 comes from rho and has expectation zero."""
 
     def chain(loss):
         return derive(expected_gradient(loss, under=mu)).differentiate()
@@ -178,7 +181,8 @@ def success(k1, log_q, w):
     ),
 )
 def success_of_the_next_policy():
-    """The advantage takes two values, 1/sigma apart, so that q*/p does too, exp(1/(beta sigma)) apart."""
+    """The advantage takes two values that differ by 1/sigma, so q*/p takes two values with the ratio
+    exp(1/(beta sigma))."""
     step = exp(1 / (beta * sigma))
     succeeds = expectation(f * exp(f / (beta * sigma)), under=p)
     fails = expectation((1 - f) * exp(f / (beta * sigma)), under=p)
@@ -204,7 +208,7 @@ SHOWN = 6  # powers of eps = r - 1
 
 @claim("neighbour.k3-loss-first-order", verdict="exact", source="LI")
 def k3_loss_to_first_order():
-    """The k3 loss pushes with 1 - r where the reverse KL needs k1; what is missing is k3, of second order."""
+    """The k3 loss has the coefficient 1 - r instead of k1; the difference is k3, which is of second order."""
     return derive(sample(k1 - (1 - r))).equals(sample(k3)), _series(), _limits()
 
 
@@ -280,11 +284,9 @@ SAMPLED = (0.5, -0.8)  # means of p where the forces are sampled, q = N(0, 1), p
 
 @claim("neighbour.gaussian-k3-reward-vanishes", verdict="exact", source="new")
 def k3_in_the_reward_of_gaussians():
-    """With equal variances both KL gradients agree along the mean, where k3 in the reward exerts no force.
-
-    Along the scale the two differ: k3 in the reward then shrinks the scale of q wherever the means differ,
-    though the reverse KL has no slope there.
-    """
+    """With equal variances, both KL gradients agree along the mean, so k3 in the reward has gradient zero
+    there. Along the scale they differ: k3 in the reward shrinks the scale of q unless the means are equal,
+    and the reverse KL has slope zero there."""
     force = derive(expectation(s * sg(k3), under=q)).equals(grad(KL(q, p)) - grad(KL(p, q)))
     mean, scale = _force(k3)
     true_mean, true_scale = _force(k1)

@@ -47,7 +47,7 @@ def gradient_of_the_weight():
 
 @claim("offpolicy.per-sample", source="WZ1 Gradients with weights; WZ2 6.2")
 def weighted_gradients_at_one_sample():
-    """The product rule at each sample; in rho k3 all but k1 cancels."""
+    """The product rule at each sample; in rho k3 all terms except k1 cancel."""
     return (
         derive(sample_gradient(rho * k1)).differentiate().equals(sample(rho * (k1 + 1) * s)),
         derive(sample_gradient(rho * k2)).differentiate().equals(sample(rho * (k2 + k1) * s)),
@@ -58,7 +58,7 @@ def weighted_gradients_at_one_sample():
 
 @claim("offpolicy.rho-k1", source="WZ1 Gradients with weights; WZ2 6.2")
 def weighted_k1():
-    """Right on average; the 1 in k1 + 1 is noise."""
+    """The expectation is right; the 1 in k1 + 1 only adds noise."""
     return (
         derive(expected_gradient(rho * k1, under=mu))
         .differentiate()  # E_mu[rho (k1 + 1) s]
@@ -70,28 +70,28 @@ def weighted_k1():
 
 @claim("offpolicy.rho-k2", source="WZ1 Gradients with weights; WZ2 6.2")
 def weighted_k2():
-    """With the weight attached, k2 descends its own expectation."""
+    """With the weight attached, k2 minimises its own expectation under q."""
     chain = derive(expected_gradient(rho * k2, under=mu)).differentiate().change_measure(to=q)
     return chain.equals(grad(expectation(k2, under=q)))
 
 
 @claim("offpolicy.rho-k2-not-reverse", verdict="refuted", source="WZ1 trap 4; WZ2 6.2, 9.4")
 def weighted_k2_is_not_the_reverse_kl():
-    """E_q[k2] is another functional, and its gradient another vector."""
+    """E_q[k2] differs from the reverse KL, and so do the gradients."""
     chain = derive(expected_gradient(rho * k2, under=mu)).differentiate().change_measure(to=q)
     return chain.differs_from(grad(KL(q, p)))
 
 
 @claim("offpolicy.sg-rho-k2", source="WZ1 Gradients with weights; WZ2 6.2")
 def detached_weight_k2():
-    """Detaching the weight leaves k1 s, weighted back to q."""
+    """With a detached weight, the gradient is k1 s, weighted to q."""
     chain = derive(expected_gradient(sg(rho) * k2, under=mu)).differentiate().change_measure(to=q)
     return chain.equals(grad(KL(q, p)))
 
 
 @claim("offpolicy.rho-k3", source="WZ1 Gradients with weights; WZ2 6.2")
 def weighted_k3():
-    """The value and the gradient of the reverse KL at once (the estimate of DeepSeek-V3.2)."""
+    """rho k3 has the value and the gradient of the reverse KL (the estimate of DeepSeek-V3.2)."""
     return (
         derive(expected_gradient(rho * k3, under=mu))
         .differentiate()  # E_mu[rho k1 s]
@@ -112,13 +112,13 @@ def two_losses_with_one_gradient():
 
 @claim("offpolicy.orders-agree", source="WZ1 Crucial observation; WZ2 6.2")
 def orders_of_differentiation_agree():
-    """mu does not move with theta, so averaging and differentiating commute."""
+    """mu does not depend on theta, so expectation and gradient commute."""
     return derive(grad(expectation(f, under=mu))).log_derivative().equals(expected_gradient(f, under=mu))
 
 
 @claim("offpolicy.detach-trap", source="WZ1 trap 5")
 def detaching_the_wrong_weight():
-    """Detached, k1 loses its gradient and k3 falls back to the forward KL."""
+    """With a detached weight, k1 has expected gradient zero and k3 has the gradient of the forward KL."""
 
     def chain(loss):
         return derive(expected_gradient(loss, under=mu)).differentiate().change_measure(to=q)
@@ -183,7 +183,7 @@ def squared_loss_keeps_the_optimum():
     reading=("I is the indicator of rho > C, so that rho - I*(rho - C) is min(rho, C)",),
 )
 def truncated_weight():
-    """Truncating the weight at C takes (1 - C/rho)_+ k1 s out of the gradient of the reverse KL."""
+    """Truncating the weight at C subtracts (1 - C/rho)_+ k1 s from the gradient of the reverse KL."""
     weight = rho - above * (rho - C)
     lost = expectation(above * (1 - C / rho) * k1 * s, under=q)
     chain = derive(expected_gradient(sg(weight) * k2, under=mu)).differentiate()

@@ -109,7 +109,7 @@ def reciprocal_policy():
 
 @claim("optimum.k1-loss", source="WZ1; TM (no regularisation)")
 def k1_in_the_loss_regularises_nothing():
-    """Its expected gradient is 0, so that beta changes nothing; constant rewards have stationary points."""
+    """Its expected gradient is 0, so beta has no effect; with constant rewards every policy is stationary."""
     update = expectation(R * s, under=q) - expected_gradient(beta * k1, under=q)
     return (
         derive(update).equals(grad(expectation(R, under=q))),
@@ -121,7 +121,10 @@ def k1_in_the_loss_regularises_nothing():
 
 @claim("optimum.k2-reward", source="new")
 def k2_in_the_reward_has_two_branches():
-    """R - beta k1^2/2 = nu holds for k1 and for -k1: k2 has the slope k1 along log q, 0 at q = p."""
+    """R - beta k1^2/2 = nu has the solutions k1 and -k1.
+
+    k2 has the slope k1 along log q, which is 0 at q = p.
+    """
     return (
         zero_where_constant(k2),
         derive(sample_gradient(k2)).differentiate().equals(sample(k1 * s)),
@@ -159,7 +162,10 @@ def _two_policies():
 
 @claim("optimum.k3-reward", source="SH, WZ2 (instability); mechanism new")
 def k3_in_the_reward_has_two_branches():
-    """k3 = r - 1 - log r falls up to r = 1 and rises beyond: its slope along log q is 1 - r, 0 at q = p."""
+    """k3 = r - 1 - log r decreases for r < 1 and increases for r > 1.
+
+    Its slope along log q is 1 - r, which is 0 at q = p.
+    """
     return (
         zero_where_constant(k3),
         derive(sample_gradient(k3)).differentiate().equals(sample((1 - r) * s)),
@@ -193,7 +199,7 @@ def _lambert_branches():
 
 @claim("optimum.rho-k2", source="new")
 def weighted_k2_pushes_the_wrong_way_beyond_e():
-    """c = k1 + k1^2/2 has the slope 1 + k1 along log q: positive exactly where r < e."""
+    """c = k1 + k1^2/2 has the slope 1 + k1 along log q, which is positive if and only if r < e."""
     return (
         derive(expected_gradient(rho * k2, under=mu)).differentiate().change_measure(to=q).equals(
             expectation((k1 + k2) * s, under=q)

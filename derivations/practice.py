@@ -60,7 +60,7 @@ b, n, C = (parameter(name) for name in ("b", "n", "C"))
     later="withdrawn in WZ2 7 and 9.4",
 )
 def penalties_advised_for_the_reward():
-    """Both have the right mean; multiplying the score function, only k1 has the right gradient."""
+    """Both have the right expectation. As a factor of the score function, only k1 has the right gradient."""
     return (
         rewarded(k1).equals(grad(KL(q, p))),
         rewarded(k3).equals(grad(KL(q, p)) - grad(KL(p, q))),
@@ -76,7 +76,7 @@ def penalties_advised_for_the_reward():
     later="WZ2 names it for the value alone",
 )
 def forward_kl_in_the_reward():
-    """r log r has the mean KL(p||q), but E_q[h s] is grad KL(p||q) for h = -r + b and no other h."""
+    """r log r has the expectation KL(p||q), but E_q[h s] is grad KL(p||q) only for h = -r + b."""
     excess = expectation(s * sg(h), under=q) - grad(KL(p, q))
     return (
         rewarded(b - r).equals(grad(KL(p, q))),
@@ -95,7 +95,7 @@ def forward_kl_in_the_reward():
     later="mended in WZ2",
 )
 def sign_of_k1():
-    """With r = p/q the log ratio is -k1, and its mean is minus the divergence."""
+    """With r = p/q the log ratio is -k1, and its expectation is minus the divergence."""
     return (
         derive(sample(k1)).equals(sample(-log(r))),
         derive(expectation(log(r), under=q)).equals(-KL(q, p)),
@@ -114,7 +114,7 @@ def sign_of_k1():
     ),
 )
 def log_of_the_token_ratio():
-    """The sums hold the log of the ratio, once: the log ratio itself is negative somewhere."""
+    """The sums contain the log of the ratio once; the log ratio itself is negative for some tokens."""
     to_go = -log(now(r)) - log(future(r))
     return derive(sum_over_t(to_go * now(s), under=q)).equals(grad(KL(q, p))), _logarithm_of_the_log_ratio()
 
@@ -172,7 +172,7 @@ def _without_a_logarithm():
     ),
 )
 def the_same_penalty_in_the_loss_and_in_the_reward():
-    """One random vector rho k1 s; what is done to the advantage happens to the reward alone."""
+    """Both are the vector rho k1 s; clipping and centring of the advantage apply to the reward only."""
     vector = sample(rho * k1 * s)
     whole = expectation(sg(k1 - outside * (k1 - C)) * s, under=q)
     return (
@@ -197,7 +197,10 @@ def the_same_penalty_in_the_loss_and_in_the_reward():
     reading=("on-policy rho is exp(log q - sg(log q)), and the constant 1 in its place leaves k1 and k3",),
 )
 def the_constant_one_for_the_weight():
-    """Its value is 1 and its gradient s: what is lost with it is the score of the sampling distribution."""
+    """The weight has the value 1 and the gradient s.
+
+    Without it, the score of the sampling distribution is missing.
+    """
 
     def on_policy(start):
         return derive(start, on_policy=True)

@@ -38,31 +38,31 @@ def rewarded(estimator):
 
 @claim("reward.k1", source="WZ2 7.1; SH")
 def k1_in_the_reward():
-    """As a reward, k1 is right: its score form is that of the reverse KL."""
+    """As a reward, k1 has the gradient of the reverse KL."""
     return rewarded(k1).equals(grad(KL(q, p)))
 
 
 @claim("reward.k2", source="WZ2 7.1")
 def k2_in_the_reward():
-    """The pathwise part of grad E_q[k2], which is the reverse KL, is missing."""
+    """The pathwise part of grad E_q[k2], which is the gradient of the reverse KL, is missing."""
     return rewarded(k2).equals(grad(expectation(k2, under=q)) - grad(KL(q, p)))
 
 
 @claim("reward.k3", source="WZ2 7.1; SH")
 def k3_in_the_reward():
-    """k3 as a reward subtracts the forward KL from the reverse one."""
+    """k3 as a reward has the gradient of the reverse KL minus that of the forward KL."""
     return rewarded(k3).equals(grad(KL(q, p)) - grad(KL(p, q)))
 
 
 @claim("reward.k-lambda", source="new")
 def k_lambda_in_the_reward():
-    """The control variate does harm in proportion to lam."""
+    """The error is proportional to lam, the coefficient of the control variate."""
     return rewarded(k(lam)).equals(grad(KL(q, p)) - lam * grad(KL(p, q)))
 
 
 @claim("reward.k1-unique", source="WZ2 7.2 (for k1, k2, k3); general case new")
 def k1_is_the_only_reward():
-    """Among rewards h(k1), exactly k1 + b gives the gradient of the reverse KL."""
+    """A reward h(k1) has the gradient of the reverse KL if and only if h = k1 + b."""
     excess = expectation(s * sg(h), under=q) - grad(KL(q, p))
     return derive(excess).drop_stop_gradients().iff("h", is_=k1 + b, constants=(b,))
 
@@ -76,14 +76,14 @@ def k1_in_the_reward_off_policy():
 
 @claim("reward.double-weight", verdict="refuted", source="WZ2 7.1")
 def weighting_twice():
-    """A second weight inside the reward leaves one factor rho too many."""
+    """A second weight inside the reward leaves one additional factor rho."""
     chain = derive(expectation(rho * s * sg(rho * k1), under=mu)).drop_stop_gradients()
     return chain.change_measure(to=q).differs_from(grad(KL(q, p)))
 
 
 @claim("reward.samplewise-loss-equivalence", source="WZ2 8.1")
 def loss_and_reward_agree_sample_by_sample():
-    """The low-variance losses push exactly as k1 in the reward does, at every sample."""
+    """The low-variance losses have the gradient of k1 in the reward, at every sample."""
     penalty = sample(-beta * rho * s * sg(k1))
     return (
         derive(-beta * sample_gradient(sg(rho) * k2)).differentiate().equals(penalty),

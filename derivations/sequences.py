@@ -49,7 +49,10 @@ TO_DATE = past(s) + now(s)  # sum_{u <= t} s_u
 # ---------------------------------------------------------------------------- the full gradient
 @claim("sequence.chain-rule", source="TM 4", reading=SEQUENCES)
 def chain_rule_of_the_divergence():
-    """log q(y)/p(y) is the sum over its tokens; given its prefix, a token has the mean KL of that step."""
+    """log q(y)/p(y) is the sum over its tokens.
+
+    Given its prefix, a token has the KL of its step as expectation.
+    """
     return derive(KL(q, p)).equals(token_KL(q, p))
 
 
@@ -69,7 +72,7 @@ def score_function_estimate():
     reading=(*SEQUENCES, "V is any function of t and the prefix y_<t, such as l_u at one u < t"),
 )
 def causality():
-    """Given its prefix, the score function of a token has mean zero."""
+    """Given its prefix, the score function of a token has expectation zero."""
     return (
         derive(sum_over_t(past(A) * now(s), under=q)).equals(0),
         derive(sum_over_t(past(k1) * now(s), under=q)).equals(0),
@@ -78,7 +81,7 @@ def causality():
 
 @claim("sequence.cumulative", source="TM 4.2", reading=SEQUENCES)
 def reward_to_go():
-    """The terms l_u s_t with u < t are dropped: sum_t (t - 1) = T(T - 1)/2 of T^2."""
+    """The terms l_u s_t with u < t vanish: sum_t (t - 1) = T(T - 1)/2 of T^2."""
     return (
         derive(sum_over_t(TO_GO * now(s), under=q)).equals(grad(KL(q, p))),
         derive(sum_over_t(past(length), under="sample")).equals(sample(length * (length - 1) / 2)),
@@ -87,7 +90,7 @@ def reward_to_go():
 
 @claim("sequence.leave-one-out", source="TM 4.2", reading=(*BATCH, *SEQUENCES, "m stands for n - 1"))
 def leave_one_out_of_sequences():
-    """The other sequences are independent of every token of this one."""
+    """The other sequences are independent of every token of this sequence."""
     whole = past(k1) + now(k1) + future(k1)
     return (
         derive(mean_over_i((own(k1) - leave_one_out(k1)) * own(s), under=q)).equals(grad(KL(q, p))),
@@ -99,7 +102,7 @@ def leave_one_out_of_sequences():
 # ---------------------------------------------------------------------------- token-level losses
 @claim("sequence.token-loss-partial", source="TM 4.1, app. D", reading=SEQUENCES)
 def token_loss_is_partial():
-    """The loss of token t pushes on token t alone: what t does to later tokens is lost."""
+    """The loss of token t has the score of token t alone; the effect of t on later tokens is missing."""
     return (
         derive(token_gradient(now(k2), under=q)).equals(
             grad(KL(q, p)) - sum_over_t(now(s) * future(k1), under=q)
@@ -111,7 +114,8 @@ def token_loss_is_partial():
 
 @claim("sequence.token-k3", source="TM 4.1", reading=SEQUENCES)
 def token_k3():
-    """Step by step it is the forward divergence, along prefixes that are drawn and held fixed."""
+    """At each step it is the gradient of the forward divergence, at prefixes that are drawn and not
+    differentiated."""
     return derive(token_gradient(now(k3), under=q)).equals(token_KL_gradient(p, q))
 
 
@@ -132,7 +136,8 @@ def token_k3_is_not_forward():
     ),
 )
 def token_fields_are_no_gradients():
-    """A token's push is weighted by its prefix, which other parameters move; the reverse is not so."""
+    """The gradient of a token is weighted by the probability of its prefix, which depends on other
+    parameters; the converse does not hold."""
     return (
         derive(curl(now(k2), under=q)).differs_from(0),
         derive(curl(now(k3), under=q)).differs_from(0),
@@ -150,7 +155,7 @@ def token_fields_are_no_gradients():
     ),
 )
 def length_normalised_k1():
-    """1/T is a function of the future, which the score function's mean zero does not pass."""
+    """1/T depends on later tokens, so the score function divided by T need not have expectation zero."""
     field = token_gradient(now(k1) / length, under=q)
     return (
         derive(field).equals(sum_over_t(now(s) / length, under=q)),
@@ -173,7 +178,7 @@ def k3_of_the_whole_sequence():
     reading=(*SEQUENCES, "token rewards -beta l_t; the loss is beta k2(l_t), of the same sign as beta KL"),
 )
 def rewards_to_go_and_the_token_loss():
-    """Loss and reward agree term by term at equal times; only the reward-to-go holds the later ones."""
+    """Loss and reward agree term by term at equal times; only the reward-to-go contains the later ones."""
     loss = beta * now(k2)
     return (
         derive(sum_over_t(sg(-beta * TO_GO) * now(s), under=q)).equals(-beta * grad(KL(q, p))),
@@ -190,7 +195,8 @@ def rewards_to_go_and_the_token_loss():
 # ---------------------------------------------------------------------------- off-policy
 @claim("sequence.prefix-weights", source="WZ2 7 (note); new", reading=SEQUENCES)
 def prefix_weights():
-    """rho_{1:u} brings the tokens up to u from mu to q, which is all that l_u and its scores depend on."""
+    """rho_{1:u} changes the measure of the tokens up to u from mu to q; l_u and its scores depend on no other
+    tokens."""
     weight = past(rho) * now(rho)
     return (
         derive(sum_over_t(weight * now(k1) * TO_DATE, under=mu))
@@ -202,7 +208,7 @@ def prefix_weights():
 
 @claim("sequence.token-weight-only", verdict="refuted", source="WZ2 7 (note)", reading=SEQUENCES)
 def token_weights_alone():
-    """One token's ratio leaves its prefix distributed as mu."""
+    """The ratio of one token leaves the distribution of its prefix under mu."""
     return derive(sum_over_t(now(rho * k1 * s), under=mu)).differs_from(sum_over_t(now(k1 * s), under=q))
 
 
@@ -213,7 +219,8 @@ def token_weights_alone():
     reading=SEQUENCES,
 )
 def prefix_weighted_estimators():
-    """Attached, the prefix weight carries the score of the past to l_u: r has mean one given the prefix."""
+    """Attached, the prefix weight multiplies l_u by the scores of the past; r has expectation one given the
+    prefix."""
     weight, slope = past(rho) * now(rho), now(k1) + now(r) - 1
     on_q = sum_over_t((now(k1) * now(s) + slope * past(s)) / future(rho), under=q)
     return (
@@ -232,7 +239,7 @@ def prefix_weighted_estimators():
     reading=(*SEQUENCES, "rho is W, the ratio of whole sequences"),
 )
 def whole_sequence_weights():
-    """Three losses under the ratio of whole sequences."""
+    """Three losses with the ratio of whole sequences."""
     return (
         derive(expected_gradient(rho * k3, under=mu)).equals(grad(KL(q, p))),
         derive(expected_gradient(sg(rho) * k2, under=mu)).equals(grad(KL(q, p))),
@@ -246,7 +253,7 @@ def whole_sequence_weights():
     reading=SEQUENCES,
 )
 def token_weighted_estimators():
-    """At each token both have the gradient rho_t l_t s_t: the step's own KL, with prefixes from mu."""
+    """At each token both have the gradient rho_t l_t s_t: that of the KL of the step, at prefixes from mu."""
     weighted, detached = now(rho * k3), now(sg(rho) * k2)
     return (
         derive(token_gradient(weighted, under="sample")).equals(token_gradient(detached, under="sample")),
@@ -264,7 +271,7 @@ def token_weighted_estimators():
     reading=(*SEQUENCES, "rho is W; f = 1 and f = k1 are enough"),
 )
 def length_normalised_ratio():
-    """W^(1/T) is no density ratio: it does not even have mean one."""
+    """W^(1/T) is not a density ratio: its expectation is not one."""
     weight = rho ** (1 / length)
     return (
         derive(expectation(weight, under=mu)).differs_from(expectation(1, under=q)),

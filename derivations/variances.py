@@ -65,7 +65,7 @@ GRADIENTS = (
 
 @claim("variance.difference", source="WZ1 Variance of the three; WZ2 6.2", reading=GRADIENTS)
 def difference_of_the_variances():
-    """The means agree, so the variances differ as the squares do: (k1 + 1)^2 - k1^2 = 2 k1 + 1."""
+    """The expectations agree, so the variances differ as the squares do: (k1 + 1)^2 - k1^2 = 2 k1 + 1."""
     return (
         derive(average(G1, mu)).equals(average(G_STAR, mu)),
         derive(variance(G1, mu) - variance(G_STAR, mu)).equals(
@@ -76,7 +76,7 @@ def difference_of_the_variances():
 
 @claim("variance.noise-term", source="WZ1 Variance of the three; WZ2 6.2", reading=GRADIENTS[:3])
 def noise_in_weighted_k1():
-    """What rho k1 has in excess of rho k3 is rho s, whatever p is: noise of mean zero."""
+    """The gradient of rho k1 is that of rho k3 plus rho s, which has expectation zero for every p."""
     return (
         derive(sample_gradient(rho * k1) - sample_gradient(rho * k3)).differentiate().equals(sample(rho * s)),
         derive(average(rho, mu)).equals(0),
@@ -92,7 +92,7 @@ def noise_in_weighted_k1():
     ),
 )
 def where_g_star_varies_less():
-    """Up to r = exp(1/2) each term of E_mu[rho^2 s^2 (2 k1 + 1)] is at least 0."""
+    """If r <= exp(1/2), each term of E_mu[rho^2 s^2 (2 k1 + 1)] is at least 0."""
     return derive(variance(G_STAR, mu)).at_most(
         variance(G1, mu),
         rows=[{"at": mu, "b": 1, "power": 1, "v": 2 * log(rho), "nonnegative": 2 * k1 + 1}],
@@ -106,7 +106,7 @@ def where_g_star_varies_less():
     reading=GRADIENTS,
 )
 def no_order_of_the_variances_everywhere():
-    """Where r > exp(1/2) carries enough weight, g* varies more than g1."""
+    """If samples with r > exp(1/2) have enough weight, g* has the larger variance."""
     return derive(variance(G_STAR, mu)).differs_from(variance(G1, mu), relation="<=")
 
 
@@ -127,7 +127,8 @@ BEST = ((expectation(b_star * s**2, under=q), expectation(k1 * s**2, under=q)),)
     ),
 )
 def best_baseline():
-    """The mean does not depend on b; the second moment is a parabola in b, least at b_star."""
+    """The expectation does not depend on b; the second moment is a quadratic function of b, with its minimum
+    at b_star."""
     gap, squares = b - b_star, expectation(s**2, under=q)
     covariance = expectation(k1 * s**2, under=q) - expectation(k1, under=q) * squares
     return (
@@ -160,7 +161,8 @@ LEAVE_ONE_OUT = (
 
 @claim("variance.loo", source="TM 3, WZ2 8 (in words); closed form new", reading=LEAVE_ONE_OUT)
 def variance_of_leave_one_out():
-    """Known means would give (E[(k1 - KL)^2 s^2] - g^2)/n; estimating KL by the others costs the rest."""
+    """A known mean would give (E[(k1 - KL)^2 s^2] - g^2)/n; the other terms come from estimating KL by the
+    others."""
     second_moment = expectation(k1**2 * s**2, under=q) - CROSS  # E[(k1 - KL)^2 s^2]
     return derive(CENTRED, premises=SIZE).equals(
         (second_moment - G * G) / n + SPREAD / (n * m), using=[(0, None)]
@@ -180,7 +182,7 @@ def variance_of_leave_one_out():
     ),
 )
 def leave_one_out_may_cost_more():
-    """What centring takes from the second moment against what the estimated baseline adds."""
+    """Centring lowers the second moment, and estimating the baseline adds a variance."""
     return (
         derive(n * (PLAIN - CENTRED), premises=SIZE).equals(CROSS - SPREAD / m, using=[(0, None)]),
         derive(CENTRED, premises=SIZE).differs_from(PLAIN, relation="<="),
@@ -190,10 +192,10 @@ def leave_one_out_may_cost_more():
 # ---------------------------------------------------------------------------- near p = q
 @claim("variance.orders", verdict="exact", source="WZ1 Variance of the three; WZ2 6.2; quantified new")
 def orders_of_the_variances():
-    """g1 keeps the noise rho s as p -> q; the variance of g* vanishes like eps^2.
+    """As p -> q, g1 keeps the noise rho s, and the variance of g* vanishes like eps^2.
 
     Var_mu(rho a s) = E_mu[rho^2 s^2 a^2] - E_q[a s]^2 with a = k1 + 1 or k1, whose series in eps = r - 1
-    are put in; E_q[s] = 0, so the mean is E_q[k1 s] for both.
+    are inserted; E_q[s] = 0, so the expectation is E_q[k1 s] for both.
     """
     return _expanded("g1", k1 + 1, 2), _expanded("g*", k1, 3)
 

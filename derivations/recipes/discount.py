@@ -55,7 +55,7 @@ STEPS = (
     ),
 )
 def discounted_rewards_to_go():
-    """With g^(t-1) in front of the score, too, it is the gradient of the discounted reward, or KL."""
+    """With g^(t-1) also in front of the score, it is the gradient of the discounted reward, or KL."""
     rewards, penalty = DISCOUNT * now(R), DISCOUNT * now(k1)
     return (
         derive(sum_over_t(rewards * TO_DATE, under=q)).equals(grad(sum_over_t(rewards, under=q))),
@@ -74,7 +74,7 @@ def discounted_rewards_to_go():
     ),
 )
 def discount_without_its_weight():
-    """Without g^(t-1) in front of the score no function has this gradient; at g = 1 one has."""
+    """Without g^(t-1) in front of the score it is the gradient of no function, unless g = 1."""
     return derive(curl(sg(now(R) + g * future(R)) * now(log_q), under=q)).differs_from(0)
 
 
@@ -89,7 +89,7 @@ def discount_without_its_weight():
     ),
 )
 def discounted_penalty():
-    """Early tokens are held to the reference more than late ones: the KL of each step counts g^(t-1)."""
+    """The KL of step t has the weight g^(t-1), so the penalty is stronger for early tokens."""
     return derive(_wedge(DISCOUNT * now(k1), now(k1))).differs_from(0)
 
 
@@ -115,7 +115,7 @@ def _wedge(first, second):
     ),
 )
 def generalised_advantages():
-    """lambda = 1 is exact for every critic; lambda < 1 for the one that is the value of q."""
+    """lambda = 1 is exact for every critic; lambda < 1 is exact if the critic is the value of q."""
     to_go = sum_over_t((now(R) + future(R) - past(A)) * now(s), under=q)
     short = sum_over_t((now(R) + lam * future(R)) * now(s), under=q)
     return (

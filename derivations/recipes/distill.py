@@ -53,7 +53,7 @@ EQUAL = {"q": ["1/2", "1/4", "1/4"], "p": ["1/2", "1/4", "1/4"], "mu": ["1/2", "
     reading=("JSD_b = b KL(p||m) + (1 - b) KL(q||m) with m = b p + (1 - b) q and 0 < b < 1",),
 )
 def strength_of_the_jsd():
-    """It falls to 0 at both ends: near b = 0 it is b KL(p||q), near b = 1 it is (1 - b) KL(q||p)."""
+    """The strength tends to 0 at both ends: b KL(p||q) near b = 0, and (1 - b) KL(q||p) near b = 1."""
     share, x = sympy.symbols("b r", positive=True)
     mixed = share * x + 1 - share
     f = share * x * sympy.log(x / mixed) - (1 - share) * sympy.log(mixed)
@@ -111,7 +111,7 @@ def _strengths():
     reading=("g is f(r) as a function of k1 = -log r, so that a k1 + b is f = -a log r + b",),
 )
 def divergence_as_a_reward():
-    """A detached f(r) as the coefficient of the score descends E_q[f(r)] for f = a log r + b alone."""
+    """A detached f(r) as the coefficient of the score has the objective E_q[f(r)] only if f = a log r + b."""
     gap = expectation(s * sg(g), under=q) - grad(expectation(g, under=q))
     return derive(gap).iff("g", is_=a * k1 + b, constants=(b, a))
 
@@ -124,7 +124,8 @@ def divergence_as_a_reward():
     ),
 )
 def prefixes_and_directions():
-    """With prefixes of the teacher both directions are gradients; with those of the student neither is."""
+    """With prefixes of the teacher, both directions have an objective; with those of the student, neither has
+    one."""
     return (
         derive(token_KL_gradient(p, q, prefixes=p)).equals(grad(KL(p, q))),
         derive(token_KL_gradient(q, p, prefixes=p)).equals(grad(token_KL(q, p, prefixes=p))),
@@ -141,7 +142,7 @@ def prefixes_and_directions():
     reading=("V is any function of the tokens before one, such as the exact KL of its step",),
 )
 def baselines_of_a_token():
-    """A baseline of the prefix changes no mean: what the field lacks is the sum of later steps."""
+    """A baseline that depends on the prefix changes no expectation; the sum of later steps is missing."""
     less = now(k1) - past(A)
     return (
         derive(sum_over_t(less * now(s), under=q)).equals(sum_over_t(now(k1) * now(s), under=q)),
@@ -158,7 +159,8 @@ def baselines_of_a_token():
     reading=("V is the detached full(M k1) of the token's own prefix, or any function of the prefix",),
 )
 def top_k_in_the_reward():
-    """A detached sum over words has no mean effect on its own token; differentiated in the loss it has."""
+    """A detached sum over words has expected gradient zero at its own token; differentiated in the loss it
+    does not."""
     return (
         derive(sum_over_t(past(A) * now(s), under=q)).equals(0),
         derive(grad(expectation(M * k1, under=q))).equals(expectation(M * (k1 + 1) * s, under=q)),
@@ -172,7 +174,7 @@ def top_k_in_the_reward():
     reading=("the model has q = p, where k1 is 0 and the gradient of E_q[M k1] is that of the mass E_q[M]",),
 )
 def truncated_reverse_kl():
-    """At q = p the truncated reverse KL still pushes words that are kept down."""
+    """At q = p, descent of the truncated reverse KL lowers the probability of the kept words."""
     model = finite_model(**EQUAL, u=[1, 0, 0], M=[1, 1, 0])
     return (
         derive(grad(expectation(M * k1, under=q))).differs_from(0, model=model),
@@ -190,7 +192,7 @@ def truncated_reverse_kl():
     ),
 )
 def tail_bucket():
-    """With one bucket for the rest it is the KL of a coarser distribution: between 0 and KL(q||p)."""
+    """With one bucket for the other words it is the KL of a coarser distribution, between 0 and KL(q||p)."""
     student, teacher, slope = sympy.symbols("a b D")
     rest = (1 - student) * sympy.log((1 - student) / (1 - teacher))
     slopes = sympy.simplify(sympy.diff(rest, student) + sympy.log((1 - student) / (1 - teacher)) + 1)
@@ -248,7 +250,7 @@ def _moved(x, i, step):
     ),
 )
 def renormalised_over_one_word():
-    """Divided by its own mass a single word has chance 1 in both: nothing is left to learn at k = 1."""
+    """Divided by its own mass, a single word has probability 1 in both, so the loss is zero at k = 1."""
     chances = (
         [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)],
         [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)],

@@ -46,10 +46,8 @@ ADVANTAGE = grad(expectation(A, under=q))
 # ---------------------------------------------------------------------------- bounds
 @claim("shipped.ppo-clip", source="Schulman et al. 2017 (arXiv 1707.06347, eq. 7)")
 def clipped_surrogate():
-    """A sample that is clipped has no gradient; the others have that of the advantage under mu's weight.
-
-    The loss is continuous, so that the gradient is also that of its own mean.
-    """
+    """A clipped sample has gradient zero; the others have the gradient of the advantage with the weight q/mu.
+    The loss is continuous, so its gradient is also that of its own expectation."""
     start = loss_gradient(CLIP, sampling="off-policy")
     surrogate = -rho * A + high * pos * A * (rho - 1 - eps) + low * neg * A * (rho - 1 + eps)
     lost = expectation((1 - NOT_CLIPPED) * rho * A * s, under=mu)
@@ -67,7 +65,7 @@ def clipped_surrogate():
     reading=("beta is the bound on the weight; is_above is 1 where rho < beta",),
 )
 def truncated_weight():
-    """Cut off at a bound, the weight misses rho - bound of the advantage where it is cut."""
+    """Where the weight is truncated, the gradient lacks (rho - bound) times the advantage."""
     start = loss_gradient("-sg(min(rho, beta))*A*log_q", sampling="off-policy").differentiate()
     missed = expectation((1 - above) * (rho - beta) * A * s, under=mu)
     return start.equals(missed - ADVANTAGE), start.differs_from(-ADVANTAGE)
@@ -82,7 +80,7 @@ def truncated_weight():
     ),
 )
 def clamped_penalty():
-    """Where k3 exceeds its bound the penalty has no gradient, and there the two policies differ most."""
+    """If k3 exceeds its bound the penalty has gradient zero, and there the two policies differ most."""
     start = loss_gradient("min(k3, beta)").differentiate()
     kept = (1 + above - below) / 2
     return (
@@ -103,7 +101,8 @@ def clamped_penalty():
     ),
 )
 def mask_of_a_ratio():
-    """A detached mask of the ratio has the gradient of a clipped surrogate; a fixed mask that of E_q[M A]."""
+    """A detached mask of the ratio has the gradient of a clipped surrogate; a fixed mask has that of E_q[M
+    A]."""
     mask = "sg(where(1 - eps < rho and rho < 1 + eps, rho, 0))*A*log_q"
     masked = loss_gradient(mask, sampling="off-policy").differentiate()
     clipped = loss_gradient("clip(rho, 1 - eps, 1 + eps)*A", sampling="off-policy").differentiate()
@@ -126,7 +125,7 @@ def mask_of_a_ratio():
     reading=("M is the mask of a token; the counterexample keeps every token, so that whole(M) is T",),
 )
 def mean_over_kept_tokens():
-    """The mean over tokens that are kept is no gradient of a function: with M = 1 it is that over T."""
+    """The mean over the kept tokens is the gradient of no function; with M = 1 it is the mean over T."""
     return derive(curl(now(k2) / length, under=q)).differs_from(0)
 
 
@@ -141,7 +140,7 @@ def mean_over_kept_tokens():
     ),
 )
 def truncated_sampler():
-    """The weight q/sampler brings back what the sampler draws, and nothing else: E_q[(1 - M) f] is lost."""
+    """The weight q/sampler corrects the outcomes that the sampler draws; E_q[(1 - M) f] is missing."""
     lost = expectation((1 - M) * A * s, under=q)
     return (
         derive(expectation(M * rho * A, under=mu)).equals(expectation(M * A, under=q)),
@@ -161,7 +160,7 @@ def truncated_sampler():
     ),
 )
 def two_normalised_rewards():
-    """In a group of two, normalised rewards are signs, and the field of signs turns."""
+    """In a group of two, normalised rewards are signs, and their expected gradient has a curl."""
     return _turning()
 
 
@@ -228,7 +227,7 @@ def _turns_in_floats():
     reading=("A is the weight of a sequence, free of theta; now(.) is of one token",),
 )
 def weights_of_sequences():
-    """The sampled k1 of every token, weighted by sequence, descends the mean weight, whatever p is."""
+    """The sampled k1 of every token, weighted by sequence, minimises the mean weight for every p."""
     loss = token_gradient(A * now(k1), under=q)
     reward = expectation(A * k1 * s, under=q)
     return (

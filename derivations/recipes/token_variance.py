@@ -29,7 +29,7 @@ Half, Third = Fraction(1, 2), Fraction(1, 3)
     ),
 )
 def prefix_ratio():
-    """Each token keeps its mean, and its second moment falls by that of (c_T - c_t) times it."""
+    """Each token has the same expectation, and its second moment falls by that of (c_T - c_t) times it."""
     whole, prefix = (sum_over_t(c**2 * TERM**2, under=mu) for c in (WHOLE, PREFIX))
     alone = [sum_over_t(c**2 * now(s) ** 2, under=mu) for c in (WHOLE, PREFIX)]
     return (
@@ -79,7 +79,7 @@ SIGN = {"a": 1, "b": -1}  # the advantage of the second token, by the first; tha
     ),
 )
 def prefix_ratio_variance():
-    """Tokens are correlated: with c_T the terms may cancel one another more than with c_t."""
+    """Tokens are correlated, and with c_T their terms can cancel more than with c_t."""
     prefix, whole = (_variance(_sampled(), lambda *x, k=k: _summed(*x)[k]) for k in (0, 1))
     return Evidence(
         "refuted",
@@ -156,7 +156,7 @@ def _prefixes_in_floats():
     ),
 )
 def optimal_token_baseline():
-    """The least variance weighs each reward by all scores of its sequence, not by the squares up to t."""
+    """The least variance weights each reward by all scores of its sequence, not by the squares up to t."""
     weighted, best = (_spread(_example(), REWARDS, b) for b in _baselines(_example(), REWARDS))
     return (
         Evidence(
