@@ -42,7 +42,7 @@ AREAS = {
     "reward": "KL as a reward",
     "implied": "Objectives without a name",
     "optimum": "Where training ends",
-    "catalogue": "Every loss there is",
+    "catalogue": "All losses of a small grammar",
     "clip": "Clamps and masks",
     "batch": "Batches and centring",
     "sequence": "Sequences and tokens",
@@ -50,7 +50,7 @@ AREAS = {
     "shipped": "What trainers ship",
     "distill": "Distillation",
     "discount": "Discounts and critics",
-    "practice": "What to write",
+    "practice": "Advice for code",
     "experiment": "Experiments",
 }
 # What most people come for; the words and formulas are those of the claims.
