@@ -2,7 +2,38 @@
 
 from __future__ import annotations
 
-from klsym.sampling.verify import Checked, Report, summary
+from collections.abc import Iterable
+
+from klsym.ledger.settle_claim import Settled
+from klsym.sampling.backends import fastest
+from klsym.sampling.identities import Options
+from klsym.sampling.verify import Checked, Report, summary, verify
+
+
+def cross_check(settled: Iterable[Settled], drawn: int = 500_000) -> str:
+    """Check settled claims on finite models and by sampling, and return the result in three lines.
+
+    drawn: samples of a trial.
+    Raises AssertionError: an identity does not agree, or a wrong coefficient is not detected.
+
+    >>> from klsym.ledger.settle_claim import recall
+    >>> print(cross_check([recall("gradient.k3-loss")], drawn=100_000))  # doctest: +ELLIPSIS
+    identities: 1; the exact oracle agrees with each
+    sampled: 1, in 4 trials; all ... comparisons agree, at a false-alarm rate of 1e-06 for the whole run
+    wrong coefficients (k1/10 added): 4 of 4 detected; relative biases above ... would be seen in each trial
+    """
+    report = verify(list(settled), Options(fastest(), drawn=drawn))
+    outcomes = report.outcomes
+    assert report.passed and report.level is not None, verdict_lines(report)
+    assert all(outcome.rejected for outcome in outcomes), verdict_lines(report)
+    sampled, seen = sum(bool(one.outcomes) for one in report.checked), [o.sees for o in outcomes]
+    return (
+        f"identities: {len(report.checked)}; the exact oracle agrees with each\n"
+        f"sampled: {sampled}, in {len(outcomes)} trials; all {report.level.comparisons} comparisons agree, at"
+        f" a false-alarm rate of {report.level.false_alarm:.0e} for the whole run\n"
+        f"wrong coefficients (k1/10 added): {len(outcomes)} of {len(outcomes)} detected; relative biases"
+        f" above {max(seen):.0e} would be seen in each trial"
+    )
 
 
 def verdict_lines(report: Report) -> list[str]:
