@@ -193,37 +193,36 @@ GALLERY: dict[str, Picture] = {
     "off-policy": Picture(
         "With samples of mu, attaching, detaching or omitting the importance weight changes the gradient."
         " (a) The distance of the expected gradient from that of the reverse KL, as the sampler moves from q"
-        " to mu; solid: the weight attached, dashed: detached, dotted: left out. (b) Descent with a reward,"
-        " from q = mu, on three outcomes, to the optimum of the objective or elsewhere; an open end still"
-        " moves", off_policy),
+        " to mu; solid: weight attached, dashed: detached, dotted: omitted. (b) Descent with a reward from"
+        " q = mu on three outcomes; open ends still move", off_policy),
     "rewards": Picture(
-        "In the reward, the value of a penalty does not say which gradient it gives. (a) The number that is"
-        " logged, and (b) the gradient along the mean of a Gaussian. (c) On two outcomes: above zero the"
-        " gradient brings q back to p, below it drives q away", rewards),
+        "In the reward, the value of a penalty does not determine its gradient. (a) The logged value, and"
+        " (b) the gradient along the mean of a Gaussian. (c) On two outcomes: above zero the gradient moves q"
+        " back to p, below zero it moves q away", rewards),
     "variance": Picture(
-        "Of two gradients of one mean, neither has the lower variance everywhere. (a) The squared"
-        " coefficients of grad(rho k1) and grad(rho k3) cross. (b) The variance of (k1 - b) s against the"
-        " baseline b", variance),
+        "Of two gradients with the same expectation, neither has the lower variance in every model. (a) The"
+        " squared coefficients of grad(rho k1) and grad(rho k3) cross. (b) The variance of (k1 - b) s against"
+        " the baseline b", variance),
     "batches": Picture(
-        "The mean of a batch as a baseline takes a part of the penalty away. (a) The multiple of the gradient"
-        " that is left. (b) The variance with the mean of the others as a baseline over that without",
-        batches),
+        "Subtracting the mean of a batch shrinks the penalty. (a) The expected gradient as a multiple of that"
+        " without centring. (b) The variance with the mean of the other samples as a baseline, divided by"
+        " that without", batches),
     "sequences": Picture(
-        "A token-level loss omits the effect on later tokens, and 1/T favours length. (a) Which pairs of a"
-        " log ratio and a score an estimate keeps. (b) The mean length in descent of the k1 loss over T",
-        sequences),
+        "A token-level loss omits the effect on later tokens, and 1/T favours long sequences. (a) The pairs"
+        " of a log ratio and a score that an estimate keeps. (b) The mean length during descent of the k1"
+        " loss over T", sequences),
     "coefficients": Picture(
-        "How hard each loss pulls at a sample with ratio r: its score coefficient, moved to 0 at r = 1."
-        " (a) Samples that q draws too often, and (b) too rarely", coefficients),
+        "Score coefficients of losses against the ratio r, shifted to 0 at r = 1. (a) Samples that q draws"
+        " too often, and (b) too rarely", coefficients),
     "phase-portraits": Picture(
-        "With a penalty whose gradient is that of a KL, training with a reward ends at one policy. k1 in the"
-        " loss does not penalise; with rho k2 in the loss, and with k2 or k3 in the reward, the end depends"
-        " on the start. Lines: the flow on three outcomes; placements of one gradient share a panel",
-        phase_portraits),
+        "With a penalty whose gradient is that of a KL, training with a reward ends at a unique policy. k1 in"
+        " the loss does not penalise. With rho k2 in the loss, and with k2 or k3 in the reward, the end"
+        " depends on the start. Lines: the flow on three outcomes; placements with the same gradient share a"
+        " panel", phase_portraits),
     "catalogue": Picture(
-        "Every loss of a small grammar. (a) Off-policy in the loss, how many expressions there are up to a"
-        " size, and how many losses, gradients at a sample and expected gradients. (b) How many losses have"
-        " which target. (c) No constant b has the least variance in every model: for the losses with the"
-        " reverse KL's gradient, the variance in excess of the least one over E[rho^2 s^2]; points are random"
-        " models, and each curve touches 0 at its b", catalogue),
+        "All losses of a small grammar. (a) Off-policy in the loss, the number of expressions up to a size,"
+        " of losses, of gradients at a sample and of expected gradients. (b) The number of losses with each"
+        " target. (c) No constant b has the least variance in every model: for the losses with the gradient"
+        " of the reverse KL, the variance minus the least one, over E[rho^2 s^2]; points are random models,"
+        " and each curve touches 0 at its b", catalogue),
 }  # fmt: skip
