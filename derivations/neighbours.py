@@ -2,7 +2,7 @@
 
 Sources: LI = Liu et al. 2025, "Rethinking KL Regularization in RLHF"; ZH = Zhang et al. 2025, "On the Design
 of KL-Regularized Policy Gradient Algorithms"; SH = Shah et al. 2025, "A Comedy of Estimators"; MR = Mroueh
-2026, "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics, and Success Amplification".
+2025, "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics, and Success Amplification".
 """
 
 import math

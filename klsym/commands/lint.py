@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sized
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,15 @@ def _reported(
         slow = ", ".join(
             f"{t.code.rpartition(':')[2]} {s:.1f} s" for t, s in zip(config.targets, times, strict=True)
         )
-        counts = f"{len(config.targets)} targets, {len(new)} findings"
+        counts = f"{_counted(config.targets, 'target')}, {_counted(new, 'finding')}"
         print(printable(f"{counts} ({suppressed} suppressed, {remaining} in the baseline); {slow}"))
     failed = [one for one in new if one.code != UNREADABLE or one.level == "error"]
     return 0 if options.exit_zero or not failed else 1
+
+
+def _counted(of: Sized, name: str) -> str:
+    """Their number: 1 target, 2 targets."""
+    return f"{len(of)} {name}" + "s" * (len(of) != 1)
 
 
 def _asked(runner: Runner, target: Target) -> Reply:

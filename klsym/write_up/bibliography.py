@@ -41,8 +41,8 @@ SOURCES = {
         Source("SH", "V. Shah et al.",
                "A Comedy of Estimators: On KL Regularization in RL Training of LLMs", 2025,
                arxiv="2512.21852"),
-        Source("RE", "", "Re-understanding KL Approximation from an RL-for-LLM Lens: Notes on"
-               " 'Approximating KL Divergence'"),
+        Source("RE", "NormalUhr", "Re-understanding KL Approximation from an RL-for-LLM Lens: Notes on"
+               " 'Approximating KL Divergence'", 2025, "article on Hugging Face, 11 August 2025"),
         Source("LI", "K. Liu, J. K. Liu, M. Chen, Y. Liu",
                "Rethinking KL Regularization in RLHF: From Value Estimation to Gradient Optimization",
                2025, arxiv="2510.01555"),
@@ -52,7 +52,7 @@ SOURCES = {
         Source("AM", "A. Amini, T. Vieira, R. Cotterell",
                "Better Estimation of the KL Divergence Between Language Models", 2025, arxiv="2504.10637"),
         Source("MR", "Y. Mroueh", "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics,"
-               " and Success Amplification", 2026, arxiv="2503.06639"),
+               " and Success Amplification", 2025, arxiv="2503.06639"),
     )
 }  # fmt: skip
 TAG = re.compile(rf"\b({'|'.join(SOURCES)})\b(?!\s*=)")

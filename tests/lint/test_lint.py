@@ -118,7 +118,7 @@ def test_a_baseline_that_shrinks(project: Path, capsys: Any) -> None:
     (project / "trainer.py").write_text(text, encoding="utf-8")
     capsys.readouterr()
     assert main(["audit"]) == 1  # the comment that suppresses nothing is no finding to live with
-    assert "1 findings (1 suppressed, 4 in the baseline)" in capsys.readouterr().out
+    assert " 1 finding (1 suppressed, 4 in the baseline)" in capsys.readouterr().out
     mended = text.replace(
         "d.exp() - d - 1  # klsym: ignore[KL014] the ratio is bounded elsewhere", "0.5 * d**2"
     )
