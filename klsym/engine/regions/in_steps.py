@@ -21,6 +21,7 @@ from klsym.language.convert import to_sympy
 from klsym.language.expressions import DENSITIES, OF_REGIONS, Log, Region, Slot, k3, s
 
 BATCH = PARTS["i"]
+MOST_OPERATIONS = 2000  # of what is multiplied out to show steps as signs
 
 
 @lru_cache(maxsize=1024)
@@ -78,6 +79,8 @@ def _k3_in(e: ExpPoly) -> tuple[Any, ExpPoly]:
 def _with_signs(shown: Any) -> Any:
     """[x > 0] - [-x > 0] is sign(x)."""
     steps = {step.args[0] for step in shown.atoms(Heaviside)}
+    if any(-x in steps for x in steps) and shown.count_ops() > MOST_OPERATIONS:
+        return shown
     for x in sorted(steps, key=sympy.default_sort_key):
         if -x in steps:
             signed = shown.xreplace({Heaviside(-x, 0): Heaviside(x, 0) - sympy.sign(x)}).expand()
