@@ -54,9 +54,9 @@ class Tokens:
 
 def tokens_of(formula: Any) -> Tokens:
     """The loss of one token in the loss grammar; raises Refused for what is no such sum."""
-    found, over_vocabulary = _exact_means(_once_masked(_inwards(formula)))
+    found, over_vocabulary = _exact_means(_once_masked(_inwards(_without_weights(formula))))
     found, level = _whole_sequences(found)
-    terms = _linear(found)
+    terms = _linear(found, "" if level == "both" else None)
     classes: dict[tuple[str, float], list[tuple[Any, Any]]] = {}
     for weight, e in terms:
         if e.free_symbols - {mask} or not classes:
@@ -91,6 +91,29 @@ def _inwards(e: Any) -> Any:
         inner, axes = e.args[0].args
         return Total(_inwards(sg(inner)), axes)
     return e.func(*(_inwards(a) for a in e.args))
+
+
+def _without_weights(e: Any) -> Any:
+    """A product of masks that is the same number for all masks, as that number.
+
+    >>> length = total(mask, "t")
+    >>> _without_weights(A * length / sympy.Max(1, length))
+    A
+    """
+    return e.replace(lambda part: isinstance(part, sympy.Mul) and part.has(Total), _without_weight)
+
+
+def _without_weight(product: Any) -> Any:
+    factors = [a for a in product.args if a.has(Total) and of_masks_alone(a)]
+    factors = [a for a in factors if not a.xreplace(dict.fromkeys(a.atoms(Total), ONE)).has(mask)]
+    if len(factors) < 2:
+        return product
+    weight = sympy.Mul(*factors)
+    values = [evaluate(weight, {mask: Dual(value)}).value.ravel() for value in _masks()]
+    found = np.concatenate(values)
+    if np.ptp(found) > 1e-6 * abs(float(found.mean())):
+        return product
+    return exact(float(f"{found.mean():.6g}")) * product / weight
 
 
 def _once_masked(e: Any) -> Any:
@@ -298,11 +321,15 @@ def _beside(loss: Any) -> bool:
 
 
 # ---------------------------------------------------------------------------- the weights
-def _linear(e: Any) -> list[tuple[Any, Any]]:
-    """Pairs (w, e) with the formula as the sum of w e over tokens."""
+def _linear(e: Any, axes: str | None = None) -> list[tuple[Any, Any]]:
+    """Pairs (w, e) with the formula as the sum of w e over tokens.
+
+    axes: those that are summed over outside, where what belongs to a whole sequence, which is the same at
+    all its tokens, is spread over them.
+    """
     terms = []
     for term in sympy.Add.make_args(e if isinstance(e, sympy.Add) else _expanded(e)):
-        terms += _term(term)
+        terms += _term(term, axes)
     return terms
 
 
@@ -312,11 +339,13 @@ def _expanded(e: Any) -> Any:
     return sympy.expand_mul(e) if sums else e
 
 
-def _term(term: Any) -> list[tuple[Any, Any]]:
+def _term(term: Any, axes: str | None) -> list[tuple[Any, Any]]:
     factors = sympy.Mul.make_args(term)
     holding = [a for a in factors if a.has(Total) and _data(a)]
     if not holding:
-        return [_split(term)]
+        weight, e = _split(term)
+        of_sequence = not _data(e) - {*WHOLE.values()}
+        return [(weight / total(mask, "t") if axes == "b" and of_sequence else weight, e)]
     [first, *more] = holding
     if more or not isinstance(first, Total):
         powers = first.has(*WHOLE.values()) and isinstance(first, sympy.exp)
@@ -325,7 +354,8 @@ def _term(term: Any) -> list[tuple[Any, Any]]:
     fixed, others = _split(sympy.Mul(*(a for a in factors if a is not first)))
     if _data(others) - {R, A, *WHOLE.values()}:
         raise Refused(f"a sum over tokens times what depends on a token: {str(others)[:80]}")
-    return [(fixed * w, others * e) for w, e in _linear(first.args[0])]
+    inner = axes if axes is None else axes + first.axes
+    return [(fixed * w, others * e) for w, e in _linear(first.args[0], inner)]
 
 
 def _split(product: Any) -> tuple[Any, Any]:
@@ -334,7 +364,8 @@ def _split(product: Any) -> tuple[Any, Any]:
     factors = sympy.Mul.make_args(product)
     fixed = sympy.Mul(*(a for a in factors if a.has(Total) or a.free_symbols & set(COUNTS.values())))
     others = product / fixed
-    number, _ = others.as_coeff_Mul()
+    split = [a.as_coeff_Mul() if _data(a) else a.as_content_primitive() for a in sympy.Mul.make_args(others)]
+    number = sympy.Mul(*(part[0] for part in split))
     size = math.prod(n for n in SIZES.values() if number.q % n == 0) if number.is_Rational else 1
     return fixed / size, others * size
 
@@ -372,6 +403,8 @@ def _class(weight: Any, formula: Any, level: str) -> tuple[str, float]:
     reduced = bool(formula.atoms(Total)) or weight.free_symbols
     if not reduced:
         return "each", 1.0
+    if _data(weight):
+        raise Refused(f"a sum over tokens times another one: {str(weight)[:80]}")
     families: dict[str, list[float]] = {"sum": [], "mean": [], "batch": []}
     for value in _masks():
         w = np.broadcast_to(evaluate(weight, {mask: Dual(value)}).value, value.shape)
@@ -403,3 +436,13 @@ def _words(key: tuple[str, float], level: str, over_batch: bool) -> str:
         return then
     start = f"{'averaged' if family == 'mean' else 'summed'} over the tokens of each sequence"
     return f"{start}, then {then}" if over_batch or not near else start
+
+
+def on_level(level: str, asked: str | None, tokens: Tokens) -> list[str]:
+    """Where the code aggregates over tokens: the level that is explained, and why."""
+    if not tokens.aggregate or level == tokens.level == "sequence":
+        return []
+    if level == "token":
+        more = "" if asked else "; --level sample explains a single token"
+        return [f"level token, since the loss is {tokens.words}{more}"]
+    return [f"level {level}, as asked: that the loss is {tokens.words} is left out"]

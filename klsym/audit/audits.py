@@ -4,7 +4,6 @@ confirmed."""
 from __future__ import annotations
 
 import math
-import shlex
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
@@ -14,24 +13,25 @@ from functools import partial
 from typing import Any, NoReturn
 
 from klsym.api import Verdict, ask
-from klsym.audit.aggregation import Tokens, tokens_of
+from klsym.audit.aggregation import Tokens, on_level, tokens_of
 from klsym.audit.binding import Bindings, bind, guesser, refuse_misread, refuse_unused
 from klsym.audit.code import Code
 from klsym.audit.compiled.in_code import raised
 from klsym.audit.compiled.running import Longer, Looped, Needs, Scaled, Session, Undecided, session
 from klsym.audit.compiled.unread import Unread, settled
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
-from klsym.audit.findings import Facts, findings_of, show
+from klsym.audit.findings import Facts, findings_of, on_the_bound
+from klsym.audit.options.questions import Questions, copied
 from klsym.audit.places import Line, watching
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
 from klsym.audit.results import picked
-from klsym.audit.terms import VOCABULARY, Misfit, Refused, folded, mask, token
+from klsym.audit.sequences import Unpaired, refuse_unpaired, summed, with_sums
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, mask, token
 from klsym.audit.tracing.frameworks import Framework, framework_of
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
 from klsym.language.sums import Whole
-from klsym.language.training_names import words_of
 
 MOST_NAMES = 200
 FAR = 100.0  # the log ratios at which overflow is looked for
@@ -79,41 +79,13 @@ def audit(
     try:
         return _Walk(code, bindings, result, setting).audit(dict(map or {}), dict(set or {}))
     except Refused as refusal:
-        reason = _of_pairs(code) or refusal.reason
+        reason = code.of_pairs or refusal.reason
         raise UsageError(f"{_place(code, refusal.line)}: {reason}") from None
-
-
-def _of_pairs(code: Code) -> str:
-    """Losses as that of DPO compare two sequences."""
-    words = {word for name in [*code.own, *code.stored] for word in words_of(name)}
-    if not {"chosen", "rejected"} <= words:
-        return ""
-    return "a loss of pairs, chosen and rejected, is out of scope: klsym reads losses of one sequence"
 
 
 def _place(code: Code, line: int | None) -> str:
     file = getattr(line, "file", code.file) or code.name
     return f"{file}{f', line {line}' if line else ''}"
-
-
-def _on_the_bound(e: Any) -> str:
-    """Slopes on a bound are conventions, and on-policy a ratio is 1 at every sample."""
-    if e is None:
-        return ""
-    where = f"samples stand on the bound of {show(folded(e))}"
-    return (
-        f"; {where}: klsym's slope there is 1/2, that of torch.clamp 1 and of relu 0; clip(x, lo, hi) has 1"
-    )
-
-
-def _on_level(level: str, asked: str | None, tokens: Tokens) -> list[str]:
-    """Where the code aggregates over tokens: the level that is explained, and why."""
-    if not tokens.aggregate or level == tokens.level == "sequence":
-        return []
-    if level == "token":
-        more = "" if asked else "; --level sample explains a single token"
-        return [f"level token, since the loss is {tokens.words}{more}"]
-    return [f"level {level}, as asked: that the loss is {tokens.words} is left out"]
 
 
 @dataclass
@@ -133,11 +105,14 @@ class _Walk:
         self.code, self.bindings, self.options = code, bindings, options
         self.result = int(result) if result is not None and str(result).isdigit() else None
         self.guess = guesser(code)
-        self.proposed: dict[str, Any] = {}  # what the code branches on -> a value with which it goes on
-        self.defaults: dict[str, Any] = {}  # the same, of options that have one in the code
-        self.session = Session(files=code.files)
+        self.questions = Questions(code, self.note)
+        declared = {name: code.defaults[name] for name in code.origin}
+        many = frozenset(k for k, v in code.defaults.items() if isinstance(v, tuple | list | dict))
+        self.session = Session(
+            files=code.files, declared=declared, containers=many, objects=frozenset(bindings.objects)
+        )
         with self.guarded():
-            keys = [*bindings.roles, *bindings.options, *bindings.free]
+            keys = [*bindings.roles, *bindings.options, *bindings.free, *bindings.objects]
             self.function, self.namespace = code.build(keys)
         gradient = options["use"] == "loss"
         self.framework: Framework = framework_of(self.function, self.namespace, gradient)
@@ -160,13 +135,17 @@ class _Walk:
             except (Exception, SystemExit) as error:  # the user's code: anything may happen
                 frames = traceback.extract_tb(error.__traceback__)
                 lines = [Line(f.lineno or 0, f.filename) for f in frames if f.filename in self.code.files]
-                raise Refused(raised(error), lines[-1] if lines else None) from None
+                refusal = Refused(raised(error), lines[-1] if lines else None)
+                refusal.raised = True
+                raise refusal from None
 
     def call(self, values: Mapping[str, Any], guessing: bool = False) -> Any:
         """Run the code with these values of its arguments; the loss out of what it returns."""
-        whole = {**values, **self.defaults, **self.proposed, **self.bindings.options}
+        whole = copied({**values, **self.questions.values, **self.bindings.options})
         self.session.values, self.session.guess = whole, self.guess if guessing else None
+        self.session.something = self.questions.something
         self.session.read_once.clear()
+        self.session.touched.clear()
         self.session.parameters = {x: name for name, x in self.bindings.free.items()}
         given = {}
         for argument in self.code.arguments:
@@ -186,6 +165,8 @@ class _Walk:
         """With the first layout of arguments that the code accepts."""
         refusals: list[Refused] = []
         for layout in self.framework.every_layout:
+            if layout.flat and not all(r.of_shape or r.raised for r in refusals):
+                continue
             if refusals and not self.framework.differs(layout, self.bindings):
                 continue
             try:
@@ -193,6 +174,17 @@ class _Walk:
             except Refused as refusal:
                 refusals.append(refusal)
         furthest = max(refusals, key=lambda r: (not r.of_shape, r.line or math.inf))
+        if refusals[0].of_shape and not summed(self.bindings):
+            before = self.bindings
+            for bindings in with_sums(before):
+                self.bindings = bindings
+                try:
+                    return self.traced()
+                except Unpaired as refusal:
+                    furthest = refusal
+                except Refused:
+                    continue
+            self.bindings = before
         self.refuse_if_asked(furthest)
         raise furthest
 
@@ -212,48 +204,48 @@ class _Walk:
                     raise
                 self.session.loops.add(loop.text)
             except Undecided as undecided:
-                self.decide(undecided)
+                self.questions.decide(undecided)
+                self.bindings.free.pop(undecided.name, None)
             except Refused as refusal:
                 if not refusal.of_shape:
                     self.refuse_if_asked(refusal)
                 raise
             else:
+                self.questions.drop_those_without_effect(partial(self.is_same, found.formula, layout))
                 self.refuse_if_asked()
                 return found
         raise Refused(f"more than {MOST_NAMES} names are asked for")
 
-    def decide(self, undecided: Undecided) -> None:
-        """Go on with the default of an option, or with a value that is proposed to the user."""
-        name = undecided.name
-        if not name or name in self.proposed:
-            raise undecided
-        self.bindings.free.pop(name, None)
-        if name not in self.code.defaults or name in self.defaults:
-            self.proposed[name] = undecided.value
-            return
-        self.defaults[name] = value = self.code.defaults[name]
-        self.note(f"{name} is {value!r}, its default in __init__ (--set binds it)")
-
     def refuse_if_asked(self, refusal: Refused | None = None) -> None:
-        """Say all at once what the code branches on, and what would be read for these values."""
-        if not self.proposed:
-            return
-        command = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in self.proposed.items())
-        names = ", ".join(self.proposed)
-        be = "is" if len(self.proposed) == 1 else "are"
-        then = f"; with these, {_place(self.code, refusal.line)}: {refusal.reason}" if refusal else ""
-        raise UsageError(
-            f"{self.code.name} branches on {names}, which {be} free: --set says so, as in {command}{then}"
-        )
+        self.questions.refuse(f"{_place(self.code, refusal.line)}: {refusal.reason}" if refusal else "")
+
+    def is_same(self, formula: Any, layout: Any) -> bool:
+        """Is the formula the same with the other answers that are tried?"""
+        bindings, notes = self.bindings, [*self.notes]
+        self.bindings = bindings.copy()
+        try:
+            for _ in range(MOST_NAMES):
+                try:
+                    return bool(self.traced_with(layout).formula == formula)
+                except Needs as needs:
+                    self.bindings.guess(needs.name, needs.role)
+        except (KlsymError, Longer, Scaled):
+            return False
+        finally:
+            self.bindings, self.notes[:] = bindings, notes
+        return False
 
     def traced_with(self, layout: Any) -> _Traced:
         with self.guarded():
             arguments = {k: self.framework.argument(k, f, layout) for k, f in self.bindings.roles.items()}
             self.session.cuts.clear()
+            self.session.flat = layout.flat
             arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
             formula, journal = self.framework.trace(partial(self.call, guessing=True), arguments)
+            self.bindings.keep(self.session.touched | self.code.own)
             self.refuse_carried(formula, arguments)
             refuse_misread(formula, journal, self.bindings)
+            refuse_unpaired(formula, self.bindings)
             self.refuse_shifted()
             layout = replace(layout, cuts=dict(self.session.cuts))
             formula = layout.taken_out(formula)
@@ -353,7 +345,7 @@ class _Walk:
                 gradient and self.framework.differentiates,
             )  # fmt: skip
         if outcome.failed or not outcome.points:
-            self.disagree((outcome.failed or "no finite number to compare") + _on_the_bound(outcome.bound))
+            self.disagree((outcome.failed or "no finite number to compare") + on_the_bound(outcome.bound))
         if not same(traced.tokens.traced, traced.tokens.loss, points.values()):
             self.disagree("its formula is lost in the loss grammar")
         setting = self.setting(traced.tokens)
@@ -373,6 +365,10 @@ class _Walk:
         words = bindings.guessed_as(token)
         if len(words) > 1 and any(" != " in name for name in masks):
             self.notes.append(f"{' and '.join(words)} are taken for the same tokens, with the same mask")
+        for name in summed(bindings):
+            self.note(f"{name} has one number for each sequence: klsym takes it for the sum over its tokens")
+        if traced.layout.flat:
+            self.note("klsym runs the code on the tokens of all sequences along one axis, as it needs them")
         if traced.layout.constant:
             self.note("rewards are taken for the same at all tokens of a sequence")
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
@@ -397,7 +393,7 @@ class _Walk:
         if tokens.loss.atoms(Whole):
             found.setdefault("level", "token")
         found.setdefault("level", "token" if tokens.aggregate else "sample")
-        self.notes.extend(_on_level(found["level"], self.options["level"], tokens))
+        self.notes.extend(on_level(found["level"], self.options["level"], tokens))
         said = tokens.aggregate if found["level"] == "token" else ""
         if said and found.setdefault("aggregate", said) != said:
             raise UsageError(f"aggregate {found['aggregate']}: the loss is {tokens.words}")

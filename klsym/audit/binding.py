@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -25,19 +25,23 @@ from klsym.errors import UsageError
 from klsym.language import expressions as language
 from klsym.language.expressions import parameter
 from klsym.language.parser import parse, parse_asked, syntax
-from klsym.language.training_names import BEHAVIOUR, REFERENCE, is_number, meant_by, words_of
+from klsym.language.training_names import BEHAVIOUR, OLD, REFERENCE, TRAINED, is_number, meant_by, words_of
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
 NO_POLICY = {"critic", "reward", "rewards", "rm", "value", "values", "judge", "scorer"}  # other models
-NO_TOKENS = {"num", "count", "counts", "n", "window", "max", "min", "total", "avg", "valid"}
+COUNTS = {"num", "count", "counts", "n", "window", "max", "min", "total", "avg", "valid"}
+NO_TOKENS = COUNTS | {"ignore"}
 NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
+SHORT = {"t": "teacher", "s": "student"}
+POLICIES = {"new", "old", "ref"}  # arguments of one function: log densities
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
 WORDS = {"true": True, "false": False, "none": None}
 DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 TOO_MANY = 40
 CONDITIONS = ("isinstance", "hasattr")  # of variables of other functions: whether they are read is seen later
 NUMBER = "number"  # a role: any number, which is the same for all samples
+OBJECT = "object"  # a role: any object, whose parts are known by their names
 SHIFT = sympy.Dummy("shift", real=True)
 
 
@@ -50,6 +54,7 @@ class Bindings:
     guessed: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     free: dict[str, Any] = field(default_factory=dict)
+    objects: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)  # arguments with the names of densities, at their defaults
 
     def guess(self, name: str, text: str) -> None:
@@ -60,6 +65,24 @@ class Bindings:
         self.roles[name], self.texts[name] = role(text), text
         self.guessed.append(name)
         _old_beside_sampler(self)
+
+    def with_roles(self, texts: Mapping[str, str]) -> Bindings:
+        """The same, with these roles."""
+        found = self.copy()
+        found.texts.update(texts)
+        found.roles.update({name: role(text) for name, text in texts.items()})
+        return found
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget what was guessed of other names, which the code does not use in the end."""
+        for name in [name for name in self.guessed if name not in names]:
+            del self.roles[name], self.texts[name]
+            self.guessed.remove(name)
+
+    def copy(self) -> Bindings:
+        """The same, which may grow apart."""
+        own = {name: type(value)(value) for name, value in vars(self).items()}
+        return replace(self, **own)
 
     def in_order(self, names: Iterable[str]) -> Bindings:
         """The same, in the order of these names; what is none of them comes last."""
@@ -110,6 +133,8 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
         name = normal(key)
         if str(text).strip() == NUMBER:
             found.free[name] = parameter(_symbol_name(_last(name), found))
+        elif str(text).strip() == OBJECT:
+            found.objects.append(name)
         else:
             found.roles[name], found.texts[name] = role(text), str(text)
     for key, value in options.items():
@@ -117,7 +142,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
         if name in found.roles or name in found.free:
             raise UsageError(f"{key!r} is bound twice, by map and by set: leave one out")
         found.options[name] = value
-    bound = {*found.roles, *found.options, *found.free}
+    bound = {*found.roles, *found.options, *found.free, *found.objects}
     found.left = [
         a.name
         for a in code.arguments
@@ -171,18 +196,21 @@ def guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | None]:
     Where the words of the loss grammar are used, log_p is the reference; else it is usually the policy.
     """
     own = "log_q" in {_last(name) for name in [*code.own, *code.stored]}
-    numbers = {a.name for a in code.arguments if a.annotation in NUMBERS}
+    numbers = {a.name for a in code.arguments if a.annotation in NUMBERS} | code.numbers
 
     def guess(path: str, alias: str, off: bool) -> tuple[str, str] | None:
         name = path if path and not path.endswith("(..)") else alias
         if not name:
             return None
-        last = _last(name)
+        last = spelled_out(_last(name), code.own)
+        if isinstance(code.defaults.get(name), str | bool):
+            return None  # an option
         meant = last if own and last in DENSITIES else meaning(last)
-        if meant and name in numbers and meant in ("mask", "token"):
+        if meant and (name in code.numbers or (name in numbers and meant in ("mask", "token"))):
             meant = None
         if meant and path and not _agree(meant, path, alias):
-            return None
+            kept = meaning(_last(alias)) if alias else None
+            return (name, kept) if kept in DENSITIES and is_unspecific(last) else None
         if meant == "log_q" and off:
             meant = "sg(log_q)"
         if name != path:  # it is computed, and cannot be read: its name has to be clear
@@ -190,7 +218,8 @@ def guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | None]:
             return (name, meant) if meant and clear else None
         if meant:
             return name, meant
-        return (name, NUMBER) if name in numbers or is_number(_counted(name)) else None
+        counted = is_number(_counted(name)) or is_count(last)
+        return (name, NUMBER) if name in numbers or counted else None
 
     return guess
 
@@ -273,6 +302,7 @@ def _of_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], s
     whole = any(name == "kl_div" for name, _, _ in journal)
     places = [formula] if whole else [e.args[0] for e in formula.atoms(Total) if "t" in e.axes]
     places = [e.replace(lambda part: isinstance(part, Step), lambda part: sympy.S.One) for e in places]
+    places = [e.xreplace({mask: sympy.S.One}) for e in places]  # at padding the code may fill in anything
     found = {
         x for e in places if any(map(is_probability, e.atoms(sympy.exp, sympy.Pow))) for x in _densities(e)
     }
@@ -313,19 +343,54 @@ def meaning(name: str) -> str | None:
         return "mask"
     if TOKENS.fullmatch(name.lower()):
         return None if {*words_of(name)} & NO_TOKENS else "token"
-    if "logits" in name.lower():
-        spelled = re.sub("logits", "logps", name, flags=re.IGNORECASE)
+    if "logits" in name.lower() or "logit" in words_of(name):
+        spelled = re.sub("logits?", "logps", name, flags=re.IGNORECASE)
         return f"{meant_by(spelled) or 'log_q'}[v]"
     if "neglog" in name.lower():  # -log q
         meant = meant_by(re.sub("neglog", "log", name, flags=re.IGNORECASE))
         return f"-{meant}" if meant in DENSITIES else None
+    if re.fullmatch(r"log_(importance_)?weights?", name):
+        return "log_q-log_mu"
     meant = meant_by(name)
     return meant if meant and " " not in meant else None
 
 
+def spelled_out(name: str, beside: Collection[str]) -> str:
+    """The full name of an argument that is short for one, as the arguments beside it show.
+
+    >>> spelled_out("t_logits", {"s_logits", "t_logits"}), spelled_out("new", {"new", "old", "ref"})
+    ('teacher_logits', 'new_logps')
+    >>> spelled_out("t_logits", {"t_logits"}), spelled_out("old", {"new", "old"})
+    ('t_logits', 'old')
+    """
+    for one, rest, form in ((name[:1], name[2:], "{}_{}"), (name[-1:], name[:-2], "{1}_{0}")):
+        pair = {form.format(letter, rest) for letter in SHORT}
+        if rest and one in SHORT and name in pair and pair <= {*beside}:
+            return f"{SHORT[one]}_{rest}"
+    return f"{name}_logps" if name in POLICIES and {*beside} >= POLICIES else name
+
+
+def is_unspecific(name: str) -> bool:
+    """Is it a log density of no policy in particular?  Then the variable it is kept in may say more.
+
+    >>> is_unspecific("token_logprobs"), is_unspecific("old_logprobs")
+    (True, False)
+    """
+    return meaning(name) == "log_q" and not {*words_of(name)} & (TRAINED | BEHAVIOUR | REFERENCE | OLD)
+
+
+def is_count(name: str) -> bool:
+    """Is it how many tokens there are?
+
+    >>> is_count("_window_action_tokens"), is_count("tokens"), is_count("ignore_index")
+    (True, False, False)
+    """
+    return bool(TOKENS.fullmatch(name.lower()) and {*words_of(name)} & COUNTS)
+
+
 def _counted(name: str) -> str:
-    """The last word that says something: of kl_ctl.value, kl_ctl."""
-    words = re.findall(r"\w+", name)
+    """The last word that says something: of kl_ctl.value, kl_ctl; of eps_low_high[0], eps_low_high."""
+    words = [word for word in re.findall(r"\w+", name) if not word.isdigit()] or [name]
     return words[-2] if words[-1] in ("value", "item") and len(words) > 1 else words[-1]
 
 

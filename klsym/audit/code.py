@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from klsym.audit.compiled.early import return_early, variable_of
 from klsym.audit.compiled.rewriting import returning
-from klsym.audit.expressions import written
+from klsym.audit.expressions import normal, written
+from klsym.language.training_names import words_of
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,24 @@ class Code:
     files: set[str] = field(default_factory=set)
     texts: frozenset[str] = frozenset()  # every expression in it
     stored: frozenset[str] = frozenset()  # its variables
-    defaults: dict[str, Any] = field(default_factory=dict)  # of attributes of self, as __init__ has them
+    defaults: dict[str, Any] = field(default_factory=dict)  # of options, as __init__ or a dataclass has them
+    numbers: frozenset[str] = frozenset()  # options that are annotated as numbers
+    origin: dict[str, str] = field(default_factory=dict)  # option -> the dataclass that has its default
 
     @property
     def own(self) -> set[str]:
         """The names of its arguments."""
         return {argument.name for argument in self.arguments}
+
+    @property
+    def of_pairs(self) -> str:
+        """Why a loss that compares two sequences, such as that of DPO, is refused; "" for other losses."""
+        words = {word for name in [*self.own, *self.stored] for word in words_of(name)}
+        won = {name[:-2] for name in self.own if name.endswith("_w")}  # the winner, and the loser
+        lost = {name[:-2] for name in self.own if name.endswith("_l")}
+        if not {"chosen", "rejected"} <= words and len(won & lost) < 2:
+            return ""
+        return "a loss of pairs, chosen and rejected, is out of scope: klsym reads losses of one sequence"
 
 
 def shown(name: str) -> str:
@@ -56,7 +70,11 @@ def shown(name: str) -> str:
 
 def returned(node: ast.FunctionDef, result: str | None) -> list[str]:
     """Have it return what is asked for; what is to be said of that."""
+    name = variable_of(normal(result)) if result is not None and not result.isdigit() else ""
+    loops = return_early(node.body, normal(result or ""), name) if name else None
     left = returning(node, result)
+    if loops:
+        return [f"{result} is read in the first round of the loop over {loops[-1]}"]
     return [f"of {left} values that are returned, the first is read (--result chooses)"] if left else []
 
 

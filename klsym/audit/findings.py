@@ -195,3 +195,13 @@ def overflow(facts: Facts) -> list[Finding]:
 CHECKS: tuple[Callable[[Facts], list[Finding]], ...] = (
     vocabulary, straight_through, weight_of_value_one, clamps, never_met, padding, overflow,
 )  # fmt: skip
+
+
+def on_the_bound(e: Any) -> str:
+    """Slopes on a bound are conventions, and on-policy a ratio is 1 at every sample."""
+    if e is None:
+        return ""
+    where = f"samples stand on the bound of {show(folded(e))}"
+    return (
+        f"; {where}: klsym's slope there is 1/2, that of torch.clamp 1 and of relu 0; clip(x, lo, hi) has 1"
+    )

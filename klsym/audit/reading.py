@@ -25,7 +25,8 @@ from klsym.audit.compiled import in_code
 from klsym.audit.compiled.rewriting import IMPORTED, IN_CODE, prepared
 from klsym.audit.compiled.running import ABSENT, bound
 from klsym.audit.compiled.unread import Unread
-from klsym.audit.initial import defaults, defaults_of_self, method_of, parts_of_self
+from klsym.audit.options.fields import declared
+from klsym.audit.options.initial import defaults, defaults_of_self, method_of, parts_of_self
 from klsym.audit.source import FUTURE, File, names_read, opened
 from klsym.errors import UsageError
 
@@ -86,7 +87,9 @@ def _of_function(file: File, name: str, result: str | None) -> Code:
         return file.namespace[made.name], file.namespace
 
     code = _code(name, file, node, arguments, build)
-    code.defaults = defaults_of_self(file, holder) if holder else {}
+    said = declared(file, node, holder)
+    code.defaults = {**said.defaults, **(defaults_of_self(file, holder) if holder else {})}
+    code.numbers, code.origin = frozenset(said.numbers), said.origin
     return code
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from klsym.audit.compiled.unread import Unread
 from klsym.audit.terms import Refused
 
+OF_POLICY = ("policy_loss", "actor_loss", "pg_loss")
+
 
 def picked(returned: Any, which: int | None, note: Callable[[str], None]) -> Any:
     """The loss out of what a function returns; which: --result N."""
@@ -21,6 +23,9 @@ def picked(returned: Any, which: int | None, note: Callable[[str], None]) -> Any
         return returned["loss"]
     if isinstance(returned, Unread):
         return returned
+    if which is None and (found := _named(returned)):
+        note(f"of the object that is returned, .{found} is read (--result chooses)")
+        return getattr(returned, found)
     if hasattr(returned, "_fields") and which is None:
         fields = ", ".join(returned._fields)
         raise Refused(f"an object with {fields} is returned: --result 0 is the first of them")
@@ -30,8 +35,14 @@ def picked(returned: Any, which: int | None, note: Callable[[str], None]) -> Any
             raise Refused(f"{len(returned)} values are returned: --result 0 to {len(returned) - 1}")
         if which is None and len(returned) > 1:
             note(f"of {len(returned)} values that are returned, the first is read (--result chooses)")
-        return returned[at]
-    if hasattr(returned, "loss") and not hasattr(returned, "formula") and not hasattr(returned, "detach"):
-        note("of the object that is returned, .loss is read (--result chooses)")
-        return returned.loss
+        return picked(returned[at], None, note) if hasattr(returned[at], "_fields") else returned[at]
     return returned
+
+
+def _named(returned: Any) -> str | None:
+    """The field of an object that is its loss: .loss, or the only one that is a loss of the policy."""
+    if hasattr(returned, "formula") or hasattr(returned, "detach") or isinstance(returned, Unread):
+        return None
+    if hasattr(returned, "loss"):
+        return "loss"
+    return next((name for name in OF_POLICY if hasattr(returned, name)), None)

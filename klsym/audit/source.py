@@ -243,17 +243,17 @@ def _imported(file: File, node: ast.Import | ast.ImportFrom, name: str) -> Any:
     alias = next(a for a in node.names if (a.asname or a.name.partition(".")[0]) == name)
     if isinstance(node, ast.Import):
         module = alias.name if alias.asname else alias.name.partition(".")[0]
-        return _module(file, module, 0, name)
+        return _module(file, module, name, alias.name)
     module = node.module or ""
     if not node.level and module.partition(".")[0] in LOADED:
         try:
             return getattr(importlib.import_module(module), alias.name)
         except (ImportError, AttributeError):
             return _absent(module, alias.name)
-    path = _beside(file, module, node.level)
+    path = beside(file, module, node.level)
     if path is not None and path.name != "__init__.py":
         return Elsewhere(file, path).lookup(alias.name)
-    inner = _beside(file, f"{module}.{alias.name}".strip("."), node.level)
+    inner = beside(file, f"{module}.{alias.name}".strip("."), node.level)
     if inner is not None:
         return Elsewhere(file, inner)
     return Elsewhere(file, path).lookup(alias.name) if path else _absent(module, alias.name)
@@ -271,13 +271,14 @@ def _within(file: weakref.ref[File], module: str, level: int, name: str | None) 
     return _imported(found, ast.ImportFrom(module or None, [ast.alias(name)], level), name)
 
 
-def _module(file: File, module: str, level: int, name: str) -> Any:
+def _module(file: File, module: str, name: str, whole: str) -> Any:
     if module.partition(".")[0] in LOADED:
         try:
+            importlib.import_module(whole)  # `import a.b` loads a.b and binds a
             return importlib.import_module(module)
         except ImportError:
             return Unread.named(name, f"is not here: {module} is not installed")
-    path = _beside(file, module, level)
+    path = beside(file, module, 0)
     return Elsewhere(file, path) if path else _absent(module, "")
 
 
@@ -288,7 +289,7 @@ def _absent(module: str, name: str) -> Unread:
     )
 
 
-def _beside(file: File, module: str, level: int) -> Path | None:
+def beside(file: File, module: str, level: int) -> Path | None:
     """The file of a module of the same package."""
     parts = module.split(".") if module else []
     bases = [file.path.parents[level - 1]] if level else list(file.path.parents)[:8]

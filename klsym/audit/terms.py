@@ -38,6 +38,7 @@ class Refused(UsageError):
     """Code that is not read; the message names the operation, `line` where it stands in the user's file."""
 
     of_shape = False  # do shapes not fit?  Then another layout of arguments may
+    raised = False  # does the code itself raise an error?  It may be one of shapes
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         self.reason, self.line = reason, line
@@ -135,17 +136,19 @@ def outside_totals(e: Any) -> Any:
     return e.func(*map(outside_totals, e.args)) if e.has(Total) else e
 
 
-def exact(number: Any) -> Any:
+def exact(number: Any, infinite: bool = False) -> Any:
     """A number of the code as the rational that was meant.
 
     >>> exact(0.1), exact(3), exact(0.1 * 3)
     (1/10, 3, 3/10)
 
-    Raises Refused: nan or infinity.
+    infinite: let infinity pass, with which code may compare.  Raises Refused: nan, or else infinity.
     """
     if isinstance(number, bool | int):
         return Rational(int(number))
     value = float(number)
+    if infinite and value in (float("inf"), float("-inf")):
+        return sympy.oo if value > 0 else -sympy.oo
     if value != value or value in (float("inf"), float("-inf")):
         raise Refused(f"the number {value} in a formula")
     near = Fraction(repr(value))
@@ -176,11 +179,28 @@ def step(x: Any) -> Any:
 
 def grammar(e: Any) -> Any:
     """A formula at one token that counts, in the loss grammar: Step(x) is where(x > 0, 1, 0)."""
-    found = detached_once(e.xreplace({mask: sympy.S.One}))
+    found = detached_once(by_steps(e.xreplace({mask: sympy.S.One})))
     found = folded(found.replace(lambda part: isinstance(part, Step), _indicator))
     if found.has(Total):
         raise Refused(f"a sum over axes within a formula: {found}")
     return found
+
+
+def by_steps(e: Any) -> Any:
+    """Products with a step in an exponent or a denominator: f(s) = s f(1) + (1 - s) f(0) where s is 0 or 1.
+
+    >>> by_steps(r / (2 + Step(k1)))
+    (1 - Step(k1))*r/2 + r*Step(k1)/3
+    """
+    found = []
+    for term in sympy.Add.make_args(e):
+        bent = [p for p in term.atoms(sympy.exp, sympy.Pow) if p.has(Step)]
+        inside = sorted({s for p in bent for s in p.atoms(Step)}, key=str)
+        for s in inside[:1]:
+            one, none = (by_steps(term.xreplace({s: sympy.Integer(n)})) for n in (1, 0))
+            term = s * one + (1 - s) * none
+        found.append(term)
+    return sympy.Add(*found)
 
 
 def depends(e: Any) -> bool:

@@ -17,7 +17,7 @@ OF_SHAPE = {
 DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
-OLD = {"proximal", "prox"}
+OLD = {"proximal", "prox", "proxy"}
 REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
 TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer", "learner"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}

@@ -192,8 +192,8 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "computed logits": ("logp, ref_logp", """
         logits = torch.cumsum(logp - ref_logp, -1)
         return -F.logsigmoid(logits)""", {}, "the operation cumsum is not read"),
-    "two names for one": ("s_logits, t_logits", "return (s_logits - t_logits).sum(-1)", {},
-                          "t_logits and s_logits would all be log_q[v]"),
+    "two names for one": ("a_logits, b_logits", "return (a_logits - b_logits).sum(-1)", {},
+                          "b_logits and a_logits would all be log_q[v]"),
     "the other policy's model": ("ref_model, ids", """
         logits = ref_model(ids).logits
         return logits.log_softmax(-1).sum(-1)""", {}, "is free"),

@@ -9,7 +9,7 @@ import ast
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,14 @@ def within(context: Any) -> Any:
     return _Suppressing(context) if isinstance(context, suppress) else context
 
 
+def of_precision() -> AbstractContextManager[Any]:
+    """The context of autocast, which changes how floats are rounded: klsym reads numbers without rounding."""
+    return nullcontext()
+
+
 def _is_ours(error: BaseException) -> bool:
     """Does it come of values that are traced or not known?"""
-    return "Traced" in str(error) or "Unread" in str(error)
+    return any(word in str(error) for word in ("Traced", "Unread", "'Number' object", "got Number"))
 
 
 def not_imported(module: str, level: int, name: str | None) -> Any:
@@ -91,7 +96,7 @@ def kept(value: Any, names: tuple[str, ...], called: tuple[str, ...] | None, say
     says: what an unknown object gives may be known by the name it gets, which is given a value here alone.
     """
     values = [bound(name) for name in names]
-    if any(found is not ABSENT for found in values):
+    if any(found is not ABSENT for found in values) or running.current().objects & {*names}:
         known = tuple(Unread.named(n) if v is ABSENT else v for n, v in zip(names, values, strict=True))
         return known[0] if len(names) == 1 else known
     try:
@@ -103,6 +108,8 @@ def kept(value: Any, names: tuple[str, ...], called: tuple[str, ...] | None, say
         raise
     if not isinstance(found, Unread) or not names:
         return found
+    if len(names) > 1 and found._path in running.current().containers:
+        raise running.undecided(found, here())
     named = says and not uses_density(value)
     path = found._path if found._path.endswith("(..)") else ""  # of `a, b = batch` the names are known alone
     parts = [Unread(path, found._causes) for _ in names] if len(names) > 1 else [found]
@@ -244,6 +251,10 @@ def is_none(value: Any) -> bool:
     """`value is None`; asked where it is not known, unless its name says what it is."""
     if not isinstance(value, Unread):
         return value is None
+    if value._path in running.current().something:
+        return False
+    if running.current().declared.get(value._path, ABSENT) is None and bound(value._path) is ABSENT:
+        raise running.asking("none", running.undecided(value, here(), value._path, None))
     if running.says(value):
         return bound(value._path) is None
     for cause in value._causes:
@@ -251,7 +262,7 @@ def is_none(value: Any) -> bool:
             raise cause
     if not value._path:
         return False  # made of what is not known: no None
-    raise running.undecided(value, here(), value._path, None)
+    raise running.asking("none", running.undecided(value, here(), value._path, None))
 
 
 def is_same(value: Any, other: Any) -> bool:
@@ -291,7 +302,7 @@ def is_instance(value: Any, kinds: Any, text: str) -> bool:
         return bool(answer)
     value = running.value_of(value) if isinstance(value, Unread) else value
     if value is ABSENT:
-        raise running.Undecided(text, False, f"a branch on {text}", here())
+        raise running.asking("fact", running.Undecided(text, False, f"a branch on {text}", here()))
     listed = kinds if isinstance(kinds, tuple) else (kinds,)
     return isinstance(value, tuple(kind for kind in listed if not isinstance(kind, Unread)))
 
@@ -302,7 +313,7 @@ def has(of: Any, name: str, text: str) -> bool:
         return bool(answer)
     found = getattr(of, name, ABSENT)
     if isinstance(of, Unread) or isinstance(found, Unread):
-        raise running.Undecided(text, True, f"a branch on {text}", here())
+        raise running.asking("fact", running.Undecided(text, True, f"a branch on {text}", here()))
     return found is not ABSENT
 
 

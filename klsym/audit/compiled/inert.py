@@ -30,7 +30,10 @@ PURE = {  # functions and methods without an effect
     "sorted", "zip", "range", "enumerate", "isinstance", "getattr", "hasattr", "dim", "type", "clone",
     "isnan", "isinf", "isfinite", "masked_mean", "count_nonzero", "unique", "format", "join", "startswith",
     "endswith", "split", "lower", "upper", "strip", "topk", "masked_select", "tuple", "list", "dict",
-    "set",
+    "set", "pow", "neg", "log1p", "expm1", "sigmoid", "softmax", "log_softmax", "logsumexp", "norm", "cumsum",
+    "prod", "argmax", "argmin", "nonzero", "gt", "lt", "ge", "le", "eq", "ne", "where", "masked_fill",
+    "nan_to_num", "floor", "ceil", "sign", "rsqrt", "long", "double", "half", "expand", "permute",
+    "transpose", "contiguous", "type_as", "entropy", "log_prob",
 }  # fmt: skip
 LIBRARIES = {"torch", "np", "numpy", "math", "F", "jnp", "jax"}
 FRESH = {"dict", "list", "defaultdict", "set", "OrderedDict", "Counter"}

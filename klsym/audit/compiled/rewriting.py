@@ -27,6 +27,7 @@ from klsym.audit.compiled.inert import (
     passed_over,
     reported_in,
     returns_alone,
+    root,
 )
 from klsym.audit.expressions import normal, placed, written
 
@@ -50,16 +51,30 @@ def prepared(
     found = copy.deepcopy(node)
     own = {a.arg for a in ast.walk(found.args) if isinstance(a, ast.arg)}
     names = [n.id for s in found.body for n in ast.walk(s) if isinstance(n, ast.Name)]
-    stored = Counter(
-        n.id
-        for s in found.body
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
+    stored = _stores(found.body)
     writer = _Rewritten(found, scope, frozenset(key for key in keys if key not in own | {*stored}))
+    writer.given = frozenset(keys) & {*stored}
     writer.dead = dead_containers(node, beside)
     writer.once = {name for name in names if stored[name] == 1 and not scope} - own
     found.body = writer.block(found.body)
+    return found
+
+
+def _stores(body: Iterable[ast.AST]) -> Counter[str]:
+    """How often a name is given a value, of the two branches of an if that with more of them.
+
+    >>> _stores(ast.parse("if x: a = 1\\nelse: a = b = 2").body)
+    Counter({'a': 1, 'b': 1})
+    """
+    found: Counter[str] = Counter()
+    for node in body:
+        if isinstance(node, ast.If):
+            found += _stores([node.test])
+            found += _stores(node.body) | _stores(node.orelse)
+        elif isinstance(node, ast.Name):
+            found[node.id] += isinstance(node.ctx, ast.Store)
+        else:
+            found += _stores(ast.iter_child_nodes(node))
     return found
 
 
@@ -97,9 +112,11 @@ class _Rewritten(ast.NodeTransformer):
         self.scope, self.keys = scope, keys
         names = [n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name)]
         self.stored = self.own | {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        self.given: frozenset[str] = frozenset()  # variables to which the user has bound a value
         self.dead: set[str] = set()
         self.once: set[str] = set()
         self.loops = 0
+        self.filled: list[str] = []  # names that the code replaces where they are None
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -121,12 +138,25 @@ class _Rewritten(ast.NodeTransformer):
 
     # -- statements ---------------------------------------------------------------------------
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if len(node.targets) == 1 and self.is_part_of_given(node.targets[0]):
+            return ast.copy_location(ast.Pass(), node)
         names = _names(node.targets[0]) if len(node.targets) == 1 else []
         pure = called_in(node.value)
         node.value = self.visit(node.value)
         node.targets = [self.visit(t) for t in node.targets]
         node.value = self.kept(node.value, names, pure, node)
         return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        if self.is_part_of_given(node.target):
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
+
+    def is_part_of_given(self, target: ast.expr) -> bool:
+        """x[..] of a variable x whose value the user has said: that is the value in the end."""
+        if isinstance(target, ast.Tuple):
+            return bool(target.elts) and all(map(self.is_part_of_given, target.elts))
+        return isinstance(target, ast.Subscript) and root(target) in self.given
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value is not None:
@@ -138,7 +168,7 @@ class _Rewritten(ast.NodeTransformer):
         plain = (ast.Constant, ast.Lambda) if len(names) > 1 else (ast.Constant, ast.Lambda, ast.Name)
         if isinstance(value, plain) or not _is_movable(value):
             return value
-        named = names if not self.own & {*names} else []
+        named = names if not {*self.own, *self.filled} & {*names} else []
         scoped: list[ast.expr] = [ast.Constant(f"{self.scope}{name}") for name in named]
         listed = ast.Tuple(scoped, ast.Load())
         says = bool(named) and {*named} <= self.once and not self.loops
@@ -150,9 +180,12 @@ class _Rewritten(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         test, lost, ends = node.test, passed_over(node, self.dead), returns_alone(node)
+        filled = _none_of(test)
         node.test = self.visit(test)
         guard = is_guard(node)
+        self.filled.append(filled)
         node.body, node.orelse = self.block(node.body), self.block(node.orelse)
+        self.filled.pop()
         if not _is_movable(node.test):
             return node
         if guard:
@@ -176,9 +209,10 @@ class _Rewritten(ast.NodeTransformer):
         lost, changed = passed_over(node, self.dead), changed_in_rounds(node)
         targets, text = _names(node.target), ast.unparse(node.iter)
         node.iter, node.target = self.visit(node.iter), self.visit(node.target)
-        self.loops += 1
+        rounds = not _returns(node.body)  # else the first is the last
+        self.loops += rounds
         node.body, node.orelse = self.block(node.body), self.block(node.orelse)
-        self.loops -= 1
+        self.loops -= rounds
         if not targets or not _is_movable(node.iter):
             return node
         carried, filled = ([x for x in names if x in self.stored] for names in changed)
@@ -212,8 +246,11 @@ class _Rewritten(ast.NodeTransformer):
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST:
-        node.items = [self.visit(item) for item in node.items]
+        items = [item for item in node.items if not _is_precision(item.context_expr)]
+        node.items = [item if item not in items else self.visit(item) for item in node.items]
         for item in node.items:
+            if _is_precision(item.context_expr):
+                item.context_expr = _call("of_precision", [], item.context_expr)
             item.context_expr = _call("within", [item.context_expr], item.context_expr)
         node.body = self.block(node.body)
         return node
@@ -323,6 +360,25 @@ class _Rewritten(ast.NodeTransformer):
 def _or_absent(node: ast.Import | ast.ImportFrom, given: list[ast.stmt]) -> ast.AST:
     handler = ast.ExceptHandler(ast.Name("ImportError", ast.Load()), None, given)
     return ast.fix_missing_locations(ast.copy_location(ast.Try([node], [handler], [], []), node))
+
+
+def _is_precision(context: ast.expr) -> bool:
+    """Is it torch.autocast(..), by any of its names?"""
+    text = ast.unparse(context.func) if isinstance(context, ast.Call) else ""
+    return text == "autocast" or (text.startswith("torch.") and text.endswith(".autocast"))
+
+
+def _returns(body: list[ast.stmt]) -> bool:
+    """Does a block return in any case?"""
+    return any(isinstance(s, ast.Return) or (isinstance(s, ast.With) and _returns(s.body)) for s in body)
+
+
+def _none_of(test: ast.expr) -> str:
+    """The name x of a condition `x is None`; "" of any other."""
+    match test:
+        case ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]):
+            return name
+    return ""
 
 
 def _is_filler(node: ast.expr) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +21,10 @@ class Needs(BaseException):
         self.name, self.role = name, role
 
 
+class Words(int):
+    """How many words of the vocabulary are chosen; the formula is the same for any number."""
+
+
 class Longer(BaseException):
     """A slice leaves out one token of these arguments: they have one more than the others."""
 
@@ -34,7 +40,12 @@ class Scaled(BaseException):
 
 
 class Undecided(Refused):
-    """A branch on what is not known: the name that would settle it, and a value to go on with."""
+    """A branch on what is not known: the name that would settle it, and a value to go on with.
+
+    asks: "none" or "truth" of the value with this name, "fact" that holds or not, "" of anything else.
+    """
+
+    asks = ""
 
     def __init__(self, name: str, value: Any, reason: str, line: int | None) -> None:
         self.name, self.value = name, value
@@ -54,6 +65,16 @@ class Carried(Refused):
 
     def __init__(self, name: str, line: int | None) -> None:
         super().__init__(f"{name} changes from round to round of a loop", line)
+
+
+FEATURES = {"cuda", "gpu", "mps", "bf16", "fp16", "tf32", "nccl", "gloo", "mpi"}  # of a machine, no packages
+
+
+def asking(kind: str, refusal: Refused) -> Refused:
+    """The same, marked as a question that has two answers."""
+    if isinstance(refusal, Undecided):
+        refusal.asks = kind
+    return refusal
 
 
 METADATA = frozenset(("shape", "dtype", "device", "ndim", "dim", "size", "numel"))
@@ -89,12 +110,18 @@ class Session:
     guess: Callable[[str, str, bool], tuple[str, str] | None] | None = None
     notes: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    touched: set[str] = field(default_factory=set)  # those of this run
     files: set[str] = field(default_factory=set)
     lost: tuple[Refused, ...] = ()  # why the last branch that was passed over could not be decided
     loops: set[str] = field(default_factory=set)  # of which one round is read
     read_once: set[str] = field(default_factory=set)  # those of this run
     rounds: int = 1  # of each of them
     parameters: dict[Any, str] = field(default_factory=dict)  # their symbols -> what they are in the code
+    declared: dict[str, Any] = field(default_factory=dict)  # options with a default in a dataclass
+    flat: bool = False  # do the tokens of all sequences stand along one axis?
+    objects: frozenset[str] = frozenset()  # names that the user has said to be objects, known by their parts
+    containers: frozenset[str] = frozenset()  # options that are tuples, lists or dicts by default
+    something: frozenset[str] = frozenset()  # names of what is tried as no None, or as true
     cuts: dict[str, int] = field(default_factory=dict)  # of arguments with one token more
 
 
@@ -125,6 +152,7 @@ def bound(name: str) -> Any:
     values = current().values
     if name in values:
         current().used.add(name)
+        current().touched.add(name)
         return values[name]
     return ABSENT
 
@@ -145,6 +173,13 @@ def value_of(unread: Any) -> Any:
             note(f"{told} {role} by its name, and assumes that computing it changes nothing else")
         raise Needs(*meant)
     return ABSENT
+
+
+def is_number(unread: Any) -> bool:
+    """Does its name say that it is a number, though nothing is bound to it?"""
+    guess = current().guess
+    meant = guess(unread._path, unread._alias, unread._off) if guess and unread._path else None
+    return bool(meant and meant[1] == "number" and unread._path not in current().values)
 
 
 def says(unread: Any) -> bool:
@@ -170,6 +205,20 @@ def note_training(path: str) -> bool:
     return True
 
 
+def is_available(path: str) -> bool | None:
+    """Return what is_vllm_available() gives here, where the package that has it is not loaded.
+
+    >>> is_available("transformers.utils.is_numpy_available"), is_available("is_nowhere_available")
+    (True, False)
+    """
+    named = re.fullmatch(r"is_([a-z]\w*)_available", path.rpartition(".")[2])
+    if named is None or named[1] in FEATURES:
+        return None
+    found = importlib.util.find_spec(named[1]) is not None
+    note(f"{path}() is {found}: {named[1]} is {'' if found else 'not '}installed here")
+    return found
+
+
 def or_default(value: Any, default: Any) -> Any:
     """x.get(key, default) of an unknown x: what the name says, else the default."""
     if not hasattr(value, "_path") or default is None or says(value):
@@ -183,9 +232,10 @@ def contains(key: Any, of: Any) -> bool:
     name = f"{key!r} in {of._path}"
     if (found := bound(name)) is not ABSENT:
         return bool(found)
-    if bound(f"{of._path}[{key!r}]") is not ABSENT:
+    inner = f"{of._path}[{key!r}]"
+    if bound(inner) is not ABSENT or inner in current().something:
         return True
-    raise undecided(of, None, name)
+    raise asking("fact", undecided(of, None, name))
 
 
 def torch_called(func: Any, args: Any, options: dict[str, Any]) -> Any:

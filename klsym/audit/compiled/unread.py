@@ -90,7 +90,7 @@ class Unread:
         return self._part(f".{name}")
 
     def __getitem__(self, key: Any) -> Any:
-        of_dict = isinstance(key, str | Unread)
+        of_dict = isinstance(key, str | Unread) or running.is_number(self)  # a number has no parts
         if not of_dict and (mine := running.value_of(self)) is not running.ABSENT:
             return mine[key]
         return self._part(f"[{key._path if isinstance(key, Unread) else repr(key)}]")
@@ -104,7 +104,9 @@ class Unread:
             return found
         if of is not None and last in SAME:
             return of
-        if of is not None and last == "get" and arguments:
+        if not arguments and (answer := running.is_available(last or self._path)) is not None:
+            return answer
+        if of is not None and last == "get" and arguments and is_key(arguments[0]):
             default = options.get("default", arguments[1] if len(arguments) > 1 else None)
             return running.or_default(of[arguments[0]], default)
         found = Unread(f"{self._path}(..)" if self._path else "", self._causes)
@@ -140,10 +142,17 @@ class Unread:
             return mine
         if not self._path:
             raise self._causes[0]
+        if self._path in running.current().containers:
+            raise running.undecided(self, here())
         raise Refused(f"a loop over {self._path}, which is not known", here())
 
     def __bool__(self) -> bool:
-        return bool(self._undecided())
+        mine = running.value_of(self)
+        if mine is not running.ABSENT:
+            return bool(mine)
+        if self._path in running.current().something and self._asks is None:
+            return True
+        raise running.asking("" if self._asks else "truth", running.undecided(self, here()))
 
     def __iter__(self) -> Any:
         return iter(self._looped())
@@ -181,6 +190,11 @@ class Unread:
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return known(lambda *values: function(*values, **options), *args)
+
+
+def is_key(value: Any) -> bool:
+    """May it be the key of a dict?  The argument of buffer.get(batch_size) is none."""
+    return isinstance(value, str | tuple) or (isinstance(value, Unread) and not running.is_number(value))
 
 
 def of_arrays(name: str) -> bool:
@@ -224,6 +238,8 @@ def settled(values: Any) -> list[Any]:
     """The values, those of unread ones where their names are bound or say what they are."""
     found = []
     for value in values:
+        lost = None if isinstance(value, Unread) else getattr(value, "__dict__", {}).get("lost")
+        value = unread(why=lost) if lost is not None else value
         mine = running.value_of(value) if isinstance(value, Unread) else value
         found.append(value if mine is running.ABSENT else mine)
     return found

@@ -14,7 +14,8 @@ from klsym.audit.places import here
 from klsym.audit.terms import VOCABULARY, Refused, exact, mask, token, total
 from klsym.audit.tracing.operations import applied
 from klsym.audit.tracing.shapes import axes_of, count_of, refuse_unless_aligned
-from klsym.audit.tracing.torch_run import LAYOUTS, Layout, shape_of
+from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
+from klsym.audit.tracing.torch_run import Layout, shape_of
 from klsym.language.expressions import unfold
 from klsym.sampling.losses import evaluate
 

@@ -65,12 +65,15 @@ def where(condition: Formula, a: Formula, b: Formula) -> Formula:
 
 
 def greater(a: Formula, b: Formula) -> Formula:
+    for x, answer in ((a, ONE), (b, ZERO)):
+        if x.is_infinite:  # all else is finite
+            return answer if x.is_positive else ONE - answer
     return step(a - b)
 
 
 def not_less(a: Formula, b: Formula) -> Formula:
     """Ties have no probability, but among masks, which are told apart exactly."""
-    return 1 - step(b - a)
+    return 1 - greater(b, a)
 
 
 def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
@@ -204,7 +207,7 @@ ELEMENTWISE: dict[str, Callable[..., Formula]] = {
     "zeros_like": lambda x: ZERO,
     "ones_like": lambda x: ONE,
     "full_like": lambda x, fill: fill,
-    "nan_to_num": lambda x: x,
+    "nan_to_num": lambda x, nan=ZERO, posinf=ONE, neginf=ONE: x,  # formulas are finite
     "same": lambda x: x,
     "long": whole_number,
     "int": whole_number,

@@ -35,7 +35,7 @@ def axes_of(sizes: Iterable[int]) -> str:
 
 
 def refuse_unless_aligned(shape: tuple[int, ...]) -> None:
-    """Each axis once, and in order: (7, 1, 11) times (7, 11) would pair every sequence with every other.
+    """Each axis once: (7, 1, 11) times (7, 11) would pair every sequence with every other.
 
     >>> refuse_unless_aligned((7, 7, 11))
     Traceback (most recent call last):
@@ -45,8 +45,8 @@ def refuse_unless_aligned(shape: tuple[int, ...]) -> None:
     if SELECTED in shape:
         return
     letters = [TOGETHER.get(size, "?") for size in shape]
-    order = [AXES.find(a) for a in "".join(letters)]
-    if "?" not in letters and order != sorted(set(order)):
+    order = "".join(letters)
+    if "?" not in letters and len(order) > len(set(order)):
         raise Refused(
             f"sequences and tokens are mixed by broadcasting, to shape {', '.join(a or '1' for a in letters)}"
         )

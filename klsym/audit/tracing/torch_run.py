@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import sympy
@@ -29,7 +30,8 @@ MASK_TYPES = ("bool", "float", "int64")
 class Layout:
     """How arguments look: the dtype of masks, and whether rewards have one number a sequence.
 
-    by_rows: one number; constant: the same number at each of its tokens.
+    by_rows: one number; constant: the same number at each of its tokens.  flat: the tokens of all sequences
+    stand along one axis.
 
     longer: arguments that have one token more; cuts: at which token of them the others begin, 0 or 1.
     """
@@ -37,6 +39,7 @@ class Layout:
     mask_type: str = "bool"
     by_rows: bool = False
     constant: bool = False
+    flat: bool = False
     longer: frozenset[str] = frozenset()
     cuts: Mapping[str, int] = field(default_factory=dict, compare=False)
 
@@ -71,7 +74,8 @@ def _taken_out(e: Any) -> Any:
     return sympy.Mul(*fixed) * total(sympy.Mul(*(f for f in factors if f not in fixed)), "t")
 
 
-LAYOUTS = tuple(Layout(m, *of) for of in ((), (True,), (False, True)) for m in MASK_TYPES)
+ON_A_GRID = tuple(Layout(m, *of) for of in ((), (True,), (False, True)) for m in MASK_TYPES)
+LAYOUTS = (*ON_A_GRID, *(Layout(m, flat=True) for m in MASK_TYPES))
 
 
 def of_rows(formula: Any) -> Any:
@@ -83,9 +87,10 @@ def shape_of(formula: Any, layout: Layout) -> tuple[int, ...]:
     symbols = unfold(formula).free_symbols
     if formula.has(Whole):
         return ROWS
-    if symbols & set(VOCABULARY):
-        return WORDS
-    return ROWS if layout.by_rows and symbols and symbols <= layout.rows else GRID
+    shape = WORDS if symbols & set(VOCABULARY) else GRID
+    if layout.flat:
+        return (GRID[0] * GRID[1], *shape[2:])
+    return ROWS if layout.by_rows and symbols and symbols <= layout.rows else shape
 
 
 def argument(name: str, formula: Any, layout: Layout) -> Any:
@@ -125,6 +130,23 @@ class Number(float):
         return getattr(torch.tensor(float(self), dtype=torch.float64), name)
 
 
+def _of_numbers(name: str) -> Callable[..., Any]:
+    plain = getattr(float, name)
+
+    def method(self: Number, *others: Any) -> Any:
+        found = plain(self, *others)
+        return Number(found) if type(found) is float else found
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow"):
+    setattr(Number, f"__{_name}__", _of_numbers(f"__{_name}__"))
+    setattr(Number, f"__r{_name}__", _of_numbers(f"__r{_name}__"))
+for _name in ("neg", "abs"):
+    setattr(Number, f"__{_name}__", _of_numbers(f"__{_name}__"))
+
+
 # ---------------------------------------------------------------------------- real tensors
 def real_arguments(
     roles: Mapping[str, Any], point: Point, layout: Layout, dtype: Any
@@ -160,6 +182,8 @@ def real_arguments(
         return evaluate(formula, named, xp, lambda t: t.detach())
 
     found = {key: of(formula) for key, formula in roles.items()}
+    if layout.flat:
+        found = {key: value.reshape(-1, *value.shape[2:]) for key, value in found.items()}
     for key in layout.longer & found.keys():
         found[key] = _with_one_more(found[key], layout.cuts.get(key, 0))
     return found, leaf
@@ -178,7 +202,8 @@ def run(call: Callable[[dict[str, Any]], Any], arguments: dict[str, Any], leaf: 
     """Value and gradient of its sum."""
     import torch
 
-    value = call(arguments)
+    with mock.patch.object(torch.cuda, "current_device", lambda: "cpu"):  # where all tensors are
+        value = call(arguments)
     if not isinstance(value, torch.Tensor):
         value = torch.as_tensor(float(value), dtype=leaf.dtype)
     if not value.requires_grad:
@@ -200,6 +225,8 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
                 value, slope = run(partial(call, point), arguments, leaf)
         finally:
             torch.set_default_dtype(usual)
+        if tuple(value.shape) == GRID[::-1]:
+            value = value.t()
         return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
 
     return at

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import sympy
 
 from klsym.audit.compiled import running
+from klsym.audit.compiled.unread import unread
 from klsym.audit.terms import VOCABULARY, Refused, Stack, Top, Total, Words, depends, mask, step, token, total
 from klsym.audit.tracing.operations import applied, log_of_mass
-from klsym.audit.tracing.shapes import LONGER, SELECTED, SIZES, axes_of, count_of
+from klsym.audit.tracing.shapes import GRID, LONGER, SELECTED, SIZES, axes_of, count_of
 from klsym.audit.tracing.torch_tensor import (
     alike,
     formula_of,
@@ -39,6 +41,8 @@ def _reduce(func: Any, args: tuple[Any, ...], options: dict[str, Any], mean: boo
     sizes = tuple(x.shape)
     chosen = range(len(sizes)) if dims is None or dims == () else [dims] if isinstance(dims, int) else dims
     shaped = shape_of(func, "mean" if mean else "sum", args, options)
+    if running.current().flat and dims not in (None, ()) and math.prod(GRID) in (sizes[i] for i in chosen):
+        raise Refused("a sum along an axis that may be that of the tokens of one sequence")
     if isinstance(x.formula, Stack):
         found = sympy.Add(*_stacked(x, [*chosen]))
         return made(found / len(x.formula.args) if mean else found, shaped, x.selected)
@@ -102,10 +106,14 @@ def _extreme(func: Any, args: Any, options: Any) -> Any:
     if len(both) == 2 and isinstance(both[1], torch.Tensor):
         found = applied(f"{name}imum", *(formula_of(a) for a in both))
         return made(found, shape_of(func, name, args, options), selection([a for a in both if is_traced(a)]))
-    if isinstance(args[0].formula, Stack) and name in ("amax", "amin"):
-        parts = _stacked(args[0], [_at(args, options, 1, "dim")])
-        kind = sympy.Max if name == "amax" else sympy.Min
-        return made(kind(*parts), shape_of(func, name, args, options))
+    dim = _at(args, options, 1, "dim")
+    if isinstance(args[0].formula, Stack) and dim is not None:
+        kind = sympy.Max if name.endswith("max") else sympy.Min
+        shape = list(args[0].shape)
+        shape[dim % len(shape) : dim % len(shape) + 1] = [1] if options.get("keepdim") else []
+        found = traced(kind(*_stacked(args[0], [dim])), tuple(shape), args[0].dtype)
+        which = unread(why=Refused("which of those that are stacked is the largest or the smallest"))
+        return found if name in ("amax", "amin") else getattr(torch.return_types, name)((found, which))
     raise Refused(f"{name} over tokens is not read")
 
 
@@ -356,6 +364,11 @@ def _broadcast(func: Any, args: Any, options: Any) -> Any:
     return tuple(traced(formula_of(x), tuple(whole), x.dtype, getattr(x, "selected", None)) for x in args)
 
 
+def _turned(func: Any, args: Any, options: Any) -> Any:
+    """The same with its axes in another order: each of them is known by its size."""
+    return made(args[0].formula, shape_of(func, func.__name__, args, options), args[0].selected)
+
+
 def _alone(func: Any, args: Any, options: Any) -> Any:
     """all_reduce and its like, with one process."""
     running.note(f"{func.__name__} is read for one process")
@@ -368,6 +381,7 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "unbind": _unbind, "iter": _rows,
     "getitem": _index, "setitem": _assign, "gather": _gather, "logsumexp": _log_of_mass, "kl_div": _kl_div,
     "topk": _topk, "scatter": _scatter, "broadcast_tensors": _broadcast, "cross_entropy": _cross_entropy,
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "permute", "movedim", "t"), _turned),
     "nll_loss": _cross_entropy, "all_reduce": _alone,
     "masked_select": _index, "mse_loss": _difference_loss("square"), "l1_loss": _difference_loss("abs"),
     **dict.fromkeys(("new_zeros", "new_ones", "new_tensor", "new_full"), _new),

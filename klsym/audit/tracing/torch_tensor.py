@@ -69,9 +69,9 @@ def formula_of(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.is_meta or value.numel() == 0 or not bool((value == value.flatten()[0]).all()):
             raise Refused("a tensor that is no argument and has more than one value")
-        return exact(value.flatten()[0].item())
+        return exact(value.flatten()[0].item(), infinite=True)
     if isinstance(value, bool | int | float):
-        return exact(value)
+        return exact(value, infinite=True)
     raise Refused(f"{type(value).__name__} where a tensor or a number is expected")
 
 

@@ -63,6 +63,7 @@ POSITIONAL = (
     "condition", "input", "self", "other", "exponent", "mask", "fill_value", "weight", "value",
 )  # fmt: skip
 OF_NUMBERS = ("log", "exp", "sqrt", "log1p", "expm1")  # of the module math
+SOME_WORDS = 4  # that topk takes, where any number gives the same formula
 NO_CHANGE = {"retain_grad", "requires_grad_", "register_hook"}
 SHAPING = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to",
            "view_as", "to",
@@ -89,6 +90,9 @@ def dispatch(func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         raise
     except Refused as refusal:
         refusal.at(here())
+        if name == "__setitem__" and is_traced(args[0]):
+            args[0].lost = refusal  # a part of it is not known, so nor is the whole
+            return None
         if name in NOW or name == "__set__" or is_in_place(name, options):
             raise refusal from None
         return unread(why=refusal)
@@ -129,6 +133,8 @@ def _property(func: Any, kind: str, args: tuple[Any, ...]) -> Any:
         return depends(x.formula)
     if name in GETTERS:
         return func(*args)
+    if name in ("T", "mT"):
+        return _called(type(x).t if name == "T" else lambda y: y.transpose(-1, -2), "t", (x,), {})
     if name == "data":
         return alike(x, sg(x.formula))
     raise Refused(f"the attribute .{name} of a tensor is not read")
@@ -150,6 +156,8 @@ def _called(func: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]
     plain = plain.strip("_")
     result = _value(func, plain, args, options)
     for one in (r for r in (result if isinstance(result, tuple | list) else (result,)) if is_traced(r)):
+        if one.formula.has(sympy.oo, -sympy.oo, sympy.nan, sympy.zoo):
+            raise Refused("the number inf in a formula")
         one.origins = origins_of(*args, *options.values()) | one.origins
         if _gradients_are_off():
             one.formula = sg(one.formula)
@@ -250,6 +258,13 @@ def _replaced() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         """A function of `math`, also of what is traced."""
         return getattr(torch, name)(x) if is_traced(x) or isinstance(x, Unread) else plain(x, *more)
 
+    def of_words(plain: Any, x: Any, k: Any, *more: Any, **options: Any) -> Any:
+        """torch.topk, of as many words as nobody has said."""
+        if is_traced(k) and (name := running.current().parameters.get(k.formula)) is not None:
+            raise running.Undecided(name, running.Words(SOME_WORDS), f"topk of {name} words", here())
+        return plain(x, k, *more, **options)
+
+    yield torch, "topk", partial(of_words, torch.topk)
     yield torch.autograd.Function, "apply", refuse
     for name in ("tensor", "as_tensor"):
         yield torch, name, partial(made_of, getattr(torch, name))

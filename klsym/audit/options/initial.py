@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from klsym.audit.compiled import running
@@ -19,24 +19,25 @@ HOOKS = {"__setattr__", "__getattribute__"}  # with these, an attribute may have
 def defaults_of_self(file: File, holder: ast.ClassDef) -> dict[str, Any]:
     """The defaults of attributes: __init__ has self.x = y once, for an argument y with a plain default."""
     plain = _plain_defaults(file, holder)
-    given = {name: value.id for name, value in _set_once(file, holder) if isinstance(value, ast.Name)}
+    given = {name: value.id for name, value in set_once(file, holder) if isinstance(value, ast.Name)}
     return {f"self.{name}": ast.literal_eval(plain[of]) for name, of in given.items() if of in plain}
 
 
 def parts_of_self(file: File, holder: ast.ClassDef) -> dict[str, Callable[[File], Any]]:
     """How the objects are made that __init__ makes of constants, and of arguments with a plain default."""
     plain = _plain_defaults(file, holder)
-    given = {n: v.id for n, v in _set_once(file, holder) if isinstance(v, ast.Name) and v.id in plain}
+    given = {n: v.id for n, v in set_once(file, holder) if isinstance(v, ast.Name) and v.id in plain}
     plain |= {f"self.{name}": plain[of] for name, of in given.items()}
     own = _own_names(file, holder)
+    kept = {name for name, _ in set_once(file, holder)}
 
     def is_plain(call: ast.Call) -> bool:
         given = [*call.args, *(k.value for k in call.keywords if k.arg)]
         named = len(given) == len(call.args) + len(call.keywords)
-        known = all(_is_constant(x) or ast.unparse(x) in plain for x in given)
+        known = all(is_constant(x) or ast.unparse(x) in plain or is_option(x, kept) for x in given)
         return named and known and not names_read(call.func) & {"self", *own, *dir(builtins)}
 
-    objects = [(name, value) for name, value in _set_once(file, holder) if isinstance(value, ast.Call)]
+    objects = [(name, value) for name, value in set_once(file, holder) if isinstance(value, ast.Call)]
     changed = _changed(file, holder)
     return {n: _maker(n, v, plain) for n, v in objects if is_plain(v) and n not in changed}
 
@@ -59,7 +60,7 @@ def _maker(name: str, value: ast.Call, plain: dict[str, ast.expr]) -> Callable[[
 
 def _evaluated(node: ast.expr, file: File) -> Any:
     code = compile(ast.fix_missing_locations(ast.Expression(node)), str(file.path), "eval", FUTURE)
-    return eval(code, file.namespace)  # the code of the file that is audited
+    return eval(code, file.namespace, {"self": Unread.named("self")})  # the code of the file that is audited
 
 
 def _is_known(maker: Any) -> bool:
@@ -82,7 +83,7 @@ def _plain_defaults(file: File, holder: ast.ClassDef) -> dict[str, ast.expr]:
         return {}
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
     stored = {n.id for n in names if not isinstance(n.ctx, ast.Load)}
-    return {x.arg: d for x, d in defaults(node.args) if _is_constant(d) and x.arg not in stored}
+    return {x.arg: d for x, d in defaults(node.args) if is_constant(d) and x.arg not in stored}
 
 
 def _own_names(file: File, holder: ast.ClassDef) -> set[str]:
@@ -93,12 +94,25 @@ def _own_names(file: File, holder: ast.ClassDef) -> set[str]:
     return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
 
 
-def _is_constant(node: ast.expr) -> bool:
-    """A number or a word, with a sign or without."""
+def is_option(node: ast.expr, kept: Collection[str]) -> bool:
+    """Is it self.args.clip, self.args.clip[0] or self.args.mode == "a", for an attribute that stays?"""
+    if isinstance(node, ast.Compare):
+        return is_option(node.left, kept) and all(map(is_constant, node.comparators))
+    inside = [
+        n for n in ast.walk(node) if not isinstance(n, ast.Attribute | ast.Subscript | ast.expr_context)
+    ]
+    plain = all(isinstance(n, ast.Constant) or (isinstance(n, ast.Name) and n.id == "self") for n in inside)
+    return plain and root(node).removeprefix("self.") in kept
+
+
+def is_constant(node: ast.expr) -> bool:
+    """A number or a word, with a sign or without, or several of them."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(map(is_constant, node.elts))
     return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
 
 
-def _set_once(file: File, holder: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+def set_once(file: File, holder: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
     """The attributes of self that __init__ gives a value, once, and nothing else in the file changes."""
     node = method_of(file, holder, "__init__")
     within = [n for cls in _with_bases(file, holder) for n in ast.walk(cls)]
