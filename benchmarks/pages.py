@@ -220,9 +220,11 @@ def functions(rows: list[dict[str, Any]]) -> str:
     kinds = sorted({row["kind"] for row in rows})
     tallies = [(kind, [row for row in rows if row["kind"] == kind]) for kind in kinds] + [("all", rows)]
     heads = ("kind", "functions", "read at first try", "read after --map and --set", "as by hand",
-             "not as by hand", "compared by eye", "refused", "differs", "crashed", "late")  # fmt: skip
+             "not as by hand", "compared by eye", "refused", "of those out of scope", "differs", "crashed",
+             "late")  # fmt: skip
     table_rows = [
-        [kind, len(some), *(_count(some, *of) for of in COUNTED)] for kind, some in tallies
+        [kind, len(some), *(_count(some, *of) for of in COUNTED[:6]), sum(map(_is_out_of_scope, some)),
+         *(_count(some, *of) for of in COUNTED[6:])] for kind, some in tallies
     ]  # fmt: skip
     releases = {(row["package"], row["version"]) for row in rows}
     packages = {row["package"] for row in rows}
@@ -233,14 +235,37 @@ def functions(rows: list[dict[str, Any]]) -> str:
             " chosen, and a formula was read by hand from the source of each, before klsym read them."
             " Autograd confirms each trace. The trace is compared with the formula: by numbers if both are"
             " about one token, otherwise by eye. The first try has only the configuration of the function;"
-            " the second also has the roles of its inputs and further values.\n",
+            " the second also has the roles of its inputs and further values, or the name of the variable that"
+            " is the loss. Packages that a package imports are read if their files are installed beside it.\n",
+            _shares(rows),
             table(heads, table_rows),
             "\nFor each function that differs from the formula by hand, the reason was found: another"
-            " constant factor, or an argument that the reading by hand assumed and that is None by default."
+            " constant factor, an option at its default, or another symbol than the formula by hand assumed."
+            " klsym was extended with these functions in view, so the shares are no estimate for"
+            " other packages."
             "\n\n`make survey` runs them; the list is `benchmarks/whole_functions.toml`, the results with the"
             " reason of each refusal are `benchmarks/whole_functions.json`.",
         ]
     ) + "\n"  # fmt: skip
+
+
+def _shares(rows: list[dict[str, Any]]) -> str:
+    """The shares that were read: of all functions, and of those that are losses of one sequence."""
+    inside = [row for row in rows if not _is_out_of_scope(row)]
+
+    def share(some: list[dict[str, Any]], name: str) -> str:
+        read = _count(some, name, "read")
+        return f"{read} of {len(some)} ({read / len(some):.0%})"
+
+    return (
+        f"klsym reads {share(rows, 'first')} at first try and {share(rows, 'second')} after mapping. Without"
+        f" the {len(rows) - len(inside)} losses of pairs (DPO and its kin), which are out of scope, it reads"
+        f" {share(inside, 'first')} and {share(inside, 'second')}.\n"
+    )
+
+
+def _is_out_of_scope(row: dict[str, Any]) -> bool:
+    return row["kind"] == "pairwise" and "is out of scope" in row["reason"]
 
 
 COUNTED = (

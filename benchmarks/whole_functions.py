@@ -33,7 +33,7 @@ from klsym.language.sums import OverVocabulary, Whole
 from klsym.worker_process import Reply
 
 HERE = Path(__file__).parent
-STORED = HERE / "whole_functions.json"
+STORED, SETTINGS = HERE / "whole_functions.json", HERE / "whole_functions.toml"
 SECONDS, GIGABYTES = 90, 4
 POINTS = 200
 ATOMS = {
@@ -65,7 +65,7 @@ def main() -> int:
     parser.add_argument("packages", nargs="*", help="all of whole_functions.toml if none is named")
     parser.add_argument("--write", action="store_true", help="store the results")
     options = parser.parse_args()
-    releases = tomllib.loads((HERE / "whole_functions.toml").read_text(encoding="utf-8"))["release"]
+    releases = all_releases()
     chosen = [r for r in releases if not options.packages or r["name"] in options.packages]
     rows = [row for release in chosen for row in rows_of(release)]
     kept = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else []
@@ -80,6 +80,11 @@ def main() -> int:
         whole = sorted([*rest, *rows], key=key)
         write_whole(STORED, json.dumps(whole, indent=1) + "\n")
     return 1 if changed and not options.write else 0
+
+
+def all_releases() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads(SETTINGS.read_text(encoding="utf-8"))["release"]
+    return found
 
 
 def key(row: dict[str, Any]) -> tuple[str, ...]:
@@ -101,9 +106,23 @@ def rows_of(release: dict[str, Any]) -> list[dict[str, Any]]:
     wheel = downloaded(release)
     if wheel is None:
         return []
-    folder = unpacked(wheel)
+    folder = beside(unpacked(wheel), release.get("beside", []))
     with Runner(SECONDS, GIGABYTES) as runner:
         return [row_of(release, item, folder, runner) for item in release["function"]]
+
+
+def beside(folder: Path, names: list[str]) -> Path:
+    """The folder, with the files of the packages that are installed beside this one: "verl-0.9.1".
+
+    Their releases are those of whole_functions.toml that have been unpacked before, or are unpacked now.
+    """
+    releases = {f"{r['name']}-{r['version']}": r for r in all_releases()}
+    for name in names:
+        wheel = downloaded(releases[name])
+        for part in unpacked(wheel).iterdir() if wheel else ():
+            if part.is_dir() and not (folder / part.name).exists():
+                (folder / part.name).symlink_to(part.resolve())
+    return folder
 
 
 def row_of(release: dict[str, Any], item: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any]:
@@ -111,7 +130,8 @@ def row_of(release: dict[str, Any], item: dict[str, Any], folder: Path, runner: 
     [given] = choices(item.get("set", {}))
     first = asked(item, folder, runner, {}, given)
     [more] = choices(item.get("with", {}))
-    mapped = asked(item, folder, runner, item.get("map", {}), {**given, **more})
+    named = {**item, "result": item.get("named", item.get("result"))}
+    mapped = asked(named, folder, runner, item.get("map", {}), {**given, **more})
     second = mapped if "json" in mapped else first
     reason = "" if "json" in second else mapped["error"].replace(f"{folder}/", "")[:300]
     read = second["json"]["expression"] if "json" in second else ""
