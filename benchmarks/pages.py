@@ -235,8 +235,8 @@ def functions(rows: list[dict[str, Any]]) -> str:
             " chosen, and a formula was read by hand from the source of each, before klsym read them."
             " Autograd confirms each trace. The trace is compared with the formula: by numbers if both are"
             " about one token, otherwise by eye. The first try has only the configuration of the function;"
-            " the second also has the roles of its inputs and further values, or the name of the variable that"
-            " is the loss. Packages that a package imports are read if their files are installed beside it.\n",
+            " the second also has the roles of its inputs and further values, or the name of the variable"
+            " that is the loss. Packages that a package imports are read if they are installed beside it.\n",
             _shares(rows),
             table(heads, table_rows),
             "\nFor each function that differs from the formula by hand, the reason was found: another"
