@@ -241,7 +241,8 @@ class _Walk:
             self.session.cuts.clear()
             self.session.flat = layout.flat
             arguments.update({k: self.framework.parameter(x) for k, x in self.bindings.free.items()})
-            formula, journal = self.framework.trace(partial(self.call, guessing=True), arguments)
+            with session(self.session):  # JAX is read after the code has run
+                formula, journal = self.framework.trace(partial(self.call, guessing=True), arguments)
             self.bindings.keep(self.session.touched | self.code.own)
             self.refuse_carried(formula, arguments)
             refuse_misread(formula, journal, self.bindings)

@@ -18,6 +18,19 @@ JAX = {
     "masked_sequence_mean": (ON, "k2", "none", "averaged over the tokens of each sequence"),
     "straight_through": (ON, "k2 + sg(k3 - k2)", "reverse-kl", "by itself"),
     "short_floats": (ON, "k2/50", "reverse-kl", "by itself"),
+    "cut_at_the_start": (ON, "k2", "none", "averaged over all tokens of the batch"),
+    "cut_alike": (ON, "k2", "none", "summed"),
+    "cut_at_the_end": (ON, "k3", "none", "summed"),
+    "cut_within": (ON, "log_q*sg(k1)", "none", "summed"),
+}
+CUT = "indexing that takes out a part of a tensor is not read"
+REFUSED = {
+    "unknown": "cumsum is not read",
+    "branch": "TracerBool",
+    "strided": CUT,
+    "two_less": CUT,
+    "one_sequence": CUT,
+    "shapes_that_do_not_fit": "incompatible shapes",
 }
 
 
@@ -33,13 +46,21 @@ def test_jax(name):
     assert tokens in found.tokens.words
 
 
-@pytest.mark.parametrize(("name", "words"), [("unknown", "cumsum is not read"), ("branch", "TracerBool")])
-def test_jax_refusals(name, words):
+@pytest.mark.parametrize("name", REFUSED)
+def test_jax_refusals(name):
     pytest.importorskip("jax")
     from support.audits import audited_jax
 
-    with pytest.raises(UsageError, match=rf"audited_jax.py, line \d+: .*{words}"):
+    with pytest.raises(UsageError, match=rf"audited_jax.py, line \d+: .*{REFUSED[name]}"):
         klsym.audit(getattr(audited_jax, name))
+
+
+def test_tokens_beside_one_another_in_jax():
+    pytest.importorskip("jax")
+    from support.audits import audited_jax
+
+    with pytest.raises(UsageError, match="cut differently: tokens beside one another are mixed"):
+        klsym.audit(audited_jax.shifted)
 
 
 REWARDS = {"k1_reward": ("k1", "reverse-kl"), "k3_reward": ("k3", "combination"),

@@ -4,17 +4,19 @@ there."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import combinations
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
+from klsym.audit.compiled import running
 from klsym.audit.confirm import Point
 from klsym.audit.places import files_watched
 from klsym.audit.terms import VOCABULARY, Refused, exact, mask, token, total
 from klsym.audit.tracing.operations import applied
-from klsym.audit.tracing.shapes import axes_of, refuse_unless_aligned
+from klsym.audit.tracing.shapes import GRID, LONGER, axes_of, cut_off, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
 from klsym.audit.tracing.torch_run import Layout, shape_of
 from klsym.language.expressions import log_q, unfold
@@ -23,6 +25,7 @@ from klsym.sampling.losses import evaluate
 __all__ = ["LAYOUTS"]
 INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 NUMBERS = {"integer_pow": "y"}
+MOST_SLICED = 6  # arguments that are tried with one token more
 PLAIN = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type", "copy", "copy_p",
          "reduce_precision"}  # fmt: skip
 MASKS = {"bool": "bool", "float": "float32", "int64": "int32"}
@@ -51,7 +54,14 @@ def argument(name: str, formula: Any, layout: Layout) -> tuple[Any, Any]:
         raise Refused("the whole vocabulary is read in PyTorch only")
     dtype = MASKS[layout.mask_type] if formula == mask else "float64"
     with in_double():
-        return unfold(formula), jax.ShapeDtypeStruct(shape_of(formula, layout), dtype)
+        array = jax.ShapeDtypeStruct(shape_of(formula, layout), dtype)
+        return unfold(formula), _with_one_more_token(array) if name in layout.longer else array
+
+
+def _with_one_more_token(array: Any) -> Any:
+    import jax
+
+    return jax.ShapeDtypeStruct((array.shape[0], LONGER), array.dtype)
 
 
 def parameter_argument(symbol: Any) -> tuple[Any, Any]:
@@ -66,18 +76,41 @@ def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -
     import jax
 
     keys = sorted(arguments)
-    with in_double():
-        closed = jax.make_jaxpr(lambda values: call(dict(zip(keys, values, strict=True))))(
-            tuple(arguments[key][1] for key in keys)
+    arrays = {key: arguments[key][1] for key in keys}
+
+    def traced(longer: tuple[str, ...] = ()) -> Any:
+        more = {key: _with_one_more_token(arrays[key]) for key in longer}
+        return jax.make_jaxpr(lambda values: call(dict(zip(keys, values, strict=True))))(
+            tuple((arrays | more)[key] for key in keys)
         )
+
+    with in_double():
+        try:
+            closed = traced()
+        except (TypeError, ValueError):
+            longer = _those_with_one_more(traced, [key for key in keys if arrays[key].shape == GRID])
+            if longer is None:
+                raise
+            raise running.Longer(longer) from None
     journal: list[Any] = []
-    [found] = _walk(closed, [arguments[key][0] for key in keys], journal)
+    origins = [frozenset((key,)) if len(arrays[key].shape) > 1 else frozenset() for key in keys]
+    [found] = _walk(closed, [arguments[key][0] for key in keys], journal, origins)
     return found, journal
 
 
-def _walk(closed: Any, given: list[Any], journal: list[Any]) -> list[Any]:
+def _those_with_one_more(traced: Callable[[tuple[str, ...]], Any], names: list[str]) -> frozenset[str] | None:
+    """The fewest arguments with which the shapes fit, if these have one token more: logp[:, 1:] - ref."""
+    for some in (c for size in range(1, len(names) + 1) for c in combinations(names[:MOST_SLICED], size)):
+        with suppress(TypeError, ValueError):
+            traced(some)
+            return frozenset(some)
+    return None
+
+
+def _walk(closed: Any, given: list[Any], journal: list[Any], origins: list[frozenset[str]]) -> list[Any]:
     jaxpr, constants = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
     known: dict[Any, Any] = dict(zip(jaxpr.invars, given, strict=True))
+    made_of: dict[Any, frozenset[str]] = dict(zip(jaxpr.invars, origins, strict=True))
     known.update(
         {variable: _constant(value) for variable, value in zip(jaxpr.constvars, constants, strict=True)}
     )
@@ -87,8 +120,10 @@ def _walk(closed: Any, given: list[Any], journal: list[Any]) -> list[Any]:
 
     for equation in jaxpr.eqns:
         line = _line(equation)
+        of = [frozenset() if hasattr(x, "val") else made_of.get(x, frozenset()) for x in equation.invars]
+        made_of.update(dict.fromkeys(equation.outvars, frozenset().union(*of)))
         try:
-            results = _equation(equation, [formula(x) for x in equation.invars], journal)
+            results = _equation(equation, [formula(x) for x in equation.invars], journal, of)
             for variable in equation.outvars:
                 refuse_unless_aligned(tuple(variable.aval.shape))
         except Refused as refusal:
@@ -112,13 +147,22 @@ def _line(equation: Any) -> int | None:
     return lines[0] if lines else None
 
 
-def _equation(equation: Any, given: list[Any], journal: list[Any]) -> list[Any]:
+def _equation(
+    equation: Any, given: list[Any], journal: list[Any], origins: list[frozenset[str]]
+) -> list[Any]:
     name, options = equation.primitive.name, equation.params
     if "vjp" in name:
         raise Refused("a custom derivative (custom_vjp) is not read")
     inner = next((options[key] for key in INNER if key in options), None)
     if inner is not None:
-        return _walk(inner, given, journal)
+        return _walk(inner, given, journal, origins)
+    if name == "slice":
+        sizes, strides = equation.invars[0].aval.shape, options["strides"]
+        if strides is not None and set(strides) != {1}:
+            raise Refused("indexing that takes out a part of a tensor is not read")
+        for size, start, stop in zip(sizes, options["start_indices"], options["limit_indices"], strict=True):
+            cut_off(size, start, stop, origins[0])
+        return [given[0]]
     if name == "reduce_sum":
         sizes = equation.invars[0].aval.shape
         return [total(given[0], axes_of(sizes[i] for i in options["axes"]))]
@@ -158,6 +202,12 @@ def _arguments(
             found[key] = values[mask].astype(MASKS[layout.mask_type])
         else:
             found[key] = evaluate(formula, named, jnp, jax.lax.stop_gradient)
+    for key in layout.longer & found.keys():
+        x, start = found[key], layout.cuts.get(key, 0)
+        other = jax.lax.stop_gradient(
+            jnp.roll(x[:, :1] if start else x[:, -1:], 1, 0)
+        )  # nothing depends on it
+        found[key] = jnp.concatenate([other, x] if start else [x, other], axis=1)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy
 
+from klsym.audit.compiled import running
 from klsym.audit.terms import AXES, Refused, Total, mask
 
 SIZES = {"b": 7, "t": 11, "v": 13}  # few formulas hold these numbers
@@ -50,6 +51,20 @@ def refuse_unless_aligned(shape: tuple[int, ...]) -> None:
         raise Refused(
             f"sequences and tokens are mixed by broadcasting, to shape {', '.join(a or '1' for a in letters)}"
         )
+
+
+def cut_off(size: int, start: int, stop: int, origins: frozenset[str]) -> None:
+    """Note that a slice leaves out one token of arguments, which have one more than the others."""
+    if (start, stop) == (0, size):
+        return
+    if stop - start != size - 1 or size not in (SIZES["t"], LONGER) or not origins:
+        raise Refused("indexing that takes out a part of a tensor is not read")
+    if size == SIZES["t"]:
+        raise running.Longer(origins)
+    cuts = running.current().cuts
+    for name in origins:
+        if cuts.setdefault(name, start) != start:
+            raise Refused("tokens that stand beside one another are mixed")
 
 
 def count_of(sizes: Iterable[int]) -> Any:

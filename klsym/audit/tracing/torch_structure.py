@@ -12,7 +12,7 @@ from klsym.audit.compiled import running
 from klsym.audit.compiled.unread import unread
 from klsym.audit.terms import VOCABULARY, Refused, Stack, Top, Total, Words, depends, mask, step, token, total
 from klsym.audit.tracing.operations import applied, log_of_mass
-from klsym.audit.tracing.shapes import GRID, LONGER, SELECTED, SIZES, axes_of, count_of
+from klsym.audit.tracing.shapes import GRID, SELECTED, SIZES, axes_of, count_of, cut_off
 from klsym.audit.tracing.torch_tensor import (
     alike,
     formula_of,
@@ -173,16 +173,7 @@ def _part_along(x: Any, axis: int, part: Any) -> None:
     if not isinstance(part, slice) or part.step not in (None, 1):
         raise Refused("indexing that takes out a part of a tensor is not read")
     start, stop, _ = part.indices(size)
-    if (start, stop) == (0, size):
-        return
-    if stop - start != size - 1 or size not in (SIZES["t"], LONGER) or not x.origins:
-        raise Refused("indexing that takes out a part of a tensor is not read")
-    if size == SIZES["t"]:
-        raise running.Longer(x.origins)
-    cuts = running.current().cuts
-    for name in x.origins:
-        if cuts.setdefault(name, start) != start:
-            raise Refused("tokens that stand beside one another are mixed")
+    cut_off(size, start, stop, x.origins)
 
 
 def _assign(func: Any, args: Any, options: Any) -> Any:

@@ -43,3 +43,47 @@ def unknown(logp, ref_logp):
 
 def branch(logp, ref_logp):
     return logp if jnp.sum(logp - ref_logp) > 0 else ref_logp
+
+
+# ---------------------------------------------------------------------------- one token more, or less
+def cut_at_the_start(logp, ref_logp, mask):
+    return jnp.sum((logp[:, 1:] - ref_logp) ** 2 / 2 * mask) / jnp.sum(mask)
+
+
+def cut_alike(logp, ref_logp, mask):
+    k = logp[:, 1:] - ref_logp[:, 1:]
+    return jnp.sum(k**2 / 2 * mask[:, 1:])
+
+
+def cut_at_the_end(logp, ref_logp, mask):
+    k = logp[:, :-1] - ref_logp
+    return jnp.sum((jnp.exp(-k) - 1 + k) * mask)
+
+
+def cut_within(logp, ref_logp, mask):
+    @jax.jit
+    def k(a, b):
+        return a[:, 1:] - b
+
+    return jnp.sum(jax.lax.stop_gradient(k(logp, ref_logp)) * logp[:, 1:] * mask)
+
+
+def shifted(logp, ref_logp, mask):
+    k = logp[:, 1:] - ref_logp[:, :-1]
+    return jnp.sum(k**2 / 2 * mask[:, 1:])
+
+
+def strided(logp, ref_logp):
+    return jnp.sum(logp[:, ::2] - ref_logp[:, ::2])
+
+
+def two_less(logp, ref_logp, mask):
+    return jnp.sum((logp[:, 2:] - ref_logp[:, 2:]) * mask[:, 2:])
+
+
+def one_sequence(logp, ref_logp):
+    return jnp.sum(logp[0] - ref_logp[0])
+
+
+def shapes_that_do_not_fit(logp, ref_logp):
+    return jnp.sum(logp[:, :3] - ref_logp)
