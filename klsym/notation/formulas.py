@@ -42,6 +42,7 @@ from klsym.notation.coefficients import coefficient, element, variable
 from klsym.notation.positions import SLOT_ORDER, TOGETHER, in_slot
 from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import Formula, Minus, Name, Number, Power, Product, negated, product, total
+from klsym.notation.variances import as_variances
 
 __all__ = [
     "Labels",
@@ -87,10 +88,22 @@ def atom(value: Atom, labels: Labels, spell: Text) -> str:
 # ---------------------------------------------------------------------------- sides
 def tree_of(value: Side, labels: Labels | None = None, sums: bool = False) -> Formula:
     """The tree of a side; sums: with sums over positions, as in mathematics."""
-    written = (_as_written(*term, labels or {}) for term in _with_scores_together(value.terms))
+    variances, others = as_variances(value.terms)
+    written = (_as_written(*term, labels or {}) for term in _with_scores_together(others))
     terms = [_term(scale, atoms, labels or {}, sums) for scale, atoms in written]
+    terms += [_variance(scale, of, labels or {}, sums) for scale, of in variances]
     terms.sort(key=lambda term: isinstance(term, Minus))
     return total(*terms)
+
+
+def _variance(scale: ExpPoly, of: Mean, labels: Labels, sums: bool) -> Formula:
+    """Var_m of a mean's value, as it was written up to its sign."""
+    written = (known for known in labels if abs(_multiple(known, of.coefficient)) == 1)
+    inner = scored("", next(written, of.coefficient), of.score, labels, sums)
+    found: Formula = tree.Covariance(of.measure, inner, inner)
+    if _is_negative(scale):
+        return negated(_variance(-scale, of, labels, sums))
+    return found if scale == ONE else Product((coefficient(scale, sums), found), loose=True)
 
 
 def _is_negative(scale: ExpPoly) -> bool:

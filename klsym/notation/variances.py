@@ -1,0 +1,50 @@
+"""Second moments less squares of means, of what has a score, as variances: Var_q((k1 - b)*s).
+
+>>> from klsym.kernel.ring import ONE
+>>> X = Mean("", "q", ExpPoly.variable("k1"), ("x",))
+>>> second = Mean("", "q", ExpPoly.variable("k1") ** 2, ("x", "x"))
+>>> as_variances([(ONE, (second,)), (-ONE, (X, X))]) == ([(ONE, X)], [])
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.statements import Mean
+
+Term = tuple[ExpPoly, tuple[Any, ...]]
+
+
+def as_variances(terms: Iterable[Term]) -> tuple[list[tuple[ExpPoly, Mean]], list[Term]]:
+    """The variances with their factors, and all other terms.
+
+    All second moments of a measure and a score go into variances, or none: they are one mean in a side.
+    """
+    rest, found = list(terms), list[tuple[ExpPoly, Mean]]()
+    squares = [(scale, atoms[0]) for scale, atoms in rest if _is_square(atoms)]
+    for measure, score in dict.fromkeys((x.measure, x.score) for _, x in squares):
+        mine = [(scale, x) for scale, x in squares if (x.measure, x.score) == (measure, score)]
+        second = [term for term in rest if _is_second_moment(term[1], measure, score)]
+        left = sum((scale * atoms[0].coefficient for scale, atoms in second), ZERO)
+        left = sum((scale * x.coefficient**2 for scale, x in mine), left)
+        if not left:
+            found += [(-scale, x) for scale, x in mine]
+            rest = [term for term in rest if term not in second and (term[0], term[1][0]) not in mine]
+    return found, rest
+
+
+def _is_square(atoms: tuple[Any, ...]) -> bool:
+    return len(atoms) == 2 and atoms[0] == atoms[1] and _is_of_a_sample(atoms[0]) and bool(atoms[0].score)
+
+
+def _is_second_moment(atoms: tuple[Any, ...], measure: str, score: tuple[str, ...]) -> bool:
+    doubled = tuple(sorted(score * 2))
+    alone = len(atoms) == 1 and _is_of_a_sample(atoms[0])
+    return alone and (atoms[0].measure, atoms[0].score) == (measure, doubled)
+
+
+def _is_of_a_sample(atom: Any) -> bool:
+    return isinstance(atom, Mean) and not atom.index
