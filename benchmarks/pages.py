@@ -137,8 +137,8 @@ def claims(known: list[Any], computed: int) -> Iterator[str]:
     heads = ("all parts", "some parts", "no part")
     yield table(("trust", "claims", *heads), [[cell or "" for cell in row] for row in rows])
     yield (
-        "\nThe last three columns count the claims of which the verified checker accepted all, some or no"
-        " parts when it last ran."
+        "\nThe last three columns count claims by how many of their parts the verified checker accepted when"
+        " it last ran."
     )
 
 

@@ -295,7 +295,7 @@ class _Walk:
             }  # fmt: skip
             if len(cuts) > 1:
                 raise Refused(
-                    f"{cuts[0]} and {cuts[1]} are cut differently: tokens beside one another are mixed"
+                    f"{cuts[0]} and {cuts[1]} are cut differently: neighbouring tokens are combined"
                 )
 
     def fitted(self) -> _Traced:

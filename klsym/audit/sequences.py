@@ -23,7 +23,7 @@ SHIFT = 0.37
 
 
 class Unpaired(Refused):
-    """One number a sequence, of which nothing says that it is a sum over its tokens."""
+    """A number per sequence that nothing declares to be the sum over its tokens."""
 
 
 def with_sums(bindings: Bindings) -> Iterator[Bindings]:

@@ -133,7 +133,7 @@ REFUSED = {
     "unknown": ("the operation erf is not read", "torch.erf"),
     "running": ("the operation cumsum is not read", "cumsum"),
     "part": ("indexing that takes out a part", "logp[:, 2:]"),
-    "beside": ("tokens that stand beside one another", "logp[:, 1:]"),
+    "beside": ("neighbouring tokens are combined", "logp[:, 1:]"),
     "largest": ("max over tokens is not read", ".max()"),
     "geometric_of_the_batch": (
         "a mean over all tokens of the batch inside a function that is not linear",

@@ -59,7 +59,7 @@ def test_tokens_beside_one_another_in_jax():
     pytest.importorskip("jax")
     from support.audits import audited_jax
 
-    with pytest.raises(UsageError, match="cut differently: tokens beside one another are mixed"):
+    with pytest.raises(UsageError, match="cut differently: neighbouring tokens are combined"):
         klsym.audit(audited_jax.shifted)
 
 

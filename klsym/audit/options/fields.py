@@ -178,4 +178,4 @@ def _file_of(file: File, node: ast.ImportFrom) -> list[File]:
     try:
         return [Elsewhere(file, path)._file] if path is not None else []
     except KlsymError:
-        return []  # no Python, or too far away: nothing is said of its classes
+        return []  # not Python, or too many imports away: its classes stay unknown

@@ -1,4 +1,4 @@
-"""What the code branches on and nobody has said: an option's default, or a value that klsym goes on with.
+"""Branches on a value that nobody has confirmed: the default of an option, or a value that klsym assumed.
 
 If a loss is the same for both answers to such a question, klsym does not ask it.
 """

@@ -64,7 +64,7 @@ def cut_off(size: int, start: int, stop: int, origins: frozenset[str]) -> None:
     cuts = running.current().cuts
     for name in origins:
         if cuts.setdefault(name, start) != start:
-            raise Refused("tokens that stand beside one another are mixed")
+            raise Refused("neighbouring tokens are combined")
 
 
 def count_of(sizes: Iterable[int]) -> Any:

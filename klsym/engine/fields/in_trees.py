@@ -1,8 +1,8 @@
-"""What stands in trees of tokens for an advantage and a critic, of which they hold no values.  Untrusted.
+"""The values of the advantage and the critic in a tree of tokens.  Untrusted.
 
-A of the sequence is R, the sum of the token rewards.  V is 1 after every prefix; beside V_next both are 0, as
-for a critic that knows nothing.  A refutation holds for this choice, and a loss is said to have no objective
-where it has none for one choice.
+A tree holds no values for them.  So A of the sequence is R, the sum of the token rewards, and V is 1 after
+every prefix.  In a loss with V_next, both V and V_next are 0.  A loss that has no objective for these values
+is said to have none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ NAMES = {ADVANTAGE: "A", V: BEFORE, past(A): BEFORE, V_next: AFTER, now(A): AFTE
 
 
 def values_in_trees(loss: SlotLoss) -> dict[str, ExpPoly]:
-    """The values of A, V and V_next."""
-    V = ZERO if AFTER in _names(loss) else ONE
-    return {ADVANTAGE.name: REWARD, BEFORE: V, AFTER: ZERO}
+    """The values of A, V and V_next in every tree."""
+    before = ZERO if AFTER in _names(loss) else ONE
+    return {ADVANTAGE.name: REWARD, BEFORE: before, AFTER: ZERO}
 
 
 def critic_in_trees(loss: SlotLoss) -> dict[str, str]:
-    """The numbers that stand for the critic of a loss, in print."""
+    """The printed values of V and V_next, of those that the loss has."""
     values, shown = values_in_trees(loss), {BEFORE: "V", AFTER: "V_next"}
     spoken = (name for name in (BEFORE, AFTER) if name in _names(loss))
     return {shown[name]: str(int(values[name] == ONE)) for name in spoken}
