@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import compileall
 import gc
 import hashlib
 import importlib
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import sys
@@ -39,6 +41,7 @@ import hypothesis
 import mpmath  # noqa: F401  loaded once, before the processes fork
 import numpy  # noqa: F401
 import pytest
+import sympy  # noqa: F401
 
 from support.campaigns import stored as campaigns
 from support.campaigns.mutations import Mutant, Source, is_text
@@ -54,7 +57,7 @@ SECONDS = 5  # of a processor, for one test of a mutant, beside three times what
 ENOUGH = 20  # of a processor, for all tests of a mutant: what only later ones would notice counts as alive
 MEMORY = 4 << 30
 OFF = ("cacheprovider", "doctest", "unraisableexception", "threadexception")
-OPTIONS = ["-x", "-q", "--assert=plain", "-c", os.devnull, *(f"-pno:{name}" for name in OFF)]
+OPTIONS = ["-x", "-q", "--tb=no", "--assert=plain", "-c", os.devnull, *(f"-pno:{name}" for name in OFF)]
 
 
 # ---------------------------------------------------------------------------- the tests
@@ -184,6 +187,20 @@ def digest(paths: list[Path]) -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
 
 
+def imported(tests: list[Path]) -> list[Path]:
+    """The modules in `support` that some tests need, and the certificates beside them."""
+    support = next(path for path in tests[0].parents if path.name == "tests") / "support"
+    found: dict[Path, None] = {}
+    waiting = [*tests]
+    while waiting:
+        for name in re.findall(r"(?:from|import) support\.([\w.]+)", waiting.pop().read_text()):
+            module = support / f"{name.replace('.', '/')}.py"
+            if module.exists() and module not in found:
+                found[module] = None
+                waiting.append(module)
+    return sorted({*found, *(p for module in found for p in module.parent.rglob("*.json"))})
+
+
 class Copy:
     """The package and the tests, out of reach of whoever edits them."""
 
@@ -191,15 +208,16 @@ class Copy:
         self.root = Path(folder).resolve()
         for name in ("klsym", "tests"):
             shutil.copytree(HOME / name, self.root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(self.root, quiet=1)
         self.base = sorted(str(p.relative_to(self.root)) for p in self.root.glob(KERNEL))
         self.sources = {name: Source(name, (self.root / name).read_text()) for name in self.base}
         self.mutants = [mutant for source in self.sources.values() for mutant in source.mutants]
         self.tests = sorted(
             str(p.relative_to(self.root)) for t in patterns for p in self.root.glob(f"tests/{t}")
         )
-        helpers = [self.root / "tests" / "conftest.py", *self.root.glob("tests/support/**/*.*")]
-        shared = [p for p in sorted(helpers) if not p.name.startswith(("test_", "mutants", "mutations"))]
-        key = digest([*(self.root / name for name in self.base), *shared])
+        settings = self.root / "tests" / "conftest.py"
+        shared = imported([settings, *(self.root / name for name in self.tests)])
+        key = digest([*(self.root / name for name in self.base), settings, *shared])
         self.keys = {name: key + digest([self.root / name]) for name in self.tests}
         self.version = campaigns.version()
         self.key = key + digest([self.root / name for name in self.tests])
