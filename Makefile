@@ -72,10 +72,10 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 PYTEST = $(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 -n auto --dist loadfile \
 	notebooks/08-experiments.ipynb notebooks tests klsym experiments derivations/tools paper
 
-test: lint ## lint, types, tests, doctests, and every notebook against its stored outputs; random tests are small
+test: lint ## lint, types, tests, doctests, and every notebook against its stored outputs; of slow tables and random tests a share
 	@$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
-test-all: lint ## the same with every random test at its full size
+test-all: lint ## the same with every case of a table, and random tests at full size
 	@$(BIN)/mypy & types=$$!; KLSYM_TEST_ALL=1 $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
 lint: install ## ruff

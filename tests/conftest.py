@@ -10,15 +10,18 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
 
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import Settled, recall
 from support.scale import scaled
+
+if TYPE_CHECKING:
+    from klsym.ledger.settle_claim import Settled
 
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=scaled(60, 20))
 settings.load_profile("klsym")
@@ -48,6 +51,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases that are for `make test-all`, and those that no earlier run skipped."""
+    cases = Counter[str]()  # of each test, so far
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        test, share = item.nodeid.partition("[")[0], item.get_closest_marker("share")
+        drawn = crc32(item.nodeid.encode()) % scaled(1, *share.args) == 0 if share else True
+        (kept if drawn or not cases[test] else left).append(item)
+        cases[test] += 1
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
     if config.getoption("--skipped-before"):
         skipped = set(config.cache.get(SKIPPED, []))
         items[:] = [item for item in items if {item.nodeid, item.nodeid.split("::")[0]} & skipped]
@@ -95,6 +109,9 @@ def _is_worker() -> bool:
 @pytest.fixture(scope="session")
 def proofs_settled() -> dict[str, Settled]:
     """Every claim but the experiments, which take a minute, settled once."""
+    from klsym.ledger.registry import load  # not at the top: most tests need neither the engine nor SymPy
+    from klsym.ledger.settle_claim import recall
+
     return {id: recall(id) for id, claim in load().items() if claim.verdict != "computed"}
 
 

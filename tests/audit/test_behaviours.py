@@ -89,6 +89,7 @@ def found_in(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
+@pytest.mark.share(3)
 def test_each_behaviour_is_told_apart(name):
     """Code that sums over one token keeps its level, all other code is asked at level token."""
     _, expression, target, tokens, finding = BEHAVIOURS[name]

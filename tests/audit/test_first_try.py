@@ -251,6 +251,7 @@ def audited(folder: Path, body: str, told: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", READ)
+@pytest.mark.share(3)
 def test_a_loss_is_read_at_the_first_try(name: str, tmp_path: Path) -> None:
     body, told, loss, note = READ[name]
     found = audited(tmp_path, body, told)

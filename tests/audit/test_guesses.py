@@ -57,6 +57,7 @@ def audited(folder: Path, body: str, arguments: str = "logp, ref_logp", **option
 
 
 @pytest.mark.parametrize("body", SUMS)
+@pytest.mark.share(3)
 def test_a_sum_as_over_a_vocabulary_is_no_guess_of_a_token(body, tmp_path):
     with pytest.raises(UsageError) as refused:
         audited(tmp_path, body)

@@ -35,6 +35,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", JAX)
+@pytest.mark.share(3)
 def test_jax(name):
     pytest.importorskip("jax")
     from support.audits import audited_jax

@@ -153,6 +153,7 @@ def audited(folder: Path, arguments: str, body: str, function: str = "f", **opti
 
 
 @pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.share(3)
 def test_a_loss_is_read_out_of_what_stands_around_it(name: str, tmp_path: Path) -> None:
     arguments, body, options, expression = WHOLE[name]
     found = audited(tmp_path, arguments, body, sampling="off-policy", **options)

@@ -322,6 +322,7 @@ def audited(place: Path, name: str, told: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "told", "loss", "words"), READ)
+@pytest.mark.share(3)
 def test_a_loss_of_a_trainer_is_read(
     name: str, told: dict[str, Any], loss: str, words: str, place: Path
 ) -> None:

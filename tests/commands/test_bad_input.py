@@ -99,6 +99,7 @@ BAD: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("argv", "words"), BAD, ids=[ascii(" ".join(argv)[:40]) for argv, _ in BAD])
+@pytest.mark.share(4)
 def test_bad_input_is_one_line_on_stderr_and_exit_2(
     argv: list[str], words: str, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ ASKED = [
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("asked", ASKED, ids=" ".join)
+@pytest.mark.share(3)
 def test_formats(asked: tuple[str, ...], form: str, capsys: Out) -> None:
     code, out, err = run(capsys, "explain", *asked, "--format", form)
     assert (code, err) == (0, "") and "ExpPoly" not in out

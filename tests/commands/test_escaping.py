@@ -71,6 +71,7 @@ def told(capsys: Out, *argv: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.share(3)
 def test_what_is_typed_is_printed_with_escapes(text: str, folder: Path, capsys: Out) -> None:
     """Every kind of text in two places, and every place for one text; each audit starts a process."""
     every = [*TYPED, *AUDITED] if text == WORST else [TYPED[0], TYPED[-5]]

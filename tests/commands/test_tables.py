@@ -30,6 +30,7 @@ def test_names_may_be_separated_by_commas_and_are_taken_once(capsys):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "experiments"])
+@pytest.mark.share(3)
 def test_no_name_of_a_row_or_a_column_has_a_comma(name):
     table = build(name)
     names = {name for row in table.rows for name in (*row.tags, *row.claims)}

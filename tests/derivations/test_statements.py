@@ -154,6 +154,7 @@ def test_a_claim_states_what_is_written_here(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.share(3)
 def test_each_part_of_a_claim_is_borne_out(name: str) -> None:
     settled = recall(name)
     for part in settled.parts:

@@ -104,6 +104,7 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
 
 
 @pytest.mark.parametrize(("loss", "words", "code", "said"), SAID)
+@pytest.mark.share(3)
 def test_what_a_code_says(loss: str, words: str, code: str, said: str) -> None:
     assert said in found(loss, words)[code]
 
@@ -171,6 +172,7 @@ LONG = ["-min(rho*A, clip(rho, 1-eps, 1+eps)*A) + beta*k3 - lam*k1*log_q + rho*k
 
 @pytest.mark.parametrize("width", [40, 60, 100])
 @pytest.mark.parametrize("loss", [*LONG, "k3", "sg(rho)*k3"])
+@pytest.mark.share(3)
 def test_an_answer_has_25_lines_at_most_and_fits(loss: str, width: int) -> None:
     lines = klsym.explain(loss, sampling="off-policy").text(width=width).splitlines()
     assert len(lines) <= 25 or width < 60

@@ -57,6 +57,7 @@ NARROW = [  # a loss, how it is used, the multiples of both gradients without it
 
 
 @pytest.mark.parametrize(("loss", "words", "target"), NEVER)
+@pytest.mark.share(3)
 def test_a_bound_that_never_binds(loss: str, words: str, target: str) -> None:
     one, verdict = case(loss, words), klsym.explain(loss, **options(words))
     assert (verdict.target, fit_gradient(one).target) == (target, target)
@@ -64,6 +65,7 @@ def test_a_bound_that_never_binds(loss: str, words: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("loss", "words", "mistaken", "at"), NARROW)
+@pytest.mark.share(3)
 def test_a_bound_that_binds_narrowly(loss: str, words: str, mistaken: tuple[float, float], at: float) -> None:
     """On a model with an outcome at this log ratio the mistaken name is refuted."""
     q, p = 0.05, 0.05 * math.exp(-at)

@@ -52,12 +52,14 @@ def undeclared(loss: str, **options: str) -> set[str]:
 
 
 @pytest.mark.parametrize("options", SETTINGS, ids=lambda options: " ".join(options.values()))
+@pytest.mark.share(3)
 def test_names_of_settings(options: dict[str, str]) -> None:
     for loss in LOSSES[: 4 if options.get("batch") == "std" else None]:  # clamps have no batch std
         assert not undeclared(loss, **options), loss
 
 
-@pytest.mark.parametrize("one", trainers()[:: scaled(1, 4)], ids=lambda one: one.id)
+@pytest.mark.parametrize("one", trainers(), ids=lambda one: one.id)
+@pytest.mark.share(8)
 def test_names_of_trainers(one: Trainer) -> None:
     assert not one.loss or not undeclared(one.loss, **one.options)
     assert not one.kl or not undeclared(one.kl, **(one.kl_options or one.options))

@@ -97,6 +97,7 @@ class World:
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
+@pytest.mark.share(3)
 def test_each_loss_descends_the_divergence(name: str) -> None:
     found = found_of(name)
     assert len(found.gradients) == 6 and len(found.values) == 2
@@ -191,6 +192,7 @@ SHAPES = {  # holds, where, f''(1)
 
 
 @pytest.mark.parametrize("f", SHAPES)
+@pytest.mark.share(3)
 def test_the_shape(f: str) -> None:
     told = (found_of(f) if f in DIVERGENCES else losses_of(f, sampling="on-policy")).to_json()
     holds, where, strength = SHAPES[f]
@@ -241,6 +243,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("f", REFUSED)
+@pytest.mark.share(3)
 def test_bad_input_is_one_line(f: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["divergence", f]) == 2
     said = capsys.readouterr()

@@ -188,6 +188,7 @@ POWERS = ["r**alpha", "r**alpha/alpha", "beta*r**(2*alpha) + k2", "k1 - lam*r**(
 
 @pytest.mark.parametrize("loss", POWERS)
 @pytest.mark.parametrize("use", ["loss", "reward"])
+@pytest.mark.share(3)
 def test_f_of_a_parametric_power_by_numbers(loss, use):
     """f(1) = f'(1) = 0 and f'' = -c'/r, by SymPy's derivatives, at the values told apart, too."""
     verdict = klsym.explain(loss, use=use, parameters=["alpha", "beta", "lam"])

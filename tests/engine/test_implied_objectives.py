@@ -19,6 +19,7 @@ def told(loss: str, **setting: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", range(COUNT))
+@pytest.mark.share(3)
 def test_a_random_coefficient(number: int) -> None:
     """A detached reward is its own coefficient; the thousand are `make implied`."""
     c = implied_judge.coefficient(7, number)
@@ -205,6 +206,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("c", OUTSIDE)
+@pytest.mark.share(3)
 def test_outside_the_ring(c: str) -> None:
     known, holds, where = OUTSIDE[c]
     verdict = klsym.explain(c, use="reward")

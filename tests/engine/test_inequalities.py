@@ -66,6 +66,7 @@ def made(text: str) -> Any:
 
 
 @pytest.mark.parametrize("written", ENDINGS)
+@pytest.mark.share(3)
 def test_ending(written: str) -> None:
     """Proved, checked in numbers, and printed in LaTeX with the same words."""
     proof, text = made(written), ENDINGS[written]

@@ -35,6 +35,7 @@ def meets(condition: Any) -> bool:
 
 
 @pytest.mark.parametrize(("loss", "words"), CASES)
+@pytest.mark.share(3)
 def test_tokens_keep_their_scores_and_credit(loss: str, words: str) -> None:
     """rho of a prefix meets s_past, that of a sequence s_future too; the bias is 0 in the region of q = p."""
     clamped, free = (klsym.explain(text, **options(words)) for text in (f"clip({loss}, -10, 10)", loss))

@@ -87,6 +87,7 @@ LOSSES = [  # loss, its slope along log q with p and mu fixed
 
 @pytest.mark.parametrize(("loss", "slope"), LOSSES)
 @pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.share(3)
 def test_the_gradient_is_that_of_calculus(loss: str, slope: str, sampling: Any) -> None:
     verdict = klsym.explain(loss, sampling=sampling)
     assert verdict.trust == "kernel" and "ln_" not in str(verdict) and "const_" not in str(verdict)

@@ -289,6 +289,7 @@ WORDS = [
 @pytest.mark.parametrize(
     ("loss", "options", "hypotheses", "warnings"), WORDS, ids=[str(row[:2]) for row in WORDS]
 )
+@pytest.mark.share(3)
 def test_hypotheses_and_warnings(
     loss: str, options: dict[str, str], hypotheses: set[str], warnings: set[str]
 ) -> None:

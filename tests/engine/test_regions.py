@@ -90,6 +90,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize("loss", VALUES)
+@pytest.mark.share(3)
 def test_values_are_those_of_the_loss_at_bounds_and_beside_them(loss: str) -> None:
     found = read(loss, parameters=("beta",))
     for at in PLACES:
@@ -137,6 +138,7 @@ def test_slopes_are_those_of_autograd(loss: str, at: dict[str, float], slope: fl
 # ---------------------------------------------------------------------------- relations
 @pytest.mark.parametrize("loss", VALUES)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.share(3)
 def test_what_relations_take_off_is_0_everywhere(loss: str, seed: int) -> None:
     """Products of regions of the loss, in their last form, at every place, on bounds too."""
     rng, context = random.Random(seed), read(loss, parameters=("beta",)).defined

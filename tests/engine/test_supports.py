@@ -95,6 +95,7 @@ def told(hypotheses: tuple[str, ...], *names: str) -> str:
         ("rho*max(r, 1)", "reward", BOTH),
     ],
 )
+@pytest.mark.share(3)
 def test_supports_are_those_of_the_limits(loss: str, use: str, supports: str) -> None:
     """Printed where they are needed; a theorem about regions asks for what its terms need one by one."""
     assert needed(loss, use) == supports

@@ -81,6 +81,7 @@ def test_branches_solve_their_equation_on_their_side(u, side, name):
 @ALL
 @pytest.mark.parametrize("arms", [2, 3, 4])
 @pytest.mark.parametrize("beta", [0.2, 1.0, 5.0])
+@pytest.mark.share(3)
 def test_stationary_points_solve_their_equations(name, arms, beta):
     _, log_p, reward = random_bandits(arms, 40, seed=arms)
     k1, which = stationary_points(name, log_p, reward, beta)

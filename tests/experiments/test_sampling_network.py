@@ -49,6 +49,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("loss", "options", "target"), CASES, ids=str)
+@pytest.mark.share(3)
 def test_autograd_over_all_sequences_agrees_to_the_last_digits(loss, options, target):
     found = WORLD.compare(loss, samples=None, **options)
     assert found.difference < 1e-12

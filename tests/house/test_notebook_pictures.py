@@ -15,7 +15,6 @@ from PIL import Image
 
 from klsym.experiments import gallery
 from klsym.experiments.gallery import GALLERY
-from support.scale import scaled
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "notebooks" / "regenerate.py"))
 SAME, LEVELS, CORNERS = SCRIPT["same_picture"], SCRIPT["LEVELS"], SCRIPT["CORNERS"]
@@ -73,7 +72,8 @@ def stored(notebook: str) -> list[str]:
     return ["".join(one["image/png"]) for one in data if "image/png" in one]
 
 
-@pytest.mark.parametrize("name", list(GALLERY)[scaled(0, 1) :: scaled(1, 3)])
+@pytest.mark.parametrize("name", GALLERY)
+@pytest.mark.share(3)
 def test_the_gallery_draws_what_the_notebook_shows(name):
     """In that notebook alone; with labelled axes and a caption."""
     figure = GALLERY[name].make()

@@ -130,6 +130,7 @@ ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
 
 
 @pytest.mark.parametrize(("loss", "options", "literal", "target", "trust"), ROWS)
+@pytest.mark.share(3)
 def test_the_verdict(
     loss: str, options: dict[str, str], literal: str, target: str | None, trust: str
 ) -> None:

@@ -260,6 +260,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.share(3)
 def test_hostile_input_is_refused_at_once(name: str, at_most: Any) -> None:
     with at_most(5):
         refusal(HOSTILE[name])

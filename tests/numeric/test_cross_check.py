@@ -55,6 +55,7 @@ def checked(loss: str, sampling: str = "on-policy", **changes: Any) -> dict[str,
 
 
 @pytest.mark.parametrize("loss", RIGHT)
+@pytest.mark.share(3)
 def test_right_verdicts_pass(loss: str) -> None:
     """In each setting by turns; where rho is 1 on-policy, off-policy."""
     off = "rho" in loss or RIGHT.index(loss) % 2
@@ -106,6 +107,7 @@ def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, sampling: str) -
         ("abs(k1)", {"c": "1"}),
     ],
 )
+@pytest.mark.share(3)
 def test_one_wrong_formula_fails(loss: str, changes: dict[str, Any]) -> None:
     verdict = engine.explain(loss, "off-policy" if "rho" in loss else "on-policy")
     found = checked(loss, verdict.setting.sampling, **changes)
@@ -131,6 +133,7 @@ FIELDS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("loss", "options", "wrong"), FIELDS, ids=[f"{row[0]} {row[1]}" for row in FIELDS])
+@pytest.mark.share(3)
 def test_tokens_and_batches_are_compared_with_the_literal_field(
     loss: str, options: dict[str, Any], wrong: dict[str, str]
 ) -> None:
@@ -281,6 +284,7 @@ LOGS = (
 
 @pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
 @pytest.mark.parametrize("loss", LOGS)
+@pytest.mark.share(3)
 def test_logs_of_positive_quantities_are_read_at_tokens(loss: str, sampling: str) -> None:
     """A printed formula holds log(rho_now), and rho_now is positive as rho is."""
     found = with_check(engine.explain(loss, sampling, level="token"), parse(loss)).check

@@ -173,6 +173,7 @@ def test_quadrature_agrees(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
+@pytest.mark.share(3)
 def test_floats_agree_with_symbols(seed):
     rng = random.Random(seed)
     pairs, under, weight = random_pairs(rng), rng.choice(["q", "p", "mu"]), Fraction(rng.randint(-4, 4), 3)

@@ -63,6 +63,7 @@ def grid(model: GaussianModel, direction: int) -> FiniteModel:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("of", QUANTITIES, ids=labelled)
+@pytest.mark.share(4)
 def test_values_and_gradients(of: Any, name: str) -> None:
     model = MODELS[name]
     statement = Statement(of.side, Side(), Context(("lam",), on_policy=model.mu is None))

@@ -98,6 +98,7 @@ def models(statement, seeds, exact=False):
 
 
 @pytest.mark.parametrize("name", ROWS)
+@pytest.mark.share(3)
 def test_identities_agree_and_near_misses_do_not(name):
     true, false = statements(name)
     assert agreement(true, models(true, range(2))).difference < 1e-13

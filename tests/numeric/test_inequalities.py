@@ -122,12 +122,14 @@ FALSE = {
 
 
 @pytest.mark.parametrize("name", TRUE)
+@pytest.mark.share(3)
 def test_true_theorems_pass(name: str) -> None:
     outcome = check_theorem(TRUE[name])
     assert outcome.passed and outcome.kind == TRUE[name].kind, outcome.text
 
 
 @pytest.mark.parametrize("name", FALSE)
+@pytest.mark.share(3)
 def test_false_theorems_fail(name: str) -> None:
     outcome = check_theorem(FALSE[name])
     assert not outcome.passed, outcome.text

@@ -191,6 +191,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "index", "setting"), CASES)
+@pytest.mark.share(3)
 def test_both_oracles_agree(kind, index, setting):
     """In floats; not all of the values are 0."""
     context, zero, count = SETTINGS[setting], 0, scaled(60, 10)
@@ -203,6 +204,7 @@ def test_both_oracles_agree(kind, index, setting):
 
 
 @pytest.mark.parametrize(("kind", "index", "setting"), [case for case in CASES if case[-1] != "off-policy"])
+@pytest.mark.share(3)
 def test_enclosures_hold_the_value(kind, index, setting):
     for seed in range(scaled(20, 3)):
         side = KINDS[kind](Draw(seed, index, SETTINGS[setting]))

@@ -198,6 +198,7 @@ FAIL = {
 
 
 @pytest.mark.parametrize("name", PASS)
+@pytest.mark.share(3)
 def test_true_theorems_pass(name):
     outcome = check_theorem(PASS[name])
     assert outcome.passed, outcome.text
@@ -206,6 +207,7 @@ def test_true_theorems_pass(name):
 
 
 @pytest.mark.parametrize("name", FAIL)
+@pytest.mark.share(3)
 def test_wrong_theorems_fail_without_raising(name):
     outcome = check_theorem(FAIL[name])
     assert not outcome.passed, outcome.text

@@ -171,6 +171,7 @@ def hypotheses_leave_none_out(id, ledger):
 
 
 @pytest.mark.parametrize("id", FAST)
+@pytest.mark.share(4)
 def test_a_claim_on_paper(id, ledger):
     every_claim_is_whole(id, ledger)
     a_derivation_says_its_statement(id, ledger)

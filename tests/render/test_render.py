@@ -42,6 +42,7 @@ def test_claims_print_cleanly(name: str) -> None:
 
 
 @pytest.mark.parametrize(("loss", "sampling", "use", "row"), SHEET)
+@pytest.mark.share(4)
 def test_verdicts_print_cleanly(loss: str, sampling: str, use: str, row: Any) -> None:
     verdict = explain(loss, sampling=sampling, use=use, parameters=["har"])
     for _, text, latex in verdict.steps:

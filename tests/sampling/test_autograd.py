@@ -58,6 +58,7 @@ KNOWN = (
 @pytest.mark.parametrize(
     ("loss", "sampling", "use", "expected"), KNOWN, ids=[f"{a}-{b}-{c}" for a, b, c, _ in KNOWN]
 )
+@pytest.mark.share(3)
 def test_per_sample(backend: str, loss: Any, sampling: str, use: str, expected: np.ndarray) -> None:
     values = FREE | {"R": LQ} | ({"log_mu": LM} if sampling == "off-policy" else {})
     found = per_sample_gradient(loss, LQ, values, sampling=sampling, use=use, backend=backend)

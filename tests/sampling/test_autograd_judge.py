@@ -58,6 +58,7 @@ def test_losses_hold_every_setting_and_every_kind() -> None:
 
 
 @pytest.mark.parametrize("name", judge.WRONG)
+@pytest.mark.share(3)
 def test_a_wrong_detach_is_flagged(name: str, library: str) -> None:
     """Flagged exactly where the exact normal forms differ: no false alarm, nothing missed."""
     outcomes = Counter()

@@ -123,6 +123,7 @@ def reports() -> dict[str, Report]:
 
 
 @pytest.mark.parametrize("name", ROWS)
+@pytest.mark.share(3)
 def test_a_wrong_identity_is_flagged(reports: dict[str, Report], name: str) -> None:
     report = reports[name]
     [one] = report.checked
@@ -243,6 +244,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("owner", "name", "wrong", "sides"), BROKEN, ids=range(len(BROKEN)))
+@pytest.mark.share(3)
 def test_a_broken_sampler_is_caught(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, wrong: Any, sides: Any
 ) -> None:

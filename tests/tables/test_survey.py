@@ -71,6 +71,7 @@ CORE = {case: row for case, row in EXPRESSIONS.items() if in_core(parse(*case))}
 
 
 @pytest.mark.parametrize("case", sorted(CORE), ids=lambda case: case[0])
+@pytest.mark.share(3)
 def test_explain_still_says_what_is_stored(case):
     expression, names = case
     for setting, kept in CORE[case]["verdicts"].items():

@@ -201,6 +201,7 @@ PDFLATEX = shutil.which("pdflatex")
 @pytest.mark.skipif(PDFLATEX is None, reason="pdflatex is not installed")
 @pytest.mark.parametrize("notation", ["wang-zhang", "tang-munos"])
 @pytest.mark.parametrize("page", ["10pt", "11pt", "twocolumn", "11pt,twocolumn"])
+@pytest.mark.share(3)
 def test_tables_fit_a_page_of_one_column_and_of_two(page, notation, tmp_path):
     """With booktabs and amsmath alone, each from a page of its own."""
     body = "".join(rf"\typeout{{Table {name}}}\input{{{name}}}\clearpage " for name in QUICK)

@@ -51,6 +51,7 @@ def case_of(one: Trainer) -> Case:
 
 
 @pytest.mark.parametrize("id", SETTLED)
+@pytest.mark.share(3)
 def test_the_stored_answer_is_what_klsym_answers(id: str) -> None:
     assert settled(trainer(id)) == stored()[id]
 
@@ -67,6 +68,7 @@ def test_enumeration_agrees(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", [*JUDGED, "slime-reinforce-pp", "trl-rloo", "slime-tis"])
+@pytest.mark.share(3)
 def test_autograd_agrees(id: str) -> None:
     pytest.importorskip("torch")
     from support.losses.autograd_trees import AGREE, misfit

@@ -14,6 +14,7 @@ ALL = [question.id for question in questions()]
 
 
 @pytest.mark.parametrize("id", ALL)
+@pytest.mark.share(3)
 def test_the_verdict_is_what_the_answer_rests_on(id):
     question = asked(id)
     told = question.verdict.to_json()["gradient"]

@@ -37,6 +37,7 @@ CHECKED = [("k1", "loo"), ("beta*k2 - rho*A", "mean"), ("R - beta*k1", "reward l
 
 
 @pytest.mark.parametrize(("loss", "words"), CHECKED)
+@pytest.mark.share(3)
 def test_the_cross_check_agrees(loss: str, words: str) -> None:
     checked = with_check(ask(loss, words), parse(loss))
     assert checked.check is not None and checked.check["passed"], checked.check

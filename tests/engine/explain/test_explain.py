@@ -40,6 +40,7 @@ OTHERS = [("k2", "token"), ("rho*(R - beta*k1)", "off token reward whole"), ("k1
 
 
 @pytest.mark.parametrize(("loss", "words"), SAMPLES + OTHERS)
+@pytest.mark.share(3)
 def test_json_has_exactly_the_keys_of_the_contract(loss: str, words: str) -> None:
     answer, given = ask(loss, words).to_json(), options(words)
     assert answer == json.loads(json.dumps(answer))

@@ -57,6 +57,7 @@ def wanted(instead: Any) -> tuple[str, tuple[str, str], tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("loss", "options", "right", "kl", "changed"), CASES, ids=str)
+@pytest.mark.share(3)
 def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
     verdict = klsym.explain(loss, **options)
     assert wanted(verdict.instead) == (right, kl, changed)
@@ -89,6 +90,7 @@ def test_nothing_is_said_of_what_is_right_or_no_penalty(loss, options) -> None:
     ("target", "sampling", "use"),
     [*product(("reverse-kl", "forward-kl"), ("on-policy", "off-policy"), ("loss", "reward"))],
 )
+@pytest.mark.share(3)
 def test_it_is_the_first_that_is_recommended(target, sampling, use) -> None:
     """The value of -r*k1 is KL(p||q), that of k3 KL(q||p); off-policy with a weight."""
     weight = "" if sampling == "on-policy" else "sg(rho)*" if use == "loss" else "rho*"

@@ -54,6 +54,7 @@ def differences(of: Any, found: list[Tree], logits: int) -> np.ndarray:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("text", LOSSES)
+@pytest.mark.share(4)
 def test_fields_are_differences_of_means_under_a_fixed_measure(text: str, setting: Setting) -> None:
     found = worlds(setting)
     forest = Forest(found, ("off-policy",))
@@ -64,6 +65,7 @@ def test_fields_are_differences_of_means_under_a_fixed_measure(text: str, settin
 
 @pytest.mark.parametrize("setting", SETTINGS + REWARDS + BATCHES, ids=str)
 @pytest.mark.parametrize("text", ["rho*k3 - sg(k1)*log_q*R", "r*A - k2"])
+@pytest.mark.share(4)
 def test_jacobians_are_differences_of_fields(text: str, setting: Setting) -> None:
     """On-policy the measure and everything detached move as well."""
     for sampling in ("on-policy", "off-policy"):

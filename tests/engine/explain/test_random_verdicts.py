@@ -122,6 +122,7 @@ IN_OTHER_SETTINGS = (
 
 
 @pytest.mark.parametrize("case", IN_OTHER_SETTINGS, ids=str)
+@pytest.mark.share(3)
 def test_the_judge_rejects_wrong_answers_in_other_settings(case: Case) -> None:
     answer = klsym.explain(case.text, **options(case)).to_json()
     gradient = answer["gradient"]

@@ -147,6 +147,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("loss", [*BEYOND, *ODD], ids=str)
+@pytest.mark.share(3)
 def test_odd_losses_are_refused_or_answered_in_the_grammar(loss: Any, at_most: Any) -> None:
     """At worst one clear line, never a crash, never a minute's wait; on-policy and off-policy by turns."""
     sampling = ("on-policy", "off-policy")[len(str(loss)) % 2]

@@ -43,6 +43,7 @@ def test_a_surrogate_and_a_penalty() -> None:
         ("max(k1, 0) - max(rho, 2)*A", "-max(rho, 2)*A", "unbounded where A > 0, unbounded where A < 0"),
     ],
 )  # fmt: skip
+@pytest.mark.share(3)
 def test_terms(loss: str, term: str, words: str) -> None:
     assert words in says(loss, **OFF)[term]
 

@@ -36,6 +36,7 @@ SEVERAL_WEIGHTS = ("rho + rho**2", "k1 + rho*k1", "log(rho)*rho")
 
 
 @pytest.mark.parametrize(("loss", "words"), CHECKED)
+@pytest.mark.share(3)
 def test_the_cross_check_agrees(loss: str, words: str) -> None:
     checked = with_check(explain(loss, **options(words)), parse(loss))
     assert checked.check is not None and checked.check["passed"], checked.check
@@ -93,6 +94,7 @@ SETTINGS = [*product(("", "off"), ("same", "to-go", "total"), ("own", "prefix", 
 
 
 @pytest.mark.parametrize("setting", SETTINGS[::2] + SETTINGS[1::4], ids=" ".join)
+@pytest.mark.share(3)
 def test_a_mean_that_holds_scores_is_never_called_a_target(setting: tuple[str, ...]) -> None:
     for loss in ("k1", "rho*R") if len("".join(setting)) % 2 else ("R", "log_q"):
         verdict = explain(loss, **options("token reward " + " ".join(setting)))

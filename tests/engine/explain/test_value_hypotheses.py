@@ -143,6 +143,7 @@ def test_a_value_without_a_name_assumes_nothing(loss: str, options: dict[str, st
 @pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
 @pytest.mark.parametrize("use", ["value", "loss", "reward"])
 @pytest.mark.parametrize("target", ["reverse-kl", "forward-kl"])
+@pytest.mark.share(3)
 def test_a_recommendation_says_what_it_assumes(target: str, use: str, sampling: str) -> None:
     """Of the value where that is asked for: rho*k3 needs p << mu for its value, and not for its gradient."""
     found = klsym.recommend(target, sampling=sampling, use=use)

@@ -11,7 +11,6 @@ import pytest
 from klsym import explain
 from support.losses.cases import case, options
 from support.losses.loss_judge import examine
-from support.scale import scaled
 
 JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"
 KEPT = "(1 + M)"  # a mask that never leaves all words out
@@ -265,11 +264,11 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("words", "loss", "expected"), ROWS)
+@pytest.mark.share(4)
 def test_the_verdict_is_right(words: str, loss: str, expected: str) -> None:
-    """The target of each; coefficient, gradient, value, sentences, counterexample and proofs of a share."""
-    judged = ROWS.index((words, loss, expected)) % scaled(1, 3) == 0
+    """Coefficient, gradient at a sample, value, target, sentences, counterexample and proofs."""
     target, _, trust = expected.partition("/")
-    found = examine(case(loss, words), checks=None if judged else ())
+    found = examine(case(loss, words))
     trust = trust or ("open" if target == "open" else "kernel")
     assert (found.target, found.trust, found.complaints) == (target, trust, ())
 
@@ -317,6 +316,7 @@ SHORTHANDS = (  # a loss, its options, what they make of it, the options that ar
 
 
 @pytest.mark.parametrize(("loss", "words", "written", "left"), SHORTHANDS)
+@pytest.mark.share(3)
 def test_an_option_reads_as_what_it_expands_to(loss: str, words: str, written: str | None, left: str) -> None:
     """The expansion is shown; typed without the options it has the same answer, by the oracle too."""
     short = explain(loss, **options(words))

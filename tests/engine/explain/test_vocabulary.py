@@ -253,6 +253,7 @@ def test_a_truncated_kl_is_not_least_at_the_reference() -> None:
         (JS, "", False),
     ],
 )
+@pytest.mark.share(3)
 def test_exact_means_and_what_comes_later_are_one_objective(loss: str, words: str, shown: bool) -> None:
     try:
         verdict = explain(loss, **options(f"token {words}"))

@@ -94,6 +94,7 @@ ROWS = [(words, loss, codes) for words, rows in WARNED.items() for loss, codes i
 
 
 @pytest.mark.parametrize(("words", "loss", "codes"), ROWS)
+@pytest.mark.share(3)
 def test_warnings(words: str, loss: str, codes: str) -> None:
     messages = klsym.explain(loss, **options(words)).messages
     assert [message.code for message in messages] == codes.split()

@@ -313,6 +313,7 @@ NARROW = {"q": [0.5, 0.5], "p": [HALF, 1 - HALF], "mu": [0.5, 0.5], "u": [1, 0],
 
 
 @pytest.mark.parametrize(("a", "b", "words", "same"), BOUNDED)
+@pytest.mark.share(3)
 def test_bounds_and_logs(a: str, b: str, words: str, same: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = options(words)
     found = compare(a, b, parameters=["har"], **setting)
@@ -393,6 +394,7 @@ def test_expressions_and_the_namespace() -> None:
     ],
     ids=str,
 )
+@pytest.mark.share(3)
 def test_command(argv: list[str], code: int, words: str, capsys: Any) -> None:
     assert main(["compare", *argv]) == code
     out, err = capsys.readouterr()

@@ -49,6 +49,7 @@ WRITTEN = {"full_kl(q, p)": "full(k1)", "full_kl(p, q)": "full(-r*k1)",
 
 
 @pytest.mark.parametrize(("a", "b", "words", "value", "sample", "mean"), TABLE)
+@pytest.mark.share(3)
 def test_pairs(a: str, b: str, words: str, value: bool, sample: bool | None, mean: bool) -> None:
     found = compare(a, b, **options(words))
     assert (found.value.same, found.per_sample.same, found.gradient.same) == (value, sample, mean)

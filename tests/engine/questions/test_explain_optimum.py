@@ -82,6 +82,7 @@ OF_STABLE = {"yes": True, "no": False, "not decided": None}
 
 
 @pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.share(3)
 def test_what_is_known_is_said(name, capsys):
     asked, wanted, complete, boundary = ANSWERS[name]
     loss, _, rest = asked.partition(" --")

@@ -78,6 +78,7 @@ def near(policy, listed, width):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(3)
 def test_training_ends_where_the_list_says(seed):
     (size, found, level), rng = drawn(seed), np.random.default_rng(seed)
     ends = [s for s in (*found.stationary, *found.boundary) if s.stable is not False]
@@ -94,6 +95,7 @@ def test_training_ends_where_the_list_says(seed):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(3)
 def test_newton_finds_no_other_policy(seed):
     (size, found, level), rng = drawn(seed), np.random.default_rng(seed)
     for s in found.stationary:

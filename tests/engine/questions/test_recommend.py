@@ -71,6 +71,7 @@ def misses(choice, target: str, use: str) -> float:
 
 # ---------------------------------------------------------------------------- the choices
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
+@pytest.mark.share(3)
 def test_each_choice_is_right_by_the_literal_oracle(case):
     target, _, use = case
     for choice in found(*case).choices:
@@ -193,6 +194,7 @@ def test_where_none_is_right_it_says_so_and_where_one_is(monkeypatch):
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("use", ["loss", "reward", "value"])
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.share(3)
 def test_choices_for_tokens(target, sampling, use):
     answer = found(target, sampling, use, "token")
     assert answer.choices
@@ -244,6 +246,7 @@ def test_pytorch_code_descends_what_is_said(case):
 
 
 @pytest.mark.parametrize("case", GRADIENTS, ids=" ".join)
+@pytest.mark.share(3)
 def test_jax_code_descends_what_is_said(case):
     """Of every third choice: jax compiles each anew."""
     jax = pytest.importorskip("jax")
@@ -327,6 +330,7 @@ AUDITS = [*((*case, "torch") for case in CASES), *((*case, "jax") for case in CA
 
 
 @pytest.mark.parametrize("case", AUDITS, ids=str)
+@pytest.mark.share(3)
 def test_the_code_passes_its_own_audit(case):
     """As a user would ask: arguments by their names, and of NumPy code, at each choice, what is rewarded."""
     target, sampling, use, framework = case

@@ -57,7 +57,7 @@ class Outcome:
     trust: str = ""
 
 
-def examine(case: Case, checks: tuple[Check, ...] | None = None, more: tuple[Check, ...] = ()) -> Outcome:
+def examine(case: Case, more: tuple[Check, ...] = ()) -> Outcome:
     """Let klsym explain a loss and judge the verdict; a crash is a complaint too."""
     import klsym
     from klsym.errors import UsageError
@@ -68,7 +68,7 @@ def examine(case: Case, checks: tuple[Check, ...] | None = None, more: tuple[Che
         target = answer["gradient"]["target"]
         reason = reason_of(verdict) if target == OPEN else ""
         found = (line for check in more for line in check(case, answer))
-        return Outcome(case, target, (*complaints(case, verdict, checks), *found), reason, answer["trust"])
+        return Outcome(case, target, (*complaints(case, verdict), *found), reason, answer["trust"])
     except UsageError as refusal:
         return Outcome(case, "refused", (), str(refusal))
     except Exception as error:
@@ -82,12 +82,11 @@ def reason_of(verdict: Any) -> str:
     return said[0] if said else ""
 
 
-def complaints(case: Case, verdict: Any, checks: tuple[Check, ...] | None = None) -> list[str]:
+def complaints(case: Case, verdict: Any) -> list[str]:
     """All that the oracle holds against a verdict."""
     answer = written_out(verdict.to_json())
-    chosen = NUMERIC if checks is None else checks
-    found = [line for check in chosen for line in check(case, answer)]
-    return found if checks is not None else [*found, *proofs_replay(case, answer, verdict.proofs)]
+    found = (line for check in NUMERIC for line in check(case, answer))
+    return [*found, *proofs_replay(case, answer, verdict.proofs)]
 
 
 EVERY_STEP = re.compile(r"(?:; at every step |, )(H\d?)_now = (.*?)(?=, H\d?_now = |$)")
