@@ -19,7 +19,7 @@ from klsym.kernel.ring import ONE, ZERO
 from support.losses import bounds_judge
 from support.losses.cases import case as written
 from support.losses.loss_judge import DIFFER, NAMED, NUMERIC, complaints, examine, fit_gradient
-from support.losses.loss_worlds import options
+from support.losses.loss_worlds import on_bounds_alone, options
 from support.losses.productions import RULES
 from support.losses.random_losses import SETTINGS, Case, generate
 from support.scale import scaled
@@ -117,6 +117,7 @@ IN_OTHER_SETTINGS = (
     written("R - beta*k1", "reward loo"), written("rho*k1", "off reward mean"), written("k3",
     "sequence mean"),
     written("clip(rho, 1, 2)*A"), written("min(rho, 1)*A"), written("abs(rho - 1)*A + rho*R"),  # at a tie
+    written("M*clip(k1 + A, 1/5, 1/5)", "off mean"),
     written("seqmean(log_q) + whole(R - beta*k1)", "sequence /T"), written("whole(R)*R + rho*k1", "token"),
 )  # fmt: skip
 
@@ -134,6 +135,17 @@ def test_the_judge_rejects_wrong_answers_in_other_settings(case: Case) -> None:
         wrong["combination"] = more
     for name, value in wrong.items():
         assert list(judged(case, {**answer, "gradient": {**gradient, name: value}})), (case, name)
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "alone"),
+    [
+        ("M - M*where(k1 < 1/5, 1, 0) - M*where(k1 > 1/5, 1, 0)", True),
+        ("M - M*where(k1 < 1/5, 1, 0)", False), ("where(k1 < 1/5, 1, 0)", False), ("k1", False), ("0", False),
+    ],
+)  # fmt: skip
+def test_a_gradient_on_bounds_alone(coefficient: str, alone: bool) -> None:
+    assert on_bounds_alone({"gradient": {"cases": None, "coefficient": coefficient}}) is alone
 
 
 def judged(case: Case, answer: dict[str, Any]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from support.losses.loss_worlds import (
     forest_of,
     in_batch,
     number,
+    on_bounds_alone,
     options,
     rewards_of,
     scales,
@@ -275,18 +276,11 @@ def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         claimed = target if target in NAMED else None
         if judged is None and case.level != "sample" and "T" in str(answer["gradient"]["combination"]):
             continue  # a reward over T, which _multiples judges
-        if judged == "zero" and claimed is None and _on_bounds_alone(answer):
+        if judged == "zero" and claimed is None and on_bounds_alone(answer):
             continue  # no world here has a sample on a bound
         if judged != claimed and not (_over_std(case) and claimed is None):  # at n = 2 it may be named
             found = judged or "no combination of the KL gradients"
             yield f"target {target}, judged {found} (n = {setting.n})"
-
-
-def _on_bounds_alone(answer: dict[str, Any]) -> bool:
-    """Is the gradient 0 but where two sides of a bound are equal, as that of clip(x, 0, 0)?"""
-    rows = answer["gradient"]["cases"] or []
-    moving = [row["where"] for row in rows if row["per_sample"] != "0"]
-    return bool(moving) and all(re.search(r"(?<![<>!])= ", where) for where in moving)
 
 
 def _over_std(case: Case) -> bool:
