@@ -13,7 +13,7 @@ from klsym.engine.regions.root_isolation import joint, signs
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from support.losses.cases import case, options
-from support.losses.loss_judge import NUMERIC, complaints, fit_gradient
+from support.losses.loss_judge import complaints, fit_gradient
 from support.losses.loss_worlds import at_points
 from support.oracle.losses import Forest, Setting, sample
 from support.scale import scaled
@@ -61,7 +61,7 @@ NARROW = [  # a loss, how it is used, the multiples of both gradients without it
 def test_a_bound_that_never_binds(loss: str, words: str, target: str) -> None:
     one, verdict = case(loss, words), klsym.explain(loss, **options(words))
     assert (verdict.target, fit_gradient(one).target) == (target, target)
-    assert verdict.trust in ("sympy", "kernel") and not complaints(one, verdict, NUMERIC)
+    assert verdict.trust in ("sympy", "kernel") and not complaints(one, verdict)
 
 
 @pytest.mark.parametrize(("loss", "words", "mistaken", "at"), NARROW)

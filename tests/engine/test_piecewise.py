@@ -30,7 +30,7 @@ from klsym.notation.losses import Written
 from support.losses import autograd_judge
 from support.losses import loss_oracle as oracle
 from support.losses import written_losses as losses
-from support.losses.loss_judge import NUMERIC, complaints
+from support.losses.loss_judge import complaints
 from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain
 from support.oracle.losses import Forest, samples
@@ -57,7 +57,7 @@ def ties_of(case: Case) -> dict[str, str]:
 @pytest.mark.parametrize("first", BATCHES)
 def test_verdicts_against_exact_expectations(first: int) -> None:
     """per_sample at each outcome, the coefficient, the target, its multiples, the value, the witness."""
-    found = {case: complaints(case, verdict_of(case), NUMERIC) for case in CASES[first : first + BATCH]}
+    found = {case: complaints(case, verdict_of(case)) for case in CASES[first : first + BATCH]}
     assert not {case: lines for case, lines in found.items() if lines}
 
 

@@ -50,7 +50,7 @@ def extended(tmp_path_factory):
 
 
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
     return subprocess.run(
         [sys.executable, *argv], capture_output=True, text=True, env=environment, cwd=folder, timeout=300
     )

@@ -113,7 +113,7 @@ def _core(stream: random.Random, number: int) -> Case:
 
 def _ties(stream: random.Random, number: int) -> Case:
     """Pieces, many of which meet a tie at every sample."""
-    return Case(written("kinks", stream), *SETTINGS[number % len(SETTINGS)])
+    return Case(written("kinks", stream), *SETTINGS[number % len(SETTINGS)], ring=False)
 
 
 def _anywhere(stream: random.Random, _: int) -> Case:

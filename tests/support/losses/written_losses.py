@@ -58,8 +58,10 @@ PARAMETERS = (
 
 def cases(seed: int, count: int) -> list[Case]:
     """The written losses on-policy where ties are met there, otherwise in turn; and random ones."""
-    on_policy = [Case(text, "on-policy", "loss") for text in (*ON_POLICY_TIES, *TIES, *HIDDEN)]
+    on_policy = [Case(text, "on-policy", "loss", ring=False) for text in (*ON_POLICY_TIES, *TIES, *HIDDEN)]
     others = (*UNNAMED, *CROSSING, *PARAMETERS, *TIES)
-    turns = [Case(text, ("off-policy", "on-policy")[i % 2], "loss") for i, text in enumerate(others)]
+    turns = [
+        Case(text, ("off-policy", "on-policy")[i % 2], "loss", ring=False) for i, text in enumerate(others)
+    ]
     random = [generate("ties", seed, number) for number in range(count)]
     return [*dict.fromkeys(on_policy + turns), *random]
