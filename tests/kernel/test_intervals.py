@@ -203,10 +203,13 @@ def test_powers(ends, power, expected):
     assert Interval(*map(Fraction, ends)) ** power == Interval(*map(Fraction, expected))
 
 
-def test_products_of_an_exact_factor():
+def test_exact_numbers_beside_wide_intervals():
     exact, wide = Interval.exact(-2), Interval(Fraction(3), Fraction(5))
     assert exact * wide == wide * exact == Interval(Fraction(-10), Fraction(-6))
-    assert wide + exact == Interval(Fraction(1), Fraction(3))
+    assert exact + wide == wide + exact == Interval(Fraction(1), Fraction(3))
+    from_zero = Interval(Fraction(0), Fraction(1))
+    assert from_zero + wide == wide + from_zero == Interval(Fraction(3), Fraction(6))
+    assert Interval.exact(0) + wide == Interval.exact(1) * wide == wide
 
 
 def test_long_powers_are_refused():

@@ -28,6 +28,7 @@ HALF = Fraction(1, 2)
 ln, v, c = V("l"), V("ratio"), V("c")
 ROOT = setting("", log("l", k1 * k1 + 1))
 RATIO = setting("", Definition("ratio", LET, rho))
+K1 = setting("", Definition("d", LET, k1))
 TWO = setting("", log("c", ONE * 2))
 KEPT = setting("", log("l", R))
 
@@ -57,6 +58,17 @@ def put_in(e: ExpPoly = rho) -> Draft:
     return Draft(Em("mu", v * R), Em("mu", e * R), **RATIO).step("definition", name="ratio", times=R)
 
 
+def negative(times: ExpPoly = R) -> Draft:
+    """d = k1 is put in, though k1 may be negative."""
+    draft = Draft(Em("mu", V("d") * R), Em("mu", k1 * R), **K1)
+    return draft.step("definition", name="d", times=times)
+
+
+def moved(right: Side | None = None) -> Draft:
+    """grad E_mu[d] = E_mu[grad d] for d = k1, whose sign does not matter."""
+    return Draft(grad(Em("mu", V("d"))), right or Mg("mu", V("d")), **K1).step("log-derivative")
+
+
 def constant_root(value: int = 2) -> Draft:
     """exp(log 2) = 2."""
     draft = Draft(Em("q", c.exp()), constant(value), **TWO)
@@ -74,6 +86,8 @@ TRUE: dict[str, tuple[Callable[[], Draft], set[str]]] = {
     "a log": (of_log, {"support"}),
     "an exponential of a ratio": (of_exp, {"support"}),
     "an element for its name": (put_in, {"support"}),
+    "an element that may be negative": (negative, {"support"}),
+    "the gradient of such a mean": (moved, {"exchange"}),
     "a constant": (constant_root, set()),
     "a quotient": (divided, {"above"}),
 }
@@ -94,6 +108,8 @@ FALSE: dict[str, Callable[[], Draft]] = {
     "a log that is not divided": lambda: of_log(2 * k1),
     "an exponential of a constant": lambda: of_exp(v.exp()),
     "another element": lambda: put_in(rho * 2),
+    "another multiple of an element": lambda: negative(2 * R),
+    "the gradient of another element": lambda: moved(Mg("mu", 2 * V("d"))),
     "another constant": lambda: constant_root(3),
     "another multiple": lambda: divided(ONE * 2),
 }
@@ -114,6 +130,7 @@ def test_a_log_of_what_may_be_negative_says_so() -> None:
         (k1 * k1, True),
         (k1 + r, True),
         (2 - r, True),
+        (2 - r * HALF, True),
     ):
         draft = Draft(Em("q", e * power(ln, -1)), constant(1), **setting("", log("l", e)))
         draft.step("definition", name="l", times=ONE).step("normalisation")

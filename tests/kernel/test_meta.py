@@ -336,3 +336,11 @@ def test_a_free_constant_is_new():
         called(ExpPoly.variable("g"), family=ExpPoly.variable("c"), constants=["c"])
     with pytest.raises(Refused, match="family: a function of k1 alone"):
         called(ExpPoly.variable("g"), family=ExpPoly.variable("w"), constants=["a0"])
+
+
+def test_the_free_constants_are_a_list():
+    """A text of the right length is none, though each letter of it names a constant."""
+    part = solved(g1 - k1, QUADRATIC, "ba").part
+    assert certify(part, {})[1].kind == "unique"
+    with pytest.raises(Refused, match="constants: a list expected"):
+        certify({**part, "close": {**part["close"], "constants": "ba"}}, {})

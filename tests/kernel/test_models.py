@@ -12,8 +12,9 @@ from klsym.errors import Refused
 from klsym.kernel import certify
 from klsym.kernel.intervals import LARGEST_EXPONENT, Interval
 from klsym.kernel.models import Model, Position, coefficient, enclose
+from klsym.kernel.names import REWARDS
 from klsym.kernel.ring import ExpPoly, budget
-from klsym.kernel.statements import Context, Mean
+from klsym.kernel.statements import LET, Context, Definition, Mean
 from support.certificates.faulty_certificates import (
     NOTHING,
     Draft,
@@ -74,12 +75,37 @@ def test_a_third_policy_has_a_row_of_its_own():
 
 
 def test_a_node_may_pay_every_reward():
-    paid = {name: ["2", "4"] for name in ("R", "A", "H", "M")}
+    paid = {name: ["2", "4"] for name in REWARDS}
     model = read(node([None, None], rewards=paid))
     for name in paid:
         assert model.mean(Mean("", "q", V(name))) == Interval.exact(3)
     with pytest.raises(Refused, match="rewards:"):
         read(node([None, None], rewards=paid | {"B": ["1", "1"]}))
+
+
+def test_what_follows_is_a_list():
+    with pytest.raises(Refused, match="next: a list expected"):
+        read(node([None, None], next={"a": None, "b": None}))
+
+
+def test_where_theta_moves_an_element():
+    """Of two tokens the first is paid 3; k1 is 0 throughout.  At the last token k1[future] does not move."""
+    tree = chain(1, node([None])) | {"rewards": {"R": ["3"]}}
+    model = Model.from_json({"tree": tree, "path": [], "parameters": {}}, Context())
+    later, before, paid = V("k1[future]"), V("k1[past]"), V("R[past]")
+    for element, moving, everywhere in (
+        (later, [0], [0, 0]), (later + paid, [0], [0, 3]), (later + before, [0, 0], [0, 0]),
+        (before + paid, [3], [0, 3]), (paid, [], [0, 3]),
+    ):  # fmt: skip
+        assert [*model.values(element, moving=True)] == [*map(Interval.exact, moving)], element
+        assert [*model.values(element)] == [*map(Interval.exact, everywhere)], element
+
+
+def test_a_product_of_abbreviations():
+    """c = 2 k1 and d = 3 k1: c**2 d = 12 k1**3 at k1 = log 4/3."""
+    context = Context(definitions=(Definition("c", LET, k1 * 2), Definition("d", LET, k1 * 3)))
+    found = coefficient(V("c") * V("c") * V("d"), Position(read(ONE_TOKEN).sample, 0, {}, context))
+    assert close(found, 12 * math.log(4 / 3) ** 3)
 
 
 def test_a_batch_has_two_samples_or_more():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from klsym.errors import Refused
 from klsym.kernel import FORMAT, Theorem, certify, check, check_part, digest, read, show
-from klsym.kernel.replay import MAX_DEPTH, hypotheses_to_json
+from klsym.kernel.replay import hypotheses_to_json
 from support.attacks.judge_closings import FALSE, TRUE, judged
 from support.campaigns.mutated_certificates import Place, places, put
 from support.certificates.certificates_at_indices import AT_INDICES
@@ -228,9 +228,28 @@ def test_malformed_is_refused_in_one_line(name):
 
 
 def test_gradients_of_gradients_are_read_to_a_depth_that_no_version_of_python_sets():
-    assert check(of_side(gradients(MAX_DEPTH // 4 - 4)))
+    """The parts of n gradients are nested 10 + 4 n deep."""
+    assert check(of_side(gradients(47)))
     with pytest.raises(Refused, match="nested too deeply"):
-        check(of_side(gradients(MAX_DEPTH // 4 + 1)))
+        check(of_side(gradients(48)))
+
+
+@pytest.mark.parametrize("cited", [False, True])
+def test_lists_are_nested_200_deep_at_most(cited):
+    """The parts of a certificate are at level 2; what is cited counts too."""
+    for depth, reason in ((200, "part 1: malformed"), (201, "nested too deeply")):
+        nested: Any = []
+        for _ in range(depth - 2):
+            nested = [nested]
+        body = {"cites": [nested] if cited else [], "parts": [] if cited else nested}
+        with pytest.raises(Refused, match=reason):
+            check({"format": FORMAT, **body, "digest": digest(body["parts"])})
+
+
+def test_the_longest_file_has_a_million_characters():
+    assert read(" " * 999_999 + "1") == 1
+    with pytest.raises(Refused, match="more than 1000000 characters"):
+        read(" " * 1_000_000 + "1")
 
 
 def test_an_unknown_format_is_named_in_few_words():

@@ -79,6 +79,8 @@ WIDE = ExpPoly({(tuple((f"x{i:02}", 1) for i in range(64)), ()): 1})  # one term
         (lambda: LONG * LONG, 500, 10**7),
         (lambda: APART * APART, 10**4, 10**6),
         (lambda: (x + 1) ** 2, 4, 8),
+        (lambda: SUM.derive(lambda name: ZERO), 40, 40),
+        (lambda: DEAR.derive(lambda name: ZERO), 41, 41),
     ],
 )
 def test_work_costs_about_what_it_takes(work, least, most):

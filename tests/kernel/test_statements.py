@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from klsym.errors import NotInRing, Refused
+from klsym.kernel.names import THETA_FREE
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, budget
 from klsym.kernel.statements import (
     Context,
@@ -18,6 +19,7 @@ from klsym.kernel.statements import (
     Statement,
     atom_from_json,
     atoms_of,
+    brief,
     elements,
     slotted,
 )
@@ -46,6 +48,20 @@ def test_contexts_are_read_and_written():
     assert Context().to_json() == {"parameters": [], "functions": {}, "premises": []}
     every = ["k1", "w", "log_q", "o"]
     assert Context.from_json(DATA | {"functions": {"g": every}}).function_arguments == {"g": tuple(every)}
+
+
+def test_a_fact_speaks_of_whatever_theta_does_not_move():
+    free = sum((ExpPoly.variable(name) for name in THETA_FREE), ZERO)
+    data = {"parameters": [], "functions": {}, "premises": []}
+    given = {"facts": [free.to_json()], "witness": dict.fromkeys(THETA_FREE, "1")}
+    assert Context.from_json({**data, **given}).facts == (free,)
+    for name in ("k1", "w", "log_q", "o"):
+        wrong = {
+            "facts": [(free + ExpPoly.variable(name)).to_json()],
+            "witness": {**given["witness"], name: "1"},
+        }
+        with pytest.raises(Refused, match="a fact speaks of"):
+            Context.from_json({**data, **wrong})
 
 
 @pytest.mark.parametrize(
@@ -346,3 +362,14 @@ def test_statements_are_equations_without_context_by_default():
     statement = Statement(EQ, EP)
     assert (statement.relation, statement.context) == ("=", Context())
     assert Side() == Side.of() and Context() == Context((), (), ())
+
+
+def test_a_message_shows_the_first_term_and_counts_the_others():
+    """And of a long one the first 300 characters."""
+    one, two, three = EQ, EQ + EP, EQ + EP + mean(W, "mu")
+    long = mean(sum((K1**i for i in range(1, 40)), ZERO))
+    assert len(long.text) > 300
+    first = Side(three.terms[:1]).text
+    assert brief(one) == one.text and brief(two) == Side(two.terms[:1]).text + " and 1 terms more"
+    assert brief(three) == f"{first} and 2 terms more"
+    assert brief(long) == long.text[:300]

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from klsym.errors import Refused
-from klsym.kernel import Theorem, apply_step, certify, read
+from klsym.kernel import Theorem, apply_step, certify
 from klsym.kernel.intervals import LARGEST_EXPONENT
-from klsym.kernel.replay import MAX_SIZE
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context, Mean, Side
 
@@ -70,13 +69,6 @@ def proved(*arguments: Any, **more: Any) -> Theorem:
 def test_powers_of_a_model_are_bounded(power):
     with pytest.raises(Refused, match="a power beyond"):
         proved(mean((K1 * power).exp()), NOTHING, close=model(["1", "1"], ["0", "0"]))
-
-
-# ---------------------------------------------------------------------------- files
-def test_the_longest_file_is_read():
-    assert read(" " * (MAX_SIZE - 1) + "1") == 1
-    with pytest.raises(Refused, match="characters"):
-        read(" " * MAX_SIZE + "1")
 
 
 # ---------------------------------------------------------------------------- batches

@@ -201,6 +201,12 @@ def imported(tests: list[Path]) -> list[Path]:
     return sorted({*found, *(p for module in found for p in module.parent.rglob("*.json"))})
 
 
+def judged() -> set[str]:
+    """The mutants that somebody has found to change nothing."""
+    rows = tomllib.loads(JUDGED.read_text()).get("mutant", []) if JUDGED.exists() else []
+    return {" | ".join(row[name] for name in ("file", "where", "before", "after")) for row in rows}
+
+
 class Copy:
     """The package and the tests, out of reach of whoever edits them."""
 
@@ -212,14 +218,13 @@ class Copy:
         self.base = sorted(str(p.relative_to(self.root)) for p in self.root.glob(KERNEL))
         self.sources = {name: Source(name, (self.root / name).read_text()) for name in self.base}
         self.mutants = [mutant for source in self.sources.values() for mutant in source.mutants]
-        self.tests = sorted(
-            str(p.relative_to(self.root)) for t in patterns for p in self.root.glob(f"tests/{t}")
-        )
+        tests = (p for pattern in patterns for p in self.root.glob(f"tests/{pattern}"))
+        self.tests = sorted(str(p.relative_to(self.root)) for p in tests)
         settings = self.root / "tests" / "conftest.py"
         shared = imported([settings, *(self.root / name for name in self.tests)])
-        key = digest([*(self.root / name for name in self.base), settings, *shared])
+        self.changed = digest([self.root / name for name in self.base])  # what mutants change
+        key = self.changed + digest([settings, *shared])
         self.keys = {name: key + digest([self.root / name]) for name in self.tests}
-        self.version = campaigns.version()
         self.key = key + digest([self.root / name for name in self.tests])
 
     def enter(self) -> None:
@@ -316,7 +321,8 @@ class Search:
         self.by_line: dict[tuple[str, int], set[str]] = {}
         self.tests: dict[str, Any] = {}
         self.left_out: list[str] = []
-        self.began = time.monotonic() - kept.get("seconds", {}).get(copy.version, 0)  # of all runs
+        self.judged, self.version = judged(), campaigns.version()
+        self.began = time.monotonic() - kept.get("seconds", {}).get(copy.changed, 0)  # of all runs
         self.names: list[str] = []
 
     def cover(self, jobs: int) -> None:
@@ -364,20 +370,22 @@ class Search:
         spent = accumulate(noted[test]["seconds"] for test in chosen)
         return {t: noted[t]["seconds"] for t, so_far in zip(chosen, spent, strict=True) if so_far < ENOUGH}
 
+    def key(self, mutant: Mutant, by: str) -> str | None:
+        """What a result rests on: the test that killed, or all; of what is equivalent the base alone."""
+        alive = self.copy.changed if mutant.key in self.judged else self.copy.key
+        return self.copy.keys.get(by.partition("::")[0]) if by else alive
+
     def known(self, mutant: Mutant) -> bool:
-        """Has the mutant been tried on the same base, and the same test or, where it was alive, tests?"""
-        result = self.results.get(mutant.key, {"by": "", "key": ""})
-        file = result["by"].partition("::")[0]
-        return result["key"] == (self.copy.keys.get(file) if file else self.copy.key)
+        result = self.results.get(mutant.key)
+        return result is not None and result["key"] == self.key(mutant, result["by"])
 
     def keep(self, mutant: Mutant, by: str) -> None:
-        key = self.copy.keys.get(by.partition("::")[0], "") if by else self.copy.key
-        self.results[mutant.key] = {"by": by, "key": key}
+        self.results[mutant.key] = {"by": by, "key": self.key(mutant, by) or ""}
 
     @property
     def seconds(self) -> dict[str, float]:
         """The digest of the base -> the time of all runs on it."""
-        return {self.copy.version: time.monotonic() - self.began}
+        return {self.copy.changed: time.monotonic() - self.began}
 
     def save(self) -> None:
         self.file.parent.mkdir(exist_ok=True)
@@ -421,12 +429,10 @@ def main() -> int:
 
 def report(numbered: list[tuple[int, Mutant]], mutants: list[Mutant], search: Search) -> int:
     """Print what is alive; 0 if nothing is, and no judgement speaks of what is not there."""
-    rows = tomllib.loads(JUDGED.read_text()).get("mutant", []) if JUDGED.exists() else []
-    judged = {" | ".join(row[name] for name in ("file", "where", "before", "after")) for row in rows}
-    stale = judged - {mutant.key for mutant in mutants}
+    stale = search.judged - {mutant.key for mutant in mutants}
     alive = [(i, mutant) for i, mutant in numbered if not search.results[mutant.key]["by"]]
-    equivalent = [mutant for _, mutant in alive if mutant.key in judged]
-    alive = [(i, mutant) for i, mutant in alive if mutant.key not in judged]
+    equivalent = [mutant for _, mutant in alive if mutant.key in search.judged]
+    alive = [(i, mutant) for i, mutant in alive if mutant.key not in search.judged]
     for i, mutant in alive:
         print(f"{i} {mutant.file}:{mutant.line} {mutant.where}\n- {mutant.before}\n+ {mutant.after}")
     for name in search.left_out:
@@ -435,8 +441,8 @@ def report(numbered: list[tuple[int, Mutant]], mutants: list[Mutant], search: Se
         print(f"judged equivalent, but there is no such mutant: {key}")
     print(f"{len(numbered)} mutants, {len(alive)} alive, {len(equivalent)} equivalent")
     counts = {"mutants": len(numbered), "alive": len(alive), "equivalent": len(equivalent)}
-    [(version, seconds)] = search.seconds.items()
-    campaigns.record("mutants", counts, 0, seconds, version, full=len(mutants))
+    [seconds] = search.seconds.values()
+    campaigns.record("mutants", counts, 0, seconds, search.version, full=len(mutants))
     return 1 if alive or stale or search.left_out else 0
 
 
