@@ -114,7 +114,7 @@ GARBAGE = {
     "ahead": "json.dumps([asked(), {'error': 'forged', 'code': 2}]).encode() + b'\\nmore'",
 }  # fmt: skip
 HOSTILE += "".join(f"def {name}(logp):\n    say({reply})\n" for name, reply in GARBAGE.items())
-LATE, NO_REPLY, ENDED = "no answer within 3 s", "says what is no reply", "ended without a word (exit code"
+LATE, NO_REPLY, ENDED = "no answer within 2 s", "says what is no reply", "ended without a word (exit code"
 LIMITED = {
     "clears_its_timers": LATE, "ignores_signals": LATE, "sleeps_in_a_child": LATE, "stops": LATE,
     "half_a_line": LATE, "leaves_a_child": ENDED, "killed": ENDED, "exits": ENDED, "prints_an_answer": ENDED,
@@ -141,7 +141,7 @@ def test_the_limits_hold(late: bool, folder: Path, capsys: Any) -> None:
     start, honest = time.monotonic(), "hostile.py:honest"
     hostile = [f"hostile.py:{name}" for name in names]
     targets = [target for one in hostile for target in (one, honest)] if late else [*hostile, honest]
-    assert main(["audit", *targets, "--use", "reward", "--time-limit", "3"]) == 2
+    assert main(["audit", *targets, "--use", "reward", "--time-limit", "2"]) == 2
     out, err = capsys.readouterr()
     assert time.monotonic() - start < 20 * len(names) and len(err.splitlines()) == len(names)
     for name, line in zip(names, err.splitlines(), strict=True):

@@ -81,6 +81,7 @@ def test_what_is_typed_is_printed_with_escapes(text: str, folder: Path, capsys: 
 
 
 @pytest.mark.parametrize("text", [t for t in HOSTILE.values() if "\ud800" not in t], ids=ascii)
+@pytest.mark.share(3)
 def test_names_of_files_are_printed_with_escapes(text: str, folder: Path, capsys: Out) -> None:
     whole = (folder / "good.json").read_bytes()
     for content, expected in ((whole, 0), (b"{}", 1), (b"", 2)):

@@ -132,6 +132,7 @@ def test_at_each_sample_all_are_one_vector(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
+@pytest.mark.share(3)
 def test_what_is_wrong_is_wrong(name: str) -> None:
     """In some model the update is another one; so it is in the model that is shown."""
     found = found_of(name)

@@ -35,6 +35,7 @@ def test_axes_are_named_and_logarithmic(drawn, number):
 
 
 @pytest.mark.parametrize("number", DRAW)
+@pytest.mark.share(3)
 def test_texts_neither_touch_nor_leave_the_page(drawn, number):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -55,6 +55,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
+@pytest.mark.share(3)
 def test_questions_need_no_numpy(run: Run, words: list[str], said: str) -> None:
     done = run(*words)
     assert (done.returncode, done.stderr) == (0, "")
@@ -83,6 +84,7 @@ def test_the_ledger_is_shown_as_stored(run: Run) -> None:
      (["figures"], "numpy"), (["report"], "numpy"), (["explain", "k3", "--check"], "numpy")],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )  # fmt: skip
+@pytest.mark.share(3)
 def test_what_needs_more_says_which_extra(run: Run, words: list[str], package: str) -> None:
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")

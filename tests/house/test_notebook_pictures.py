@@ -73,7 +73,7 @@ def stored(notebook: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", GALLERY)
-@pytest.mark.share(3)
+@pytest.mark.share(8)
 def test_the_gallery_draws_what_the_notebook_shows(name):
     """In that notebook alone; with labelled axes and a caption."""
     figure = GALLERY[name].make()

@@ -186,6 +186,7 @@ def test_what_is_refused_is_said(loss: str, options: dict[str, str], words: str)
         ("2", TOKEN | {"use": "reward"}, "", None, ""),  # to-go: an early token is credited with more
     ],
 )
+@pytest.mark.share(3)
 def test_the_same_number_at_every_token(
     loss: str, options: dict[str, str], literal: str, times: float | None, shown: str
 ) -> None:

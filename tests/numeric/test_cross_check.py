@@ -163,6 +163,7 @@ def test_tokens_and_batches_are_compared_with_the_literal_field(
     ],
     ids=str,
 )
+@pytest.mark.share(3)
 def test_the_printed_value_is_that_of_the_loss(loss: str, options: dict[str, Any]) -> None:
     verdict, parsed = engine.explain(loss, **options), parse(loss)
     assert with_check(verdict, parsed).check["passed"] is True
@@ -251,6 +252,7 @@ OFF_POLICY = ["--sampling", "off-policy"]
         ("clip(k1, -40, 40)", OFF_POLICY, "text"),
     ],
 )
+@pytest.mark.share(3)
 def test_a_failed_check_exits_1(loss: str, options: list[str], form: str, lying: None, capsys: Any) -> None:
     assert main(["explain", loss, *options, "--check", "--format", form]) == 1
     out = capsys.readouterr().out

@@ -74,6 +74,7 @@ LONE_BY_TURNS = [(*row, number % 2) for number, row in enumerate([*LONE, LONE[-1
 @pytest.mark.parametrize(
     ("quantity", "measure", "integrand", "direction"), LONE_BY_TURNS, ids=lambda x: repr(x)[:20]
 )
+@pytest.mark.share(3)
 def test_the_law_of_one_sample(quantity: Any, measure: str, integrand: Integrand, direction: int) -> None:
     spread = sampler().spread(products_of(quantity))
     mean = quad(measure, direction, integrand)

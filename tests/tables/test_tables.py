@@ -68,6 +68,7 @@ def test_a_gradient_is_not_traced_to_the_claim_of_another_loss():
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.share(3)
 def test_every_row_rests_on_claims_or_says_that_it_does_not(name):
     known = load()
     for row in build(name).rows:

@@ -62,6 +62,7 @@ def test_no_answer_is_longer_than_a_screen() -> None:
 
 
 @pytest.mark.parametrize("id", JUDGED)
+@pytest.mark.share(3)
 def test_enumeration_agrees(id: str) -> None:
     outcome = examine(case_of(trainer(id)))
     assert not outcome.complaints, outcome

@@ -264,7 +264,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("words", "loss", "expected"), ROWS)
-@pytest.mark.share(4)
+@pytest.mark.share(6)
 def test_the_verdict_is_right(words: str, loss: str, expected: str) -> None:
     """Coefficient, gradient at a sample, value, target, sentences, counterexample and proofs."""
     target, _, trust = expected.partition("/")

@@ -67,6 +67,7 @@ def test_the_value_is_that_of_the_loss_and_not_of_what_scores_meet() -> None:
         ("full(M*k3) - beta*H(q)", "off"),
     ],
 )
+@pytest.mark.share(3)
 def test_the_check_adds_the_vocabulary_up(loss: str, words: str) -> None:
     verdict = explain(loss, **options(words))
     done = with_check(verdict, parse(loss))

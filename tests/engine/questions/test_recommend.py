@@ -81,6 +81,7 @@ def test_each_choice_is_right_by_the_literal_oracle(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
+@pytest.mark.share(3)
 def test_each_wrong_one_is_wrong_by_the_literal_oracle(case):
     target, _, use = case
     assert found(*case).wrong

@@ -104,6 +104,7 @@ def all_idempotent(element: ExpPoly, context: Context) -> ExpPoly:
     (Assumptions, "add", forgetful("away")),
     (Assumptions, "add", forgetful("fact")),
 ], ids=["values", "positive", "rows", "powers", "away", "fact"])  # fmt: skip
+@pytest.mark.share(3)
 def test_a_broken_comparison_is_contradicted(
     place: Any, name: str, broken: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

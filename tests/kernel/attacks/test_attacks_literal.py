@@ -178,6 +178,7 @@ MET = {"ppo", "ppo token", "ppo on policy", "cispo", "tis", "icepop", "prefix ra
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.share(3)
 def test_an_expected_gradient_is_that_of_the_loss_as_written(name):
     """Also at the kinks: nothing is assumed of bounds unless it is recorded."""
     written, counts = LOSSES[name], Counter[str]()
@@ -205,6 +206,7 @@ ZEROS = ["ppo", "ppo token", "cispo", "tis", "icepop", "absolute", "sigmoid", "c
 
 
 @pytest.mark.parametrize("name", ZEROS)
+@pytest.mark.share(3)
 def test_where_densities_vanish_the_recorded_supports_suffice(name):
     """And where they are needed, the sides differ, or one has no value, in a world that violates them."""
     written, counts = LOSSES[name], Counter[str]()
@@ -242,6 +244,7 @@ def slopes_beside(written: Written, literal: Literal, values: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.share(3)
 def test_an_objective_has_the_gradient_that_is_claimed(name):
     """Off the bounds; on them, the theorem assumes what fails, and some objective has a kink or a jump."""
     written, counts = OBJECTIVES[name], Counter[str]()
@@ -276,6 +279,7 @@ INFINITE = ("ppo", "ppo token", "cispo", "icepop", "prefix ratio", "causal", "ab
 @pytest.mark.parametrize(
     "name", ["ppo", "ppo token", "cispo", "icepop", "prefix ratio", "causal", "absolute"]
 )
+@pytest.mark.share(3)
 def test_and_in_infinite_worlds(name, stake):
     """Sequences without a longest one."""
     counts: Counter[str] = Counter()
