@@ -137,6 +137,15 @@ def test_the_judge_rejects_wrong_answers_in_other_settings(case: Case) -> None:
         assert list(judged(case, {**answer, "gradient": {**gradient, name: value}})), (case, name)
 
 
+def test_the_judge_reads_where_a_reward_is_said_to_fall() -> None:
+    case = written("lam*(rho*R) - R*k1/2", "loo")
+    answer = klsym.explain(case.text, **options(case)).to_json()
+    assert not list(judged(case, answer))
+    turned = [line.replace("1/2 - lam < 0", "1/2 - lam > 0") for line in answer["warnings"]]
+    assert turned != answer["warnings"]
+    assert any("moves E_q[R] otherwise" in line for line in judged(case, {**answer, "warnings": turned}))
+
+
 @pytest.mark.parametrize(
     ("coefficient", "alone"),
     [

@@ -158,3 +158,9 @@ def on_bounds_alone(answer: dict[str, Any]) -> bool:
     equal = re.sub(r"where\([^,]* [<>] [^,]*,", "where(0.0,", beside)  # no side is greater
     off, on = (float(at_points(text, **BESIDE, mean_h=0.0, n=2.0)) for text in (beside, equal))
     return abs(off) < 1e-12 < abs(on)
+
+
+def function_of_rewards(answer: dict[str, Any]) -> tuple[str, ...]:
+    """The function of the rewards that is said to be in the objective, where it is one."""
+    said = (answer["gradient"]["combination"] or {}).get("reward", "")
+    return (said,) if said and not re.search(r"k\d|\br\b|rho|log|mean_h", said) else ()
