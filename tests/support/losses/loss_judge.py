@@ -28,6 +28,7 @@ from support.losses.loss_worlds import (
     function_of_rewards,
     in_batch,
     number,
+    on_bounds,
     on_bounds_alone,
     options,
     rewards_of,
@@ -183,7 +184,7 @@ def _dependence(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     target, c = answer["gradient"]["target"], answer["gradient"]["coefficient"]
     if case.level != "sample" or in_batch(case) or target in (*NAMED, OPEN) or "full(" in c:
         return
-    alone = _depends_on_r_alone(c)
+    alone = _depends_on_r_alone(c) and (target == "f-divergence" or _depends_on_r_alone(on_bounds(c)))
     if alone != (target == "f-divergence"):
         yield f"target {target}, but the coefficient depends on {'r alone' if alone else 'more than r'}"
 
