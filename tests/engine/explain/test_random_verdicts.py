@@ -117,7 +117,7 @@ IN_OTHER_SETTINGS = (
     written("R - beta*k1", "reward loo"), written("rho*k1", "off reward mean"), written("k3",
     "sequence mean"),
     written("clip(rho, 1, 2)*A"), written("min(rho, 1)*A"), written("abs(rho - 1)*A + rho*R"),  # at a tie
-    written("M*clip(k1 + A, 1/5, 1/5)", "off mean"), written("clip(k2, 1/9, 1/9)*(k1 + R)"),
+    written("M*clip(k1 + A, 1/5, 1/5)", "off mean"), written("clip(k2, 1/9, 1/9)*(k1 + R) + r/2"),
     written("seqmean(log_q) + whole(R - beta*k1)", "sequence /T"), written("whole(R)*R + rho*k1", "token"),
 )  # fmt: skip
 
