@@ -1,8 +1,8 @@
 """The values of the advantage and the critic in a tree of tokens.  Untrusted.
 
 A tree holds no values for them.  So A of the sequence is R, the sum of the token rewards, and V is 1 after
-every prefix.  In a loss with V_next, both V and V_next are 0.  A loss that has no objective for these values
-is said to have none.
+every prefix.  In a loss with V_next, both V and V_next are 0.  If a loss has no objective for these values,
+the verdict is that it has none.
 """
 
 from __future__ import annotations

@@ -202,9 +202,9 @@ def imported(tests: list[Path]) -> list[Path]:
 
 
 def judged() -> set[str]:
-    """The mutants that somebody has found to change nothing."""
-    rows = tomllib.loads(JUDGED.read_text()).get("mutant", []) if JUDGED.exists() else []
-    return {" | ".join(row[name] for name in ("file", "where", "before", "after")) for row in rows}
+    """The keys of the mutants that change no result, each with its reason in the file."""
+    rows = tomllib.loads(JUDGED.read_text())["mutant"]
+    return {" | ".join((row["file"], row["where"], row["before"], a)) for row in rows for a in row["after"]}
 
 
 class Copy:
@@ -371,7 +371,7 @@ class Search:
         return {t: noted[t]["seconds"] for t, so_far in zip(chosen, spent, strict=True) if so_far < ENOUGH}
 
     def key(self, mutant: Mutant, by: str) -> str | None:
-        """What a result rests on: the test that killed, or all; of what is equivalent the base alone."""
+        """A digest: of the file that killed it, of all tests if alive, of the base if equivalent."""
         alive = self.copy.changed if mutant.key in self.judged else self.copy.key
         return self.copy.keys.get(by.partition("::")[0]) if by else alive
 

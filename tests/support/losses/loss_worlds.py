@@ -150,7 +150,7 @@ BESIDE = {"log_q": -0.3, "log_p": -0.7, "log_mu": -1.1, "log_old": -0.9, "R": 0.
 
 
 def on_bounds(formula: str) -> str:
-    """As it is where in no comparison one side is greater."""
+    """The formula at a tie of every comparison: each where(..) with < or > takes its second value."""
     return re.sub(r"where\([^,]* [<>] [^,]*,", "where(0.0,", formula)
 
 
@@ -165,6 +165,6 @@ def on_bounds_alone(answer: dict[str, Any]) -> bool:
 
 
 def function_of_rewards(answer: dict[str, Any]) -> tuple[str, ...]:
-    """The function of the rewards that is said to be in the objective, where it is one."""
+    """The reward term that the verdict prints, if it depends on rewards and parameters alone."""
     said = (answer["gradient"]["combination"] or {}).get("reward", "")
     return (said,) if said and not re.search(r"k\d|\br\b|rho|log|mean_h", said) else ()
