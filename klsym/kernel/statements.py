@@ -369,9 +369,7 @@ BRIEF = 300  # characters of a side in a message
 
 def brief(side: Side) -> str:
     """The start of a side in JSON, for a message: the first term, and no other is written out."""
-    return Side(side.terms[:1]).text[:BRIEF] + f" and {len(side.terms) - 1} terms more" * (
-        len(side.terms) > 1
-    )
+    return Side(side.terms[:1]).text[:BRIEF] + f" and {len(side.terms) - 1} more" * (len(side.terms) > 1)
 
 
 @lru_cache(maxsize=8192)

@@ -370,6 +370,6 @@ def test_a_message_shows_the_first_term_and_counts_the_others():
     long = mean(sum((K1**i for i in range(1, 40)), ZERO))
     assert len(long.text) > 300
     first = Side(three.terms[:1]).text
-    assert brief(one) == one.text and brief(two) == Side(two.terms[:1]).text + " and 1 terms more"
-    assert brief(three) == f"{first} and 2 terms more"
+    assert brief(one) == one.text and brief(two) == Side(two.terms[:1]).text + " and 1 more"
+    assert brief(three) == f"{first} and 2 more"
     assert brief(long) == long.text[:300]
