@@ -63,6 +63,8 @@ def printed(verdict: Any, options: argparse.Namespace) -> str:
     if options.format == "latex":
         from klsym.render.details import derivation_latex
 
+        if not verdict.steps:
+            return f"% no derivation: {verdict.summary}"
         return f"\\[\n{derivation_latex(verdict)}\n\\]"
     if options.format == "markdown":
         return str(verdict.markdown)

@@ -121,6 +121,12 @@ def test_formats(asked: tuple[str, ...], form: str, capsys: Out) -> None:
         assert out.count("\n") == 1 and json.loads(out)["loss"] == asked[0]
 
 
+def test_an_open_answer_without_a_derivation_is_a_comment_in_latex(capsys: Out) -> None:
+    asked = ("k2/js(q,p)", "--level", "token", "--weights", "prefix")
+    code, out, err = run(capsys, "explain", *asked, "--format", "latex")
+    assert (code, err) == (0, "") and out.startswith("% no derivation: open: ") and out.count("\n") == 1
+
+
 def test_numbers_beyond_floats_are_printed(capsys: Out) -> None:
     code, out, err = run(capsys, "explain", "exp(1000)*k3", "--proof")
     assert (code, err) == (0, "") and re.search(r"left side \d\.\d+e\+43\d", out)

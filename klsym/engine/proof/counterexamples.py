@@ -23,6 +23,7 @@ from klsym.kernel.derivatives import in_slot
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
 from klsym.kernel.names import parse_name
+from klsym.kernel.slots import PARTS
 from klsym.kernel.statements import LET, LOG, REGION, Context
 from klsym.kernel.statements import Statement as Plain
 from klsym.language.abbreviations import (
@@ -288,6 +289,10 @@ def find_model(
     told = [*(a for side in sides for a in elements(side)), *(d.e for d in statement.context.definitions)]
     named = {name for a in told for name in a.names()}
     names, defined = {parse_name(name).base for name in named}, statement.context.defined
+    if any(
+        parse_name(name).slot in PARTS["ij"] for d in statement.context.definitions for name in d.e.names()
+    ):
+        raise ProofError("a finite model is one of single samples or sequences, not of batches")
     at_steps = steps and any(defined(x) is not None and parse_name(x).slot == "now" for x in named)
     tried = (
         [(model, Model.from_json(model, statement.context))]

@@ -92,7 +92,8 @@ def _known(context: Context, number: int) -> Iterator[Sample]:
     """Yield the values of all names at each sample; `number` selects the rewards."""
     fixed = dict(zip("RAMH", (*REWARDS[number], 1.0), strict=True))
     fixed |= {name: 0.2 + 0.37 * i for i, name in enumerate(context.parameters)}
-    fixed.setdefault("m", fixed.get("n", 3.0) - 1)
+    fixed.setdefault("n", 3.0)
+    fixed.setdefault("m", fixed["n"] - 1)
     for place, sample in enumerate(_samples(context)):
         yield {**sample, **fixed, "length": 1.0 + place % 4}
 

@@ -133,7 +133,7 @@ def inside_clamps(loss: Any) -> Any | None:
     densities, or else the one that is random."""
     free = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
     free = free.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _argument_free)
-    return None if free == loss else free
+    return None if free == loss or free.has(sympy.nan, sympy.zoo) else free
 
 
 def _argument_free(e: Any) -> Any:
@@ -285,9 +285,16 @@ def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:
     """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
     equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
     for name, e in (("loss", loss), ("gradient", per_sample)):
-        if unfold(without_sg(e)).xreplace(equal).has(sympy.nan, sympy.zoo):
+        if _is_infinite(unfold(without_sg(e)), equal):
             return (Message("undefined-at-start", what=name),)
     return ()
+
+
+def _is_infinite(e: Any, at: dict[Any, Any]) -> bool:
+    try:
+        return bool(e.xreplace(at).has(sympy.nan, sympy.zoo))
+    except ValueError:  # SymPy has no min, max or clip of what is infinite
+        return True
 
 
 def slopes_taken(written: Written, setting: Setting, context: Context) -> tuple[Message, ...]:
