@@ -10,6 +10,7 @@ A tree says what is meant, a printer (`spelling`, `mathml`) how it is written an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, Never, dataclass_transform
@@ -271,6 +272,24 @@ def parts(formula: Formula) -> list[Formula]:
     """The formulas that a node is made of."""
     rows = [value if isinstance(value, tuple) else (value,) for value in vars(formula).values()]
     return [item for row in rows for item in row if isinstance(item, Formula)]
+
+
+def mapped(formula: Any, put: Callable[[Formula], Formula | None]) -> Any:
+    """The tree with put(node) in place of each node for which it is not None.
+
+    >>> mapped(Power(Name("r"), Number(2)), lambda node: Name("rho") if node == Name("r") else None)
+    Power(base=Name(name='rho', below='', primes=0), exponent=Number(value=2))
+    """
+    if isinstance(formula, tuple):
+        return tuple(mapped(item, put) for item in formula)
+    if not isinstance(formula, Formula):
+        return formula
+    found = put(formula)
+    return (
+        type(formula)(*(mapped(vars(formula)[x], put) for x in formula.__match_args__))
+        if found is None
+        else found
+    )
 
 
 def is_tall(formula: Formula) -> bool:

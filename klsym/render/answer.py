@@ -11,6 +11,7 @@ k2: on-policy loss
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from klsym.diagnostics.conditions import notes
 from klsym.language.expressions import log_p
 from klsym.notation.cases import lines as case_lines
 from klsym.notation.printers import is_sum
+from klsym.notation.values import shown
 from klsym.render.details import value_line
 from klsym.render.diagnoses import message_text
 from klsym.render.headline import TRUST, does, has_reward, title, trust_word
@@ -29,6 +31,7 @@ MAX_LINES = 25
 WIDTH = 100
 LABEL = 12  # columns of a label
 MAX_DIAGNOSTICS, MAX_NOTES, MAX_CASES, MAX_TERMS = 3, 2, 3, 3
+LONG_FACT = 5  # lines; where an answer is too long, a longer one is left out before all else
 
 
 WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
@@ -36,7 +39,7 @@ WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
 
 @dataclass(frozen=True)
 class Section:
-    """Some lines; those with the lowest rank are left out first where an answer is too long."""
+    """Some lines; those with the highest rank are left out first where an answer is too long."""
 
     rank: int
     lines: tuple[str, ...]
@@ -148,7 +151,10 @@ def _gradient(verdict: Any) -> str:
 
 def _batched(verdict: Any, mean: str) -> str:
     h = verdict.per_sample
-    return f"{mean}[{_bracket(h)}*s_self]" if verdict.pushes else "0 at every sample"
+    if not verdict.pushes:
+        return "0 at every sample"
+    told = verdict.centred is not None and re.search(r"\bH_", h)
+    return f"{mean}[{_bracket(h)}*s_self]" + (f" with H = {shown(verdict.centred)}" if told else "")
 
 
 def _bracket(h: str, always: bool = True) -> str:
@@ -204,7 +210,8 @@ def _sections(answer: Answer, width: int, whole: bool) -> list[Section]:
             found.append(
                 Section(0 if i < 2 else 3, tuple(_wrapped(f"{code} {name}  {text}", "  ", "    ", width)))
             )
-    found += [Section(2, tuple(_labelled(name, text, width))) for name, text in answer.facts]
+    facts = (tuple(_labelled(name, text, width)) for name, text in answer.facts)
+    found += [Section(2 if len(lines) <= LONG_FACT else 5, lines) for lines in facts]
     if answer.write:
         found.append(Section(0, tuple(_trusted_label("write", answer.write, "proved", width))))
     shown = () if whole else answer.notes[:MAX_NOTES]

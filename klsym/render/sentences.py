@@ -74,6 +74,8 @@ def _does(kind: str, of: Any) -> str:
         return "pushes q away from mu: it increases KL(mu||q)"
     if kind == "increases":
         return f"increases {'KL(q||p)' if of == 'reverse-kl' else 'KL(p||q)'}"
+    if kind == "lowers-rising":
+        return f"lowers the mean of a reward whose slope in {of} is nowhere negative"
     return f"lowers {TEXT.expectation('q', losses.show(of, TEXT))}"
 
 

@@ -10,6 +10,7 @@ import sympy
 
 from klsym.engine.fields.position_sums import m, plain
 from klsym.engine.fields.slot_loss import SlotLoss
+from klsym.engine.proof.quantities import Quantity
 from klsym.engine.regions.case_split import Condition
 from klsym.engine.regions.in_steps import in_steps, led_by_one, scored_steps
 from klsym.engine.verdicts.verdict import Cases, LazyCases, TargetReading, Verdict
@@ -17,11 +18,16 @@ from klsym.engine.verdicts.warnings import Sign
 from klsym.kernel.names import LOG_RATIOS, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import at_slot
-from klsym.kernel.statements import Context
+from klsym.kernel.statements import REGION, Context
+from klsym.language.abbreviations import Side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import others, own, without_sg
 from klsym.language.messages import Message
 from klsym.language.sums import After, Before, LeftOut, OfOthers
+from klsym.notation import formulas, losses
+from klsym.notation.formulas import Labels
+from klsym.notation.printers import TEXT
+from klsym.notation.tree import Formula, Name, mapped
 from klsym.notation.values import LazyFormula, names
 
 KINDS = {"past": Before, "future": After, "others": OfOthers}
@@ -44,6 +50,25 @@ def in_loo(e: Any) -> Any:
             shorter = sympy.factor_terms(sympy.expand(e.xreplace({others(x): m * (own(x) - LeftOut(x))})))
             e = shorter if shorter.count_ops() < e.count_ops() else e
     return e
+
+
+def shown_side(side: Side, labels: Labels | None, context: Context, tokens: bool) -> str:
+    """A side of a statement, with a step in place of the name of each region."""
+
+    def step(node: Formula) -> Formula | None:
+        name = at_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
+        if not name or context.defined(name, REGION) is None:
+            return None
+        return losses.tree_of(in_steps(ExpPoly.variable(name), context, tokens))
+
+    return TEXT(mapped(formulas.tree_of(side, labels), step))
+
+
+def implied_in_steps(of: Quantity, context: Context) -> Quantity:
+    """The same quantity, with what holds regions as it was written, or in steps."""
+    written = {e: label for e, label in of.labels.items() if isinstance(label, losses.Written)}
+    held = (e for e in of.labels if any(context.defined(name, REGION) is not None for name in e.names()))
+    return replace(of, labels={**of.labels, **{e: in_steps(e, context) for e in held}, **written})
 
 
 @dataclass(frozen=True)

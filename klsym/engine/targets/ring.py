@@ -29,7 +29,7 @@ from klsym.engine.targets.clamp_messages import with_clamps
 from klsym.engine.targets.counterexample import counterexample
 from klsym.engine.targets.decide import Decision, decide
 from klsym.engine.targets.expected_value import value_of
-from klsym.engine.targets.in_print import InPrint
+from klsym.engine.targets.in_print import InPrint, implied_in_steps, shown_side
 from klsym.engine.targets.ring_notes import (
     assumed_by,
     assuming,
@@ -61,13 +61,12 @@ from klsym.language.convert import is_in_ring, to_ring, to_sympy
 from klsym.language.expressions import H, now, others, own, rho, s, sg, without_sg
 from klsym.language.messages import Message
 from klsym.language.sums import Centred, LeftOut
-from klsym.notation import formulas, losses
-from klsym.notation.coefficients import coefficient
+from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX
 from klsym.notation.ratios import in_r
 from klsym.notation.tree import Mean, product
-from klsym.notation.values import LazyFormula, less_mean, less_others, scored
+from klsym.notation.values import LazyFormula, less_mean, less_others, scored, tree_of
 
 CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
 
@@ -156,7 +155,7 @@ def verdict_of(
         steps=Chain(proofs[0]),
         model=Search(counterexample, field, decision),
         proofs=proofs,
-        implied=decision.objective,
+        implied=decision.objective and implied_in_steps(decision.objective, field.loss.defined),
         shown=_shown(field, decision),
         remarks=(*notes, *undecided(field, decision)),
     )
@@ -171,11 +170,14 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
     """What a verdict says, before the theorems that it rests on."""
     value, constant = value_of(written, setting)
     h, centres = coefficient_of(single, setting), setting.batch != "none"
+    defined = single.loss.defined
+    centred = (in_steps(h, defined) if defined.definitions else h) if centres else None
+    expanded = expansion(written, setting, tree_of(centred)) if centres and setting.use == "loss" else None
     return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=_less_mean(h, setting, single.loss.defined) if centres else _pushes(single, setting),
+        h=_less_mean(h, setting, defined) if centres else _pushes(single, setting),
         c=single.c,
         gradient=TargetReading.of(recognise(single.c, single.names)),
         value=value,
@@ -186,13 +188,9 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
         model=None,
         inside_clamps=None,
         scores_named=_scores_named(single, setting),
-        expansion=_expansion(written, setting, h, single) if centres and setting.use == "loss" else None,
+        expansion=expanded,
+        centred=centred,
     )
-
-
-def _expansion(written: Written, setting: Setting, h: ExpPoly, single: Field) -> str | None:
-    in_print = in_steps(h, single.loss.defined) if single.loss.defined.definitions else None
-    return expansion(written, setting, coefficient(h) if in_print is None else losses.tree_of(in_print))
 
 
 # ---------------------------------------------------------------------------- h and c, in print
@@ -270,7 +268,8 @@ def _shown(field: Field, decision: Decision) -> str:
     over_T = decision.objective is not None and any("length" in c.names() for c in rest.values())
     by_regions = decision.objective is not None and bool(field.loss.defined.definitions)
     shown = field.index or field.products or over_T or by_regions
-    return formulas.side(of.side, of.labels if by_regions else None) if shown else ""
+    labels = of.labels if by_regions else None
+    return shown_side(of.side, labels, field.loss.defined, field.index == "t") if shown else ""
 
 
 # ---------------------------------------------------------------------------- batches
@@ -340,7 +339,7 @@ def _messages(
 ) -> tuple[Message, ...]:
     if field.index == "t":
         return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
-    pushes, as_option = single.pushes, _batch_of(field, setting)
+    pushes, as_option, defined = single.pushes, _batch_of(field, setting), field.loss.defined
     typed = single.loss.label if single.loss.index != "i" else None
     mine = pushes.get("x", pushes.get("self", ZERO))
     if not field.names.all.isdisjoint(parse_name(name).base for name in mine.names()):
@@ -348,11 +347,11 @@ def _messages(
     else:
         in_ring = typed is not None and is_in_ring(typed.expression)
         loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
-        facts = facts_of(loss, mine, field.c, setting.on_policy)
+        facts = facts_of(loss, mine, field.c, setting.on_policy, defined)
     if as_option.batch != "none":
-        still = not random_names(field.h_of_sample, field.loss.defined)
+        still = not random_names(field.h_of_sample, defined)
         if setting.batch == "none":
-            facts = facts_of(field.h_of_sample, field.h_of_sample, field.c, setting.on_policy)
+            facts = facts_of(field.h_of_sample, field.h_of_sample, field.c, setting.on_policy, defined)
         facts = replace(facts, vanishes=still or facts.vanishes)
         said = batch_warnings(replace(verdict, setting=as_option), facts)
         bare = setting.batch == "none"
@@ -374,7 +373,7 @@ def _facts_of_regions(single: Field, mine: ExpPoly, on_policy: bool) -> Facts:
     """Those of a loss with bounds or logs; a bound on rho weighs, too."""
     loss, context = single.loss, single.loss.defined
     weighed = with_ratios(mine, context)
-    found, bare = facts_of(loss.element, weighed, ZERO, on_policy), without_weight(weighed)
+    found, bare = facts_of(loss.element, weighed, ZERO, on_policy, context), without_weight(weighed)
     moves = plain(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
     literal = moves and needs_its_gradient(loss.element, single.names.all)
     found = replace(found, noisy=False, literal=literal)
@@ -413,4 +412,5 @@ def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool) -> Facts
         pieces=decision.found.multiples,
         alone="now" in weights and "past" not in weights,
         typed=field.loss.label is not None and field.loss.label.expression.has(rho),
+        defined=field.loss.defined,
     )

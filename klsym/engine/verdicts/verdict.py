@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from sympy import Heaviside
+
 from klsym.engine.divergences.f_divergence import Functional, Generated
 from klsym.engine.divergences.nonconvex_effects import Effects, effects
 from klsym.engine.fields.named_terms import NamedParts
@@ -177,6 +179,7 @@ class Verdict:
     shown: the expected gradient in named quantities; remarks: what it keeps and drops; terms: what
     each term of a sum does.  messages: what an engineer should know before using the loss.
     expansion: the loss with its options written out in the grammar, where they say something.
+    centred: the coefficient of a sample, H, from which the mean of a batch is subtracted.
     written: the loss as it was asked, for an answer to a user.
     """
 
@@ -210,6 +213,7 @@ class Verdict:
     remarks: tuple[Message, ...] = ()
     terms: Sequence[Any] = ()
     expansion: str | None = None
+    centred: Any = None
     written: Written | None = field(default=None, compare=False)
 
     @property
@@ -241,9 +245,10 @@ class Verdict:
         return self.gradient.latex or None
 
     def implied_in(self, spell: Text) -> str:
-        """The implied objective; what holds regions as it was written."""
+        """The implied objective; what holds regions as it was written, or in steps."""
         assert self.implied is not None
-        labels = {of: label for of, label in self.implied.labels.items() if isinstance(label, Written)}
+        told = self.implied.labels.items()
+        labels = {of: label for of, label in told if isinstance(label, Written) or label.has(Heaviside)}
         return spell(with_k3(formulas.tree_of(self.implied.side, labels, spell.positions)))
 
     @property

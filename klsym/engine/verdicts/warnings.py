@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 
 from klsym.engine.fields.named_terms import recognise
 from klsym.engine.fields.tails import is_zero, tail_of
+from klsym.engine.regions.case_split import cases
+from klsym.engine.regions.in_steps import in_steps
+from klsym.engine.verdicts.verdict import UNNAMED, Verdict
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
+from klsym.kernel.statements import REGION, Context
 from klsym.language.abbreviations import Divergence
-from klsym.language.convert import to_sympy
+from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import COUNTS, OF_REGIONS, REWARDS, A, M, R, log_mu, log_old, log_q
 from klsym.language.messages import Message
 from klsym.notation.values import names
 
-if TYPE_CHECKING:
-    from klsym.engine.verdicts.verdict import Verdict
-
-Check = Callable[["Verdict", "Facts"], Message | None]
+Check = Callable[[Verdict, "Facts"], Message | None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Facts:
     proximal: the terms that hold no rho all hold rho_old.
     pieces: the multiples of E_q[1/T] and of other named quantities of sequences.  alone: a token's own rho
     stands without those before it.  typed: rho itself was typed, of which the weights speak.
+    defined: what the names of regions and logs stand for.
     """
 
     vanishes: bool
@@ -50,9 +52,10 @@ class Facts:
     pieces: Mapping[str, ExpPoly] = field(default_factory=dict)
     alone: bool = True
     typed: bool = True
+    defined: Context = field(default_factory=Context)
 
 
-def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) -> Facts:
+def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool, defined: Context) -> Facts:
     """The facts of a loss in the ring."""
     weight = ExpPoly.variable("w").exp()
     unweighted = per_sample if on_policy else per_sample * weight.inverse()
@@ -67,6 +70,7 @@ def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool) ->
         noisy=bool(recognise(unweighted).constant),
         heavy=tail_of([per_sample], [c], on_policy),
         pieces=_per_length(c),
+        defined=defined,
     )
 
 
@@ -222,25 +226,46 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> Message | None:
         (("increases", name), v) for name, v in multiples.items() if name in ("reverse-kl", "forward-kl")
     ]
     of_mu = [(("pushes", "mu"), to_sympy(c)) for c in _of_mu(verdict)]
-    reward = multiples.get("reward", sympy.S.Zero)
-    slopes = {x: reward.diff(x) for x in (R, A) if reward.has(x)}
-    lowered = []
-    for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
-        lowered.append((("lowers", reward if slope.has(x) else x), -slope))
-    does = [(what, where) for what, v in (*found, *of_mu, *lowered) if (where := sign_of(v)) is not None]
+    signs = [(what, sign_of(v)) for what, v in (*found, *of_mu)]
+    signs += _lowered(multiples.get("reward", sympy.S.Zero), facts.defined)
+    does = tuple((what, sign) for what, sign in signs if sign is not None)
     if not does:
         return None
     pushes = any(what[0] == "pushes" for what, _ in does)
-    return Message(
-        "pushes-from-mu" if pushes else "wrong-sign", does=tuple(does), alone=_is_alone(verdict, reward)
-    )
+    return Message("pushes-from-mu" if pushes else "wrong-sign", does=does, alone=_is_alone(verdict, does))
 
 
-def _is_alone(verdict: Verdict, reward: Any) -> bool:
+def _lowered(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:
+    """The mean of a reward, or of what a reward with bounds makes of it."""
+    held = {name for name in names(reward) if defined.defined(name) is not None}
+    regions = {name for name in held if defined.defined(name, REGION) is not None}
+    if any(not defined.is_constant(ExpPoly.variable(name)) for name in held - regions):
+        return  # a log moves with the reward, and its slope is not looked at
+    slopes = {x: reward.diff(x) for x in (R, A) if reward.has(x)}
+    for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
+        if names(slope) & regions:
+            yield ("lowers-rising", x), _of_all_cases(to_ring(-slope), defined)
+        else:
+            negative = in_steps(to_ring(-slope), defined) if held else -slope
+            yield ("lowers", reward if slope.has(x) else x), sign_of(negative)
+
+
+def _of_all_cases(element: ExpPoly, defined: Context) -> Sign | None:
+    """The sign that it has in all cases but those where it is 0; None where there is no one sign."""
+    rows = cases({"x": element}, defined, lambda slots, context: in_steps(slots["x"], context))
+    found = {sign_of(value) for _, value in rows if value}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_alone(verdict: Verdict, does: Sequence[tuple[tuple[str, Any], Sign]]) -> bool:
     """Has the objective one term?  A mean of several rewards may rise while that of one of them falls."""
     if verdict.implied is not None:
         return len(verdict.implied.side.terms) == 1
-    return len(verdict.gradient.parts) == 1 and len(sympy.Add.make_args(sympy.expand(reward))) == 1
+    if verdict.target in UNNAMED or len(verdict.gradient.parts) > 1:
+        return False
+    [(kind, of), _], *_ = does
+    reward = to_sympy(verdict.gradient.parts.get("reward", ZERO))
+    return kind != "lowers" or of == reward or bool(sympy.expand(reward - reward.diff(of) * of) == 0)
 
 
 def _of_mu(verdict: Verdict) -> list[ExpPoly]:

@@ -160,7 +160,8 @@ HEADLINES = [  # and what the second line says
     ("k1", "off reward std", "minimises E_mu[std]"),
     ("R - beta*k1", "off reward std", "maximises (-1/beta)*E_mu[std]"),
     ("A + 3", "off reward std", "/std*log_q_self]"),
-    ("clip(A, -1, 1)*log_q", "off mean", "minimises (1 - 1/n) Cov_mu(A - is_high"),
+    ("clip(A, -1, 1)*log_q", "off mean", "minimises (1 - 1/n) Cov_mu(A*where(A <= 1, 1, 0) + "),
+    ("where(rho < 6/5, R, beta*k1)", "off token reward total whole", "E_mu[R*where(rho < 6/5, 1, 0)*log_q"),
     ("max(R, 0)*k1", "off token", "minimises E_mu[sum_t "),  # nothing is detached: its own objective
     ("k1*R", "off token reward same", "maximises E_mu[sum_t R_now*k1_now**2/2]"),
     ("R", "off token reward", "maximises E_mu[sum_t (R_now*log_q_now + R_future*log_q_now)]"),
@@ -175,6 +176,57 @@ def test_objective(loss: str, words: str) -> None:
 @pytest.mark.parametrize(("loss", "words", "line"), HEADLINES)
 def test_headline(loss: str, words: str, line: str) -> None:
     assert line in ask(loss, words).to_json()["summary"]
+
+
+CENTRED = [("k3*k1", "mean", "2*k1 - r*k1 + r - 1"), ("k3", "reward std", "k1 + r - 1"),
+           ("clip(k1, 0, 1)*k1", "loo", "2*where(k1 <= 1, 1, 0)*k1 + where")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "words", "h"), CENTRED)
+def test_a_short_answer_says_what_is_centred(loss: str, words: str, h: str) -> None:
+    assert f" with H = {h}" in " ".join(str(ask(loss, words)).split())
+
+
+@pytest.mark.parametrize(("loss", "words"), [("R - beta*k1", "reward mean"), ("k1", "mean"), ("k3", "")])
+def test_what_is_written_out_has_no_other_name(loss: str, words: str) -> None:
+    assert "with H" not in str(ask(loss, words))
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("(k3 < 1)*k1", "token prefix"), ("where(k1 < 1/5, k2, k3)", "token"),
+        ("clip(k1, 0, 1)*k1", "off loo"), ("where(rho < 6/5, R, beta*k1)", "off token reward total whole"),
+        ("max(A, 0)*log_q", ""),
+        ("2*sg((k3 < 1)*k1)*log_q", "off token"), ("where(rho > 1, k1, 0)", "off reward mean"),
+    ],
+)  # fmt: skip
+def test_a_short_answer_names_no_region(loss: str, words: str) -> None:
+    assert not re.search(r"\bis_\w", str(ask(loss, words)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("min(loo(log_p), max(1, n))", ""),
+        ("log(1 + others(full(1))**2)", "reward"),
+        ("log_old/centred(log_p)", ""),
+    ],
+)
+def test_bounds_and_logs_of_a_batch_are_answered(loss: str, words: str) -> None:
+    """No finite model is one of a batch, and n may be named by loo(..) alone."""
+    assert ask(loss, words).target == "zero"
+
+
+INFINITE = [  # where no bound binds, and where q = p
+    ("clip(0, eps, -1/2)**-1", "sequence", "has zero gradient at every sample"),
+    ("clip((T/k(lam))**3, -2, -1/2)", "sequence", "at q = p, where training starts, the loss is 0/0"),
+]
+
+
+@pytest.mark.parametrize(("loss", "words", "said"), INFINITE)
+def test_bounds_on_what_is_infinite(loss: str, words: str, said: str) -> None:
+    assert said in " ".join(str(ask(loss, words)).split())
 
 
 DETACHED = [("sg(clip(R, -1, 1)*rho)*log_q", "off token"), ("sg(rho)*max(A, 0)*k1", "off token"),

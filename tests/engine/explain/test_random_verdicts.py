@@ -18,7 +18,8 @@ from klsym.engine.targets import clamp_messages as clamps
 from klsym.kernel.ring import ONE, ZERO
 from support.losses import bounds_judge
 from support.losses.cases import case as written
-from support.losses.loss_judge import DIFFER, NAMED, NUMERIC, complaints, examine, fit_gradient
+from support.losses.loss_fit import DIFFER, fit_gradient
+from support.losses.loss_judge import NAMED, NUMERIC, complaints, examine
 from support.losses.loss_worlds import on_bounds_alone, options
 from support.losses.productions import RULES
 from support.losses.random_losses import SETTINGS, Case, generate
@@ -117,6 +118,7 @@ IN_OTHER_SETTINGS = (
     written("R - beta*k1", "reward loo"), written("rho*k1", "off reward mean"), written("k3",
     "sequence mean"),
     written("clip(rho, 1, 2)*A"), written("min(rho, 1)*A"), written("abs(rho - 1)*A + rho*R"),  # at a tie
+    written("max(min(r, 2*k3), 2*k3 - 1/5)"),  # one of few samples lies between the bounds
     written("M*clip(k1 + A, 1/5, 1/5)", "off mean"), written("clip(k2, 1/9, 1/9)*(k1 + R) + r/2"),
     written("seqmean(log_q) + whole(R - beta*k1)", "sequence /T"), written("whole(R)*R + rho*k1", "token"),
 )  # fmt: skip
@@ -144,6 +146,24 @@ def test_the_judge_reads_where_a_reward_is_said_to_fall() -> None:
     turned = [line.replace("1/2 - lam < 0", "1/2 - lam > 0") for line in answer["warnings"]]
     assert turned != answer["warnings"]
     assert any("moves E_q[R] otherwise" in line for line in judged(case, {**answer, "warnings": turned}))
+
+
+NOWHERE = "descending this loss lowers the mean of a reward whose slope in A is nowhere negative"
+
+
+@pytest.mark.parametrize(
+    ("loss", "wrong"),
+    [
+        ("clip(A, -1, 1)*log_q", []), ("clip(A, -1, 1)*log_q", [NOWHERE.replace("A", "R")]),
+        ("abs(A)*log_q", [NOWHERE]), ("-max(A, 0)*log_q", [NOWHERE]), ("k1*A*log_q", [NOWHERE]),
+        ("lam*max(A, 0)*log_q", [f"{NOWHERE} where lam < 0"]),
+    ],
+)  # fmt: skip
+def test_the_judge_reads_of_which_rewards_it_is_said_that_they_fall(loss: str, wrong: list[str]) -> None:
+    case = written(loss)
+    answer = klsym.explain(loss).to_json()
+    assert not list(judged(case, answer))
+    assert list(judged(case, {**answer, "warnings": wrong}))
 
 
 @pytest.mark.parametrize(

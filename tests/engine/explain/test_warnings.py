@@ -46,7 +46,7 @@ WARNED: dict[str, dict[str, str]] = {  # how a loss is used: a loss, the codes o
         "k2 + lam*k1": "mean-zero-noise", "abs(k1)": "", "rho*abs(k1)": "literal-weight pushes-away",
         "sqrt(2)*k1": "zero-gradient", "1/rho": "zero-gradient", "A*log_q": "wrong-sign", "(A - R)*log_q": "",
         "-A*log_q": "", "-lam*k2": "wrong-sign", "(lam - 2)*k2": "wrong-sign", "lam*k2": "",
-        "rho*(k1 - sg(k1))": "zero-gradient", "exp(-k2)": "",
+        "rho*(k1 - sg(k1))": "zero-gradient", "exp(-k2)": "", "clip(A, -1, 1)*log_q": "wrong-sign",
         "k2 - k3": "mean-zero-noise wrong-sign heavy-tail no-restoring-force pushes-away unbounded-below",
     },
     "off": {
@@ -122,6 +122,11 @@ SENTENCES: list[tuple[str, str, str]] = [
     ("", "clip(rho, 1, 2)*A", r"every sample lies on a tie.*PyTorch up to 2.13"),
     *(("off", loss, "a term of the objective, descended alone, ") for loss in ("k2 + k1", "rho*k3 + k1")),
     *(("", loss, "a term of the objective, descended alone, ") for loss in ("R*log_q - k2", "k2 - k3")),
+    ("", "A*log_q + clip(k1, -1, 1)*log_q", r"a term of the objective, descended alone, lowers E_q.A.$"),
+    ("", "(lam - 1)*A*log_q", r"descending this loss lowers E_q.A. where 1 - lam < 0$"),
+    ("", "log(2)*A*log_q", r"descending this loss lowers E_q.A.$"),
+    ("", "lam*clip(A, -1, 1)*log_q", r"descending this loss lowers the mean of .* where lam > 0$"),
+    ("", "k2 + max(A, 0)*log_q", r"a term of the objective, descended alone, lowers the mean of a"),
     ("off reward", "r**lam", "r = p/q is unbounded"), ("token reward", "seqmean(k3)", "r = p/q is unbounded"),
     ("off token", "sg(rho)*k3", r"rho\*r = p/mu is unbounded"),
 ]  # fmt: skip
@@ -132,6 +137,7 @@ UNSAID: list[tuple[str, str, str]] = [  # neighbours of which it is not said
     ("off token whole", "rho*k3", "weights prefix"), ("off token", "rho*k3", "is unbounded"),
     *(("off", loss, "descending this loss") for loss in ("k2 + k1", "rho*k3 + k1", "k3 + 2*k1", "k3")),
     *(("", loss, "descending this loss") for loss in ("R*log_q - k2", "R*log_q - k2/10", "k2 - k3")),
+    *(("", f"({of})*log_q", "descending this loss") for of in ("A + clip(k1, -1, 1)", "k1 + max(A, 0)")),
     ("", "clip(rho, 0.8, 1.2)*A", "a tie"), ("", "normalised(R)", "recurrence"),
 ]  # fmt: skip
 
@@ -180,6 +186,24 @@ def test_where_a_loss_moves_the_wrong_way(loss: str, words: str, where: str, siz
     assert ((multiple < 0) == wrong).all()
     condition = re.search(r" where (.*) ([<>]) 0$", told)
     assert eval(f"{condition[1]} {condition[2]} 0", {}, names) == wrong if condition else where == "1"
+
+
+WITH_BOUNDS = ["clip(A, -1, 1)*log_q", "max(min(rho*A, clip(rho, 0.8, 1.2)*A), 3*A)", "max(A, 0)*log_q",
+               "where(A > 0, 2*A, A)*k1", "log(2)*clip(A, 0, 1)*log_q", "max(4/5*A, 6/5*A)*k1"]  # fmt: skip
+EITHER_WAY = ["abs(A)*log_q", "-clip(A, -1, 1)*log_q", "(clip(A, -1, 1) + log(1 + exp(-3*A)))*log_q",
+              "A*log(1 + exp(A))*log_q", "max(A, -2*A)*log_q", "-max(4/5*A, 6/5*A)*k1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", [*WITH_BOUNDS, *EITHER_WAY])
+def test_a_reward_that_is_said_to_fall_never_falls_in_a(loss: str) -> None:
+    """The coefficient of s at values of A: its differences between the bounds are >= 0, and not all are 0."""
+    grid = np.linspace(-3, 3, 120)  # no bound is in it
+    worlds = [sample([0.4, 0.6], [0.5, 0.5], [0.3, 0.7], [1.0, 0.5], [a, 0.5]) for a in grid]
+    found = [float(Forest([world]).coefficient(loss, Setting()).value[0]) for world in worlds]
+    steps = np.diff(found)
+    rises = bool((steps > -1e-9).all() and (steps > 1e-6).any())
+    assert rises == (loss in WITH_BOUNDS)
+    assert ("slope in A is nowhere negative" in warned(loss, {})) == rises
 
 
 KL = {"KL(q||p)": ("k1", "q"), "KL(p||q)": ("-k1", "p"), "KL(mu||q)": ("-w", "mu")}

@@ -15,7 +15,7 @@ from klsym.kernel import check, read
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.models import from_certificate
 from support.losses.cases import case, options
-from support.losses.loss_judge import mean_of
+from support.losses.loss_fit import mean_of
 from support.losses.loss_worlds import flat, forest, settings
 
 YES, NO = True, False

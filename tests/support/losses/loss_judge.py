@@ -10,37 +10,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from support.losses.loss_fit import DIFFER, fit_gradient, fit_value, mean_of
+from support.losses.loss_sentences import directions, rising_rewards
 from support.losses.loss_witness import AGREE, NAMED, OPEN, proofs_replay, witness_holds
 from support.losses.loss_worlds import (
-    REWARDS,
     SEED,
     at_points,
     combination,
     constants_of,
     flat,
     forest,
-    forest_of,
     function_of_rewards,
     in_batch,
     number,
     on_bounds,
     on_bounds_alone,
     options,
-    rewards_of,
     scales,
     settings,
-    slope,
 )  # fmt: skip
 from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain
 from support.oracle.losses import Forest, Setting
 
-DIFFER = 1e-6  # a misfit between the two is no answer, and is complained about
 POINTS = 4000  # some lie between bounds that are close to each other
 TWISTED = 1e-7  # an asymmetry of the Jacobian above this, relative to its size, is one
 STANDS_FOR = re.compile(r"mean_h stands for E_mu\[(.*)\]")
@@ -201,73 +197,6 @@ def _depends_on_r_alone(coefficient: str) -> bool:
 
 
 # ---------------------------------------------------------------------------- the target
-@dataclass(frozen=True)
-class Fit:
-    """The best a, b and function of the rewards, and how far it is from the exact vectors."""
-
-    reverse: float
-    forward: float
-    rewards: tuple[float, ...]  # of the columns after the first two
-    misfit: float
-
-    @property
-    def target(self) -> str | None:
-        """The name of the target; None when there is none, "undecided" between the two bounds."""
-        if self.misfit > DIFFER:
-            return None
-        if self.misfit > AGREE:
-            return "undecided"
-        rewards = max(map(abs, self.rewards))
-        parts = {"reverse-kl": self.reverse, "forward-kl": self.forward, "reward": rewards}
-        present = tuple(name for name, value in parts.items() if abs(value) > DIFFER)
-        named = {(): "zero", ("reverse-kl",): "reverse-kl", ("forward-kl",): "forward-kl"}
-        return named.get(present, "combination")
-
-
-@cache
-def _basis(level: str, sampling: str, batched: bool, columns: tuple[str, ...]) -> np.ndarray:
-    """grad KL(q||p), grad KL(p||q), and the gradients of E_q of rewards: (worlds, logits, columns)."""
-    where = forest_of("batch" if batched else level, "cells", sampling, False)
-    slopes = [slope("k1", where), slope("-k1", where, "p"), *(slope(text, where) for text in columns)]
-    return np.stack(slopes, axis=-1).transpose(1, 0, 2)
-
-
-@cache
-def fit_gradient(case: Case, n: int = 2, more: tuple[str, ...] = ()) -> Fit:
-    """Fit the exact gradients in all worlds at once; each world's rows are scaled by its size."""
-    where, setting = forest(case, "cells"), settings(case)[n - 2]
-    batched = in_batch(case) and case.level == "sample"
-    basis = _basis(case.level, case.sampling, batched, (*rewards_of(case), *more))
-    scale = scales(case, where, setting)
-    exact = flat(where.field(case.text, setting).a, where).T
-    return _solve(basis / scale[:, None, None], exact / scale[:, None])
-
-
-def _solve(basis: np.ndarray, values: np.ndarray, before: int = 0) -> Fit:
-    """before: columns that stand in front and have no name."""
-    matrix, target = basis.reshape(-1, basis.shape[-1]), values.reshape(-1)
-    kept = _independent(matrix)
-    sizes, solution = np.linalg.norm(matrix[:, kept], axis=0), np.zeros(matrix.shape[1])
-    solution[kept] = np.linalg.lstsq(matrix[:, kept] / sizes, target, rcond=None)[0] / sizes
-    misfit = float(np.abs(matrix @ solution - target).max())
-    reverse, forward, *rewards = map(float, solution[before:])
-    return Fit(reverse, forward, tuple(rewards), misfit)
-
-
-def _independent(matrix: np.ndarray) -> list[int]:
-    """The columns that no earlier ones make up: with two values of A, A**2 is one of A and a constant."""
-    kept: list[int] = []
-    directions = np.zeros((len(matrix), 0))
-    for j, column in enumerate(matrix.T):
-        rest = column
-        for _ in range(2):  # once more, against rounding
-            rest = rest - directions @ (directions.T @ rest)
-        if np.linalg.norm(rest) > 1e-9 * np.linalg.norm(column):
-            kept.append(j)
-            directions = np.column_stack([directions, rest / np.linalg.norm(rest)])
-    return kept
-
-
 def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     target = answer["gradient"]["target"]
     if (answer["trust"] == OPEN) != (target == OPEN):
@@ -282,6 +211,8 @@ def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             continue  # a reward over T, which _multiples judges
         if judged == "zero" and claimed is None and on_bounds_alone(answer):
             continue  # no world here has a sample on a bound
+        if judged is not None and claimed is None and case.level == "sample" and not in_batch(case):
+            judged = fit_gradient(case, setting.n, more, level="many").target
         if judged != claimed and not (_over_std(case) and claimed is None):  # at n = 2 it may be named
             found = judged or "no combination of the KL gradients"
             yield f"target {target}, judged {found} (n = {setting.n})"
@@ -307,7 +238,7 @@ def _potential(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 
 def twist(case: Case, setting: Setting, far: bool = False) -> float:
     """How asymmetric the Jacobian of the field is in the worst world, relative to its size."""
-    where = forest(case, second=True, far=far)
+    where = forest(case, second=True, level="far" if far else "")
     found = where.field(case.text, setting).ab
     jacobian = np.broadcast_to(found, (where.logits, where.logits, len(where.worlds)))
     size = np.abs(jacobian).max(axis=(0, 1)) + scales(case, where, setting)
@@ -366,81 +297,7 @@ def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             yield f"value {named} + {value['constant']}: off by {error:.1e}"
 
 
-def mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
-    """E_m[L] in each world, and what rounding in it is measured against."""
-    if in_batch(case) and case.batch == "none":
-        mean, size = where.of_batches_in_value(case.text, setting)
-        return mean, size + where.slope("k1").value + where.slope("-k1", "p").value
-    rows, loss = where.loss(case.text, setting)
-    loss = plain(loss)
-    mass = where.chance(rows, averaged=setting.aggregate == "mean").value
-    mean, size = (where.mean(rows, mass * x).value for x in (loss, np.abs(loss)))
-    return mean, size + where.slope("k1").value + where.slope("-k1", "p").value
-
-
-@cache
-def fit_value(case: Case) -> Fit:
-    """E[L] = a KL(q||p) + b KL(p||q) + E_q[h(R, A)] + constant."""
-    where, setting = forest(case, "cells"), settings(case)[0]
-    exact, scale = mean_of(where, case, setting)
-    columns = [np.ones_like(exact), where.slope("k1").value, where.slope("-k1", "p").value]
-    columns += [where.slope(text).value for text in rewards_of(case)]
-    return _solve(np.stack(columns, axis=-1) / scale[:, None], exact / scale, before=1)
-
-
-# ---------------------------------------------------------------------------- sentences
-SAID = re.compile(
-    r"(increases|lowers) (KL\(q\|\|p\)|KL\(p\|\|q\)|E_q\[1/T\]|E_q\[.*?\])"
-    r"(?: where ([^,;]*?))?(?= and |,|;|$)"
-)
-LESS = re.compile(r"\(but where (.*?) it (?:raises|lowers) E_q\[1/T\]")
-WHOLE, TERM = "descending this loss", "a term of the objective, descended alone,"
-PAIRS = {"KL(q||p)": "reverse", "KL(p||q)": "forward"}
-
-
-def _sentences(case: Case, answer: dict[str, Any]) -> Iterator[str]:
-    """What is said to increase or fall does so on descent, and nothing that rises is passed over."""
-    descending = " and ".join(line for line in answer["warnings"] if line.startswith((WHOLE, TERM)))
-    said = {of: (verb, where) for verb, of, where in SAID.findall(descending)}
-    lengths = [line for line in answer["warnings"] if "descending this lowers E_q[1/T]" in line]
-    lengths += [line for line in answer["warnings"] if "descending this raises E_q[1/T]" in line]
-    if case.use != "loss" or answer["gradient"]["target"] not in NAMED:
-        if set(said) & set(PAIRS) and "rest" not in (answer["gradient"]["combination"] or {}):
-            yield f"said of no combination: {descending}"
-    else:
-        fit, constants = fit_gradient(case), constants_of(case, settings(case)[0])
-        if fit.misfit > DIFFER:  # such as a reward over T, which has no column: `_multiples` judges it
-            return
-        for of, name in PAIRS.items():
-            rises = getattr(fit, name) < -DIFFER
-            verb, where = said.get(of, ("", ""))
-            claimed = verb == "increases" and (not where or _holds(where, constants))
-            if rises != claimed:
-                yield f"descending moves {of} by {-getattr(fit, name):.3g}, but it is said: {descending!r}"
-        alone = [k for k, value in enumerate(fit.rewards) if abs(value) > DIFFER]
-        moved = sum(abs(getattr(fit, name)) > DIFFER for name in PAIRS.values()) + len(alone)
-        if descending.startswith(WHOLE) and moved > 1:
-            yield f"said of the whole, of which it is one of {moved} terms: {descending!r}"
-        for of in set(said) - set(PAIRS):
-            if alone in ([0], [1]) and REWARDS[alone[0]] == of[4:-1] and "is_" not in said[of][1]:
-                held = not said[of][1] or _holds(said[of][1], constants)
-                if held != (fit.rewards[alone[0]] > 0):
-                    yield f"descending moves {of} otherwise, but it is said: {descending!r}"
-    for line in lengths:
-        fit, where = fit_gradient(case, 2, ("1/T", "T")), LESS.search(line)
-        otherwise = where and _holds(where[1], constants_of(case, settings(case)[0]))
-        lowers = line.index("lowers E_q[1/T]") < line.find("raises") if where else "lowers E_q[1/T]" in line
-        if fit.misfit < AGREE and (fit.rewards[-2] > 0) != (lowers != bool(otherwise)):
-            yield f"descending moves E_q[1/T] by {-fit.rewards[-2]:.3g}, but it is said: {line!r}"
-
-
-def _holds(condition: str, constants: dict[str, Any]) -> bool:
-    left, sign, right = condition.partition(" > ") if " > " in condition else condition.partition(" < ")
-    gap = number(left, constants) - number(right, constants)
-    return gap > 0 if sign == " > " else gap < 0
-
-
 NUMERIC: tuple[Check, ...] = (
-    _coefficient, _pointwise, _target, _potential, _multiples, _dependence, _value_of_loss, _sentences,
-    witness_holds,
+    _coefficient, _pointwise, _target, _potential, _multiples, _dependence, _value_of_loss, directions,
+    rising_rewards, witness_holds,
 )  # fmt: skip

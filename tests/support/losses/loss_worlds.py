@@ -31,12 +31,14 @@ REWARDS_OF_SEQUENCES = (*REWARDS, "R**2", "R**2*A")
 @cache
 def worlds(level: str, rewards: str) -> tuple[Tree, ...]:
     """The same worlds for every loss: 16 single samples of sizes 2 to 5, 32 batches, 16 trees, 16 samples far
-    out.
+    out, and 4 of so many outcomes that some lie between bounds that are close to each other.
 
     A mask is 0 in many batches, where a fit could do as it likes, and nothing has a curl.
     """
     if level == "far":
         return tuple(tree for size in (3, 4) for tree in trees(SEED + size, ((),) * size, 8, rewards, FAR))
+    if level == "many":
+        return tuple(trees(SEED, ((),) * 60, 4, rewards, FAR))
     if level == "batch":
         return tuple(tree for size in (2, 3) for tree in trees(SEED + size, ((),) * size, 16, rewards))
     if level != "sample":
@@ -59,9 +61,9 @@ def in_batch(case: Case) -> bool:
     return case.batch != "none" or holds(case.text, OF_SAMPLES)
 
 
-def forest(case: Case, rewards: str = "generic", second: bool = False, far: bool = False) -> Forest:
+def forest(case: Case, rewards: str = "generic", second: bool = False, level: str = "") -> Forest:
     batched = in_batch(case) and case.level == "sample"
-    level = "far" if far else "batch" if batched else case.level
+    level = level or ("batch" if batched else case.level)
     return forest_of(level, rewards, case.sampling, second, bool(DIVIDED.search(case.text)))
 
 
@@ -144,6 +146,16 @@ def at_points(text: str, **values: Any) -> np.ndarray:
         return derived(name, find) if name in DERIVED else known[name]
 
     return np.broadcast_to(plain(evaluate(text, find)), np.shape(values["log_q"]))
+
+
+def reward_slopes(text: str, of: str, constants: dict[str, Any]) -> np.ndarray:
+    """The slope of a reward in R or A at random samples, by differences; those across a jump are left out."""
+    stream = np.random.default_rng(SEED)
+    names = ("log_q", "log_p", "log_mu", "log_old", "R", "A", "M")
+    values = dict(zip(names, 2 * stream.normal(size=(len(names), 4000)), strict=True))
+    ends = (at_points(text, **constants, **{**values, of: values[of] + e}) for e in (1e-6, -1e-6))
+    slopes = -np.subtract(*reversed([*ends])) / 2e-6
+    return slopes[np.abs(slopes) < 1e4]
 
 
 BESIDE = {"log_q": -0.3, "log_p": -0.7, "log_mu": -1.1, "log_old": -0.9, "R": 0.4, "A": 0.6, "M": 1.0}
