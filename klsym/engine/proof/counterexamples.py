@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy, deepcopy
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +23,7 @@ from klsym.kernel.derivatives import in_slot
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
 from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import PARTS
 from klsym.kernel.statements import LET, LOG, REGION, Context
 from klsym.kernel.statements import Statement as Plain
@@ -54,6 +55,7 @@ FAR_FROM = 8  # the random model before which they come
 PARAMETER_VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
 KEPT = "kept"  # M is 1 at the first token
 BELOW = {"k1": "p", "w": "mu", "o": "old"}  # q over this
+REWARDS = ("R", "A")  # that bounds are met on
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
 
@@ -62,7 +64,8 @@ def models(
 ) -> Iterator[dict[str, Any]]:
     """Candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q.
 
-    met: ("p", k1), ("mu", w) or ("old", o), values of a log ratio that some sample is to have.
+    met: ("p", k1), ("mu", w), ("old", o), ("R", x) or ("A", x), a log ratio or a reward that some sample is
+    to have.
     """
     for rows in SIMPLE:
         q, p, mu, u = (row.split() for row in rows)
@@ -81,8 +84,15 @@ def models(
 def _met_models(
     context: Context, on_policy: bool, met: Iterable[tuple[str, Fraction]]
 ) -> Iterator[dict[str, Any]]:
-    """Two outcomes, at one of which a log ratio has about the value asked for; the larger of both is 1/2."""
+    """Two outcomes, at one of which a log ratio has about the value asked for, or a reward that value.
+
+    The larger of the two densities is 1/2.
+    """
     for other, ratio in met:  # q over the density of this name
+        if other in REWARDS:
+            q, p, mu, u = (row.split() for row in SIMPLE[1])
+            yield _model(context, q, p, q if on_policy else mu, u, step=0, at_first={other: str(ratio)})
+            continue
         times = math.exp(min(abs(float(ratio)), MAX_LOG_RATIO))
         half, small = Fraction(1, 2), Fraction(1, 2) / Fraction(f"{times:.2e}")
         rows = dict.fromkeys(("q", "p", "mu", "old"), small if ratio < 0 else half)
@@ -152,10 +162,14 @@ def _parameter_value(gap: Side, values: dict[str, Fraction]) -> Fraction:
 
 
 def _model(
-    context: Context, q: list[str], p: list[str], mu: list[str], u: list[str], step: int
-) -> dict[str, Any]:
+    context: Context, q: list[str], p: list[str], mu: list[str], u: list[str], step: int,
+    at_first: Mapping[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """at_first: rewards of the first outcome."""
     rewards = {"R": [str((3 * x + step) % 4) for x in range(len(q))]}
     rewards["A"] = [str((2 * x + step) % 3 - 1) for x in range(len(q))]
+    for name, value in (at_first or {}).items():
+        rewards[name][0] = value
     return one_node({"q": q, "p": p, "mu": mu, "u": u}, rewards, _parameters(context, step))
 
 
@@ -317,12 +331,21 @@ def find_model(
 
 
 def _beyond(context: Context) -> Iterator[tuple[str, Fraction]]:
-    """Values of a log ratio on both sides of each bound on one."""
+    """Values of a log ratio on both sides of each bound on one, and of a reward."""
     for _, _, e in context.definitions:
         bases = {parse_name(name).base for name in e.names()}
+        if bases in ({"R"}, {"A"}) and (root := _root(e)) is not None:
+            yield from ((min(bases), root + side) for side in (-1, 1))
         found = joint((e,)) if len(bases) == 1 and bases <= BELOW.keys() else None
         for places in (found or {}).values():
             yield from ((BELOW[min(bases)], place) for place in places)
+
+
+def _root(e: ExpPoly) -> Fraction | None:
+    """-b/a of a x + b."""
+    [name, *more] = e.names()
+    a, b = e.terms.get((((name, 1),), ()), 0), e.terms.get(((), ()), 0)
+    return -Fraction(b) / a if a and not more and len(e.terms) == 1 + bool(b) else None
 
 
 def _is_off_bounds(model: Model, steps: bool) -> bool:

@@ -306,6 +306,8 @@ BOUNDED: list[tuple[str, str, str, tuple[bool, bool, bool]]] = [
     ("sqrt(k1**2 + 1)", "exp(log(1 + k1**2)/2)", "off", (True, True, True)),
     ("rho*clip(A, -1, 1)", "rho*max(min(A, 1), -1)", "off", (True, True, True)),
     ("min(rho, 2)*A", "rho*A", "off", (False, False, False)),
+    ("clip(A, -1, 1)*log_q", "A*log_q", "", (False, False, False)),  # rewards on both sides of a bound
+    ("rho*clip(R, -10, 5/2)", "rho*R", "off", (False, False, False)),
     ("sg(min(rho, 2))*A*log_q", "min(rho, 2)*A", "off", (False, False, False)),
 ]
 HALF = 0.5 * math.exp(-0.35)
