@@ -55,6 +55,7 @@ FAR_FROM = 8  # the random model before which they come
 PARAMETER_VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
 KEPT = "kept"  # M is 1 at the first token
 BELOW = {"k1": "p", "w": "mu", "o": "old"}  # q over this
+OF_BATCHES = {*PARTS["i"], *PARTS["ij"]}
 REWARDS = ("R", "A")  # that bounds are met on
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
@@ -303,9 +304,8 @@ def find_model(
     told = [*(a for side in sides for a in elements(side)), *(d.e for d in statement.context.definitions)]
     named = {name for a in told for name in a.names()}
     names, defined = {parse_name(name).base for name in named}, statement.context.defined
-    if any(
-        parse_name(name).slot in PARTS["ij"] for d in statement.context.definitions for name in d.e.names()
-    ):
+    defining = {parse_name(name).slot for d in statement.context.definitions for name in d.e.names()}
+    if defining & OF_BATCHES:
         raise ProofError("a finite model is one of single samples or sequences, not of batches")
     at_steps = steps and any(defined(x) is not None and parse_name(x).slot == "now" for x in named)
     tried = (

@@ -20,7 +20,7 @@ from operator import mul
 from random import Random
 
 from klsym.engine.regions.root_isolation import joint
-from klsym.kernel.names import parse_name
+from klsym.kernel.names import HELD, parse_name
 from klsym.kernel.ring import ExpPoly, Monomial
 from klsym.kernel.statements import LOG, REGION, Context
 
@@ -90,7 +90,7 @@ def positive_somewhere(e: ExpPoly, context: Context) -> bool:
 
 def _known(context: Context, number: int) -> Iterator[Sample]:
     """Yield the values of all names at each sample; `number` selects the rewards."""
-    fixed = dict(zip("RAMH", (*REWARDS[number], 1.0), strict=True))
+    fixed = dict.fromkeys(HELD, 1.0) | dict(zip("RAM", REWARDS[number], strict=True))
     fixed |= {name: 0.2 + 0.37 * i for i, name in enumerate(context.parameters)}
     fixed.setdefault("n", 3.0)
     fixed.setdefault("m", fixed["n"] - 1)

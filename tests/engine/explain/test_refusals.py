@@ -59,7 +59,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "min(future(k3), 1)": "is differentiated here: write the loss of each token",
         "future(full(k1))": r"put sg\(..\) around it", "whole(full(k1))": r"put sg\(..\) around it",
         "sg(future(full(k1)))*sg(future(k1))*log_q": PREFIX, "full(past(k1))": ALONE, "full(full(k1))": ALONE,
-        "full(T)": ALONE, "full(A*k1)": ALONE,
+        "full(T)": ALONE, "full(A*k1)": ALONE, "A/whole(max(seqmean(T), alpha/M))": "is not handled",
     },
     "token to-go": {"k1": "credit: a differentiated loss pushes on its own token"},
     "token mean": {"k1": "batch: samples are centred whole"},
