@@ -88,7 +88,8 @@ class Unfolding:
                 sign = self.positive(x, OF_ABS, tie) - self.positive(-x, OF_ABS[::-1], 1 - tie)
                 return self.tidy(x * sign)
             case clip():
-                return self._clipped(*values)
+                empty = not moving and values[1] == values[2]
+                return values[1] if empty else self._clipped(*values)
             case sympy.Heaviside():
                 x, at_zero = values
                 if at_zero:

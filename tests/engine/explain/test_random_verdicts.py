@@ -119,6 +119,7 @@ IN_OTHER_SETTINGS = (
     "sequence mean"),
     written("clip(rho, 1, 2)*A"), written("min(rho, 1)*A"), written("abs(rho - 1)*A + rho*R"),  # at a tie
     written("max(min(r, 2*k3), 2*k3 - 1/5)"),  # one of few samples lies between the bounds
+    written("M*clip(k1, -1/3, -1/3)", "token reward total"),  # of one value: a mean of M
     written("M*clip(k1 + A, 1/5, 1/5)", "off mean"), written("clip(k2, 1/9, 1/9)*(k1 + R) + r/2"),
     written("seqmean(log_q) + whole(R - beta*k1)", "sequence /T"), written("whole(R)*R + rho*k1", "token"),
 )  # fmt: skip

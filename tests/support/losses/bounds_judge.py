@@ -54,7 +54,8 @@ EXACT = 64  # log q in such parts of 1: log ratios are met without rounding
 
 def on_the_bounds(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """The printed gradient at one token, where many log ratios are exactly 0 and rewards are too."""
-    if any(line.startswith("no outcome lies exactly on a kink") for line in answer["hypotheses"]):
+    kinks = any(line.startswith("no outcome lies exactly on a kink") for line in answer["hypotheses"])
+    if kinks or answer["gradient"]["per_sample"] is None:
         return
     text = re.sub(r"\bT\b", "1", answer["gradient"]["per_sample"]).replace("_now", "")
     loss = re.sub(r"\bT\b", "1", case.text).replace("whole", "")

@@ -30,6 +30,7 @@ from support.losses.loss_worlds import (
     on_bounds,
     on_bounds_alone,
     options,
+    rewards_of,
     scales,
     settings,
 )  # fmt: skip
@@ -163,6 +164,8 @@ def _pointwise(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     if case.level != "sample" or in_batch(case) or "full(" in case.text:
         return
     where, [setting], text = forest(case), settings(case), answer["gradient"]["per_sample"]
+    if text is None:  # such as that of too many bounds
+        return
     rows, found = where.surrogate(case.text, setting)
     names = where.names(rows)
     score, mass = where.atom("log_q", rows, "x").a, where.chance(rows).value
@@ -211,11 +214,21 @@ def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             continue  # a reward over T, which _multiples judges
         if judged == "zero" and claimed is None and on_bounds_alone(answer):
             continue  # no world here has a sample on a bound
+        if target == "separable" and case.level == "token" and _of_masks_alone(case, setting):
+            continue  # E_q[M] has no name at tokens
         if judged is not None and claimed is None and case.level == "sample" and not in_batch(case):
             judged = fit_gradient(case, setting.n, more, level="many").target
         if judged != claimed and not (_over_std(case) and claimed is None):  # at n = 2 it may be named
             found = judged or "no combination of the KL gradients"
             yield f"target {target}, judged {found} (n = {setting.n})"
+
+
+def _of_masks_alone(case: Case, setting: Setting) -> bool:
+    """Is it the gradient of a mean of M, without a KL or a reward?"""
+    fit = fit_gradient(case, setting.n)
+    columns = zip(rewards_of(case), fit.rewards, strict=False)
+    parts = (fit.reverse, fit.forward, *(value for name, value in columns if name != "M"))
+    return fit.misfit < AGREE and max(map(abs, parts)) < AGREE
 
 
 def _over_std(case: Case) -> bool:
