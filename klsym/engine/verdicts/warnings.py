@@ -241,7 +241,9 @@ def _lowered(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], S
     regions = {name for name in held if defined.defined(name, REGION) is not None}
     if any(not defined.is_constant(ExpPoly.variable(name)) for name in held - regions):
         return  # a log moves with the reward, and its slope is not looked at
-    slopes = {x: reward.diff(x) for x in (R, A) if reward.has(x)}
+    bounds = defined.within(*map(ExpPoly.variable, regions))
+    told = {parse_name(name).base for e in bounds for name in e.names()} | names(reward)
+    slopes = {x: reward.diff(x) for x in (R, A) if x.name in told}
     for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
         if names(slope) & regions:
             yield ("lowers-rising", x), _of_all_cases(to_ring(-slope), defined)
