@@ -166,7 +166,7 @@ try-check: try ## check that page in headless Chromium against the answers of th
 
 random-audits: install ## 1,000 random PyTorch functions audited, 2,000 random losses against autograd (needs torch)
 	$(BIN)/python benchmarks/random_audits.py --count 1000
-	PYTHONPATH=tests $(BIN)/python -m support.losses.autograd_judge --count 1000
+	PYTHONPATH=tests $(BIN)/python -m support.judges.autograd_judge --count 1000
 
 survey: install ## download released packages, audit their KLs and whole losses, say what has changed (needs torch)
 	$(BIN)/python benchmarks/survey.py $(SURVEY_FLAGS)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))  # whe
 from tqdm import tqdm
 
 import klsym
-from support.losses import implied_judge
+from support.judges import implied_judge
 
 
 def judge(case: tuple[int, int]) -> tuple[str, str, list[str]]:

@@ -34,13 +34,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from support.campaigns import stored as campaigns
-from support.losses import (
-    bounds_judge,
-    cut_judge,
-    loss_judge,
-    random_losses,
-    token_loss_judge,
-)
+from support.judges import bounds_judge, cut_judge, loss_judge, token_loss_judge
+from support.losses import random_losses
 
 SHOWN = 5  # failing losses in the summary line; all are printed above it
 LONGEST = 160  # characters of a reason

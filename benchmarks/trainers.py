@@ -18,9 +18,9 @@ from test_trainers import case_of
 
 import klsym
 from klsym.tables.trainers import trainers
-from support.losses.autograd_trees import AGREE, misfit
-from support.losses.loss_judge import examine
-from support.losses.loss_worlds import options
+from support.judges.autograd_trees import AGREE, misfit
+from support.judges.loss_judge import examine
+from support.judges.loss_worlds import options
 
 
 def main() -> int:

@@ -35,7 +35,7 @@ HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYT
 NEEDS = {
     "support/audits/audited.py": "torch",
     "support/audits/audited_jax.py": "jax",
-    "support/losses/autograd_trees.py": "torch",
+    "support/judges/autograd_trees.py": "torch",
 }
 collect_ignore = [name for name, package in NEEDS.items() if importlib.util.find_spec(package) is None]
 

@@ -16,18 +16,14 @@ from typing import Any
 import sympy
 
 from klsym.language.expressions import ESTIMATORS, K1, Ratio
-from klsym.notation.tree import Formula, Minus, Name, Number, Product, Sum, product, total
+from klsym.notation.tree import Formula, Minus, Name, Number, Product, Sum, product, rebuilt, total
 
 Term = tuple[bool, tuple[Formula, ...]]  # is it subtracted, and its factors
 
 
-def with_k3(formula: Any) -> Any:
+def with_k3(formula: Formula) -> Formula:
     """The tree with k3 in place of k1 + r - 1, times any factors."""
-    if isinstance(formula, tuple):
-        return tuple(map(with_k3, formula))
-    if not isinstance(formula, Formula):
-        return formula
-    inner = type(formula)(*(with_k3(value) for value in vars(formula).values()))
+    inner = rebuilt(formula, with_k3)
     if isinstance(inner, Sum):
         return _recognised(inner)
     return product(*inner.factors) if isinstance(inner, Product) and not inner.loose else inner

@@ -16,7 +16,7 @@ from klsym.kernel.ring import ExpPoly
 from klsym.notation import losses
 from klsym.notation.coefficients import coefficient
 from klsym.notation.printers import TEXT
-from klsym.notation.tree import Call, Formula, Name
+from klsym.notation.tree import Call, Formula, Name, rebuilt
 
 DIGITS = 6  # of an edge that is no power of e
 
@@ -35,16 +35,12 @@ def _of_log_r(f: ExpPoly) -> ExpPoly:
     return ExpPoly(terms)
 
 
-def _renamed(formula: Any, of: str = "r") -> Any:
+def _renamed(formula: Formula, of: str = "r") -> Formula:
     if formula == Name("k1"):
         return Call("log", (Name(of),))
     if formula == Name("r"):
         return Name(of)
-    if isinstance(formula, tuple):
-        return tuple(_renamed(item, of) for item in formula)
-    if not isinstance(formula, Formula):
-        return formula
-    return type(formula)(*(_renamed(value, of) for value in vars(formula).values()))
+    return rebuilt(formula, lambda part: _renamed(part, of))
 
 
 def region(where: Any, of: str = "r") -> str:

@@ -274,22 +274,19 @@ def parts(formula: Formula) -> list[Formula]:
     return [item for row in rows for item in row if isinstance(item, Formula)]
 
 
-def mapped(formula: Any, put: Callable[[Formula], Formula | None]) -> Any:
-    """The tree with put(node) in place of each node for which it is not None.
+def rebuilt(formula: Formula, part: Callable[[Formula], Formula]) -> Formula:
+    """The node with part(x) in place of each formula x that it is made of.
 
-    >>> mapped(Power(Name("r"), Number(2)), lambda node: Name("rho") if node == Name("r") else None)
+    >>> rebuilt(Power(Name("r"), Number(2)), lambda x: Name("rho") if x == Name("r") else x)
     Power(base=Name(name='rho', below='', primes=0), exponent=Number(value=2))
     """
-    if isinstance(formula, tuple):
-        return tuple(mapped(item, put) for item in formula)
-    if not isinstance(formula, Formula):
-        return formula
-    found = put(formula)
-    return (
-        type(formula)(*(mapped(vars(formula)[x], put) for x in formula.__match_args__))
-        if found is None
-        else found
-    )
+
+    def each(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(each, value))
+        return part(value) if isinstance(value, Formula) else value
+
+    return type(formula)(*map(each, vars(formula).values()))
 
 
 def is_tall(formula: Formula) -> bool:

@@ -74,7 +74,7 @@ def _does(kind: str, of: Any) -> str:
         return "pushes q away from mu: it increases KL(mu||q)"
     if kind == "increases":
         return f"increases {'KL(q||p)' if of == 'reverse-kl' else 'KL(p||q)'}"
-    if kind == "lowers-rising":
+    if kind == "lowers-rising-reward":
         return f"lowers the mean of a reward whose slope in {of} is nowhere negative"
     return f"lowers {TEXT.expectation('q', losses.show(of, TEXT))}"
 

@@ -12,10 +12,10 @@ import klsym
 from klsym.engine.regions.root_isolation import joint, signs
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
+from support.judges.loss_fit import fit_gradient
+from support.judges.loss_judge import complaints
+from support.judges.loss_worlds import at_points
 from support.losses.cases import case, options
-from support.losses.loss_fit import fit_gradient
-from support.losses.loss_judge import complaints
-from support.losses.loss_worlds import at_points
 from support.oracle.losses import Forest, Setting, sample
 from support.scale import scaled
 

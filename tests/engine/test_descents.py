@@ -22,7 +22,7 @@ from klsym.errors import ProofError, UsageError
 from klsym.kernel.ring import ZERO
 from klsym.language.convert import to_ring
 from klsym.language.expressions import rho
-from support.losses import implied_judge
+from support.judges import implied_judge
 
 ALPHA, BETA = 0.7, 0.3
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import klsym
-from support.losses import implied_judge
+from support.judges import implied_judge
 from support.scale import scaled
 
 COUNT = scaled(100, 16)

@@ -27,10 +27,10 @@ from klsym.engine.targets.clamp_messages import ties
 from klsym.language.expressions import clip, k1, log_p, log_q
 from klsym.language.parser import parse
 from klsym.notation.losses import Written
-from support.losses import autograd_judge
+from support.judges import autograd_judge
+from support.judges.loss_judge import complaints
 from support.losses import loss_oracle as oracle
 from support.losses import written_losses as losses
-from support.losses.loss_judge import complaints
 from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain
 from support.oracle.losses import Forest, samples

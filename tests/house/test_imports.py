@@ -140,7 +140,7 @@ def test_imports_run_one_way():
 # The rooms of the engine, from the ground up.
 ENGINE = ["options", "regions", "proof", "fields", "divergences", "verdicts", "targets", "outside", "answers",
           "explain", "questions"]  # fmt: skip
-MOST_FILES = 15
+MOST_FILES, CROWDED = 15, 20
 
 
 def test_imports_in_the_engine_run_one_way():
@@ -157,6 +157,11 @@ def test_each_room_of_the_engine_is_small_and_described():
         if name.is_dir() and name.name != "__pycache__":
             assert len([*name.glob("*.py")]) - 1 <= MOST_FILES, name
             assert f"    {name.name}/" in HOUSE, name
+
+
+def test_no_folder_is_crowded():
+    folders = {path.parent for top in (FOLDER, FOLDER.parent / "tests") for path in top.rglob("*.py")}
+    assert {folder: n for folder in folders if (n := len([*folder.glob("*.py")])) > CROWDED} == {}
 
 
 @pytest.mark.parametrize("name", sorted(n for n in MODULES if room(n) == "numeric"))

@@ -25,7 +25,7 @@ from klsym.language.abbreviations import Indexed, Side
 from klsym.language.convert import to_ring
 from klsym.language.expressions import R, length, now, others, own, parameter, s
 from klsym.numeric.checks.cross_check import with_check
-from support.losses.loss_witness import _witness_forest
+from support.judges.loss_witness import _witness_forest
 from support.losses.random_losses import Case, generate
 from support.oracle.losses import Setting, trees
 from support.oracle.slots import Slotted

@@ -13,7 +13,7 @@ from functools import cache
 import pytest
 
 from klsym.language.parser import parse
-from support.losses import autograd_judge as judge
+from support.judges import autograd_judge as judge
 from support.losses import loss_oracle as oracle
 from support.losses.random_losses import SETTINGS, Case
 

@@ -15,7 +15,7 @@ from klsym.errors import UsageError
 from klsym.language.expressions import K1, A, clip, eps, k1, k3, lam, log_mu, log_p, log_q, r, rho, sg
 from klsym.language.parser import parse
 from klsym.sampling.losses import evaluate
-from support.losses import autograd_judge as judge
+from support.judges import autograd_judge as judge
 from support.losses import loss_oracle as oracle
 from support.losses.random_losses import Case
 from support.scale import scaled

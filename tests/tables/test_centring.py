@@ -15,8 +15,8 @@ from klsym.ledger.view import statement_latex
 from klsym.tables import centring
 from klsym.tables.catalogue import build
 from klsym.tables.writing.ledger_lookup import quote
+from support.judges import batch_judge as judge
 from support.latex_judge import World, value_of
-from support.losses import batch_judge as judge
 from support.table_judge import formulas, number, plain
 
 table = partial(build, "centring")

@@ -14,7 +14,7 @@ from klsym.ledger.view import statement_latex
 from klsym.tables import sequences
 from klsym.tables.catalogue import build
 from klsym.tables.writing.ledger_lookup import quote
-from support.losses import token_judge as judge
+from support.judges import token_judge as judge
 from support.table_judge import formulas, plain
 
 table = partial(build, "sequences")

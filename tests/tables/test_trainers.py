@@ -16,8 +16,8 @@ from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.tables.trainers import Trainer, settled, stored, trainer, trainers
 from klsym.write_up.gallery import cells
-from support.losses.loss_judge import examine
-from support.losses.loss_worlds import options
+from support.judges.loss_judge import examine
+from support.judges.loss_worlds import options
 from support.losses.random_losses import Case
 
 HERE = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def test_enumeration_agrees(id: str) -> None:
 @pytest.mark.share(3)
 def test_autograd_agrees(id: str) -> None:
     pytest.importorskip("torch")
-    from support.losses.autograd_trees import AGREE, misfit
+    from support.judges.autograd_trees import AGREE, misfit
 
     case = case_of(trainer(id))
     answer = klsym.explain(case.text, **options(case)).to_json()

@@ -85,9 +85,9 @@ def models(
 def _met_models(
     context: Context, on_policy: bool, met: Iterable[tuple[str, Fraction]]
 ) -> Iterator[dict[str, Any]]:
-    """Two outcomes, at one of which a log ratio has about the value asked for, or a reward that value.
+    """Models of two outcomes, the first with about the given log ratio, or with the given reward.
 
-    The larger of the two densities is 1/2.
+    The larger of the two densities of a log ratio is 1/2 there.
     """
     for other, ratio in met:  # q over the density of this name
         if other in REWARDS:

@@ -27,7 +27,7 @@ from klsym.language.sums import After, Before, LeftOut, OfOthers
 from klsym.notation import formulas, losses
 from klsym.notation.formulas import Labels
 from klsym.notation.printers import TEXT
-from klsym.notation.tree import Formula, Name, mapped
+from klsym.notation.tree import Formula, Name, rebuilt
 from klsym.notation.values import LazyFormula, names
 
 KINDS = {"past": Before, "future": After, "others": OfOthers}
@@ -55,13 +55,13 @@ def in_loo(e: Any) -> Any:
 def shown_side(side: Side, labels: Labels | None, context: Context, tokens: bool) -> str:
     """A side of a statement, with a step in place of the name of each region."""
 
-    def step(node: Formula) -> Formula | None:
+    def with_steps(node: Formula) -> Formula:
         name = at_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
-        if not name or context.defined(name, REGION) is None:
-            return None
-        return losses.tree_of(in_steps(ExpPoly.variable(name), context, tokens))
+        if name and context.defined(name, REGION) is not None:
+            return losses.tree_of(in_steps(ExpPoly.variable(name), context, tokens))
+        return rebuilt(node, with_steps)
 
-    return TEXT(mapped(formulas.tree_of(side, labels), step))
+    return TEXT(with_steps(formulas.tree_of(side, labels)))
 
 
 def implied_in_steps(of: Quantity, context: Context) -> Quantity:

@@ -38,7 +38,7 @@ class Facts:
     proximal: the terms that hold no rho all hold rho_old.
     pieces: the multiples of E_q[1/T] and of other named quantities of sequences.  alone: a token's own rho
     stands without those before it.  typed: rho itself was typed, of which the weights speak.
-    defined: what the names of regions and logs stand for.
+    defined: the definitions of the names of regions and logs.
     """
 
     vanishes: bool
@@ -246,7 +246,7 @@ def _lowered(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], S
     slopes = {x: reward.diff(x) for x in (R, A) if x.name in told}
     for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
         if names(slope) & regions:
-            yield ("lowers-rising", x), _of_all_cases(to_ring(-slope), defined)
+            yield ("lowers-rising-reward", x), _of_all_cases(to_ring(-slope), defined)
         else:
             negative = in_steps(to_ring(-slope), defined) if held else -slope
             yield ("lowers", reward if slope.has(x) else x), sign_of(negative)
@@ -261,11 +261,11 @@ def _of_all_cases(element: ExpPoly, defined: Context) -> Sign | None:
 
 def _is_alone(verdict: Verdict, does: Sequence[tuple[tuple[str, Any], Sign]]) -> bool:
     """Has the objective one term?  A mean of several rewards may rise while that of one of them falls."""
-    if verdict.implied is not None:
-        return len(verdict.implied.side.terms) == 1
+    [(kind, of), _], *_ = does
+    if kind == "pushes":
+        return verdict.implied is not None and len(verdict.implied.side.terms) == 1
     if verdict.target in UNNAMED or len(verdict.gradient.parts) > 1:
         return False
-    [(kind, of), _], *_ = does
     reward = to_sympy(verdict.gradient.parts.get("reward", ZERO))
     return kind != "lowers" or of == reward or bool(sympy.expand(reward - reward.diff(of) * of) == 0)
 

@@ -20,7 +20,7 @@ from klsym.language.parser import parse
 from klsym.notation.printers import LATEX
 from klsym.notation.values import names, shown
 from klsym.numeric.checks.cross_check import with_check
-from support.losses import batch_judge as judge
+from support.judges import batch_judge as judge
 from support.losses.cases import options
 
 CLOSE = 1e-10

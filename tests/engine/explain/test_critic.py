@@ -12,7 +12,7 @@ from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.numeric.checks.world import Place, World
 from klsym.numeric.models import random_tree
-from support.losses.loss_judge import examine
+from support.judges.loss_judge import examine
 from support.losses.random_losses import Case
 from support.scale import scaled
 

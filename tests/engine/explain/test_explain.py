@@ -21,8 +21,8 @@ from klsym.kernel import check, read
 from klsym.language.expressions import A, R, beta, clip, k, k1, k2, k3, lam, log_q, rho, sg
 from klsym.language.parser import parse
 from klsym.render.sentences import sentence
+from support.judges.loss_worlds import at_points
 from support.losses.cases import options
-from support.losses.loss_worlds import at_points
 
 ask = cache(lambda loss, words="": explain(loss, **options(words)))
 PPO = "min(rho*A, clip(rho, 0.8, 1.2)*A)"
@@ -228,6 +228,12 @@ INFINITE = [  # where no bound binds, and where q = p
 @pytest.mark.parametrize(("loss", "words", "said"), INFINITE)
 def test_bounds_on_what_is_infinite(loss: str, words: str, said: str) -> None:
     assert said in " ".join(str(ask(loss, words)).split())
+
+
+def test_a_long_fact_is_left_out_before_a_diagnostic() -> None:
+    reward = "sg(togo(R - beta*k1))"  # of Reinforce++
+    said = str(ask(f"-min(rho*{reward}, clip(rho, 4/5, 6/5)*{reward})", "off token"))
+    assert "KL010" in said and "  equals " not in said and "--full" in said and len(said.splitlines()) <= 25
 
 
 DETACHED = [("sg(clip(R, -1, 1)*rho)*log_q", "off token"), ("sg(rho)*max(A, 0)*k1", "off token"),

@@ -10,8 +10,8 @@ from klsym.api import explain
 from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.numeric.checks.cross_check import with_check
-from support.losses.loss_judge import examine
-from support.losses.loss_worlds import options
+from support.judges.loss_judge import examine
+from support.judges.loss_worlds import options
 from support.losses.random_losses import Case
 from support.scale import scaled
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.losses import token_loss_judge as judge
+from support.judges import token_loss_judge as judge
+from support.judges.token_loss_judge import AGREE, DIFFER, Outcome, compare, examine
 from support.losses import token_loss_oracle as oracle
 from support.losses.productions import RULES
 from support.losses.random_losses import QUANTITIES, UNDER, Quantity, quantity
-from support.losses.token_loss_judge import AGREE, DIFFER, Outcome, compare, examine
 from support.oracle.losses import Setting
 from support.scale import scaled
 

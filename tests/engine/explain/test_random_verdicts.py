@@ -16,11 +16,11 @@ import pytest
 import klsym
 from klsym.engine.targets import clamp_messages as clamps
 from klsym.kernel.ring import ONE, ZERO
-from support.losses import bounds_judge
+from support.judges import bounds_judge
+from support.judges.loss_fit import DIFFER, fit_gradient
+from support.judges.loss_judge import NAMED, NUMERIC, complaints, examine
+from support.judges.loss_worlds import on_bounds_alone, options
 from support.losses.cases import case as written
-from support.losses.loss_fit import DIFFER, fit_gradient
-from support.losses.loss_judge import NAMED, NUMERIC, complaints, examine
-from support.losses.loss_worlds import on_bounds_alone, options
 from support.losses.productions import RULES
 from support.losses.random_losses import SETTINGS, Case, generate
 from support.scale import scaled
@@ -158,6 +158,7 @@ NOWHERE = "descending this loss lowers the mean of a reward whose slope in A is 
         ("clip(A, -1, 1)*log_q", []), ("clip(A, -1, 1)*log_q", [NOWHERE.replace("A", "R")]),
         ("abs(A)*log_q", [NOWHERE]), ("-max(A, 0)*log_q", [NOWHERE]), ("k1*A*log_q", [NOWHERE]),
         ("lam*max(A, 0)*log_q", [f"{NOWHERE} where lam < 0"]),
+        ("A*log_q + clip(k1, -1, 1)*log_q", ["descending this loss lowers E_q[A]"]),  # and moves the rest
     ],
 )  # fmt: skip
 def test_the_judge_reads_of_which_rewards_it_is_said_that_they_fall(loss: str, wrong: list[str]) -> None:

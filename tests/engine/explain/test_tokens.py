@@ -16,9 +16,9 @@ from klsym.language.parser import parse
 from klsym.notation.formulas import element
 from klsym.numeric.checks.cross_check import with_check
 from klsym.render.details import value_line
+from support.judges.loss_judge import complaints
+from support.judges.loss_worlds import at_points
 from support.losses.cases import options
-from support.losses.loss_judge import complaints
-from support.losses.loss_worlds import at_points
 from support.losses.random_losses import Case
 
 CHECKED = [  # a loss, how it is used: each kind of field that the cross-check knows

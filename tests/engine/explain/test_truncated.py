@@ -10,7 +10,7 @@ import pytest
 import klsym
 from klsym.api import where_training_ends
 from klsym.errors import UsageError
-from support.losses.cut_judge import (
+from support.judges.cut_judge import (
     KEPT,
     agree,
     complaints_at_tokens,
@@ -20,7 +20,7 @@ from support.losses.cut_judge import (
     printed,
     world,
 )
-from support.losses.loss_judge import written_out
+from support.judges.loss_judge import written_out
 from support.losses.random_losses import Case, generate
 from support.oracle.losses import Setting
 from support.scale import scaled

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from klsym import explain
+from support.judges.loss_judge import examine
 from support.losses.cases import case, options
-from support.losses.loss_judge import examine
 
 JS = "full(-log((1 + r)/2)*(1 + r)/2 - r*k1/2)"
 KEPT = "(1 + M)"  # a mask that never leaves all words out

@@ -138,6 +138,7 @@ UNSAID: list[tuple[str, str, str]] = [  # neighbours of which it is not said
     ("off token whole", "rho*k3", "weights prefix"), ("off token", "rho*k3", "is unbounded"),
     *(("off", loss, "descending this loss") for loss in ("k2 + k1", "rho*k3 + k1", "k3 + 2*k1", "k3")),
     *(("", loss, "descending this loss") for loss in ("R*log_q - k2", "R*log_q - k2/10", "k2 - k3")),
+    ("off", "min(k2, 1/9)/2 + rho*A", "descending this loss"),
     *(("", f"({of})*log_q", "descending this loss") for of in ("A + clip(k1, -1, 1)", "k1 + max(A, 0)")),
     ("", "where(R < 1/3, A, 1)*k1", "nowhere negative"),  # R moves it, too
     ("", "clip(rho, 0.8, 1.2)*A", "a tie"), ("", "normalised(R)", "recurrence"),

@@ -40,8 +40,8 @@ from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from klsym.render.questions.catalogue import summary
-from support.losses.loss_judge import examine
-from support.losses.loss_witness import AGREE
+from support.judges.loss_judge import examine
+from support.judges.loss_witness import AGREE
 from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain
 from support.oracle.losses import Forest, Setting, samples

@@ -14,9 +14,9 @@ from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.numeric.exact import check_theorem
 from klsym.numeric.models import from_certificate
+from support.judges.loss_fit import mean_of
+from support.judges.loss_worlds import flat, forest, settings
 from support.losses.cases import case, options
-from support.losses.loss_fit import mean_of
-from support.losses.loss_worlds import flat, forest, settings
 
 YES, NO = True, False
 # A, B, how they are used; same value, gradient at a sequence, expected gradient?  None: not decided

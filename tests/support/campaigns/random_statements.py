@@ -30,8 +30,8 @@ from klsym.kernel import check, read
 from klsym.language.convert import to_ring
 from klsym.language.expressions import length, parameter, s
 from klsym.language.parser import parse
-from support.losses.loss_fit import mean_of
-from support.losses.loss_worlds import (
+from support.judges.loss_fit import mean_of
+from support.judges.loss_worlds import (
     combination,
     constants_of,
     flat,

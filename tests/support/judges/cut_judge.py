@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from support.losses import loss_judge
-from support.losses.loss_judge import Outcome, reason_of, written_out
-from support.losses.loss_worlds import options
+from support.judges import loss_judge
+from support.judges.loss_judge import Outcome, reason_of, written_out
+from support.judges.loss_worlds import options
 from support.losses.random_losses import Case
 from support.oracle.grammar import derived, evaluate, plain
 from support.oracle.losses import Node, Setting, trees

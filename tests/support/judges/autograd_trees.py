@@ -20,8 +20,8 @@ from klsym.language.expressions import A, R, log_mu, log_old, log_p, log_q, rho,
 from klsym.language.parser import parse
 from klsym.language.sums import OverBatch, OverVocabulary, Summed
 from klsym.sampling.losses import evaluate
-from support.losses.loss_judge import mean_h
-from support.losses.loss_worlds import constants_of, flat, settings, worlds
+from support.judges.loss_judge import mean_h
+from support.judges.loss_worlds import constants_of, flat, settings, worlds
 from support.losses.random_losses import Case
 from support.oracle.losses import PARAMETERS, Rows, Setting, Tree
 from support.oracle.slots import Slotted

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from support.losses.token_judge import NUMBERS, value
+from support.judges.token_judge import NUMBERS, value
 from support.oracle.grammar import defined
 from support.oracle.losses import Forest, Setting, Tree, node
 from support.oracle.losses import centred as centred_jets

@@ -10,7 +10,7 @@ stands, none of them cancelled.  Rounding is then a few 1e-16 of the size for ea
 leaves three digits for long sums and for exponents of a few units.  A wrong detach moves the derivative by
 whole terms, and even a factor of 1 + 1e-9 on the loss is seen.
 
-    python -m support.losses.autograd_judge --count 1000
+    python -m support.judges.autograd_judge --count 1000
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a loss targets, found by least squares: multiples of the KL gradients and of those of mean rewards."""
+"""Fits the gradient of a loss by multiples of the KL gradients and of gradients of mean rewards."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from support.losses.loss_witness import AGREE
-from support.losses.loss_worlds import flat, forest, forest_of, in_batch, rewards_of, scales, settings, slope
+from support.judges.loss_witness import AGREE
+from support.judges.loss_worlds import flat, forest, forest_of, in_batch, rewards_of, scales, settings, slope
 from support.losses.random_losses import Case
 from support.oracle.grammar import plain
 from support.oracle.losses import Forest, Setting

@@ -153,8 +153,8 @@ def reward_slopes(text: str, of: str, constants: dict[str, Any]) -> np.ndarray:
     stream = np.random.default_rng(SEED)
     names = ("log_q", "log_p", "log_mu", "log_old", "R", "A", "M")
     values = dict(zip(names, 2 * stream.normal(size=(len(names), 4000)), strict=True))
-    ends = (at_points(text, **constants, **{**values, of: values[of] + e}) for e in (1e-6, -1e-6))
-    slopes = -np.subtract(*reversed([*ends])) / 2e-6
+    above, below = (at_points(text, **constants, **{**values, of: values[of] + e}) for e in (1e-6, -1e-6))
+    slopes = (above - below) / 2e-6
     return slopes[np.abs(slopes) < 1e4]
 
 

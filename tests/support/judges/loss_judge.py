@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from support.losses.loss_fit import DIFFER, fit_gradient, fit_value, mean_of
-from support.losses.loss_sentences import directions, rising_rewards
-from support.losses.loss_witness import AGREE, NAMED, OPEN, proofs_replay, witness_holds
-from support.losses.loss_worlds import (
+from support.judges.loss_fit import DIFFER, fit_gradient, fit_value, mean_of
+from support.judges.loss_sentences import directions, rising_rewards
+from support.judges.loss_witness import AGREE, NAMED, OPEN, proofs_replay, witness_holds
+from support.judges.loss_worlds import (
     SEED,
     at_points,
     combination,
@@ -78,7 +78,7 @@ def examine(case: Case, more: tuple[Check, ...] = ()) -> Outcome:
 
 def reason_of(verdict: Any) -> str:
     """Why an answer is open, in the verdict's own words."""
-    telling = ("open", "not known", "not proved", "no fixed")
+    telling = ("open", "not known", "not proved", "no fixed", "more than")
     said = [line for line in (*verdict.notes, *verdict.warnings) if any(word in line for word in telling)]
     return said[0] if said else ""
 

@@ -1,4 +1,4 @@
-"""Do the warnings of a verdict hold that say what descending the loss increases, lowers and raises?"""
+"""Checks the warnings that say what the descent of a loss increases, lowers or raises."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from support.losses.loss_fit import DIFFER, fit_gradient
-from support.losses.loss_witness import AGREE, NAMED
-from support.losses.loss_worlds import (
+from support.judges.loss_fit import DIFFER, fit_gradient
+from support.judges.loss_witness import AGREE, NAMED
+from support.judges.loss_worlds import (
     REWARDS,
     constants_of,
     function_of_rewards,
@@ -31,7 +31,7 @@ PAIRS = {"KL(q||p)": "reverse", "KL(p||q)": "forward"}
 
 
 def directions(case: Case, answer: dict[str, Any]) -> Iterator[str]:
-    """What is said to increase or fall does so on descent, and nothing that rises is passed over."""
+    """Check each sentence on what the descent increases or lowers, and that none is missing."""
     descending = " and ".join(line for line in answer["warnings"] if line.startswith((WHOLE, TERM)))
     said = {of: (verb, where) for verb, of, where in SAID.findall(descending)}
     lengths = [line for line in answer["warnings"] if "descending this lowers E_q[1/T]" in line]
@@ -39,6 +39,8 @@ def directions(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     if case.use != "loss" or answer["gradient"]["target"] not in NAMED:
         if set(said) & set(PAIRS) and "rest" not in (answer["gradient"]["combination"] or {}):
             yield f"said of no combination: {descending}"
+        if said and "rest" in (answer["gradient"]["combination"] or {}) and descending.startswith(WHOLE):
+            yield f"a rest moves too, but the sentence is about the whole loss: {descending!r}"
     else:
         fit, constants = fit_gradient(case), constants_of(case, settings(case)[0])
         if fit.misfit > DIFFER:  # such as a reward over T, which has no column: `_multiples` judges it
@@ -52,7 +54,7 @@ def directions(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         alone = [k for k, value in enumerate(fit.rewards) if abs(value) > DIFFER]
         moved = sum(abs(getattr(fit, name)) > DIFFER for name in PAIRS.values()) + len(alone)
         if descending.startswith(WHOLE) and moved > 1:
-            yield f"said of the whole, of which it is one of {moved} terms: {descending!r}"
+            yield f"{moved} terms move, but the sentence is about the whole loss: {descending!r}"
         for of in set(said) - set(PAIRS):
             if alone in ([0], [1]) and REWARDS[alone[0]] == of[4:-1]:
                 held = not said[of][1] or _holds(said[of][1], constants)
@@ -67,7 +69,7 @@ def directions(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 
 
 def rising_rewards(case: Case, answer: dict[str, Any]) -> Iterator[str]:
-    """A reward with bounds is said to fall where its slope is nowhere negative and somewhere positive."""
+    """Check that exactly those rewards with bounds are reported that never fall, and rise somewhere."""
     told = [line for line in answer["warnings"] if RISING.search(line)]
     reward = " ".join(function_of_rewards(answer)) if case.use == "loss" else ""
     moving = [x for x in REWARDS[:2] if re.search(rf"\b{x}\b", reward)]

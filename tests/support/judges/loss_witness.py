@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from support.losses.loss_worlds import combination, constants_of, flat, in_batch, settings
+from support.judges.loss_worlds import combination, constants_of, flat, in_batch, settings
 from support.losses.random_losses import Case
 from support.oracle.losses import Forest, Node, Setting, Tree
 from support.oracle.slots import Slotted

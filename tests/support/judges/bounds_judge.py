@@ -12,8 +12,8 @@ import numpy as np
 from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
-from support.losses.loss_judge import Outcome, examine
-from support.losses.loss_witness import AGREE
+from support.judges.loss_judge import Outcome, examine
+from support.judges.loss_witness import AGREE
 from support.losses.random_losses import Case
 from support.oracle.grammar import DERIVED, derived, evaluate, plain, sg
 from support.oracle.losses import PARAMETERS, Jet
