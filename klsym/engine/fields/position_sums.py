@@ -38,6 +38,10 @@ MOVES_IN_BATCH = (
     " it another loss, which is"
 )
 MANY_SUMS = f"it has more than {len(HELD)} different sums that are none of k1, log q, R and constants"
+LATER = (
+    "it has a sum over tokens of what depends on later tokens too, as future(..), T, seqmean(..) and rho with"
+    " weights sequence do, and is no sum of k1, log q, R and constants"
+)
 NESTED = "it has a sum of sums that are none of k1, log q, R and constants"
 
 
@@ -93,9 +97,11 @@ def _over_tokens(of: Any, still: bool, given: dict[str, Any], context: Context) 
         return to_sympy(summed(element, of.slot))
     _refuse_moving(of, element, ATTACHED_SUM, still)
     slots = ("past", "now", "future") if of.slot == "x" else (of.slot,)
-    for front, each in _apart(element):  # what is the same at each token stands in front of the sum
+    for front, each in _apart(element, context):  # what is the same at each token stands in front of the sum
         if adds_up(each, "now", context):
             total = total + to_sympy(front * summed(each, of.slot))
+        elif not context.speaks_of(each) <= {"past", "now"}:  # the kernel's H[now] is known once now is drawn
+            raise UnsupportedSum(LATER)
         else:
             held = _give(given, "now", to_ring(without_sg(to_sympy(each))))
             total = total + to_sympy(front) * sum(Slot(slot)(held) for slot in slots)
@@ -127,11 +133,12 @@ def _give(given: dict[str, Any], slot: str, value: ExpPoly) -> Any:
     raise UnsupportedSum(MANY_SUMS)
 
 
-def _apart(element: ExpPoly) -> Iterator[tuple[ExpPoly, ExpPoly]]:
+def _apart(element: ExpPoly, context: Context) -> Iterator[tuple[ExpPoly, ExpPoly]]:
     """The terms by the factor that is the same at each token, such as 1/T and the ratio of them all."""
 
     def whole(x: str) -> bool:
-        return parse_name(x).slot == "x" and parse_name(x).base in SAMPLE_BASES
+        known = parse_name(x).base in SAMPLE_BASES or context.defined(x) is not None
+        return known and not _varies(x, context)
 
     found: dict[Any, ExpPoly] = {}
     for (monomial, exponent), value in element.terms.items():
@@ -147,19 +154,20 @@ def adds_up(element: ExpPoly, mine: str, context: Context = PLAIN) -> bool:
 
     context: defines names such as a region of rho_past*rho_now, which differs from token to token.
     """
-
-    def varies(name: str) -> bool:
-        if context.defined(name) is None:
-            return parse_name(name).slot != "x"
-        return not context.speaks_of(ExpPoly.variable(name)) <= {"x"}
-
     for monomial, exponent in element.terms:
-        inside = [name for inner, _ in exponent for name, _ in inner if varies(name)]
-        moving = [(parse_name(name), power) for name, power in monomial if varies(name)]
+        inside = [name for inner, _ in exponent for name, _ in inner if _varies(name, context)]
+        moving = [(parse_name(name), power) for name, power in monomial if _varies(name, context)]
         alone = all(x.slot == mine and x.base in ADDS_UP and power == 1 for x, power in moving)
         if inside or len(moving) > 1 or not alone:
             return False
     return True
+
+
+def _varies(name: str, context: Context) -> bool:
+    """Does it differ from token to token?"""
+    if context.defined(name) is None:
+        return parse_name(name).slot != "x"
+    return not context.speaks_of(ExpPoly.variable(name)) <= {"x"}
 
 
 def summed(element: ExpPoly, slot: str, mine: str = "now") -> ExpPoly:

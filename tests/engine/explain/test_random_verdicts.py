@@ -122,6 +122,8 @@ IN_OTHER_SETTINGS = (
     written("M*clip(k1, -1/3, -1/3)", "token reward total"),  # of one value: a mean of M
     written("M*clip(k1 + A, 1/5, 1/5)", "off mean"), written("clip(k2, 1/9, 1/9)*(k1 + R) + r/2"),
     written("seqmean(log_q) + whole(R - beta*k1)", "sequence /T"), written("whole(R)*R + rho*k1", "token"),
+    written("clip(rho, 0, 2)*k1*R", "off token reward whole"),  # the same bound at each token
+    written("log_q*future(sg(abs(whole(k1))*k2))", "token"),
 )  # fmt: skip
 
 

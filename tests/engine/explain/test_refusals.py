@@ -17,6 +17,7 @@ from klsym.language.parser import parse
 from support.losses.cases import options
 
 PREFIX, ALONE = "not known at the prefix", "the next token alone"
+LATER = "sum over tokens of what depends on later tokens too"
 NOT_OF_SAMPLE, WEIGHT = "no sample's own score is there", "write rho in front"
 # how a loss is used: a loss, what is said, as a regular expression
 REFUSED: dict[str, dict[str, str]] = {
@@ -59,7 +60,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "min(future(k3), 1)": "is differentiated here: write the loss of each token",
         "future(full(k1))": r"put sg\(..\) around it", "whole(full(k1))": r"put sg\(..\) around it",
         "sg(future(full(k1)))*sg(future(k1))*log_q": PREFIX, "full(past(k1))": ALONE, "full(full(k1))": ALONE,
-        "full(T)": ALONE, "full(A*k1)": ALONE, "A/whole(max(seqmean(T), alpha/M))": "is not handled",
+        "full(T)": ALONE, "full(A*k1)": ALONE, "A/whole(max(seqmean(T), alpha/M))": LATER,
+        "log_q*whole(sg(k1*future(R)))": LATER, "log_q*future(sg(clip(whole(k1)*k1, 0, 1)))": LATER,
     },
     "token to-go": {"k1": "credit: a differentiated loss pushes on its own token"},
     "token mean": {"k1": "batch: samples are centred whole"},
@@ -77,7 +79,8 @@ REFUSED: dict[str, dict[str, str]] = {
     "token reward to-go": {"togo(k1)": "says itself which tokens are summed; leave credit out"},
     "off token reward": {"rho*A": "A times something random .* choose credit same-token", "full(k1)": WEIGHT,
                          "rho**2*full(k1)": PREFIX},
-    "off token reward whole": {"(rho + rho**2)*A*k1": "A times something random"},
+    "off token reward whole": {"(rho + rho**2)*A*k1": "A times something random",
+                               "clip(0, rho*r - sg(r), 0.3)*R": LATER},
 }  # fmt: skip
 ROWS = [(loss, options(words), said) for words, rows in REFUSED.items() for loss, said in rows.items()]
 CHOICES: list[tuple[Any, dict[str, Any], str]] = [  # what no options of the table say
