@@ -37,6 +37,7 @@ MEANINGS = {
     "V": "a critic: any function of t and of the tokens before t",
     "V_next": "a critic: any function of t and of the tokens up to t",
 }  # fmt: skip
+CUT = {"M": "1 on what the sampler keeps, 0 elsewhere", "S": "E_q[M], the mass of what the sampler keeps"}
 VOCABULARY = {
     "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
 }
@@ -51,9 +52,11 @@ def declared(
     level: str = "token",
     loss: str | None = None,
     given: str = "",
+    truncated: bool = False,
 ) -> dict[str, str]:
-    """Each name with its meaning; given: the hypothesis that says what H is.
+    """Each name with its meaning.
 
+    given: the hypothesis that says what H is.  truncated: the sampler is cut off, to where M = 1.
     level: sample, where n is a parameter like others, or token, sequence or batch.
     loss: what was typed; a reward that it has not is one of a theorem.
     """
@@ -63,6 +66,7 @@ def declared(
     for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
         meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)
         meaning = meaning or _told(name, hypotheses)
+        meaning = CUT.get(name, meaning) if truncated else meaning
         if meaning:
             found[name] = f"{meaning}; {given}" if given and name.split("_")[0] in HELD else meaning
     return dict(sorted(found.items()))

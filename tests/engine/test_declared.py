@@ -28,6 +28,7 @@ SETTINGS: list[dict[str, str]] = [
     {"level": "token", "aggregate": "mean"},
     {"level": "token", "use": "reward", "credit": "to-go"},
     {"level": "sequence", "aggregate": "mean", "sampling": "off-policy"},
+    {"sampling": "truncated"},
 ]
 
 
@@ -56,6 +57,14 @@ def undeclared(loss: str, **options: str) -> set[str]:
 def test_names_of_settings(options: dict[str, str]) -> None:
     for loss in LOSSES[: 4 if options.get("batch") == "std" else None]:  # clamps have no batch std
         assert not undeclared(loss, **options), loss
+
+
+def test_a_sampler_that_is_cut_off_says_what_M_and_S_are() -> None:
+    names = klsym.explain("k3", sampling="truncated").to_json()["names"]
+    assert names == {
+        "M": "1 on what the sampler keeps, 0 elsewhere", "S": "E_q[M], the mass of what the sampler keeps",
+    }  # fmt: skip
+    assert "S" not in klsym.explain("M*k3").to_json()["names"]
 
 
 @pytest.mark.parametrize("one", trainers(), ids=lambda one: one.id)

@@ -140,7 +140,7 @@ class Draw:
         if self.index == "t":
             return (tokens(a, b, m=m), tokens(a, b, m=m, gradient=True), grad(tokens(a, b, m=m) * 2))[kind]
         if self.index == "i":
-            no_sums = ("A", "high", "gain", "bound")
+            no_sums = ("A", "f", "g", "high", "gain", "bound")
             self.names = [name for name in self.names if name not in no_sums]
             return Side.atom(MeanVariance(m, self.element(), ("self",) * self.rng.randrange(2)))
         divergence = Side.atom(Divergence(self.rng.choice(("KL", "chi2", "J")), a, b))

@@ -28,7 +28,18 @@ from klsym.engine.fields.slot_loss import names_vocabulary
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
-from klsym.language.expressions import DENSITIES, PARAMETERS, REWARDS, exp, log_mu, log_q, parameter, rho, sg
+from klsym.language.expressions import (
+    ATOMS,
+    DENSITIES,
+    PARAMETERS,
+    REWARDS,
+    exp,
+    log_mu,
+    log_q,
+    parameter,
+    rho,
+    sg,
+)
 from klsym.language.parser import parse
 from klsym.language.sums import After, Before, Here, OverBatch, OverVocabulary, Summed, Whole
 from klsym.notation import losses
@@ -160,9 +171,9 @@ def without_options(written: Written, setting: Setting) -> tuple[Written, Settin
     said = expansion(written, setting)
     if said is None:  # it names no rho, and the rho of the sampled loss is that of the token
         return written, replace(setting, weights=setting.weights and "token")
-    names = {symbol.name for symbol in written.expression.free_symbols - RANDOM}
+    names = {symbol.name for symbol in written.expression.free_symbols} - {*ATOMS, *PARAMETERS}
     credit = "" if setting.credit in ("to-go", "total") else setting.credit
-    return Written(said, parse(said, names - {*PARAMETERS})), replace(setting, credit=credit, weights="token")
+    return Written(said, parse(said, names)), replace(setting, credit=credit, weights="token")
 
 
 # ---------------------------------------------------------------------------- the terms of a loss

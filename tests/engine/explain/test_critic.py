@@ -61,6 +61,14 @@ def test_random_losses_agree_with_the_oracle() -> None:
     assert not [outcome for outcome in outcomes if outcome.target == "refused"]
 
 
+def test_a_critic_beside_an_exact_mean_is_no_parameter() -> None:
+    """Where weights are written out, the loss is read again: V is still the critic, kappa a parameter."""
+    for critic in ("V", "V_next"):
+        text = f"kappa*{critic}*R*full(-log_q) + rho*k3"
+        answer = explain(text, parameters=["kappa"], level="token", weights="prefix").to_json()
+        assert f"{critic}*R_now*kappa*full(" in answer["gradient"]["per_sample"]
+
+
 @pytest.mark.parametrize("factor", ["togo(R) - V", "gae(1)", "gae(1, 1)", "whole(R) - V", "togo(R) + V*V"])
 @pytest.mark.parametrize("loss", ["-sg({a})*log_q", "-({a})*log_q", "-rho*({a})"])
 def test_a_critic_of_the_prefix_leaves_the_policy_gradient(loss: str, factor: str) -> None:

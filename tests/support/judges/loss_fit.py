@@ -97,10 +97,10 @@ def mean_of(where: Forest, case: Case, setting: Setting) -> tuple[np.ndarray, np
 
 
 @cache
-def fit_value(case: Case) -> Fit:
+def fit_value(case: Case, more: tuple[str, ...] = ()) -> Fit:
     """E[L] = a KL(q||p) + b KL(p||q) + E_q[h(R, A)] + constant."""
     where, setting = forest(case, "cells"), settings(case)[0]
     exact, scale = mean_of(where, case, setting)
     columns = [np.ones_like(exact), where.slope("k1").value, where.slope("-k1", "p").value]
-    columns += [where.slope(text).value for text in rewards_of(case)]
+    columns += [where.slope(text).value for text in (*rewards_of(case), *more)]
     return _solve(np.stack(columns, axis=-1) / scale[:, None], exact / scale, before=1)

@@ -207,7 +207,7 @@ def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     if target in (OPEN, "none"):  # what has a curl, as `_potential` measures, is no combination
         return
     for setting in settings(case):
-        more = function_of_rewards(answer)
+        more = function_of_rewards(answer["gradient"])
         judged = fit_gradient(case, setting.n).target or fit_gradient(case, setting.n, more).target
         claimed = target if target in NAMED else None
         if judged is None and case.level != "sample" and "T" in str(answer["gradient"]["combination"]):
@@ -292,7 +292,7 @@ def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             yield f"unbiased for {name}: {claimed}, yet the value is off by {size:.1e}"
     if value["target"] == OPEN or in_batch(case):
         return
-    judged = fit_value(case).target
+    judged = fit_value(case).target or fit_value(case, function_of_rewards(value)).target
     claimed = value["target"] if value["target"] in NAMED else None
     if judged != claimed:
         yield f"value target {value['target']}, judged {judged or 'none'}"

@@ -71,7 +71,7 @@ def directions(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 def rising_rewards(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     """Check that exactly those rewards with bounds are reported that never fall, and rise somewhere."""
     told = [line for line in answer["warnings"] if RISING.search(line)]
-    reward = " ".join(function_of_rewards(answer)) if case.use == "loss" else ""
+    reward = " ".join(function_of_rewards(answer["gradient"])) if case.use == "loss" else ""
     moving = [x for x in REWARDS[:2] if re.search(rf"\b{x}\b", reward)]
     if len(moving) != 1 or "where(" not in reward or "log(" in reward:
         if told:

@@ -176,7 +176,7 @@ def on_bounds_alone(answer: dict[str, Any]) -> bool:
     return abs(off) < 1e-12 < abs(on)
 
 
-def function_of_rewards(answer: dict[str, Any]) -> tuple[str, ...]:
-    """The reward term that the verdict prints, if it depends on rewards and parameters alone."""
-    said = (answer["gradient"]["combination"] or {}).get("reward", "")
+def function_of_rewards(part: dict[str, Any]) -> tuple[str, ...]:
+    """The reward term that a gradient or a value prints, if it depends on rewards and parameters alone."""
+    said = (part["combination"] or {}).get("reward", "")
     return (said,) if said and not re.search(r"k\d|\br\b|rho|log|mean_h", said) else ()
