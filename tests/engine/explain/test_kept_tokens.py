@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from klsym.api import explain
 from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.numeric.checks.cross_check import with_check
-from support.judges.loss_judge import examine
+from support.judges.loss_judge import complaints, examine
 from support.judges.loss_worlds import options
 from support.losses.random_losses import Case
 from support.scale import scaled
@@ -44,6 +45,16 @@ def test_random_means_over_kept_tokens_agree_with_the_oracle() -> None:
     assert not [outcome for outcome in outcomes if outcome.complaints]
     assert not [outcome for outcome in outcomes if outcome.target == "refused"]
     assert sum(outcome.target == "open" for outcome in outcomes) <= len(outcomes) / 20
+
+
+def test_the_judge_of_values_knows_a_reward_over_the_number_of_kept_tokens() -> None:
+    case = Case("whole(M*A)/(1 + whole(M))", "on-policy", "loss", level="token", aggregate="mean")
+    verdict = explain(case.text, **options(case))
+    assert not complaints(case, verdict)
+    value = verdict.value
+    other = replace(value, parts={"reward": value.parts["reward"] * 2})
+    for wrong in (replace(value, target="zero", parts={}), replace(value, target="separable"), other):
+        assert any("value" in line for line in complaints(case, replace(verdict, value=wrong)))
 
 
 @pytest.mark.parametrize("mean", MEANS[:3])
