@@ -40,43 +40,43 @@ def value_text(multiples: Mapping[str, str], constant: str) -> str:
     >>> value_text({"reverse-kl": "1", "reward": "-beta*R"}, "-3")
     'KL(q||p) - E_q[beta*R] - 3'
     """
-    rows = (_mean(read(v)) if n == "reward" else _times(read(v), NAMES[n]) for n, v in multiples.items())
+    rows = (mean_of(read(v)) if n == "reward" else _times(read(v), NAMES[n]) for n, v in multiples.items())
     return TEXT(total(*rows, *([read(constant)] if constant != "0" else [])))
 
 
-def objective_text(multiples: Mapping[str, str], maximised: bool = False) -> str:
-    """The combination as an objective that is minimised, or less it, one that is maximised; rewards first.
+def objective_rows(multiples: Mapping[str, str]) -> list[Formula]:
+    """The terms of the objective with these multiples, rewards first.
 
-    >>> objective_text({"forward-kl": "beta", "reward": "-A"}, maximised=True)
-    'E_q[A] - beta*KL(p||q)'
+    >>> TEXT(total(*objective_rows({"forward-kl": "beta", "reward": "-A"})))
+    '-E_q[A] + beta*KL(p||q)'
     """
     named = sorted(multiples.items(), key=lambda row: row[0] != "reward")
-    rows = [_mean(read(v)) if name == "reward" else _times(read(v), NAMES[name], False) for name, v in named]
-    return TEXT(total(*(map(negated, rows) if maximised else rows)))
+    return [
+        mean_of(read(v)) if name == "reward" else _times(read(v), NAMES[name], False) for name, v in named
+    ]
 
 
-def _mean(value: Formula) -> Formula:
+def combination_latex(multiples: Mapping[str, str]) -> str:
+    r"""The objective with these multiples, which are text.
+
+    >>> combination_latex({"reverse-kl": "beta", "reward": "-A"})
+    '-\\mathbb{E}_{q}\\!\\left[A\\right] + \\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p)'
+    """
+    return LATEX(total(*objective_rows(multiples)))
+
+
+def mean_of(value: Formula) -> Formula:
     """One sign comes out of the mean."""
-    return Minus(_mean(value.of)) if isinstance(value, Minus) else Mean("q", value)
+    return Minus(mean_of(value.of)) if isinstance(value, Minus) else Mean("q", value)
 
 
 def _gradient(name: str, value: Formula) -> Formula:
     if name == "reward":
-        mean = _mean(value)
+        mean = mean_of(value)
         return Minus(Gradient(mean.of)) if isinstance(mean, Minus) else Gradient(mean)
     if name == "rest":
         return Mean("q", Product((value, Name("s"))))
     return _times(value, Gradient(NAMES[name]))
-
-
-def combination_latex(multiples: Mapping[str, str]) -> str:
-    r"""The implied objective, from the multiples in text.
-
-    >>> combination_latex({"reverse-kl": "beta", "reward": "-A"})
-    '\\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p) + \\mathbb{E}_{q}\\!\\left[-A\\right]'
-    """
-    rows = {name: read(value) for name, value in multiples.items()}
-    return LATEX(total(*(Mean("q", v) if n == "reward" else _times(v, NAMES[n]) for n, v in rows.items())))
 
 
 def _times(value: Formula, target: Formula, loose: bool = True) -> Formula:

@@ -24,7 +24,7 @@ from klsym.notation.printers import is_sum
 from klsym.notation.values import shown
 from klsym.render.details import value_line
 from klsym.render.diagnoses import message_text
-from klsym.render.headline import TRUST, does, has_reward, title, trust_word
+from klsym.render.headline import TRUST, does, title, trust_word
 from klsym.render.sentences import sentences
 
 MAX_LINES = 25
@@ -110,10 +110,9 @@ def _terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
     is_estimator = verdict.value.target in ("reverse-kl", "forward-kl")
     if verdict.target == "zero" or is_estimator:
         return
-    in_reward = verdict.setting.use == "reward" and has_reward(verdict)
     for term in verdict.terms:
         missing = sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
-        yield term.loss, "; ".join([does(term.verdict, in_reward), *missing]), trust_word(term.verdict)
+        yield term.loss, "; ".join([does(term.verdict, verdict.ascends), *missing]), trust_word(term.verdict)
 
 
 def _facts(verdict: Any) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,15 +20,14 @@ from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, R, Weight, length
-from klsym.notation.combination import objective_text
-from klsym.notation.printers import TEXT
 from klsym.notation.values import shown
 from klsym.render.divergences import generated_text
+from klsym.render.objective import VERB, directed, directed_multiples
 from klsym.render.sentences import sentence
-from klsym.render.words import is_objective
 
 NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
+KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
 PLACES = {"token": " at each token", "sequence": " of whole sequences"}
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 HELD = "with M and S held as they are at theta, "
@@ -59,59 +57,38 @@ def use_words(setting: Any) -> str:
     return ", ".join([first, *more])
 
 
-def does(verdict: Verdict, in_reward: bool = False) -> str:
-    """What minimising the loss does; for a reward with R or A in it, what maximising it does.
+def does(verdict: Verdict, ascends: bool | None = None) -> str:
+    """What an update with the loss does: it descends a loss or a penalty, and ascends a reward.
 
-    in_reward: the loss is a term of such a reward.
+    ascends: that of the reward of which the loss is a term.
     """
+    ascends = verdict.ascends if ascends is None else ascends
     if verdict.target is None:
         return f"open: {_reason(verdict)}"
     if verdict.target == "zero":
         noise = "has zero expected gradient: it only adds noise"
         return "has zero gradient at every sample" if not verdict.pushes else noise
-    return f"{HELD * verdict.setting.truncated}{_in_use(verdict, in_reward)}"
+    penalty = verdict.setting.use == "reward" and not ascends and verdict.target != "none"
+    return f"{'taken off the reward, ' * penalty}{HELD * verdict.setting.truncated}{_does(verdict, ascends)}"
 
 
-def _in_use(verdict: Verdict, in_reward: bool) -> str:
-    said = _does(verdict, in_reward)
-    if verdict.setting.use != "reward" or verdict.target == "none":
-        return said
-    if has_reward(verdict) or in_reward:
-        return said if verdict.target in NAMED else re.sub("^minimises", "maximises", said)
-    return f"taken off the reward, {said}"
-
-
-def has_reward(verdict: Verdict) -> bool:
-    """Does a reward stand in the loss, so that it is not a penalty alone?"""
-    loss = verdict.read_as or verdict.loss
-    return "reward" in verdict.gradient.multiples or bool(re.search(r"\b[RA]\b", loss))
-
-
-def _does(verdict: Verdict, in_reward: bool) -> str:
-    detached = verdict.setting.use == "reward"
+def _does(verdict: Verdict, ascends: bool) -> str:
     if verdict.target in NAMED:
-        return combination(verdict.gradient, detached, in_reward)
+        return combination(verdict.gradient, ascends)
     beyond = no_gradient(verdict)
     inside = verdict.inside_clamps
     if inside is not None and inside.target in NAMED and inside.multiples and not inside.rest:
-        said = combination(inside, detached, in_reward)
+        said = combination(inside, ascends)
         return f"{said}{',' * (', ' in said)} where no bound binds{beyond}"
-    return f"{_other(verdict)}{beyond}"
+    return f"{_other(verdict, ascends)}{beyond}"
 
 
-def combination(reading: TargetReading, detached: bool, in_reward: bool) -> str:
+def combination(reading: TargetReading, ascends: bool) -> str:
     """A sum of multiples of the two KLs and of rewards, with the sign that reads best."""
-    multiples = reading.multiples
-    reward = multiples.get("reward")
-    negative = all(value.startswith("-") for value in multiples.values())
-    if detached:
-        raised, turned = reward is not None or (in_reward and not negative), in_reward and negative
-    else:
-        raised = turned = reward is not None and reward.startswith("-")
-    name = f", {KL[str(reading.target)]}" if reading.single else ""
-    if set(multiples) == {"reward"} and raised:
-        name = " (a policy gradient)"
-    return f"{'maximises' if raised else 'minimises'} {objective_text(multiples, turned)}{name}"
+    said = directed_multiples(reading.multiples, ascends)
+    single = KL_NAMES.get(said.partition(" ")[2])
+    policy_gradient = set(reading.multiples) == {"reward"} and said.startswith("maximises")
+    return f"{said}, {single}" if single else said + " (a policy gradient)" * policy_gradient
 
 
 def no_gradient(verdict: Verdict) -> str:
@@ -121,30 +98,27 @@ def no_gradient(verdict: Verdict) -> str:
     return "".join(f"; {sentence(message)}" for message in dropped(verdict))
 
 
-def _other(verdict: Verdict) -> str:
+def _other(verdict: Verdict, ascends: bool) -> str:
     """An objective that is no combination of the KLs, or none at all."""
     kept = next_tokens(verdict)
     if verdict.target == "none":
         none = "has no objective: its expected gradient is not the gradient of any function"
-        return f"descends {kept}; it has no objective" if kept else none
-    if gradient := policy_gradient(verdict):
+        return f"{'ascends' if ascends else 'descends'} {kept}; it has no objective" if kept else none
+    if gradient := policy_gradient(verdict, ascends):
         return gradient
     if kept:
-        return f"minimises {kept}"
+        return f"{VERB[ascends]} {kept}"
     if verdict.generated is not None and verdict.generated.f is not None:
         told = _few_pieces(verdict.generated)
-        return told.replace("maximise ", "maximises ", 1) if verdict.generated.beside else f"minimises {told}"
-    if verdict.implied is not None:
+        return told if verdict.generated.beside else f"{VERB[ascends]} {told}"
+    if said := directed(verdict, ascends):
         pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
-        away = ": it pushes q away from the sampling policy" if pushes else ""
-        return f"minimises {verdict.implied_in(TEXT)}{away}"
+        return f"{said}{': it pushes q away from the sampling policy' * pushes}"
     if verdict.shown:
-        whole = verdict.shown.removeprefix("grad ")
-        simple = is_objective(verdict) and whole != verdict.shown and " grad" not in whole
-        return f"minimises {whole}" if simple else f"has the expected gradient {verdict.shown}"
+        return f"has the expected gradient {verdict.shown}"
     if verdict.target == "f-divergence":
-        return "minimises E_q[f(r)] with an f that has no formula here"
-    return "minimises an objective that is no KL and has no name here"
+        return f"{VERB[ascends]} E_q[f(r)] with an f that has no formula here"
+    return f"{VERB[ascends]} an objective that is no KL and has no name here"
 
 
 def next_tokens(verdict: Verdict) -> str:
@@ -175,11 +149,12 @@ def _reason(verdict: Verdict) -> str:
     )
 
 
-def policy_gradient(verdict: Verdict) -> str:
+def policy_gradient(verdict: Verdict, ascends: bool) -> str:
     """The gradient of a reward or advantage alone, with a weight: what it raises, and how it is weighed."""
+    sign = 1 if ascends else -1
     values = [h for on, h in verdict.per_sample_cases if h != 0] or [_plain(verdict.h)]
     for reward in (A, R):
-        weights = [-h / reward for h in values if h is not None and h.has(reward)]
+        weights = [sign * h / reward for h in values if h is not None and h.has(reward)]
         if not weights or len(weights) < len(values) or any(not _is_weight(w) for w in weights):
             continue
         of_prefixes = verdict.setting.level == "token" and not verdict.setting.on_policy

@@ -13,12 +13,13 @@ from typing import Any
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, proved_choice
 from klsym.errors import UsageError
-from klsym.notation.combination import objective_text
 from klsym.notation.printers import TEXT
+from klsym.notation.tree import total
 from klsym.render.answer import summary
 from klsym.render.diagnoses import message_text
 from klsym.render.divergences import generated_json
-from klsym.render.headline import NAMED, does
+from klsym.render.headline import does
+from klsym.render.objective import SENSE
 from klsym.render.sentences import sentences
 from klsym.render.snippets import snippet
 
@@ -47,13 +48,11 @@ def verdict_json(verdict: Any) -> dict[str, Any]:
 
 
 def _objective(verdict: Any) -> dict[str, str] | None:
-    """What descending the loss minimises: as text and in LaTeX; None where it is not known."""
-    if verdict.objective is None:
+    """The objective whose gradient the expected gradient is, and what an update does to it; None: unknown."""
+    terms = verdict.objective_rows(TEXT)
+    if not terms:
         return None
-    named = verdict.implied is None and verdict.target in NAMED
-    text = objective_text(verdict.gradient.multiples) if named else ""
-    text = verdict.implied_in(TEXT) if verdict.implied is not None else text
-    return {"text": text or "0" * (verdict.target == "zero") or "E_q[f(r)]", "latex": verdict.objective}
+    return {"text": TEXT(total(*terms)), "latex": verdict.objective, "sense": SENSE[verdict.ascends]}
 
 
 def _remedy(verdict: Any) -> dict[str, Any] | None:
@@ -83,7 +82,7 @@ def _gradient(verdict: Any) -> dict[str, Any]:
         "target": verdict.target or "open", "combination": verdict.gradient.complete or None,
         "objective": verdict.objective, **generated_json(verdict.generated), "cases": verdict.cases_json(),
         "inside_clamps": verdict.inside_clamps.to_json() if verdict.inside_clamps else None,
-        "terms": [_term(term) for term in verdict.terms] or None,
+        "terms": [_term(term, verdict.ascends) for term in verdict.terms] or None,
     }  # fmt: skip
 
 
@@ -97,6 +96,11 @@ def _value(verdict: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _term(term: Any) -> dict[str, Any]:
+def _term(term: Any, ascends: bool) -> dict[str, Any]:
     says = "; ".join(sentences(term.messages))
-    return {"loss": term.loss, "target": term.target or "open", "summary": does(term.verdict), "says": says}
+    return {
+        "loss": term.loss,
+        "target": term.target or "open",
+        "summary": does(term.verdict, ascends),
+        "says": says,
+    }

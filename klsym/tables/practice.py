@@ -8,6 +8,7 @@ from typing import Any
 
 from klsym.engine.questions.recommend import Choice, Recommendation, recommend
 from klsym.notation import formulas, losses
+from klsym.notation.combination import combination_latex
 from klsym.notation.printers import LATEX
 from klsym.tables.losses import OFF, ON, gradient, mean
 from klsym.tables.writing.ledger_lookup import Quote
@@ -95,5 +96,5 @@ def _aim(one: Any, use: str) -> Cell:
     verdict = one.verdict
     if use == "value":
         named = verdict.value.target in TARGETS
-        return math(verdict.value.latex) if named else words("no KL")
+        return math(combination_latex(verdict.value.multiples)) if named else words("no KL")
     return math(verdict.objective or "0")

@@ -74,7 +74,7 @@ def _open(verdict: Verdict) -> Verdict:
     kept = tuple(message for message in verdict.assumptions if message != UNMET)
     return replace(
         verdict, c=None, gradient=TargetReading(None), value=TargetReading(None), constant=None, trust="open",
-        shown="", objective_latex=None, proofs=(), steps=(), model=None, assumptions=kept, implied=None,
+        shown="", objective_formula=None, proofs=(), steps=(), model=None, assumptions=kept, implied=None,
         terms=(), messages=(Message("words-never-drawn"),), remarks=(Message("open-support"),),
     )  # fmt: skip
 

@@ -67,8 +67,8 @@ from klsym.language.messages import Message
 from klsym.language.sums import OfOthers, OverBatch, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.tree import Formula, product, quotient
+from klsym.notation.printers import LATEX, TEXT, Text
+from klsym.notation.tree import Formula, Words, product, quotient
 from klsym.notation.values import LazyFormula, bracketed, scored
 
 MAX_TREES = 40  # trees with sequences of one token and of two
@@ -137,8 +137,8 @@ def explain_all_tokens(
         inside_clamps=None,
         scores_named=(True, True),
         proofs=(*proofs, any_n),
-        objective_latex=named and named[1],
-        shown=named[0] if named else "",
+        objective_formula=named,
+        shown=_shown(single, counted) if named else "",
         remarks=(*_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
         expansion=single.expansion if setting.aggregate != "batch" else expansion(written, setting),
         messages=(Message("weighed-by-lengths"), *(x for x in single.messages if x.code not in UNSAID)),
@@ -190,18 +190,30 @@ def _counted(loss: Any, setting: Setting) -> Any | None:
     return None if c.has(*DENSITIES, *REWARDS, length, T) else c
 
 
-def _named(single: Verdict, counted: Any | None) -> tuple[str, str]:
-    """What the gradient is that of: in text with its sign of a gradient, and in LaTeX."""
+MEAN_OF_COUNT = TEXT.expectation("q", "1/sum_i T_i"), LATEX.expectation("q", r"\frac{1}{\sum_i T_i}")
+
+
+def _named(single: Verdict, counted: Any | None) -> Words:
+    """The objective, in text and in LaTeX."""
     if counted is None:
-        return f"grad {_objective(single, TEXT)}", _objective(single, LATEX)
-    of = TEXT.expectation("q", "1/sum_i T_i"), LATEX.expectation("q", r"\frac{1}{\sum_i T_i}")
+        return Words(_objective(single, TEXT), _objective(single, LATEX))
     if counted == 1:
-        return f"grad {of[0]}", of[1]
-    text, latex = (
-        spell.bracket(losses.show(counted, spell)) if counted.is_Add else losses.show(counted, spell)
-        for spell in (TEXT, LATEX)
+        return Words(*MEAN_OF_COUNT)
+    factors = (_bracketed(counted, spell) for spell in (TEXT, LATEX))
+    return Words(
+        *(f"{c}{sign}{of}" for c, sign, of in zip(factors, ("*", r"\,"), MEAN_OF_COUNT, strict=True))
     )
-    return f"{text} grad {of[0]}", rf"{latex}\,{of[1]}"
+
+
+def _shown(single: Verdict, counted: Any | None) -> str:
+    """Its gradient, as text."""
+    if counted is None:
+        return f"grad {_objective(single, TEXT)}"
+    return f"{_bracketed(counted, TEXT)} " * (counted != 1) + f"grad {MEAN_OF_COUNT[0]}"
+
+
+def _bracketed(value: Any, spell: Text) -> str:
+    return spell.bracket(losses.show(value, spell)) if value.is_Add else losses.show(value, spell)
 
 
 def _start(single: Verdict) -> ChainStep:

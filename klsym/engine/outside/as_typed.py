@@ -16,7 +16,7 @@ from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.positions import in_slot
 from klsym.notation.printers import LATEX, TEXT, Text
-from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, product
+from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, Words, product
 
 Explained = Callable[[Written, Setting], Verdict]
 
@@ -44,6 +44,11 @@ def mean_text(of: Any, setting: Setting, spell: Text, gradient: bool = False) ->
         score = in_slot("s", "now" if tokens else "x", spell.positions)
         shown = Gradient(shown) if setting.use == "loss" else product(Call("sg", (shown,)), score)
     return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", shown) if tokens else shown)))
+
+
+def mean_formula(of: Any, setting: Setting) -> Words:
+    """E_m[sum_t L_t] in both notations."""
+    return Words(mean_text(of, setting, TEXT), mean_text(of, setting, LATEX))
 
 
 def steps_from(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[ChainStep, ...]:

@@ -47,7 +47,7 @@ from klsym.language.unfolding import d_log_q, written_out
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.tree import quotient
+from klsym.notation.tree import Words, quotient
 from klsym.notation.values import LazyFormula, less_mean, shown
 
 PUSHED = LazyFormula(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
@@ -177,7 +177,7 @@ def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
         gradient=TargetReading("separable", {}),
         assumptions=(*verdict.assumptions, *assumed),
         proofs=proofs,
-        objective_latex=latex,
+        objective_formula=Words(text, latex),
         shown=f"grad {text}",
         remarks=(note, *verdict.remarks),
     )

@@ -22,7 +22,7 @@ from klsym.engine.fields.field import Field, field_of_loss
 from klsym.engine.fields.named_terms import Decomposition
 from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import SlotLoss, names_batches, slot_loss
+from klsym.engine.fields.slot_loss import SlotLoss, names_batches, over_length, slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std, size_messages
 from klsym.engine.proof.quantities import grad
@@ -86,7 +86,6 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         assumptions=tuple(dict.fromkeys((*spread.assumptions, *other.assumptions))),
         proofs=(*spread.proofs, *other.proofs),
         model=spread.model if gradient else None,
-        objective_latex=None,
         shown="",
         steps=(),
         remarks=(
@@ -112,7 +111,8 @@ def _in_general(written: Written, setting: Setting) -> Verdict:
     def explained(inside: Written, use: Setting) -> Verdict:
         return explain_normalised(Written(inside.text, inside.expression.xreplace(back)), use)
 
-    decision = _decided(field, written, back)
+    label = over_length(written) if setting.averaged and not field.loss.index else written
+    decision = _decided(field, label, back)
     if _speaks_of_held(field):  # H depends on the other samples: no independence, and no c
         field = replace(field, form=None, coefficients={}, products=())
     verdict = verdict_of(loss, setting, field, field, decision, explained)

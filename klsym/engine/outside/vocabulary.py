@@ -22,7 +22,7 @@ import sympy
 from klsym.engine.fields.field import scores_of
 from klsym.engine.fields.slot_loss import slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.as_typed import Explained, as_typed, mean_text, slope_of, steps_from
+from klsym.engine.outside.as_typed import Explained, as_typed, mean_formula, mean_text, slope_of, steps_from
 from klsym.engine.outside.vocabulary_functions import explain_functions
 from klsym.engine.outside.vocabulary_means import (
     RANDOM,
@@ -51,7 +51,7 @@ from klsym.language.parser import OF_DENSITIES
 from klsym.language.sums import Before, OverVocabulary, Summed, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX, TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.tree import Formula, product, total
 from klsym.notation.values import LazyFormula, bracketed, scored
 
@@ -195,7 +195,7 @@ def _with_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
         gradient=TargetReading("separable", {}, verdict.c),
         trust="sympy",
         shown=f"grad {mean_text(means, setting, TEXT)}",
-        objective_latex=mean_text(means, setting, LATEX),
+        objective_formula=mean_formula(means, setting),
         assumptions=tuple(dict.fromkeys((*verdict.assumptions, Message("exchange-mean", under="q")))),
         remarks=(Message("sum-of-means"), *(x for x in verdict.remarks if x.code not in OPEN_CODES)),
         messages=(

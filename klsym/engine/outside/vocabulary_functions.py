@@ -24,6 +24,7 @@ from klsym.engine.outside.as_typed import (
     Explained,
     as_typed,
     expression_at_policy,
+    mean_formula,
     mean_text,
     slope_of,
     steps_from,
@@ -40,7 +41,7 @@ from klsym.language.sums import OverBatch, OverVocabulary, is_mass
 from klsym.notation import losses
 from klsym.notation.coefficients import common_factor
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX, TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.values import names
 
 DRAWN = RANDOM - {parameter("T")}
@@ -151,7 +152,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         gradient=inner.gradient if zero else TargetReading("separable" if known else None),
         value=TargetReading(None),
         shown=f"grad {mean_text(loss, setting, TEXT)}" if known else "",
-        objective_latex=mean_text(loss, setting, LATEX) if known else None,
+        objective_formula=mean_formula(loss, setting) if known else None,
         assumptions=(_reading(sampled, found), *inner.assumptions, *_defined(loss)),
         trust=inner.trust if zero else "sympy",
         steps=steps,

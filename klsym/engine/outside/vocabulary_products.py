@@ -19,7 +19,7 @@ from klsym.engine.fields.field import scores_of
 from klsym.engine.fields.position_sums import added_up
 from klsym.engine.fields.slot_loss import CRITIC, slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.as_typed import expression_at_policy, mean_text, slope_of
+from klsym.engine.outside.as_typed import expression_at_policy, mean_formula, mean_text, slope_of
 from klsym.engine.outside.vocabulary_means import RANDOM
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
@@ -29,7 +29,7 @@ from klsym.language.expressions import A, Slot, now, parameter, s, sg, without_s
 from klsym.language.messages import Message
 from klsym.language.sums import Before, OverVocabulary, Summed, Whole
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX, TEXT
+from klsym.notation.printers import TEXT
 
 
 def is_product(written: Written, setting: Setting) -> bool:
@@ -59,7 +59,7 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
         gradient=TargetReading("separable"),
         trust="sympy",
         shown=f"grad {mean_text(_at_now(loss), setting, TEXT)}",
-        objective_latex=mean_text(_at_now(loss), setting, LATEX),
+        objective_formula=mean_formula(_at_now(loss), setting),
         assumptions=(Message("exchange-mean", under="mu"),),
         remarks=(),
         messages=(outside, *beside),

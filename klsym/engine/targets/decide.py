@@ -228,8 +228,8 @@ def _attached(field: Field, found: Decomposition) -> Decision | None:
     if any(parse_name(x).detached for of in (attached, field.constant) for x in to_ring(of).names()):
         return None
     aim = sum_over_t(attached, "mu")
-    if field.loss.typed is not None and not field.loss.sums:
-        aim = replace(aim, labels={to_ring(attached): field.loss.typed_label})
+    if field.loss.typed is not None and to_ring(attached) == field.loss.element and not is_held(field.loss):
+        aim = replace(aim, labels={field.loss.element: field.loss.typed_label})  # it is what was typed
     aim = aim + expectation(field.constant, "mu") if field.constant else aim
     return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
 

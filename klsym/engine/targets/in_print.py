@@ -19,7 +19,7 @@ from klsym.kernel.names import LOG_RATIOS, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import at_slot
 from klsym.kernel.statements import REGION, Context
-from klsym.language.abbreviations import Side
+from klsym.language.abbreviations import Side, elements
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import others, own, without_sg
 from klsym.language.messages import Message
@@ -67,7 +67,8 @@ def shown_side(side: Side, labels: Labels | None, context: Context, tokens: bool
 def implied_in_steps(of: Quantity, context: Context) -> Quantity:
     """The same quantity, with what holds regions as it was written, or in steps."""
     written = {e: label for e, label in of.labels.items() if isinstance(label, losses.Written)}
-    held = (e for e in of.labels if any(context.defined(name, REGION) is not None for name in e.names()))
+    known = {*elements(of.side), *of.labels}
+    held = (e for e in known if any(context.defined(name, REGION) is not None for name in e.names()))
     return replace(of, labels={**of.labels, **{e: in_steps(e, context) for e in held}, **written})
 
 

@@ -38,7 +38,7 @@ from klsym.engine.targets.ring_notes import (
     readings,
     undecided,
 )
-from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict, is_ascended
 from klsym.engine.verdicts.warnings import (
     Facts,
     all_proximal,
@@ -46,7 +46,6 @@ from klsym.engine.verdicts.warnings import (
     facts_of,
     in_gradient,
     is_attached,
-    is_reward,
     needs_its_gradient,
     terms_with_slopes,
     token_warnings,
@@ -64,8 +63,7 @@ from klsym.language.sums import Centred, LeftOut
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX
-from klsym.notation.ratios import in_r
-from klsym.notation.tree import Mean, product
+from klsym.notation.tree import product
 from klsym.notation.values import LazyFormula, less_mean, less_others, scored, tree_of
 
 CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
@@ -160,7 +158,7 @@ def verdict_of(
         remarks=(*notes, *undecided(field, decision)),
     )
     if not field.index:
-        verdict = _with_shape(verdict, field, decision)
+        verdict = _with_shape(verdict, written, field)
     verdict = replace(verdict, messages=_messages(verdict, field, single, decision, setting))
     verdict = with_clamps(verdict, written, setting, field, single, explained or explain_ring)
     return InPrint.of_sums(field.loss).with_sums(verdict) if setting.batch == "none" else verdict
@@ -283,13 +281,13 @@ def _at_one_sample(single: Field, setting: Setting) -> tuple[Proof, ...]:
 
 
 # ---------------------------------------------------------------------------- shape and warnings
-def _with_shape(verdict: Verdict, field: Field, decision: Decision) -> Verdict:
+def _with_shape(verdict: Verdict, written: Written, field: Field) -> Verdict:
     """The verdict, with f or the convexity in q of what c(k1, w, log q) descends, beside a mean reward."""
     if field.products:
         return verdict
     share, c = less_own_share(field.c)
     found = recognise(c, field.names)
-    ascended = verdict.setting.use == "reward" and is_reward(found.reward)
+    ascended = is_ascended(written, verdict.setting)
     penalty = (c - found.reward) * (-1 if ascended else 1)
     of_r = _generated(penalty, found.target, field) if share == ONE else None
     if of_r is not None:
@@ -302,14 +300,13 @@ def _with_shape(verdict: Verdict, field: Field, decision: Decision) -> Verdict:
 
 
 def _with_pieces(verdict: Verdict) -> Verdict:
-    """f outside the ring is shown for the objective, and its shape is not looked at again."""
+    """The shape of an f outside the ring is not looked at again."""
     from klsym.engine.divergences.f_divergence_smooth import must_not_vanish
 
     f = verdict.generated.f if verdict.generated else None
-    shown = LATEX(Mean("q", in_r(f, sums=True)))
     kinks = (Message("no-outcome-at-kinks"),) if is_piecewise(f) else ()
     assumed = (*verdict.assumptions, *must_not_vanish(f), *kinks)
-    return replace(verdict, penalty=None, objective_latex=shown, assumptions=assumed)
+    return replace(verdict, penalty=None, assumptions=assumed)
 
 
 def _generated(c: ExpPoly, target: str, field: Field) -> Generated | None:

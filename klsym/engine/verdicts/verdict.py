@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sympy import Heaviside
+from sympy import Heaviside, expand, sign
 
 from klsym.engine.divergences.f_divergence import Functional, Generated
 from klsym.engine.divergences.nonconvex_effects import Effects, effects
@@ -16,14 +16,16 @@ from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
 from klsym.kernel.ring import ExpPoly
-from klsym.language.expressions import s
+from klsym.language.expressions import A, R, s, without_sg
 from klsym.language.messages import Message
 from klsym.notation import formulas, losses
-from klsym.notation.combination import combination_latex
+from klsym.notation.combination import mean_of, objective_rows
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
+from klsym.notation.ratios import in_r
 from klsym.notation.text import Printed, printed_chain
+from klsym.notation.tree import Formula, Mean, Number, Sum, negated, total
 from klsym.notation.values import shown, tree_of
 
 Cases = Sequence[tuple[tuple[Any, ...], Any]]  # conditions (x, signs) and what the coefficient is there
@@ -146,11 +148,6 @@ class TargetReading:
             return not set(self.rest) <= {"now"}
         return any(x.name.partition("[")[0] == s.name for x in getattr(self.rest, "free_symbols", ()))
 
-    @property
-    def latex(self) -> str:
-        """The combination, as an objective."""
-        return combination_latex(self.multiples)
-
     def to_json(self) -> dict[str, Any]:
         return {"target": self.target, "combination": self.complete or None}
 
@@ -172,7 +169,7 @@ class Verdict:
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
     of anything.  per_sample_cases and coefficient_cases: the two coefficients of the score by cases, for a
     loss with kinks.  implied: what the expected gradient is the gradient of, where the target itself does not
-    say so; objective_latex: the same in other words; generated: the same as
+    say so; objective_formula: the same where it is no quantity of the kernel; generated: the same as
     E_q[f(r)], for a coefficient that is a function of r; functional: where a separable objective is convex;
     penalty: the coefficient c(r) behind it, without the reward beside it.
     instead: what to write in its place (`answers.suggestion`), for a loss that is no KL penalty.
@@ -207,7 +204,7 @@ class Verdict:
     generated: Generated | None = None
     functional: Functional | None = None
     penalty: ExpPoly | None = None
-    objective_latex: str | None = None
+    objective_formula: Formula | None = None
     instead: Any = None
     shown: str = ""
     remarks: tuple[Message, ...] = ()
@@ -237,19 +234,43 @@ class Verdict:
 
     @property
     def objective(self) -> str | None:
-        """LaTeX of the implied objective, where it is known."""
+        """LaTeX of the objective of which the expected gradient is the gradient, where it is known."""
+        rows = self.objective_rows(LATEX)
+        return LATEX(total(*rows)) if rows else None
+
+    @property
+    def ascends(self) -> bool:
+        """Does the update ascend the objective, as it does a reward?"""
+        return self.written is not None and is_ascended(self.written, self.setting)
+
+    def objective_rows(self, spell: Text) -> list[Formula]:
+        """The terms of the objective, a mean reward first; none where no objective is known."""
         if self.implied is not None:
-            return self.implied_in(LATEX)
-        if self.objective_latex or self.target in UNNAMED:
-            return self.objective_latex
-        return self.gradient.latex or None
+            whole = self._implied_formula(spell)
+            return list(whole.terms) if isinstance(whole, Sum) else [whole]
+        if self.objective_formula is not None:
+            return [self.objective_formula]
+        if self.target == "zero":
+            return [Number(0)]
+        if self.target not in UNNAMED:
+            return objective_rows(self.gradient.multiples)
+        if self.generated is None or self.generated.f is None:
+            return []
+        f = Mean("q", in_r(self.generated.f, sums=spell.positions))
+        reward = [negated(mean_of(tree_of(self.generated.beside)))] if self.generated.beside else []
+        descended = [*reward, f]
+        return [negated(row) for row in descended] if self.ascends else descended
 
     def implied_in(self, spell: Text) -> str:
-        """The implied objective; what holds regions as it was written, or in steps."""
+        """The implied objective in one notation."""
+        return spell(self._implied_formula(spell))
+
+    def _implied_formula(self, spell: Text) -> Formula:
+        """What holds regions as it was written, or in steps."""
         assert self.implied is not None
         told = self.implied.labels.items()
-        labels = {of: label for of, label in told if isinstance(label, Written) or label.has(Heaviside)}
-        return spell(with_k3(formulas.tree_of(self.implied.side, labels, spell.positions)))
+        labels = {of: label for of, label in told if isinstance(label, Written) or label.has(Heaviside, sign)}
+        return with_k3(formulas.tree_of(self.implied.side, labels, spell.positions))
 
     @property
     def pushes(self) -> bool:
@@ -287,6 +308,13 @@ class Verdict:
         """Rules and formulas in LaTeX."""
         found = self.steps
         return found.in_latex if isinstance(found, Chain) else [(rule, latex) for rule, _, latex in found]
+
+
+def is_ascended(written: Written, setting: Setting) -> bool:
+    """Does an update ascend it?  A reward is ascended; a penalty without R and A is taken off the reward."""
+    if setting.use != "reward" or not written.expression.has(R, A):
+        return False
+    return bool(expand(without_sg(written.expression)).has(R, A))  # R - sg(R) is no reward
 
 
 def undecided(written: Written, setting: Setting, why: Message, h: Any = None) -> Verdict:

@@ -276,13 +276,6 @@ def _of_mu(verdict: Verdict) -> list[ExpPoly]:
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
 
 
-def is_reward(reward: ExpPoly) -> bool:
-    """Does a mean reward rise with R, and with A: is it there to be ascended?"""
-    value = to_sympy(reward)
-    slopes = [value.diff(x) for x in (R, A) if value.has(x)]
-    return bool(slopes) and all(sign_of(-slope) == Sign(True) for slope in slopes)
-
-
 @dataclass(frozen=True)
 class Sign:
     """What the sign of a multiple is; always: for all weights that meet the condition `where` < 0, if any."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from support.judges import loss_judge
+from support.judges.cut_worlds import cut_trees
 from support.judges.loss_judge import Outcome, reason_of, written_out
 from support.judges.loss_worlds import options
+from support.judges.objective_judge import wrong_objectives
 from support.losses.random_losses import Case
 from support.oracle.grammar import derived, evaluate, plain
-from support.oracle.losses import Node, Setting, trees
+from support.oracle.losses import Setting
 from support.oracle.numbers import Jet
-from support.oracle.slots import Slotted
 
 WORDS, KEPT = 6, np.array([1.0, 1, 0, 1, 0, 1])
 
@@ -92,8 +91,10 @@ def examined(case: Case) -> Outcome:
 
 def complaints(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     if case.level == "token":
+        yield from wrong_objectives(case, answer)
         yield from complaints_at_tokens(case, written_out(answer))
         return
+    yield from wrong_objectives(case, answer)
     coefficient = answer["gradient"]["coefficient"] or "0"
     if not agree(case.text, case.use, coefficient):
         yield f"coefficient {coefficient}: not the mean over what is drawn"
@@ -113,17 +114,3 @@ def complaints_at_tokens(case: Case, answer: dict[str, Any]) -> list[str]:
     if answer["gradient"]["target"] not in ("open", "none") and turned > 1e-9:
         found.append(f"curl {turned:.1e} of what is said to have an objective")
     return found
-
-
-@cache
-def cut_trees(seed: int, keeps_all: bool = False) -> Slotted:
-    """Trees of tokens, sampled from q where M = 1, over its mass there, at each prefix."""
-
-    def cut(at: Node) -> Node:
-        kept = np.ones(len(at.logits)) if keeps_all else (np.arange(len(at.logits)) % 2 == 0) * 1.0
-        weights = np.exp(at.logits) * np.where(kept > 0, 1.0, 1e-300)
-        after = tuple(None if node is None else cut(node) for node in at.after)
-        return replace(at, M=kept, log_mu=np.log(weights / weights.sum()), after=after)
-
-    found = trees(seed, (((), (), ((), ())), (), ()), 4)
-    return Slotted([replace(tree, root=cut(tree.root)) for tree in found], ("off-policy",), second=True)

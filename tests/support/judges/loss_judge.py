@@ -34,6 +34,7 @@ from support.judges.loss_worlds import (
     scales,
     settings,
 )  # fmt: skip
+from support.judges.objective_judge import wrong_objectives
 from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain
 from support.oracle.losses import Forest, Setting
@@ -312,5 +313,5 @@ def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 
 NUMERIC: tuple[Check, ...] = (
     _coefficient, _pointwise, _target, _potential, _multiples, _dependence, _value_of_loss, directions,
-    rising_rewards, witness_holds,
+    rising_rewards, witness_holds, wrong_objectives,
 )  # fmt: skip

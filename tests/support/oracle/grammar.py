@@ -12,6 +12,7 @@ import numpy as np
 from .numbers import Jet, choose, exp, log, power
 
 Names = Callable[..., Any]
+TIE = 1e-14  # relative
 SLOTS = ("past", "now", "future")
 DERIVED = ("k1", "k2", "k3", "r", "rho", "w", "s", "rho_old", "o")
 ATOMS = ("log_q", "log_p", "log_mu", "log_old", "R", "A", "M", "V", "V_next", *DERIVED)
@@ -123,7 +124,8 @@ def _extreme(better: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         for other in others:
             a, b = jet(first), jet(other)
             picked = choose(better(a.value, b.value), a, b)
-            first = choose(a.value == b.value, (a + b) * 0.5, picked)
+            tie = np.abs(a.value - b.value) <= TIE * np.abs(a.value)  # of two spellings of one value, too
+            first = choose(tie, (a + b) * 0.5, picked)
         return first
 
     return extreme

@@ -61,12 +61,13 @@ class Slotted(Forest):
         more |= {"n": float(setting.n)} if setting.batch != "none" else {}
         return rows, evaluate(text, self.finder(rows, setting, **more))
 
-    def finder(self, rows: Rows, setting: Setting, **more: Any) -> Found:
-        """Names at a token, or of a whole sequence, with the sums over tokens."""
+    def finder(self, rows: Rows, setting: Setting, inner: Names | None = None, **more: Any) -> Found:
+        """Names at a token, or of a whole sequence, with sums over tokens; inner: the names in those."""
         token, steps = rows is self.steps, self.steps
         weights = (setting.weights or "token") if token else None
         found = Found(self.names(rows, "now" if token else "x", weights, T=rows.length, **more), {})
         at_steps = found if token else self.finder(steps, setting)
+        at_steps = at_steps if inner is None else Found(inner, found.sums)
         same = steps.path[:, None] == rows.path
         marks = {"whole": same}
         if token:
