@@ -16,7 +16,7 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.answers.cut_sampler import cut_off, under_mu
+from klsym.engine.answers.cut_sampler import at_drawn_words, cut_off, under_mu
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explained as explained
 from klsym.engine.answers.intended_target import intended_target
@@ -38,13 +38,15 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     if options.get("sampling") == "truncated" and not isinstance(parameters, str):
         parameters = (*parameters, "S")
     written = as_written(loss, parameters)
-    written, setting = at_tokens(written, setting_of(written, options))
-    of_tokens = setting.truncated and setting.level == "token"
-    written, setting = under_mu(written, setting)
+    asked = setting_of(written, options)
+    written = at_drawn_words(written) if asked.truncated else written
+    written, asked = at_tokens(written, asked)
+    of_tokens = asked.truncated and asked.level == "token"
+    written, setting = under_mu(written, asked)
     verdict = explained(written, setting)
     verdict = cut_off(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_terms, written, setting)
-    verdict = replace(verdict, loss=written.typed or verdict.loss, written=written, terms=terms)
+    verdict = replace(verdict, loss=written.typed or verdict.loss, written=written, terms=terms, asked=asked)
     target = intended_target(verdict, written)
     if target is None or of_tokens:
         return verdict

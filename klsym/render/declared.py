@@ -37,7 +37,22 @@ MEANINGS = {
     "V": "a critic: any function of t and of the tokens before t",
     "V_next": "a critic: any function of t and of the tokens up to t",
 }  # fmt: skip
-CUT = {"M": "1 on what the sampler keeps, 0 elsewhere", "S": "E_q[M], the mass of what the sampler keeps"}
+KEPT = "1 on what the sampler keeps, 0 elsewhere; 1 at each word that is drawn"
+CUT = {
+    "sample": {
+        "M": KEPT,
+        "S": "E_q[M], the mass of what the sampler keeps",
+        "mu": "q, held as it is at theta; samples come from M*mu/S",
+        "rho": "q/mu, 1 with the gradient s",
+    },
+    "token": {
+        "M": KEPT,
+        "S": "the mass under q of what the sampler keeps after a prefix",
+        "mu": "the sampler: M*q/S after each prefix, held as it is at theta",
+        "rho": "q/mu in the answer; in the loss it is q/sg(q)",
+    },
+}
+CUT["sequence"] = CUT["sample"]
 VOCABULARY = {
     "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
 }
@@ -62,13 +77,13 @@ def declared(
     """
     own = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
     own |= {"R"} if "gae" in own else set()
-    found = {}
+    found = dict(CUT.get(level, CUT["token"])) if truncated else {}
     for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
         meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)
         meaning = meaning or _told(name, hypotheses)
-        meaning = CUT.get(name, meaning) if truncated else meaning
         if meaning:
-            found[name] = f"{meaning}; {given}" if given and name.split("_")[0] in HELD else meaning
+            meaning = f"{meaning}; {given}" if given and name.split("_")[0] in HELD else meaning
+            found.setdefault(name, meaning)
     return dict(sorted(found.items()))
 
 

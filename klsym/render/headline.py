@@ -44,7 +44,7 @@ def trust_word(verdict: Verdict) -> str:
 def title(verdict: Verdict) -> str:
     """The loss as it was typed, and how it is used."""
     loss = verdict.read_as if verdict.read_as and len(verdict.loss) > MAX_TYPED else verdict.loss
-    return f"{loss}: {use_words(verdict.setting)}"
+    return f"{loss}: {use_words(verdict.asked or verdict.setting)}"
 
 
 def use_words(setting: Any) -> str:
@@ -110,7 +110,8 @@ def _other(verdict: Verdict, ascends: bool) -> str:
         return f"{VERB[ascends]} {kept}"
     if verdict.generated is not None and verdict.generated.f is not None:
         told = _few_pieces(verdict.generated)
-        return told if verdict.generated.beside else f"{VERB[ascends]} {told}"
+        turned = ascends and not verdict.ascends  # f is of a term that is no reward, or of what is descended
+        return told if verdict.generated.beside else f"{VERB[turned]} {told}"
     if said := directed(verdict, ascends):
         pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
         return f"{said}{': it pushes q away from the sampling policy' * pushes}"

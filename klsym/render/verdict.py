@@ -106,8 +106,8 @@ class PrintedVerdict(Verdict):
         level = "batch" if in_batch else self.setting.level
         own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
         given = next((sentence(x) for x in self.assumptions if x.code in ("given", "given-std")), "")
-        texts, typed, cut = (*own, *parts, *cases), self.read_as or self.loss, self.setting.truncated
-        return declared(texts, self.hypotheses, level, typed, given, cut)
+        texts, typed = (*own, *parts, *cases), self.read_as or self.loss
+        return declared(texts, self.hypotheses, level, typed, given, self.truncated)
 
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""

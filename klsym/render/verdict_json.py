@@ -38,7 +38,8 @@ def verdict_json(verdict: Any) -> dict[str, Any]:
             for d in verdict.diagnostics
         ],
         "remedy": _remedy(verdict), "expect": None,
-        "loss": verdict.loss, "read_as": verdict.read_as or None, **verdict.setting.to_json(),
+        "loss": verdict.loss, "read_as": verdict.read_as or None,
+        **(verdict.asked or verdict.setting).to_json(),
         "gradient": _gradient(verdict), "value": _value(verdict), "hypotheses": list(verdict.hypotheses),
         "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in verdict.steps_in_latex],
         "witness": verdict.witness, "warnings": [*verdict.warnings, *verdict.advice],

@@ -1,8 +1,9 @@
 """explain for sums over tokens of a sampler that is cut off at every token.  Untrusted.
 
-The sampler mu = M q/S is held as it is at theta; S is the mass that M keeps after the prefix.  The verdict is
-that of an off-policy loss under any mu << q, with rho = q/sg(q) in the loss.  A verdict that needs q << mu is
-open, because no weight recovers a word with M = 0.  A curl is shown for M = 1, where mu is q.
+M is 1 at each word that is drawn.  The sampler mu = M q/S is held as it is at theta; S is the mass that M
+keeps after the prefix.  The verdict is that of an off-policy loss under any mu << q, with rho = q/sg(q) in
+the loss.  A verdict that needs q << mu is open, because no weight recovers a word with M = 0.  All
+counterexamples have M = 1, where mu is q: a finite model of the kernel has no word that is never drawn.
 
 >>> from klsym.language.expressions import k2
 >>> setting = Setting("truncated", level="token", weights="token")
@@ -16,6 +17,8 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
+import sympy
+
 from klsym.engine.fields.field import field_of_loss
 from klsym.engine.fields.in_trees import context_in_trees, in_trees, values_in_trees
 from klsym.engine.options.expand_options import weight_of
@@ -24,11 +27,12 @@ from klsym.engine.proof.counterexamples import completed, rows_of, tree_models
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import curl
 from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
+from klsym.engine.targets.counterexample import counterexample
+from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict
 from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
 from klsym.language.convert import to_ring
-from klsym.language.expressions import Weight, exp, log_mu, log_q, rho, sg
+from klsym.language.expressions import M, Weight, exp, log_mu, log_q, rho, sg
 from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.losses import Written
@@ -37,6 +41,19 @@ from klsym.notation.printers import TEXT
 UNMET = Message("support", first="q", second="mu")
 MOST_TREES = 40  # that are tried for a curl
 WEIGHED = ("missing-weight", "prefixes-of-mu")  # of weights that would bring samples back to q
+
+
+def at_drawn_words(written: Written) -> Written:
+    """Return the loss at a word that is drawn, where M is 1.
+
+    >>> at_drawn_words(Written("M**2*log_q", M**2 * log_q)).text
+    'log_q'
+    """
+    e = written.expression.xreplace({M: sympy.S.One})
+    if e == written.expression:
+        return written
+    notes = (*written.notes, Message("drawn-words-are-kept"))
+    return Written(losses.show(e, TEXT), e, written.typed or written.text, notes)
 
 
 def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
@@ -61,6 +78,8 @@ def cut_off(verdict: Verdict, written: Written) -> Verdict:
         verdict = _where_all_words_are_kept(verdict, written)
     messages = tuple(message for message in verdict.messages if message.code not in WEIGHED)
     known = UNMET not in verdict.value.assumptions
+    if isinstance(verdict.model, Search) and verdict.target != "none":
+        verdict = replace(verdict, model=Search(counterexample, *verdict.model.of, True))
     return replace(
         verdict,
         messages=(*messages, Message("words-never-drawn")),

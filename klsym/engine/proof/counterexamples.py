@@ -54,6 +54,7 @@ FAR_FROM = 8  # the random model before which they come
 
 PARAMETER_VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
 KEPT = "kept"  # M is 1 at the first token
+MASS = "S"  # of what a sampler keeps that is cut off
 BELOW = {"k1": "p", "w": "mu", "o": "old"}  # q over this
 OF_BATCHES = {*PARTS["i"], *PARTS["ij"]}
 REWARDS = ("R", "A")  # that bounds are met on
@@ -270,21 +271,30 @@ def _exact(value: Any) -> str:
 
 
 def rows_of(names: Iterable[str], context: Context) -> frozenset[str]:
-    """The further rows of a model: old, M, and whether each sequence has a token that M keeps."""
+    """The further rows of a model; KEPT: M keeps a token of each sequence, MASS: M is of whole samples."""
+    names = {*names, *(("M",) if MASS in context.parameters else ())}
     divides = (e for _, kind, e in context.definitions if kind == LOG and not e.terms.get(((), ())))
-    return frozenset({"o", "M"} & {*names} | ({KEPT} if any(map(counts_tokens, divides)) else set()))
+    kept = {KEPT} if any(map(counts_tokens, divides)) else set()
+    return frozenset({"o", "M"} & {*names} | kept | ({MASS} & {*context.parameters}))
 
 
 def completed(model: dict[str, Any], added: Collection[str]) -> dict[str, Any]:
     """The model with the rows old and M where they are asked for: old = (q + 2 p')/3, p' is p turned."""
-    return {**model, "tree": _completed(model["tree"], added, 0)} if added else model
+    if not added:
+        return model
+    tree, parameters = _completed(model["tree"], added, 0), model["parameters"]
+    if MASS in added:  # E_q[M]
+        kept = zip(tree["q"], tree["rewards"]["M"], strict=True)
+        parameters = {**parameters, MASS: str(sum(Fraction(q) * Fraction(m) for q, m in kept))}
+    return {**model, "tree": tree, "parameters": parameters}
 
 
 def _completed(node: Node, added: Collection[str], depth: int) -> Node:
     q, p = ([Fraction(x) for x in node[name]] for name in ("q", "p"))
     old = [str((a + 2 * b) / 3) for a, b in zip(q, [*p[1:], p[0]], strict=True)]
-    first = KEPT in added and not depth
-    masks = {"M": [str(1 if first else (x + depth + 1) % 2) for x in range(len(q))]} if "M" in added else {}
+    kept = [1 if KEPT in added and not depth else (x + depth + 1) % 2 for x in range(len(q))]
+    kept = [0 for _ in q] if MASS in added and depth else kept  # the sum over tokens is 0 or 1
+    masks = {"M": list(map(str, kept))} if "M" in added else {}
     following = [after and _completed(after, added, depth + 1) for after in node["next"]]
     rows = {**node, "rewards": {**node["rewards"], **masks}, "next": following}
     return {"old": old, **rows} if "o" in added else rows

@@ -197,9 +197,8 @@ class Derivation:
         while any(parse_name(name).base in HELD for name, _ in chain.context.given):
             plain = written_out(chain.context)
             ends = ([side, *(s for _, s in reduction(side, plain, strategy=strategy))][-1] for side in sides)
-            new = [pair for end in ends for pair in means_given(end, chain.context)]
-            new = [pair for pair in dict.fromkeys(new) if pair not in chain.context.premises]
-            if not new:
+            found = dict.fromkeys(pair for end in ends for pair in means_given(end, chain.context))
+            if not (new := [pair for pair in found if pair not in chain.context.premises]):
                 break
             chain = replace(chain, context=replace(chain.context, premises=(*chain.context.premises, *new)))
         return chain
@@ -294,13 +293,15 @@ class Derivation:
         close = {"by": "equality", "rows": rows}
         return replace(chain._certified(other, relation, tuple(moves), ups, close), brief=True)
 
-    def differs_from(self, right: Any, relation: str = "=", model: dict[str, Any] | None = None) -> Proof:
-        """Refute left = right (or left <= right) by an explicit finite model."""
+    def differs_from(
+        self, right: Any, relation: str = "=", model: dict[str, Any] | None = None, mu_is_q: bool = False
+    ) -> Proof:
+        """Refute left = right (or left <= right) by a finite model; mu_is_q: one in which mu is q."""
+        steps = speaks_of_steps(self.start, quantity(right).side)
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            plain = Plain(left, other, written_out(context), relation)
-            steps = speaks_of_steps(self.start, quantity(right).side)
-            return find_model(plain, model, context.on_policy, steps)
+            statement = Plain(left, other, written_out(context), relation)
+            return find_model(statement, model, context.on_policy or mu_is_q, steps)
 
         return self._end(right, relation, close)
 

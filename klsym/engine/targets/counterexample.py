@@ -19,18 +19,18 @@ from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import E, Side, elements
 
 
-def counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
+def counterexample(field: Field, decision: Decision, mu_is_q: bool = False) -> dict[str, Any] | None:
     """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl.
 
-    The field of a loss of rewards without p is compared with the policy gradient.
+    The field of a loss of rewards without p is compared with the policy gradient.  mu_is_q: in such a model.
     """
-    found, critic = _counterexample(field, decision), critic_in_trees(field.loss)
+    found, critic = _counterexample(field, decision, mu_is_q), critic_in_trees(field.loss)
     if found is None or not critic:
         return found
     return {**found, "parameters": {**found.get("parameters", {}), **critic}}
 
 
-def _counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
+def _counterexample(field: Field, decision: Decision, mu_is_q: bool) -> dict[str, Any] | None:
     if decision.turned is not None:
         return shown_witness(decision.turned)
     if decision.witness is not None or field.form is None:
@@ -46,7 +46,7 @@ def _counterexample(field: Field, decision: Decision) -> dict[str, Any] | None:
     if _is_of_trees(field):
         values = values_in_trees(field.loss)
         reward, field = reward.substitute(values), field_of(_in_trees(field.loss, values))
-    return told_apart(_for_models(field, decision), reward, kl=without_p is None)
+    return told_apart(_for_models(field, decision), reward, without_p is None, mu_is_q)
 
 
 def _names(field: Field) -> set[str]:
@@ -96,13 +96,15 @@ def _for_models(field: Field, decision: Decision) -> Derivation:
     return derive(decision.right, premises=premises, defined=field.loss.defined)
 
 
-def told_apart(derivation: Derivation, reward: ExpPoly, kl: bool = True) -> dict[str, Any] | None:
+def told_apart(
+    derivation: Derivation, reward: ExpPoly, kl: bool = True, mu_is_q: bool = False
+) -> dict[str, Any] | None:
     """A model in which the left side is not grad KL(q||p) + grad E_q[reward], or not the latter alone."""
     rewarded = grad(Quantity(Side.atom(E("q", reward)))) if reward else None
     right = grad(KL("q", "p")) if kl else rewarded
     if kl and rewarded is not None:
         right = right + rewarded
     try:
-        return shown_witness(derivation.differs_from(right))
+        return shown_witness(derivation.differs_from(right, mu_is_q=mu_is_q))
     except (ProofError, Refused):
         return None

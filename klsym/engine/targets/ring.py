@@ -188,6 +188,7 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
         scores_named=_scores_named(single, setting),
         expansion=expanded,
         centred=centred,
+        written=written,
     )
 
 

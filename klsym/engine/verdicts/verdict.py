@@ -177,7 +177,7 @@ class Verdict:
     each term of a sum does.  messages: what an engineer should know before using the loss.
     expansion: the loss with its options written out in the grammar, where they say something.
     centred: the coefficient of a sample, H, from which the mean of a batch is subtracted.
-    written: the loss as it was asked, for an answer to a user.
+    written, asked: the loss and its setting as they were asked, for an answer to a user.
     """
 
     loss: str
@@ -212,10 +212,16 @@ class Verdict:
     expansion: str | None = None
     centred: Any = None
     written: Written | None = field(default=None, compare=False)
+    asked: Setting | None = field(default=None, compare=False)
 
     @property
     def target(self) -> str | None:
         return self.gradient.target
+
+    @property
+    def truncated(self) -> bool:
+        """Do samples come from a sampler that is cut off?"""
+        return (self.asked or self.setting).truncated
 
     @property
     def read_as(self) -> str:

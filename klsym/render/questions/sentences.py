@@ -64,7 +64,7 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "names-read", "parameters-declared", "averages-left-out", "masks-left-out", "calls-left-out",
     "factor-left-out", "names-unused", "at-each-token",
-    "cut-at-tokens",
+    "drawn-words-are-kept", "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -77,6 +77,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         "the factor {factor} is left out; with --level token, --aggregate chooses how tokens are added up"
     ),
     "names-unused": _names_unused,
+    "drawn-words-are-kept": "M is 1 at each word that is drawn",
     "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"
     " after the prefix, held as it is at theta; rho is q/sg(q) in the loss, q/mu in the answer",
     "at-each-token": "written for each token of the sequence: the same loss, with --level token",

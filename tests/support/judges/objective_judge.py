@@ -33,7 +33,7 @@ INSIDE = re.compile(r",? where no bound binds$")
 SUFFIXES = re.compile(
     r", the (reverse|forward) KL$| \(a policy gradient\)$|: it pushes q away from the sampling policy$"
 )
-F = re.compile(r"E_q\[f\(r\)\] with f = (.*?)(, convex.*)?$")
+F = re.compile(r"E_q\[f\(r\)\] with f = (.*?)(?:(, convex|; a kink|; f''|; if ).*)?$")
 KINDS = {"the reverse KL": "KL(q_t||p_t)", "the forward KL": "KL(p_t||q_t)"}
 NEXT = re.compile(r"(.*?) ?(the (?:reverse|forward) KL) of each next token, at prefixes of (q|mu)$")
 NEAR = 1e-3  # of the logits, in worlds where no bound of a moderate size binds
@@ -57,14 +57,13 @@ def spoken(place: str, sentence: str) -> Said | None:
     Said(place='headline', text='KL(q||p)', sign=1, inside=True)
     """
     clause = sentence.removeprefix(PENALTY).removeprefix(HELD)
-    f = F.search(clause.partition(" where ")[0] if " where r" in clause else clause)
+    f = F.search(clause)
     clause = clause if f else clause.partition(";")[0]
     verb, _, text = clause.partition(" ")
     if verb not in VERBS or "no KL and has no name" in text or "(--full" in text:
         return None
     if f:
-        text = text.replace(text[text.index("E_q[f(r)]") :], f"E_q[{f[1].partition(';')[0]}]")
-        return Said(place, text, VERBS[verb]) if "pieces" not in text and " where r" not in f[1] else None
+        return Said(place, text.replace(f[0], f"E_q[{by_pieces(f[1])}]"), VERBS[verb])
     text, number = INSIDE.subn("", text)
     text = SUFFIXES.sub("", text)
     if kept := NEXT.fullmatch(text):
@@ -73,6 +72,24 @@ def spoken(place: str, sentence: str) -> Said | None:
     if " of each token, " in text or ", " in re.sub(r"\([^()]*(\([^()]*\)[^()]*)*\)", "", text):
         return None
     return Said(place, text, VERBS[verb], bool(number))
+
+
+def by_pieces(f: str) -> str:
+    """f between bounds as one formula.
+
+    >>> by_pieces("0 where r <= 1; r - 1 where 1 <= r <= 2; r where r >= 2")
+    '(0)*where(r <= 1, 1, 0) + (r - 1)*where(1 <= r, 1, 0)*where(r <= 2, 1, 0) + (r)*where(r >= 2, 1, 0)'
+    """
+    pieces = [piece.split(" where ") for piece in f.split("; ") if " where " in piece]
+    if not pieces:
+        return f.partition(";")[0]
+    total = []
+    for value, region in pieces:
+        left, *middle = re.split(r" (<=|>=|<|>) ", region)
+        bounds = [left, *middle]
+        steps = (" ".join(bounds[i : i + 3]) for i in range(0, len(bounds) - 2, 2))
+        total.append(f"({value})" + "".join(f"*where({step}, 1, 0)" for step in steps))
+    return " + ".join(total)
 
 
 # ---------------------------------------------------------------------------- worlds
