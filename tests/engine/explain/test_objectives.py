@@ -119,13 +119,6 @@ def test_a_sentence_is_read(sentence: str, expected: tuple[str, int] | None) -> 
 CUT = (
     "M*sg(whole(k1))*log_q", "M**2*k2", "(1 - M)*k3", "M*whole(k1)", "M*k3 - R*log_q", "where(M > 0, k1, k3)",
 )  # fmt: skip
-    "M*sg(whole(k1))*log_q",
-    "M**2*k2",
-    "(1 - M)*k3",
-    "whole(k1)",
-    "M*k3 - R*log_q",
-    "where(M > 0, k1, k3)",
-)
 
 
 @pytest.mark.parametrize("loss", CUT)
@@ -136,7 +129,8 @@ def test_the_mask_of_a_sampler_is_one_at_each_word_that_is_drawn(loss: str) -> N
             klsym.explain(text, sampling="truncated", level=level).to_json()
             for text in (loss, loss.replace("M", "1"))
         )
-        assert answer["summary"] == bare["summary"] and answer["gradient"] == bare["gradient"]
+        told = [{**found["gradient"], "terms": None, "summary": found["summary"]} for found in (answer, bare)]
+        assert told[0] == told[1]
         assert answer["sampling"] == "truncated" and {"M", "S", "mu", "rho"} <= {*answer["names"]}
         case = Case(loss, "truncated", "loss", level=level, weights="token" if level == "token" else "")
         assert not [one for one in judge(case, answer, answer["summary"]) if one.complaint]
@@ -162,7 +156,7 @@ def test_a_counterexample_lies_inside_the_setting(loss: str, level: str) -> None
             assert "mu" not in node or node["mu"] == node["q"]
     top = witness.get("tree", witness)
     if level != "token" and "S" in witness.get("parameters", {}):
-        masks = (top.get("rewards") or witness.get("rewards"))["M"]
+        masks = top["M"] if "tree" in witness else witness["rewards"]["M"]
         mass = sum(float(_number(q)) * float(_number(m)) for q, m in zip(top["q"], masks, strict=True))
         assert abs(mass - _number(witness["parameters"]["S"])) < 1e-12 and {*masks} <= {"0", "1"}
 
