@@ -148,7 +148,23 @@ def test_tokens_and_batches_are_compared_with_the_literal_field(
         lie = replace(verdict, **{part: change if part == "gradient" else text})
         check = with_check(lie, parsed).check
         place = {"h": "gradient", "c": "coefficient", "gradient": "target"}.get(part, part)
-        assert check["passed"] is False and f"(in the {place})" in check["text"], (part, check)
+        assert check["passed"] is False and f"(in the {place}" in check["text"], (part, check)
+
+
+OBJECTIVES: list[tuple[str, dict[str, Any]]] = [  # each with the objective of a double
+    ("k2", OFF), ("sqrt(r) - R", {"use": "reward"}), ("k2", {**OFF, "batch": "mean"}),
+    ("abs(k1)*R", {**TOKENS, **OFF, "use": "reward", "credit": "same-token"}),
+    ("clip(k1, -1, 1) + whole(k1)/T", {**TOKENS, **OFF}), ("k3", {"sampling": "truncated"}),
+    ("A*log_q/T", {"level": "sequence", **OFF}), ("log(1 + r)", OFF),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "options"), OBJECTIVES, ids=str)
+def test_the_printed_objective_is_compared_too(loss: str, options: dict[str, Any]) -> None:
+    verdict, parsed = engine.explain(loss, **options), parse(loss, ("S",))
+    assert verdict.implied is not None and with_check(verdict, parsed).check["passed"] is True
+    check = with_check(replace(verdict, implied=verdict.implied * 2), parsed).check
+    assert check["passed"] is False and "(in the objective)" in check["text"]
 
 
 @pytest.mark.parametrize(

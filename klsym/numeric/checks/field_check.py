@@ -5,8 +5,8 @@
     batches   E_m[mean_i (h_i - b_i) s_i], b_i the mean of h over the others or over all, or that over std
 
 The comparison covers the gradient per sample, the expected gradient (E_q[sum_t c s_t] or E_q[c s]), the
-target (a combination of grad KL and policy gradients) and the expected value.  It uses only the printed
-formulas, not the derivation of the verdict.
+target (a combination of grad KL and policy gradients), the objective and the expected value.  It uses the
+printed formulas alone, not the derivation of the verdict.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from klsym.language.expressions import (
 from klsym.language.parser import parse
 from klsym.language.sums import OverBatch
 from klsym.notation.values import shown
+from klsym.numeric.checks.printed_objective import objective_slope
 from klsym.numeric.checks.world import Place, World, without_sums
 from klsym.numeric.models import random_model, random_tree
 from klsym.numeric.random_models import with_first_kept
@@ -310,6 +311,8 @@ def _gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[st
         yield "coefficient", total - under_q, size + scale
     if (target := printed.of(verdict.gradient, world, slope=True)) is not None:
         yield "target", total - target, size
+    if (slope := objective_slope(verdict, printed.read, world)) is not None:
+        yield "objective", total - slope, size
     if (named := printed.of(verdict.value, world, slope=False)) is not None:
         constant = world.dual(printed.read(verdict.value_constant), Place((0,)))[0]
         yield "value", value - named - constant, abs(value)

@@ -128,11 +128,11 @@ class World:
             of = range(len(self.paths[place.batch[place.i]]))
             t = place.t if place.t is not None else 0
             steps = {"past": of[:t], "now": of[t : t + 1], "future": of[t + 1 :], "x": of}[node.slot]
-            return _total(self.dual(inner, replace(place, t=u)) for u in steps)
+            return added(self.dual(inner, replace(place, t=u)) for u in steps)
         own, rest = sympy.symbols("own rest", real=True)
         at = _Names(self, place)
         at["own"] = self.dual(inner, place)
-        at["rest"] = _total(self.dual(inner, other) for other in _others(place))
+        at["rest"] = added(self.dual(inner, other) for other in _others(place))
         return reader(node.of(own, rest))(at)
 
     def _over_vocabulary(self, x: Any, place: Place) -> Dual:
@@ -144,14 +144,14 @@ class World:
             value, slope = self.dual(x, replace(place, word=b))
             q = mpmath.exp(self.rows["log_q"][b])
             found.append((q * value, q * (value * self.rows["s"][b] + slope)))
-        return _total(found)
+        return added(found)
 
     def named(self, name: str, place: Place) -> Dual:
         """Return the value of a variable such as log_q[past], and its derivative."""
         base, _, slot = name.partition("[")
         slot = slot.removesuffix("]")
         if slot == "others":
-            return _total(self.named(f"{base}[self]", other) for other in _others(place))
+            return added(self.named(f"{base}[self]", other) for other in _others(place))
         if base in self.regions:
             at_position, of_sequence, signs = self.regions[base]
             of = at_position if slot else of_sequence
@@ -185,7 +185,7 @@ class World:
         steps = range(len(self.paths[place.batch[place.i]]))
         t = place.t or 0
         chosen = {"past": steps[:t], "now": steps[t : t + 1], "future": steps[t + 1 :]}.get(slot, steps)
-        return _total((self.dual(formula, replace(place, t=u))[0], AT_REST) for u in chosen)
+        return added((self.dual(formula, replace(place, t=u))[0], AT_REST) for u in chosen)
 
     def _critic(self, place: Place, slot: str) -> Any:
         """A function of the tokens before one, or of those up to it, which is 0 after the last."""
@@ -235,7 +235,8 @@ def _others(place: Place) -> Iterator[Place]:
     return (replace(place, i=j, t=None) for j in range(len(place.batch)) if j != place.i)
 
 
-def _total(parts: Any) -> Dual:
+def added(parts: Any) -> Dual:
+    """The sum of numbers with their derivatives."""
     values, slopes = zip(*[(AT_REST, AT_REST), *parts], strict=True)
     return mpmath.fsum(values), mpmath.fsum(slopes)
 
