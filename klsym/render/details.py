@@ -173,9 +173,8 @@ def derivation_latex(verdict: Any) -> str:
 def counterexample_lines(witness: dict[str, Any] | None, level: str = "sample") -> list[str]:
     if witness is None:
         return []
-    of = "; each outcome is a whole sequence" if level == "sequence" else ""
-    if "tree" in witness:
-        of = ", which holds for gradients" if "v" in witness["tree"] else ""
+    of = "; each outcome is a whole sequence" * (level == "sequence" and "tree" not in witness)
+    of = ", which holds for gradients" * ("v" in witness.get("tree", witness)) + of
     return ["", f"Counterexample to {witness['refutes']}{of}", *model_lines(witness)]
 
 

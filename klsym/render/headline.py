@@ -19,7 +19,7 @@ from klsym.engine.answers.term_analysis import dropped
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import SLOTTED, A, R, Weight, length
+from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length
 from klsym.notation.values import shown
 from klsym.render.divergences import generated_text
 from klsym.render.objective import VERB, directed, directed_multiples
@@ -175,6 +175,7 @@ def _plain(h: Any) -> Any:
 
 def _is_weight(w: Any) -> bool:
     """Is it a positive factor of the ratio, the length and parameters alone?"""
-    rest = w.replace(lambda e: isinstance(e, Weight), lambda e: sympy.S.One)
+    rest = w.replace(lambda e: isinstance(e, Weight), lambda e: sympy.Dummy("ratio", positive=True))
     bases = {x.name.partition("[")[0] for x in rest.free_symbols}
-    return not bases & {x.name for x in SLOTTED if x != length} and not w.could_extract_minus_sign()
+    varying = {x.name for x in (*SLOTTED, A, V, V_next) if x != length}
+    return not bases & varying and not w.could_extract_minus_sign()

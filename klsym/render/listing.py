@@ -91,7 +91,8 @@ def model_lines(witness: dict[str, Any]) -> list[str]:
         lines = [*_tree_lines(witness["tree"]), *([f"  at the sequence {at}"] if at else [])]
     else:
         lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu", "old") if n in witness]
-        lines += [f"  along the logit direction u = ({', '.join(witness['u'])})"]
+        along = [f"{n} = ({', '.join(witness[n])})" for n in ("u", "v") if n in witness]
+        lines += [f"  along the logit direction{'s' * (len(along) - 1)} {' and '.join(along)}"]
         lines += [f"  {n:<3} = ({', '.join(v)})" for n, v in witness.get("rewards", {}).items()]
     parameters = ", ".join(f"{n} = {v}" for n, v in witness.get("parameters", {}).items())
     lines += [f"  {parameters}"] if parameters else []

@@ -16,7 +16,6 @@ from klsym.language.defined import OF_LOGS
 
 WEIGHT = ExpPoly.variable("w").exp()
 MAX_PRIMITIVE_TERMS = 40  # of what a primitive is looked for
-LOG_Q = ExpPoly.variable("log_q")
 
 
 def constant_part(value: ExpPoly, regions: Iterable[str] = ()) -> ExpPoly:
@@ -25,11 +24,11 @@ def constant_part(value: ExpPoly, regions: Iterable[str] = ()) -> ExpPoly:
     return sum((t for t in terms if not {parse_name(n).base for n in t.names()} & random), ZERO)
 
 
-def is_log_q(key: Key) -> bool:
-    """Is it a constant times log q?"""
+def is_multiple(key: Key, name: str) -> bool:
+    """Is it a constant times the quantity of this name?"""
     monomial, exponent = key
     random = [item for item in monomial if parse_name(item[0]).base in SAMPLE_BASES]
-    return random == [("log_q", 1)] and not any(m for m, _ in exponent)
+    return random == [(name, 1)] and not any(m for m, _ in exponent)
 
 
 def primitive(h: ExpPoly, slot: str) -> ExpPoly | None:

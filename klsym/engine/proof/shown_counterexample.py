@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from klsym.engine.proof.counterexamples import shown_model
 from klsym.engine.proof.derivation import Proof
 from klsym.kernel.names import SAMPLE, parse_name
 from klsym.kernel.slots import is_second
-from klsym.language.abbreviations import Curl, Statement, atoms_of, elements, measures
+from klsym.language.abbreviations import Curl, Mean, Side, Statement, atoms_of, elements, measures
 from klsym.notation.text import show_statement
 
 
@@ -29,6 +30,31 @@ def shown_witness(proof: Proof) -> dict[str, Any]:
         "left": close["left"],
         "right": close["right"],
     }
+
+
+def shown_as_samples(proof: Proof) -> dict[str, Any]:
+    """The model of a refutation about sequences of one token, said of samples.
+
+    The kernel has two directions of a gradient for tokens alone, and a sample is a sequence of one token.
+    """
+    witness, statement = shown_witness(proof), proof.theorem.statement
+    tree = witness.pop("tree")
+    if any(tree.pop("next")):
+        return shown_witness(proof)
+    sides = (_as_samples(statement.left), _as_samples(statement.right))
+    told = show_statement(replace(statement, left=sides[0], right=sides[1]), None)
+    rewards = {name: tree.pop(name) for name in ("R", "M") if name in tree}
+    return {**witness, "refutes": told, **tree, **({"rewards": rewards} if rewards else {})}
+
+
+def _as_samples(side: Side) -> Side:
+    """sum_t a_t s_t as a s, where there is one token."""
+
+    def at_sample(atom: Any) -> Any:
+        bare = atom.coefficient.rename(lambda name: name.removesuffix("[now]"))
+        return Mean("", atom.measure, bare, tuple(entry.replace("now", "x") for entry in atom.score))
+
+    return Side.of(*((scale, tuple(map(at_sample, atoms))) for scale, atoms in side.terms))
 
 
 def at_one_sample(statement: Statement) -> bool:

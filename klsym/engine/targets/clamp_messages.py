@@ -24,7 +24,7 @@ from klsym.engine.regions.piecewise import KINKED, PIECEWISE
 from klsym.engine.regions.relations import jumping, reduced
 from klsym.engine.targets.in_print import InPrint, in_loo
 from klsym.engine.targets.ring_notes import coefficient_under_q
-from klsym.engine.verdicts.verdict import Cases, ChainStep, LazyCases, TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Cases, Chain, ChainStep, LazyCases, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, slopes
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
@@ -158,6 +158,8 @@ def _steps(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting)
                 spell(_by_cases(measure, letter, rows, field.index, slot, spell)) for spell in (TEXT, LATEX)
             )
             yield why, text, latex
+    if isinstance(verdict.steps, Chain):
+        yield from verdict.steps.objective_row
 
 
 def _by_cases(measure: str, letter: str, rows: Cases, index: str, slot: str, spell: Text) -> Formula:

@@ -11,7 +11,7 @@ from klsym.engine.fields.slot_loss import SlotLoss
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import KL, Quantity, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import token_gradient
-from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.proof.shown_counterexample import shown_as_samples, shown_witness
 from klsym.engine.targets.decide import Decision
 from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
@@ -32,7 +32,7 @@ def counterexample(field: Field, decision: Decision, mu_is_q: bool = False) -> d
 
 def _counterexample(field: Field, decision: Decision, mu_is_q: bool) -> dict[str, Any] | None:
     if decision.turned is not None:
-        return shown_witness(decision.turned)
+        return shown_as_samples(decision.turned) if field.products else shown_witness(decision.turned)
     if decision.witness is not None or field.form is None:
         return decision.witness
     found = decision.found.combination

@@ -65,6 +65,18 @@ class Decision:
     witness: dict[str, Any] | None = None
     trust: str = "kernel"
 
+    @property
+    def of_objective(self) -> Proof | None:
+        """The proof that ends in the gradient of the objective, beside the first one."""
+        if self.objective is None:
+            return None
+        ends = (grad(self.objective).side, gradient_of(self.objective).side)
+        first, *others = (proof.theorem.statement for proof in self.proofs)
+        starts = (first.left, first.right)
+        pairs = zip(others, self.proofs[1:], strict=True)
+        found = (proof for told, proof in pairs if told.right in ends and told.left in starts)
+        return None if first.right in ends else next(found, None)
+
 
 Rung = Callable[[Field, Decomposition], Decision | None]
 

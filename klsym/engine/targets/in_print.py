@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 
 from klsym.engine.fields.position_sums import m, plain
-from klsym.engine.fields.slot_loss import SlotLoss
+from klsym.engine.fields.slot_loss import CRITIC, SlotLoss
 from klsym.engine.proof.quantities import Quantity
 from klsym.engine.regions.case_split import Condition
 from klsym.engine.regions.in_steps import in_steps, led_by_one, scored_steps
@@ -90,7 +90,7 @@ class InPrint:
         found: dict[Any, Any] = {}
         for name, value in loss.sums.items():
             base, shown = _base(name), in_steps(to_ring(without_sg(value)), loss.defined)
-            each = plain(shown)
+            each = plain(shown.xreplace({of: name for name, of in CRITIC.items()}))
             if any("[" in x.name for x in each.free_symbols):
                 continue
             mine = shown if loss.index == "t" else own(shown)

@@ -12,11 +12,10 @@ from functools import lru_cache
 
 from klsym.engine.fields.named_terms import K1, R_RATIO, NamedParts, further, terms_of
 from klsym.engine.fields.primitives import (
-    LOG_Q,
     MAX_PRIMITIVE_TERMS,
     WEIGHT,
     constant_part,
-    is_log_q,
+    is_multiple,
     objective_under,
 )
 from klsym.engine.proof.derivation import derive
@@ -61,12 +60,21 @@ def _of_rest(rest: ExpPoly) -> Quantity | None:
         found = objective_under(c, measure)
         if found is None:
             return None
-        away = sum((ExpPoly({key: value}) for key, value in found.terms.items() if is_log_q(key)), ZERO)
-        if measure == "mu" and away:  # E_mu[log q] is -KL(mu||q), up to what does not move
-            total = total - KL("mu", "q") * to_sympy(away * LOG_Q.inverse())
-        found = found - away if measure == "mu" else found - constant_part(found)
-        total = total + (expectation(to_sympy(found), measure) if found else 0)
+        if measure == "mu":  # E_mu[log q] is -KL(mu||q), up to what does not move
+            rest, share = _less_multiple(found, "log_q")
+            total = total - (KL("mu", "q") * to_sympy(share) if share else 0)
+        else:  # E_q[log rho] is KL(q||mu)
+            rest, share = _less_multiple(found - constant_part(found), "w")
+            total = total + (KL("q", "mu") * to_sympy(share) if share else 0)
+        total = total + (expectation(to_sympy(rest), measure) if rest else 0)
     return total
+
+
+def _less_multiple(element: ExpPoly, name: str) -> tuple[ExpPoly, ExpPoly]:
+    """(e, a) with e + a x the element, a a constant and x the quantity of this name."""
+    alone = ((key, value) for key, value in element.terms.items() if is_multiple(key, name))
+    found = sum((ExpPoly({key: value}) for key, value in alone), ZERO)
+    return element - found, found * ExpPoly.variable(name).inverse()
 
 
 def gradient_of(total: Quantity) -> Quantity:

@@ -150,7 +150,7 @@ def verdict_of(
         assumptions=tuple(
             dict.fromkeys((*readings(field, setting), *assumed_by(assuming(field, decision, proofs))))
         ),
-        steps=Chain(proofs[0]),
+        steps=Chain(proofs[0], decision.of_objective),
         model=Search(counterexample, field, decision),
         proofs=proofs,
         implied=decision.objective and implied_in_steps(decision.objective, field.loss.defined),

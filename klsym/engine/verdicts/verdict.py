@@ -54,15 +54,31 @@ class Chain(LazyRows):
     """The steps of a proof, printed when they are looked at.
 
     Most verdicts are on the way to another one, or are asked for their target alone.
+    objective: a second proof, which ends in the gradient of the objective and starts where the first one
+    starts or ends.
     """
 
-    def __init__(self, proof: Proof) -> None:
-        self.proof = proof
+    def __init__(self, proof: Proof, objective: Proof | None = None) -> None:
+        self.proof, self.objective = proof, objective
 
     @cached_property
     def printed(self) -> list[tuple[Printed, str]]:
         """The rows: two that look alike in LaTeX are one if they look alike in text too."""
-        return printed_chain(self.proof, LATEX, TEXT)
+        return [*printed_chain(self.proof, LATEX, TEXT), *self._to_objective]
+
+    @cached_property
+    def _to_objective(self) -> list[tuple[Printed, str]]:
+        """The rows that follow, or one for all of them where they start at the first row."""
+        others = printed_chain(self.objective, LATEX, TEXT)[1:] if self.objective else []
+        if not others or self.objective.theorem.statement.left == self.proof.theorem.statement.right:
+            return others
+        why = ", ".join(dict.fromkeys(reason for _, reason in others))
+        return [(others[-1][0], f"from the first line: {why}")]
+
+    @property
+    def objective_row(self) -> tuple[ChainStep, ...]:
+        """The last row, where it is the gradient of the objective."""
+        return tuple((why, row(TEXT), row(LATEX)) for row, why in self._to_objective[-1:])
 
     @cached_property
     def rows(self) -> tuple[ChainStep, ...]:

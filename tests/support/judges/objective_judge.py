@@ -246,8 +246,8 @@ def judge(
         yield from (judged(case, said, parameters) for said in statements(answer, headline))
     elif answer["objective"] is not None:
         yield from (judged(case, said, parameters) for said in statements(answer, ""))
-    says_sums = case.use == "reward" and case.level == "token" and not case.credit
-    credit = "same-token" if says_sums else case.credit
+    of_tokens = case.use == "reward" and case.level == "token"
+    credit = answer["credit"] or "same-token" * of_tokens  # a loss that says itself what is summed has none
     for term in answer["gradient"]["terms"] or ():
         if (said := spoken(f"term {term['loss']}", term["summary"])) is not None:
             yield judged(replace(case, text=term["loss"], credit=credit), said, parameters, is_ascended(case))
