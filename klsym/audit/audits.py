@@ -20,12 +20,12 @@ from klsym.audit.compiled.in_code import raised
 from klsym.audit.compiled.running import Longer, Looped, Needs, Scaled, Session, Undecided, session
 from klsym.audit.compiled.unread import Unread, settled
 from klsym.audit.confirm import SCALES, Point, confirm, draw, same
-from klsym.audit.findings import Facts, findings_of, on_the_bound
+from klsym.audit.findings import Facts, findings_of, of_code, on_the_bound
 from klsym.audit.options.questions import Questions, copied
 from klsym.audit.places import Line, watching
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
-from klsym.audit.results import picked
+from klsym.audit.results import is_guess, picked
 from klsym.audit.sequences import Unpaired, refuse_unpaired, summed, with_sums
 from klsym.audit.terms import VOCABULARY, Misfit, Refused, mask, token
 from klsym.audit.tracing.frameworks import Framework, framework_of
@@ -357,6 +357,8 @@ class _Walk:
         verdict = self.asked(traced.tokens, setting)
         with self.guarded():
             overflows = self.overflows(traced, symbols)
+        guess = is_guess(self.code.name, self.result, [*self.code.notes, *self.notes])
+        verdict = of_code(verdict, overflows, guess)
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
                       traced.journal, self.bindings.roles, overflows)  # fmt: skip
         bindings = self.bindings.in_order(a.name for a in self.code.arguments)
@@ -416,9 +418,10 @@ class _Walk:
     def off_policy(self) -> bool:
         return bool(self.options["sampling"] == "off-policy")
 
-    def overflows(self, traced: _Traced, symbols: Any) -> list[Any]:
+    def overflows(self, traced: _Traced, symbols: Any) -> list[Any] | None:
+        """Where the code is not finite in short floats; None where it is not run in them."""
         if not self.framework.differentiates or log_q not in symbols:
-            return []
+            return None
         points = {}
         far = {log_p: "log q - log p", log_mu: "log q - log mu"}
         for x, words in far.items():

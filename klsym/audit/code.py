@@ -10,6 +10,7 @@ from typing import Any
 from klsym.audit.compiled.early import return_early, variable_of
 from klsym.audit.compiled.rewriting import returning
 from klsym.audit.expressions import normal, written
+from klsym.audit.results import FIRST_READ
 from klsym.language.training_names import words_of
 
 
@@ -75,7 +76,7 @@ def returned(node: ast.FunctionDef, result: str | None) -> list[str]:
     left = returning(node, result)
     if loops:
         return [f"{result} is read in the first round of the loop over {loops[-1]}"]
-    return [f"of {left} values that are returned, the first is read (--result chooses)"] if left else []
+    return [f"of {left} {FIRST_READ}"] if left else []
 
 
 def texts_of(body: list[ast.stmt]) -> frozenset[str]:

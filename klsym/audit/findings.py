@@ -6,7 +6,7 @@ A finding says what the code does, and the line of the user's file where that is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -17,6 +17,7 @@ from klsym.audit.confirm import Outcome, Point, duals
 from klsym.audit.duals import evaluate
 from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
 from klsym.audit.tracing.torch_trace import Entry
+from klsym.diagnostics.overflow import AT
 from klsym.language.expressions import A, R, clip, log_mu, log_old, log_p, log_q, sg, unfold, without_sg
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
@@ -35,6 +36,21 @@ class Finding:
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
+Overflow = tuple[str, str, str, int | None]  # type of the floats, where, what is not finite, line
+
+
+def of_code(verdict: Verdict, overflows: list[Overflow] | None, is_guess: bool) -> Verdict:
+    """The verdict with what only code shows: where it is not finite in float32, if it was run in it, and
+    whether it is a guess that the value is a loss."""
+    if verdict.written is None:
+        return verdict
+    far, seen = {f"log q - log p = {at:+g}": at for at in AT}, None
+    if overflows is not None:
+        rows = ((far[at], what) for dtype, at, what, _ in overflows if dtype == "float32" and at in far)
+        seen = tuple(rows)
+    return replace(verdict, written=replace(verdict.written, in_float32=seen, is_guess=is_guess))
+
+
 @dataclass(frozen=True)
 class Facts:
     """What the findings look at."""
@@ -47,7 +63,7 @@ class Facts:
     points: tuple[Point, ...]
     journal: list[Entry]
     roles: dict[str, Any]
-    overflows: list[tuple[str, str, str, int | None]]
+    overflows: list[Overflow] | None
 
     @property
     def loss(self) -> Any:
@@ -183,7 +199,9 @@ def _choices(facts: Facts) -> Iterator[Finding]:
 
 
 def overflow(facts: Facts) -> list[Finding]:
-    """NaN and overflow, each operation once."""
+    """NaN and overflow, each operation once; nothing of code that was not run in short floats."""
+    if facts.overflows is None:
+        return []
     if not facts.overflows:
         return [Finding("finite in float32 and bfloat16 at log ratios of +-100, value and gradient")]
     found: dict[tuple[str, int | None], list[str]] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from klsym.audit.compiled.unread import Unread
 from klsym.audit.terms import Refused
+from klsym.language.training_names import ADVANTAGES, REWARDS, words_of
 
+FIRST_READ = "values that are returned, the first is read (--result chooses)"
 OF_POLICY = ("policy_loss", "actor_loss", "pg_loss")
 
 
@@ -34,9 +36,16 @@ def picked(returned: Any, which: int | None, note: Callable[[str], None]) -> Any
         if not 0 <= at < len(returned):
             raise Refused(f"{len(returned)} values are returned: --result 0 to {len(returned) - 1}")
         if which is None and len(returned) > 1:
-            note(f"of {len(returned)} values that are returned, the first is read (--result chooses)")
+            note(f"of {len(returned)} {FIRST_READ}")
         return picked(returned[at], None, note) if hasattr(returned[at], "_fields") else returned[at]
     return returned
+
+
+def is_guess(name: str, which: int | None, notes: Iterable[str]) -> bool:
+    """Does nothing say that the value is a loss: the first of several, or of a function of advantages?"""
+    words = {*words_of(name)}
+    of_rewards = bool(words & (ADVANTAGES | REWARDS)) and not words & {"loss", "losses", "penalty", "kl"}
+    return which is None and (of_rewards or any(FIRST_READ in note for note in notes))
 
 
 def _named(returned: Any) -> str | None:

@@ -329,7 +329,7 @@ def _add_ledger_commands(commands: Any) -> None:
         "check", help="replay certificates", description="Replay certificates with the kernel alone."
     )
     check.add_argument("files", nargs="+", metavar="FILE", help="certificate files, or folders of them")
-    check.add_argument("--full", action="store_true", help="print every hypothesis, premise and model")
+    check.add_argument("--full", action="store_true", help="also print quantifiers, models and conventions")
     check.set_defaults(run="ledger:replay")
     claims = commands.add_parser(
         "claims", help="list the ledger", description="List the claims and their status."

@@ -11,19 +11,21 @@ import sympy
 
 from klsym.diagnostics.codes import Code, code
 from klsym.diagnostics.neighbours import NEIGHBOURS, differ, without_weight
-from klsym.diagnostics.overflow import overflows
+from klsym.diagnostics.overflow import cancellation, overflows
+from klsym.diagnostics.reward_signs import opposed_reward
 from klsym.engine.answers.dispatch import as_written, explained
 from klsym.engine.answers.intended_target import intended_target
 from klsym.engine.answers.term_analysis import dropped
 from klsym.engine.options.settings import Setting
+from klsym.engine.targets.clamp_messages import inside_clamps
 from klsym.engine.targets.expected_value import value_of
 from klsym.engine.targets.ring import named_parts
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import in_core
-from klsym.language.expressions import PARAMETERS, A, R, log_p, parameter
+from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
 from klsym.language.messages import Message
-from klsym.language.sums import Normalised
+from klsym.language.sums import Normalised, clamped_words
 from klsym.notation.losses import Written
 from klsym.notation.values import names
 
@@ -70,6 +72,17 @@ class Asked:
         return intended_target(self.verdict, self.written)
 
     @cached_property
+    def value_of_penalty(self) -> tuple[TargetReading, Any] | None:
+        """The expected value of the loss without rewards, where no bound binds, and its constant."""
+        e = self.written.expression.xreplace({R: sympy.S.Zero, A: sympy.S.Zero})
+        free = inside_clamps(e)
+        try:
+            reading, constant = value_of(as_written(e if free is None else free, ()), self.setting)
+        except KlsymError:
+            return None
+        return None if constant is None else (reading, constant)
+
+    @cached_property
     def is_small(self) -> bool:
         """Is it worthwhile to explain its neighbours?"""
         e = self.written.expression
@@ -93,6 +106,8 @@ def diagnosed(verdict: Verdict, written: Written) -> tuple[Diagnostic, ...]:
     for message in verdict.messages:
         if message.code in OF_WARNING:
             found.setdefault(OF_WARNING[message.code], []).append(message)
+    if "KL004" in found and _is_weighted_by_terms(verdict, written):
+        del found["KL004"]
     asked = Asked(verdict, written)
     for name, check in CHECKS.items():
         if messages := [*check(asked)]:
@@ -106,6 +121,17 @@ def diagnosed(verdict: Verdict, written: Written) -> tuple[Diagnostic, ...]:
     if found.keys() & SAY_THE_SAME:
         found.pop("KL017", None)
     return tuple(Diagnostic(code(name), tuple(found[name])) for name in ORDER if name in found)
+
+
+def _is_weighted_by_terms(verdict: Verdict, written: Written) -> bool:
+    """Has each term its weight that speaks of more than q and mu, beside others such as (log_q - log_mu)**2?
+
+    log_q - log_p is no sum of a term of q and one of p.
+    """
+    parts = sympy.Add.make_args(written.expression)
+    apart = any(part.has(log_p, R, A) and not part.has(log_q) for part in parts)
+    missing = (m for term in verdict.terms for m in term.verdict.messages if m.code == "missing-weight")
+    return bool(verdict.terms) and not apart and next(missing, None) is None
 
 
 def notes(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -140,9 +166,17 @@ def forward_not_reverse(asked: Asked) -> Found:
     if asked.setting.use == "reward" or asked.intended != "reverse-kl":
         return
     readings = [verdict.gradient, *([inside] if inside else [])]
+    found = next((x for x in readings if "forward-kl" in x.multiples), None)
     of_tokens = any(m.code == "kept" and m.values["term"].startswith("forward") for m in verdict.remarks)
-    if of_tokens or any("forward-kl" in reading.multiples for reading in readings):
-        yield Message("descends-forward", tokens=of_tokens)
+    value = asked.value_of_penalty if of_tokens or found is not None else None
+    if value is None or set(value[0].multiples) != {"reverse-kl"}:
+        return
+    bounded = found is not None and found is inside
+    gradient = {} if found is None else {kl: x for kl, x in found.multiples.items() if kl != "reward"}
+    yield Message(
+        "descends-forward", value=value[0].multiples, constant=value[1], gradient=gradient,
+        tokens=of_tokens and found is None, bounded=bounded, beside=asked.written.expression.has(R, A),
+    )  # fmt: skip
 
 
 def neighbour(name: str) -> Callable[[Asked], Found]:
@@ -225,9 +259,25 @@ def _in_gradient(verdict: Verdict) -> set[str]:
     return found | ({"p"} if bases & {"k1", "k2", "k3", "r", "log_p"} else set())
 
 
+def rewards_opposed(asked: Asked) -> Found:
+    """Where no objective that is named says it: each sample is pushed against its reward."""
+    lowered = any(
+        kind.startswith("lowers")
+        for message in asked.verdict.messages if message.code in ("wrong-sign", "pushes-from-mu")
+        for (kind, _), _ in message.values["does"]
+    )  # fmt: skip
+    if asked.setting.use == "reward" or asked.verdict.target == "zero" or lowered:
+        return
+    if (reward := opposed_reward(asked.verdict)) is not None:
+        yield Message("against-reward", of=reward)
+
+
 def clamp_drops(asked: Asked) -> Found:
     """A bound of clip, min, max or where beyond which a sample has no gradient."""
     if asked.verdict.target == "zero" or asked.setting.use == "reward":
+        return
+    if words := clamped_words(asked.written.expression):
+        yield Message("clamps-words", of=words)
         return
     lost = [m for m in dropped(asked.verdict) if not _is_tie(m)]
     bias = tuple(asked.verdict.bias_cases)
@@ -253,9 +303,17 @@ def other_divergence(asked: Asked) -> Found:
 
 
 def overflow(asked: Asked) -> Found:
-    found = overflows(asked.written.expression)
+    """What is not finite in float32, or only rounding; of code that was run, where its run was not finite."""
+    written = asked.written
+    found = overflows(written, gradient=asked.setting.use == "loss")
+    if (seen := written.in_float32) is not None:
+        found = tuple(one for one in found if one.at in dict(seen))
+        of_code = tuple((at, what) for at, what in seen if at not in {one.at for one in found})
+        yield from [Message("overflows-in-code", found=of_code)] if of_code else []
     if found:
         yield Message("overflows", found=found)
+    if seen is None and (near := cancellation(written)):
+        yield Message("cancels", at=near.at, value=near.value, exact=near.exact)
 
 
 def normalised_penalty(asked: Asked) -> Found:
@@ -266,13 +324,14 @@ def normalised_penalty(asked: Asked) -> Found:
 
 
 def zero_gradient(asked: Asked) -> Found:
-    if asked.verdict.target == "zero":
+    if asked.verdict.target == "zero" and asked.written.expression.has(log_q) and not asked.written.is_guess:
         yield Message("no-update", penalty=asked.written.expression.has(log_p))
 
 
 CHECKS: dict[str, Callable[[Asked], Found]] = {
     "KL001": zero_gradient, "KL002": forward_not_reverse, "KL003": neighbour("KL003"),
     "KL005": biased_in_reward,
-    "KL007": no_objective, "KL009": unused_input, "KL010": clamp_drops, "KL013": other_divergence,
-    "KL014": overflow, "KL015": neighbour("KL015"), "KL016": upside_down, "KL019": normalised_penalty,
+    "KL007": no_objective, "KL008": rewards_opposed, "KL009": unused_input, "KL010": clamp_drops,
+    "KL013": other_divergence, "KL014": overflow, "KL015": neighbour("KL015"), "KL016": upside_down,
+    "KL019": normalised_penalty,
 }  # fmt: skip

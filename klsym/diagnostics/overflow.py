@@ -1,23 +1,34 @@
-"""Where a loss or its gradient overflows in float32: Python floats with float32's largest number.
+"""Where a loss or its gradient is not finite in float32, or is nothing but rounding.
 
->>> from klsym.language.expressions import k2, k3
->>> overflows(k2), overflows(k3)
-((), (Overflow(at=-100, what='value', value=inf), Overflow(at=-100, what='gradient', value=-inf)))
+The log densities that are tried are those that tokens have: at most 0.
+
+>>> from klsym.engine.answers.dispatch import as_written
+>>> overflows(as_written("k2", ())), overflows(as_written("k3", ()))[1]
+((), Overflow(at=-100, what='gradient', value=-inf))
+>>> cancellation(as_written("exp(-k1) - 1 + k1", ())) is None, cancellation(as_written("k3", ()))
+(False, None)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import sympy
 
+from klsym.diagnostics.arithmetic import Arithmetic, Node
+from klsym.diagnostics.typed_code import CannotRun, run_typed
 from klsym.language.expressions import (
+    ATOMS,
+    K1,
+    PARAMETERS,
     Estimator,
+    OfRow,
     OverPositions,
+    Ratio,
     clip,
     log_mu,
     log_old,
@@ -25,10 +36,13 @@ from klsym.language.expressions import (
     log_q,
     sg,
 )  # fmt: skip
+from klsym.notation.losses import Written
 
-LARGEST = 3.4028234663852886e38  # of float32
-AT = (-100, 100)  # log q - log p, in nats
-START = -2.0  # log q at the token: any moderate number
+AT = (-100, 100)  # log q - log p, in nats: the smaller of both densities is that of a very rare token
+LIKELY = -1.0  # the larger of both log densities
+NEAR = (1e-4, -1e-4, 1.7e-4, -1.7e-4)  # log q - log p where the policies nearly agree
+LIKELIEST = -0.1  # log q there
+NOISE = 0.5  # the error of a value that is rounding and nothing else, relative to the value
 OTHERS = 0.5  # rewards and parameters
 
 
@@ -41,116 +55,119 @@ class Overflow:
     value: float
 
 
-Pair = tuple[float, float]  # a value, and its derivative along log q
+@dataclass(frozen=True)
+class Cancellation:
+    """at: log q - log p.  value: in float32.  exact: without rounding of what is calculated."""
+
+    at: float
+    value: float
+    exact: float
 
 
-def overflows(loss: Any) -> tuple[Overflow, ...]:
-    """Where the loss or its gradient is infinite or not a number; nothing for sums over tokens or samples."""
-    if loss.has(OverPositions):
-        return ()
+def overflows(written: Written, gradient: bool = True) -> tuple[Overflow, ...]:
+    """Where the loss or its gradient is infinite or not a number; nothing for sums over tokens or samples.
+
+    gradient: is the loss differentiated?  A reward is not.
+    """
     found = []
     for at in AT:
-        numbers = {log_q: (START, 1.0), log_p: (START - at, 0.0), log_mu: (START, 0.0), log_old: (START, 0.0)}
-        try:
-            value, slope = _pair(loss, numbers)
-        except (KeyError, TypeError):  # a function that has no rule here
+        run = _Run(written, Arithmetic(), LIKELY + min(at, 0), LIKELY - max(at, 0))
+        if run.loss is None:
             return ()
-        named = (("value", value), ("gradient", slope))
+        named = [("value", run.loss.value), *([("gradient", run.slope)] if gradient else [])]
         found += [Overflow(at, what, x) for what, x in named if not math.isfinite(x)]
     return tuple(found)
 
 
-def _rounded(x: float) -> float:
-    return math.copysign(math.inf, x) if abs(x) > LARGEST else x
+def cancellation(written: Written) -> Cancellation | None:
+    """Where the policies nearly agree and the value is rounding: the worst of the points that are tried."""
+    found = []
+    for near in NEAR:
+        single = _Run(written, Arithmetic(), LIKELIEST, LIKELIEST - near)
+        exact = _Run(written, Arithmetic(single=False), single.log_q.value, single.log_p.value)
+        if single.loss is None or exact.loss is None:
+            return None
+        error, size = abs(single.loss.value - exact.loss.value), abs(exact.loss.value)
+        if error > NOISE * size and size > 0:
+            found.append((error / size, Cancellation(near, single.loss.value, exact.loss.value)))
+    return max(found, key=lambda row: row[0])[1] if found else None
 
 
-def _times(a: float, b: float) -> float:
-    """A product, rounded as float32 rounds it: 0 times infinity is not a number, as in autograd."""
-    return _rounded(a * b)
+class _Run:
+    """A loss at one token; loss: None where it has an operation that has no rule here."""
 
+    def __init__(self, written: Written, arithmetic: Arithmetic, at_q: float, at_p: float) -> None:
+        self.arithmetic = arithmetic
+        self.log_q, self.log_p = arithmetic.leaf(at_q), arithmetic.number(at_p)
+        sampler = arithmetic.number(at_q)
+        self.inputs = {log_q: self.log_q, log_p: self.log_p, log_mu: sampler, log_old: sampler}
+        self.loss = self._loss(written)
 
-def _pair(e: Any, numbers: Mapping[Any, Pair]) -> Pair:
-    """The value of an expression and its slope."""
-    if e.is_Number or e is sympy.E:
-        return _rounded(float(e)), 0.0
-    if e.is_Symbol:
-        return numbers.get(e, (OTHERS, 0.0))
-    if isinstance(e, Estimator):
-        return _pair(e.definition(), numbers)
-    if isinstance(e, sg):
-        return _pair(e.args[0], numbers)[0], 0.0
-    if e.is_Mul and any(_pair(x, numbers)[0] == 0 for x in e.args if _is_condition(x)):
-        return 0.0, 0.0  # a branch of where(..) that is not taken
-    pairs = [_pair(x, numbers) for x in e.args]
-    if isinstance(e, sympy.Pow):
-        base, exponent = pairs
-        return _power(base, exponent, moving=e.exp.has(log_q))
-    return RULES[e.func](pairs)
+    @property
+    def slope(self) -> float:
+        assert self.loss is not None
+        return self.arithmetic.gradient(self.loss, self.log_q)
+
+    def _loss(self, written: Written) -> Node | None:
+        """As it is typed, else as its expression says."""
+        e = written.expression
+        if e.has(OverPositions):
+            return None
+        declared = {x.name for x in e.free_symbols} - {*ATOMS, *PARAMETERS}
+        try:
+            return run_typed(written.typed or written.text, sorted(declared), self.arithmetic, self.of)
+        except CannotRun:
+            pass
+        try:
+            return self.of(e)
+        except (KeyError, TypeError):  # a function that has no rule here
+            return None
+
+    def of(self, e: Any) -> Node:
+        """The value of an expression."""
+        if e.is_Number or e is sympy.E:
+            return self.arithmetic.number(float(e))
+        if e.is_Symbol:
+            return self.inputs.get(e) or self.arithmetic.number(OTHERS)
+        if isinstance(e, OfRow) and not isinstance(e, K1):
+            return self.of(e.in_k1())
+        if isinstance(e, Estimator):
+            a, b = map(self.of, e.args)
+            difference = self.arithmetic.subtract(*((b, a) if isinstance(e, Ratio) else (a, b)))
+            return difference if isinstance(e, K1) else self.arithmetic.exp(difference)
+        if e.is_Mul and any(self.of(x).value == 0 for x in e.args if _is_condition(x)):
+            return self.arithmetic.number(0)  # a branch of where(..) that is not taken
+        if e.is_Add:
+            return self._sum(e)
+        return RULES[e.func](self.arithmetic, *map(self.of, e.args))
+
+    def _sum(self, e: Any) -> Node:
+        """A sum, exp(x) - 1 in it as expm1(x): so do the snippets of klsym calculate k3."""
+        terms = list(e.args)
+        powers = [x for x in terms if isinstance(x, sympy.exp | Ratio)]
+        if not powers or -1 not in terms:
+            return reduce(self.arithmetic.add, map(self.of, terms))
+        terms = [x for x in terms if x not in (powers[0], -1)]
+        inside = -K1(*powers[0].args) if isinstance(powers[0], Ratio) else powers[0].args[0]
+        return reduce(self.arithmetic.add, map(self.of, terms), self.arithmetic.expm1(self.of(inside)))
 
 
 def _is_condition(e: Any) -> bool:
     return isinstance(e, sg) and isinstance(e.args[0], sympy.Heaviside)
 
 
-def _sum(pairs: list[Pair]) -> Pair:
-    return _rounded(sum(v for v, _ in pairs)), _rounded(sum(d for _, d in pairs))
+def _folded(operation: Callable[[Arithmetic, Node, Node], Node]) -> Callable[..., Node]:
+    """An operation of two as one of several."""
+    return lambda of, *nodes: reduce(lambda a, b: operation(of, a, b), nodes)
 
 
-def _product(pairs: list[Pair]) -> Pair:
-    return reduce(
-        lambda a, b: (_times(a[0], b[0]), _added(_times(a[1], b[0]), _times(a[0], b[1]), a, b)), pairs
-    )
+def _step(of: Arithmetic, x: Node, *at_zero: Node) -> Node:
+    return of.number(float(x.value > 0))
 
 
-def _added(left: float, right: float, a: Pair, b: Pair) -> float:
-    """The product rule; a factor that does not move has no term."""
-    return _rounded((left if a[1] else 0.0) + (right if b[1] else 0.0))
-
-
-def _power(base: Pair, exponent: Pair, moving: bool) -> Pair:
-    value = _guarded(lambda: base[0] ** exponent[0], base[0])
-    if moving:
-        slope = _times(value, _times(exponent[1], _guarded(lambda: math.log(base[0]), base[0])))
-        return value, slope
-    inner = _guarded(lambda: base[0] ** (exponent[0] - 1), base[0])
-    return value, _times(_times(exponent[0], inner), base[1]) if base[1] else 0.0
-
-
-def _guarded(of: Callable[[], Any], x: float) -> float:
-    """A function in float32; division by zero and overflow give inf, what is not real nan."""
-    try:
-        found = of()
-    except (ZeroDivisionError, OverflowError):
-        return math.inf
-    except ValueError:
-        return -math.inf if x == 0 else math.nan
-    return _rounded(found) if isinstance(found, float) else math.nan
-
-
-def _exp(pairs: list[Pair]) -> Pair:
-    [(x, slope)] = pairs
-    value = _guarded(lambda: math.exp(x), x)
-    return value, _times(value, slope) if slope else 0.0
-
-
-def _log(pairs: list[Pair]) -> Pair:
-    [(x, slope)] = pairs
-    value = _guarded(lambda: math.log(x), x)
-    return value, _times(_guarded(lambda: 1 / x, x), slope) if slope else 0.0
-
-
-def _clip(pairs: list[Pair]) -> Pair:
-    x, lo, hi = pairs
-    return hi if x[0] > hi[0] else lo if x[0] < lo[0] else x
-
-
-def _step(pairs: list[Pair]) -> Pair:
-    return float(pairs[0][0] > 0), 0.0
-
-
-RULES: dict[Any, Callable[[list[Pair]], Pair]] = {
-    sympy.Add: _sum, sympy.Mul: _product, sympy.exp: _exp, sympy.log: _log, clip: _clip,
+RULES: dict[Any, Callable[..., Node]] = {
+    sympy.Mul: _folded(Arithmetic.multiply), sympy.Pow: Arithmetic.power, sympy.exp: Arithmetic.exp,
+    sympy.log: Arithmetic.log, sympy.Abs: Arithmetic.absolute, sympy.Min: _folded(Arithmetic.minimum),
+    sympy.Max: _folded(Arithmetic.maximum), clip: Arithmetic.clip, sg: Arithmetic.detach,
     sympy.Heaviside: _step,
-    sympy.Abs: lambda pairs: pairs[0] if pairs[0][0] >= 0 else (-pairs[0][0], -pairs[0][1]),
-    sympy.Min: min, sympy.Max: max,
 }  # fmt: skip

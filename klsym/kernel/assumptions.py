@@ -18,13 +18,13 @@ Standard library only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from klsym.errors import Refused
+from klsym.errors import NotInRing, Refused
 from klsym.kernel.names import PROBABILITIES, SAMPLE, WHOLE, parse_name
-from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import Atom, Context, Mean, Side, atoms_of, elements
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.statements import BRIEF, LET, REGION, Atom, Context, Mean, Side, atoms_of, elements
 
 Hypothesis = tuple[Any, ...]
 Data = dict[str, Any]
@@ -126,7 +126,52 @@ class Assumptions:
         """All hypotheses, sorted; if the part speaks of sequences, all that are drawn end."""
         if self.sequences:
             self.found |= {("ends", m) for m in self.masses}
+        for hypothesis in self.found:
+            possible = not never_holds(hypothesis, self.context)
+            refuse_unless(possible, f"hypotheses: {str(hypothesis_to_json(hypothesis))[:BRIEF]} never holds")
         return tuple(sorted(self.found, key=lambda hypothesis: json.dumps(hypothesis_to_json(hypothesis))))
+
+
+# ---------------------------------------------------------------------------- hypotheses that never hold
+def never_holds(hypothesis: Hypothesis, context: Context) -> bool:
+    """Does a hypothesis evidently fail at every sample, or at the witness of the facts?"""
+    given = dict(context.witness)
+    match hypothesis:
+        case ("away", _, ExpPoly() as e):
+            return _in_all_regions(e, context, lambda x: not x)
+        case ("above", _, ExpPoly() as e):
+            return _in_all_regions(e, context, _is_at_most_0)
+        case ("nonzero" | "positive" as kind, str() as name) if name in given:
+            return given[name] == 0 or (kind == "positive" and given[name] < 0)
+        case ("equal" | "premise", Side() as left, Side() as right):
+            gap = (left - right).terms
+            return [atoms for _, atoms in gap] == [()] and not gap[0][0].names()
+    return False
+
+
+def _in_all_regions(e: ExpPoly, context: Context, holds: Callable[[ExpPoly], bool]) -> bool:
+    """Does it hold of e at the witness, with names of elements written out and each region 0 or 1?"""
+    values = {name: ExpPoly.number(value) for name, value in context.witness}
+    try:
+        found = e.substitute(values)
+        for name in sorted(found.names()):
+            if (of := context.defined(name, LET)) is not None:
+                return _in_all_regions(found.substitute({name: of}), context, holds)
+            if (of := context.defined(name, REGION)) is not None:
+                both = ONE, ZERO
+                cases = both[_in_all_regions(of, context, _is_at_most_0) :]
+                return all(_in_all_regions(found.substitute({name: x}), context, holds) for x in cases)
+    except NotInRing:  # what cannot be written out is not evident
+        return False
+    return holds(found)
+
+
+def _is_at_most_0(e: ExpPoly) -> bool:
+    """Is each term -c x^2i T^j exp(..)?"""
+    return all(
+        value < 0 and all(power % 2 == 0 or parse_name(name).base == "length" for name, power in monomial)
+        for (monomial, _), value in e.terms.items()
+    )
 
 
 def hypothesis_to_json(hypothesis: Hypothesis) -> list[Any]:

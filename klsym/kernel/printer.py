@@ -203,7 +203,8 @@ def show_statement(theorem: Theorem) -> str:
 
 
 def show(theorem: Theorem, full: bool = False) -> str:
-    """A theorem: its statement and what it rests on; with `full` also every hypothesis, one a line."""
+    """A theorem with every hypothesis, one a line; with `full` also what it quantifies over, the model of a
+    refutation and the conventions of every theorem."""
     context = theorem.statement.context
     lines = [show_statement(theorem)]
     if theorem.zeros:
@@ -211,18 +212,16 @@ def show(theorem: Theorem, full: bool = False) -> str:
     lines += [f"  where {_shown_definition(definition)}" for definition in context.definitions]
     lines += [f"  under the premise {show_side(a)} = {show_side(b)}" for a, b in context.premises]
     lines += [f"  given that {show_element(e)} >= 0 at every sample or step" for e in context.facts]
+    assumed = [f"  if {show_hypothesis(hypothesis)}" for hypothesis in theorem.hypotheses]
     if not full:
-        count = len(theorem.hypotheses)
-        lines[0] += f"   ({count} {'hypothesis' if count == 1 else 'hypotheses'})"
-        return "\n".join(lines)
+        return "\n".join([*lines, *assumed])
     if theorem.kind == "refuted":
         model, ends = json.dumps(theorem.close["model"], sort_keys=True), theorem.close
         within = f"the left side is within {ends['left']}, the right side within {ends['right']}"
         lines.append(f"  in the model {model} {within}")
     lines += [f"  for every {line}" for line in _quantified(context)]
-    lines += [f"  if {show_hypothesis(hypothesis)}" for hypothesis in theorem.hypotheses]
     said = (*CONVENTIONS, *([OF_REGIONS] if context.definitions else []))
-    return "\n".join([*lines, *(f"  {line}" for line in said)])
+    return "\n".join([*lines, *assumed, *(f"  {line}" for line in said)])
 
 
 def _shown_definition(definition: Definition) -> str:

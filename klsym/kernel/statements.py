@@ -35,11 +35,11 @@ from klsym.kernel.names import (
     is_declarable,
     parse_name,
 )
-from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number, charge, read_number
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number, charge
 from klsym.kernel.slots import LENGTHS, SINGLE, SLOTS, at_slot, is_score
+from klsym.kernel.witness import BATCH_SIZE, read_witness
 
 Score = tuple[str, ...]
-BATCH_SIZE = "n"  # a parameter, and no function
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # JSON without spaces, in ASCII
 
 
@@ -66,8 +66,8 @@ class Context:
     functions:   generic function name -> the live variables it may depend on.
     premises:    pairs of sides that are assumed to be equal.
     definitions: what further names stand for; each speaks of those before it.
-    facts:       elements free of theta that are assumed to be at least 0, in the slots that they name.
-    witness:     values at which all facts hold.
+    facts:       elements free of theta that are assumed to be at least 0 at every sample and step.
+    witness:     values at which all facts hold (witness.py).
     """
 
     parameters: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ class Context:
             definition = Definition(name, kind, _read_defined(e, context))
             context = replace(context, definitions=(*context.definitions, definition))
         facts = tuple(_read_defined(e, context, fact=True) for e in data.get("facts", []))
-        witness = _read_witness(data.get("witness", {}), facts)
+        witness = read_witness(data.get("witness", {}), facts)
         premises = tuple((Side.from_json(a), Side.from_json(b)) for a, b in data["premises"])
         return replace(context, premises=premises, facts=facts, witness=witness)
 
@@ -202,29 +202,16 @@ EVERY_SLOT = frozenset(slot for slots in SLOTS.values() for slot in slots)
 def _read_defined(data: Any, context: Context, fact: bool = False) -> ExpPoly:
     """What defines a name holds no sg(..), and no f', which need not be continuous.
 
-    A fact restricts rewards, masks, lengths and parameters, and no density.
+    A fact restricts rewards, masks, lengths and parameters, and no density; it speaks of one sample or step.
     """
     element = ExpPoly.from_json(data)
-    context.check(element, EVERY_SLOT)
+    context.check(element, SINGLE if fact else EVERY_SLOT)
     parsed = [parse_name(name) for name in element.names() - set(context.parameters)]
     if any(name.detached or name.primes for name in parsed):
         raise Refused("context: a definition or a fact holds sg(..), or a derivative")
     if fact and not (element.names() and {name.base for name in parsed} <= set(THETA_FREE)):
         raise Refused(f"context: a fact speaks of {', '.join(THETA_FREE)} and parameters alone")
     return element
-
-
-def _read_witness(data: Any, facts: tuple[ExpPoly, ...]) -> tuple[tuple[str, Number], ...]:
-    """A value of each name in the facts: there they all hold, so that they do not exclude one another."""
-    if not isinstance(data, dict) or set(data) != {name for e in facts for name in e.names()}:
-        raise Refused("context: witness: a value for each name in the facts expected")
-    found = {name: read_number(value) for name, value in sorted(data.items())}
-    values = {name: ExpPoly.number(value) for name, value in found.items()}
-    for e in facts:
-        numbers = e.substitute(values).terms
-        if set(numbers) - {((), ())} or numbers.get(((), ()), 0) < 0:
-            raise Refused("context: witness: a fact fails there, or its value is no rational number")
-    return tuple(found.items())
 
 
 # ---------------------------------------------------------------------------- atoms

@@ -20,6 +20,7 @@ from sympy.core.sympify import SympifyError, _sympify
 
 from klsym.errors import UsageError
 from klsym.kernel.names import HELD
+from klsym.language.decimals import with_exact_decimals, without_floats
 from klsym.language.estimators import TABLE, Row
 from klsym.language.training_names import meant_by
 
@@ -49,21 +50,19 @@ SLOTTED = (*DENSITIES, *REWARDS, V, V_next, *GIVEN, length, s)  # what a slot ha
 
 
 def as_expression(value: Any) -> Any:
-    """A SymPy expression from an expression or an exact number; text is refused, never evaluated.
+    """A SymPy expression from an expression or a number; text is refused, never evaluated.
 
-    >>> as_expression(2) / 3
-    2/3
+    >>> as_expression(2) / 3, as_expression(0.5 * k1)
+    (2/3, k1/2)
     """
     try:
         expression = _sympify(value)
     except SympifyError:
         kind = type(value).__name__
         raise UsageError(f"a SymPy expression expected, got {kind} {str(value)[:40]!r}") from None
-    if not isinstance(expression, sympy.Expr):
+    if isinstance(value, complex) or not isinstance(expression, sympy.Expr):
         raise UsageError(f"a SymPy expression expected, got {type(value).__name__}")
-    if expression.has(sympy.Float):
-        raise UsageError(f"{str(expression)[:60]} holds a float: write an exact Rational instead")
-    return expression
+    return with_exact_decimals(expression)
 
 
 def as_loss(value: Any) -> Any:
@@ -249,7 +248,7 @@ def _estimator_class(row: Row) -> type[OfRow]:
         reason = "this name is taken" if row.name in ESTIMATORS else "a name of k and a number expected"
         raise UsageError(f"{ROWS}: {str(row.name)[:40]!r}: {reason}, such as k{len(TABLE)}")
     try:
-        formula = as_expression(row.formula(IN_K1, IN_R))
+        formula = as_expression(without_floats(row.formula(IN_K1, IN_R)))
     except (UsageError, TypeError, ArithmeticError) as error:
         raise UsageError(f"{ROWS}: {row.name}: no formula of k1 and r: {error}") from None
     foreign = [node for node in sympy.preorder_traversal(formula) if not isinstance(node, (Symbol, *SMOOTH))]

@@ -20,6 +20,7 @@ from klsym.language.expressions import (
     R,
     V,
     V_next,
+    clip,
     exp,
     k1,
     log_mu,
@@ -28,6 +29,7 @@ from klsym.language.expressions import (
     log_q,
     parameter,
     r,
+    sg,
 )
 
 
@@ -210,3 +212,23 @@ def mixing(x: Any) -> list[Any]:
 
 def _over_q(a: str) -> Any:
     return exp(DENSITIES[a] - log_q)
+
+
+def clamped_words(e: Any) -> tuple[Any, ...]:
+    """The bounds inside sums over the vocabulary that change the gradient of a word's term.
+
+    >>> from klsym.language.parser import parse
+    >>> clamped_words(parse("full(min(k1, 0.05))")), clamped_words(parse("full(sg(min(k1, 0.05))*log_q)"))
+    ((Min(1/20, k1),), ())
+    """
+    found: dict[Any, None] = {}
+    for over in sorted(e.atoms(OverVocabulary), key=sympy.default_sort_key):
+        waiting = [over.args[0]]
+        while waiting:
+            node = waiting.pop()
+            chosen = isinstance(node, sg) and isinstance(node.args[0], sympy.Heaviside)
+            if (chosen or isinstance(node, sympy.Min | sympy.Max | clip)) and node.has(log_q):
+                found[node] = None
+            elif not isinstance(node, sg):
+                waiting += reversed(node.args)
+    return tuple(found)

@@ -99,10 +99,12 @@ class NameReader(Reader):
             other = first.setdefault(symbol, typed)
             if other != typed:
                 self.is_foreign = True
-                instead = ANOTHER.get(str(symbol), "...")
+                of, instead = other, ANOTHER.get(str(symbol), "...")
+                if (letters := {name[-1:]: name for name in (other, typed)}).keys() == {"p", "q"}:
+                    of, instead = letters["p"], "log_p"  # as in the grammar
                 raise UsageError(
                     f"{other[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}: assign one of"
-                    f" them first, as in `{other.split('.')[-1][:SHOWN]} = {instead}; ...`"
+                    f" them first, as in `{of.split('.')[-1][:SHOWN]} = {instead}; ...`"
                 )
 
     def chain_of(self, node: ast.expr) -> list[str] | None:

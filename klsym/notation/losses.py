@@ -47,12 +47,18 @@ SIGNS = {"==": "="}
 
 @dataclass(frozen=True)
 class Written:
-    """A loss with its text in the grammar; typed: what the user typed instead, notes: how it was read."""
+    """A loss with its text in the grammar; typed: what the user typed instead, notes: how it was read.
+
+    in_float32: the log ratios log q - log p at which code was not finite in float32, if it was run, each with
+    what was seen.  is_guess: is it the first of several values of a function that names no loss?
+    """
 
     text: str
     expression: Any
     typed: str = ""
     notes: tuple[Message, ...] = ()
+    in_float32: tuple[tuple[int, str], ...] | None = None
+    is_guess: bool = False
 
 
 def show(loss: Any, spell: Text) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from klsym.notation import losses
+from klsym.notation.combination import objective_text
 from klsym.notation.printers import TEXT
 from klsym.notation.values import shown
 
@@ -14,6 +15,21 @@ CHANGES = {
     "KL015": "with the weight detached, {} would minimise KL(q||p)",
     "KL016": "with the ratio the other way round it would be {}, which estimates KL(q||p)",
 }
+
+
+def _descends_forward(
+    value: Mapping[str, str], constant: Any, gradient: Mapping[str, str], tokens: bool, bounded: bool,
+    beside: bool,
+) -> str:  # fmt: skip
+    """The value of the penalty, with its multiple and constant, and whose gradient it has."""
+    estimated = objective_text(value)
+    if constant:
+        told = shown(constant)
+        estimated += f" - {told.removeprefix('-')}" if told.startswith("-") else f" + {told}"
+    where = "where no bound binds, " * bounded
+    descended = "the forward KL of each next token" if tokens else objective_text(gradient)
+    of = " of the penalty" * beside
+    return f"{where}the value{of} estimates {estimated}, the gradient is that of {descended}"
 
 
 def _unused(of: Sequence[str]) -> str:
@@ -30,11 +46,31 @@ def _overflows(found: Sequence[Any]) -> str:
     return f"in float32, {'; '.join(said)}"
 
 
+def _overflows_in_code(found: Sequence[tuple[int, str]]) -> str:
+    return f"in float32, {'; '.join(f'at log q - log p = {at} {what}' for at, what in found)}"
+
+
+def _cancels(at: float, value: float, exact: float) -> str:
+    return (
+        f"in float32 terms cancel near q = p: at log q - log p = {at:g} the value is {value:.1g}, and not"
+        f" {exact:.1g} (expm1 and log1p keep the digits)"
+    )
+
+
 def _bias(cases: Sequence[Any]) -> str:
     """What the samples beyond the bounds would add to the gradient."""
     values = {shown(b) for _, b in cases}
     what = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
     return f"samples beyond the bounds have no gradient; this adds the bias E[b*s] over them, {what}"
+
+
+def _clamped_words(of: Sequence[Any]) -> str:
+    """The gradient of a constant c at a word y is c grad q(y)."""
+    bounds = ", ".join(losses.show(one, TEXT) for one in of)
+    return (
+        f"a bound acts on the term of each word ({bounds}): a word beyond it keeps the gradient of its"
+        " probability alone, so that descent can lead away from p"
+    )
 
 
 def _curl(trust: str) -> str:
@@ -44,10 +80,7 @@ def _curl(trust: str) -> str:
 
 
 SENTENCES: dict[str, str | Callable[..., str]] = {
-    "descends-forward": lambda tokens: (
-        "the value estimates KL(q||p), the gradient is that of "
-        + ("the forward KL of each next token" if tokens else "KL(p||q)")
-    ),
+    "descends-forward": _descends_forward,
     "one-change-away": lambda kind, of: CHANGES[kind].format(losses.show(of, TEXT)),
     "no-reward-of-kl": "in the reward only k1, up to a constant, has the gradient of KL(q||p)",
     "has-a-curl": _curl,
@@ -57,7 +90,13 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f"{'no penalty' if penalty else 'nothing'} acts on the policy, whatever the value of the loss"
     ),
     "drops": _bias,
+    "clamps-words": _clamped_words,
+    "against-reward": lambda of: (
+        f"descending this loss makes a sample less likely the larger its {losses.show(of, TEXT)} is"
+    ),
     "other-objective": "the objective is not a KL, although the loss compares q with p",
     "overflows": _overflows,
+    "overflows-in-code": _overflows_in_code,
+    "cancels": _cancels,
     "divided-by-std": "the penalty is divided by the standard deviation of the batch",
 }

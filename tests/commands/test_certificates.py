@@ -40,20 +40,27 @@ def test_check_replays_a_folder(certificates: Path, capsys: Out) -> None:
     assert (code, err) == (0, "") and ok == [f"ok {path}" for path in sorted(certificates.iterdir())]
     start = lines.index(f"ok {certificates / 'value.ratio-mean-one.json'}")
     theorems = check(read((certificates / "value.ratio-mean-one.json").read_text()))
-    assert lines[start + 1 : start + 3] == [f"  {show(theorem, False)}" for theorem in theorems]
-    assert [line.split(" = ")[0] for line in lines[start + 1 : start + 3]] == [
-        "  E_q[exp(-k1)]",
-        "  E_mu[exp(w)]",
-    ]
+    shown = [f"  {line}" for theorem in theorems for line in show(theorem, False).splitlines()]
+    assert (
+        lines[start + 1 : start + 5]
+        == shown
+        == [
+            "  E_q[exp(-k1)] = (1)",
+            "    if p << q: wherever p > 0, also q > 0",
+            "  E_mu[exp(w)] = (1)",
+            "    if q << mu: wherever q > 0, also mu > 0",
+        ]
+    )
     assert all(line.startswith(("ok ", "  ")) for line in lines)
 
 
 def test_check_in_full(certificates: Path, capsys: Out) -> None:
-    """Every hypothesis, premise and model, in the words of the kernel."""
+    """What is quantified over, the model and the conventions, beside every hypothesis."""
     names = ("value.k3-unbiased", "value.k2-biased", "value.optimal-lambda")
     files = [str(certificates / f"{name}.json") for name in names]
     code, short, _ = run(capsys, "check", *files)
-    assert code == 0 and "p << q" not in short and "model" not in short
+    assert code == 0 and "model" not in short and "for every number" not in short
+    assert "    if p << q: wherever p > 0, also q > 0" in short.splitlines()
     code, full, err = run(capsys, "check", "--full", *files)
     assert (code, err) == (0, "") and full.isascii()
     assert "p << q: wherever p > 0, also q > 0" in full
@@ -153,14 +160,14 @@ def test_check_refuses(name: str, certificates: Path, tmp_path: Path, capsys: Ou
     bad.write_bytes(broken(name, certificates))
     good.write_bytes((certificates / "value.k3-unbiased.json").read_bytes())
     code, out, err = run(capsys, "check", str(bad), str(good))
-    told = [f"ok {good}", "  E_q[-1 + exp(-k1) + k1] = E_q[k1]   (1 hypothesis)"]
-    assert out.splitlines()[-2:] == told
+    theorem, hypothesis = "  E_q[-1 + exp(-k1) + k1] = E_q[k1]", "    if p << q: wherever p > 0, also q > 0"
+    assert out.splitlines()[-3:] == [f"ok {good}", theorem, hypothesis]
     assert out.isascii() and all(len(line) < 2000 and line.isprintable() for line in out.splitlines())
     if name in UNREADABLE:
-        assert code == 2 and len(out.splitlines()) == 2
+        assert code == 2 and len(out.splitlines()) == 3
         one_line_of_complaint(err)
     else:
-        assert (code, err) == (1, "") and len(out.splitlines()) == 3
+        assert (code, err) == (1, "") and len(out.splitlines()) == 4
         assert out.startswith(f"REFUSED {bad}: ")
 
 

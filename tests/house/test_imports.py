@@ -86,8 +86,10 @@ ALLOWED = {
     "klsym.kernel.names": {"klsym.errors"},
     "klsym.kernel.slots": set(),
     "klsym.kernel.statements": {
-        f"klsym.{name}" for name in ("errors", "kernel.names", "kernel.ring", "kernel.slots")
+        f"klsym.{name}"
+        for name in ("errors", "kernel.names", "kernel.ring", "kernel.slots", "kernel.witness")
     },
+    "klsym.kernel.witness": {f"klsym.{name}" for name in ("errors", "kernel.names", "kernel.ring")},
 }
 # The rooms of the house, from the ground up: each may use what stands before it.
 ROOMS = [

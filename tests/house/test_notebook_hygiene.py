@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from klsym.engine.answers.dispatch import as_written
+from klsym.errors import UsageError
+
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 METADATA = {
@@ -29,6 +32,8 @@ ADVICE = "## What to do in code"
 LINKED = re.compile(r"\]\((\d\d-[a-z-]+\.ipynb)\)")
 QUOTING = re.compile(r"""^[^#\n]*\brecall\(""", re.MULTILINE)
 DISPLAYED = re.compile(r"\$\$|\\\[|\\begin\{")
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
+LOG_PROBABILITY = re.compile(r"\blog_?(p|q|mu|pi|prob)")
 # Markers with which a cell is not run, not compared, or allowed to fail.
 SKIPPING = re.compile(
     r"(nbval|pytest[-_]validate)[-_](skip|ignore[-_]output|raises[-_]exception)|raises-exception",
@@ -89,6 +94,13 @@ def output_defects(notebook: dict) -> list[str]:
         "no assertion": not any(map(ASSERTION.search, sources)),
     }
     return [rule for rule, broken in rules.items() if broken]
+
+
+def advised_losses(notebook: dict) -> list[str]:
+    """The code in the advice that names a log-probability."""
+    prose = "\n".join(text(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown")
+    spans = CODE_SPAN.findall(FENCED.sub("", prose.partition(ADVICE)[2]))
+    return [span for span in spans if LOG_PROBABILITY.search(span)]
 
 
 def pointed_at(notebook: dict) -> list[str]:
@@ -236,3 +248,27 @@ def test_each_defect_is_flagged_alone(defect, notebook):
 @pytest.mark.parametrize("name", ["fractions.ipynb", "4-fractions.ipynb", "04_Fractions.ipynb"])
 def test_a_file_without_a_number_is_flagged(name):
     assert defects(GOOD, name) == ["the file has no number"]
+
+
+ADVISED = {  # what the code of the advice is, in the order of the notebooks
+    "01": ["k3"], "02": ["k2", "k1"], "03": ["rho", "exp(log_q - sg(log_q))"],
+    "05": ["sg(k1)"], "09": ["r"], "10": ["k2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_the_advice_can_be_pasted(path):
+    """klsym explain reads the code that a notebook recommends as the loss that the notebook speaks of."""
+    found = advised_losses(json.loads(path.read_text(encoding="utf-8")))
+    assert [str(as_written(loss, ()).expression) for loss in found] == ADVISED.get(path.name[:2], [])
+    for loss in found:  # a line for each statement, as in a file
+        assert as_written(loss.replace("; ", "\n"), ()).expression == as_written(loss, ()).expression
+
+
+@pytest.mark.parametrize("loss", ["d = logp - logq; k3 = torch.expm1(d) - d", "loss = 0.5*(logq - logp)**2",
+                                  "w = (logq - logmu).exp()", "0.5 * (logp - ref) ** 2"])  # fmt: skip
+def test_advice_that_cannot_be_pasted_is_found(loss):
+    advice = {"cells": [prose_cell("## What to do in code", "", f"- Write `{loss}`.")]}
+    assert advised_losses(advice) == [loss]
+    with pytest.raises(UsageError):
+        as_written(loss, ())

@@ -126,7 +126,7 @@ def test_not_in_the_ring(expression: Any) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        *("k1", None, 0.5, 0.5 * k1, [k1], k1 > 0, Symbol("k1"), Symbol("w"), Symbol("R"), Symbol("a b")),
+        *("k1", None, 1j, [k1], k1 > 0, Symbol("k1"), Symbol("w"), Symbol("R"), Symbol("a b")),
         *(Symbol("λ"), Function("g")(log_q), Function("g")(k1, k2), Function("k1")(k1), Function("w")(k1)),
     ],
     ids=repr,

@@ -148,6 +148,8 @@ REFUSED: dict[str, str] = {
     "loss += k1": "'loss' is used before it is assigned",
     "pi/pi_ref": r"'pi' is a probability.*type exp\(log_q\)",
     "probs.log()": r"'probs' is a probability",
+    "logp - logq": "'logp' and 'logq' would both be read as log_q: .*`logp = log_p; ...`",
+    "0.5*(policy.logq - logp)**2": "would both be read as log_q: .*`logp = log_p; ...`",
     "newlogprob - logprobs": "would both be read as log_q: assign one of them first",
     "log_p - ref_logp": "would both be read as log_p: .*`log_p = log_q; ...`",
     "self.beta*k1 + args.beta*k2": "would both be read as beta",

@@ -318,7 +318,7 @@ def test_terms_that_cancel_do_not_diverge_in_floats():
 # ---------------------------------------------------------------------------- refusals
 WIDE = Gaussian(0, 3)
 PARAMETERS = [
-    (0, 0), (0, -1), (0.5, 1), (0, 1.0), ("0", 1), (0, None), (0, oo), (oo, 1), (sympy.I, 1), (0, d),
+    (0, 0), (0, -1), (0.5, -1.0), (0, 0.0), ("0", 1), (0, None), (0, oo), (oo, 1), (sympy.I, 1), (0, d),
     (True, 1), (sympy.Symbol("m"), 1), (0, sympy.nan), (sympy.Symbol("x", real=True), 1),
 ]  # fmt: skip
 SETTINGS = [
@@ -333,7 +333,7 @@ LOSSES = [
     (1 / k1, "1/k1"), (R * k1, "R is no"), (A, "A is no"), (s * k1, "s is no"), (exp(k2), "degree 4"),
     (sympy.Function("g")(k1), "generic function g|no parameter"), (k1**300, "degree"),
 ]  # fmt: skip
-SYMBOLIC = [(0.5 * k1, "float"), (sympy.log(1 + r), "no exponential"), ("k1", "str"), (r**4, r"\(3/4\)")]
+SYMBOLIC = [(1j * k1, "no exp"), (sympy.log(1 + r), "no exponential"), ("k1", "str"), (r**4, r"\(3/4\)")]
 NOUGHT = GaussianSetting((0.0, 1.0), parameters={"lam": 0.0})
 REFUSED = [
     *((lambda pair=pair: Gaussian(*pair), "^.{10}") for pair in PARAMETERS),

@@ -194,7 +194,7 @@ REFUSED = (
     (k1 + sympy.oo * log_mu, {}, "oo cannot be evaluated"),
     (sympy.Function("g")(k1), {}, "g cannot be evaluated"),
     (sympy.DiracDelta(k1), {}, "DiracDelta cannot be evaluated"),
-    (k1 * sympy.Float("0.5"), {}, "holds a float"),
+    (k1 * sympy.Float("0.5") * sympy.I, {}, "I cannot be evaluated"),
     ("k1", {}, "a SymPy expression expected, got str"),
     (k1, {"log_p": [1.0, 2.0]}, "values['log_p']: an array or a number expected, got list"),
     (k1, {"log_p": "1"}, "values['log_p']: an array or a number expected, got str"),

@@ -48,7 +48,7 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import A, M, log_mu, log_q, now, rho, s, sg, without_sg
 from klsym.language.messages import Message
 from klsym.language.parser import OF_DENSITIES
-from klsym.language.sums import Before, OverVocabulary, Summed, Whole
+from klsym.language.sums import Before, OverVocabulary, Summed, Whole, clamped_words
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -88,6 +88,7 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
         setting=setting,
         per_sample_cases=alone.per_sample_cases if alone else (),
         scores_named=(True, inner.scores_named[1]),
+        inside_clamps=None if clamped_words(written.expression) else inner.inside_clamps,
         assumptions=(Message("full-at-one", setting=setting, of=loss.written.text), *inner.assumptions),
         steps=steps_from(loss.typed, loss.setting, VOCABULARY_RULE, inner.steps) if inner.steps else (),
         model=_witness(loss, inner),

@@ -38,6 +38,7 @@ from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import at_slot
 from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
+from klsym.kernel.witness import BATCH_SIZE
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.defined import name_of
 from klsym.language.expressions import OF_REGIONS, clip
@@ -348,7 +349,8 @@ def unfolding(on_policy: bool, parameters: Iterable[str], positive: Iterable[str
     """Nothing written out yet; positive: parameters that are known to be at least 0."""
     known = sorted(positive)
     facts = tuple(ExpPoly.variable(name) for name in known)
-    context = Context(tuple(sorted(parameters)), (), (), (), facts, tuple((name, 1) for name in known))
+    witness = tuple((name, 2 if name == BATCH_SIZE else 1) for name in known)  # a batch has 2 samples or more
+    context = Context(tuple(sorted(parameters)), (), (), (), facts, witness)
     return Unfolding(on_policy, set(context.parameters), context)
 
 

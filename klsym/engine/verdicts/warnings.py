@@ -24,6 +24,9 @@ from klsym.language.expressions import COUNTS, OF_REGIONS, REWARDS, A, M, R, log
 from klsym.language.messages import Message
 from klsym.notation.values import names
 
+# What a loss under q would speak of: the reference, rewards, a critic.
+OF_TARGET = re.compile(r"\b(k\d*|r|log_p|p|R|A|V|V_next)(_(past|now|future|self|others))?\b")
+OF_REWARDS = (re.compile(r"\bR(_[a-z]+)?\b"), re.compile(r"\bA(_[a-z]+)?\b"))
 Check = Callable[[Verdict, "Facts"], Message | None]
 
 
@@ -195,8 +198,11 @@ def value_is_not_gradient(verdict: Verdict, facts: Facts) -> Message | None:
 
 
 def missing_weight(verdict: Verdict, facts: Facts) -> Message | None:
-    """Where rho is missing: everywhere, or at these terms of the coefficient of s."""
-    if verdict.setting.on_policy or facts.vanishes or not facts.bare:
+    """Where rho is missing: everywhere, or at these terms of the coefficient of s.
+
+    A loss of q and the sampler alone, such as (log_q - log_mu)**2, is meant under the sampler.
+    """
+    if verdict.setting.on_policy or facts.vanishes or not facts.bare or not OF_TARGET.search(verdict.loss):
         return None
     if facts.proximal:
         return Message("weighed-by-old")
@@ -227,7 +233,8 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> Message | None:
     ]
     of_mu = [(("pushes", "mu"), to_sympy(c)) for c in _of_mu(verdict)]
     signs = [(what, sign_of(v)) for what, v in (*found, *of_mu)]
-    signs += _lowered(multiples.get("reward", sympy.S.Zero), facts.defined)
+    if not all(of.search(verdict.loss) for of in OF_REWARDS):  # both may be a reward and its baseline
+        signs += _lowered(multiples.get("reward", sympy.S.Zero), facts.defined)
     does = tuple((what, sign) for what, sign in signs if sign is not None)
     if not does:
         return None
@@ -244,7 +251,7 @@ def _lowered(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], S
     bounds = defined.within(*map(ExpPoly.variable, regions))
     told = {parse_name(name).base for e in bounds for name in e.names()} | names(reward)
     slopes = {x: reward.diff(x) for x in (R, A) if x.name in told}
-    for x, slope in slopes.items() if len(slopes) == 1 else ():  # two may be a reward and its baseline
+    for x, slope in slopes.items():
         if names(slope) & regions:
             yield ("lowers-rising-reward", x), _of_all_cases(to_ring(-slope), defined)
         else:

@@ -49,9 +49,9 @@ class Gaussian:
     >>> Gaussian(sympy.Rational(1, 10), 1)
     Gaussian(mean=1/10, variance=1)
 
-    mean: int, Fraction or real SymPy expression, in the units of x.
+    mean: a number or a real SymPy expression, in the units of x; a float is its shortest decimal.
     variance: the same and positive, in those units squared; a symbol must be declared positive.
-    Raises UsageError: floats, text, values not known to be real, a variance not known to be positive.
+    Raises UsageError: text, values not known to be real, a variance not known to be positive.
     """
 
     mean: Any

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import Mean, Side
+from klsym.kernel.statements import Definition, Mean, Side
 from support.certificates.faulty_certificates import *
 from support.certificates.kernel_words import Mg
 from support.certificates.region_certificates import *
 from support.certificates.region_words import bound, cell, log, region
-from support.certificates.slot_helpers import mean_i, now, others, own, past, sum_t
-from support.faulty.regions import COMPARISONS, LOGS, Pair
+from support.certificates.slot_helpers import mean_i, n, now, other, others, own, past, sum_t
+from support.faulty.regions import COMPARISONS, LOGS, Pair, compared
 from support.faulty.statements import context
 
 JUMP = "where {} changes, the coefficient does not change by its multiple"
@@ -216,6 +216,78 @@ OTHERS: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
+# ---------------------------------------------------------------------------- what never holds
+NEVER = "hypotheses: .* never holds"
+
+
+def log_of(e: ExpPoly, *before: Any, **more: Any) -> Draft:
+    """E_q[e/e + H] = E_q[1 + H] where l is log(e)."""
+    held = setting("lam", *before, log("inv", e), **more)
+    return Draft(Em("q", e * inv + H), Em("q", 1 + H), **held).step("definition", name="inv", times=ONE)
+
+
+def at_no_tie(e: ExpPoly, *before: Any) -> Draft:
+    """E_q[(1 - [e > 0]) (1 - [-e > 0])] = 0 where no sample has e = 0."""
+    held = setting("", *before, region("up", e), region("down", -e))
+    row = bound("up"), bound("down")
+    return compared((1 - up) * (1 - down), *row, values={"up": 0, "down": 0}, apart=["up"], setting=held)
+
+
+def given_lam(fact: ExpPoly, value: int) -> Draft:
+    """E_q[up down R] = 0 for up = [lam k1 > 0] and lam > 0"""
+    rows = bound("up"), bound("down", weight=lam)
+    held = setting("lam", region("up", lam * k1), region("down", -k1), facts=[fact], lam=value)
+    return compared(up * down * R, *rows, values={"up": 1, "down": 1}, times=R, setting=held)
+
+
+def divided_by_lam(*facts: ExpPoly, value: int) -> Draft:
+    """E_q[1 - [lam^2 > 0]] = 0 for lam that is not 0"""
+    held = setting("lam", region("up", lam**2), facts=facts, lam=value)
+    return compared(1 - up, bound("up", square=lam.inverse()), values={"up": 0}, setting=held)
+
+
+def premise(left: ExpPoly, right: ExpPoly) -> Draft:
+    held = {"parameters": ("lam",), "premises": ((constant(left), constant(right)),)}
+    return Draft(constant(left), constant(right), **held).equation(0)
+
+
+flag, minus = region("flip", k1), Definition("c", "let", -ONE)
+NEVER_HOLDS: dict[str, list[Any]] = {
+    "definition": [
+        ("a log of -1", PART, NEVER, lambda: log_of(-ONE), lambda: log_of(k1)),
+        ("a log of 0", PART, NEVER, lambda: log_of(ZERO), lambda: log_of(k1 * R)),
+        ("a log of a negative square", PART, NEVER, lambda: log_of(-(k1**2)), lambda: log_of(k1**2)),
+        ("a log of a negative exponential", PART, NEVER,
+            lambda: log_of(-r - k1**2), lambda: log_of(-r + k1**2)),
+        ("a log of a negative length", PART, NEVER, lambda: log_of(-T), lambda: log_of(T)),
+        ("a log of a region less 1", PART, NEVER, lambda: log_of(flip - 1, flag),
+            lambda: log_of(1 - flip, flag)),
+        ("a log of a region that is 0", PART, NEVER, lambda: log_of(flip, region("flip", -ONE)),
+            lambda: log_of(flip, region("flip", k1 - 1))),
+        ("a log of a name of -1", PART, NEVER, lambda: log_of(V("c") - k1**2, minus),
+            lambda: log_of(V("c") + k1**2, minus)),
+        ("a log of what a fact takes to 0", PART, NEVER,
+            lambda: log_of(R * k1, facts=[R, -R], R=0), lambda: log_of(R * k1, facts=[R], R=1)),
+    ],
+    "region": [
+        ("no sample where 0 = 0", PART, NEVER, lambda: at_no_tie(ZERO), lambda: at_no_tie(k1)),
+        ("no sample where a region is not its square", PART, NEVER,
+            lambda: at_no_tie(flip - flip**2, flag), lambda: at_no_tie(flip - 2 * flip**2, flag)),
+        ("a positive weight that a fact makes negative", PART, NEVER,
+            lambda: given_lam(-lam, -1), lambda: given_lam(lam, 1)),
+        ("a positive weight that is 0 at the witness", PART, NEVER,
+            lambda: given_lam(-lam, 0), lambda: given_lam(1 - lam, 1)),
+        ("a divisor that facts take to 0", PART, NEVER,
+            lambda: divided_by_lam(lam, -lam, value=0), lambda: divided_by_lam(-lam, value=-1)),
+    ],
+    "equation": [
+        ("a premise that 0 is 1", PART, NEVER, lambda: premise(ZERO, ONE), lambda: premise(lam, ONE)),
+        ("a premise that two numbers are equal", PART, NEVER,
+            lambda: premise(lam + 1, lam), lambda: premise(lam + 1, 2 * lam)),
+    ],
+}  # fmt: skip
+
+
 # ---------------------------------------------------------------------------- contexts
 def declared(*rows: Any, **more: Any) -> Draft:
     """0 = 0 in a context that defines something."""
@@ -310,6 +382,55 @@ CONTEXTS: list[Any] = [
         lambda: declared(witness={"R": "0"}), lambda: known(R, R="0")),
     ("facts without a witness", PART, "a value for each name in the facts expected",
         lambda: declared(facts=[R]), lambda: known(R, R="0")),
+    ("a witness of a sequence without steps", PART, "no sequence has length = 0",
+        lambda: known(T, length="0"), lambda: known(T, length="1")),
+    ("a witness of half a step", PART, "no sequence has length = 1/2",
+        lambda: known(T, length="1/2"), lambda: known(T - 3, length="3")),
+    ("a witness of a negative number of steps", PART, "no sequence has length = -1",
+        lambda: known(-T, length="-1"), lambda: known(3 - T, length="3")),
+    ("a witness of a step of length 2", PART, "no sample has length\\[now\\] = 2",
+        lambda: known(now(T) - 2, **{"length[now]": "2"}), lambda: known(now(T) - 1, **{"length[now]": "1"})),
+    ("a witness of a step of no length", PART, "no sample has length\\[now\\] = 0",
+        lambda: known(-now(T), **{"length[now]": "0"}), lambda: known(1 - now(T), **{"length[now]": "1"})),
+    ("a witness of a sample of a batch without steps", PART, "no sequence has length = 0",
+        lambda: known(own(T), **{"length[self]": "0"}), lambda: known(own(T), **{"length[self]": "1"})),
+    ("a witness of a batch of one", PART, "n is the size of a batch",
+        lambda: context(known(1 - n, n="1"), parameters=["n"]),
+        lambda: context(known(2 - n, n="2"), parameters=["n"])),
+    ("a witness of a batch of two and a half", PART, "n is the size of a batch",
+        lambda: context(known(n, n="5/2"), parameters=["n"]),
+        lambda: context(known(b, b="5/2"), parameters=["b"])),
+    ("a witness of samples each better than the other", PART, "no sample has R\\[self\\] = 1",
+        lambda: known(own(R) - other(R) - 1, **{"R[self]": "1", "R[other]": "0"}),
+        lambda: known(own(R) - other(R), **{"R[self]": "1", "R[other]": "1"})),
+    ("a witness of another reward in a batch", PART, "no sample has R\\[self\\] = -1",
+        lambda: known(R, -own(R), **{"R": "1", "R[self]": "-1"}),
+        lambda: known(R, own(R), **{"R": "1", "R[self]": "1"})),
+    ("a witness of a reward without those of the steps", PART, "no sequence has R = 5 and R\\[now\\] = 0",
+        lambda: known(R - 5, -now(R), **{"R": "5", "R[now]": "0"}),
+        lambda: known(R - 5, 1 - now(R), **{"R": "5", "R[now]": "1"})),
+    ("a witness of a step and a half", PART, "no sequence has R = 3 and R\\[now\\] = 2",
+        lambda: known(R - 3, now(R) - 2, **{"R": "3", "R[now]": "2"}),
+        lambda: known(R - 3, now(R) - 2, **{"R": "4", "R[now]": "2"})),
+    ("a witness of steps that take off", PART, "no sequence has M = -2 and M\\[now\\] = 1",
+        lambda: known(-M, now(M), **{"M": "-2", "M[now]": "1"}),
+        lambda: known(-M, -now(M), **{"M": "-2", "M[now]": "-1"})),
+    ("a witness of two lengths", PART, "no sequence has R = 2 and R\\[now\\] = 1",
+        lambda: known(R, now(R), H, now(H), **{"R": "2", "R[now]": "1", "H": "3", "H[now]": "1"}),
+        lambda: known(R, now(R), H, now(H), **{"R": "2", "R[now]": "1", "H": "4", "H[now]": "2"})),
+    ("a witness of another length", PART, "no sequence has R = 2 and R\\[now\\] = 1",
+        lambda: known(T - 3, R, now(R), **{"length": "3", "R": "2", "R[now]": "1"}),
+        lambda: known(T - 3, R, now(R), **{"length": "3", "R": "3", "R[now]": "1"})),
+    ("a witness of an advantage, which is no sum", PART, "no sequence has R = 0 and R\\[now\\] = 1",
+        lambda: known(-R, now(R) - 1, **{"R": "0", "R[now]": "1"}),
+        lambda: known(-A, now(A) - 1, **{"A": "0", "A[now]": "1"})),
+    ("a fact about the past, which is empty at the first step", PART, "unknown slot 'past'",
+        lambda: known(past(R) - 1, **{"R[past]": "1"}), lambda: known(now(R) - 1, **{"R[now]": "1"})),
+    ("a fact about the future, which is empty at the last step", PART, "unknown slot 'future'",
+        lambda: known(V("length[future]") - 1, **{"length[future]": "1"}),
+        lambda: known(T - 1, length="1")),
+    ("a fact about the other samples", PART, "unknown slot 'others'",
+        lambda: known(others(R), **{"R[others]": "0"}), lambda: known(other(R), **{"R[other]": "0"})),
     ("a witness that is a decimal", PART, "an exact number", lambda: known(R, R="0.5"),
         lambda: known(R, R="1/2")),
 ]  # fmt: skip
@@ -317,8 +438,9 @@ CONTEXTS: list[Any] = [
 PAIRS = [
     Pair(rule, *row)
     for rule, rows in {
-        "region": COMPARISONS, "definition": LOGS, "log-derivative": GRADIENTS, **OTHERS,
-        "context": CONTEXTS,
+        "region": [*COMPARISONS, *NEVER_HOLDS["region"]],
+        "definition": [*LOGS, *NEVER_HOLDS["definition"]], "log-derivative": GRADIENTS,
+        **OTHERS, "equation": [*OTHERS["equation"], *NEVER_HOLDS["equation"]], "context": CONTEXTS,
     }.items()
     for row in rows
 ]  # fmt: skip

@@ -1,0 +1,182 @@
+"""A loss as it is typed, run in an arithmetic: operation by operation, before SymPy simplifies anything.
+
+>>> from klsym.diagnostics.arithmetic import Arithmetic
+>>> double = Arithmetic(single=False)
+>>> inputs = {"log_q": double.leaf(-1.0), "log_p": double.number(-1.5)}
+>>> run_typed("d = log_p - log_q; torch.expm1(d) - d", (), double, lambda e: inputs[e.name]).value
+0.1065306597126334
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any
+
+from klsym.diagnostics.arithmetic import Arithmetic, Node
+from klsym.errors import KlsymError
+from klsym.language.library_calls import FUNCTIONS as CALLS
+from klsym.language.library_calls import Call, bound_arguments
+from klsym.language.parser import FUNCTIONS, MAX_DEPTH
+from klsym.language.reductions import KEPT, MASK
+from klsym.language.spellings import NO_VALUE, SpelledReader
+
+Value = Callable[[Any], Node]  # of a name of the grammar
+
+
+class CannotRun(Exception):
+    """The text uses something that has no operation here."""
+
+
+def run_typed(text: str, parameters: Iterable[str], arithmetic: Arithmetic, value: Value) -> Node:
+    """The value of a typed loss; raises CannotRun.  Means and sums over samples are those of one sample."""
+    reader = SpelledReader(text, tuple(parameters))
+    run = _Run(reader, arithmetic, value)
+    try:
+        return run.statements(reader.statements())
+    except (KlsymError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CannotRun(str(error)) from None
+
+
+class _Run:
+    """The statements of a loss, one after the other."""
+
+    def __init__(self, reader: SpelledReader, arithmetic: Arithmetic, value: Value) -> None:
+        self.reader, self.arithmetic, self.value = reader, arithmetic, value
+        self.assigned: dict[str, Node] = {}
+
+    def statements(self, nodes: list[ast.stmt]) -> Node:
+        last = self.arithmetic.number(0)
+        for node in nodes:
+            match node:
+                case ast.Assign(targets, of):
+                    last = self.build(of)
+                    self.assigned |= {target.id: last for target in targets if isinstance(target, ast.Name)}
+                case ast.AugAssign(ast.Name(name), operator, of):
+                    last = self.binary(operator, self.assigned[name], self.build(of))
+                    self.assigned[name] = last
+                case ast.Expr(of) | ast.Return(of) if of is not None:
+                    last = self.build(of)
+                case _:
+                    raise CannotRun("a statement")
+        return last
+
+    def build(self, node: ast.expr, depth: int = 0) -> Node:
+        if depth > 4 * MAX_DEPTH:
+            raise CannotRun("nested too deeply")
+        match node:
+            case ast.Name(name) if name in self.assigned:
+                return self.assigned[name]
+            case ast.Constant(int() | float() as number):
+                return self.arithmetic.number(number)
+            case ast.Name(name):
+                return self.named(self.reader.name(name, node))
+            case ast.UnaryOp(ast.USub(), of):
+                return self.arithmetic.negative(self.build(of, depth + 1))
+            case ast.UnaryOp(ast.UAdd(), of):
+                return self.build(of, depth + 1)
+            case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
+                return self.binary(operator, self.build(left, depth + 1), self.build(right, depth + 1))
+            case ast.Call():
+                return self.call(node, depth + 1)
+            case ast.Attribute(of, "data") if self.reader.chain_of(node) is None:
+                return self.arithmetic.detach(self.build(of, depth + 1))
+            case ast.Attribute() | ast.Subscript():
+                return self.named(self.reader.attribute(node))
+        return self.arithmetic.number(float(self.holds(node, depth)))
+
+    def named(self, symbol: Any) -> Node:
+        return self.arithmetic.number(1) if symbol in (MASK, KEPT) else self.value(symbol)
+
+    def binary(self, operator: ast.operator, left: Node, right: Node) -> Node:
+        return OPERATORS[type(operator)](self.arithmetic, left, right)
+
+    def holds(self, node: ast.expr, depth: int) -> bool:
+        """Does a comparison hold?"""
+        match node:
+            case ast.Compare(first, signs, others):
+                values = [self.build(item, depth + 1).value for item in (first, *others)]
+                return all(
+                    COMPARISONS[type(s)](a, b) for s, a, b in zip(signs, values, values[1:], strict=False)
+                )
+            case ast.UnaryOp(ast.Not() | ast.Invert(), of):
+                return not self.holds(of, depth + 1)
+            case ast.BoolOp(sign, of):
+                found = [self.holds(item, depth + 1) for item in of]
+                return all(found) if isinstance(sign, ast.And) else any(found)
+            case ast.BinOp(one, ast.BitAnd(), other):
+                return self.holds(one, depth + 1) and self.holds(other, depth + 1)
+            case ast.BinOp(one, ast.BitOr(), other):
+                return self.holds(one, depth + 1) or self.holds(other, depth + 1)
+        raise CannotRun(type(node).__name__)
+
+    # ------------------------------------------------------------------------ calls
+    def call(self, node: ast.Call, depth: int) -> Node:
+        name, arguments, from_library = self.reader.called(node)
+        is_method = isinstance(node.func, ast.Attribute) and not from_library
+        if name in NO_VALUE and is_method:
+            return self.build(arguments[0], depth)
+        if isinstance(node.func, ast.Name) and name in {*FUNCTIONS, "where"} and not node.keywords:
+            names = ("when", "x", "y") if name == "where" else ("x", "lo", "hi")
+            given = dict(zip(names, arguments, strict=False))
+            more = arguments if name in ("min", "max") else []
+        else:
+            given = bound_arguments(self.reader, CALLS[name], Call(name, arguments, node, is_method))
+            more = [given[key] for key in ("x", "y") if key in given]
+        if name in EXTREMES:
+            if len(more) < 2:
+                raise CannotRun(f"{name} over an axis")
+            one = EXTREMES[name]
+            return reduce(lambda a, b: one(self.arithmetic, a, b), [self.build(x, depth) for x in more])
+        if name == "where":
+            branches = (self.build(given[key], depth) for key in ("x", "y"))
+            return self.arithmetic.where(self.holds(given["when"], depth), *branches)
+        values = {key: self.build(of, depth) for key, of in given.items() if key not in NO_NUMBERS}
+        if name in CLIPS:
+            return self.arithmetic.clip(values["x"], values.get("lo"), values.get("hi"))
+        return ELEMENTWISE[name](self.arithmetic, *(values[key] for key in ("x", "y", "n") if key in values))
+
+
+def _softplus(of: Arithmetic, x: Node) -> Node:
+    return of.negative(of.logsigmoid(of.negative(x)))
+
+
+def _relu(of: Arithmetic, x: Node) -> Node:
+    return of.where(x.value > 0, x, of.number(0))
+
+
+def _same(of: Arithmetic, x: Node) -> Node:
+    return x
+
+
+Operation = Callable[..., Node]
+OPERATORS: dict[type[ast.operator], Operation] = {
+    ast.Add: Arithmetic.add, ast.Sub: Arithmetic.subtract, ast.Mult: Arithmetic.multiply,
+    ast.Div: Arithmetic.divide, ast.Pow: Arithmetic.power,
+}  # fmt: skip
+COMPARISONS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Gt: lambda a, b: a > b, ast.GtE: lambda a, b: a >= b,
+    ast.Lt: lambda a, b: a < b, ast.LtE: lambda a, b: a <= b,
+}  # fmt: skip
+EXTREMES = {
+    "min": Arithmetic.minimum, "minimum": Arithmetic.minimum,
+    "max": Arithmetic.maximum, "maximum": Arithmetic.maximum,
+}  # fmt: skip
+CLIPS = {"clip", "clamp", "clamp_", "clip_by_value", "clamp_min", "clamp_max"}
+NO_NUMBERS = {"axis", "keepdims", "mask"}
+ELEMENTWISE: dict[str, Operation] = {
+    "exp": Arithmetic.exp, "log": Arithmetic.log, "sqrt": Arithmetic.sqrt, "abs": Arithmetic.absolute,
+    "absolute": Arithmetic.absolute, "sg": Arithmetic.detach, "detach": Arithmetic.detach,
+    "stop_gradient": Arithmetic.detach, "item": Arithmetic.detach, "expm1": Arithmetic.expm1,
+    "log1p": Arithmetic.log1p, "sigmoid": Arithmetic.sigmoid, "logsigmoid": Arithmetic.logsigmoid,
+    "log_sigmoid": Arithmetic.logsigmoid, "softplus": _softplus, "relu": _relu, "neg": Arithmetic.negative,
+    "negative": Arithmetic.negative, "pow": Arithmetic.power, "power": Arithmetic.power,
+    "add": Arithmetic.add, "sub": Arithmetic.subtract, "subtract": Arithmetic.subtract,
+    "mul": Arithmetic.multiply, "multiply": Arithmetic.multiply, "div": Arithmetic.divide,
+    "divide": Arithmetic.divide, "true_divide": Arithmetic.divide, "mean": _same, "sum": _same,
+    "masked_mean": _same, "masked_sum": _same,
+    "square": lambda of, x: of.power(x, of.number(2)), "exp2": lambda of, x: of.power(of.number(2), x),
+    "reciprocal": lambda of, x: of.divide(of.number(1), x),
+    "rsqrt": lambda of, x: of.divide(of.number(1), of.sqrt(x)),
+}  # fmt: skip

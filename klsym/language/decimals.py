@@ -1,0 +1,33 @@
+"""Floats in SymPy expressions as exact decimals, as they are read in text.
+
+>>> from sympy import Symbol
+>>> with_exact_decimals(0.1 * Symbol("x"))
+x/10
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sympy import Float, Rational
+
+from klsym.errors import UsageError
+
+BITS_OF_FLOAT = 53
+
+
+def with_exact_decimals(expression: Any) -> Any:
+    """The expression with an exact number in place of each float."""
+    return expression.xreplace({x: _decimal(x) for x in expression.atoms(Float)})
+
+
+def without_floats(formula: Any) -> Any:
+    """The same formula; raises UsageError if it holds a float."""
+    if isinstance(formula, float) or (hasattr(formula, "atoms") and formula.atoms(Float)):
+        raise UsageError(f"{str(formula)[:60]} holds a float: write an exact Rational instead")
+    return formula
+
+
+def _decimal(number: Float) -> Rational:
+    """The decimal that is printed: of a Python float the shortest one that rounds to it."""
+    return Rational(repr(float(number)) if number._prec == BITS_OF_FLOAT else str(number))
