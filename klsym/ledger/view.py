@@ -61,9 +61,12 @@ def heading(settled: Any) -> str:
 
     >>> from klsym.ledger.settle_claim import recall
     >>> heading(recall("value.k2-biased"))
-    'value.k2-biased: refuted (replayed by the kernel)'
+    'value.k2-biased: refutes E_q[k2] = KL(q||p) (replayed by the kernel)'
     """
-    return f"{settled.claim.id}: {verdict_words(settled.claim)} ({TRUST[settled.trust]})"
+    words = verdict_words(settled.claim)
+    if settled.claim.verdict == "refuted" and not settled.error:  # its parts are printed with their negation
+        words = f"refutes {settled.statement}"
+    return f"{settled.claim.id}: {words} ({TRUST[settled.trust]})"
 
 
 def verdict_words(claim: Claim) -> str:
@@ -85,6 +88,8 @@ def claim_markdown(settled: Any) -> str:
     source = shown_as_it_is(claim.source)
     lines = [f"**`{claim.id}`** *{verdict_words(claim)}; {TRUST[settled.trust]}; {source}*"]
     lines += [f"\n{shown_as_it_is(claim.explanation)}"] if claim.explanation else []
+    if claim.verdict == "refuted" and not settled.error:
+        lines.append(f"\nRefuted: {shown_as_it_is(settled.statement)}")
     for part in settled.parts:
         words = isinstance(part, Evidence) and part.kind == "computed"
         lines.append(f"\n- {shown_as_it_is(part.text)}" if words else f"\n$$ {statement_latex(part)} $$")

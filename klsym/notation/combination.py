@@ -56,6 +56,15 @@ def objective_rows(multiples: Mapping[str, str]) -> list[Formula]:
     ]
 
 
+def objective_text(multiples: Mapping[str, str]) -> str:
+    """The objective with these multiples.
+
+    >>> objective_text({"reverse-kl": "2"})
+    '2*KL(q||p)'
+    """
+    return TEXT(total(*objective_rows(multiples)))
+
+
 def combination_latex(multiples: Mapping[str, str]) -> str:
     r"""The objective with these multiples, which are text.
 

@@ -362,6 +362,13 @@ def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
     return Message("later-dropped")
 
 
+def advantage_counts_once(verdict: Verdict, facts: Facts) -> Message | None:
+    """The convention on A where the rewards of several tokens are added up."""
+    credits = verdict.setting.use == "reward" and verdict.setting.credit in ("to-go", "total")
+    named = verdict.written is not None and verdict.written.expression.has(A)
+    return Message("advantage-counts-once") if credits and named else None
+
+
 def counted_tokens(verdict: Verdict, facts: Facts) -> Message | None:
     if "T" not in facts.pieces:
         return None
@@ -371,6 +378,7 @@ def counted_tokens(verdict: Verdict, facts: Facts) -> Message | None:
 TOKEN_CHECKS = (
     outside_the_core, zero_gradient, value_is_not_gradient, missing_weight, prefixes_of_mu,
     effect_on_later_tokens, literal_weight, wrong_sign, length_in_front, counted_tokens, heavy_tail,
+    advantage_counts_once,
 )  # fmt: skip
 
 
