@@ -1,5 +1,7 @@
 """The errors klsym raises: each message is one line that says what is wrong, where, and what to do."""
 
+from __future__ import annotations
+
 # Packages that `pip install klsym` does not install, and the extra that does.
 EXTRAS = {
     **dict.fromkeys(("numpy", "matplotlib", "jinja2", "markupsafe", "array_api_compat"), "report"),
@@ -57,4 +59,14 @@ class TooManyRegions(NotInRing):
 
 
 class UsageError(KlsymError):
-    """The input cannot be read: unknown name, bad syntax, missing file, impossible option."""
+    """The input cannot be read: unknown name, bad syntax, missing file, impossible option.
+
+    place: of code that cannot be read, its file, the line, and the reason alone.
+    """
+
+    place: tuple[str, int, str] | None = None
+
+    def located(self, file: str, line: int, reason: str) -> UsageError:
+        """The same error, at this place unless it has one."""
+        self.place = self.place or (file, line, reason)
+        return self

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-Reply = dict[str, Any]  # what the process says, or {"error", "code"}
+Reply = dict[str, Any]  # what the process says, or {"error", "code"}, perhaps with a "place"
 Options = dict[str, Any]
 LOADING = 300.0  # seconds to get ready, in which libraries are imported
 LONGEST = 100_000_000  # bytes of a reply
@@ -101,10 +101,18 @@ class Asked:
         if not isinstance(reply, dict):
             raise _Garbage
         if type(reply.get("error")) is str:
-            return {"error": reply["error"], "code": 1 if reply.get("code") == 1 else 2}
-        if not all(type(reply.get(key)) is kind for key, kind in self.keys.items()):
+            found = {"error": reply["error"], "code": 1 if reply.get("code") == 1 else 2}
+            match reply.get("place"):
+                case [str(), int(), str()] as place:
+                    found["place"] = place
+            return found
+        if not all(type(reply.get(key)) is kind for key, kind in self.keys.items()) or not self.fits(reply):
             raise _Garbage
         return reply
+
+    def fits(self, reply: Reply) -> bool:
+        """Do the values of a reply have the form that they must have?"""
+        return True
 
     # -- the process ----------------------------------------------------------------------
     def _started(self) -> subprocess.Popen[bytes]:

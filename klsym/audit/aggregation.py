@@ -1,9 +1,5 @@
 """From what code returns to the loss of one token: sums and means over tokens are taken off and named.
 
-Code returns sum_bt w e, with e at a token and weights w of masks and sizes.  w is told by numbers, for
-several
-masks: does it stay the same, or w times the length of its sequence, or w times all tokens of the batch?
-
 >>> from klsym.audit.terms import mask, total
 >>> from klsym.language.expressions import k1
 >>> tokens_of(total(total(mask * k1, "t") / total(mask, "t"), "b")).words
@@ -12,7 +8,6 @@ masks: does it stay the same, or w times the length of its sequence, or w times 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +16,21 @@ import sympy
 
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.terms import VOCABULARY, Refused, Top, Total, exact, grammar, mask, total
-from klsym.audit.tracing.shapes import COUNTS, SIZES, of_masks_alone
-from klsym.language.expressions import DENSITIES, A, M, R, log_mu, log_q, parameter, rho, sg, without_sg
+from klsym.audit.tracing.shapes import of_masks_alone
+from klsym.audit.weights import (
+    WHOLE,
+    Weight,
+    linear,
+    masks,
+    split,
+    weight_of_sequence,
+    weight_of_token,
+    words_of,
+)
+from klsym.language.expressions import DENSITIES, M, log_mu, log_q, parameter, rho, sg, without_sg
 from klsym.language.sums import OverVocabulary, Whole
 
 ONE, LENGTH = sympy.S.One, parameter("T")
-SAMPLED = ("log_q", "log_p", "log_mu", "log_old", "R", "A")
-WHOLE = {x: sympy.Symbol(f"{x.name}[whole]", real=True) for x in DENSITIES}
-CLOSE = 1e-5
-SEQUENCES, TOKENS = float(SIZES["b"]), float(SIZES["b"] * SIZES["t"])
-BATCH = {1.0: "summed over sequences", 1 / SEQUENCES: "averaged over sequences"}
 
 
 @dataclass(frozen=True)
@@ -52,29 +52,48 @@ class Tokens:
     traced: Any = None  # the same as it was traced, before it was written in the grammar
 
 
-def tokens_of(formula: Any) -> Tokens:
-    """The loss of one token in the loss grammar; raises Refused for what is no such sum."""
+def tokens_of(formula: Any, level: str | None = None) -> Tokens:
+    """The loss of one token, or of one sequence, in the loss grammar; raises Refused for what is no such sum.
+
+    level: "token" reads a loss of whole sequences as the sum over their tokens that it is, "sequence" reads
+    sums of log densities as those of whole sequences.
+    """
     found, over_vocabulary = _exact_means(_once_masked(_inwards(_without_weights(formula))))
-    found, level = _whole_sequences(found)
-    terms = _linear(found, "" if level == "both" else None)
-    classes: dict[tuple[str, float], list[tuple[Any, Any]]] = {}
-    for weight, e in terms:
+    found, of = _whole_sequences(found, level == "sequence")
+    if (of, level) == ("sequence", "token"):
+        try:
+            return _put_together(found, "both", over_vocabulary)
+        except Refused as refusal:
+            raise Refused(f"{refusal.reason}: --level sequence reads the loss of whole sequences") from None
+    return _put_together(found, of, over_vocabulary)
+
+
+def _put_together(found: Any, of: str, over_vocabulary: bool) -> Tokens:
+    """The loss of one token or sequence; of: what the log densities belong to, tokens, sequences or both."""
+    terms = linear(found, spread=of == "both")
+    classes: dict[Weight, list[tuple[Any, Weight]]] = {}
+    for weight, e, axes in terms:
         if e.free_symbols - {mask} or not classes:
-            classes.setdefault(_class(weight, found, level), []).append((weight, e))
+            one = _weight(weight, e, axes, of, bool(found.atoms(Total)))
+            classes.setdefault(one._replace(power=0), []).append((e, one))
     if len(classes) > 1:
-        named = "; ".join(_words(key, level, True) for key in classes)
+        named = "; ".join(words_of(key, of, "b") for key in classes)
         raise Refused(f"terms that are put together in different ways: {named}")
-    [(key, members)] = classes.items()
-    family, _ = key
-    loss = sum((e for _, e in members), start=sympy.S.Zero)
-    if level == "sequence" and family in ("sum", "batch") and any("t" in e.axes for e in found.atoms(Total)):
-        loss *= LENGTH  # the same at each of its tokens
-    loss, weights = _renamed(loss, level)
-    aggregate = {"each": "", "sum": "sum", "mean": "mean", "batch": "batch"}[family]
-    over_batch = any("b" in e.axes for e in found.atoms(Total))
-    words = _words(key, level, over_batch)
-    shown = "sequence" if level == "sequence" else "token"
+    [members] = classes.values()
+    loss, weights = _renamed([e * LENGTH**one.power for e, one in members], of)
+    axes = "".join(e.axes for e in found.atoms(Total))
+    words = words_of(max((one for _, one in members), key=lambda one: one.power), of, axes)
+    shown, family = "sequence" if of == "sequence" else "token", members[0][1].family
+    aggregate = "" if family == "each" else family
     return Tokens(grammar(loss), words, shown, weights, aggregate, over_vocabulary, loss)
+
+
+def _weight(weight: Any, e: Any, axes: str, of: str, summed: bool) -> Weight:
+    """The weight of a token, or of a whole sequence, whose tokens that count are those of the mask in e."""
+    if not (summed or weight.free_symbols):
+        return Weight("each", 1.0)
+    masked = weight * mask if e.has(mask) else weight
+    return weight_of_sequence(masked, axes) if of == "sequence" else weight_of_token(weight)
 
 
 def _inwards(e: Any) -> Any:
@@ -109,7 +128,7 @@ def _without_weight(product: Any) -> Any:
     if len(factors) < 2:
         return product
     weight = sympy.Mul(*factors)
-    values = [evaluate(weight, {mask: Dual(value)}).value.ravel() for value in _masks()]
+    values = [evaluate(weight, {mask: Dual(value)}).value.ravel() for value in masks()]
     found = np.concatenate(values)
     if np.ptp(found) > 1e-6 * abs(float(found.mean())):
         return product
@@ -216,23 +235,28 @@ def _apart(term: Any, used: set[Any]) -> tuple[Any, Any]:
 
 
 # ---------------------------------------------------------------------------- whole sequences
-def _whole_sequences(formula: Any) -> tuple[Any, str]:
-    """Sums of log densities over tokens inside functions: those of whole sequences."""
+def _whole_sequences(formula: Any, asked: bool) -> tuple[Any, str]:
+    """Sums of log densities over tokens inside functions: those of whole sequences.
+
+    asked: other sums of log densities too, if no log density of a token is left.
+    """
     inside = [e for e in formula.atoms(Total) if e.axes == "t" and _log_densities(e.args[0])]
     nonlinear = [e for e in inside if _bends(formula, e)]
-    if not nonlinear:
+    if not nonlinear and not (asked and inside):
         return formula, "token"
     found = formula.xreplace({e: e.args[0].xreplace({**WHOLE, mask: ONE}) for e in inside})
     found = found.replace(lambda e: isinstance(e, sympy.Mul) and e.has(*WHOLE.values()), _over_length)
     moving = found.free_symbols & {*WHOLE}
+    if moving and not nonlinear:
+        return formula, "token"
     return found, "both" if moving else "sequence"
 
 
 def _over_length(product: Any) -> Any:
     """Of a mean over the tokens of a sequence, inside a function: its length is T."""
-    w, x = _split(product)
+    w, x = split(product)
     linear = any(_is_sum(factor) for factor in sympy.Mul.make_args(x))
-    return _length_of(w, product) * x if linear and w != 1 else product
+    return _length_of(w) * x if linear and w != 1 else product
 
 
 def _is_sum(e: Any) -> bool:
@@ -241,12 +265,12 @@ def _is_sum(e: Any) -> bool:
     return bool(plain.free_symbols) and plain.free_symbols <= {*WHOLE.values()} and not plain.atoms(sympy.exp)
 
 
-def _length_of(weight: Any, term: Any) -> Any:
+def _length_of(weight: Any) -> Any:
     """A weight of masks as a number, or as a number over T."""
-    family, scale = _class(weight, term, "sequence")
+    family, scale, power = weight_of_sequence(weight, "")
     if family == "batch":
         raise Refused("a mean over all tokens of the batch inside a function that is not linear")
-    return exact(scale) / (LENGTH if family == "mean" else 1)
+    return exact(scale) * LENGTH**power
 
 
 def _log_densities(e: Any) -> bool:
@@ -272,18 +296,25 @@ def _twice(product: Any, dummy: Any) -> bool:
     return len(moving) > 1 and any(a.has(dummy) for a in moving)
 
 
-def _renamed(loss: Any, level: str) -> tuple[Any, str]:
-    """The log densities of whole sequences by their names, where no token's stand beside them; else rho is
-    theirs."""
+def _renamed(terms: list[Any], level: str) -> tuple[Any, str]:
+    """The sum of terms, with the log densities of whole sequences by their names where no token's stand
+    beside them; else rho is theirs."""
+    loss = sympy.Add(*terms)
     if level == "token":
         return loss, "token"
     if level == "sequence":
-        named = _with_named_sums(loss) if loss.has(LENGTH) else loss
-        return named.xreplace({whole: x for x, whole in WHOLE.items()}), "token"
+        return sympy.Add(*map(_of_whole_sequence, terms)), "token"
     weighted = loss.replace(lambda e: isinstance(e, sympy.exp), _sequence_weight)
     if weighted.has(*WHOLE.values()) or _beside(weighted):
         return _with_named_sums(loss), "token"
     return weighted, "sequence"
+
+
+def _of_whole_sequence(term: Any) -> Any:
+    """A term with plain names for the log densities of its sequence; whole(..)/T stays in functions."""
+    factor, e = term.as_independent(*WHOLE.values(), as_Add=False)
+    named = _with_named_sums(e) if e.has(LENGTH) else e
+    return factor * named.xreplace({whole: x for x, whole in WHOLE.items()})
 
 
 def _with_named_sums(e: Any) -> Any:
@@ -318,131 +349,3 @@ def _sequence_weight(e: Any) -> Any:
 def _beside(loss: Any) -> bool:
     """Does a token's own log mu stand beside the weight of the sequence?"""
     return bool(loss.xreplace({rho: sympy.Dummy()}).has(log_mu))
-
-
-# ---------------------------------------------------------------------------- the weights
-def _linear(e: Any, axes: str | None = None) -> list[tuple[Any, Any]]:
-    """Pairs (w, e) with the formula as the sum of w e over tokens.
-
-    axes: those that are summed over outside, where what belongs to a whole sequence, which is the same at
-    all its tokens, is spread over them.
-    """
-    terms = []
-    for term in sympy.Add.make_args(e if isinstance(e, sympy.Add) else _expanded(e)):
-        terms += _term(term, axes)
-    return terms
-
-
-def _expanded(e: Any) -> Any:
-    """A product of a sum of totals with factors, as a sum of products."""
-    sums = [a for a in sympy.Mul.make_args(e) if isinstance(a, sympy.Add) and a.has(Total)]
-    return sympy.expand_mul(e) if sums else e
-
-
-def _term(term: Any, axes: str | None) -> list[tuple[Any, Any]]:
-    factors = sympy.Mul.make_args(term)
-    holding = [a for a in factors if a.has(Total) and _data(a)]
-    if not holding:
-        weight, e = _split(term)
-        of_sequence = not _data(e) - {*WHOLE.values()}
-        return [(weight / total(mask, "t") if axes == "b" and of_sequence else weight, e)]
-    [first, *more] = holding
-    if more or not isinstance(first, Total):
-        powers = first.has(*WHOLE.values()) and isinstance(first, sympy.exp)
-        inside = "a mean of the log ratios of its tokens" if powers else str(first)[:80]
-        raise Refused(f"a sum over tokens inside a function that is not linear: {inside}")
-    fixed, others = _split(sympy.Mul(*(a for a in factors if a is not first)))
-    if _data(others) - {R, A, *WHOLE.values()}:
-        raise Refused(f"a sum over tokens times what depends on a token: {str(others)[:80]}")
-    inner = axes if axes is None else axes + first.axes
-    return [(fixed * w, others * e) for w, e in _linear(first.args[0], inner)]
-
-
-def _split(product: Any) -> tuple[Any, Any]:
-    """Factors of masks and sizes, and the others; a size that the code reads off a shape is a prime
-    number."""
-    factors = sympy.Mul.make_args(product)
-    fixed = sympy.Mul(*(a for a in factors if a.has(Total) or a.free_symbols & set(COUNTS.values())))
-    others = product / fixed
-    split = [a.as_coeff_Mul() if _data(a) else a.as_content_primitive() for a in sympy.Mul.make_args(others)]
-    number = sympy.Mul(*(part[0] for part in split))
-    size = math.prod(n for n in SIZES.values() if number.q % n == 0) if number.is_Rational else 1
-    return fixed / size, others * size
-
-
-def _data(e: Any) -> set[Any]:
-    fixed = set(COUNTS.values()) | {mask}
-    names = {x for x in e.free_symbols if x not in fixed}
-    axes = {part.args[1] for part in e.atoms(Total)}
-    return {x for x in names - axes if x.name.partition("[")[0] in SAMPLED}
-
-
-def _masks() -> list[Any]:
-    """Masks of sequences of different lengths, from the left, none of them empty."""
-    rng = np.random.default_rng(7)
-    t = np.arange(SIZES["t"])
-    lengths = [rng.integers(1, SIZES["t"] + 1, size=SIZES["b"]) for _ in range(3)]
-    return [(t[None, :] < n[:, None])[..., None] * 1.0 for n in lengths]
-
-
-def of_any_mask(e: Any) -> bool | None:
-    """The truth of a condition on masks and sizes alone, the same for all that let a token through.
-
-    >>> from klsym.audit.terms import step
-    >>> of_any_mask(mask), of_any_mask(step(total(mask, "bt"))), of_any_mask(step(-total(mask, "bt")))
-    (None, True, False)
-    """
-    if not of_masks_alone(e):
-        return None
-    found = {bool(x) for value in _masks() for x in evaluate(e, {mask: Dual(value)}).value.ravel()}
-    return found.pop() if len(found) == 1 else None
-
-
-def _class(weight: Any, formula: Any, level: str) -> tuple[str, float]:
-    """How tokens are put together, and with what factor."""
-    reduced = bool(formula.atoms(Total)) or weight.free_symbols
-    if not reduced:
-        return "each", 1.0
-    if _data(weight):
-        raise Refused(f"a sum over tokens times another one: {str(weight)[:80]}")
-    families: dict[str, list[float]] = {"sum": [], "mean": [], "batch": []}
-    for value in _masks():
-        w = np.broadcast_to(evaluate(weight, {mask: Dual(value)}).value, value.shape)
-        valid = value > 0
-        families["sum"] += list(w[valid])
-        families["mean"] += list((w * value.sum(axis=1, keepdims=True))[valid])
-        families["batch"] += list((w * value.sum())[valid])
-    for family, found in families.items():
-        middle = float(np.mean(found))
-        if np.ptp(found) <= 1e-6 * abs(middle):
-            return family, float(f"{middle:.6g}")
-    raise Refused(
-        "tokens are weighted by neither a number, nor the length of their sequence, nor the batch's"
-    )
-
-
-def _words(key: tuple[str, float], level: str, over_batch: bool) -> str:
-    family, scale = key
-    unit = "sequences" if level == "sequence" else "tokens"
-    if family == "each":
-        return f"each {unit[:-1]} by itself"
-    if family == "batch":
-        return "averaged over all tokens of the batch: each weighs one over their number"
-    if abs(scale * TOKENS - 1) < CLOSE:
-        return "averaged over the padded grid: each token weighs one over the number of places"
-    near = next((words for value, words in BATCH.items() if abs(scale / value - 1) < CLOSE), None)
-    then = near or f"multiplied by {scale:g}"
-    if level == "sequence":
-        return then
-    start = f"{'averaged' if family == 'mean' else 'summed'} over the tokens of each sequence"
-    return f"{start}, then {then}" if over_batch or not near else start
-
-
-def on_level(level: str, asked: str | None, tokens: Tokens) -> list[str]:
-    """Where the code aggregates over tokens: the level that is explained, and why."""
-    if not tokens.aggregate or level == tokens.level == "sequence":
-        return []
-    if level == "token":
-        more = "" if asked else "; --level sample explains a single token"
-        return [f"level token, since the loss is {tokens.words}{more}"]
-    return [f"level {level}, as asked: that the loss is {tokens.words} is left out"]

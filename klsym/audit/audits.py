@@ -13,21 +13,25 @@ from functools import partial
 from typing import Any, NoReturn
 
 from klsym.api import Verdict, ask
-from klsym.audit.aggregation import Tokens, on_level, tokens_of
-from klsym.audit.binding import Bindings, bind, guesser, refuse_misread, refuse_unused
+from klsym.audit.aggregation import Tokens, tokens_of
+from klsym.audit.binding import Bindings, bind, guesser, refuse_unused
 from klsym.audit.code import Code
 from klsym.audit.compiled.in_code import raised
 from klsym.audit.compiled.running import Longer, Looped, Needs, Scaled, Session, Undecided, session
 from klsym.audit.compiled.unread import Unread, settled
-from klsym.audit.confirm import SCALES, Point, confirm, draw, same
+from klsym.audit.confirm import SCALES, Point, confirm, draw, far_point, same
 from klsym.audit.findings import Facts, findings_of, of_code, on_the_bound
+from klsym.audit.misread import refuse_misread
+from klsym.audit.options.assumptions import (
+    branches_of, notes_of, old_densities, on_level, sampling_of, without_size,
+)  # fmt: skip
 from klsym.audit.options.questions import Questions, copied
 from klsym.audit.places import Line, watching
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
 from klsym.audit.results import is_guess, picked
 from klsym.audit.sequences import Unpaired, refuse_unpaired, summed, with_sums
-from klsym.audit.terms import VOCABULARY, Misfit, Refused, mask, token
+from klsym.audit.terms import VOCABULARY, Misfit, Refused
 from klsym.audit.tracing.frameworks import Framework, framework_of
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
@@ -46,7 +50,7 @@ def audit(
     map: Mapping[str, str] | None = None,
     set: Mapping[str, Any] | None = None,
     result: str | int | None = None,
-    sampling: str = "on-policy",
+    sampling: str | None = None,
     use: str = "loss",
     level: str | None = None,
     **options: str | None,
@@ -67,25 +71,23 @@ def audit(
       from usual names.
     set: name -> value of an option.
     result: which of several returned values (a number), or the name of a local variable.
-    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`; where nothing is said, the
-      level is token if the code aggregates over tokens, and the answer says so.
+    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`; where nothing is said,
+      sampling is off-policy if the code reads an old log density, the level is token if the code aggregates
+      over tokens, and the answer says so.  level "sequence": of log densities with one number a sequence,
+      where the code runs with such numbers.
     Raises UsageError: code that cannot be read, with the line and the operation; `Disagrees`: a trace that
     the
       real function contradicts.
     """
     code = read(target, None if result is None else str(result))
-    bindings = bind(code, map or {}, set or {})
     setting = {"sampling": sampling, "use": use, "level": level, **options}
     try:
+        bindings = bind(code, map or {}, set or {})
         return _Walk(code, bindings, result, setting).audit(dict(map or {}), dict(set or {}))
     except Refused as refusal:
-        reason = code.of_pairs or refusal.reason
-        raise UsageError(f"{_place(code, refusal.line)}: {reason}") from None
-
-
-def _place(code: Code, line: int | None) -> str:
-    file = getattr(line, "file", code.file) or code.name
-    return f"{file}{f', line {line}' if line else ''}"
+        raise code.unreadable(refusal.reason, refusal.line) from None
+    except UsageError as error:
+        raise error.located(code.file, code.lines[0], str(error)) from None
 
 
 @dataclass
@@ -146,6 +148,7 @@ class _Walk:
         self.session.something = self.questions.something
         self.session.read_once.clear()
         self.session.touched.clear()
+        self.session.shaped.clear()
         self.session.parameters = {x: name for name, x in self.bindings.free.items()}
         given = {}
         for argument in self.code.arguments:
@@ -161,10 +164,23 @@ class _Walk:
         self.notes.append(text)
 
     # -- the trace ------------------------------------------------------------------------
+    @property
+    def layouts(self) -> list[Any]:
+        """Those that are tried; for losses of sequences, first with one number a sequence."""
+        found = list(self.framework.every_layout)
+        asked = self.options["level"] == "sequence"
+        return [*dict.fromkeys(one.of_sequences for one in found if asked and not one.flat), *found]
+
+    def unsized(self, traced: _Traced) -> list[str]:
+        """The log densities that may have one number a sequence as well, as the code runs with these."""
+        names = without_size(traced.formula, self.bindings)
+        runs = names and self.is_same(None, traced.layout.of_sequences)
+        return names if runs else []
+
     def traced(self) -> _Traced:
         """With the first layout of arguments that the code accepts."""
         refusals: list[Refused] = []
-        for layout in self.framework.every_layout:
+        for layout in self.layouts:
             if layout.flat and not all(r.of_shape or r.raised for r in refusals):
                 continue
             if refusals and not self.framework.differs(layout, self.bindings):
@@ -172,7 +188,7 @@ class _Walk:
             try:
                 return self.discovered(layout)
             except Refused as refusal:
-                refusals.append(refusal)
+                refusals += [] if layout.summed else [refusal]
         furthest = max(refusals, key=lambda r: (not r.of_shape, r.line or math.inf))
         if refusals[0].of_shape and not summed(self.bindings):
             before = self.bindings
@@ -217,16 +233,16 @@ class _Walk:
         raise Refused(f"more than {MOST_NAMES} names are asked for")
 
     def refuse_if_asked(self, refusal: Refused | None = None) -> None:
-        self.questions.refuse(f"{_place(self.code, refusal.line)}: {refusal.reason}" if refusal else "")
+        self.questions.refuse(f"{self.code.place(refusal.line)}: {refusal.reason}" if refusal else "")
 
     def is_same(self, formula: Any, layout: Any) -> bool:
-        """Is the formula the same with the other answers that are tried?"""
+        """Is the formula the same with the other answers that are tried?  None: any formula will do."""
         bindings, notes = self.bindings, [*self.notes]
         self.bindings = bindings.copy()
         try:
             for _ in range(MOST_NAMES):
                 try:
-                    return bool(self.traced_with(layout).formula == formula)
+                    return formula in (None, self.traced_with(layout).formula)
                 except Needs as needs:
                     self.bindings.guess(needs.name, needs.role)
         except (KlsymError, Longer, Scaled):
@@ -250,7 +266,7 @@ class _Walk:
             self.refuse_shifted()
             layout = replace(layout, cuts=dict(self.session.cuts))
             formula = layout.taken_out(formula)
-            found = _Traced(formula, journal, layout, tokens_of(formula))
+            found = _Traced(formula, journal, layout, tokens_of(formula, self.options["level"]))
             self.runner(layout)(draw(0, SCALES[0], self.symbols(found), layout.rows))
         return found
 
@@ -335,6 +351,9 @@ class _Walk:
     # -- the answer -----------------------------------------------------------------------
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
         traced = self.fitted()
+        old = old_densities(traced.formula, self.bindings)
+        self.options["sampling"], assumed = sampling_of(self.options["sampling"], old)
+        self.notes.extend(assumed)
         refuse_unused(self.code, self.bindings, [*given_map, *given_set], self.session.used)
         gradient = self.options["use"] == "loss"
         symbols = self.symbols(traced)
@@ -349,7 +368,7 @@ class _Walk:
             self.disagree((outcome.failed or "no finite number to compare") + on_the_bound(outcome.bound))
         if not same(traced.tokens.traced, traced.tokens.loss, points.values()):
             self.disagree("its formula is lost in the loss grammar")
-        setting = self.setting(traced.tokens)
+        setting = self.setting(traced)
         if traced.tokens.over_vocabulary and not gradient:
             raise Refused(
                 "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"
@@ -362,18 +381,8 @@ class _Walk:
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
                       traced.journal, self.bindings.roles, overflows)  # fmt: skip
         bindings = self.bindings.in_order(a.name for a in self.code.arguments)
-        masks = bindings.guessed_as(mask)
-        if len(masks) > 1:
-            self.notes.append(f"{' and '.join(masks)} are taken for one and the same mask")
-        words = bindings.guessed_as(token)
-        if len(words) > 1 and any(" != " in name for name in masks):
-            self.notes.append(f"{' and '.join(words)} are taken for the same tokens, with the same mask")
-        for name in summed(bindings):
-            self.note(f"{name} has one number for each sequence: klsym takes it for the sum over its tokens")
-        if traced.layout.flat:
-            self.note("klsym runs the code on the tokens of all sequences along one axis, as it needs them")
-        if traced.layout.constant:
-            self.note("rewards are taken for the same at all tokens of a sequence")
+        self.notes.extend(notes_of(bindings, traced.layout, traced.tokens, verdict))
+        self.notes.extend(branches_of(self.code, [*bindings.known, *self.questions.values], self.session))
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
         return Audit(verdict, self.code, bindings, traced.tokens, findings_of(facts), outcome.points,
                      bool(outcome.sides) and not outcome.unmet, given_map,
@@ -383,8 +392,9 @@ class _Walk:
         told = f"the trace disagrees with the code ({reason}): nothing is said about it"
         raise Disagrees(f"{self.code.name}: {told}")
 
-    def setting(self, tokens: Tokens) -> dict[str, Any]:
+    def setting(self, traced: _Traced) -> dict[str, Any]:
         """What was asked for, and where nothing was said, what the code does."""
+        tokens = traced.tokens
         found = {key: value for key, value in self.options.items() if value is not None}
         if tokens.weights == "sequence":
             found.setdefault("level", "token")
@@ -396,11 +406,15 @@ class _Walk:
         if tokens.loss.atoms(Whole):
             found.setdefault("level", "token")
         found.setdefault("level", "token" if tokens.aggregate else "sample")
-        self.notes.extend(on_level(found["level"], self.options["level"], tokens))
-        said = tokens.aggregate if found["level"] == "token" else ""
+        sized = self.options["level"] or found["level"] != "token"
+        either = [] if sized else self.unsized(traced)
+        self.notes.extend(on_level(found["level"], self.options["level"], tokens, either))
+        said = tokens.aggregate if found["level"] in ("token", tokens.level) else ""
         if said and found.setdefault("aggregate", said) != said:
             raise UsageError(f"aggregate {found['aggregate']}: the loss is {tokens.words}")
-        if said and found["use"] == "reward":  # one number a sequence, which all its tokens get
+        if (
+            said and found["use"] == "reward" and found["level"] == "token"
+        ):  # one number a sequence, which all its tokens get
             found.setdefault("credit", "total")
         return found
 
@@ -427,20 +441,7 @@ class _Walk:
         for x, words in far.items():
             for sign in (1, -1):
                 if x in unfold(traced.tokens.loss).free_symbols and (x == log_p or self.off_policy):
-                    points[f"{words} = {sign * FAR:+g}"] = self.far(symbols, traced.layout, x, sign)
+                    points[f"{words} = {sign * FAR:+g}"] = far_point(
+                        symbols, traced.layout.rows, x, sign * FAR
+                    )
         return self.framework.overflows(self.at, self.bindings.roles, traced.layout, points)
-
-    def far(self, symbols: Any, layout: Any, x: Any, sign: int) -> Point:
-        """Every log density is -1, but one of the two is 100 below; nothing is masked."""
-        point = draw(0, 0.0, symbols, layout.rows)
-        for name in (log_q, log_p, log_mu):
-            if name in point.values:
-                point.values[name][...] = -1.0
-        low = x if sign > 0 else log_q
-        point.values[low][...] = -1.0 - FAR
-        if sign < 0:  # then q lies below both
-            other = log_mu if x == log_p else log_p
-            if other in point.values:
-                point.values[other][...] = -1.0 - FAR
-        point.values[mask][...] = 1.0
-        return point

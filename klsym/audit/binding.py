@@ -16,15 +16,14 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-import sympy
-
 from klsym.audit.code import Code
 from klsym.audit.expressions import normal
-from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Total, mask, outside_totals, token
+from klsym.audit.terms import VOCABULARY, mask, token
 from klsym.errors import UsageError
 from klsym.language import expressions as language
 from klsym.language.expressions import parameter
 from klsym.language.parser import parse, parse_asked, syntax
+from klsym.language.sums import OverPositions, Whole
 from klsym.language.training_names import BEHAVIOUR, OLD, REFERENCE, TRAINED, is_number, meant_by, words_of
 
 MASKS = re.compile(r"(\w+_)?masks?$")
@@ -42,7 +41,6 @@ TOO_MANY = 40
 CONDITIONS = ("isinstance", "hasattr")  # of variables of other functions: whether they are read is seen later
 NUMBER = "number"  # a role: any number, which is the same for all samples
 OBJECT = "object"  # a role: any object, whose parts are known by their names
-SHIFT = sympy.Dummy("shift", real=True)
 
 
 @dataclass
@@ -111,6 +109,11 @@ class Bindings:
             found.guess(name, NUMBER)
         return found
 
+    @property
+    def known(self) -> set[str]:
+        """The names with a role or a value, and the arguments that are reported as left."""
+        return {*self.roles, *self.options, *self.free, *self.objects, *self.left}
+
     def guessed_as(self, role: Any) -> list[str]:
         return [name for name in self.guessed if self.roles[name] == role]
 
@@ -132,7 +135,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
     for key, text in maps.items():
         name = normal(key)
         if str(text).strip() == NUMBER:
-            found.free[name] = parameter(_symbol_name(_last(name), found))
+            found.free[name] = parameter(_symbol_name(last_word(name), found))
         elif str(text).strip() == OBJECT:
             found.objects.append(name)
         else:
@@ -142,7 +145,7 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
         if name in found.roles or name in found.free:
             raise UsageError(f"{key!r} is bound twice, by map and by set: leave one out")
         found.options[name] = value
-    bound = {*found.roles, *found.options, *found.free, *found.objects}
+    bound = found.known
     found.left = [
         a.name
         for a in code.arguments
@@ -168,7 +171,7 @@ def _unknown(code: Code, key: str) -> UsageError:
 def _old_beside_sampler(found: Bindings) -> None:
     """Samples come from the old policy, unless the one that they come from is named beside it."""
     guessed = [name for name in found.guessed if found.texts[name] == "log_mu"]
-    old = [name for name in guessed if "old" in _last(name).lower()]
+    old = [name for name in guessed if "old" in last_word(name).lower()]
     if old and any(text == "log_mu" for name, text in found.texts.items() if name not in old):
         found.texts.update(dict.fromkeys(old, "log_old"))
         found.roles.update(dict.fromkeys(old, role("log_old")))
@@ -187,7 +190,11 @@ def role(text: str) -> Any:
         return mask if plain == "mask" else token
     if plain in OF_VOCABULARY:
         return OF_VOCABULARY[plain]
-    return parse(str(text))
+    found = parse(str(text))
+    if any(not isinstance(e, Whole) for e in found.atoms(OverPositions)):
+        hint = "map the argument to log_q[v], log_p[v] or log_mu[v], or to whole(..)"
+        raise UsageError(f"{str(text)[:60]!r} is a sum over other words, tokens or samples: {hint}")
+    return found
 
 
 def guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | None]:
@@ -195,21 +202,21 @@ def guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | None]:
 
     Where the words of the loss grammar are used, log_p is the reference; else it is usually the policy.
     """
-    own = "log_q" in {_last(name) for name in [*code.own, *code.stored]}
+    own = "log_q" in {last_word(name) for name in [*code.own, *code.stored]}
     numbers = {a.name for a in code.arguments if a.annotation in NUMBERS} | code.numbers
 
     def guess(path: str, alias: str, off: bool) -> tuple[str, str] | None:
         name = path if path and not path.endswith("(..)") else alias
         if not name:
             return None
-        last = spelled_out(_last(name), code.own)
+        last = spelled_out(last_word(name), code.own)
         if isinstance(code.defaults.get(name), str | bool):
             return None  # an option
         meant = last if own and last in DENSITIES else meaning(last)
         if meant and (name in code.numbers or (name in numbers and meant in ("mask", "token"))):
             meant = None
         if meant and path and not _agree(meant, path, alias):
-            kept = meaning(_last(alias)) if alias else None
+            kept = meaning(last_word(alias)) if alias else None
             return (name, kept) if kept in DENSITIES and is_unspecific(last) else None
         if meant == "log_q" and off:
             meant = "sg(log_q)"
@@ -231,106 +238,8 @@ def _agree(meant: str, path: str, alias: str) -> bool:
         return False
     said = {"log_p": words & REFERENCE, "log_mu": words & BEHAVIOUR}
     others = {name for name, found in said.items() if found and not meant.startswith(name)}
-    kept = meaning(_last(alias)) if alias else None
+    kept = meaning(last_word(alias)) if alias else None
     return not others and (kept is None or kept.startswith(meant[:5]) or meant.startswith(kept[:5]))
-
-
-# ---------------------------------------------------------------------------- does the use fit the name?
-def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> None:
-    """Raise Refused where the code uses an argument in a way that its guessed role does not fit."""
-    _refuse_twice(bindings)
-    if not formula.free_symbols:
-        hint = "name the loss with --result, or bind what it reads with --map"
-        raise Refused(f"what is returned depends on nothing of the sample: {hint}")
-    if token in formula.free_symbols:
-        raise Misfit("a formula on the numbers of tokens, which are names of words", token)
-    if bindings.guessed_as(mask) and all(map(_times_a_mask, sympy.Add.make_args(formula))):
-        raise Misfit("a sum over the batch times a mask", mask)
-    symbols, why = _of_distributions(formula, journal)
-    clear = {n for n in bindings.guessed if {*words_of(_last(n))} & {"token", "tok", "selected", "action"}}
-    names = [
-        n
-        for n in bindings.guessed
-        if n not in clear and language.unfold(bindings.roles[n]).free_symbols & symbols
-    ]
-    if names:
-        choices = "; ".join(
-            f"--map {n}={bindings.texts[n]}[v] or --map {n}={bindings.texts[n]}" for n in names
-        )
-        raise Refused(
-            f"{why}, as of a whole vocabulary, so names are no guide: {choices}",
-            _line_of(journal),
-        )
-
-
-def _refuse_twice(bindings: Bindings) -> None:
-    """Two names for one quantity are more likely two quantities; masks and the numbers of tokens are not."""
-    for name in bindings.guessed:
-        text = bindings.texts[name]
-        others = [o for o in bindings.texts if o != name and not _is_one(o, name, bindings)]
-        if others and text not in ("mask", "token"):
-            said = f"{' and '.join([*others, name])} would all be {text} by their names"
-            raise Refused(f"{said}: --map says what each of them is")
-
-
-def _is_one(one: str, other: str, bindings: Bindings) -> bool:
-    """Do two names differ in what they say, or is one a variable that the code keeps the other in?
-
-    logp and batch['logp'] may be those of two policies, a['ref_logp'] and b['ref_logp'] of two batches.
-    """
-    text, said = (bindings.texts[name] for name in (one, other))
-    if _last(one) != _last(other):
-        return text != said
-    of_policy = "log_q" in text and "log_q" in said  # one of them without gradient, perhaps
-    plain = one.isidentifier() or other.isidentifier()
-    return not of_policy and (plain or text != said)
-
-
-def _times_a_mask(product: Any) -> bool:
-    """Is it a mask times what has been summed over the batch?  Then the mask is a number."""
-    factors = sympy.Mul.make_args(product)
-    sums = [e for e in factors if any("b" in t.axes for t in e.atoms(Total)) and _of_data(e)]
-    return mask in factors and any(not _of_data(outside_totals(e)) for e in sums)
-
-
-def _of_data(e: Any) -> bool:
-    return bool(_densities(e))
-
-
-def _of_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], str]:
-    """The log densities beside a probability that is summed over the last axis, or in kl_div; and which."""
-    whole = any(name == "kl_div" for name, _, _ in journal)
-    places = [formula] if whole else [e.args[0] for e in formula.atoms(Total) if "t" in e.axes]
-    places = [e.replace(lambda part: isinstance(part, Step), lambda part: sympy.S.One) for e in places]
-    places = [e.xreplace({mask: sympy.S.One}) for e in places]  # at padding the code may fill in anything
-    found = {
-        x for e in places if any(map(is_probability, e.atoms(sympy.exp, sympy.Pow))) for x in _densities(e)
-    }
-    return found, "kl_div" if whole else "a sum over the last axis of a probability"
-
-
-def is_probability(power: Any) -> bool:
-    """Does its exponent change when all log densities are shifted alike?  That of a ratio does not.
-
-    >>> from klsym.language.expressions import log_p, log_q
-    >>> is_probability(sympy.exp(log_q - log_p)), is_probability(sympy.exp(2 * log_q - log_p))
-    (False, True)
-    """
-    exponent = power.args[0] if isinstance(power, sympy.exp) else power.exp
-    exponent = language.without_sg(language.unfold(exponent)).replace(
-        lambda e: isinstance(e, Total), lambda e: e.args[0]
-    )
-    moved = exponent.xreplace({x: x + SHIFT for x in _densities(exponent)})
-    return bool(sympy.expand(moved - exponent) != 0)
-
-
-def _densities(e: Any) -> set[Any]:
-    return {x for x in e.free_symbols if x.name in DENSITIES}
-
-
-def _line_of(journal: Iterable[Any]) -> int | None:
-    lines = [line for name, line, _ in journal if name in ("kl_div", "sum", "mean", "reduce_sum") and line]
-    return lines[-1] if lines else None
 
 
 def meaning(name: str) -> str | None:
@@ -394,10 +303,10 @@ def _counted(name: str) -> str:
     return words[-2] if words[-1] in ("value", "item") and len(words) > 1 else words[-1]
 
 
-def _last(name: str) -> str:
+def last_word(name: str) -> str:
     """The last word of self.args.beta or inputs['ref_logps'].
 
-    >>> _last("self.args.beta"), _last("inputs['ref_logps']")
+    >>> last_word("self.args.beta"), last_word("inputs['ref_logps']")
     ('beta', 'ref_logps')
     """
     return re.findall(r"\w+", name)[-1]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from klsym.audit.compiled.early import return_early, variable_of
-from klsym.audit.compiled.rewriting import returning
+from klsym.audit.compiled.early import return_early, returning, variable_of
 from klsym.audit.expressions import normal, written
 from klsym.audit.results import FIRST_READ
+from klsym.errors import UsageError
 from klsym.language.training_names import words_of
 
 
@@ -22,6 +22,7 @@ class Argument:
     has_default: bool = False
     is_none: bool = False  # is the default None?
     annotation: str = ""
+    default: str = ""  # as Python writes it
 
 
 @dataclass
@@ -48,6 +49,17 @@ class Code:
     def own(self) -> set[str]:
         """The names of its arguments."""
         return {argument.name for argument in self.arguments}
+
+    def place(self, line: int | None) -> str:
+        """Where something happens, in a message."""
+        file = getattr(line, "file", self.file) or self.name
+        return f"{file}{f', line {line}' if line else ''}"
+
+    def unreadable(self, reason: str, line: int | None) -> UsageError:
+        """The error of code that cannot be read, for this reason."""
+        reason = self.of_pairs or reason
+        error = UsageError(f"{self.place(line)}: {reason}")
+        return error.located(getattr(line, "file", self.file), int(line or self.lines[0]), reason)
 
     @property
     def of_pairs(self) -> str:

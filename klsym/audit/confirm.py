@@ -18,7 +18,7 @@ import sympy
 from klsym.audit.duals import Dual, constant, evaluate
 from klsym.audit.terms import VOCABULARY, Step, mask, token
 from klsym.audit.tracing.shapes import SIZES
-from klsym.language.expressions import A, R, clip, log_mu, log_q, unfold
+from klsym.language.expressions import A, R, clip, log_mu, log_p, log_q, unfold
 
 SCALES = (0.3, 2.0, 9.0, 40.0)  # how far apart the log densities are: clamps at 20 are crossed
 ROUNDING = 1e-3  # times AGREE: what is added and taken off again on the way costs so much of it
@@ -79,6 +79,20 @@ def draw(seed: int, scale: float, symbols: set[Any], rows: frozenset[Any], tied:
     values[mask] = (np.arange(shape[1])[None, :] < lengths[:, None]) * 1.0
     logits = {x: scale * 0.5 * rng.standard_normal(words) for x in VOCABULARY}
     return Point(values, logits, rng.integers(0, words[2], size=shape))
+
+
+def far_point(symbols: set[Any], rows: frozenset[Any], x: Any, apart: float) -> Point:
+    """Every log density is -1, but log q - x = apart, one of the two lying below; nothing is masked."""
+    point = draw(0, 0.0, symbols, rows)
+    for name in (log_q, log_p, log_mu):
+        if name in point.values:
+            point.values[name][...] = -1.0
+    point.values[x if apart > 0 else log_q][...] = -1.0 - abs(apart)
+    other = log_mu if x == log_p else log_p
+    if apart < 0 and other in point.values:  # then q lies below both
+        point.values[other][...] = -1.0 - abs(apart)
+    point.values[mask][...] = 1.0
+    return point
 
 
 def duals(point: Point, vocabulary: bool) -> dict[Any, Dual]:

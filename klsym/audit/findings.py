@@ -15,7 +15,7 @@ from klsym.api import Verdict
 from klsym.audit.aggregation import Tokens
 from klsym.audit.confirm import Outcome, Point, duals
 from klsym.audit.duals import evaluate
-from klsym.audit.terms import VOCABULARY, Top, depends, folded, mask
+from klsym.audit.terms import VOCABULARY, Top, Total, depends, folded, mask
 from klsym.audit.tracing.torch_trace import Entry
 from klsym.diagnostics.overflow import AT
 from klsym.language.expressions import A, R, clip, log_mu, log_old, log_p, log_q, sg, unfold, without_sg
@@ -173,9 +173,15 @@ def _plain(e: Any) -> bool:
 
 # ---------------------------------------------------------------------------- masks, sums, numbers
 def padding(facts: Facts) -> list[Finding]:
-    if not facts.outcome.padding or mask not in facts.roles.values():
+    if not facts.outcome.padding or mask not in facts.roles.values() or not _is_masked(facts.formula):
         return []
     return [Finding("padding counts: tokens that the mask leaves out get a gradient")]
+
+
+def _is_masked(formula: Any) -> bool:
+    """Is the mask that of the loss: in its sums over tokens, or a factor of a term?"""
+    terms = sympy.Add.make_args(sympy.expand_mul(formula))
+    return any(e.has(mask) for e in formula.atoms(Total)) or any(mask in e.args for e in terms)
 
 
 def vocabulary(facts: Facts) -> list[Finding]:

@@ -147,11 +147,13 @@ def _arguments(node: ast.FunctionDef) -> tuple[Argument, ...]:
     attributes = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr not in OF_TENSORS]
     of_objects = {n.value.id for n in attributes if isinstance(n.value, ast.Name)}
     none = {x.arg for x, d in defaults(a) if isinstance(d, ast.Constant) and d.value is None}
+    texts = {x.arg: ast.unparse(d) for x, d in defaults(a)}
 
     def made(x: ast.arg) -> Argument:
         given = x.arg in none & of_objects  # an object that the code needs, though it may be left out
         annotation = ast.unparse(x.annotation) if x.annotation else ""
-        return Argument(x.arg, x.arg in with_default and not given, x.arg in none, annotation)
+        default = texts.get(x.arg, "")
+        return Argument(x.arg, x.arg in with_default and not given, x.arg in none, annotation, default)
 
     return tuple(made(x) for x in [*plain, *a.kwonlyargs])
 
@@ -252,7 +254,7 @@ def _of_callable(function: Callable[..., Any], result: str | None) -> Code:
         signature, path, span = inspect.signature(function), "", (0, 0)
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     arguments = tuple(
-        Argument(p.name, p.default is not p.empty, p.default is None, _annotation(p))
+        Argument(p.name, p.default is not p.empty, p.default is None, _annotation(p), _default(p))
         for p in signature.parameters.values()
         if p.kind not in kinds
     )
@@ -271,6 +273,10 @@ def _of_callable(function: Callable[..., Any], result: str | None) -> Code:
         return namespace[node.name], {}
 
     return Code(name, path, span, arguments, build, notes, {file}, texts_of(node.body), stored_in(node.body))
+
+
+def _default(p: inspect.Parameter) -> str:
+    return "" if p.default is p.empty else repr(p.default)
 
 
 def _annotation(p: inspect.Parameter) -> str:

@@ -155,10 +155,9 @@ def opened(path: Path, depth: int = 0) -> File:
     try:
         tree = syntax(text, filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        raise UsageError(
-            f"{path}{f', line {line}' if line else ''}: no Python: {getattr(error, 'msg', error)}"
-        ) from None
+        line, reason = getattr(error, "lineno", None), f"no Python: {getattr(error, 'msg', error)}"
+        refusal = UsageError(f"{path}{f', line {line}' if line else ''}: {reason}")
+        raise refusal.located(str(path), line or 1, reason) from None
     module = types.ModuleType(f"klsym_audited_{next(_OPENED)}")
     file = File(path, text, tree, _definitions(tree.body), module.__dict__, depth=depth)
     file.files.add(str(path))

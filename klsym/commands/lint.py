@@ -128,6 +128,9 @@ def scan(options: argparse.Namespace) -> int:
                 "the targets stand in pyproject.toml, which klsym.toml would hide: add them there"
             )
         known = {target.code for target in configured(Path.cwd()).targets} if before else set()
+        for one in found:
+            if not one.is_text:
+                complain(f"{one.code}: not written: a path in klsym.toml has to be UTF-8; rename the file")
         more = as_targets(found, known)
         write_whole(path, before + more)
         print(f"targets written to {path}: {more.count('[[target]]')}; add expect, sampling and map there")

@@ -94,7 +94,8 @@ def _read(path: Path) -> dict[str, Any] | None:
         read = tomllib.loads(read_text(path, LARGEST))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path.name}: no TOML: {error}") from None
-    found = read if path.name == "klsym.toml" else read.get("tool", {}).get("klsym")
+    tools = read if path.name == "klsym.toml" else read.get("tool")
+    found = tools if path.name == "klsym.toml" or not isinstance(tools, dict) else tools.get("klsym")
     return found if isinstance(found, dict) else None
 
 

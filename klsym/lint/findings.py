@@ -25,7 +25,6 @@ SAYS = {
 }
 PRECISION = {"kernel": "very-high", "sympy": "high", "numeric": "medium"}
 COMMENT = re.compile(r"#\s*klsym:\s*ignore\[([A-Z0-9, ]+)\]")
-LINE = re.compile(r"(.+?\.py), line (\d+): ")
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,14 @@ def findings_of(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
     """The findings of one target, from the reply of an audit."""
     function = target.code.rpartition(":")[2]
     if "json" not in reply:
-        place, said = LINE.match(reply["error"]), reply["error"]
-        path = relative(place[1] if place else target.code.rpartition(":")[0])
-        line, said = (int(place[2]), said[place.end() :]) if place else (1, said)
-        return [_own(UNREADABLE, said, path, line, function, "error" if target.expect else "warning")]
+        path, line, said = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
+        level = "error" if target.expect else "warning"
+        return [_own(UNREADABLE, said, relative(path), max(1, line), function, level)]
     answer = reply["json"]
     path, line = relative(answer["file"]), max(1, answer["lines"][0])
     used = ("sampling", "use", "level", "batch", "credit", "weights", "aggregate")
     text = repr((answer["expression"], [answer[name] for name in used]))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:16]
     precision = PRECISION.get(answer["trust"], "low")
     listed = [
         Finding(d["code"], d["name"], d["message"], path, line, function, precision=precision, digest=digest)

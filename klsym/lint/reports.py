@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -87,7 +88,7 @@ def _rule(code: str, findings: list[Finding]) -> dict[str, Any]:
 
 def _result(one: Finding, rule: int) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": quote(one.path)},
+        "artifactLocation": {"uri": quote(os.fsencode(one.path))},
         "region": {"startLine": one.line},
     }
     return {

@@ -49,6 +49,11 @@ class Candidate:
     def code(self) -> str:
         return f"{self.path}:{self.function}"
 
+    @property
+    def is_text(self) -> bool:
+        """Is its path Unicode, as a file of TOML has to be?"""
+        return not any("\ud800" <= sign <= "\udfff" for sign in self.code)
+
     def __str__(self) -> str:
         read = ", ".join(f"{name} = {role}" for name, role in self.roles[:MOST]) or "no usual names"
         named = f"; a KL in line {', '.join(map(str, self.lines[:MOST]))}" if self.lines else ""
@@ -105,11 +110,20 @@ def _names(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def as_targets(candidates: list[Candidate], known: set[str]) -> str:
-    """The candidates that are no targets yet, as tables of klsym.toml; what names say stands in a comment."""
+    """The candidates that are no targets yet, as tables of klsym.toml; a comment lists their names."""
     written = []
     for one in candidates:
-        if one.code in known:
+        if one.code in known or not one.is_text:
             continue
         said = ", ".join(f"{name} = {role}" for name, role in one.roles[:MOST])
-        written.append(f"\n[[target]]  # by their names: {said}\ncode = {json.dumps(one.code)}\n")
+        written.append(f"\n[[target]]  # by their names: {said}\ncode = {toml_string(one.code)}\n")
     return "".join(written)
+
+
+def toml_string(text: str) -> str:
+    r"""A string of TOML, which has no surrogates, and escapes what cannot be printed.
+
+    >>> print(toml_string('a "b" \\ \x7f'))
+    "a \"b\" \\ \u007f"
+    """
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -176,8 +176,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "length-rewarded": _length_rewarded,
     "prefixes-of-mu": _prefixes_of_mu,
     "advantage-counts-once": (
-        "A belongs to the whole sequence: it multiplies the score of each token once, and --credit adds up the"
-        " other rewards alone"
+        "A belongs to the whole sequence: it multiplies the score of each token once, and --credit adds up"
+        " the other rewards alone"
     ),
     "later-rewards-dropped": "no token gets credit for the rewards after it: choose credit to-go",
     "later-dropped": "the effect of a token on later tokens is dropped",

@@ -45,7 +45,10 @@ RATIOS = [
     "return (torch.exp(logp - logp.detach()) * (logp - ref_logp)).sum(-1)",
     "return k2(logp, ref_logp).mean()",
     "return -F.logsigmoid(0.1 * (logp - ref_logp)).sum(-1)",
-    "return logp.exp() * (logp - ref_logp)",
+    "return torch.exp(2 * logp - 2 * ref_logp) * (logp - ref_logp)",
+    "return torch.where(logp.exp() > 0.5, 1.0, 0.0) * (logp - ref_logp)",
+    "return torch.exp((logp - ref_logp).sum(-1)) * (logp - ref_logp).sum(-1)",
+    "return torch.exp(logp.sum(-1) - ref_logp.sum(-1)).mean()",
     "return -logp.sum(-1)",
     "return torch.exp((logp - ref_logp).clamp(-5, 5)).sum(-1)",
 ]

@@ -134,7 +134,7 @@ def test_numpy_files_need_no_other_library(text, monkeypatch, tmp_path):
 @pytest.mark.parametrize("function", [_operators])
 def test_a_gradient_needs_a_library_that_has_one(function, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match="read with torch, which is not installed: pip install torch"):
+    with pytest.raises(UsageError, match="needs torch, which is not installed: pip install"):
         klsym.audit(function)
 
 

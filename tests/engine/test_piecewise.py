@@ -341,7 +341,7 @@ def test_too_many_regions_are_open(at_most: Any) -> None:
     ],
 )
 def test_parameters_that_are_assumed_positive(loss: str, names: str) -> None:
-    assert " ".join(bounds_in_order(parse(loss))) == names
+    assert " ".join(map(str, bounds_in_order(parse(loss)))) == names
 
 
 @pytest.mark.parametrize("name", ["indicator0", "tie0", "opaque0"])

@@ -180,6 +180,14 @@ def branch(test: Callable[[], Any]) -> Any:
     return _lost(found) if isinstance(found, Unread) else found
 
 
+def by_shape(test: Any, text: str) -> Any:
+    """A condition on the shape of a tensor: klsym has chosen the shapes, and notes what they decide."""
+    if isinstance(test, bool):
+        place = here()
+        running.current().shaped[f"line {place}: {text}" if place else text] = test
+    return test
+
+
 def loop(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | object:
     """Return the iterator of a loop that only gives values to variables; LOST where it is not known.
 

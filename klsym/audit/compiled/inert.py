@@ -35,6 +35,7 @@ PURE = {  # functions and methods without an effect
     "nan_to_num", "floor", "ceil", "sign", "rsqrt", "long", "double", "half", "expand", "permute",
     "transpose", "contiguous", "type_as", "entropy", "log_prob",
 }  # fmt: skip
+OF_SHAPE = {"shape", "ndim", "dim", "size", "numel", "nelement"}
 LIBRARIES = {"torch", "np", "numpy", "math", "F", "jnp", "jax"}
 FRESH = {"dict", "list", "defaultdict", "set", "OrderedDict", "Counter"}
 
@@ -42,6 +43,15 @@ FRESH = {"dict", "list", "defaultdict", "set", "OrderedDict", "Counter"}
 def is_guard(node: ast.stmt) -> bool:
     """An if that does nothing but raise an error."""
     return isinstance(node, ast.If) and not node.orelse and all(isinstance(s, ast.Raise) for s in node.body)
+
+
+def is_of_shape(test: ast.expr) -> bool:
+    """Does a condition speak of the shape of a tensor?
+
+    >>> [is_of_shape(ast.parse(x, mode="eval").body) for x in ("x.dim() == 2", "len(x.shape) > 1", "x == 2")]
+    [True, True, False]
+    """
+    return any(isinstance(n, ast.Attribute) and n.attr in OF_SHAPE for n in ast.walk(test))
 
 
 def is_pure(value: ast.AST | None) -> bool:

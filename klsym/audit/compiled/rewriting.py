@@ -6,6 +6,7 @@ x is None        klsym_in_code.is_none(x)
 float(x)         klsym_in_code.number(float, x)
 'k' in x         klsym_in_code.contains('k', x)
 getattr(x, 'y', z)  klsym_in_code.attribute(x, 'y', z)
+if x.ndim == 2   if klsym_in_code.by_shape(x.ndim == 2, 'x.ndim == 2')
 self.beta        klsym_in_code.given('self.beta'), where the user has bound it
 """
 
@@ -23,13 +24,14 @@ from klsym.audit.compiled.inert import (
     changed_in_rounds,
     dead_containers,
     is_guard,
+    is_of_shape,
     is_pure,
     passed_over,
     reported_in,
     returns_alone,
     root,
 )
-from klsym.audit.expressions import normal, placed, written
+from klsym.audit.expressions import written
 
 IN_CODE, IMPORTED = "klsym_in_code", "klsym_imported"
 _NUMBERS = itertools.count()
@@ -96,6 +98,11 @@ def _listed(names: Iterable[str], at: ast.AST) -> ast.Tuple:
 def _later(value: ast.expr) -> ast.Lambda:
     none = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.copy_location(ast.Lambda(none, value), value)
+
+
+def _by_shape(test: ast.expr, typed: ast.expr) -> ast.expr:
+    """A condition; one on shapes is noted when it is decided."""
+    return _call("by_shape", [test, ast.Constant(ast.unparse(typed))], typed) if is_of_shape(typed) else test
 
 
 def _is_movable(value: ast.expr) -> bool:
@@ -179,10 +186,11 @@ class _Rewritten(ast.NodeTransformer):
         return _call("kept", arguments, value)
 
     def visit_If(self, node: ast.If) -> Any:
-        test, lost, ends = node.test, passed_over(node, self.dead), returns_alone(node)
+        test, lost, ends = copy.deepcopy(node.test), passed_over(node, self.dead), returns_alone(node)
         filled = _none_of(test)
-        node.test = self.visit(test)
+        node.test = self.visit(node.test)
         guard = is_guard(node)
+        node.test = node.test if guard else _by_shape(node.test, test)
         self.filled.append(filled)
         node.body, node.orelse = self.block(node.body), self.block(node.orelse)
         self.filled.pop()
@@ -231,8 +239,9 @@ class _Rewritten(ast.NodeTransformer):
         return [ast.fix_missing_locations(ast.copy_location(part, node)) for part in found]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        plain, called = is_pure(node.test), called_in(node)
+        plain, called, test = is_pure(node.test), called_in(node), copy.deepcopy(node.test)
         self.generic_visit(node)
+        node.test = _by_shape(node.test, test)
         if not plain or called is None or not _is_movable(node):
             return node
         parts: list[ast.expr] = [_later(part) for part in (node.test, node.body, node.orelse)]
@@ -406,45 +415,3 @@ def _names(target: ast.expr) -> list[str]:
     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     return names if len(names) == len(parts) else []
-
-
-# ---------------------------------------------------------------------------- the result
-class _Returning(ast.NodeTransformer):
-    """Every return of the function itself gives the result that was asked for."""
-
-    def __init__(self, result: str | None) -> None:
-        self.text = result
-        self.left = 0  # of how many values one is read
-
-    def visit_Return(self, node: ast.Return) -> ast.AST:
-        if self.text is not None and not self.text.isdigit():
-            found = ast.parse(self.text, mode="eval").body
-            placed(found, node.lineno)
-            return ast.copy_location(ast.Return(found), node)
-        if isinstance(node.value, ast.Tuple):
-            at = int(self.text or 0)
-            others = [e for n, e in enumerate(node.value.elts) if n != at]
-            plain = not any(isinstance(e, ast.Starred) for e in node.value.elts) and all(map(is_pure, others))
-            if at < len(node.value.elts) and plain:
-                self.left = max(self.left, len(node.value.elts) if self.text is None else 0)
-                return ast.copy_location(ast.Return(node.value.elts[at]), node)
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return node
-
-
-def returning(node: ast.FunctionDef, result: str | None) -> int:
-    """Have the function return the result that is asked for; of how many values it is the first, unasked."""
-    text = normal(result) if result is not None and not result.isdigit() else result
-    writer = _Returning(text)
-    node.body = [writer.visit(s) for s in node.body]
-    last = node.body[-1]
-    if text is not None and not text.isdigit() and not isinstance(last, ast.Return):
-        found = ast.Return(ast.parse(text, mode="eval").body)
-        placed(found, last.end_lineno or last.lineno)
-        node.body.append(found)
-    return writer.left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,6 +123,7 @@ class Session:
     containers: frozenset[str] = frozenset()  # options that are tuples, lists or dicts by default
     something: frozenset[str] = frozenset()  # names of what is tried as no None, or as true
     cuts: dict[str, int] = field(default_factory=dict)  # of arguments with one token more
+    shaped: dict[str, bool] = field(default_factory=dict)  # conditions on shapes that this run has met
 
 
 _sessions: list[Session] = []
@@ -197,6 +198,12 @@ def says(unread: Any) -> bool:
 def note(text: str) -> None:
     if text not in current().notes:
         current().notes.append(text)
+
+
+def take_for_positive(names: Iterable[str]) -> None:
+    """Note that a branch was chosen so."""
+    for name in sorted(names):
+        note(f"{name} is taken for positive, which decides a branch; --set gives it a number")
 
 
 def note_training(path: str) -> bool:

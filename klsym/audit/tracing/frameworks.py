@@ -55,12 +55,12 @@ def framework_of(function: Any, namespace: Mapping[str, Any], gradient: bool) ->
     name = next((n for n in ("jax", "torch", "numpy") if n in used), None)
     try:
         return FRAMEWORKS[name or "torch"]()
-    except ImportError:
+    except ImportError as error:
         if name is None and not gradient:
             return FRAMEWORKS["numpy"]()
-        raise UsageError(
-            f"the code is read with {name or 'torch'}, which is not installed: pip install {name or 'torch'}"
-        ) from None
+        extra = name or "torch"
+        needs = f"this code needs {error.name or extra}, which is not installed"
+        raise UsageError(f'{needs}: pip install ".[{extra}]" in a clone of klsym') from None
 
 
 def _libraries(values: Iterable[Any]) -> set[str]:
@@ -108,6 +108,7 @@ def _from(module: Any, name: str, differentiates: bool) -> Framework:
 
 
 def _torch() -> Framework:
+    import array_api_compat  # noqa: F401
     import torch  # noqa: F401
 
     from klsym.audit.tracing import torch_run

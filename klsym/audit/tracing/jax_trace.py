@@ -19,7 +19,7 @@ from klsym.audit.tracing.operations import applied
 from klsym.audit.tracing.shapes import GRID, LONGER, axes_of, cut_off, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
 from klsym.audit.tracing.torch_run import Layout, shape_of
-from klsym.language.expressions import log_q, unfold
+from klsym.language.expressions import log_q
 from klsym.sampling.losses import evaluate
 
 __all__ = ["LAYOUTS"]
@@ -55,7 +55,7 @@ def argument(name: str, formula: Any, layout: Layout) -> tuple[Any, Any]:
     dtype = MASKS[layout.mask_type] if formula == mask else "float64"
     with in_double():
         array = jax.ShapeDtypeStruct(shape_of(formula, layout), dtype)
-        return unfold(formula), _with_one_more_token(array) if name in layout.longer else array
+        return layout.traced(formula), _with_one_more_token(array) if name in layout.longer else array
 
 
 def _with_one_more_token(array: Any) -> Any:
@@ -201,7 +201,8 @@ def _arguments(
         if formula == mask:
             found[key] = values[mask].astype(MASKS[layout.mask_type])
         else:
-            found[key] = evaluate(formula, named, jnp, jax.lax.stop_gradient)
+            numbers = layout.numbers(formula, named, values[mask])
+            found[key] = evaluate(formula, numbers, jnp, jax.lax.stop_gradient)
     for key in layout.longer & found.keys():
         x, start = found[key], layout.cuts.get(key, 0)
         other = jax.lax.stop_gradient(

@@ -16,7 +16,6 @@ from klsym.audit.tracing.operations import applied
 from klsym.audit.tracing.shapes import axes_of, count_of, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
 from klsym.audit.tracing.torch_run import Layout, shape_of
-from klsym.language.expressions import unfold
 from klsym.sampling.losses import evaluate
 
 __all__ = ["LAYOUTS"]
@@ -120,7 +119,7 @@ def _reduced(name: str, x: Traced, axis: Any = None, keepdims: bool = False, **_
 def argument(name: str, formula: Any, layout: Layout) -> Traced:
     if formula in VOCABULARY or formula == token:
         raise Refused("the whole vocabulary is read in PyTorch only")
-    return Traced(unfold(formula), shape_of(formula, layout))
+    return Traced(layout.traced(formula), shape_of(formula, layout))
 
 
 def parameter_argument(symbol: Any) -> Traced:
@@ -143,7 +142,9 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
         values = {x: layout.shaped(x, v) for x, v in point.values.items()}
         named = {x.name: v for x, v in values.items()}
         found = {
-            key: values[mask].astype(layout.mask_type) if formula == mask else evaluate(formula, named, np)
+            key: values[mask].astype(layout.mask_type)
+            if formula == mask
+            else evaluate(formula, layout.numbers(formula, named, values[mask]), np)
             for key, formula in roles.items()
         }
         return np.asarray(call(point, found), dtype=float), np.zeros(0), np.zeros(1)

@@ -94,8 +94,9 @@ def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
 
 
 def equal(a: Formula, b: Formula) -> Formula:
-    positive = {x: Dummy(positive=True) for x in running.current().parameters}
-    if (a - b).xreplace(positive).is_nonzero:
+    parameters = running.current().parameters
+    if (a - b).xreplace({x: Dummy(positive=True) for x in parameters}).is_nonzero:
+        running.take_for_positive(name for x, name in parameters.items() if (a - b).has(x))
         return ZERO
     if (a - b).has(Total) and of_masks_alone(a - b):
         return 1 - step(a - b) - step(b - a)

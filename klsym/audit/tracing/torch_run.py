@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -18,7 +18,7 @@ from klsym.audit.terms import VOCABULARY, Refused, Total, mask, token, total
 from klsym.audit.tracing.shapes import GRID, LONGER, ROWS, WORDS
 from klsym.audit.tracing.torch_tensor import formula_of, is_traced, traced
 from klsym.audit.tracing.torch_trace import Entry, called_with_unread, tracing
-from klsym.language.expressions import A, R, log_q, unfold
+from klsym.language.expressions import DENSITIES, A, R, log_q, unfold
 from klsym.language.sums import Whole
 from klsym.sampling.losses import evaluate
 
@@ -30,8 +30,8 @@ MASK_TYPES = ("bool", "float", "int64")
 class Layout:
     """How arguments look: the dtype of masks, and whether rewards have one number a sequence.
 
-    by_rows: one number; constant: the same number at each of its tokens.  flat: the tokens of all sequences
-    stand along one axis.
+    by_rows: one number; constant: the same number at each of its tokens.  summed: log densities have one
+    number a sequence too, their sums over its tokens.  flat: the tokens of all sequences lie on one axis.
 
     longer: arguments that have one token more; cuts: at which token of them the others begin, 0 or 1.
     """
@@ -40,6 +40,7 @@ class Layout:
     by_rows: bool = False
     constant: bool = False
     flat: bool = False
+    summed: bool = False
     longer: frozenset[str] = frozenset()
     cuts: Mapping[str, int] = field(default_factory=dict, compare=False)
 
@@ -52,6 +53,30 @@ class Layout:
         if x not in self.rows or v.ndim < 2:
             return v
         return v[..., 0] if self.by_rows else np.broadcast_to(v, GRID)
+
+    @property
+    def of_sequences(self) -> Layout:
+        """The same with one number a sequence for rewards and log densities."""
+        return replace(self, by_rows=True, constant=False, summed=True)
+
+    def sums(self, formula: Any) -> bool:
+        """Does this layout have the log densities of a role summed over the tokens of a sequence?"""
+        symbols = unfold(formula).free_symbols
+        return self.summed and bool(symbols & {*DENSITIES}) and not formula.has(Whole, *VOCABULARY)
+
+    def traced(self, formula: Any) -> Any:
+        """The formula of an argument: one number a sequence is a sum over its tokens."""
+        plain = of_rows(formula)
+        return plain.xreplace({x: total(mask * x, "t") for x in DENSITIES}) if self.sums(formula) else plain
+
+    def numbers(self, formula: Any, values: Mapping[str, Any], counted: Any) -> Mapping[str, Any]:
+        """The values of the symbols of a role, by name; counted: the mask as numbers."""
+        if not self.sums(formula):
+            return values
+        return {
+            **values,
+            **{x.name: (values[x.name] * counted).sum(1) for x in DENSITIES if x.name in values},
+        }
 
     def taken_out(self, formula: Any) -> Any:
         """sum_t A x = A sum_t x, where A is the same at all tokens."""
@@ -85,7 +110,7 @@ def of_rows(formula: Any) -> Any:
 
 def shape_of(formula: Any, layout: Layout) -> tuple[int, ...]:
     symbols = unfold(formula).free_symbols
-    if formula.has(Whole):
+    if formula.has(Whole) or layout.sums(formula):
         return ROWS
     shape = WORDS if symbols & set(VOCABULARY) else GRID
     if layout.flat:
@@ -102,7 +127,7 @@ def argument(name: str, formula: Any, layout: Layout) -> Any:
     if name in layout.longer:
         shape = (shape[0], LONGER, *shape[2:])
     return traced(
-        of_rows(formula), shape, dtype, origins=frozenset((name,)) if len(shape) > 1 else frozenset()
+        layout.traced(formula), shape, dtype, origins=frozenset((name,)) if len(shape) > 1 else frozenset()
     )
 
 
@@ -179,7 +204,7 @@ def real_arguments(
         if formula.has(Whole):
             inside = formula.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0])
             return (evaluate(inside, named, xp, lambda t: t.detach()) * values[mask]).sum(dim=1)
-        return evaluate(formula, named, xp, lambda t: t.detach())
+        return evaluate(formula, layout.numbers(formula, named, values[mask]), xp, lambda t: t.detach())
 
     found = {key: of(formula) for key, formula in roles.items()}
     if layout.flat:

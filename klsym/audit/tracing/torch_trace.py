@@ -15,7 +15,6 @@ from unittest import mock
 
 import sympy
 
-from klsym.audit.aggregation import of_any_mask
 from klsym.audit.compiled import running
 from klsym.audit.compiled.running import Undecided
 from klsym.audit.compiled.unread import Unread, settled, unread
@@ -32,6 +31,7 @@ from klsym.audit.tracing.torch_tensor import (
     selection,
     shape_of,
 )
+from klsym.audit.weights import of_any_mask
 from klsym.language.expressions import sg
 
 GETTERS = {"shape", "dtype", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_meta", "layout", "names",
@@ -183,10 +183,10 @@ def _truth(condition: Any) -> bool | None:
         return known
     positive = {x: sympy.Dummy(positive=True) for x in condition.free_symbols}
     decided = condition.xreplace(positive).doit()
-    name = parameters[min(condition.free_symbols, key=str)]
     if decided.is_number:
-        running.note(f"{name} is taken for positive")
+        running.take_for_positive(parameters[x] for x in condition.free_symbols)
         return bool(decided)
+    name = parameters[min(condition.free_symbols, key=str)]
     raise running.Undecided(name, 0.0, f"a branch on {name}, which is any number", here())
 
 

@@ -147,6 +147,9 @@ def _parameters(context: Context, step: int) -> dict[str, str]:
         bound = {name for _, kind, e in context.definitions if kind == REGION for name in e.names()}
         told = {name for fact in context.facts for name in fact.names()}
         values |= {name: -values[name] for name in bound & set(values) - told - {"n"}}
+    goal = dict(context.witness)
+    while any(_at(fact, values) < 0 for fact in context.facts if fact.names() <= set(values)):
+        values |= {name: (values[name] + goal[name]) / 2 for name in goal if name in values}
     if "n" in values:
         values["n"] = Fraction(2 + step % 3)
     for left, right in context.premises:
@@ -157,6 +160,11 @@ def _parameters(context: Context, step: int) -> dict[str, str]:
             if at[0] != at[1]:
                 values[free[0]] = at[0] / (at[0] - at[1])
     return {name: str(value) for name, value in values.items()}
+
+
+def _at(fact: ExpPoly, values: dict[str, Fraction]) -> Fraction:
+    found = fact.substitute({name: ExpPoly.number(values[name]) for name in fact.names()})
+    return Fraction(found.terms.get(((), ()), 0))
 
 
 def _parameter_value(gap: Side, values: dict[str, Fraction]) -> Fraction:

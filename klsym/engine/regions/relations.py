@@ -283,9 +283,9 @@ def _nonnegative(element: ExpPoly, context: Context) -> tuple[list[Data], bool] 
     """Rows that add up to the element, and is one of them positive?"""
     rest, rows = element, []
     for number, fact in enumerate(context.facts):
-        key = min(fact.terms)
+        key = min(key for key, value in fact.terms.items() if value > 0 and key != ((), ()))
         scale = Fraction(rest.terms.get(key, 0)) / fact.terms[key]
-        if scale > 0 and key != ((), ()):
+        if scale > 0:
             rest = rest - fact * scale
             rows.append(_row(ExpPoly.number(scale), [number]))
     if not rest:

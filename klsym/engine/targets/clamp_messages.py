@@ -314,7 +314,7 @@ def slopes_taken(written: Written, setting: Setting, context: Context) -> tuple[
         else Message(kind, of=name, element=in_steps(e, context))
         for name, kind, e in context.definitions
     ]
-    return (*found, *(Message("bounds-in-order", of=name) for name in bounds_in_order(written.expression)))
+    return (*found, *(Message("bounds-in-order", of=str(e)) for e in bounds_in_order(written.expression)))
 
 
 def _where(e: ExpPoly, context: Context) -> Condition:

@@ -69,7 +69,9 @@ class Chain(LazyRows):
     @cached_property
     def _to_objective(self) -> list[tuple[Printed, str]]:
         """The rows that follow, or one for all of them where they start at the first row."""
-        others = printed_chain(self.objective, LATEX, TEXT)[1:] if self.objective else []
+        if self.objective is None:
+            return []
+        others = printed_chain(self.objective, LATEX, TEXT)[1:]
         if not others or self.objective.theorem.statement.left == self.proof.theorem.statement.right:
             return others
         why = ", ".join(dict.fromkeys(reason for _, reason in others))

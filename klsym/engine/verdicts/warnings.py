@@ -227,19 +227,27 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> Message | None:
     if verdict.setting.use == "reward":
         return None
     parts = verdict.gradient.parts
-    multiples = {name: to_sympy(v) if isinstance(v, ExpPoly) else v for name, v in parts.items()}
-    found = [
-        (("increases", name), v) for name, v in multiples.items() if name in ("reverse-kl", "forward-kl")
-    ]
-    of_mu = [(("pushes", "mu"), to_sympy(c)) for c in _of_mu(verdict)]
-    signs = [(what, sign_of(v)) for what, v in (*found, *of_mu)]
+    found = [(("increases", name), v) for name, v in parts.items() if name in ("reverse-kl", "forward-kl")]
+    found += [(("pushes", "mu"), c) for c in _of_mu(verdict)]
+    signs = [(what, _sign_in_regions(v, facts.defined)) for what, v in found]
     if not all(of.search(verdict.loss) for of in OF_REWARDS):  # both may be a reward and its baseline
-        signs += _lowered(multiples.get("reward", sympy.S.Zero), facts.defined)
+        signs += _lowered(_as_sympy(parts.get("reward", ZERO)), facts.defined)
     does = tuple((what, sign) for what, sign in signs if sign is not None)
     if not does:
         return None
     pushes = any(what[0] == "pushes" for what, _ in does)
     return Message("pushes-from-mu" if pushes else "wrong-sign", does=does, alone=_is_alone(verdict, does))
+
+
+def _as_sympy(value: Any) -> Any:
+    return to_sympy(value) if isinstance(value, ExpPoly) else value
+
+
+def _sign_in_regions(value: Any, defined: Context) -> Sign | None:
+    """The sign of a multiple, which is the same in all regions that it names."""
+    if isinstance(value, ExpPoly) and any(defined.defined(x, REGION) is not None for x in value.names()):
+        return _of_all_cases(value, defined)
+    return sign_of(_as_sympy(value))
 
 
 def _lowered(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:

@@ -29,7 +29,7 @@ from klsym.numeric.exact import check_theorem
 from klsym.numeric.loss_by_definition import SAMPLED, at_sample, bounds_of, crossings
 
 SEEDS = range(8)
-DRAWS = 200  # of parameters, until the hypotheses hold
+DRAWS = 2000  # of parameters, until the hypotheses hold
 DIGITS = 50  # that remain when numbers of the size of exp(coordinates) cancel
 CLOSE = 1e-20
 NEAR = 0.25  # distance of a sample from a bound, at most

@@ -1,0 +1,64 @@
+"""A dual clip with a free constant: it lies beyond the clip range, which is a hypothesis of each theorem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import klsym
+from klsym.engine.explain import explain
+from klsym.engine.regions.bounds_in_order import bounds_in_order
+from klsym.language.parser import parse
+from klsym.numeric.checks.cross_check import with_check
+
+OURS, EPS = "max(-rho*A, -A*clip(rho, 0.8, 1.2))", "max(-rho*A, -A*clip(rho, 1 - eps, 1 + eps))"
+MINUS = "min(rho*A, clip(rho, 0.8, 1.2)*A)"
+DUAL = {  # losses that maximise E_q[A] on-policy, and what their bounds in order mean
+    f"where(A<0, min(-A*cap, {OURS}), {OURS})": ["cap - 6/5"],
+    f"where(A<0, min(-A*cap, {EPS}), {EPS})": ["cap - eps - 1", "eps"],
+    f"where(A>=0, {OURS}, min(-A*cap, {OURS}))": ["cap - 6/5"],
+    f"where(A<0, 1, 0)*min(-A*cap, {OURS}) + where(A>=0, 1, 0)*{OURS}": ["cap - 6/5"],
+    f"-where(A<0, max(cap*A, {MINUS}), {MINUS})": ["cap - 6/5"],
+    f"where(A<0, min(-cap*A, {EPS}), {EPS})": ["cap - eps - 1", "eps"],
+}
+OTHERS = {  # neighbours whose constant no clip bounds
+    "min(-A*cap, -rho*A)": [],
+    f"min(A*cap, {OURS})": [],  # of the other sign
+    f"min(-cap, {OURS})": [],
+    f"min(-R*cap, {OURS})": [],
+    f"{OURS} + min(-A*cap, k1)": [],
+    "min(-A*cap, -A*clip(rho, 1/cap, cap))": [],
+    f"min(-A*cap**2, {OURS})": [],
+    f"min(-A*k1, {OURS})": [],
+}
+
+
+def of(loss: str) -> Any:
+    return parse(loss, ["cap"])
+
+
+@pytest.mark.parametrize("loss", DUAL)
+def test_on_policy_it_is_a_policy_gradient(loss: str) -> None:
+    assert [str(e) for e in bounds_in_order(of(loss))] == DUAL[loss]
+    verdict = klsym.explain(loss, parameters=["cap"])
+    assert "maximises E_q[A] (a policy gradient)" in str(verdict) and verdict.trust == "kernel"
+    assert "KL010" not in str(verdict)
+    assert f"{DUAL[loss][0]} > 0 (so that the bounds of clip do not cross)" in verdict.text(proof=True)
+
+
+@pytest.mark.parametrize("loss", OTHERS)
+def test_neighbours_assume_nothing_of_the_constant(loss: str) -> None:
+    assert [str(e) for e in bounds_in_order(of(loss)) if "cap -" in str(e)] == OTHERS[loss]
+
+
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.parametrize("loss", [*DUAL][:2])
+def test_the_literal_loss_agrees_where_the_bounds_are_in_order(loss: str, sampling: str) -> None:
+    """And not where nothing is said of the constant: below the clip range it clips every sample."""
+    verdict = explain(of(loss), sampling)
+    assert with_check(verdict, of(loss)).check["passed"] is True
+    if sampling == "on-policy":
+        told = tuple(m for m in verdict.assumptions if m.code != "bounds-in-order")
+        assert with_check(replace(verdict, assumptions=told), of(loss)).check["passed"] is False
