@@ -22,9 +22,7 @@ from klsym.audit.compiled.unread import Unread, settled
 from klsym.audit.confirm import SCALES, Point, confirm, draw, far_point, same
 from klsym.audit.findings import Facts, findings_of, of_code, on_the_bound
 from klsym.audit.misread import refuse_misread
-from klsym.audit.options.assumptions import (
-    branches_of, notes_of, old_densities, on_level, sampling_of, without_size,
-)  # fmt: skip
+from klsym.audit.options import assumptions
 from klsym.audit.options.questions import Questions, copied
 from klsym.audit.places import Line, watching
 from klsym.audit.reading import read
@@ -173,7 +171,7 @@ class _Walk:
 
     def unsized(self, traced: _Traced) -> list[str]:
         """The log densities that may have one number a sequence as well, as the code runs with these."""
-        names = without_size(traced.formula, self.bindings)
+        names = assumptions.without_size(traced.formula, self.bindings)
         runs = names and self.is_same(None, traced.layout.of_sequences)
         return names if runs else []
 
@@ -351,8 +349,8 @@ class _Walk:
     # -- the answer -----------------------------------------------------------------------
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
         traced = self.fitted()
-        old = old_densities(traced.formula, self.bindings)
-        self.options["sampling"], assumed = sampling_of(self.options["sampling"], old)
+        old = assumptions.old_densities(traced.formula, self.bindings)
+        self.options["sampling"], assumed = assumptions.sampling_of(self.options["sampling"], old)
         self.notes.extend(assumed)
         refuse_unused(self.code, self.bindings, [*given_map, *given_set], self.session.used)
         gradient = self.options["use"] == "loss"
@@ -381,8 +379,10 @@ class _Walk:
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
                       traced.journal, self.bindings.roles, overflows)  # fmt: skip
         bindings = self.bindings.in_order(a.name for a in self.code.arguments)
-        self.notes.extend(notes_of(bindings, traced.layout, traced.tokens, verdict))
-        self.notes.extend(branches_of(self.code, [*bindings.known, *self.questions.values], self.session))
+        self.notes.extend(assumptions.notes_of(bindings, traced.layout, traced.tokens, verdict))
+        self.notes.extend(
+            assumptions.branches_of(self.code, [*bindings.known, *self.questions.values], self.session)
+        )
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))
         return Audit(verdict, self.code, bindings, traced.tokens, findings_of(facts), outcome.points,
                      bool(outcome.sides) and not outcome.unmet, given_map,
@@ -408,7 +408,7 @@ class _Walk:
         found.setdefault("level", "token" if tokens.aggregate else "sample")
         sized = self.options["level"] or found["level"] != "token"
         either = [] if sized else self.unsized(traced)
-        self.notes.extend(on_level(found["level"], self.options["level"], tokens, either))
+        self.notes.extend(assumptions.on_level(found["level"], self.options["level"], tokens, either))
         said = tokens.aggregate if found["level"] in ("token", tokens.level) else ""
         if said and found.setdefault("aggregate", said) != said:
             raise UsageError(f"aggregate {found['aggregate']}: the loss is {tokens.words}")
