@@ -86,6 +86,7 @@ def _beside(written: Written, main: Written, rest: Written, setting: Setting) ->
         assumptions=tuple(dict.fromkeys((*spread.assumptions, *other.assumptions))),
         proofs=(*spread.proofs, *other.proofs),
         model=spread.model if gradient else None,
+        objective_formula=None,
         shown="",
         steps=(),
         remarks=(

@@ -26,7 +26,6 @@ from klsym.notation.values import names
 
 # What a loss under q would speak of: the reference, rewards, a critic.
 OF_TARGET = re.compile(r"\b(k\d*|r|log_p|p|R|A|V|V_next)(_(past|now|future|self|others))?\b")
-OF_REWARDS = (re.compile(r"\bR(_[a-z]+)?\b"), re.compile(r"\bA(_[a-z]+)?\b"))
 Check = Callable[[Verdict, "Facts"], Message | None]
 
 
@@ -230,13 +229,18 @@ def wrong_sign(verdict: Verdict, facts: Facts) -> Message | None:
     found = [(("increases", name), v) for name, v in parts.items() if name in ("reverse-kl", "forward-kl")]
     found += [(("pushes", "mu"), c) for c in _of_mu(verdict)]
     signs = [(what, _sign_in_regions(v, facts.defined)) for what, v in found]
-    if not all(of.search(verdict.loss) for of in OF_REWARDS):  # both may be a reward and its baseline
+    if not _names_both_rewards(verdict, facts.defined):  # one may be the baseline of the other
         signs += _lowered(_as_sympy(parts.get("reward", ZERO)), facts.defined)
     does = tuple((what, sign) for what, sign in signs if sign is not None)
     if not does:
         return None
     pushes = any(what[0] == "pushes" for what, _ in does)
     return Message("pushes-from-mu" if pushes else "wrong-sign", does=does, alone=_is_alone(verdict, does))
+
+
+def _names_both_rewards(verdict: Verdict, defined: Context) -> bool:
+    found = names(verdict.h).union(*(definition.e.names() for definition in defined.definitions))
+    return {R.name, A.name} <= {name.partition("[")[0] for name in found}
 
 
 def _as_sympy(value: Any) -> Any:

@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import Any
 
 from klsym.api import explain
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
 from klsym.errors import NotInRing
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring
@@ -169,7 +169,7 @@ def objective_of(verdict: Verdict) -> Any:
     """
     if verdict.implied is not None:
         return {"side": verdict.implied.side.to_json()}
-    return verdict.objective_latex and {"latex": verdict.objective_latex}
+    return {"latex": verdict.objective} if verdict.target in UNNAMED and verdict.objective else None
 
 
 def cases_of(verdict: Verdict) -> Any:
