@@ -104,8 +104,8 @@ def _other(verdict: Verdict, ascends: bool) -> str:
     if verdict.target == "none":
         none = "has no objective: its expected gradient is not the gradient of any function"
         return f"{'ascends' if ascends else 'descends'} {kept}; it has no objective" if kept else none
-    if gradient := policy_gradient(verdict, ascends):
-        return gradient
+    if (verdict.per_sample_cases or not ascends) and (gradient := policy_gradient(verdict, ascends)):
+        return gradient  # between bounds an antiderivative of a reward says less
     if kept:
         return f"{VERB[ascends]} {kept}"
     if verdict.generated is not None and verdict.generated.f is not None:

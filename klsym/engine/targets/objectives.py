@@ -63,9 +63,11 @@ def _of_rest(rest: ExpPoly) -> Quantity | None:
         if measure == "mu":  # E_mu[log q] is -KL(mu||q), up to what does not move
             rest, share = _less_multiple(found, "log_q")
             total = total - (KL("mu", "q") * to_sympy(share) if share else 0)
-        else:  # E_q[log rho] is KL(q||mu)
+        else:  # E_q[log rho] is KL(q||mu), and then E_q[k1] is said to be KL(q||p)
             rest, share = _less_multiple(found - constant_part(found), "w")
-            total = total + (KL("q", "mu") * to_sympy(share) if share else 0)
+            rest, of_k1 = _less_multiple(rest, "k1") if share else (rest, ZERO)
+            for other, times in (("p", of_k1), ("mu", share)):
+                total = total + (KL("q", other) * to_sympy(times) if times else 0)
         total = total + (expectation(to_sympy(rest), measure) if rest else 0)
     return total
 
