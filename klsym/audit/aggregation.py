@@ -115,6 +115,7 @@ def _inwards(e: Any) -> Any:
 def _without_weights(e: Any) -> Any:
     """A product of masks that is the same number for all masks, as that number.
 
+    >>> from klsym.language.expressions import A
     >>> length = total(mask, "t")
     >>> _without_weights(A * length / sympy.Max(1, length))
     A

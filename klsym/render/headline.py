@@ -108,10 +108,10 @@ def _other(verdict: Verdict, ascends: bool) -> str:
         return gradient  # between bounds an antiderivative of a reward says less
     if kept:
         return f"{VERB[ascends]} {kept}"
-    if verdict.generated is not None and verdict.generated.f is not None:
-        told = _few_pieces(verdict.generated)
-        turned = ascends and not verdict.ascends  # f is of a term that is no reward, or of what is descended
-        return told if verdict.generated.beside else f"{VERB[turned]} {told}"
+    turned = ascends != verdict.ascends  # a term that alone would be used the other way
+    of_r = verdict.generated
+    if of_r is not None and of_r.f is not None and not (of_r.beside and turned):
+        return _few_pieces(of_r) if of_r.beside else f"{VERB[turned]} {_few_pieces(of_r)}"
     if said := directed(verdict, ascends):
         pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
         return f"{said}{': it pushes q away from the sampling policy' * pushes}"

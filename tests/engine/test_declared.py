@@ -62,7 +62,9 @@ def test_names_of_settings(options: dict[str, str]) -> None:
 def test_a_sampler_that_is_cut_off_says_what_M_and_S_are() -> None:
     names = klsym.explain("k3", sampling="truncated").to_json()["names"]
     assert names == {
-        "M": "1 on what the sampler keeps, 0 elsewhere", "S": "E_q[M], the mass of what the sampler keeps",
+        "M": "1 on what the sampler keeps, 0 elsewhere; 1 at each word that is drawn",
+        "S": "E_q[M], the mass of what the sampler keeps",
+        "mu": "q, held as it is at theta; samples come from M*mu/S", "rho": "q/mu, 1 with the gradient s",
     }  # fmt: skip
     assert "S" not in klsym.explain("M*k3").to_json()["names"]
 

@@ -238,7 +238,7 @@ MISUSE: dict[str, str] = {
     "derive(expected_gradient(g, under=q) - REVERSE).iff('h', is_=k2 + b, constants=(b, a))": "h",
     "derive(expected_gradient(k3, under=q)).is_no_combination()": "is a combination",
     "derive(expectation(k2, under=q)).is_no_combination()": r"E_q\[c s\]",
-    "KL(q, p) * 0.5": "exact Rational",
+    "KL(q, p) * float('nan')": "nan is no exponential polynomial",
     "KL(q, p) / 0": "zero",
     "bregman(R * log(r))": "in r alone",
     "expectation(abs(k1), under=q)": "no exponential polynomial",

@@ -97,8 +97,9 @@ CHOICES: list[tuple[Any, dict[str, Any], str]] = [  # what no options of the tab
     ("s*k1", {"parameters": ["s"], "use": "reward"}, "parameter"),
     ("k1*H", {"parameters": ["H"]}, "a new plain name expected"),  # in answers H is a function of the sample
     ("m*k1", {"batch": "leave-one-out", "parameters": ("m",)}, "m in 'm.k1' stands for n - 1"),
-    (None, {}, "expression expected"), (2.5, {}, "exact Rational"), (b"k1", {}, "expression expected"),
-    (k1 > 0, {}, "expression expected"), (Symbol("k1") * k2, {}, "klsym's own"),
+    (None, {}, "expression expected"), (float("inf"), {}, "oo is not part"),
+    (b"k1", {}, "expression expected"), (k1 > 0, {}, "expression expected"),
+    (Symbol("k1") * k2, {}, "klsym's own"),
     (Symbol("w") * k2, {}, "klsym's own"), (s * k1, {}, "score"), (Function("g")(k1), {}, "g"),
     (sympy.nan, {}, "nan|number"), (sympy.oo * k1, {}, "oo|infinite"), (sympy.I * k1, {}, "I|real"),
     (k1 / 0, {}, "zoo|zero|infinite"), (sympy.Derivative(k1, log_q), {}, "Derivative"),

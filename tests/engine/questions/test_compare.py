@@ -344,7 +344,7 @@ REFUSED = [
     (("k1", "k1"), {"use": "penalty"}, "use='penalty'"),
     (("k1", "k1"), {"parameters": "har"}, "parameters"),
     (("k1", "k1"), {"parameters": ["w"]}, "parameter"),
-    (("k1", 2.5), {}, "exact Rational"),
+    (("k1", float("nan")), {}, "nan is not part of the loss grammar"),
     ((None, k1), {}, "expression expected"),
     (("k1", "exp(500*k1)"), {}, "power beyond"),
 ]

@@ -217,9 +217,14 @@ def test_a_model_satisfies_the_facts(facts, witness, fine):
 
 
 STEPS = [
-    (now(M), True), (M - 1, True), (now(M) - 1, False), (M - 2, False), (past(M), True), (1 - now(M), True),
-    (-now(M), False), (-past(M), True), (1 - V("M[future]"), True), (-V("M[future]"), False),
+    (now(M), True), (M - 1, True), (now(M) - 1, False), (M - 2, False), (1 - now(M), True), (-now(M), False),
 ]  # fmt: skip
+OF_OTHER_STEPS = [
+    past(M),
+    -past(M),
+    1 - V("M[future]"),
+    V("M[others]"),
+]  # empty at the first step, or the last
 
 
 @pytest.mark.parametrize(("fact", "fine"), STEPS)
@@ -234,6 +239,14 @@ def test_a_fact_about_steps_is_looked_at_at_each_step(fact, fine):
         return
     with pytest.raises(Refused, match="a fact fails in the model"):
         certify(refuted(draft, tree).part, {})
+
+
+@pytest.mark.parametrize("fact", OF_OTHER_STEPS)
+def test_a_fact_about_other_steps_is_refused(fact):
+    [name] = fact.names()
+    draft = Draft(sum_t("q", now(M)), constant(3), facts=(fact,), witness=((name, 0),))
+    with pytest.raises(Refused, match="unknown slot"):
+        certify(refuted(draft, node([None, None], rewards={"M": ["1", "1"]})).part, {})
 
 
 def weighed(**of: str) -> Draft:

@@ -246,8 +246,10 @@ def judge(
         yield from (judged(case, said, parameters) for said in statements(answer, headline))
     elif answer["objective"] is not None:
         yield from (judged(case, said, parameters) for said in statements(answer, ""))
-    of_tokens = case.use == "reward" and case.level == "token"
+    level = answer["level"]  # a loss of whole sequences may be written for each token
+    of_tokens = case.use == "reward" and level == "token"
     credit = answer["credit"] or "same-token" * of_tokens  # a loss that says itself what is summed has none
+    of_term = replace(case, credit=credit, level=level, weights=answer["weights"] or "")
     for term in answer["gradient"]["terms"] or ():
         if (said := spoken(f"term {term['loss']}", term["summary"])) is not None:
-            yield judged(replace(case, text=term["loss"], credit=credit), said, parameters, is_ascended(case))
+            yield judged(replace(of_term, text=term["loss"]), said, parameters, is_ascended(case))
