@@ -151,7 +151,7 @@ CHANGES = {  # a verdict, what is changed, the column, the kind
                  "rest: other value"),
     "the objective": ("k3*k1", lambda v: replace(v, implied=verdict("k1**3").implied), "objective",
                       "side: other value"),
-    "no objective": ("k3*k1", lambda v: replace(v, implied=None), "objective", "vanished"),
+    "no objective": ("k3*k1", lambda v: replace(v, implied=None, generated=None), "objective", "vanished"),
     "the value": ("k2", lambda v: replace(v, value=replace(v.value, target="zero")), "value",
                   "target: f-divergence -> zero"),
     "the constant": ("k2 + 1", lambda v: replace(v, constant=ONE * 2), "value", "constant: other value"),
@@ -193,6 +193,7 @@ def test_a_change_is_noticed_under_its_column(name: str) -> None:
 
 ALONG = {  # columns that cannot but change with it
     "open": ("trust",), "the value": ("hypotheses",), "c not known": ("form",),
+    "no objective": ("divergence",),
 }  # fmt: skip
 
 

@@ -269,6 +269,8 @@ class Verdict:
 
     def objective_rows(self, spell: Text) -> list[Formula]:
         """The terms of the objective, a mean reward first; none where no objective is known."""
+        if self.target in (None, "none"):
+            return []
         if self.implied is not None:
             whole = self._implied_formula(spell)
             return list(whole.terms) if isinstance(whole, Sum) else [whole]
