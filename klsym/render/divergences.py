@@ -11,7 +11,7 @@ from klsym.notation.printers import TEXT
 from klsym.notation.ratios import everywhere_if, in_r, is_whole, region
 from klsym.notation.tree import Call, Mean, Name, negated
 from klsym.notation.values import shown, tree_of
-from klsym.render.objective import directed_terms
+from klsym.render.objective import describe_terms
 
 MEAN_OF_F = Mean("q", Call("f", (Name("r"),)))
 INFINITE = (sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)
@@ -39,7 +39,7 @@ def generated_text(found: Any) -> str:
     """E_q[f(r)] with f = log(r)**2/2, convex where r <= e; f''(1) = 1; with its verb beside a reward."""
     told = generated_json(found)
     reward = [negated(mean_of(tree_of(found.beside)))] if found.beside else []
-    whole = directed_terms([*reward, MEAN_OF_F], ascends=False, rewards=True) if reward else "E_q[f(r)]"
+    whole = describe_terms([*reward, MEAN_OF_F], ascends=False, rewards=True) if reward else "E_q[f(r)]"
     convex = convexity_text(found.where, found.is_divergence)
     f = "; ".join(f"{TEXT(in_r(part))} where {region((on,))}" for on, part in reversed(found.pieces))
     known = f" with f = {f or told['f']}" if told["f"] else " with an f that has no formula here"

@@ -22,7 +22,7 @@ from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length
 from klsym.notation.values import shown
 from klsym.render.divergences import generated_text
-from klsym.render.objective import VERB, directed, directed_multiples
+from klsym.render.objective import VERB, describe_multiples, describe_objective
 from klsym.render.sentences import sentence
 
 NAMED = ("reverse-kl", "forward-kl", "combination")
@@ -85,7 +85,7 @@ def _does(verdict: Verdict, ascends: bool) -> str:
 
 def combination(reading: TargetReading, ascends: bool) -> str:
     """A sum of multiples of the two KLs and of rewards, with the sign that reads best."""
-    said = directed_multiples(reading.multiples, ascends)
+    said = describe_multiples(reading.multiples, ascends)
     single = KL_NAMES.get(said.partition(" ")[2])
     policy_gradient = set(reading.multiples) == {"reward"} and said.startswith("maximises")
     return f"{said}, {single}" if single else said + " (a policy gradient)" * policy_gradient
@@ -112,7 +112,7 @@ def _other(verdict: Verdict, ascends: bool) -> str:
     of_r = verdict.generated
     if of_r is not None and of_r.f is not None and not (of_r.beside and turned):
         return _few_pieces(of_r) if of_r.beside else f"{VERB[turned]} {_few_pieces(of_r)}"
-    if said := directed(verdict, ascends):
+    if said := describe_objective(verdict, ascends):
         pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
         return f"{said}{': it pushes q away from the sampling policy' * pushes}"
     if verdict.shown:

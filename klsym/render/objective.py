@@ -3,7 +3,7 @@
 The headline, the line of each term and the sentence on E_q[f(r)] are all made here.
 
 >>> from klsym.engine.explain import explain
->>> [directed(explain(text, use="reward"), True) for text in ("A - k1", "-A", "-k1")]
+>>> [describe_objective(explain(text, use="reward"), True) for text in ("A - k1", "-A", "-k1")]
 ['maximises E_q[A] - KL(q||p)', 'minimises E_q[A]', 'minimises KL(q||p)']
 """
 
@@ -20,7 +20,7 @@ SENSE = {False: "minimised", True: "maximised"}
 VERB = {False: "minimises", True: "maximises"}
 
 
-def direction(terms: Sequence[Formula], ascends: bool, rewards: bool) -> tuple[bool, Formula]:
+def choose_sense(terms: Sequence[Formula], ascends: bool, rewards: bool) -> tuple[bool, Formula]:
     """Is the objective maximised, and which one?
 
     terms: of the objective whose gradient is the expected gradient, with its rewards first if there are any.
@@ -30,24 +30,24 @@ def direction(terms: Sequence[Formula], ascends: bool, rewards: bool) -> tuple[b
     lowers minus a reward.
     """
     lowered = [negated(term) for term in terms] if ascends else list(terms)
-    of_note = lowered if ascends else lowered[: int(rewards)]
-    maximised = any(isinstance(term, Minus) for term in of_note)
+    deciding = lowered if ascends else lowered[: int(rewards)]
+    maximised = any(isinstance(term, Minus) for term in deciding)
     return maximised, total(*(negated(term) for term in lowered) if maximised else lowered)
 
 
-def directed_terms(terms: Sequence[Formula], ascends: bool, rewards: bool) -> str:
+def describe_terms(terms: Sequence[Formula], ascends: bool, rewards: bool) -> str:
     """maximises E_q[A] - KL(q||p)."""
-    maximised, formula = direction(terms, ascends, rewards)
+    maximised, formula = choose_sense(terms, ascends, rewards)
     return f"{VERB[maximised]} {TEXT(formula)}"
 
 
-def directed(verdict: Verdict, ascends: bool) -> str:
+def describe_objective(verdict: Verdict, ascends: bool) -> str:
     """What an update does to the objective of a verdict; empty where none is known."""
     terms, named = verdict.objective_rows(TEXT), verdict.implied is None and verdict.objective_formula is None
     rewards = named and "reward" in verdict.gradient.multiples
-    return directed_terms(terms, ascends, rewards) if terms else ""
+    return describe_terms(terms, ascends, rewards) if terms else ""
 
 
-def directed_multiples(multiples: dict[str, str], ascends: bool) -> str:
+def describe_multiples(multiples: dict[str, str], ascends: bool) -> str:
     """The same of multiples of the KLs and rewards."""
-    return directed_terms(objective_rows(multiples), ascends, "reward" in multiples)
+    return describe_terms(objective_rows(multiples), ascends, "reward" in multiples)
