@@ -67,7 +67,7 @@ class Arithmetic:
         return Node(self.rounded(value))
 
     def leaf(self, value: float) -> Node:
-        """What gradients are taken along."""
+        """An input with respect to which gradients are taken."""
         return Node(self.rounded(value), (), True)
 
     def _node(self, value: float, *parents: tuple[Node, Pull]) -> Node:

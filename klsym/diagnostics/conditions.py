@@ -303,7 +303,7 @@ def other_divergence(asked: Asked) -> Found:
 
 
 def overflow(asked: Asked) -> Found:
-    """What is not finite in float32, or only rounding; of code that was run, where its run was not finite."""
+    """Find values that overflow or cancel in float32; of code that was run, those of its own run."""
     written = asked.written
     found = overflows(written, gradient=asked.setting.use == "loss")
     if (seen := written.in_float32) is not None:

@@ -40,7 +40,7 @@ def opposed_reward(verdict: Verdict) -> Any | None:
 
 
 def _values(verdict: Verdict) -> Iterator[Any]:
-    """What multiplies each score, case by case; None for what is no expression."""
+    """Yield the coefficient of each score, case by case; None where it is no expression."""
     h = verdict.h if verdict.centred is None else verdict.centred
     found = [value for _, value in verdict.per_sample_cases] or [h]
     for value in found:

@@ -67,7 +67,7 @@ def on_level(level: str, asked: str | None, tokens: Tokens, unsized: list[str]) 
 
 
 def branches_of(code: Code, known: Collection[str], session: Session) -> Iterable[str]:
-    """What may choose a branch though nobody has said it: default arguments, and shapes.
+    """Name the default arguments and shapes that may choose a branch without a word of the user.
 
     known: the names that have a value or a role.
     """

@@ -20,7 +20,7 @@ FIXED = {*DENSITIES, *REWARDS, *(sympy.Symbol(name, real=True) for name in COUNT
 
 
 def bounds_in_order(loss: Any) -> list[Any]:
-    """What is positive if each clip, such as clip(rho, 1 - eps, 1 + eps), has lo <= hi.
+    """Return the quantities that are positive if each clip(x, lo, hi) has lo <= hi.
 
     These are parameters, and c - hi for a bound c*A beside clip(rho, lo, hi)*A, as in a dual clip.
     """
