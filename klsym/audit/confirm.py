@@ -82,14 +82,18 @@ def draw(seed: int, scale: float, symbols: set[Any], rows: frozenset[Any], tied:
 
 
 def far_point(symbols: set[Any], rows: frozenset[Any], x: Any, apart: float) -> Point:
-    """Every log density is -1, but log q - x = apart, one of the two lying below; nothing is masked."""
+    """log q - x = apart, where the lower of the two is -1 - |apart| and the other -1; nothing is masked.
+
+    Where log q is the lower one, the remaining density of log p and log mu is as low, so that only x is
+    far from q.
+    """
     point = draw(0, 0.0, symbols, rows)
     for name in (log_q, log_p, log_mu):
         if name in point.values:
             point.values[name][...] = -1.0
     point.values[x if apart > 0 else log_q][...] = -1.0 - abs(apart)
     other = log_mu if x == log_p else log_p
-    if apart < 0 and other in point.values:  # then q lies below both
+    if apart < 0 and other in point.values:
         point.values[other][...] = -1.0 - abs(apart)
     point.values[mask][...] = 1.0
     return point

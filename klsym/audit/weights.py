@@ -175,14 +175,16 @@ def words_of(weight: Weight, level: str, axes: str) -> str:
     unit = "sequence" if level == "sequence" else "token"
     if family == "each":
         return f"each {unit} by itself"
-    if family == "batch" and (level != "sequence" or power == 1):
-        return "averaged over all tokens of the batch: each weighs one over their number"
-    if family == "batch":
-        return "summed over sequences and divided by the number of all tokens of the batch"
-    if abs(scale * TOKENS - 1) < CLOSE:
-        return "averaged over the padded grid: each token weighs one over the number of places"
     near = next((words for value, words in BATCH.items() if abs(scale / value - 1) < CLOSE), None)
     then = near or f"multiplied by {scale:g}"
+    if family == "batch":
+        more = f", then {then}" if abs(scale - 1) >= CLOSE else ""
+        if level != "sequence" or power == 1:
+            each = "" if more else ": each weighs one over their number"
+            return f"averaged over all tokens of the batch{each}{more}"
+        return f"summed over sequences and divided by the number of all tokens of the batch{more}"
+    if family == "sum" and abs(scale * TOKENS - 1) < CLOSE:
+        return "averaged over the padded grid: each token weighs one over the number of places"
     if level == "sequence":
         return then
     start = f"{'averaged' if family == 'mean' else 'summed'} over the tokens of each sequence"

@@ -37,14 +37,24 @@ def _in_float32(x: float) -> float:
 
 
 def _guarded(of: Callable[[], float | complex]) -> float:
-    """Overflow and a division by 0 give inf, what is not real nan."""
+    """An overflow gives inf, what is not real nan."""
     try:
         found = of()
-    except (ZeroDivisionError, OverflowError):
+    except OverflowError:
         return math.inf
     except ValueError:
         return math.nan
     return math.nan if isinstance(found, complex) else float(found)
+
+
+def _power(x: float, n: float) -> float:
+    """x**n as IEEE 754 has it: an odd power keeps the sign of x where it is 0 or infinite."""
+    if math.isnan(n):
+        return 1.0 if x == 1 else math.nan
+    size = math.inf if not x and n < 0 else _guarded(lambda: abs(x) ** n)
+    if -math.inf < x < 0 and math.isfinite(n) and n % 1:
+        return math.nan
+    return math.copysign(size, x) if n % 2 == 1 else size
 
 
 def _quotient(a: float, b: float) -> float:
@@ -113,12 +123,12 @@ class Arithmetic:
         return self._node(ratio, (a, lambda g: _quotient(g, b.value)), (b, lambda g: -g * below))
 
     def power(self, a: Node, n: Node) -> Node:
-        value = self.rounded(_guarded(lambda: a.value**n.value))
-        slope = self.rounded(n.value * self.rounded(_guarded(lambda: a.value ** (n.value - 1))))
+        value = self.rounded(_power(a.value, n.value))
+        slope = self.rounded(n.value * self.rounded(_power(a.value, n.value - 1)))
         return self._node(
             value,
             (a, lambda g: g * slope if n.value else 0.0),
-            (n, lambda g: g * self.rounded(value * _log(a.value)) if a.value or n.value < 0 else 0.0),
+            (n, lambda g: 0.0 if not a.value and n.value >= 0 else g * self.rounded(value * _log(a.value))),
         )
 
     # ------------------------------------------------------------------------ functions
@@ -152,7 +162,7 @@ class Arithmetic:
         return self._node(min(a.value, 0.0) - math.log1p(tail), (a, lambda g: g * other))
 
     def absolute(self, a: Node) -> Node:
-        sign = math.copysign(1.0, a.value) if a.value else 0.0
+        sign = (a.value > 0) - (a.value < 0)  # 0 at 0 and nan, as in PyTorch
         return self._node(abs(a.value), (a, lambda g: g * sign))
 
     def detach(self, a: Node) -> Node:

@@ -65,7 +65,8 @@ class Cancellation:
 
 
 def overflows(written: Written, gradient: bool = True) -> tuple[Overflow, ...]:
-    """Where the loss or its gradient is infinite or not a number; nothing for sums over tokens or samples.
+    """Where the loss or its gradient is infinite or not a number; nothing for losses that
+    add up tokens, samples or words of the vocabulary.
 
     gradient: is the loss differentiated?  A reward is not.
     """

@@ -144,7 +144,7 @@ def _softplus(of: Arithmetic, x: Node) -> Node:
 
 
 def _relu(of: Arithmetic, x: Node) -> Node:
-    return of.where(x.value > 0, x, of.number(0))
+    return of.where(x.value <= 0, of.number(0), x)  # nan stays nan
 
 
 def _same(of: Arithmetic, x: Node) -> Node:

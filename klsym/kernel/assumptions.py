@@ -127,13 +127,14 @@ class Assumptions:
         if self.sequences:
             self.found |= {("ends", m) for m in self.masses}
         for hypothesis in self.found:
-            possible = not never_holds(hypothesis, self.context)
-            refuse_unless(possible, f"hypotheses: {str(hypothesis_to_json(hypothesis))[:BRIEF]} never holds")
+            possible = not evidently_fails(hypothesis, self.context)
+            shown = str(hypothesis_to_json(hypothesis))[:BRIEF]
+            refuse_unless(possible, f"hypotheses: {shown} fails at the witness or at every sample")
         return tuple(sorted(self.found, key=lambda hypothesis: json.dumps(hypothesis_to_json(hypothesis))))
 
 
-# ---------------------------------------------------------------------------- hypotheses that never hold
-def never_holds(hypothesis: Hypothesis, context: Context) -> bool:
+# ---------------------------------------------------------------------------- hypotheses that fail
+def evidently_fails(hypothesis: Hypothesis, context: Context) -> bool:
     """Does a hypothesis evidently fail at every sample, or at the witness of the facts?"""
     given = dict(context.witness)
     match hypothesis:

@@ -1,4 +1,4 @@
-"""The first two lines of an answer: the loss and its use, and what minimising it does.
+"""The first two lines of an answer: the loss and its use, and what an update with it does.
 
 >>> from klsym.engine.explain import explain
 >>> title(explain("k1", sampling="off-policy")), does(explain("k1", sampling="off-policy"))

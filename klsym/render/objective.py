@@ -1,6 +1,6 @@
 """An objective as an update moves it: minimised or maximised, from its terms with their signs.
 
-The headline, the line of each term and the sentence on E_q[f(r)] are all made here.
+The headline and the line of each term take their verb and their signs from here.
 
 >>> from klsym.engine.explain import explain
 >>> [describe_objective(explain(text, use="reward"), True) for text in ("A - k1", "-A", "-k1")]

@@ -182,3 +182,25 @@ def test_what_is_mapped_to_a_mask_and_divided_by_is_refused(tmp_path):
 def test_a_number_gets_a_name_that_answers_leave_free(name, tmp_path):
     read = audited(tmp_path, f"return {name} * k2(logp, ref_logp)", f"logp, ref_logp, {name}: float")
     assert read.target == "reverse-kl" and name in read.bindings.free
+
+
+@pytest.mark.parametrize(
+    ("returned", "asked"),
+    [
+        ("(logp.exp()*(logp - ref_logp)).mean()", True),  # a sampled word, or all words and no sum over them
+        ("(logp.exp()*(logp - ref_logp)).sum(-1).mean()", True),
+        ("(ref_logp.exp()*(ref_logp - logp)).mean()", True),
+        ("((logp - ref_logp).exp()*(logp - ref_logp)).mean()", False),  # a ratio is of one word
+        ("((ref_logp - logp).exp() - 1 - (ref_logp - logp)).mean()", False),
+    ],
+)
+def test_where_a_probability_multiplies_klsym_asks_of_what(
+    tmp_path: Path, returned: str, asked: bool
+) -> None:
+    file = tmp_path / "code.py"
+    file.write_text(f"import torch\ndef f(logp, ref_logp):\n    return {returned}\n", encoding="utf-8")
+    if not asked:
+        assert klsym.audit(f"{file}:f", sampling="on-policy").verdict.target
+        return
+    with pytest.raises(UsageError, match=r"exp of a log-probability.*--map logp=log_q\[v\] or"):
+        klsym.audit(f"{file}:f", sampling="on-policy")

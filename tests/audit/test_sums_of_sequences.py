@@ -165,3 +165,24 @@ def test_rewards_of_tokens_in_a_loss_of_sequences_are_said_to_be_constant(tmp_pa
     text = (tmp_path / "code.py").read_text().replace("clipped = torch.min", "clipped = lambda: torch.min")
     (tmp_path / "code.py").write_text(text.replace("    spread = (w * advantages)[:, None]\n", ""))
     assert "rewards are taken for the same at all tokens of a sequence" in klsym.audit(code).notes
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("(k*mask).sum()/mask.sum()",
+         "averaged over all tokens of the batch: each weighs one over their number"),
+        ("(k*mask).sum()/mask.sum()/mask.shape[0]",
+         "averaged over all tokens of the batch, then averaged over sequences"),
+        ("3*(k*mask).sum()/mask.sum()", "averaged over all tokens of the batch"),
+        ("(k*mask).mean()", "averaged over the padded grid: each token weighs one over the number of places"),
+        ("((k*mask).sum(-1)/n).sum()/mask.numel()",
+         "averaged over the tokens of each sequence, then multiplied by 0.012987"),
+        ("((k*mask).sum(-1)/n).mean()",
+         "averaged over the tokens of each sequence, then averaged over sequences"),
+    ],
+)  # fmt: skip
+def test_a_weight_is_told_whole(tmp_path: Path, returned: str, said: str) -> None:
+    """Each weight, as one divides by more than the words for the rest say."""
+    place = written(tmp_path, returned.replace("k*", "(logp - old_logp)**2/2*"))
+    assert said in " ".join(str(klsym.audit(place)).split())

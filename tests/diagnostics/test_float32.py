@@ -10,6 +10,7 @@ import pytest
 
 from klsym.diagnostics.arithmetic import Arithmetic
 from klsym.diagnostics.overflow import AT, LIKELIEST, LIKELY, NEAR, NOISE, cancellation, overflows
+from klsym.diagnostics.typed_code import ELEMENTWISE
 from klsym.engine.answers.dispatch import as_written
 
 torch = pytest.importorskip("torch")
@@ -174,7 +175,10 @@ SINGLE = [
     ("sqrt", torch.sqrt), ("sigmoid", torch.sigmoid), ("logsigmoid", torch.nn.functional.logsigmoid),
     ("absolute", torch.abs), ("negative", torch.neg),
 ]  # fmt: skip
-NUMBERS = (0.0, 0.5, -0.5, 1.0, 2.5, -3.0, 20.0, -20.0, 90.0, 1e30, -1e30, math.inf, -math.inf)
+NUMBERS = (
+    0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.5, -3.0, 9.0, 20.0, -20.0, 90.0, 1e30, -1e30,
+    math.inf, -math.inf, math.nan,
+)  # fmt: skip
 
 
 def agree(mine: float, theirs: float, tolerance: float = 4e-6) -> bool:
@@ -213,3 +217,11 @@ def test_functions_of_two_numbers(name: str, code: Any) -> None:
 @pytest.mark.parametrize("loss", ["past(r)", "loo(r)*k1", "full(k3)"])
 def test_sums_are_left_alone(loss: str) -> None:
     assert overflows(as_written(loss, ())) == () and cancellation(as_written(loss, ())) is None
+
+
+@pytest.mark.parametrize("x", [-1.0, 0.0, 1.0, math.inf, math.nan])
+def test_relu_is_that_of_pytorch(x: float) -> None:
+    arithmetic = Arithmetic()
+    mine = ELEMENTWISE["relu"](arithmetic, arithmetic.number(x)).value
+    theirs = torch.relu(constant(x)).item()
+    assert mine == theirs or (math.isnan(mine) and math.isnan(theirs))

@@ -35,7 +35,7 @@ PURE = {  # functions and methods without an effect
     "nan_to_num", "floor", "ceil", "sign", "rsqrt", "long", "double", "half", "expand", "permute",
     "transpose", "contiguous", "type_as", "entropy", "log_prob",
 }  # fmt: skip
-OF_SHAPE = {"shape", "ndim", "dim", "size", "numel", "nelement"}
+SHAPES, SIZES = {"shape", "ndim"}, {"dim", "size", "numel", "nelement"}  # attributes, and methods
 LIBRARIES = {"torch", "np", "numpy", "math", "F", "jnp", "jax"}
 FRESH = {"dict", "list", "defaultdict", "set", "OrderedDict", "Counter"}
 
@@ -48,10 +48,13 @@ def is_guard(node: ast.stmt) -> bool:
 def is_of_shape(test: ast.expr) -> bool:
     """Does a condition speak of the shape of a tensor?
 
-    >>> [is_of_shape(ast.parse(x, mode="eval").body) for x in ("x.dim() == 2", "len(x.shape) > 1", "x == 2")]
-    [True, True, False]
+    >>> tests = ("x.dim() == 2", "len(x.shape) > 1", "x == 2", "cfg.dim == 2")
+    >>> [is_of_shape(ast.parse(x, mode="eval").body) for x in tests]
+    [True, True, False, False]
     """
-    return any(isinstance(n, ast.Attribute) and n.attr in OF_SHAPE for n in ast.walk(test))
+    called = {id(n.func) for n in ast.walk(test) if isinstance(n, ast.Call)}
+    attributes = [n for n in ast.walk(test) if isinstance(n, ast.Attribute)]
+    return any(n.attr in SHAPES or (n.attr in SIZES and id(n) in called) for n in attributes)
 
 
 def is_pure(value: ast.AST | None) -> bool:

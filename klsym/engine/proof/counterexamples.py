@@ -148,8 +148,10 @@ def _parameters(context: Context, step: int) -> dict[str, str]:
         told = {name for fact in context.facts for name in fact.names()}
         values |= {name: -values[name] for name in bound & set(values) - told - {"n"}}
     goal = dict(context.witness)
-    while any(_at(fact, values) < 0 for fact in context.facts if fact.names() <= set(values)):
-        values |= {name: (values[name] + goal[name]) / 2 for name in goal if name in values}
+    for share in (*[Fraction(1, 2)] * 20, Fraction(1)):  # ever nearer to the witness, at last there
+        if all(_at(fact, values) >= 0 for fact in context.facts if fact.names() <= set(values)):
+            break
+        values |= {x: values[x] + share * (goal[x] - values[x]) for x in goal if x in values}
     if "n" in values:
         values["n"] = Fraction(2 + step % 3)
     for left, right in context.premises:

@@ -14,23 +14,51 @@ from typing import Any
 
 import sympy
 
+from klsym.kernel.ring import ExpPoly, Number
+from klsym.kernel.witness import BATCH_SIZE
+from klsym.language.convert import to_ring
 from klsym.language.expressions import COUNTS, DENSITIES, REWARDS, clip
 
 FIXED = {*DENSITIES, *REWARDS, *(sympy.Symbol(name, real=True) for name in COUNTS)}
 
 
 def bounds_in_order(loss: Any) -> list[Any]:
-    """Return the quantities that are positive if each clip(x, lo, hi) has lo <= hi.
+    """Return what is assumed to be positive.
 
-    These are parameters, and c - hi for a bound c*A beside clip(rho, lo, hi)*A, as in a dual clip.
+    Parameters are, with which each clip(x, lo, hi) has lo <= hi; and so is c - hi for a bound c*A beside
+    clip(rho, lo, hi)*A, as in a dual clip, unless it contradicts what is assumed already.
     """
-    found: set[Any] = set()
+    positive: set[Any] = set()
     for e in loss.atoms(clip):
         width, ordered = _width(e)
         if ordered and not width.is_nonnegative:
-            found |= {x for x in width.free_symbols if not x.is_positive}
-    beyond = {c - hi for e in loss.atoms(sympy.Min, sympy.Max) for c, hi in _outer(e)}
-    return [*sorted(beyond, key=str), *sorted(found, key=str)]
+            positive |= {x for x in width.free_symbols if not x.is_positive}
+    assumed = sorted(positive, key=str)
+    gaps = {c - hi for e in loss.atoms(sympy.Min, sympy.Max) for c, hi in _dual_clip_bounds(e)}
+    for gap in sorted(gaps, key=str):
+        if find_witness([to_ring(fact) for fact in (gap, *assumed)]) is not None:
+            assumed.insert(0, gap)
+    return sorted(assumed, key=lambda fact: (fact not in gaps, str(fact)))
+
+
+def find_witness(facts: list[ExpPoly] | tuple[ExpPoly, ...]) -> dict[str, Number] | None:
+    """Return values at which all facts are at least 1, or None where none were found.
+
+    Each value starts at 1, that of the batch size at 2, and is raised as long as a fact is too low; a chain
+    a > b > c ends after as many rounds as there are facts, a circle never does.
+    """
+    names = {name for fact in facts for name in fact.names()}
+    values: dict[str, Number] = {name: 2 if name == BATCH_SIZE else 1 for name in names}
+    for _ in range(len(facts) + 2):
+        before = dict(values)
+        for fact in facts:
+            at = fact.substitute({name: ExpPoly.number(value) for name, value in values.items()})
+            missing = 1 - at.terms.get(((), ()), 0)
+            raised = next(m[0][0] for (m, _), value in fact.terms.items() if m and value == 1)
+            values[raised] += max(missing, 0)
+        if values == before:
+            return values
+    return None
 
 
 def crossing(loss: Any) -> bool:
@@ -38,7 +66,7 @@ def crossing(loss: Any) -> bool:
     return not all(_width(e)[1] for e in loss.atoms(clip))
 
 
-def _outer(e: Any) -> Iterator[tuple[Any, Any]]:
+def _dual_clip_bounds(e: Any) -> Iterator[tuple[Any, Any]]:
     """The parameters c and upper bounds hi of c*x beside clip(.., lo, hi)*x, in a minimum or a maximum."""
     for bound in e.args:
         free = sorted(bound.free_symbols - FIXED, key=str)

@@ -28,6 +28,7 @@ from typing import Any
 import sympy
 from mpmath import iv
 
+from klsym.engine.regions.bounds_in_order import find_witness
 from klsym.engine.regions.in_span import positive_somewhere
 from klsym.engine.regions.positivity import _stripped, positive_sum, without_positive_factors
 from klsym.engine.regions.relations import quotient, reduced, square_root
@@ -35,10 +36,9 @@ from klsym.engine.regions.root_isolation import joint
 from klsym.errors import NotInRing, TooManyRegions, UsageError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
-from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import at_slot
 from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
-from klsym.kernel.witness import BATCH_SIZE
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.defined import name_of
 from klsym.language.expressions import OF_REGIONS, clip
@@ -345,23 +345,12 @@ class Unfolding:
         return name
 
 
-def unfolding(on_policy: bool, parameters: Iterable[str], positive: Iterable[Any]) -> Unfolding:
-    """Nothing written out yet; positive: what is known to be at least 0, as `bounds_in_order` has it."""
-    facts = tuple(map(to_ring, positive))
-    context = Context(tuple(sorted(parameters)), (), (), (), facts, _witness(facts))
+def unfolding(on_policy: bool, parameters: Iterable[str], nonnegative: Iterable[Any]) -> Unfolding:
+    """Nothing written out yet; nonnegative: what is known to be at least 0, as `bounds_in_order` has it."""
+    facts = tuple(map(to_ring, nonnegative))
+    witness = tuple(sorted((find_witness(facts) or {}).items()))
+    context = Context(tuple(sorted(parameters)), (), (), (), facts, witness)
     return Unfolding(on_policy, set(context.parameters), context)
-
-
-def _witness(facts: Iterable[ExpPoly]) -> tuple[tuple[str, Number], ...]:
-    """Values at which all facts are at least 1: 1, more where one lies above others, 2 samples in a batch."""
-    names = {name for fact in facts for name in fact.names()}
-    values: dict[str, Number] = {name: 2 if name == BATCH_SIZE else 1 for name in names}
-    for fact in facts:
-        at = fact.substitute({name: ExpPoly.number(value) for name, value in values.items()})
-        low = at.terms.get(((), ()), 0)
-        above = next(m[0][0] for (m, _), value in fact.terms.items() if m and value == 1)
-        values[above] -= min(0, low - 1)
-    return tuple(sorted(values.items()))
 
 
 def is_piecewise(e: Any) -> bool:

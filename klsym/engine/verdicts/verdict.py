@@ -16,7 +16,7 @@ from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
 from klsym.kernel.ring import ExpPoly
-from klsym.language.expressions import A, R, s, without_sg
+from klsym.language.expressions import A, R, s, unfold, without_sg
 from klsym.language.messages import Message
 from klsym.notation import formulas, losses
 from klsym.notation.combination import mean_of, objective_rows
@@ -340,7 +340,7 @@ def is_ascended(written: Written, setting: Setting) -> bool:
     """Does an update ascend it?  A reward is ascended; a penalty without R and A is taken off the reward."""
     if setting.use != "reward" or not written.expression.has(R, A):
         return False
-    return bool(expand(without_sg(written.expression)).has(R, A))  # R - sg(R) is no reward
+    return bool(expand(unfold(without_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
 
 
 def undecided(written: Written, setting: Setting, why: Message, h: Any = None) -> Verdict:

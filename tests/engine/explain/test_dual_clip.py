@@ -9,7 +9,9 @@ import pytest
 
 import klsym
 from klsym.engine.explain import explain
-from klsym.engine.regions.bounds_in_order import bounds_in_order
+from klsym.engine.regions.bounds_in_order import bounds_in_order, find_witness
+from klsym.kernel.ring import ExpPoly
+from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from klsym.numeric.checks.cross_check import with_check
 
@@ -62,3 +64,36 @@ def test_the_literal_loss_agrees_where_the_bounds_are_in_order(loss: str, sampli
     if sampling == "on-policy":
         told = tuple(m for m in verdict.assumptions if m.code != "bounds-in-order")
         assert with_check(replace(verdict, assumptions=told), of(loss)).check["passed"] is False
+
+
+def two_bounds(first: str, second: str, hi: str = "eps + 1") -> str:
+    """A dual clip at `first`, whose clip range ends at `second`, beside one at `second` that ends at hi."""
+    return f"min(-A*{first}, -A*clip(rho, 0, {second})) + min(-A*{second}, -A*clip(rho, 0, {hi}))"
+
+
+@pytest.mark.parametrize(
+    ("hi", "assumed"),
+    [
+        ("eps + 1", ["alpha - beta", "beta - eps - 1"]),
+        ("2", ["alpha - beta", "beta - 2"]),
+        ("alpha", ["-alpha + beta"]),
+    ],
+)
+def test_bounds_that_lie_above_one_another_can_hold_together(hi: str, assumed: list[str]) -> None:
+    """A chain has values at which all of it holds; of a circle, what contradicts the rest is not assumed."""
+    loss = two_bounds("alpha", "beta", hi)
+    positive = bounds_in_order(parse(loss))
+    assert [str(e) for e in positive if "-" in str(e)] == assumed
+    facts = [to_ring(e) for e in positive]
+    values = find_witness(facts) or {}
+    at = [fact.substitute({x: ExpPoly.number(value) for x, value in values.items()}) for fact in facts]
+    assert all(e.terms.get(((), ()), 0) >= 1 and not e.names() for e in at)
+    verdict = klsym.explain(loss, sampling="off-policy")
+    assert verdict.trust == "kernel" and f"{assumed[0]} > 0" in verdict.text(proof=True)
+
+
+def test_what_contradicts_itself_has_no_witness() -> None:
+    a, b = (ExpPoly.variable(x) for x in "ab")
+    assert find_witness([a - b, b - a]) is None
+    assert find_witness([a - b, b - 2 * a]) is None
+    assert find_witness([a - b, b - 1]) == {"a": 3, "b": 2}

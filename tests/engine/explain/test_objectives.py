@@ -34,6 +34,7 @@ LOSSES = [  # a loss, its setting, the sense; each is judged by its headline, it
     )),
     *((loss, "reward", "minimised") for loss in ("k3", "-k3", "sqrt(r)", "-clip(k1, -1, 1)", "R - R + k2",
                                                  "sg(A) - A + k1", "min(rho, 1, 1 + k1)",
+                                                 "(k3 + 1 - r)*R - k1*R + k2",
                                                  "k2 + R*k1 - sg(R*k1 + R - k2) + sg(R)")),
     *((loss, "", "minimised") for loss in ("-A*log_q + beta*k2", "A*log_q - k3", "-3*k2", "R - sqrt(r)")),
     ("R - beta*k1", "off reward loo", "maximised"), ("k1 - R", "off reward mean", "maximised"),
