@@ -132,6 +132,7 @@ campaigns: test-all attacks soundness fuzz mutants random-losses pages ## all of
 
 golden: install ## answer the 2,000 losses of the golden corpus again, list each difference that is not intended
 	PYTHONPATH=tests $(BIN)/python -m support.golden $(GOLDEN_FLAGS)
+	PYTHONPATH=tests $(BIN)/python -m support.golden.printed $(filter --write,$(GOLDEN_FLAGS))
 
 pages: install ## write docs/trust.md and docs/benchmarks.md from what the verified checker, the campaigns and make bench stored
 	$(BIN)/python benchmarks/pages.py

@@ -19,7 +19,7 @@ from klsym.language.messages import Message
 from klsym.notation.tree import product
 from klsym.notation.values import LazyFormula
 from support.golden import __main__ as command
-from support.golden import answers, compared, coverage, stored
+from support.golden import answers, compared, coverage, printed, stored
 from support.golden.answers import answer_of, columns, value_of
 from support.golden.codes import code_of
 from support.golden.compared import Difference, Intended, differences, intended, same, sorted_out
@@ -343,3 +343,25 @@ def test_the_command_fails_on_what_is_not_listed(
         ["1", "1"]
     ]
     assert ("klsym explain \"k2\"" in printed.out) == (name == "nothing")  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- word for word
+def test_a_share_of_what_is_printed_is_as_it_is_stored() -> None:
+    pairs = printed.stored_pairs()
+    assert len(pairs) == printed.COUNT
+    for pair in sorted(pairs, key=lambda pair: pair.key)[:: scaled(1, 12)]:
+        assert list(printed.compare_printed(pair, printed.print_answer(pair))) == []
+
+
+def test_what_is_stored_is_of_all_settings() -> None:
+    of_all = {pair.options for pair, answer in stored.read() if "refusal" not in answer}
+    assert {pair.options for pair in printed.stored_pairs()} == of_all
+
+
+@pytest.mark.parametrize("part", ["text", "json", "certificates"])
+def test_a_change_of_what_is_printed_is_noticed(part: str) -> None:
+    pair = next(pair for pair in printed.stored_pairs() if printed.read()[pair.key]["certificates"])
+    was = printed.read()[pair.key]
+    changed = {"text": was["text"] + " ", "json": {**was["json"], "target": "x"}, "certificates": []}
+    [found] = printed.compare_printed(pair, {**was, part: changed[part]})
+    assert found.startswith(f"{pair}: {part}")

@@ -10,5 +10,6 @@ pairs and stores their answers anew.
     codes       the kind of a message: a warning, a hypothesis or a refusal
     compared    the differences between two answers, by column and kind, and the list of intended ones
     stored      the file
+    printed     the text, JSON and certificates of 300 answers, word for word
     running     all pairs on all processors
 """
