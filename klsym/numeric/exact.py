@@ -1,7 +1,7 @@
 """The exact oracle: what theorems say, judged on models, from what statements literally mean.
 
 It shares nothing with the rules that prove statements: `evaluation` says how they are evaluated, and
-`drawing` on which models.
+`random_models` on which models.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Completing the square under N(m, v), with h = m - e, D = 1 - 2 a v, v' = v/D and
 finite if and only if D > 0 for each pair (a, b) whose P is nonzero: of the terms that stay, the one
 that grows fastest at either end of the line cannot be cancelled by another.
 
-It is written once for any numbers: `gaussian` has symbols, about e = 0, `gaussian_float` complex floats,
+It is written once for any numbers: `exact` has symbols, about e = 0, `floats` complex floats,
 about the mean of the sampling distribution.
 """
 

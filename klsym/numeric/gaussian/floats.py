@@ -1,6 +1,6 @@
 """Expectations of ring losses under Gaussians in floating point, also at complex parameters.
 
-The closed form of `gaussian_closed`, about the mean of the sampling distribution.  Every operation is
+The closed form of `closed`, about the mean of the sampling distribution.  Every operation is
 analytic, so that a parameter with an imaginary part of 1e-30 carries an exact derivative:
 
     d/dtheta E = Im E(theta + 1e-30 i) / 1e-30 (the complex step)

@@ -1,0 +1,150 @@
+"""Names of functions and variables: verbs first, no participles, none that say nothing; docstrings name what exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERBS = frozenset(
+    """accept add align allow annotate answer append apply approximate ask assert assume assign attach audit begin bind
+    bound bracket build calculate call centre change check choose cite clamp clip clone close collect combine compare
+    compile complete compose compute confirm contains convert copy count cover create cut decide decode declare
+    decompose define derive describe detach detect determine differentiate distribute divide draw drop dump ease embed
+    emit enclose encode end enumerate ensure escape estimate evaluate examine exchange exclude execute expand explain
+    explore export express extend extract factor fetch fill filter find finish fit fix flatten fold follow format gather
+    generate get give group guess halve handle has identify import include infer initialise insert integrate intersect
+    invert is isolate iterate join judge keep label lift list load look lower make map mark match mean measure
+    merge minimise move multiply must name narrow need needs negate normalise note observe omit open order pad
+    parse pick place plot pop predict prefer prepare print project propose prove prune pull push put raise read
+    recognise recommend record recover reduce refine refuse register reject relate remove rename render repeat replace
+    replay report request require resolve restore restrict return rewrite run sample save scale scan schedule
+    screen search select send separate set settle shift show shrink shuffle sign simplify skip solve sort spell
+    split start stop store strip substitute subtract suggest sum summarise swap take tell test 
+    trace track transform translate trim try unfold unite unwrap update use validate verify visit wait walk warn weigh
+    widen with wrap write as can does from on should to""".split()
+)
+PARTICIPLE = re.compile(
+    r"\w+ed|told|said|shown|known|given|made|kept|found|held|put|written|drawn|taken|gone|left|met|read|meant"
+)
+EMPTY = frozenset(
+    """found told off aim of rest beside left moved one other each them those these such it that which what here
+    there now then still yet same also only own kept held met said shown known given made done taken gone put way
+    thing things stuff first_one last_one some any few many most more less least""".split()
+)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Percent of functions that begin with a verb, with a participle; percent of variables that say nothing."""
+
+    verbs: float
+    participles: float
+    empty: float
+
+
+# What a folder must keep: at least so many verbs, at most so many participles and empty names.  To be improved only.
+LIMITS: dict[str, Shares] = {}
+
+
+def count_names(folder: Path) -> Shares:
+    """Count the names of all functions but properties and special methods, and of all assigned variables."""
+    functions: list[str] = []
+    variables: list[str] = []
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):
+                if not any("property" in ast.dump(decorator) for decorator in node.decorator_list):
+                    functions.append(node.name.lstrip("_").partition("_")[0])
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                variables.append(node.id.strip("_"))
+    verbs = sum(word in VERBS for word in functions)
+    participles = sum(word not in VERBS and bool(PARTICIPLE.fullmatch(word)) for word in functions)
+    empty = sum(name in EMPTY for name in variables)
+    per = 100 / max(len(functions), 1)
+    return Shares(verbs * per, participles * per, 100 * empty / max(len(variables), 1))
+
+
+@pytest.mark.parametrize("folder", LIMITS)
+def test_names_say_what_is_done(folder: str) -> None:
+    shares, limit = count_names(ROOT / folder), LIMITS[folder]
+    assert shares.verbs >= limit.verbs, f"{folder}: fewer functions begin with a verb"
+    assert shares.participles <= limit.participles, f"{folder}: more functions begin with a participle"
+    assert shares.empty <= limit.empty, f"{folder}: more variables say nothing"
+
+
+def test_the_counter_tells_good_names_from_bad(tmp_path: Path) -> None:
+    code = "def find_root(x):\n    root = x\n    return root\n\ndef moved(of):\n    found = of\n    return found\n"
+    (tmp_path / "names.py").write_text(code, encoding="utf-8")
+    assert count_names(tmp_path) == Shares(50, 50, 50)
+
+
+# ---------------------------------------------------------------------------- what docstrings name
+CODE = re.compile(r"`([\w.]+?)(?:\(.*?\))?`")
+FILE = re.compile(r"\b(?:klsym|tests|docs|derivations|experiments|benchmarks|notebooks)/[\w/.-]+\.\w+\b")
+OUTSIDE = frozenset("torch jax numpy np F array_api_compat".split())  # packages whose names docstrings quote
+FOLDERS = "|".join(sorted(path.name for path in (ROOT / "klsym").iterdir() if path.is_dir()))
+MODULE = re.compile(rf"(?<![\w./])(?:klsym\.)?(?:{FOLDERS})(?:\.[a-z_]+)+\b(?!\()")
+
+
+@cache
+def names_in_code() -> frozenset[str]:
+    """Every identifier, keyword, attribute and word of a string in the code of the package and its tests."""
+    names: set[str] = set()
+    for top in ("klsym", "derivations", "experiments", "tests/support"):
+        for path in (ROOT / top).rglob("*.py"):
+            names.update(path.relative_to(ROOT).with_suffix("").parts)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names.update(words_of_code(node))
+    return frozenset(names)
+
+
+def words_of_code(node: ast.AST) -> Iterator[str]:
+    """The names in one node of a syntax tree; of strings those without blanks."""
+    for field in ("id", "attr", "arg", "name", "asname"):
+        if isinstance(word := getattr(node, field, None), str):
+            yield from word.split(".")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 60:
+        yield from re.findall(r"\w+", node.value)
+
+
+def names_that_are_gone(source: str) -> list[str]:
+    """The names in backticks and the files that docstrings and comments mention and that do not exist."""
+    tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented)]
+    texts += re.findall(r"#.*", source)
+    gone = []
+    for text in texts:
+        prose = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith((">>>", "...")))
+        for name in CODE.findall(prose):
+            words = name.split(".")
+            if words[0] not in OUTSIDE and not all(word in names_in_code() for word in words if word):
+                gone.append(name)
+        gone += [
+            path for path in MODULE.findall(prose) if not all(x in names_in_code() for x in path.split("."))
+        ]
+        gone += [file for file in FILE.findall(prose) if not (ROOT / file).exists()]
+    return gone
+
+
+def test_docstrings_name_what_exists() -> None:
+    gone = {}
+    for path in sorted((ROOT / "klsym").rglob("*.py")):
+        if found := names_that_are_gone(path.read_text(encoding="utf-8")):
+            gone[str(path.relative_to(ROOT))] = found
+    assert gone == {}
+
+
+def test_a_name_that_is_gone_is_noticed() -> None:
+    assert names_that_are_gone('"""See `find_unicorns` and klsym/engine/unicorns.py."""') == [
+        "find_unicorns",
+        "klsym/engine/unicorns.py",
+    ]
+    assert names_that_are_gone('"""See `explain` and klsym/engine/explain.py."""') == []
