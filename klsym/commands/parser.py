@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from klsym import __version__
@@ -77,15 +78,24 @@ def _add_explain(commands: Any) -> None:
     explain.set_defaults(run="losses:explain_loss")
 
 
+READ_FROM_CODE = {
+    "sampling": "off-policy if the code has old log-probabilities, else on-policy",
+    "level": "as the code adds up tokens",
+}  # fmt: skip
+
+
 def _add_setting(
-    command: argparse.ArgumentParser, without: tuple[str, ...] = (), only: tuple[str, ...] = ()
+    command: argparse.ArgumentParser,
+    without: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    defaults: Mapping[str, str] | None = None,
 ) -> None:
-    """How the loss is used."""
+    """Add the options that say how the loss is used; defaults: what the help says of a default instead."""
     for option in OPTIONS:
         if option.name not in without and (not only or option.name in only):
             command.add_argument(
                 f"--{option.name}", choices=option.choices, default=DEFAULTS[option.name],
-                help=f"{option.meaning} ({option.choices[0]})",
+                help=f"{option.meaning} ({(defaults or {}).get(option.name, option.choices[0])})",
             )  # fmt: skip
 
 
@@ -242,7 +252,7 @@ def _add_audit(commands: Any) -> None:
         " imports MODULE; without any, the targets of klsym.toml or of [tool.klsym] in pyproject.toml",
     )  # fmt: skip
     _add_names(audit)
-    _add_setting(audit)
+    _add_setting(audit, defaults=READ_FROM_CODE)
     audit.set_defaults(**dict.fromkeys(DEFAULTS))  # what is not said is left to the code
     audit.add_argument(
         "--expect", metavar="OBJECTIVE",
