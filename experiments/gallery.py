@@ -155,8 +155,8 @@ def coefficients() -> Any:
 def phase_portraits() -> Any:
     """The flow on three outcomes with rewards, for k1, k2 and k3; losses of one gradient share a panel."""
     from klsym.engine.explain import as_written
-    from klsym.engine.fields.field import field_of
-    from klsym.engine.fields.slot_loss import slot_loss
+    from klsym.engine.fields.field import reduce_loss
+    from klsym.engine.fields.slot_loss import build_slot_loss
     from klsym.engine.options.settings import checked_setting
     from klsym.figures.phase_portraits import draw
 
@@ -169,7 +169,7 @@ def phase_portraits() -> Any:
     for (weight, place), setting in settings.items():
         for number in "123":
             written = as_written(f"{'rho*' if weight else ''}k{number}", ())
-            field = field_of(slot_loss(written, checked_setting(**setting)))
+            field = reduce_loss(build_slot_loss(written, checked_setting(**setting)))
             found.setdefault(field.c, {}).setdefault(place, []).append(f"${weight}k_{number}$")
     titles = ("\n".join(f"{', '.join(names)} in the {place}" for place, names in same.items())
               for same in found.values())  # fmt: skip

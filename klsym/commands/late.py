@@ -31,9 +31,9 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.commands.verdicts import setting_of as asked
     from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import setting_of
-    from klsym.engine.fields.field import field_of_loss
-    from klsym.engine.fields.primitives import at_policy
-    from klsym.engine.regions.in_steps import scored_steps
+    from klsym.engine.fields.field import reduce_typed_loss
+    from klsym.engine.fields.primitives import substitute_on_policy
+    from klsym.engine.regions.in_steps import to_scored_steps
     from klsym.engine.verdicts.verdict import undecided
     from klsym.errors import UsageError
     from klsym.kernel.derivatives import attach
@@ -44,9 +44,9 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     setting = setting_of(written, asked(options))
     if gradient and (setting.level != "sample" or setting.batch != "none"):
         raise UsageError("no sample on its own")
-    field = field_of_loss(written, setting) if gradient else None
-    pushes = {z: attach(c) for z, c in field.pushes.items()} if field else {}
-    pushes = {z: at_policy(c) for z, c in pushes.items()} if setting.on_policy else pushes
-    h = scored_steps(pushes, field.loss.defined) if field else None
+    field = reduce_typed_loss(written, setting) if gradient else None
+    pushes = {z: attach(c) for z, c in field.score_coefficients.items()} if field else {}
+    pushes = {z: substitute_on_policy(c) for z, c in pushes.items()} if setting.on_policy else pushes
+    h = to_scored_steps(pushes, field.loss.defined) if field else None
     why = Message("time-is-up", limit=options.time_limit)
     return printed(undecided(written, setting, why, h))

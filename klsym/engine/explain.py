@@ -20,7 +20,7 @@ from klsym.engine.answers.cut_sampler import at_drawn_words, cut_off, under_mu
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explained as explained
 from klsym.engine.answers.intended_target import intended_target
-from klsym.engine.fields.slot_loss import at_tokens, names_slots
+from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import used_names as used_names
@@ -40,7 +40,7 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     written = as_written(loss, parameters)
     asked = setting_of(written, options)
     written = at_drawn_words(written) if asked.truncated else written
-    written, asked = at_tokens(written, asked)
+    written, asked = rewrite_per_token(written, asked)
     of_tokens = asked.truncated and asked.level == "token"
     written, setting = under_mu(written, asked)
     verdict = explained(written, setting)
@@ -57,7 +57,7 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
 
 def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
     """How a loss is used; one that says itself which tokens are summed has no credit."""
-    sums = names_slots(written.expression)
+    sums = has_token_sum(written.expression)
     if sums and options.get("credit"):
         raise UsageError(
             f"credit: {written.text[:60]!r} says itself which tokens are summed; leave credit out"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym.engine.regions.root_isolation import joint, signs
+from klsym.engine.regions.root_isolation import find_joint_signs, find_signs
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
 from support.judges.loss_fit import fit_gradient
@@ -104,7 +104,7 @@ def test_what_is_not_known_is_open(loss: str) -> None:
     ],
 )  # fmt: skip
 def test_signs(text: str, expected: tuple[int, ...] | None) -> None:
-    assert signs(to_ring(parse(text))) == expected
+    assert find_signs(to_ring(parse(text))) == expected
 
 
 def test_signs_agree_with_values_on_a_grid() -> None:
@@ -115,7 +115,7 @@ def test_signs_agree_with_values_on_a_grid() -> None:
         text = " + ".join(f"({c})*k1**{abs(n)}*exp({a}*k1)" for c, n, a in terms)
         if not to_ring(parse(text)):
             continue
-        found = signs(to_ring(parse(text)))
+        found = find_signs(to_ring(parse(text)))
         with np.errstate(all="ignore"):
             values = sum(c * x ** abs(int(n)) * np.exp(float(a) * x) for c, n, a in terms)
             size = sum(np.abs(c * x ** abs(int(n)) * np.exp(float(a) * x)) for c, n, a in terms)
@@ -127,7 +127,7 @@ def test_signs_agree_with_values_on_a_grid() -> None:
 
 def test_signs_that_occur_together() -> None:
     def pairs(*texts: str) -> set[tuple[int, ...]] | None:
-        found = joint(tuple(to_ring(parse(text)) for text in texts))
+        found = find_joint_signs(tuple(to_ring(parse(text)) for text in texts))
         return None if found is None else set(found)
 
     assert pairs("k1", "1 - r") == {(1, 1), (-1, -1)}

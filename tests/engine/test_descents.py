@@ -14,8 +14,8 @@ import pytest
 from klsym.api import losses_of
 from klsym.cli import main
 from klsym.engine.divergences.f_divergence import NAMED_GENERATORS
-from klsym.engine.fields.field import field_of
-from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.fields.field import reduce_loss
+from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.questions import divergence_losses
 from klsym.errors import ProofError, UsageError
@@ -125,7 +125,9 @@ def test_at_each_sample_all_are_one_vector(name: str) -> None:
     """c s at a sample of q, rho c s at one of mu."""
     parts, *_ = divergence_losses._in_ring(NAMED_GENERATORS[name], name)
     for row in divergence_losses._choices(parts):
-        h = field_of(slot_loss(row.written, Setting(row.sampling, row.use))).pushes.get("x", ZERO)
+        h = reduce_loss(build_slot_loss(row.written, Setting(row.sampling, row.use))).score_coefficients.get(
+            "x", ZERO
+        )
         off_policy = row.sampling == "off-policy"
         weight, found = (to_ring(rho), h) if off_policy else (to_ring(1), h.substitute({"w": ZERO}))
         assert found == weight * to_ring(parts.c), row

@@ -21,7 +21,7 @@ from klsym.engine.divergences.f_divergence import (
     third_order,
 )
 from klsym.engine.divergences.f_divergence_smooth import in_x
-from klsym.engine.fields.primitives import objective_under
+from klsym.engine.fields.primitives import find_objective_under
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import R, k1, k2, k3, lam, log_q, parameter, r, rho
@@ -113,7 +113,7 @@ def test_a_coefficient_in_r_has_its_generator(c, seed):
 @CHECK
 @given(coefficients(names=NAMES), st.integers(0, 9))
 def test_any_coefficient_has_an_objective(c, seed):
-    f, model = objective_under(c, "q"), Model(seed)
+    f, model = find_objective_under(c, "q"), Model(seed)
     size = 1 + abs(model.value(c, model.q())).max()
     assert abs(model.gradient(f) - model.field(c)) < 1e-10 * size
 
@@ -210,7 +210,7 @@ def test_f_of_a_parametric_power_by_numbers(loss, use):
         f_ = sympy.S.Zero if other is None else of_x(to_sympy(other))
         assert sympy.simplify(sympy.diff(f_, x, 2) + c_.diff(x) / x) == 0
     assert "if alpha = " in str(verdict)
-    assert objective_under(to_ring(R - 2 * k1), "q") == to_ring(R - 2 * k1 + 2)
+    assert find_objective_under(to_ring(R - 2 * k1), "q") == to_ring(R - 2 * k1 + 2)
 
 
 def test_edges():

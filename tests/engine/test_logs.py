@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.logs import log_step
-from klsym.engine.regions.relations import next_step, reduced
+from klsym.engine.regions.logs import find_log_step
+from klsym.engine.regions.relations import find_next_step, reduce_by_relations
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import Context, Definition
 from klsym.language.defined import LET, LOG, known, name_of
@@ -46,14 +46,14 @@ SAME: list[tuple[ExpPoly, ExpPoly, ExpPoly]] = [  # e, an element, its last form
 
 @pytest.mark.parametrize(("e", "element", "last"), SAME)
 def test_relations_of_a_log(e: ExpPoly, element: ExpPoly, last: ExpPoly) -> None:
-    assert reduced(element, where(e)) == last
-    assert log_step(last, where(e)) is None
+    assert reduce_by_relations(element, where(e)) == last
+    assert find_log_step(last, where(e)) is None
 
 
 def test_a_name_that_stands_alone_becomes_its_element() -> None:
     context = where(RR + 1, LET)
-    assert reduced(L * K1 + L**2, context) == (RR + 1) * K1 + (RR + 1) ** 2
-    assert reduced(L.exp(), context) == L.exp()
+    assert reduce_by_relations(L * K1 + L**2, context) == (RR + 1) * K1 + (RR + 1) ** 2
+    assert reduce_by_relations(L.exp(), context) == L.exp()
 
 
 def test_a_name_tells_what_it_stands_for() -> None:
@@ -106,7 +106,7 @@ def test_a_wrong_log_is_refused() -> None:
 
 
 def test_zero_has_no_names() -> None:
-    assert reduced(ZERO, where(1 + RR)) == ZERO
+    assert reduce_by_relations(ZERO, where(1 + RR)) == ZERO
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_zero_has_no_names() -> None:
 )
 def test_a_step_does_not_depend_on_the_order_of_terms(loss: str) -> None:
     """Equal elements share a stored step, whatever order their terms were found in."""
-    found = slot_loss(Written(loss, parse(loss)), Setting())
+    found = build_slot_loss(Written(loss, parse(loss)), Setting())
     for element in (d_log_q(found.element, found.defined), found.element):
         terms = sorted(element.terms.items())
         ways = [ExpPoly(dict(order)) for order in (terms, terms[::-1], terms[1:] + terms[:1])]
-        steps = [next_step.__wrapped__(way, found.defined, False) for way in ways]
+        steps = [find_next_step.__wrapped__(way, found.defined, False) for way in ways]
         assert all(step == steps[0] for step in steps)

@@ -20,8 +20,8 @@ import sympy
 import klsym
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside import means_counterexample as numbers
-from klsym.engine.regions.bounds_in_order import bounds_in_order
-from klsym.engine.regions.case_split import Condition, in_order
+from klsym.engine.regions.bounds_in_order import collect_clip_facts
+from klsym.engine.regions.case_split import Condition, order_conditions
 from klsym.engine.regions.piecewise import MAX_REGIONS
 from klsym.engine.targets.clamp_messages import ties
 from klsym.language.expressions import clip, k1, log_p, log_q
@@ -341,7 +341,7 @@ def test_too_many_regions_are_open(at_most: Any) -> None:
     ],
 )
 def test_parameters_that_are_assumed_positive(loss: str, names: str) -> None:
-    assert " ".join(map(str, bounds_in_order(parse(loss)))) == names
+    assert " ".join(map(str, collect_clip_facts(parse(loss)))) == names
 
 
 @pytest.mark.parametrize("name", ["indicator0", "tie0", "opaque0"])
@@ -398,4 +398,4 @@ ORDERS = (
 @pytest.mark.parametrize(("given", "order"), ORDERS)
 def test_a_lower_bound_stands_first_and_no_condition_is_lost(given: list[Any], order: list[int]) -> None:
     conditions = [Condition(*one) for one in given]
-    assert in_order([*conditions]) == tuple(conditions[i] for i in order)
+    assert order_conditions([*conditions]) == tuple(conditions[i] for i in order)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from klsym.engine.fields.slot_loss import SlotLoss, slot_loss
+from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.in_span import fits
-from klsym.engine.regions.relations import next_step, reduced
+from klsym.engine.regions.in_span import is_combination
+from klsym.engine.regions.relations import find_next_step, reduce_by_relations
 from klsym.kernel.derivatives import attach, slopes
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import REGION, Context, Definition
@@ -28,7 +28,7 @@ OFF = Setting("off-policy")
 
 
 def read(loss: str, setting: Setting = OFF, parameters: tuple[str, ...] = ()) -> SlotLoss:
-    return slot_loss(Written(loss, parse(loss, parameters)), setting)
+    return build_slot_loss(Written(loss, parse(loss, parameters)), setting)
 
 
 def worth(element: ExpPoly, at: Values, context: Context) -> float:
@@ -148,7 +148,7 @@ def test_what_relations_take_off_is_0_everywhere(loss: str, seed: int) -> None:
         (rng.choice(variables) * rng.choice(variables) * rng.choice(variables) for _ in range(6)),
         ExpPoly.number(0),
     )
-    last = reduced(element, context, moving=False)
+    last = reduce_by_relations(element, context, has_gradient=False)
     for at in PLACES:
         assert worth(last, at, context) == pytest.approx(worth(element, at, context), abs=1e-9), at
 
@@ -177,15 +177,15 @@ SIDES = Context(
     ],
 )
 def test_relations_of_three_regions(element: ExpPoly, last: ExpPoly) -> None:
-    assert reduced(element, SIDES, moving=False) == last
+    assert reduce_by_relations(element, SIDES, has_gradient=False) == last
 
 
 def test_off_bounds_more_is_known() -> None:
     """k3 = 0 at k1 = 0 alone."""
     bend, context = ExpPoly.variable("bend"), Context(definitions=(Definition("bend", REGION, K3),))
-    assert reduced(A * bend, context, moving=False) == A * bend
-    assert reduced(A * bend, context, moving=False, off_bounds=True) == A
-    assert next_step(A * UP, SIDES, False, True) is None  # k1 may be negative
+    assert reduce_by_relations(A * bend, context, has_gradient=False) == A * bend
+    assert reduce_by_relations(A * bend, context, has_gradient=False, off_bounds=True) == A
+    assert find_next_step(A * UP, SIDES, False, True) is None  # k1 may be negative
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_off_bounds_more_is_known() -> None:
     [(K1 * (UP + DOWN), True), (K1 * (UP - DOWN), False), (K1 * FAR, False), (K1 * (1 - FAR * DOWN), True)],
 )
 def test_a_combination_is_told_from_what_bends(c: ExpPoly, expected: bool) -> None:
-    assert fits(c, SIDES) is expected
+    assert is_combination(c, SIDES) is expected
 
 
 def test_bounds_that_are_close_to_one_another_are_met() -> None:
     found = read("clip(rho, 0.9997, 1.0004)*sg(k1)")
-    assert not fits(attach(found.element), found.defined)
+    assert not is_combination(attach(found.element), found.defined)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from klsym.engine.regions.positivity import difference_of_squares, positive_sum
+from klsym.engine.regions.positivity import find_positive_sum, split_difference_of_squares
 from klsym.kernel.ring import ZERO
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
@@ -23,7 +23,7 @@ NEITHER = ["k1", "1 - k1**2", "2*k1 + 1", "-k3", "k1**2 + 3*k1 + 2", "r - 1", "k
 @pytest.mark.parametrize("text", POSITIVE)
 def test_a_positive_sum_is_that_sum(text: str) -> None:
     element = to_ring(parse(text))
-    rows = positive_sum(element)
+    rows = find_positive_sum(element)
     assert rows is not None
     total = ZERO
     for row in rows.squares:
@@ -38,7 +38,7 @@ def test_a_positive_sum_is_that_sum(text: str) -> None:
 
 @pytest.mark.parametrize("text", NEITHER)
 def test_what_takes_both_signs_is_no_positive_sum(text: str) -> None:
-    assert positive_sum(to_ring(parse(text))) is None
+    assert find_positive_sum(to_ring(parse(text))) is None
 
 
 @given(coefficients(), coefficients())
@@ -46,10 +46,10 @@ def test_a_difference_of_squares_keeps_its_value(a: str, b: str) -> None:
     """And whatever is found about it holds at sample points."""
     a, b = (text.replace("sg(k1)", "k1") for text in (a, b))  # coefficients hold no sg
     x, y = to_ring(parse(a)), to_ring(parse(b))
-    split = difference_of_squares(x, y)
-    assert split.unit * split.root**2 * split.rest * split.scale == x * x - y * y
+    split = split_difference_of_squares(x, y)
+    assert split.unit * split.root**2 * split.remainder * split.scale == x * x - y * y
     assert split.scale > 0 and len(split.unit.terms) == 1
-    shown = region(*split.shown)
+    shown = region(*split.displayed_factors)
     for model in MODELS[:6]:
         for _, _, at in points(model, "off-policy"):
             gap = evaluate(a, at) ** 2 - evaluate(b, at) ** 2

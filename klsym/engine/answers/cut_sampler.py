@@ -19,8 +19,8 @@ from itertools import islice
 
 import sympy
 
-from klsym.engine.fields.field import field_of_loss
-from klsym.engine.fields.in_trees import context_in_trees, in_trees, values_in_trees
+from klsym.engine.fields.field import reduce_typed_loss
+from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.options.expand_options import weight_of
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.counterexamples import completed, rows_of, tree_models
@@ -117,11 +117,11 @@ def _by_its_objective(verdict: Verdict) -> Verdict:
 
 def _where_all_words_are_kept(verdict: Verdict, written: Written) -> Verdict:
     """Return the verdict with a certified curl at M = 1, or an open one."""
-    field = field_of_loss(written, verdict.setting)
-    if field.attached is not None:
-        values = values_in_trees(field.loss)
-        one_advantage = in_trees(field.attached, values)
-        start = derive(curl(one_advantage, "mu"), defined=context_in_trees(field.loss.defined, values))
+    field = reduce_typed_loss(written, verdict.setting)
+    if field.attached_loss is not None:
+        values = choose_tree_values(field.loss)
+        one_advantage = substitute_tree_values(field.attached_loss, values)
+        start = derive(curl(one_advantage, "mu"), defined=substitute_in_context(field.loss.defined, values))
         names = {parse_name(name).base for name in to_ring(one_advantage).names()}
         for model in islice(tree_models(start.context, on_policy=True), MOST_TREES):
             with suppress(ProofError, Refused):

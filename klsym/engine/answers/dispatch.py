@@ -12,10 +12,10 @@ import sympy
 
 from klsym.engine.fields.position_sums import UnsupportedSum
 from klsym.engine.fields.slot_loss import (
-    names_batches,
-    names_slots,
-    names_vocabulary,
-    of_sequence,
+    has_batch_sum,
+    has_token_sum,
+    has_vocabulary_sum,
+    rewrite_for_sequence,
 )
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
@@ -57,7 +57,7 @@ def explained(written: Written, setting: Setting) -> Verdict:
 
 def _explained(written: Written, setting: Setting) -> Verdict:
     """The verdict; raises TooManyRegions."""
-    if setting.aggregate == "batch" or (setting.level != "sample" and names_batches(written.expression)):
+    if setting.aggregate == "batch" or (setting.level != "sample" and has_batch_sum(written.expression)):
         from klsym.engine.outside.all_tokens import explain_all_tokens, over_all_tokens
 
         over = over_all_tokens(written.expression, setting)
@@ -66,7 +66,7 @@ def _explained(written: Written, setting: Setting) -> Verdict:
                 written, over, setting, lambda e, use: _explained(as_written(e, ()), use)
             )
     refuse_taken_names(written, setting)
-    if names_vocabulary(written.expression):
+    if has_vocabulary_sum(written.expression):
         from klsym.engine.outside.vocabulary import explain_vocabulary
 
         try:
@@ -74,7 +74,7 @@ def _explained(written: Written, setting: Setting) -> Verdict:
         except UnsupportedSum as error:
             raise _refusal(written, error) from None
     if setting.level == "sequence":
-        written = of_sequence(written)
+        written = rewrite_for_sequence(written)
     try:
         verdict = _explainer(written, setting)(written, setting)
     except TooManyRegions:
@@ -136,9 +136,9 @@ def refuse_taken_names(written: Written, setting: Setting) -> None:
         raise UsageError(
             f"V in {written.text[:60]!r} is a function of the tokens before one: choose level token"
         )
-    if names_batches(written.expression):
+    if has_batch_sum(written.expression):
         _refuse_in_batch(written, setting, names)
-    if setting.level == "sample" and names_slots(written.expression):
+    if setting.level == "sample" and has_token_sum(written.expression):
         raise UsageError(
             f"{written.text[:60]!r} sums over the tokens of a sequence, and a single sample has none: choose"
             " level token or sequence"

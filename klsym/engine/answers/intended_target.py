@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from klsym.engine.fields.slot_loss import names_batches, names_slots
+from klsym.engine.fields.slot_loss import has_batch_sum, has_token_sum
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.notation.losses import Written
@@ -20,7 +20,7 @@ def intended_target(verdict: Verdict, written: Written) -> str | None:
 
     None for a loss that is right, that mentions no other policy, or that says itself what is summed.
     """
-    if names_slots(written.expression) or names_batches(written.expression):  # said on purpose
+    if has_token_sum(written.expression) or has_batch_sum(written.expression):  # said on purpose
         return None
     if verdict.setting.batch not in ("none", "leave-one-out"):
         return None

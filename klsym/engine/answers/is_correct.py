@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from klsym.engine.answers.dispatch import as_written, explained
-from klsym.engine.fields.slot_loss import names_slots
+from klsym.engine.fields.slot_loss import has_token_sum
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import names_only
 from klsym.engine.verdicts.verdict import Verdict
@@ -33,7 +33,7 @@ def proved_choice(text: str, setting: Setting, target: str, use: str) -> Verdict
         alone = proved_choice(text, Setting(setting.sampling, setting.use), NEXT_TOKENS[target], use)
         verdict = None if alone is None else explained(written, setting)
         return verdict if verdict and verdict.trust == "kernel" and is_right(verdict, target, use) else None
-    of_tokens = setting.level == "token" and not names_slots(written.expression)
+    of_tokens = setting.level == "token" and not has_token_sum(written.expression)
     if of_tokens and proved_choice(text, Setting(setting.sampling, setting.use), target, use) is None:
         return None
     plain = not setting.averaged and setting.aggregate != "batch" and setting.batch != "std"

@@ -23,9 +23,9 @@ import mpmath
 from mpmath import iv
 
 from klsym.engine.fields.named_terms import K1 as K1
-from klsym.engine.fields.primitives import objective_under
-from klsym.engine.regions.positivity import positive_sum, without_positive_factors
-from klsym.engine.regions.root_isolation import Zero, signs, stretches
+from klsym.engine.fields.primitives import find_objective_under
+from klsym.engine.regions.positivity import drop_positive_factors, find_positive_sum
+from klsym.engine.regions.root_isolation import Zero, find_sign_intervals, find_signs
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
 
@@ -50,7 +50,7 @@ def generator(c: ExpPoly) -> ExpPoly | None:
     """
     if {parse_name(name).base for name in c.names()} & {*SAMPLE_BASES} - {"k1"}:
         return None
-    f = objective_under(c, "q")
+    f = find_objective_under(c, "q")
     if f is None:
         return None
     f = f - at_reference(f)
@@ -160,10 +160,10 @@ def nonnegative_where(element: ExpPoly) -> Where | None:
         value = element.terms.get(((), ()), 0)
         return (Stretch(None, None),) if value >= 0 else ()
     if element.names() - {"k1"}:
-        return _under_parameters(without_positive_factors(element))
-    found = stretches(element)
+        return _under_parameters(drop_positive_factors(element))
+    found = find_sign_intervals(element)
     if found is None:
-        taken = signs(element)
+        taken = find_signs(element)
         return None if taken is None or len(taken) > 1 else (Stretch(None, None),) * (taken == (1,))
     kept: list[Stretch] = []
     for sign, (lower, upper) in found:
@@ -191,8 +191,8 @@ def _under_parameters(element: ExpPoly) -> Where | None:
     open_ = [e for e in needed if not _never_negative(e)]
     if not open_:
         return (Stretch(None, None),)
-    never = any(not e.names() or positive_sum(-e) for e in open_)
-    return Inequality(element, None if never else tuple(dict.fromkeys(map(without_positive_factors, open_))))
+    never = any(not e.names() or find_positive_sum(-e) for e in open_)
+    return Inequality(element, None if never else tuple(dict.fromkeys(map(drop_positive_factors, open_))))
 
 
 def _needed(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:
@@ -212,7 +212,7 @@ def _never_negative(element: ExpPoly) -> bool:
     """A number, or a sum of squares of parameters."""
     if not element.names():
         return element.terms.get(((), ()), 0) >= 0
-    return positive_sum(element) is not None
+    return find_positive_sum(element) is not None
 
 
 # ---------------------------------------------------------------------------- all of it
@@ -300,13 +300,13 @@ def functional(c: ExpPoly) -> Functional:
     >>> functional(to_ring(rho * (k1 + 1))).of, functional(to_ring(1 / rho)).is_convex
     ('r', False)
     """
-    rising = without_positive_factors(slope(c))
+    rising = drop_positive_factors(slope(c))
     moving = {name for name in rising.names() if parse_name(name).base in SAMPLE_BASES}
     if moving <= {"k1"}:
         return Functional(nonnegative_where(rising))
     if moving == {"w"}:
         return Functional(nonnegative_where(rising.substitute({"w": -K1})), "rho")
-    if positive_sum(rising):
+    if find_positive_sum(rising):
         return Functional((Stretch(None, None),))
     return Functional(Inequality(rising, None) if _is_negative_somewhere(rising) else None)
 

@@ -24,9 +24,9 @@ import sympy
 
 from klsym.engine.divergences.f_divergence import K1, Generated, Stretch, limit, nonnegative_where, slope
 from klsym.engine.divergences.f_divergence import R as RATIO
-from klsym.engine.fields.primitives import objective_under
-from klsym.engine.regions.relations import quotient
-from klsym.engine.regions.root_isolation import Zero, stretches
+from klsym.engine.fields.primitives import find_objective_under
+from klsym.engine.regions.relations import divide_exactly
+from klsym.engine.regions.root_isolation import Zero, find_sign_intervals
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import REGION, Context
 from klsym.language.convert import to_sympy
@@ -70,7 +70,7 @@ def generated_pieces(c: ExpPoly, context: Context) -> Generated | None:
 def _pieces(of: ExpPoly, regions: Mapping[str, ExpPoly]) -> list[GeneratorPiece] | None:
     signs = {}
     for name, x in regions.items():
-        cells = stretches(x) if x.names() == {"k1"} else None
+        cells = find_sign_intervals(x) if x.names() == {"k1"} else None
         if cells is None:
             return None
         signs[name] = cells
@@ -112,7 +112,7 @@ def _sign_at(cells: Sequence[tuple[int, tuple[Zero | None, Zero | None]]], at: F
 def _jump(a: GeneratorPiece, b: GeneratorPiece, regions: Mapping[str, ExpPoly]) -> int | None:
     """The sign of what c gains where two pieces meet; None where it is open."""
     assert a.upper is not None
-    if any(quotient(b.c - a.c, x) is not None for x in regions.values()):
+    if any(divide_exactly(b.c - a.c, x) is not None for x in regions.values()):
         return 0  # what it gains is a multiple of what is 0 at the bound
     if a.upper[0] != a.upper[1]:
         return None
@@ -176,7 +176,7 @@ def _parts(pieces: list[GeneratorPiece]) -> list[ExpPoly] | None:
     level = _at(pieces[home].c, Fraction(0))
     if 0 in breaks:
         level = (level + _at(pieces[home + 1].c, Fraction(0))) * HALF
-    own = [objective_under(piece.c - level, "q") for piece in pieces]
+    own = [find_objective_under(piece.c - level, "q") for piece in pieces]
     if any(part is None for part in own):
         return None
     found = [part for part in own if part is not None]
@@ -198,7 +198,7 @@ def _written(pieces: list[GeneratorPiece], parts: list[ExpPoly]) -> Any:
     """As one formula, with steps at the bounds; a change of sign is written as one."""
     breaks = [sympy.Rational(p.upper[0].numerator, p.upper[0].denominator) for p in pieces[:-1] if p.upper]
     if len(parts) == 2 and parts[0] == -parts[1]:
-        signs = [sign for sign, _ in stretches(parts[1]) or ()]
+        signs = [sign for sign, _ in find_sign_intervals(parts[1]) or ()]
         whole = to_sympy(parts[1])
         if signs in ([-1, 1], [1, -1]):  # -|.| where it falls through 0
             return sympy.Abs(whole) * signs[1]

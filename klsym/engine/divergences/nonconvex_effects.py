@@ -21,7 +21,7 @@ from functools import lru_cache
 from klsym.engine.divergences.f_divergence import K1, generated, leading, limit, slope, third_order
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import expectation, sample
-from klsym.engine.regions.root_isolation import signs
+from klsym.engine.regions.root_isolation import find_signs
 from klsym.errors import ProofError, Refused
 from klsym.kernel.ring import ExpPoly, Number
 from klsym.language.convert import to_sympy
@@ -79,7 +79,7 @@ def _number(element: ExpPoly) -> Number:
 @lru_cache(maxsize=256)
 def _below_the_reference(f: ExpPoly) -> Proof | None:
     """A policy with E_q[f(r)] < 0, which is 0 at q = p; there is none where f is nowhere negative."""
-    if signs(f) == (1,):
+    if find_signs(f) == (1,):
         return None
     try:
         return derive(sample(0)).differs_from(expectation(to_sympy(f), under="q"), relation="<=")

@@ -20,29 +20,29 @@ REWARD, BEFORE, AFTER = ExpPoly.variable("R"), "A[past]", "A[now]"
 NAMES = {ADVANTAGE: "A", V: BEFORE, past(A): BEFORE, V_next: AFTER, now(A): AFTER}
 
 
-def values_in_trees(loss: SlotLoss) -> dict[str, ExpPoly]:
+def choose_tree_values(loss: SlotLoss) -> dict[str, ExpPoly]:
     """The values of A, V and V_next in every tree."""
-    before = ZERO if AFTER in _names(loss) else ONE
+    before = ZERO if AFTER in _collect_names(loss) else ONE
     return {ADVANTAGE.name: REWARD, BEFORE: before, AFTER: ZERO}
 
 
-def critic_in_trees(loss: SlotLoss) -> dict[str, str]:
+def format_critic_values(loss: SlotLoss) -> dict[str, str]:
     """The printed values of V and V_next, of those that the loss has."""
-    values, shown = values_in_trees(loss), {BEFORE: "V", AFTER: "V_next"}
-    spoken = (name for name in (BEFORE, AFTER) if name in _names(loss))
-    return {shown[name]: str(int(values[name] == ONE)) for name in spoken}
+    values, labels = choose_tree_values(loss), {BEFORE: "V", AFTER: "V_next"}
+    critic_names = (name for name in (BEFORE, AFTER) if name in _collect_names(loss))
+    return {labels[name]: str(int(values[name] == ONE)) for name in critic_names}
 
 
-def _names(loss: SlotLoss) -> set[str]:
+def _collect_names(loss: SlotLoss) -> set[str]:
     return {name for e in loss.defined.within(*loss.elements) for name in e.names()}
 
 
-def context_in_trees(context: Context, values: dict[str, ExpPoly]) -> Context:
+def substitute_in_context(context: Context, values: dict[str, ExpPoly]) -> Context:
     """Regions and logs, with these values."""
-    put = tuple(d._replace(e=d.e.substitute(values)) for d in context.definitions)
-    return replace(context, definitions=put)
+    definitions = tuple(d._replace(e=d.e.substitute(values)) for d in context.definitions)
+    return replace(context, definitions=definitions)
 
 
-def in_trees(e: Any, values: dict[str, ExpPoly]) -> Any:
+def substitute_tree_values(e: Any, values: dict[str, ExpPoly]) -> Any:
     """An expression, with these values."""
     return e.xreplace({x: to_sympy(values[name]) for x, name in NAMES.items() if name in values})

@@ -7,7 +7,7 @@ Each term has a lead that no later term of its table has beside the score of the
 the multiple of the term off its lead.  At one sample the named terms are complete.
 
 >>> from klsym.language.expressions import k3
->>> recognise(to_ring(k3)).target
+>>> recognise_coefficient(to_ring(k3)).target
 'combination'
 """
 
@@ -36,7 +36,7 @@ Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient,
 Names = frozenset[str]
 
 
-class Further(NamedTuple):
+class RandomNames(NamedTuple):
     """Names of random variables beside those of samples: functions of the rewards alone, and any others.
 
     beyond: those of the others that depend on more than r.
@@ -44,14 +44,14 @@ class Further(NamedTuple):
 
     rewards: Names = frozenset()
     random: Names = frozenset()
-    beyond: Names = frozenset()
+    beyond_r: Names = frozenset()
 
     @property
     def all(self) -> Names:
         return self.rewards | self.random
 
 
-NONE = Further()
+NO_NAMES = RandomNames()
 KLS = ("reverse-kl", "forward-kl")
 K1 = ExpPoly.variable("k1")
 R_RATIO = (-K1).exp()
@@ -68,33 +68,33 @@ class NamedParts:
     forward: ExpPoly
     reward: ExpPoly
     constant: ExpPoly
-    rest: ExpPoly
-    further: Further = NONE
+    remainder: ExpPoly
+    random_names: Further = NO_NAMES
 
     @property
     def target(self) -> str:
         """zero, reverse-kl, forward-kl, combination, f-divergence or separable."""
-        if self.rest:
-            return "f-divergence" if self._in_r_alone() else "separable"
-        return named_target([name for name in ("reverse", "forward", "reward") if getattr(self, name)])
+        if self.remainder:
+            return "f-divergence" if self._is_function_of_r() else "separable"
+        return name_target([name for name in ("reverse", "forward", "reward") if getattr(self, name)])
 
-    def _in_r_alone(self) -> bool:
-        names = {parse_name(n).base for n in _sample_names(self.rest)}
+    def _is_function_of_r(self) -> bool:
+        names = {parse_name(n).base for n in _collect_sample_names(self.remainder)}
         return (
             not self.reward
             and names <= {"k1"}
-            and not self.rest.names() & (self.further.beyond | self.further.rewards)
+            and not self.remainder.names() & (self.random_names.beyond_r | self.random_names.rewards)
         )
 
     @property
     def unnamed(self) -> ExpPoly:
         """Return the coefficient without its rewards; beside a rest the KL divergences are not named."""
-        return self.reverse * K1 - self.forward * R_RATIO + self.rest
+        return self.reverse * K1 - self.forward * R_RATIO + self.remainder
 
     @property
     def unnamed_value(self) -> ExpPoly:
         """The same of a value."""
-        return (self.reverse - self.forward * R_RATIO) * K1 + self.rest
+        return (self.reverse - self.forward * R_RATIO) * K1 + self.remainder
 
     @property
     def multiples(self) -> dict[str, ExpPoly]:
@@ -102,69 +102,69 @@ class NamedParts:
         return {name: value for name, value in named.items() if value}
 
 
-def named_target(present: list[str]) -> str:
+def name_target(present: list[str]) -> str:
     """The target of what is named throughout."""
     names = [name.removesuffix("-kl") for name in present]
     return "zero" if not names else f"{names[0]}-kl" if names in (["reverse"], ["forward"]) else "combination"
 
 
-def _sample_names(element: ExpPoly) -> set[str]:
+def _collect_sample_names(element: ExpPoly) -> set[str]:
     return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
 
 
-def further(context: Plain) -> Further:
+def sort_random_names(context: Plain) -> Further:
     """What the names that a context defines are; those of constants are none of these."""
-    found: dict[str, Names] = {"rewards": frozenset(), "random": frozenset(), "beyond": frozenset()}
+    names_of_kind: dict[str, Names] = {"rewards": frozenset(), "random": frozenset(), "beyond": frozenset()}
     for name, _, e in context.definitions:
         names = {n for inner in context.within(e) for n in inner.names() if context.is_sample(n)}
         bases = {parse_name(n).base for n in names if context.defined(n) is None}
         kind = "rewards" if bases and bases <= {*THETA_FREE} - LENGTH else "random" if bases else ""
         for key in (kind, "beyond") if kind == "random" and not bases <= {"k1"} else (kind,) if kind else ():
-            found[key] = found[key] | {name}
-    return Further(**found)
+            names_of_kind[key] = names_of_kind[key] | {name}
+    return RandomNames(**names_of_kind)
 
 
-def recognise(c: ExpPoly, names: Further = NONE) -> NamedParts:
+def recognise_coefficient(c: ExpPoly, names: Further = NO_NAMES) -> NamedParts:
     """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest."""
-    return _sorted_into(c, {"reverse": K1, "forward": -R_RATIO}, names)
+    return _split_by_patterns(c, {"reverse": K1, "forward": -R_RATIO}, names)
 
 
-def recognise_value(v: ExpPoly, names: Further = NONE) -> NamedParts:
+def recognise_value(v: ExpPoly, names: Further = NO_NAMES) -> NamedParts:
     """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
-    return _sorted_into(v, {"reverse": K1, "forward": -R_RATIO * K1}, names)
+    return _split_by_patterns(v, {"reverse": K1, "forward": -R_RATIO * K1}, names)
 
 
-def _sorted_into(element: ExpPoly, patterns: dict[str, ExpPoly], names: Further) -> NamedParts:
+def _split_by_patterns(element: ExpPoly, patterns: dict[str, ExpPoly], names: Further) -> NamedParts:
     parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
-    for term in terms_of(element):
-        name = "rest" if term.names() & (names.random | LENGTH) else _part_of(term, patterns, names.rewards)
+    for term in split_terms(element):
+        name = "rest" if term.names() & (names.random | LENGTH) else _name_part(term, patterns, names.rewards)
         parts[name] = parts[name] + (term * patterns[name].inverse() if name in patterns else term)
-    if any(_joins(term, names) for term in terms_of(parts["rest"])):
+    if any(_is_reward_in_region(term, names) for term in split_terms(parts["rest"])):
         parts |= {"rest": parts["rest"] + parts["reward"], "reward": ZERO}
-    return NamedParts(**parts, further=names)
+    return NamedParts(**parts, random_names=names)
 
 
-def _joins(term: ExpPoly, names: Further) -> bool:
+def _is_reward_in_region(term: ExpPoly, names: Further) -> bool:
     """A reward times an indicator: what is the part of the reward alone depends on the writing."""
     rewards = {n for n in term.names() if parse_name(n).base in REWARDS} | (term.names() & names.rewards)
     return bool(rewards and term.names() & names.random)
 
 
-def _part_of(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> str:
-    densities = {n for n in _sample_names(term) if parse_name(n).base not in THETA_FREE}
-    rewarded = term.names() & rewards or _sample_names(term) - densities
+def _name_part(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> str:
+    densities = {n for n in _collect_sample_names(term) if parse_name(n).base not in THETA_FREE}
+    rewarded = term.names() & rewards or _collect_sample_names(term) - densities
     if not densities:
         return "reward" if rewarded else "constant"
-    matching = (name for name, p in patterns.items() if not _sample_names(term * p.inverse()))
+    matching = (name for name, p in patterns.items() if not _collect_sample_names(term * p.inverse()))
     return "rest" if rewarded else next(matching, "rest")
 
 
-def terms_of(element: ExpPoly) -> Iterator[ExpPoly]:
+def split_terms(element: ExpPoly) -> Iterator[ExpPoly]:
     return (ExpPoly({key: value}) for key, value in element.terms.items())
 
 
 # ---------------------------------------------------------------------------- values of tokens
-def token_value(term: ExpPoly) -> tuple[str, ExpPoly]:
+def recognise_token_term(term: ExpPoly) -> tuple[str, ExpPoly]:
     """Return the part to which a term of sum_t v_t belongs: sum_t k1_t is k1, and sum_t R_t A is R A."""
     names = {name for name in term.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
     [(monomial, exponent)] = term.terms
@@ -180,7 +180,7 @@ def token_value(term: ExpPoly) -> tuple[str, ExpPoly]:
     )
 
 
-def whole_reward(element: ExpPoly) -> ExpPoly | None:
+def find_whole_reward(element: ExpPoly) -> ExpPoly | None:
     """Return F with sum_t v_t = F(R), R the rewards of all tokens; None if v is no such difference.
 
     v_t = F(R_past + R_now) - F(R_past), F(0) = 0;  R_now**2 + 2*R_now*R_past is that of F = R**2
@@ -197,7 +197,7 @@ def whole_reward(element: ExpPoly) -> ExpPoly | None:
 
 # ---------------------------------------------------------------------------- tokens
 @dataclass(frozen=True)
-class Named:
+class NamedTerm:
     """A named term: its canonical form holds `lead` beside the score of `slot`.
 
     objective: what it is the gradient of, if anything; field: the quantity itself, where it is no gradient.
@@ -209,15 +209,15 @@ class Named:
     slot: str
     lead: ExpPoly
     objective: Quantity | None
-    field: Quantity | None = None
+    expected_gradient: Quantity | None = None
     part: str = ""
     h: ExpPoly = ONE
     defined: Plain = PLAIN
 
     @property
     def quantity(self) -> Quantity:
-        if self.field is not None:
-            return self.field
+        if self.expected_gradient is not None:
+            return self.expected_gradient
         assert self.objective is not None
         return grad(self.objective)
 
@@ -228,52 +228,54 @@ class Named:
         side = unfold(self.quantity.side, Context())
         for _, reached in reduction(side, self.defined, strategy=Strategy(stepwise=True)):
             side = reached
-        return slots_of(side)
+        return read_slot_coefficients(side)
 
 
-def slots_of(side: Side) -> Slots:
+def read_slot_coefficients(side: Side) -> Slots:
     """A canonical side of tokens as coefficients of the scores of slots."""
-    found: Slots = {}
+    coefficients: Slots = {}
     for coefficient, atoms in side.terms:
         [atom] = atoms
         assert isinstance(atom, Indexed) and atom.measure == "q" and len(atom.score) == 1
-        found[atom.score[0]] = atom.coefficient * coefficient
-    return found
+        coefficients[atom.score[0]] = atom.coefficient * coefficient
+    return coefficients
 
 
-def _term(name: str, slot: str, lead: object, of: Quantity, part: str = "", h: object = 1) -> Named:
-    return Named(name, slot, to_ring(lead), of, None, part, to_ring(h))
+def _build_term(
+    name: str, slot: str, lead: object, objective: Quantity, part: str = "", h: object = 1
+) -> Named:
+    return NamedTerm(name, slot, to_ring(lead), objective, None, part, to_ring(h))
 
 
-def _mean(of: object) -> Quantity:
-    return expectation(of, under="q")
+def _build_mean(integrand: object) -> Quantity:
+    return expectation(integrand, under="q")
 
 
 OVER_T = ADVANTAGE / length
 TO_PREFIX_OF_Q = past(rho) ** -1  # brings the tokens before t from q to mu
 TERMS = {
     "": (
-        _term("reverse-kl", "x", k1, KL("q", "p"), "reverse-kl"),
-        _term("forward-kl", "x", -r, KL("p", "q"), "forward-kl"),
+        _build_term("reverse-kl", "x", k1, KL("q", "p"), "reverse-kl"),
+        _build_term("forward-kl", "x", -r, KL("p", "q"), "forward-kl"),
     ),
     "t": (
-        _term("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
-        _term("forward-kl", "now", -past(r) * now(r), KL("p", "q"), "forward-kl"),
-        _term("reward", "past", now(R), _mean(R), "reward", R),
-        _term("log_q", "past", now(log_q), _mean(log_q)),
-        _term("k1/T", "past", now(k1) / length, _mean((k1 - 1) / length)),
-        _term("log_q/T", "past", now(log_q) / length, _mean((log_q - 1) / length)),
-        _term("R/T", "past", now(R) / length, _mean(R / length)),
-        _term("T", "past", 1, _mean(length)),
-        _term("1/T", "now", 1 / length, _mean(1 / length)),
-        _term("kl of mu", "now", TO_PREFIX_OF_Q / now(rho), KL("mu", "q")),
-        _term("reverse at mu", "now", now(k1) * TO_PREFIX_OF_Q, token_KL("q", "p", prefixes="mu")),
-        _term("forward at mu", "now", -now(r) * TO_PREFIX_OF_Q, token_KL("p", "q", prefixes="mu")),
-        _term("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward", A * length),
-        _term("advantage", "now", ADVANTAGE, _mean(ADVANTAGE), "reward", A),
-        _term("advantage/T", "now", OVER_T, _mean(OVER_T), "reward", OVER_T),
-        Named("reverse at q", "now", to_ring(now(k1)), None, token_KL_gradient("q", "p")),
-        Named("forward at q", "now", to_ring(-now(r)), None, token_KL_gradient("p", "q")),
+        _build_term("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
+        _build_term("forward-kl", "now", -past(r) * now(r), KL("p", "q"), "forward-kl"),
+        _build_term("reward", "past", now(R), _build_mean(R), "reward", R),
+        _build_term("log_q", "past", now(log_q), _build_mean(log_q)),
+        _build_term("k1/T", "past", now(k1) / length, _build_mean((k1 - 1) / length)),
+        _build_term("log_q/T", "past", now(log_q) / length, _build_mean((log_q - 1) / length)),
+        _build_term("R/T", "past", now(R) / length, _build_mean(R / length)),
+        _build_term("T", "past", 1, _build_mean(length)),
+        _build_term("1/T", "now", 1 / length, _build_mean(1 / length)),
+        _build_term("kl of mu", "now", TO_PREFIX_OF_Q / now(rho), KL("mu", "q")),
+        _build_term("reverse at mu", "now", now(k1) * TO_PREFIX_OF_Q, token_KL("q", "p", prefixes="mu")),
+        _build_term("forward at mu", "now", -now(r) * TO_PREFIX_OF_Q, token_KL("p", "q", prefixes="mu")),
+        _build_term("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward", A * length),
+        _build_term("advantage", "now", ADVANTAGE, _build_mean(ADVANTAGE), "reward", A),
+        _build_term("advantage/T", "now", OVER_T, _build_mean(OVER_T), "reward", OVER_T),
+        NamedTerm("reverse at q", "now", to_ring(now(k1)), None, token_KL_gradient("q", "p")),
+        NamedTerm("forward at q", "now", to_ring(-now(r)), None, token_KL_gradient("p", "q")),
     ),
 }
 
@@ -284,24 +286,26 @@ class Decomposition:
     """Multiples of named terms, and the rest."""
 
     named: tuple[tuple[Named, ExpPoly], ...]
-    rest: Slots
+    remainder: Slots
 
-    def quantity(self, of: Callable[[Named], Quantity | None] = lambda t: t.quantity) -> Quantity | None:
+    def sum_quantities(
+        self, quantity_of_term: Callable[[Named], Quantity | None] = lambda t: t.quantity
+    ) -> Quantity | None:
         """The sum of multiples of named terms, or of their objectives; None if one of them has none."""
         total = Quantity(Side())
         for term, multiple in self.named:
-            value = of(term)
+            value = quantity_of_term(term)
             if value is None:
                 return None
             total = total + value * to_sympy(multiple)
         return total
 
     @property
-    def whole(self) -> Quantity:
+    def whole_quantity(self) -> Quantity:
         """Everything, the rest included."""
-        total = self.quantity()
+        total = self.sum_quantities()
         assert total is not None
-        for slot, c in self.rest.items():
+        for slot, c in self.remainder.items():
             index = "" if slot == "x" else "t"
             total = total + Quantity(Side.atom(Indexed(index, "q", c, (slot,))))
         return total
@@ -309,12 +313,12 @@ class Decomposition:
     @property
     def objective(self) -> Quantity | None:
         """What it is the gradient of; None where a term is no gradient, or something is left."""
-        return None if self.rest else self.named_objective
+        return None if self.remainder else self.named_objective
 
     @property
     def named_objective(self) -> Quantity | None:
         """Return the objective of the named terms; None if one of them has no objective."""
-        return self.quantity(lambda term: term.objective)
+        return self.sum_quantities(lambda term: term.objective)
 
     @property
     def multiples(self) -> dict[str, ExpPoly]:
@@ -323,69 +327,80 @@ class Decomposition:
     @property
     def combination(self) -> dict[str, ExpPoly]:
         """The multiples of the contract, rewards as functions of the whole sample."""
-        found: dict[str, ExpPoly] = {}
+        multiples_of_parts: dict[str, ExpPoly] = {}
         for term, multiple in self.named:
             if term.part:
-                found[term.part] = found.get(term.part, ZERO) + multiple * term.h
-        return {part: found[part] for part in (*KLS, "reward") if part in found}
+                multiples_of_parts[term.part] = multiples_of_parts.get(term.part, ZERO) + multiple * term.h
+        return {part: multiples_of_parts[part] for part in (*KLS, "reward") if part in multiples_of_parts}
 
-    def without_rewards(self, slots: Slots) -> Slots:
+    def subtract_rewards(self, slots: Slots) -> Slots:
         """The coefficients of the scores less the policy gradient of the rewards."""
         for term, multiple in self.named:
-            slots = _less(slots, term, multiple) if term.part == "reward" else slots
+            slots = _subtract_term(slots, term, multiple) if term.part == "reward" else slots
         return {slot: c for slot, c in slots.items() if c}
 
 
-def _less(slots: Slots, term: Named, multiple: ExpPoly) -> Slots:
-    taken = {slot: c * multiple for slot, c in term.canonical.items()}
-    return {slot: slots.get(slot, ZERO) - taken.get(slot, ZERO) for slot in {*slots, *taken}}
+def _subtract_term(slots: Slots, term: Named, multiple: ExpPoly) -> Slots:
+    subtrahend = {slot: c * multiple for slot, c in term.canonical.items()}
+    return {slot: slots.get(slot, ZERO) - subtrahend.get(slot, ZERO) for slot in {*slots, *subtrahend}}
 
 
-def decompose(index: str, field: Slots, parameters: tuple[str, ...], defined: Plain = PLAIN) -> Decomposition:
+def decompose(
+    index: str, coefficients: Slots, parameters: tuple[str, ...], defined: Plain = PLAIN
+) -> Decomposition:
     """Take off multiples of the named terms, one after the other."""
     if index == "":
-        return _of_a_sample(recognise(field.get("x", ZERO), further(defined)))
+        return _decompose_sample(
+            recognise_coefficient(coefficients.get("x", ZERO), sort_random_names(defined))
+        )
     fixed = [name for name, _, e in defined.definitions if defined.is_constant(e)]
     context, table = Context(parameters=(*parameters, *fixed)), TERMS[index]
     named = []
-    for term in (*_made(field, context, defined), *table):
-        multiple = _multiple(field.get(term.slot, ZERO), term.lead, context)
-        less = _less(field, term, multiple) if multiple else field
-        if multiple and (term in table or _size(field) - _size(less) >= _size(term.canonical)):
-            field = less
+    for term in (*_generate_reward_terms(coefficients, context, defined), *table):
+        multiple = _find_multiple(coefficients.get(term.slot, ZERO), term.lead, context)
+        difference = _subtract_term(coefficients, term, multiple) if multiple else coefficients
+        if multiple and (
+            term in table
+            or _count_terms(coefficients) - _count_terms(difference) >= _count_terms(term.canonical)
+        ):
+            coefficients = difference
             named.append((term, multiple))
-    return Decomposition(tuple(named), {slot: c for slot, c in sorted(field.items()) if c})
+    return Decomposition(tuple(named), {slot: c for slot, c in sorted(coefficients.items()) if c})
 
 
-def _of_a_sample(found: NamedParts) -> Decomposition:
+def _decompose_sample(parts: NamedParts) -> Decomposition:
     """At one sample any h(R, A) is named: E_q[h s] = grad E_q[h]."""
-    named = [(t, of) for t, of in zip(TERMS[""], (found.reverse, found.forward), strict=True) if of]
-    if found.reward:
-        h = found.reward
-        named.append((Named("reward", "x", h, _mean(to_sympy(h)), None, "reward", h), ONE))
-    return Decomposition(tuple(named), {"x": found.rest} if found.rest else {})
+    named = [
+        (t, multiple)
+        for t, multiple in zip(TERMS[""], (parts.reverse, parts.forward), strict=True)
+        if multiple
+    ]
+    if parts.reward:
+        h = parts.reward
+        named.append((NamedTerm("reward", "x", h, _build_mean(to_sympy(h)), None, "reward", h), ONE))
+    return Decomposition(tuple(named), {"x": parts.remainder} if parts.remainder else {})
 
 
-def _size(slots: Slots) -> int:
+def _count_terms(slots: Slots) -> int:
     return sum(len(c.terms) for c in slots.values())
 
 
-def _made(field: Slots, context: Context, defined: Plain) -> Iterator[Named]:
+def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain) -> Iterator[Named]:
     """Named terms grad E_q[h] for what the field may hold of them, h beyond those of the table."""
-    known = {term.lead for term in TERMS["t"] if term.objective is not None}
-    rewards = further(defined).rewards
+    known_leads = {term.lead for term in TERMS["t"] if term.objective is not None}
+    rewards = sort_random_names(defined).rewards
     for slot in ("past", "now"):
-        for monomial, exponent in field.get(slot, ZERO).terms:
+        for monomial, exponent in coefficients.get(slot, ZERO).terms:
             lead = sample_part(monomial, exponent, context)
-            h = _of_the_whole(lead, slot, rewards)
-            if h is None or lead in known:
+            h = _find_sample_reward(lead, slot, rewards)
+            if h is None or lead in known_leads:
                 continue
-            known = known | {lead}
-            name, aim = f"advantage {formulas.element(h)}", _mean(to_sympy(h))
-            yield Named(name, slot, lead, aim, None, "reward", h, defined)
+            known_leads = known_leads | {lead}
+            name, objective = f"advantage {formulas.element(h)}", _build_mean(to_sympy(h))
+            yield NamedTerm(name, slot, lead, objective, None, "reward", h, defined)
 
 
-def _of_the_whole(lead: ExpPoly, slot: str, regions: Names = frozenset()) -> ExpPoly | None:
+def _find_sample_reward(lead: ExpPoly, slot: str, regions: Names = frozenset()) -> ExpPoly | None:
     """h(R, A), perhaps over T, with the term `lead` in grad E_q[h] = E_q[sum_t h s_t].
 
     regions: those of A; where they are of R no sum over tokens remains.
@@ -405,7 +420,14 @@ def _of_the_whole(lead: ExpPoly, slot: str, regions: Names = frozenset()) -> Exp
     )
 
 
-def _multiple(a: ExpPoly, lead: ExpPoly, context: Context) -> ExpPoly:
+def _find_multiple(coefficient: ExpPoly, lead: ExpPoly, context: Context) -> ExpPoly:
     """The constant c of the terms c * lead of a."""
-    back = lead.inverse()
-    return sum((term * back for term in terms_of(a) if context.is_constant(term * back)), ZERO)
+    inverse_lead = lead.inverse()
+    return sum(
+        (
+            term * inverse_lead
+            for term in split_terms(coefficient)
+            if context.is_constant(term * inverse_lead)
+        ),
+        ZERO,
+    )

@@ -28,168 +28,185 @@ from klsym.notation.printers import TEXT
 PLAIN = Context()
 FUNCTIONS = (sympy.exp, sympy.log, sympy.Pow)
 T, n, m = parameter("T"), parameter("n"), parameter("m")  # m stands for n - 1, which has an inverse
-ADDS_UP = ("k1", "w", "o", "log_q", "R", "M", *HELD)  # what has a sum over positions; A has none
+SUMMABLE_NAMES = ("k1", "w", "o", "log_q", "R", "M", *HELD)  # what has a sum over positions; A has none
 ATTACHED_SUM = (
     "is no sum of k1, log q, R and constants, and it is differentiated here: write the loss of each token and"
     " leave out the sum, or put sg(..) around it, which is another loss"
 )
-MOVES_IN_BATCH = (
+ATTACHED_BATCH_SUM = (
     "is differentiated here, and is no sum of k1, log q, R and constants: not handled; sg(..) around it makes"
     " it another loss, which is"
 )
 MANY_SUMS = f"it has more than {len(HELD)} different sums that are none of k1, log q, R and constants"
-LATER = (
+DEPENDS_ON_LATER_TOKENS = (
     "it has a sum over tokens of what depends on later tokens too, as future(..), T, seqmean(..) and rho with"
     " weights sequence do, and is no sum of k1, log q, R and constants"
 )
-NESTED = "it has a sum of sums that are none of k1, log q, R and constants"
+NESTED_SUMS = "it has a sum of sums that are none of k1, log q, R and constants"
 
 
 class UnsupportedSum(NotInRing):
     """In the ring, and still beyond what the theorems on sums over tokens and samples speak of."""
 
 
-def in_slots(
+def replace_sums(
     expression: Any, index: str, detached: bool, regions: Unfolding | None = None
 ) -> tuple[Any, dict[str, Any]]:
     """The sums over other positions as variables of slots, and what H is; detached: nothing moves.
 
     regions: where min, max, clip, abs, logs and powers are written out.
     """
-    given: dict[str, Any] = {}
+    sum_values: dict[str, Any] = {}
     kind = {"t": (Summed,), "i": (OverBatch,), "": ()}[index]
 
-    def walk(e: Any, still: bool) -> Any:
+    def walk(e: Any, in_sg: bool) -> Any:
         if isinstance(e, kind):
-            before = dict(given)
-            inner = e.func(walk(e.args[0], still))
-            if given != before:
-                raise UnsupportedSum(NESTED)
+            previous_values = dict(sum_values)
+            inner = e.func(walk(e.args[0], in_sg))
+            if sum_values != previous_values:
+                raise UnsupportedSum(NESTED_SUMS)
             context = PLAIN if regions is None else regions.context
-            return (_over_tokens if index == "t" else _over_samples)(inner, still, given, context)
+            return (_replace_token_sum if index == "t" else _replace_batch_sum)(
+                inner, in_sg, sum_values, context
+            )
         if isinstance(e, PIECEWISE) and regions is not None:
-            return to_sympy(regions(e, [to_ring(walk(part, still)) for part in e.args], still))
+            return to_sympy(regions(e, [to_ring(walk(part, in_sg)) for part in e.args], in_sg))
         if index == "i" and e.is_Pow and e.exp.is_negative and e.base == n - 1:
             return m**e.exp
         whole = e.is_Pow and e.exp.is_Integer and e.exp > 0
         if regions is not None and isinstance(e, FUNCTIONS) and not (whole or is_in_ring(e)):
-            return to_sympy(regions.smooth(e.func, *(to_ring(walk(part, still)) for part in e.args)))
+            return to_sympy(regions.apply_smooth(e.func, *(to_ring(walk(part, in_sg)) for part in e.args)))
         if not e.args or isinstance(e, Estimator):
             return e
-        return e.func(*(walk(part, still or isinstance(e, sg)) for part in e.args))
+        return e.func(*(walk(part, in_sg or isinstance(e, sg)) for part in e.args))
 
-    return walk(expression, detached), given
+    return walk(expression, detached), sum_values
 
 
-def added_up(of: Any) -> Any:
+def simplify_sum(token_sum: Any) -> Any:
     """future(R) is R_future, where it is a sum of numbers of tokens."""
-    if of.slot == "now":
-        return of.args[0]
-    each = to_ring(of.args[0]) if is_in_ring(of.args[0]) else None
-    return of if each is None or not adds_up(each, "now") else to_sympy(summed(each, of.slot))
+    if token_sum.slot == "now":
+        return token_sum.args[0]
+    summand = to_ring(token_sum.args[0]) if is_in_ring(token_sum.args[0]) else None
+    return (
+        token_sum
+        if summand is None or not is_summable(summand, "now")
+        else to_sympy(sum_over_slot(summand, token_sum.slot))
+    )
 
 
-def _over_tokens(of: Any, still: bool, given: dict[str, Any], context: Context) -> Any:
-    if of.slot == "now":
-        return of.args[0]
-    element, total = to_ring(of.args[0]), sympy.S.Zero
-    if adds_up(element, "now", context):
-        return to_sympy(summed(element, of.slot))
-    _refuse_moving(of, element, ATTACHED_SUM, still)
-    slots = ("past", "now", "future") if of.slot == "x" else (of.slot,)
-    for front, each in _apart(element, context):  # what is the same at each token stands in front of the sum
-        if adds_up(each, "now", context):
-            total = total + to_sympy(front * summed(each, of.slot))
-        elif not context.speaks_of(each) <= {"past", "now"}:  # the kernel's H[now] is known once now is drawn
-            raise UnsupportedSum(LATER)
+def _replace_token_sum(token_sum: Any, in_sg: bool, sum_values: dict[str, Any], context: Context) -> Any:
+    if token_sum.slot == "now":
+        return token_sum.args[0]
+    element, total = to_ring(token_sum.args[0]), sympy.S.Zero
+    if is_summable(element, "now", context):
+        return to_sympy(sum_over_slot(element, token_sum.slot))
+    _refuse_attached_sum(token_sum, element, ATTACHED_SUM, in_sg)
+    slots = ("past", "now", "future") if token_sum.slot == "x" else (token_sum.slot,)
+    for common_factor, summand in _split_common_factors(
+        element, context
+    ):  # what is the same at each token stands in front of the sum
+        if is_summable(summand, "now", context):
+            total = total + to_sympy(common_factor * sum_over_slot(summand, token_sum.slot))
+        elif not context.speaks_of(summand) <= {
+            "past",
+            "now",
+        }:  # the kernel's H[now] is known once now is drawn
+            raise UnsupportedSum(DEPENDS_ON_LATER_TOKENS)
         else:
-            held = _give(given, "now", to_ring(without_sg(to_sympy(each))))
-            total = total + to_sympy(front) * sum(Slot(slot)(held) for slot in slots)
+            sum_name = _name_detached_sum(sum_values, "now", to_ring(without_sg(to_sympy(summand))))
+            total = total + to_sympy(common_factor) * sum(Slot(slot)(sum_name) for slot in slots)
     return total
 
 
-def _over_samples(of: Any, still: bool, given: dict[str, Any], context: Context) -> Any:
-    element = to_ring(of.args[0])
-    if adds_up(element, "self", context):
-        mine, rest = of.args[0], to_sympy(summed(element, "others", "self"))
+def _replace_batch_sum(batch_sum: Any, in_sg: bool, sum_values: dict[str, Any], context: Context) -> Any:
+    element = to_ring(batch_sum.args[0])
+    if is_summable(element, "self", context):
+        own_term, other_terms = batch_sum.args[0], to_sympy(sum_over_slot(element, "others", "self"))
     else:
-        _refuse_moving(of, element, MOVES_IN_BATCH, still)
-        value = to_ring(without_sg(of.args[0])).rename(lambda x: x.replace("[self]", ""))
-        held = _give(given, "x", value)
-        mine, rest = own(held), others(held)
-    return of.of(mine, rest).subs(1 / (n - 1), 1 / m)
+        _refuse_attached_sum(batch_sum, element, ATTACHED_BATCH_SUM, in_sg)
+        value = to_ring(without_sg(batch_sum.args[0])).rename(lambda x: x.replace("[self]", ""))
+        sum_name = _name_detached_sum(sum_values, "x", value)
+        own_term, other_terms = own(sum_name), others(sum_name)
+    return batch_sum.of(own_term, other_terms).subs(1 / (n - 1), 1 / m)
 
 
-def _refuse_moving(of: Any, element: ExpPoly, why: str, still: bool) -> None:
-    if not still and any(map(depends_on_theta, element.names())):
-        raise UsageError(f"{shown_sum(of)} {why}")
+def _refuse_attached_sum(typed_sum: Any, element: ExpPoly, reason: str, in_sg: bool) -> None:
+    if not in_sg and any(map(depends_on_theta, element.names())):
+        raise UsageError(f"{format_sum(typed_sum)} {why}")
 
 
-def _give(given: dict[str, Any], slot: str, value: ExpPoly) -> Any:
+def _name_detached_sum(sum_values: dict[str, Any], slot: str, value: ExpPoly) -> Any:
     """The first of H, H2, .. that is free is this at one position."""
-    for held in GIVEN:
-        if given.setdefault(at_slot(held.name, slot), to_sympy(value)) == to_sympy(value):
-            return held
+    for sum_name in GIVEN:
+        if sum_values.setdefault(at_slot(sum_name.name, slot), to_sympy(value)) == to_sympy(value):
+            return sum_name
     raise UnsupportedSum(MANY_SUMS)
 
 
-def _apart(element: ExpPoly, context: Context) -> Iterator[tuple[ExpPoly, ExpPoly]]:
+def _split_common_factors(element: ExpPoly, context: Context) -> Iterator[tuple[ExpPoly, ExpPoly]]:
     """The terms by the factor that is the same at each token, such as 1/T and the ratio of them all."""
 
-    def whole(x: str) -> bool:
+    def is_common(x: str) -> bool:
         known = parse_name(x).base in SAMPLE_BASES or context.defined(x) is not None
-        return known and not _varies(x, context)
+        return known and not _is_token_dependent(x, context)
 
-    found: dict[Any, ExpPoly] = {}
+    groups: dict[Any, ExpPoly] = {}
     for (monomial, exponent), value in element.terms.items():
-        powers = tuple((x, power) for x, power in monomial if whole(x))
-        inside = tuple((inner, v) for inner, v in exponent if inner and all(whole(x) for x, _ in inner))
-        front = ExpPoly({(powers, inside): 1})
-        found[front] = found.get(front, ZERO) + ExpPoly({(monomial, exponent): value}) * front.inverse()
-    yield from found.items()
+        powers = tuple((x, power) for x, power in monomial if is_common(x))
+        inside = tuple((inner, v) for inner, v in exponent if inner and all(is_common(x) for x, _ in inner))
+        common_factor = ExpPoly({(powers, inside): 1})
+        groups[common_factor] = (
+            groups.get(common_factor, ZERO) + ExpPoly({(monomial, exponent): value}) * common_factor.inverse()
+        )
+    yield from groups.items()
 
 
-def adds_up(element: ExpPoly, mine: str, context: Context = PLAIN) -> bool:
+def is_summable(element: ExpPoly, own_slot: str, context: Context = PLAIN) -> bool:
     """Is each term at most one variable that has a sum over positions, times what is the same at each?
 
     context: defines names such as a region of rho_past*rho_now, which differs from token to token.
     """
     for monomial, exponent in element.terms:
-        inside = [name for inner, _ in exponent for name, _ in inner if _varies(name, context)]
-        moving = [(parse_name(name), power) for name, power in monomial if _varies(name, context)]
-        alone = all(x.slot == mine and x.base in ADDS_UP and power == 1 for x, power in moving)
-        if inside or len(moving) > 1 or not alone:
+        inside = [name for inner, _ in exponent for name, _ in inner if _is_token_dependent(name, context)]
+        varying = [
+            (parse_name(name), power) for name, power in monomial if _is_token_dependent(name, context)
+        ]
+        all_summable = all(
+            x.slot == own_slot and x.base in SUMMABLE_NAMES and power == 1 for x, power in varying
+        )
+        if inside or len(varying) > 1 or not all_summable:
             return False
     return True
 
 
-def _varies(name: str, context: Context) -> bool:
+def _is_token_dependent(name: str, context: Context) -> bool:
     """Does it differ from token to token?"""
     if context.defined(name) is None:
         return parse_name(name).slot != "x"
     return not context.speaks_of(ExpPoly.variable(name)) <= {"x"}
 
 
-def summed(element: ExpPoly, slot: str, mine: str = "now") -> ExpPoly:
+def sum_over_slot(element: ExpPoly, slot: str, own_slot: str = "now") -> ExpPoly:
     """The sum over the positions of a slot; that of a constant is their number times it."""
     number = {"now": ONE, "others": to_ring(n) - 1}.get(slot) or ExpPoly.variable(at_slot("length", slot))
 
-    def moved(name: str) -> str:
-        at = f"[{mine}]"
-        return at_slot(name.replace(at, ""), slot) if at in name else name
+    def shift_name(name: str) -> str:
+        suffix = f"[{mine}]"
+        return at_slot(name.replace(suffix, ""), slot) if suffix in name else name
 
     total = ZERO
     for key, value in element.terms.items():
-        term, there = ExpPoly({key: value}), ExpPoly({key: value}).rename(moved)
-        total = total + (there if there != term or slot == mine else term * number)
+        term, shifted = ExpPoly({key: value}), ExpPoly({key: value}).rename(shift_name)
+        total = total + (shifted if shifted != term or slot == own_slot else term * number)
     return total
 
 
-def shown_sum(of: Any) -> str:
-    return f"{of.name}({TEXT(losses.tree_of(plain(of.args[0])))})"
+def format_sum(typed_sum: Any) -> str:
+    return f"{typed_sum.name}({TEXT(losses.tree_of(remove_slots(typed_sum.args[0])))})"
 
 
-def plain(expression: Any) -> Any:
+def remove_slots(expression: Any) -> Any:
     """As it was typed: without the slot of the position."""
     return expression.xreplace(
         {
@@ -199,10 +216,10 @@ def plain(expression: Any) -> Any:
     )
 
 
-def is_a_ratio(of: Any) -> bool:
+def is_a_ratio(expression: Any) -> bool:
     """Is it one power of r and rho alone?"""
-    if not is_in_ring(of) or len(to_ring(of).terms) != 1:
+    if not is_in_ring(expression) or len(to_ring(expression).terms) != 1:
         return False
-    [(monomial, exponent)] = to_ring(of).terms
+    [(monomial, exponent)] = to_ring(expression).terms
     random = [parse_name(name) for name, _ in monomial]
     return bool(exponent) and not any(x.slot != "x" or x.base in (*SUMS, "A") for x in random)

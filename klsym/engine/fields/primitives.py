@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from klsym.engine.regions.piecewise import at_policy as at_policy
+from klsym.engine.regions.piecewise import substitute_on_policy as substitute_on_policy
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Key
 from klsym.kernel.slots import at_slot
@@ -18,7 +18,7 @@ WEIGHT = ExpPoly.variable("w").exp()
 MAX_PRIMITIVE_TERMS = 40  # of what a primitive is looked for
 
 
-def constant_part(value: ExpPoly, regions: Iterable[str] = ()) -> ExpPoly:
+def select_constant_terms(value: ExpPoly, regions: Iterable[str] = ()) -> ExpPoly:
     """The terms that are the same at every sample; regions: further names that are not."""
     terms, random = (ExpPoly({key: number}) for key, number in value.terms.items()), {*SAMPLE_BASES, *regions}
     return sum((t for t in terms if not {parse_name(n).base for n in t.names()} & random), ZERO)
@@ -31,68 +31,70 @@ def is_multiple(key: Key, name: str) -> bool:
     return random == [(name, 1)] and not any(m for m, _ in exponent)
 
 
-def primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
+def find_primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
     """L with dL/dlog q = h at a slot; None where h moves with other slots too, or no L is found.
 
-    >>> primitive(ExpPoly.variable("k1"), "x") == ExpPoly.variable("k1") ** 2 * Fraction(1, 2)
+    >>> find_primitive(ExpPoly.variable("k1"), "x") == ExpPoly.variable("k1") ** 2 * Fraction(1, 2)
     True
     """
     total = ZERO
     for key, value in h.terms.items():
-        found = _of_term(ExpPoly({key: value}), slot)
-        if found is None:
+        integral = _integrate_term(ExpPoly({key: value}), slot)
+        if integral is None:
             return None
-        total = total + found
+        total = total + integral
     return total
 
 
-def objective_under(c: ExpPoly, measure: str) -> ExpPoly | None:
+def find_objective_under(c: ExpPoly, measure: str) -> ExpPoly | None:
     """F with grad E_m[F] = E_m[c s]: under q that is F + dF/dlog q = c, so that F q is a primitive of c q.
 
     >>> k1 = ExpPoly.variable("k1")
-    >>> objective_under(k1, "q") == k1 - 1, objective_under(k1, "mu") == k1**2 * Fraction(1, 2)
+    >>> find_objective_under(k1, "q") == k1 - 1, find_objective_under(k1, "mu") == k1**2 * Fraction(1, 2)
     (True, True)
     """
     density = ExpPoly.variable("log_q").exp() if measure == "q" else ONE
-    found = primitive(c * density, "x")
-    return None if found is None else found * density.inverse()
+    integral = find_primitive(c * density, "x")
+    return None if integral is None else integral * density.inverse()
 
 
-def _of_term(term: ExpPoly, slot: str) -> ExpPoly | None:
+def _integrate_term(term: ExpPoly, slot: str) -> ExpPoly | None:
     """m e/b - (1/b) int (dm) e for e = exp(..) of slope b.
 
     Where b is 0, by parts: for m = x^a y it is x^(a + 1)/(a + 1) y - int x^(a + 1)/(a + 1) (dy).
     """
-    moving = {at_slot(base, slot) for base in LOG_RATIOS}
+    log_ratios = {at_slot(base, slot) for base in LOG_RATIOS}
     [((monomial, exponent), value)] = term.terms.items()
     powers = [(name, power) for name, power in monomial if depends_on_theta(name)]
-    slope = _rate(exponent, moving)
+    slope = _find_exponent_slope(exponent, log_ratios)
     if slope is None or len(slope.terms) > 1:  # 1/b is an element for a single term
         return None
-    if not {name for name, _ in powers} <= moving or any(power < 0 for _, power in powers):
+    if not {name for name, _ in powers} <= log_ratios or any(power < 0 for _, power in powers):
         return None
     inside = {m for m, _ in exponent}
-    own = at_slot("k1", slot)
-    name, power = powers[0] if powers else (own if ((own, 1),) in inside else at_slot("log_q", slot), 0)
-    kept = () if slope else (name,)
-    change = ExpPoly({(monomial, ()): value}).derive(
-        lambda variable: ONE if variable in moving and variable not in kept else ZERO
+    k1_name = at_slot("k1", slot)
+    name, power = (
+        powers[0] if powers else (k1_name if ((k1_name, 1),) in inside else at_slot("log_q", slot), 0)
+    )
+    integrated_names = () if slope else (name,)
+    derivative = ExpPoly({(monomial, ()): value}).derive(
+        lambda variable: ONE if variable in log_ratios and variable not in integrated_names else ZERO
     )
     scale = slope.inverse() if slope else ExpPoly.variable(name) * Fraction(1, power + 1)
-    rest = primitive(change * ExpPoly({((), exponent): 1}) * scale, slot)
-    return None if rest is None else term * scale - rest
+    remainder = find_primitive(derivative * ExpPoly({((), exponent): 1}) * scale, slot)
+    return None if remainder is None else term * scale - remainder
 
 
-def _rate(exponent: Exponent, moving: set[str]) -> ExpPoly | None:
+def _find_exponent_slope(exponent: Exponent, log_ratios: set[str]) -> ExpPoly | None:
     """The slope of an exponent in which what moves stands alone, or times what does not move; else None."""
     total = ZERO
     for monomial, value in exponent:
         inside = [(name, power) for name, power in monomial if depends_on_theta(name)]
-        if any(name not in moving or power != 1 for name, power in inside) or len(inside) > 1:
+        if any(name not in log_ratios or power != 1 for name, power in inside) or len(inside) > 1:
             return None
         if inside:
-            rest = tuple(item for item in monomial if item not in inside)
-            total = total + ExpPoly({(rest, ()): value})
+            factors = tuple(item for item in monomial if item not in inside)
+            total = total + ExpPoly({(factors, ()): value})
     return total
 
 
@@ -102,6 +104,6 @@ def depends_on_theta(name: str) -> bool:
     return (parsed.base in LOG_RATIOS or parsed.base.startswith(OF_LOGS)) and not parsed.detached
 
 
-def held_at_policy(h: ExpPoly) -> ExpPoly:
+def substitute_detached_on_policy(h: ExpPoly) -> ExpPoly:
     """The same where it is detached alone: the gradient of rho stays."""
     return h.substitute({x: ZERO for x in h.names() if parse_name(x).base == "w" and parse_name(x).detached})

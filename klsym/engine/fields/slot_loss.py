@@ -21,18 +21,18 @@ import sympy
 
 from klsym.engine.fields.position_sums import (
     T,
-    added_up,
-    adds_up,
-    in_slots,
+    format_sum,
     is_a_ratio,
-    plain,
-    shown_sum,
-    summed,
+    is_summable,
+    remove_slots,
+    replace_sums,
+    simplify_sum,
+    sum_over_slot,
 )
-from klsym.engine.fields.primitives import at_policy
+from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.bounds_in_order import bounds_in_order
-from klsym.engine.regions.piecewise import Unfolding, only_used, unfolding
+from klsym.engine.regions.bounds_in_order import collect_clip_facts
+from klsym.engine.regions.piecewise import Unfolding, keep_used_regions, start_unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
@@ -76,8 +76,8 @@ DRAWN = M / parameter("S")  # what M q/S draws, over q; S = E_q[M]
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 CRITIC = {V: past(A), V_next: now(A)}  # any functions of the prefix before a token, and with it
 WEIGHT_OF_OPTION = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
-OF_ONE_TOKEN = "a sum over the tokens before or after one: choose level token"
-OF_MANY_RATIOS = (
+ONE_TOKEN_SUM = "a sum over the tokens before or after one: choose level token"
+SUM_OF_RATIOS = (
     "would be a sum of ratios, one for each token: the ratio of them all is exp({name}(log ratio))"
 )
 RANDOM_ADVANTAGE = (
@@ -99,28 +99,28 @@ class SlotLoss:
 
     index: str
     expression: Any
-    under: str
-    copied: bool = False
+    measure: str
+    detached_q: bool = False
     detached: bool = False
     sums: Mapping[str, Any] = field(default_factory=dict)
     label: Written | None = None
-    each: Any = None
-    centred: ExpPoly | None = None
+    uncredited: Any = None
+    centred_coefficient: ExpPoly | None = None
     defined: Context = PLAIN
     typed: Any = None
 
     @property
-    def own(self) -> str:
+    def own_slot(self) -> str:
         """The slot of the position itself."""
         return {"": "x", "i": "self", "t": "now"}[self.index]
 
-    def label_of(self, expression: Any) -> Written:
-        return Written(TEXT(losses.tree_of(plain(expression))), plain(expression))
+    def build_label(self, expression: Any) -> Written:
+        return Written(TEXT(losses.tree_of(remove_slots(expression))), remove_slots(expression))
 
     @property
     def typed_label(self) -> Written:
-        typed = self.typed.replace(lambda e: isinstance(e, OverBatch), plain)
-        typed = typed.replace(lambda e: isinstance(e, Summed), added_up)
+        typed = self.typed.replace(lambda e: isinstance(e, OverBatch), remove_slots)
+        typed = typed.replace(lambda e: isinstance(e, Summed), simplify_sum)
         return Written(losses.show(typed, TEXT), typed)
 
     @property
@@ -134,7 +134,7 @@ class SlotLoss:
 
 
 # ---------------------------------------------------------------------------- from a loss as it is written
-def slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLoss:
+def build_slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLoss:
     """The loss at a position; raises NotInRing outside the ring, UsageError for what is not handled.
 
     roots: regions that zeros of functions show to be empty are left out, which no theorem follows.
@@ -145,10 +145,10 @@ def slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLo
 
 def slot_losses(several: Sequence[Written], setting: Setting) -> list[SlotLoss]:
     """Several losses; a bound or a log that two of them have gets one name."""
-    regions = unfolding_of(sympy.Tuple(*(one.expression for one in several)), setting)
-    read = [_read(one.expression, setting, regions) for one in several]
+    regions = start_regions(sympy.Tuple(*(one.expression for one in several)), setting)
+    read = [_expand_loss(one.expression, setting, regions) for one in several]
     found = [_used(one, setting, known) for one, known in zip(several, read, strict=True)]
-    defined = only_used(regions.context, *(e for loss in found for e in loss.elements))
+    defined = keep_used_regions(regions.context, *(e for loss in found for e in loss.elements))
     return [replace(loss, defined=defined) for loss in found]
 
 
@@ -158,17 +158,17 @@ def _used(written: Written, setting: Setting, found: ReadLoss) -> SlotLoss:
     refuse_unless_moderate(to_ring(expression), written, {*LENGTHS})
     if detached and index == "t" and setting.credit in ("to-go", "total"):
         h = to_ring(without_sg(expression))
-        whole = credited(at_policy(h) if setting.on_policy else h, setting.credit)
-        expression, sums = in_slots(whole, index, detached, found.regions)
-    label = over_length(written) if setting.averaged and index != "t" else written
-    loss = sampled(expression, sums, index, setting, detached, label)
-    defined = only_used(found.regions.context, *loss.elements)
+        whole = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credit)
+        expression, sums = replace_sums(whole, index, detached, found.regions)
+    label = divide_by_length(written) if setting.averaged and index != "t" else written
+    loss = build_sampled_loss(expression, sums, index, setting, detached, label)
+    defined = keep_used_regions(found.regions.context, *loss.elements)
     typed = found.typed if defined.definitions else None
-    return replace(loss, each=found.expression, defined=defined, typed=typed)
+    return replace(loss, uncredited=found.expression, defined=defined, typed=typed)
 
 
 @dataclass(frozen=True)
-class ReadLoss:
+class ExpandedLoss:
     """A loss at one position: as it is typed, and with its sums and regions written out."""
 
     index: str
@@ -181,21 +181,21 @@ class ReadLoss:
 @lru_cache(maxsize=64)
 def read_loss(loss: Any, setting: Setting, roots: bool = False, ties: bool = False) -> ReadLoss:
     """ties: with unknown slopes at ties that every sample meets."""
-    regions = unfolding_of(loss, setting)
+    regions = start_regions(loss, setting)
     regions.roots, regions.ties = roots, {} if ties else None
-    return _read(loss, setting, regions)
+    return _expand_loss(loss, setting, regions)
 
 
-def _read(loss: Any, setting: Setting, regions: Unfolding) -> ReadLoss:
-    index = index_of(loss, setting)
-    typed = placed(loss, setting, index)
-    expression, sums = in_slots(typed, index, setting.use == "reward", regions)
+def _expand_loss(loss: Any, setting: Setting, regions: Unfolding) -> ReadLoss:
+    index = choose_index(loss, setting)
+    typed = write_at_slot(loss, setting, index)
+    expression, sums = replace_sums(typed, index, setting.use == "reward", regions)
     if regions.roots or typed.has(sympy.Heaviside):  # a product of comparisons may be empty
-        expression = to_sympy(regions.tidy(to_ring(expression)))
-    return ReadLoss(index, typed, expression, sums, regions)
+        expression = to_sympy(regions.simplify(to_ring(expression)))
+    return ExpandedLoss(index, typed, expression, sums, regions)
 
 
-def sampled(
+def build_sampled_loss(
     expression: Any,
     sums: Mapping[str, Any],
     index: str,
@@ -205,24 +205,24 @@ def sampled(
 ) -> SlotLoss:
     """With its measure: on-policy what is detached is its value, where rho is 1."""
     if setting.on_policy:
-        sums = {name: to_sympy(at_policy(to_ring(value))) for name, value in sums.items()}
+        sums = {name: to_sympy(substitute_on_policy(to_ring(value))) for name, value in sums.items()}
     if detached and not index:  # one sample is shown as it was written
         expression = sg(expression)
     elif detached:
         expression = without_sg(expression)
-        expression = to_sympy(at_policy(to_ring(expression))) if setting.on_policy else expression
+        expression = to_sympy(substitute_on_policy(to_ring(expression))) if setting.on_policy else expression
     element = to_ring(expression)
-    copied = uses_sampler(element, setting)
-    return SlotLoss(index, expression, sampled_from(element, setting), copied, detached, sums, label)
+    detached_q = needs_sampler(element, setting)
+    return SlotLoss(index, expression, choose_measure(element, setting), detached_q, detached, sums, label)
 
 
-def index_of(loss: Any, setting: Setting) -> str:
+def choose_index(loss: Any, setting: Setting) -> str:
     if setting.level == "token":
         return "t"
-    return "i" if names_batches(loss) else ""
+    return "i" if has_batch_sum(loss) else ""
 
 
-def placed(expression: Any, setting: Setting, index: str) -> Any:
+def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
     """At one position, weights, 1/T and what a cut sampler draws put in."""
     if setting.truncated and (index or setting.batch != "none"):
         raise UsageError(
@@ -231,178 +231,207 @@ def placed(expression: Any, setting: Setting, index: str) -> Any:
         )
     expression = expression * DRAWN if setting.truncated else expression
     if index == "t":
-        expression = expression if setting.use == "reward" else _summed_at_tokens(expression)
-        at = now(expression).xreplace(
+        expression = expression if setting.use == "reward" else _write_per_token(expression)
+        slot_expression = now(expression).xreplace(
             {now(A): ADVANTAGE, now(rho): WEIGHT_OF_OPTION[setting.weights], T: length}
         )
-        at = at.xreplace({now(x): value for x, value in CRITIC.items()})
-        _refuse_sums_of_ratios(at)
+        slot_expression = slot_expression.xreplace({now(x): value for x, value in CRITIC.items()})
+        _refuse_sums_of_ratios(slot_expression)
     else:
-        at = own(expression / length if setting.averaged else expression) if index == "i" else expression
-    return at / length if setting.averaged and index != "i" else at
+        slot_expression = (
+            own(expression / length if setting.averaged else expression) if index == "i" else expression
+        )
+    return slot_expression / length if setting.averaged and index != "i" else slot_expression
 
 
-def _summed_at_tokens(loss: Any, times: Any = T) -> Any:
+def _write_per_token(loss: Any, times: Any = T) -> Any:
     """times g x for the terms g whole(x) of a loss, g the same at each token; times/T for all others.
 
     So T g x and g whole(x) have one sum over the tokens.  x has no sum of its own, or times is 1 and g held.
     """
-    sums = {of for of in _attached_sums(loss) if times != T or not _is_summable(of)}
+    sums = {
+        token_sum
+        for token_sum in _iterate_attached_sums(loss)
+        if times != T or not _is_summable_over_tokens(token_sum)
+    }
     total = sympy.S.Zero
     for term in sympy.Add.make_args(sympy.expand_mul(loss, deep=False)) if sums else (loss,):
-        found = sorted((of for of in sympy.Mul.make_args(term) if of in sums), key=_is_summable)
-        g = term / found[0] if found else term
-        alike = found and not g.has(*sums) and _is_of_the_whole(g)
-        if alike and (sg(g) == g or not _is_summable(found[0])):
-            term = T * g * found[0].args[0]
+        sums_in_term = sorted(
+            (token_sum for token_sum in sympy.Mul.make_args(term) if token_sum in sums),
+            key=_is_summable_over_tokens,
+        )
+        g = term / sums_in_term[0] if sums_in_term else term
+        is_common = sums_in_term and not g.has(*sums) and _is_constant_over_tokens(g)
+        if is_common and (sg(g) == g or not _is_summable_over_tokens(sums_in_term[0])):
+            term = T * g * sums_in_term[0].args[0]
         total += term * times / T
     return total
 
 
-def _attached_sums(e: Any) -> Iterator[Any]:
+def _iterate_attached_sums(e: Any) -> Iterator[Any]:
     """The sums over all tokens that are differentiated."""
     if isinstance(e, Whole):
         yield from (e,) if sg(e) != e else ()
     elif not isinstance(e, sg):
-        yield from (of for part in e.args for of in _attached_sums(part))
+        yield from (token_sum for part in e.args for token_sum in _iterate_attached_sums(part))
 
 
-def _is_summable(of: Summed) -> bool:
+def _is_summable_over_tokens(token_sum: Summed) -> bool:
     """Is it a sum of k1, log q, R and constants?"""
-    element = _at_a_token(of.args[0])
-    return element is not None and adds_up(element, "now")
+    element = _convert_token_term(token_sum.args[0])
+    return element is not None and is_summable(element, "now")
 
 
-def _is_of_the_whole(g: Any) -> bool:
+def _is_constant_over_tokens(g: Any) -> bool:
     """Is it the same at each token?"""
-    bare = g.xreplace({of: sympy.Dummy() for of in g.atoms(Whole)})
+    bare = g.xreplace({whole_sum: sympy.Dummy() for whole_sum in g.atoms(Whole)})
     return not bare.atoms(Summed) and not bare.free_symbols & {*DENSITIES, R, M}
 
 
-def _refuse_sums_of_ratios(at_t: Any) -> None:
-    for of in sorted(at_t.atoms(Summed), key=str):
-        if not isinstance(of, Here) and not of.args[0].has(Summed) and is_a_ratio(of.args[0]):
-            raise UsageError(f"{shown_sum(of)} {OF_MANY_RATIOS.format(name=of.name)}")
+def _refuse_sums_of_ratios(expression: Any) -> None:
+    for token_sum in sorted(expression.atoms(Summed), key=str):
+        if (
+            not isinstance(token_sum, Here)
+            and not token_sum.args[0].has(Summed)
+            and is_a_ratio(token_sum.args[0])
+        ):
+            raise UsageError(f"{format_sum(token_sum)} {SUM_OF_RATIOS.format(name=token_sum.name)}")
 
 
-def credited(h: ExpPoly, credit: str) -> Any:
+def apply_credit(h: ExpPoly, credit: str) -> Any:
     """togo(h) or whole(h); A is of the whole sequence, and each score meets it once."""
-    once, each = ZERO, ZERO
+    whole_terms, token_terms = ZERO, ZERO
     for key, value in h.terms.items():
         term = ExpPoly({key: value})
         if "A" not in term.names():
-            each = each + term
+            token_terms = token_terms + term
         elif any(parse_name(name).slot != "x" for name in term.names()):
             raise UsageError(RANDOM_ADVANTAGE)
         else:
-            once = once + term
-    of = to_sympy(each)
-    return to_sympy(once) + (togo(of) if credit == "to-go" else Whole(of))
+            whole_terms = whole_terms + term
+    summand = to_sympy(token_terms)
+    return to_sympy(whole_terms) + (togo(summand) if credit == "to-go" else Whole(summand))
 
 
-def unfolding_of(expression: Any, setting: Setting) -> Unfolding:
+def start_regions(expression: Any, setting: Setting) -> Unfolding:
     """Where the regions of a loss are gathered."""
     parameters = {x.name for x in expression.free_symbols} - {*ATOMS, *SAMPLE_BASES, "T"}
-    return unfolding(setting.on_policy, parameters, bounds_in_order(expression))
+    return start_unfolding(setting.on_policy, parameters, collect_clip_facts(expression))
 
 
-def centred(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -> SlotLoss:
+def build_centred_loss(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -> SlotLoss:
     """A detached coefficient less its mean over the batch (option batch)."""
-    of = {"leave-one-out": LeftOut, "mean": Centred, "std": Centred}[setting.batch]
-    varies = random_names(h, defined)  # equal numbers less their mean would be 0 at once
-    mine = h if varies else to_ring(H)
-    mine = mine.rename(lambda name: at_slot(name, "self") if name in varies or name == "H" else name)
-    expression, sums = in_slots(of(to_sympy(mine)), "i", detached=True)
-    sums = sums if varies else {"H": to_sympy(h)}
-    return replace(sampled(expression, sums, "i", setting, True, None), centred=h, defined=defined)
+    centring = {"leave-one-out": LeftOut, "mean": Centred, "std": Centred}[setting.batch]
+    varying_names = collect_random_names(h, defined)  # equal numbers less their mean would be 0 at once
+    own_coefficient = h if varying_names else to_ring(H)
+    own_coefficient = own_coefficient.rename(
+        lambda name: at_slot(name, "self") if name in varying_names or name == "H" else name
+    )
+    expression, sums = replace_sums(centring(to_sympy(own_coefficient)), "i", detached=True)
+    sums = sums if varying_names else {"H": to_sympy(h)}
+    return replace(
+        build_sampled_loss(expression, sums, "i", setting, True, None), centred_coefficient=h, defined=defined
+    )
 
 
-def random_names(element: ExpPoly, defined: Context) -> set[str]:
+def collect_random_names(element: ExpPoly, defined: Context) -> set[str]:
     """The names in an element of one sample that change from sample to sample."""
     return {n for n in element.names() if n in SAMPLE_BASES or (defined.defined(n) and defined.is_sample(n))}
 
 
 # ---------------------------------------------------------------------------- whole sequences
-def at_tokens(written: Written, setting: Setting) -> tuple[Written, Setting]:
+def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Setting]:
     """A loss of whole sequences with sums that are no log ratios, or over kept tokens, as that of each token.
 
     A loss L of the sequence is L/T at each of its T tokens; a reward multiplies the score of each.
 
     >>> from klsym.language.expressions import k2
     >>> loss = Written("", Whole(M * k2) / Whole(M))
-    >>> at_tokens(loss, Setting(level="sequence"))[0].text
+    >>> rewrite_per_token(loss, Setting(level="sequence"))[0].text
     'M*k2/whole(M)'
     """
     e = written.expression
     divisors = {x for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}
-    counted = any(of.has(M) for x in divisors for of in x.atoms(Whole))
-    sums = {of: sympy.Dummy(log_q.name, real=True) for of in e.atoms(Summed)}  # so that sg(..) stays
-    whole = all(isinstance(of, Whole) for of in sums) and not e.xreplace(sums).has(M)
-    alone = setting.batch == "none" and not names_batches(e.xreplace(dict.fromkeys(divisors, sympy.S.One)))
-    asked = setting.level == "sequence" and (counted or not all(map(_is_summable, sums)))
-    if not (asked and whole and alone):
+    has_mask_count = any(token_sum.has(M) for x in divisors for token_sum in x.atoms(Whole))
+    sums = {
+        token_sum: sympy.Dummy(log_q.name, real=True) for token_sum in e.atoms(Summed)
+    }  # so that sg(..) stays
+    has_whole_sums_only = all(isinstance(token_sum, Whole) for token_sum in sums) and not e.xreplace(
+        sums
+    ).has(M)
+    is_without_batch = setting.batch == "none" and not has_batch_sum(
+        e.xreplace(dict.fromkeys(divisors, sympy.S.One))
+    )
+    is_rewritten = setting.level == "sequence" and (
+        has_mask_count or not all(map(_is_summable_over_tokens, sums))
+    )
+    if not (is_rewritten and has_whole_sums_only and is_without_batch):
         return written, setting
-    bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
-    at = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
-    at |= {x: Whole(x) for x in (k1, *DENSITIES, R)}
-    for old, new in at.items():  # r and rho before the log densities that define them
-        bare = bare.xreplace({old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))})
-    loss = bare.xreplace({dummy: of for of, dummy in sums.items()})
-    loss = loss if setting.use == "reward" else _summed_at_tokens(loss, sympy.S.One)
+    loss_without_sums = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
+    sequence_values = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
+    sequence_values |= {x: Whole(x) for x in (k1, *DENSITIES, R)}
+    for old, new in sequence_values.items():  # r and rho before the log densities that define them
+        loss_without_sums = loss_without_sums.xreplace(
+            {old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))}
+        )
+    loss = loss_without_sums.xreplace({dummy: token_sum for token_sum, dummy in sums.items()})
+    loss = loss if setting.use == "reward" else _write_per_token(loss, sympy.S.One)
     notes = (*written.notes, Message("at-each-token"))
     reading = Written(losses.show(loss, TEXT), loss, written.typed or written.text, notes)
     return reading, replace(setting, level="token", weights="token")
 
 
-def of_sequence(written: Written) -> Written:
+def rewrite_for_sequence(written: Written) -> Written:
     """The loss of a whole sequence: T is its length, and a sum over all tokens is that of the sequence."""
-    expression, whole = written.expression, {}
-    for of in expression.atoms(Summed):
-        if not isinstance(of, Whole):
+    expression, sequence_sums = written.expression, {}
+    for token_sum in expression.atoms(Summed):
+        if not isinstance(token_sum, Whole):
             raise UsageError(f"{of} in {written.text[:60]!r}: {OF_ONE_TOKEN}")
-        if not _is_summable(of):
+        if not _is_summable_over_tokens(token_sum):
             raise UsageError(
                 f"{of} in {written.text[:60]!r} is no sum of k1, log q, R and constants, and so it is no"
                 " function of the sequence as one sample: choose level token"
             )
-        whole[of] = to_sympy(summed(to_ring(now(of.args[0]).xreplace({now(A): ADVANTAGE, T: length})), "x"))
-    return Written(written.text, expression.xreplace(whole).xreplace({T: length}))
+        sequence_sums[token_sum] = to_sympy(
+            sum_over_slot(to_ring(now(token_sum.args[0]).xreplace({now(A): ADVANTAGE, T: length})), "x")
+        )
+    return Written(written.text, expression.xreplace(sequence_sums).xreplace({T: length}))
 
 
-def _at_a_token(of: Any) -> ExpPoly | None:
+def _convert_token_term(expression: Any) -> ExpPoly | None:
     try:
-        return to_ring(now(of).xreplace({now(A): ADVANTAGE, T: length}))
+        return to_ring(now(expression).xreplace({now(A): ADVANTAGE, T: length}))
     except NotInRing:
         return None
 
 
 # ---------------------------------------------------------------------------- what is asked of a loss
-def names_slots(expression: Any) -> bool:
+def has_token_sum(expression: Any) -> bool:
     """Does it hold a sum over tokens?"""
     return bool(expression.atoms(Summed))
 
 
-def names_batches(expression: Any) -> bool:
+def has_batch_sum(expression: Any) -> bool:
     """Does it hold a sum over the other samples of a batch?"""
     return bool(expression.atoms(OverBatch))
 
 
-def names_vocabulary(expression: Any) -> bool:
+def has_vocabulary_sum(expression: Any) -> bool:
     """Does it hold a sum over the vocabulary?"""
     return bool(expression.atoms(OverVocabulary))
 
 
-def uses_sampler(element: ExpPoly, setting: Setting) -> bool:
+def needs_sampler(element: ExpPoly, setting: Setting) -> bool:
     """On-policy a loss without rho or log mu needs no sampler beside q."""
     return setting.on_policy and any(parse_name(n).base == "w" for n in element.names())
 
 
-def sampled_from(element: ExpPoly, setting: Setting) -> str:
+def choose_measure(element: ExpPoly, setting: Setting) -> str:
     """The measure under which the mean is taken."""
-    return "q" if setting.on_policy and not uses_sampler(element, setting) else "mu"
+    return "q" if setting.on_policy and not needs_sampler(element, setting) else "mu"
 
 
-def over_length(written: Written) -> Written:
+def divide_by_length(written: Written) -> Written:
     """The loss over T, which is written for the random length."""
     return Written(TEXT(quotient(losses.tree_of(written), Name("T"))), written.expression / length)
 

@@ -1,7 +1,7 @@
 """Coefficients of scores at a sample: are they 0 everywhere, and which density ratio in them is unbounded?
 
 >>> r = (-ExpPoly.variable("k1")).exp()
->>> tail_of([r], [r], False), tail_of([r * ExpPoly.variable("w").exp()], [r], False)
+>>> find_unbounded_ratio([r], [r], False), find_unbounded_ratio([r * ExpPoly.variable("w").exp()], [r], False)
 ('r', 'rho*r')
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from klsym.engine.fields.primitives import at_policy
+from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.kernel.derivatives import attach
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import Exponent, ExpPoly, Number
@@ -17,23 +17,36 @@ from klsym.kernel.ring import Exponent, ExpPoly, Number
 
 def is_zero(coefficients: Iterable[ExpPoly], on_policy: bool) -> bool:
     """Are they 0 at every sample?  On-policy log q - log mu is."""
-    values = (attach(of) for of in coefficients)
-    return not any(at_policy(value) if on_policy else value for value in values)
+    values = (attach(coefficient) for coefficient in coefficients)
+    return not any(substitute_on_policy(value) if on_policy else value for value in values)
 
 
-def tail_of(coefficients: Iterable[ExpPoly], under_q: Iterable[ExpPoly], on_policy: bool) -> str:
+def find_unbounded_ratio(coefficients: Iterable[ExpPoly], under_q: Iterable[ExpPoly], on_policy: bool) -> str:
     """The ratio that is unbounded at a sample: r for a negative power of q, p/mu for one of mu alone.
 
     under_q: the coefficients of E_q[c s]; a ratio that has left them is not told.
     """
-    if not any(tail for of in under_q for _, exponent in of.terms for tail in _tails(exponent)):
+    if not any(
+        ratio
+        for coefficient in under_q
+        for _, exponent in coefficient.terms
+        for ratio in _iterate_unbounded_ratios(exponent)
+    ):
         return ""
-    values = [at_policy(attach(of)) if on_policy else attach(of) for of in coefficients]
-    found = {tail for value in values for _, exponent in value.terms for tail in _tails(exponent)}
-    return "r" if "r" in found else "rho*r" if found else ""
+    values = [
+        substitute_on_policy(attach(coefficient)) if on_policy else attach(coefficient)
+        for coefficient in coefficients
+    ]
+    ratios = {
+        ratio
+        for value in values
+        for _, exponent in value.terms
+        for ratio in _iterate_unbounded_ratios(exponent)
+    }
+    return "r" if "r" in ratios else "rho*r" if ratios else ""
 
 
-def _tails(exponent: Exponent) -> Iterator[str]:
+def _iterate_unbounded_ratios(exponent: Exponent) -> Iterator[str]:
     """exp(a k1 + b w) of one slot, with a < 0: q stands in the power a + b, mu in -b.
 
     Parameters in a and b count as 1: they are weights, meant to be positive.
@@ -43,8 +56,14 @@ def _tails(exponent: Exponent) -> Iterator[str]:
         random = [item for item in monomial if parse_name(item[0]).base in SAMPLE_BASES]
         name = parse_name(random[0][0]) if len(random) == 1 and random[0][1] == 1 else None
         if name is not None and name.base in ("k1", "w"):
-            of = powers.setdefault(name.slot, {"k1": 0, "w": 0})
-            of[name.base] += value
-    for of in powers.values():
-        if of["k1"] < 0:
-            yield from ["r"] if of["k1"] + of["w"] < 0 else ["rho*r"] if of["w"] > 0 else []
+            slot_powers = powers.setdefault(name.slot, {"k1": 0, "w": 0})
+            slot_powers[name.base] += value
+    for slot_powers in powers.values():
+        if slot_powers["k1"] < 0:
+            yield from (
+                ["r"]
+                if slot_powers["k1"] + slot_powers["w"] < 0
+                else ["rho*r"]
+                if slot_powers["w"] > 0
+                else []
+            )

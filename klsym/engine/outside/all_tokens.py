@@ -23,10 +23,10 @@ from typing import Any
 import sympy
 from sympy import Rational
 
-from klsym.engine.fields.field import field_of, scores_of
+from klsym.engine.fields.field import collect_score_coefficients, reduce_loss
 from klsym.engine.fields.position_sums import T, n
-from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.fields.primitives import substitute_on_policy
+from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.expand_options import expansion, weight_of
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import expression_at_policy
@@ -277,20 +277,22 @@ def _turning(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
     """The curl of the field of two sequences, in a derivation, and the slots whose scores it meets."""
     if setting.level == "sequence":
         written = Written("", loss.xreplace({T: length, A: R}))
-        whole = field_of(slot_loss(written, setting))
+        whole = reduce_loss(build_slot_loss(written, setting))
         return derive(Quantity(_wedge({"x": whole.c}, whole=True)), defined=whole.loss.defined), ("x",)
-    field = field_of(slot_loss(Written("", loss.xreplace({A: R})), setting))
-    if field.constant or field.whole is not None:
+    field = reduce_loss(build_slot_loss(Written("", loss.xreplace({A: R})), setting))
+    if field.sequence_part or field.sequence_coefficient is not None:
         raise NotInRing("a loss of the whole sequence")
     on_policy = field.start.context.on_policy
-    attached = field.attached
+    attached = field.attached_loss
     known = {"on_policy": on_policy, "defined": field.loss.defined}
-    pushed = scores_of(derive(token_gradient(attached, field.loss.under), **known).differentiate())
-    pushed = {slot: at_policy(c) for slot, c in pushed.items()}
+    pushed = collect_score_coefficients(
+        derive(token_gradient(attached, field.loss.measure), **known).differentiate()
+    )
+    pushed = {slot: substitute_on_policy(c) for slot, c in pushed.items()}
     mean_T = Side.atom(Indexed("t", "q", ONE, ()))
 
     def turned(weight: Any) -> Quantity:
-        return curl(attached * weight, field.loss.under)
+        return curl(attached * weight, field.loss.measure)
 
     alone = turned(Rational(11, 12) - length / 4)
     beside = turned(length / 12 - Rational(1, 4))

@@ -23,9 +23,9 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from klsym.engine.fields.field import field_of
+from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.position_sums import n
-from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.counterexamples import models
 from klsym.engine.proof.derivation import Proof, derive
@@ -58,10 +58,10 @@ MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log
 
 def explain_batch_std(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss with batch std; equal coefficients less their mean are 0, and 0/0 is 0."""
-    loss = slot_loss(written, setting)
+    loss = build_slot_loss(written, setting)
     if loss.defined.definitions:
         raise NotInRing("batch std takes exponential polynomials alone, without cases, logs and roots")
-    single = field_of(loss)
+    single = reduce_loss(loss)
     h = coefficient_of(single, setting)
     if not h.names() & {*SAMPLE_BASES}:
         return explain_centred(written, setting, single)

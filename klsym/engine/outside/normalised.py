@@ -18,16 +18,16 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.field import Field, field_of_loss
+from klsym.engine.fields.field import ExpectedGradient, reduce_typed_loss
 from klsym.engine.fields.named_terms import Decomposition
 from klsym.engine.fields.position_sums import n
-from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import SlotLoss, names_batches, over_length, slot_loss
+from klsym.engine.fields.primitives import substitute_on_policy
+from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss, divide_by_length, has_batch_sum
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std, size_messages
 from klsym.engine.proof.quantities import grad
 from klsym.engine.regions.piecewise import is_piecewise
-from klsym.engine.regions.relations import reduced
+from klsym.engine.regions.relations import reduce_by_relations
 from klsym.engine.targets.decide import Decision, by_numbers, decide, is_held, own_mean, with_scores
 from klsym.engine.targets.ring import explain_ring, verdict_of
 from klsym.engine.targets.ring_notes import READINGS
@@ -104,7 +104,7 @@ def _in_general(written: Written, setting: Setting) -> Verdict:
     """H and its like stand for each normalised(h)."""
     back = _read(written, setting)
     loss = Written(written.text, written.expression.xreplace({of: symbol for symbol, of in back.items()}))
-    field = field_of_loss(loss, setting)
+    field = reduce_typed_loss(loss, setting)
     if (reward := _as_reward(field, setting, back)) is not None:
         found = explain_normalised(reward, replace(setting, use="reward"))
         return _renamed(found, written, setting, field)
@@ -112,10 +112,10 @@ def _in_general(written: Written, setting: Setting) -> Verdict:
     def explained(inside: Written, use: Setting) -> Verdict:
         return explain_normalised(Written(inside.text, inside.expression.xreplace(back)), use)
 
-    label = over_length(written) if setting.averaged and not field.loss.index else written
+    label = divide_by_length(written) if setting.averaged and not field.loss.index else written
     decision = _decided(field, label, back)
     if _speaks_of_held(field):  # H depends on the other samples: no independence, and no c
-        field = replace(field, form=None, coefficients={}, products=())
+        field = replace(field, canonical_form=None, coefficients={}, products=())
     verdict = verdict_of(loss, setting, field, field, decision, explained)
     reading = () if field.loss.index else (READINGS["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
@@ -145,7 +145,7 @@ def _read(written: Written, setting: Setting) -> Mapping[Any, Any]:
     for of in attached.atoms(Normalised) if setting.use == "loss" else ():
         if _moves(of):
             raise UsageError(f"{losses.show(of, TEXT)}: {MOVES}")
-    names = GIVEN[::-1] if names_batches(written.expression.xreplace(dict.fromkeys(found, R))) else GIVEN
+    names = GIVEN[::-1] if has_batch_sum(written.expression.xreplace(dict.fromkeys(found, R))) else GIVEN
     return dict(zip(names, found, strict=False))  # sums of others take the first names
 
 
@@ -155,12 +155,12 @@ def _moves(of: Any) -> bool:
 
 def _inside(of: Any) -> SlotLoss:
     """h of normalised(h)."""
-    return slot_loss(Written(losses.show(of, TEXT), of.args[0]), Setting("off-policy", "reward"))
+    return build_slot_loss(Written(losses.show(of, TEXT), of.args[0]), Setting("off-policy", "reward"))
 
 
 def _speaks_of_held(field: Field) -> bool:
     """Does H stand in what multiplies the scores, or in a bound or log there?"""
-    told = field.loss.defined.within(*field.pushes.values())
+    told = field.loss.defined.within(*field.score_coefficients.values())
     return any(parse_name(x).base in HELD for e in told for x in e.names())
 
 
@@ -179,8 +179,11 @@ def _decided(field: Field, written: Written, back: Mapping[Any, Any]) -> Decisio
 
 def _as_reward(field: Field, setting: Setting, back: Mapping[Any, Any]) -> Written | None:
     """b + normalised(h), or b - normalised(h), of a loss with the gradient b s + H s, or b s - H s."""
-    slots = {slot: reduced(attach(h), field.loss.defined, moving=False) for slot, h in field.pushes.items()}
-    slots = {slot: at_policy(h) if setting.on_policy else h for slot, h in slots.items()}
+    slots = {
+        slot: reduce_by_relations(attach(h), field.loss.defined, has_gradient=False)
+        for slot, h in field.score_coefficients.items()
+    }
+    slots = {slot: substitute_on_policy(h) if setting.on_policy else h for slot, h in slots.items()}
     if setting.use == "reward" or not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
         return None
     [h], [(symbol, of)] = slots.values(), back.items()
@@ -227,7 +230,7 @@ def _recurrence(main: Written, other: Verdict) -> tuple[Message, ...]:
 def _own(rest: Any, setting: Setting) -> ExpPoly:
     """What a detached reward is at sample i."""
     element = to_ring(rest.replace(lambda e: isinstance(e, sg), lambda e: e.args[0]))
-    return to_ring(own(to_sympy(at_policy(element) if setting.on_policy else element)))
+    return to_ring(own(to_sympy(substitute_on_policy(element) if setting.on_policy else element)))
 
 
 def _by_option(written: Written, setting: Setting) -> Verdict:

@@ -19,8 +19,8 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.field import scores_of
-from klsym.engine.fields.slot_loss import slot_loss
+from klsym.engine.fields.field import collect_score_coefficients
+from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import Explained, as_typed, mean_formula, mean_text, slope_of, steps_from
 from klsym.engine.outside.vocabulary_functions import explain_functions
@@ -142,8 +142,8 @@ def _slope(c: Any, setting: Setting, score: Any) -> Any:
     """grad C, with its scores."""
     if setting.level == "sample":
         return LazyFormula(product, (without_sg(sympy.diff(c, log_q)), s))
-    at_token = slot_loss(Written("", c), replace(setting, use="loss", credit=""))
-    slots = scores_of(derive(token_gradient(at_token.expression, "q")).differentiate())
+    at_token = build_slot_loss(Written("", c), replace(setting, use="loss", credit=""))
+    slots = collect_score_coefficients(derive(token_gradient(at_token.expression, "q")).differentiate())
     return LazyFormula(product, (slots, score)) if {*slots} <= {"now"} else slots
 
 

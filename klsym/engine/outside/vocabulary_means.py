@@ -24,7 +24,7 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.slot_loss import names_vocabulary
+from klsym.engine.fields.slot_loss import has_vocabulary_sum
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
@@ -187,8 +187,8 @@ def split(e: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ...]]:
     """
     rest: Any = sympy.S.Zero
     found: list[ExactMean] = []
-    for term in sympy.Add.make_args(sympy.expand_mul(e) if names_vocabulary(e) else e):
-        holding = [factor for factor in sympy.Mul.make_args(term) if names_vocabulary(factor)]
+    for term in sympy.Add.make_args(sympy.expand_mul(e) if has_vocabulary_sum(e) else e):
+        holding = [factor for factor in sympy.Mul.make_args(term) if has_vocabulary_sum(factor)]
         if not holding:
             rest += term
             continue
@@ -213,7 +213,7 @@ def _factor(of: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ...]]:
     if not isinstance(of, Summed):
         raise NotALinearMean(f"{_shown(min(of.atoms(OverVocabulary), key=str))} {NOT_LINEAR}")
     rest, found = split(of.args[0], detached)
-    if any(one.place for one in found) or any(map(names_vocabulary, of.args[0].atoms(Here))):
+    if any(one.place for one in found) or any(map(has_vocabulary_sum, of.args[0].atoms(Here))):
         raise UsageError(f"{_shown(of)}: sums of sums over tokens are not read here")
     places = {"x": ("past", "", "future"), "now": ("",)}.get(of.slot, (of.slot,))  # now(x) is x
     parts = (

@@ -15,15 +15,15 @@ from typing import Any
 import sympy
 from sympy import S
 
-from klsym.engine.fields.field import scores_of
-from klsym.engine.fields.position_sums import added_up
-from klsym.engine.fields.slot_loss import CRITIC, slot_loss
+from klsym.engine.fields.field import collect_score_coefficients
+from klsym.engine.fields.position_sums import simplify_sum
+from klsym.engine.fields.slot_loss import CRITIC, build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import expression_at_policy, mean_formula, mean_text, slope_of
 from klsym.engine.outside.vocabulary_means import RANDOM
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
-from klsym.engine.regions.in_steps import in_steps
+from klsym.engine.regions.in_steps import to_steps
 from klsym.engine.verdicts.verdict import TargetReading, Verdict, undecided
 from klsym.language.expressions import A, Slot, now, parameter, s, sg, without_sg
 from klsym.language.messages import Message
@@ -72,13 +72,13 @@ def _gradient(loss: Any, setting: Setting) -> Any:
     moving, still = ({of: _fresh(loss, f"h{i}{end}") for i, of in enumerate(sums)} for end in ("", "s"))
     back = {name: of for table in (moving, still) for of, name in table.items()}
     opened = loss.replace(lambda e: isinstance(e, sg), lambda e: e.xreplace(still)).xreplace(moving)
-    at_token = slot_loss(Written("", opened), replace(setting, credit=""))
+    at_token = build_slot_loss(Written("", opened), replace(setting, credit=""))
     under = "q" if setting.on_policy else "mu"
     defined = at_token.defined
     start = derive(token_gradient(at_token.expression, under), on_policy=setting.on_policy, defined=defined)
-    slots, total = scores_of(start.differentiate()), S.Zero
+    slots, total = collect_score_coefficients(start.differentiate()), S.Zero
     for slot, c in slots.items():
-        total += _scored(in_steps(c, defined, True), slot).xreplace(back)
+        total += _scored(to_steps(c, defined, True), slot).xreplace(back)
     for of, name in moving.items():
         push, slope = without_sg(sympy.diff(opened, name)), slope_of(of.args[0])
         push = expression_at_policy(push) if setting.on_policy else push
@@ -101,5 +101,5 @@ def _at_now(e: Any) -> Any:
     """A bare name in an answer is of the whole sequence; so is A."""
     held = {of: sympy.Dummy(real=True) for of in e.atoms(OverVocabulary)}
     e = now(e.xreplace(held)).xreplace({now(x): value for x, value in (CRITIC | {A: A}).items()})
-    e = e.replace(lambda x: isinstance(x, Summed), lambda x: added_up(x) if x.args[0] != 0 else S.Zero)
+    e = e.replace(lambda x: isinstance(x, Summed), lambda x: simplify_sum(x) if x.args[0] != 0 else S.Zero)
     return e.xreplace({dummy: of for of, dummy in held.items()})

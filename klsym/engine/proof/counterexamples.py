@@ -16,8 +16,8 @@ from itertools import chain, tee
 from typing import Any
 
 from klsym.engine.proof.float_screen import is_plainly_at_most
-from klsym.engine.regions.piecewise import counts_tokens
-from klsym.engine.regions.root_isolation import joint
+from klsym.engine.regions.piecewise import is_token_count
+from klsym.engine.regions.root_isolation import find_joint_signs
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel.derivatives import in_slot
 from klsym.kernel.intervals import Interval
@@ -284,7 +284,7 @@ def rows_of(names: Iterable[str], context: Context) -> frozenset[str]:
     """The further rows of a model; KEPT: M keeps a token of each sequence, MASS: M is of whole samples."""
     names = {*names, *(("M",) if MASS in context.parameters else ())}
     divides = (e for _, kind, e in context.definitions if kind == LOG and not e.terms.get(((), ())))
-    kept = {KEPT} if any(map(counts_tokens, divides)) else set()
+    kept = {KEPT} if any(map(is_token_count, divides)) else set()
     return frozenset({"o", "M"} & {*names} | kept | ({MASS} & {*context.parameters}))
 
 
@@ -356,7 +356,7 @@ def _beyond(context: Context) -> Iterator[tuple[str, Fraction]]:
         bases = {parse_name(name).base for name in e.names()}
         if bases in ({"R"}, {"A"}) and (root := _root(e)) is not None:
             yield from ((min(bases), root + side) for side in (-1, 1))
-        found = joint((e,)) if len(bases) == 1 and bases <= BELOW.keys() else None
+        found = find_joint_signs((e,)) if len(bases) == 1 and bases <= BELOW.keys() else None
         for places in (found or {}).values():
             yield from ((BELOW[min(bases)], place) for place in places)
 

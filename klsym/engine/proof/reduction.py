@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from klsym.engine.regions.relations import continuity, next_step
+from klsym.engine.regions.relations import find_continuous_regions, find_next_step
 from klsym.errors import ProofError, Refused
 from klsym.kernel import EQUATION, apply_step
 from klsym.kernel.densities import density_ratio
@@ -173,7 +173,7 @@ def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy
             if any(parse_name(name).detached for name in a.names() if context.is_sample(name)):
                 return "stop-gradient", {}
             found = _for_mean(atom, context, strategy)
-            if not found and context.definitions and (tidy := next_step(a, context, False, True)):
+            if not found and context.definitions and (tidy := find_next_step(a, context, False, True)):
                 return tidy[:2]
             return found or (_single(atom, context) if strategy.evaluate and in_product else None)
     return None
@@ -183,7 +183,7 @@ def _jumps(gradient: Gradient, context: Context) -> RuleStep:
     """Where the loss of a single mean is continuous, as it changes at each bound by a multiple of e."""
     match gradient.of.terms:
         case ((_, (Mean(_, _, a, ()),)),) if context.definitions:
-            found = continuity(a, context)
+            found = find_continuous_regions(a, context)
             return {"jumps": {name: g.to_json() for name, g in found.items()}} if found else {}
     return {}
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from klsym.engine.answers.is_correct import NEXT_TOKENS
-from klsym.engine.fields.slot_loss import names_slots
+from klsym.engine.fields.slot_loss import has_token_sum
 from klsym.engine.options.settings import CHOICES, Setting
 from klsym.engine.questions.catalogue import stored
 from klsym.language.convert import to_ring
@@ -99,7 +99,7 @@ def placements(setting: Setting, loss: str) -> Iterator[Setting]:
         return
     credits = CHOICES["credit"] if setting.use == "reward" and not setting.credit else [setting.credit]
     expression = parse(loss)
-    for credit in [""] if names_slots(expression) else credits:  # it says itself which tokens are summed
+    for credit in [""] if has_token_sum(expression) else credits:  # it says itself which tokens are summed
         weighted = expression.has(rho) and not setting.weights
         for weights in CHOICES["weights"] if weighted else [setting.weights]:
             yield replace(setting, credit=credit, weights=weights or CHOICES["weights"][0])

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.engine.divergences.f_divergence import at_reference, slope
-from klsym.engine.fields.named_terms import R_RATIO, NamedParts, recognise
+from klsym.engine.fields.named_terms import R_RATIO, NamedParts, recognise_coefficient
 from klsym.engine.questions.loss_enumeration import (
     DETACHED,
     LEAVES,
@@ -266,7 +266,7 @@ def _setting(levels: Sequence[SizeLevel], sampling: str, use: str) -> CatalogueS
     for (v, a), entry in found.items():
         if a not in of:
             c = under_sampling(a, sampling)
-            of[a] = c, recognise(c)
+            of[a] = c, recognise_coefficient(c)
         if v not in means:
             means[v] = mean_value(v, sampling)
         for kind, key in zip(COUNTED_KINDS, ((v, a), v, means[v], a, of[a][0]), strict=True):

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from klsym.engine.answers.dispatch import as_written, refuse_taken_names
-from klsym.engine.fields.field import parts_of, quantity_of
+from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.slot_loss import (
     SlotLoss,
-    names_batches,
-    names_slots,
-    names_vocabulary,
-    of_sequence,
+    has_batch_sum,
+    has_token_sum,
+    has_vocabulary_sum,
+    needs_sampler,
+    rewrite_for_sequence,
     slot_losses,
-    uses_sampler,
 )
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
@@ -87,7 +87,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     setting = checked_setting(**options)
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     pair = (as_written(a, names), as_written(b, names))
-    slots = [names_slots(written.expression) for written in pair]
+    slots = [has_token_sum(written.expression) for written in pair]
     if any(slots) and setting.credit:
         if options.get("credit") or not all(slots):
             raise UsageError(
@@ -111,13 +111,13 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
     if setting.truncated:
         raise UsageError("compare: for samples from M*q/S compare M*LOSS with M*OTHER, on-policy")
     for written in pair:
-        if names_batches(written.expression):
+        if has_batch_sum(written.expression):
             raise UsageError("compare: losses that sum over the samples of a batch are not compared")
         refuse_taken_names(written, setting)
-    if any(names_vocabulary(written.expression) for written in pair):
+    if any(has_vocabulary_sum(written.expression) for written in pair):
         return _exact_means(pair, setting)
     if setting.level == "sequence":
-        pair = (of_sequence(pair[0]), of_sequence(pair[1]))
+        pair = (rewrite_for_sequence(pair[0]), rewrite_for_sequence(pair[1]))
     if setting.averaged and setting.level == "sequence":
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
     place = replace(setting, aggregate="") if setting.level == "sequence" else setting
@@ -125,7 +125,7 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
         losses = slot_losses(pair, place)
     except NotInRing as error:
         raise UsageError(f"compare: {error}") from None
-    copied = any(uses_sampler(loss.element, setting) for loss in losses)
+    copied = any(needs_sampler(loss.element, setting) for loss in losses)
     asked = [_asked(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)]
     context = losses[0].defined
     told = tuple(dict.fromkeys(x for one in pair for x in slopes_taken(one, place, context)))
@@ -196,14 +196,14 @@ def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> 
     if loss.sums:
         raise UsageError(NOT_COMPARED)
     under = "mu" if copied or not setting.on_policy else "q"
-    constant, rest = parts_of(loss)
-    gradient = measured(quantity_of(replace(loss, expression=rest), constant), under)
-    whole = measured(quantity_of(loss), SAMPLE)
+    constant, rest = split_sequence_part(loss)
+    gradient = measured(build_quantity(replace(loss, expression=rest), constant), under)
+    whole = measured(build_quantity(loss), SAMPLE)
     if loss.index == "t":
         value = sum_over_t(loss.expression, under)
         label = loss.label if loss.typed is None else loss.typed_label
         return ComparedQuantities(replace(value, labels={loss.element: label}), whole, gradient)
-    value = replace(expectation(loss.each, under), labels={to_ring(loss.each): written})
+    value = replace(expectation(loss.uncredited, under), labels={to_ring(loss.uncredited): written})
     return ComparedQuantities(value, whole, gradient)
 
 

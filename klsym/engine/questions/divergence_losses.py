@@ -36,8 +36,8 @@ from klsym.engine.divergences.f_divergence import (
     shaped,
     slope,
 )
-from klsym.engine.fields.field import field_of
-from klsym.engine.fields.primitives import primitive
+from klsym.engine.fields.field import reduce_loss
+from klsym.engine.fields.primitives import find_primitive
 from klsym.engine.fields.slot_loss import SlotLoss, slot_losses
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, Proof, derive
@@ -279,7 +279,7 @@ def zero_at_one(f: ExpPoly) -> ExpPoly:
 
 def naive_loss(c: ExpPoly) -> ExpPoly | None:
     """g with dg/dlog q = c and g(1) = 0; None where the ring has none."""
-    found = primitive(c, "x")
+    found = find_primitive(c, "x")
     if found is None:
         return None
     g = found.substitute({"log_q": ExpPoly.variable("k1")})
@@ -356,7 +356,7 @@ def _slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:
 def _derivation(row: Spelled, parts: Parts) -> tuple[Derivation, Quantity]:
     """The expected gradient of the loss, and that of E_q[f(r)]."""
     loss, f = _slot_loss(row, parts.f)
-    return field_of(loss).start.reduce(), grad(expectation(f, "q"))
+    return reduce_loss(loss).start.reduce(), grad(expectation(f, "q"))
 
 
 def _proved(row: Spelled, parts: Parts) -> DivergenceLoss:
@@ -371,8 +371,8 @@ def _proved(row: Spelled, parts: Parts) -> DivergenceLoss:
 
 def _of_value(row: Spelled, parts: Parts) -> Value:
     loss, f = _slot_loss(row, parts.f)
-    mean = expectation(without_sg(loss.expression), loss.under)
-    start = derive(mean, on_policy=loss.copied, defined=loss.defined)
+    mean = expectation(without_sg(loss.expression), loss.measure)
+    start = derive(mean, on_policy=loss.detached_q, defined=loss.defined)
     with suppress(ProofError, Refused):
         return Value(True, start.equals(expectation(f, "q")))
     with suppress(ProofError, Refused):

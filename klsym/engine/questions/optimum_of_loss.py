@@ -14,8 +14,8 @@ from typing import Any
 
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.divergences.f_divergence import Generated, generated
-from klsym.engine.fields.field import field_of
-from klsym.engine.fields.slot_loss import names_vocabulary, random_names, slot_loss
+from klsym.engine.fields.field import reduce_loss
+from klsym.engine.fields.slot_loss import build_slot_loss, collect_random_names, has_vocabulary_sum
 from klsym.engine.options.settings import checked_setting
 from klsym.engine.outside.vocabulary_means import sampled_loss
 from klsym.engine.questions.optimum import Optimum, optimum
@@ -67,10 +67,10 @@ def where_training_ends(
     setting = checked_setting(**options)
     if setting.truncated:
         raise UsageError("sampling truncated: M and S move with theta, and optimum has no model of them")
-    drawn = sampled_loss(written, setting)[0] if names_vocabulary(written.expression) else written
+    drawn = sampled_loss(written, setting)[0] if has_vocabulary_sum(written.expression) else written
     try:
-        at = slot_loss(drawn, setting)
-        if random_names(c := field_of(at).c, at.defined) - {*SAMPLE_BASES}:
+        at = build_slot_loss(drawn, setting)
+        if collect_random_names(c := reduce_loss(at).c, at.defined) - {*SAMPLE_BASES}:
             raise NotInRing("it holds cases, logs or roots")
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None

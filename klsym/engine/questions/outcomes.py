@@ -1,7 +1,7 @@
 """One outcome: level(k) = R - beta c(k) in k = log q/p, and enclosures of its inverse.  Untrusted.
 
-c is cut into pieces on which it is monotone (`branches.stretches` encloses the zeros of its slope), so that a
-level fixes k on each piece.  All floats come with a bound of their rounding error.
+c is cut into pieces on which it is monotone (`find_sign_intervals` encloses the zeros of its slope), so that
+a level fixes k on each piece.  All floats come with a bound of their rounding error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from klsym.engine.divergences.f_divergence import leading, slope
-from klsym.engine.regions.root_isolation import stretches
+from klsym.engine.regions.root_isolation import find_sign_intervals
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
 
@@ -104,7 +104,7 @@ class Outcome:
             return
         found: Any = [(next(iter(rising.terms.values())), (None, None))]
         if rising.names():
-            found = stretches(rising)
+            found = find_sign_intervals(rising)
         if found is None:
             raise UsageError("the zeros of the slope of the coefficient cannot be enclosed")
         for sign, (lower, upper) in found:

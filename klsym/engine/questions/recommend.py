@@ -19,7 +19,7 @@ import sympy
 from klsym.engine.answers.dispatch import as_written, explained
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, proved_choice
 from klsym.engine.divergences.f_divergence import slope
-from klsym.engine.fields.slot_loss import names_vocabulary, slot_loss, uses_sampler
+from klsym.engine.fields.slot_loss import build_slot_loss, has_vocabulary_sum, needs_sampler
 from klsym.engine.options.settings import Level, Sampling, Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation
@@ -113,7 +113,7 @@ class Choice:
     @property
     def exact(self) -> bool:
         """Is it a sum over all words, which has no noise of the word that is drawn?"""
-        return names_vocabulary(self.written.expression)
+        return has_vocabulary_sum(self.written.expression)
 
     @property
     def padded(self) -> bool:
@@ -261,9 +261,9 @@ def _in_ring(expression: Any) -> ExpPoly:
 
 def _value(written: Written, setting: Setting, target: str) -> Proof | None:
     """E_m[L] = KL, if so; at the level of tokens L is summed over t."""
-    if names_vocabulary(written.expression):
+    if has_vocabulary_sum(written.expression):
         return None
-    copied = setting.on_policy and uses_sampler(_in_ring(written.expression), setting)
+    copied = setting.on_policy and needs_sampler(_in_ring(written.expression), setting)
     under = "mu" if copied or not setting.on_policy else "q"
     try:
         return derive(_mean(written, setting, under), on_policy=copied).equals(KL(*DENSITIES_OF_KL[target]))
@@ -273,7 +273,7 @@ def _value(written: Written, setting: Setting, target: str) -> Proof | None:
 
 def _mean(written: Written, setting: Setting, under: str) -> Quantity:
     if setting.level == "token":
-        return sum_over_t(slot_loss(written, replace(setting, use="loss")).expression, under)
+        return sum_over_t(build_slot_loss(written, replace(setting, use="loss")).expression, under)
     return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
 
 

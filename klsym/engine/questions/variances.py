@@ -20,7 +20,13 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.proof.quantities import Quantity
 from klsym.engine.proof.shown_counterexample import at_one_sample, used_names
-from klsym.engine.regions.positivity import Rows, Split, difference_of_squares, multiple, positive_sum
+from klsym.engine.regions.positivity import (
+    Rows,
+    SignSplit,
+    find_multiple,
+    find_positive_sum,
+    split_difference_of_squares,
+)
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import REGION
@@ -63,9 +69,9 @@ class Pair:
         return int(self.scored)
 
     @cached_property
-    def split(self) -> Split:
+    def split(self) -> SignSplit:
         """a^2 - b^2 in factors, whose signs say where b^2 <= a^2."""
-        return difference_of_squares(self.a, self.b)
+        return split_difference_of_squares(self.a, self.b)
 
     @property
     def gap(self) -> Quantity:
@@ -169,7 +175,7 @@ def _attempt(build: Any) -> tuple[Proof, ...]:
 
 def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     """low = c high with a number |c| < 1: the variances differ by (1 - c^2) Var_m."""
-    c = multiple(low, high)
+    c = find_multiple(low, high)
     if not high or high * c != low or c * c >= 1:
         return ()
     row = {
@@ -181,7 +187,7 @@ def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
 
 def _summed(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     """high^2 - low^2 as squares alone, in the mean; with tangents, at each sample."""
-    rows = positive_sum(high * high - low * low)
+    rows = find_positive_sum(high * high - low * low)
     if rows is None:
         return ()
     if not rows.tangents:
@@ -200,7 +206,10 @@ def _at_a_sample(gap: ExpPoly, rows: Rows) -> tuple[Proof, ...]:
 def _in_region(pair: Pair) -> tuple[Proof | None, str]:
     """The order in the region that the sign of a^2 - b^2 at each sample names, if it holds q = p = mu."""
     split = pair.split
-    for name, rest, low, high in (("B", split.rest, pair.b, pair.a), ("A", -split.rest, pair.a, pair.b)):
+    for name, rest, low, high in (
+        ("B", split.remainder, pair.b, pair.a),
+        ("A", -split.remainder, pair.a, pair.b),
+    ):
         row = {
             "at": pair.m, "power": pair.power, "b": to_sympy(split.root), "nonnegative": to_sympy(rest),
             "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_logarithm(split.unit)),
@@ -221,8 +230,8 @@ def _signs(pair: Pair) -> tuple[Proof, ...]:
         found = _summed(pair, low, high)
         if found:
             return found
-    for factor in pair.split.decided:
-        rows = positive_sum(factor)
+    for factor in pair.split.signed_factors:
+        rows = find_positive_sum(factor)
         found += _at_a_sample(factor, rows) if rows else ()
     return found
 

@@ -10,7 +10,7 @@ come to lie between the lowest and the highest of e, and at one of the two.
 >>> r, ln = (-ExpPoly.variable("k1")).exp(), ExpPoly.variable("ln_1")
 >>> context = Context(definitions=(Definition("ln_1", LOG, 1 + r),))
 >>> def all_steps(a):
-...     while (found := log_step(a, context)) is not None:
+...     while (found := find_log_step(a, context)) is not None:
 ...         a = found[1]
 ...     return a
 >>> all_steps(r * (-ln).exp()) == 1 - (-ln).exp(), all_steps((1 + r) ** 2 * (-ln).exp()) == 1 + r
@@ -30,61 +30,61 @@ MAX_TERMS = 60  # of what is divided
 MAX_QUOTIENT = 60  # terms of a quotient
 
 
-def log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | None:
-    """The first relation that brings an element into its last form."""
+def find_log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | None:
+    """Return the first relation that brings an element closer to its last form, and the result."""
     for name in sorted(element.names()):
-        held, e = ExpPoly.variable(name), context.defined(name, LOG, LET)
+        variable, e = ExpPoly.variable(name), context.defined(name, LOG, LET)
         if e is None:
             continue
-        of_log = context.defined(name, LOG) is not None
-        if times := (_times(element, name, e) if of_log else _beside(element, name)):
-            after = element - times * (_power(name, -1) * e - 1 if of_log else held - e)
-            return {"name": name, "times": times.to_json()}, after
+        is_log = context.defined(name, LOG) is not None
+        if multiplier := (_find_multiplier(element, name, e) if is_log else _find_cofactor(element, name)):
+            after = element - multiplier * (_build_power(name, -1) * e - 1 if is_log else variable - e)
+            return {"name": name, "times": multiplier.to_json()}, after
     return None
 
 
-def _beside(element: ExpPoly, name: str) -> ExpPoly:
-    """What stands beside a name: one power of it is put in."""
-    found = {}
+def _find_cofactor(element: ExpPoly, name: str) -> ExpPoly:
+    """Return the sum that multiplies a name, one power of which is replaced."""
+    terms = {}
     for (monomial, exponent), value in sorted(element.terms.items()):
         powers = dict(monomial)
         if powers.get(name, 0) > 0:
             powers[name] -= 1
-            found[tuple(row for row in powers.items() if row[1]), exponent] = value
-    return ExpPoly(found)
+            terms[tuple(row for row in powers.items() if row[1]), exponent] = value
+    return ExpPoly(terms)
 
 
-def _power(name: str, rate: Any) -> ExpPoly:
+def _build_power(name: str, rate: Any) -> ExpPoly:
     return (ExpPoly.variable(name) * rate).exp()
 
 
-def _times(element: ExpPoly, name: str, e: ExpPoly) -> ExpPoly | None:
-    """b for a - b (e exp(-l) - 1), where that is nearer to the last form."""
+def _find_multiplier(element: ExpPoly, name: str, e: ExpPoly) -> ExpPoly | None:
+    """Return b such that a - b (e exp(-l) - 1) is closer to the last form; None if there is none."""
     by_rate: dict[Any, ExpPoly] = {}
     for (monomial, exponent), value in sorted(element.terms.items()):
         rates = dict(exponent)
         rate = rates.pop(((name, 1),), 0)
-        rest = ExpPoly({(monomial, tuple(rates.items())): value})
-        by_rate[rate] = by_rate.get(rate, ZERO) + rest
-    for rate, beside in sorted(by_rate.items(), key=lambda row: row[0]):
+        term = ExpPoly({(monomial, tuple(rates.items())): value})
+        by_rate[rate] = by_rate.get(rate, ZERO) + term
+    for rate, cofactor in sorted(by_rate.items(), key=lambda row: row[0]):
         if rate >= 1:
-            return -beside * _power(name, rate)
-        if rate < 0 and (g := _quotient(beside, e)):
-            return g * _power(name, rate + 1)
+            return -cofactor * _build_power(name, rate)
+        if rate < 0 and (g := _find_partial_quotient(cofactor, e)):
+            return g * _build_power(name, rate + 1)
     return None
 
 
-def _quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly:
-    """g where the powers of a - g e come nearer to where they end up; 0 if they are there."""
+def _find_partial_quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly:
+    """Return g such that the powers of a - g e are closer to the last form; 0 if they are there."""
     if len(e.terms) == 1:
         g = a * e.inverse()
         return ZERO if g.inverted() - a.inverted() else g
-    power = _grading(e)
+    power = _choose_grading(e)
     low, high = min(map(power, e.terms)), max(map(power, e.terms))
-    above = high <= 0  # 1/(1 + r), and not r/(1 + r)
+    reduces_highest = high <= 0  # 1/(1 + r), and not r/(1 + r)
     for key, value in sorted(a.terms.items()) if len(a.terms) <= MAX_TERMS else ():
         n = power(key)
-        if low < n < high or n == (high if above else low):
+        if low < n < high or n == (high if reduces_highest else low):
             continue
         end = ExpPoly({k: v for k, v in e.terms.items() if power(k) == (low if n <= low else high)})
         if len(end.terms) == 1:
@@ -93,38 +93,38 @@ def _quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly:
                 return g
         part = ExpPoly({k: v for k, v in a.terms.items() if power(k) == n})
         if (
-            len(end.terms) > 1 and (of_several := quotient(part, end)) is not None
+            len(end.terms) > 1 and (quotient := divide_exactly(part, end)) is not None
         ):  # (1 - w) r of w + (1 - w) r
-            return of_several
+            return quotient
     return ZERO
 
 
-def quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly | None:
-    """g with a = g e; None if there is none: leading terms are divided, by an order that products keep."""
+def divide_exactly(a: ExpPoly, e: ExpPoly) -> ExpPoly | None:
+    """Return g with a = g e, or None; divides leading terms in an order that products keep."""
     names = sorted(a.names() | e.names())
     inner = sorted({m for element in (a, e) for _, exponent in element.terms for m, _ in exponent})
 
-    def order(key: Any) -> tuple[Any, ...]:
+    def sort_key(key: Any) -> tuple[Any, ...]:
         powers, rates = dict(key[0]), dict(key[1])
         return (*(rates.get(m, 0) for m in inner), *(powers.get(name, 0) for name in names))
 
-    def lead(element: ExpPoly) -> ExpPoly:
-        key = max(element.terms, key=order)
+    def take_leading_term(element: ExpPoly) -> ExpPoly:
+        key = max(element.terms, key=sort_key)
         return ExpPoly({key: element.terms[key]})
 
-    total, divisor, below = ZERO, lead(e).inverse(), a.inverted()
+    total, divisor, inverted_names = ZERO, take_leading_term(e).inverse(), a.inverted()
     for _ in range(MAX_QUOTIENT):
         if not a:
             return total
-        part = lead(a) * divisor
-        if part.inverted() - below:
+        part = take_leading_term(a) * divisor
+        if part.inverted() - inverted_names:
             return None
         total, a = total + part, a - part * e
     return None
 
 
-def _grading(e: ExpPoly) -> Callable[[Key], Any]:
-    """The power of one exponential in a term, or if there is none of one variable."""
+def _choose_grading(e: ExpPoly) -> Callable[[Key], Any]:
+    """Return the power of one exponential in a term, or of one variable if there is none."""
     inside = sorted({m for _, exponent in e.terms for m, _ in exponent if m})
     if inside:
         return lambda key: dict(key[1]).get(inside[0], 0)

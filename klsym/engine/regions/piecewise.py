@@ -29,10 +29,10 @@ import sympy
 from mpmath import iv
 
 from klsym.engine.regions.bounds_in_order import find_witness
-from klsym.engine.regions.in_span import positive_somewhere
-from klsym.engine.regions.positivity import _stripped, positive_sum, without_positive_factors
-from klsym.engine.regions.relations import quotient, reduced, square_root
-from klsym.engine.regions.root_isolation import joint
+from klsym.engine.regions.in_span import is_positive_somewhere
+from klsym.engine.regions.positivity import drop_positive_factors, find_positive_sum, split_common_factors
+from klsym.engine.regions.relations import divide_exactly, find_square_root, reduce_by_relations
+from klsym.engine.regions.root_isolation import find_joint_signs
 from klsym.errors import NotInRing, TooManyRegions, UsageError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
@@ -50,135 +50,145 @@ HALF = ExpPoly.number(Fraction(1, 2))
 MAX_REGIONS = 64  # in one loss
 OF_CLIP, OF_PAIR, OF_ABS = ("is_high", "is_low"), ("is_above", "is_below"), ("is_up", "is_down")
 OF_CASE = ("is_case", "is_else")
+Labels = tuple[str, ...]  # what a region is called, and its opposite
 
 
 @dataclass
 class Unfolding:
-    """The regions of one loss, as its parts are written out: names that are taken, and what is known.
+    """The regions of one loss while its parts are written as polynomials in them.
 
     ties: None, or unknown slopes at ties that every sample meets: name -> the kind of tie.
-    roots: what excludes what is told by zeros of functions of one log ratio too.
-    tied: was the slope asked for of what is 0 at every sample?
-    either: 1 - [-x > 0] will do for [x > 0], since it does not matter where x is 0.
+    roots: regions may exclude each other by isolated zeros of functions of one log ratio, too.
+    has_gradient: the function is differentiated.
+    has_permanent_tie: a slope was needed of an argument that is 0 at every sample.
+    ignores_ties: 1 - [-x > 0] will do for [x > 0], since it does not matter where x is 0.
     """
 
     on_policy: bool
-    taken: set[str]
+    used_names: set[str]
     context: Context
     ties: dict[str, str] | None = None
     roots: bool = False
-    moving: bool = True
-    tied: bool = False
-    either: bool = False
+    has_gradient: bool = True
+    has_permanent_tie: bool = False
+    ignores_ties: bool = False
 
     def copy(self) -> Unfolding:
-        """One that goes on from here."""
-        return replace(self, taken={*self.taken})
+        """Return a copy that can be extended independently."""
+        return replace(self, used_names={*self.used_names})
 
-    def __call__(self, node: Any, values: list[ExpPoly], still: bool = False) -> ExpPoly:
-        """A piecewise function of elements; still: it is not differentiated."""
-        moving = not still and any(is_live(x, self.context) for x in values)
-        self.moving, self.shares = moving, self._in_halves if moving else self._of_the_greater
-        self.either = not moving and not isinstance(node, sympy.Heaviside)
+    def __call__(self, node: Any, values: list[ExpPoly], detached: bool = False) -> ExpPoly:
+        """Return a piecewise function of elements; detached: it is not differentiated."""
+        has_gradient = not detached and any(is_live(x, self.context) for x in values)
+        self.has_gradient, self.share_slope = (
+            has_gradient,
+            self._share_ties if has_gradient else self._choose_greater,
+        )
+        self.ignores_ties = not has_gradient and not isinstance(node, sympy.Heaviside)
         match node:
             case sympy.Abs():
                 [x] = values
-                if not moving:
-                    return self.tidy(x * (2 * self.positive(x, OF_ABS) - 1))
-                tie = self._tie("abs", HALF)
-                sign = self.positive(x, OF_ABS, tie) - self.positive(-x, OF_ABS[::-1], 1 - tie)
-                return self.tidy(x * sign)
+                if not has_gradient:
+                    return self.simplify(x * (2 * self.build_region(x, OF_ABS) - 1))
+                tie = self._resolve_tie("abs", HALF)
+                sign = self.build_region(x, OF_ABS, tie) - self.build_region(-x, OF_ABS[::-1], 1 - tie)
+                return self.simplify(x * sign)
             case clip():
-                empty = not moving and values[1] == values[2]
-                return values[1] if empty else self._clipped(*values)
+                empty = not has_gradient and values[1] == values[2]
+                return values[1] if empty else self._clip(*values)
             case sympy.Heaviside():
                 x, at_zero = values
-                if at_zero:
-                    return 1 - self.positive(-x, OF_CASE[::-1])
-                return self.positive(x, OF_CASE)
+                region = self.build_region(-x, OF_CASE[::-1]) if at_zero else self.build_region(x, OF_CASE)
+                return 1 - region if at_zero else region
             case sympy.Max():
-                return reduce(self._greater, self._in_pairs(values))
-        return -reduce(self._greater, self._in_pairs([-x for x in values]))
+                return reduce(self._build_maximum, self._order_constants_last(values))
+        return -reduce(self._build_maximum, self._order_constants_last([-x for x in values]))
 
     # -- logs and powers ---------------------------------------------------------------
-    def smooth(self, function: Any, x: ExpPoly, power: ExpPoly = ZERO) -> ExpPoly:
-        """exp(x), x^power, or log(x) of the slope x^(power - 1); exp by cases where x holds regions."""
-        inside = sorted(n for n in x.names() if self.context.defined(n, REGION) is not None)
-        if inside and function is sympy.exp:
-            held, name = ExpPoly.variable(inside[0]), inside[0]
-            there, elsewhere = (self.smooth(function, x.substitute({name: end})) for end in (ONE, ZERO))
-            return self.tidy(held * there + (1 - held) * elsewhere)
+    def apply_smooth(self, function: Any, x: ExpPoly, power: ExpPoly = ZERO) -> ExpPoly:
+        """Return exp(x), x^power, or log(x) with slope x^(power - 1); exp by cases if x holds regions."""
+        region_names = sorted(n for n in x.names() if self.context.defined(n, REGION) is not None)
+        if region_names and function is sympy.exp:
+            region, name = ExpPoly.variable(region_names[0]), region_names[0]
+            inside, outside = (self.apply_smooth(function, x.substitute({name: end})) for end in (ONE, ZERO))
+            return self.simplify(region * inside + (1 - region) * outside)
         with suppress(NotInRing):
-            return _in_ring(function, x, power)
+            return _convert_to_ring(function, x, power)
         detached = any(parse_name(name).detached for name in x.names())
         weighted = self.on_policy and any(parse_name(name).base == "w" for name in x.names())
         if not detached and not weighted:
-            return self._value(function, x, power)
-        value = attach(at_policy(attach(x)) if weighted else x)
+            return self._compute_smooth_value(function, x, power)
+        value = attach(substitute_on_policy(attach(x)) if weighted else x)
         if not is_live(x, self.context):
-            return self._detached(self._value(function, value, power))
-        found = self._value(function, value, power)
-        times = ONE if function is sympy.log else power
-        slope = found if function is sympy.exp else self._value(sympy.Pow, value, power - 1) * times
-        return self._detached(found) + self._detached(slope) * (x - self._detached(attach(x)))
+            return self._detach(self._compute_smooth_value(function, value, power))
+        applied = self._compute_smooth_value(function, value, power)
+        factor = ONE if function is sympy.log else power
+        slope = (
+            applied
+            if function is sympy.exp
+            else self._compute_smooth_value(sympy.Pow, value, power - 1) * factor
+        )
+        return self._detach(applied) + self._detach(slope) * (x - self._detach(attach(x)))
 
-    def _value(self, function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
-        """exp(x), log(x) or x^power of an x without sg(..)."""
+    def _compute_smooth_value(self, function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
+        """Return exp(x), log(x) or x^power of an x without sg(..)."""
         with suppress(NotInRing):
-            return _in_ring(function, x, power)
+            return _convert_to_ring(function, x, power)
         if function is sympy.exp:
-            return self._exponential(x)
-        if not (x := self.tidy(x)):
+            return self._build_exponential(x)
+        if not (x := self.simplify(x)):
             raise UsageError("a division by zero, or the log of zero")
         if function is sympy.log:
-            return self._log(x)
+            return self._expand_log(x)
         whole = Fraction(power.terms.get(((), ()), 0)) if not power.names() else Fraction(1, 2)
         if whole.denominator > 1:
-            return (self._log(x) * power).exp()
-        number = max(_stripped(x)[0], _stripped(-x)[0])  # no log of it is asked for
+            return (self._expand_log(x) * power).exp()
+        number = max(split_common_factors(x)[0], split_common_factors(-x)[0])  # no log of it is asked for
         x = x * (1 / number)
         if whole < 0 and not self._is_positive(x):  # 1/x = x/x^2
-            return x ** int(-whole) * (self._log(x * x) * power).exp() * number ** int(whole)
-        return (self._log(x) * power).exp() * number ** int(whole)
+            return x ** int(-whole) * (self._expand_log(x * x) * power).exp() * number ** int(whole)
+        return (self._expand_log(x) * power).exp() * number ** int(whole)
 
     def _is_positive(self, x: ExpPoly) -> bool:
-        """Is it evident where each region holds, of a positive e, and where it does not?"""
-        held = next((n for n in sorted(x.names()) if self.context.defined(n, REGION) is not None), None)
-        if held is None:
-            return _is_evident(x) or bool(mixed_by(x, self.context))
-        there, elsewhere = (x.substitute({held: end}) for end in (ONE, ZERO))
-        e = self.context.defined(held) or ZERO
+        """Is x evidently positive where each region e > 0 holds, and where it does not?"""
+        region = next((n for n in sorted(x.names()) if self.context.defined(n, REGION) is not None), None)
+        if region is None:
+            return _is_evidently_positive(x) or bool(find_mixing_weights(x, self.context))
+        inside, outside = (x.substitute({region: end}) for end in (ONE, ZERO))
+        e = self.context.defined(region) or ZERO
         return all(
-            self._is_positive(case) or self._is_positive(case - more)
-            for case, more in ((there, e), (elsewhere, -e))
+            self._is_positive(case) or self._is_positive(case - gain)
+            for case, gain in ((inside, e), (outside, -e))
         )
 
-    def _exponential(self, x: ExpPoly) -> ExpPoly:
-        """exp(x): exponentials in it get a name."""
-        held = ExpPoly({key: value for key, value in x.terms.items() if key[1]})
-        return (x - held + self._named(held, LET)).exp()
+    def _build_exponential(self, x: ExpPoly) -> ExpPoly:
+        """Return exp(x); exponentials in x get a name."""
+        exponential_part = ExpPoly({key: value for key, value in x.terms.items() if key[1]})
+        return (x - exponential_part + self._find_or_define(exponential_part, LET)).exp()
 
-    def _log(self, x: ExpPoly) -> ExpPoly:
-        """log(exp(Q) * rest)."""
-        _, unit, _, _ = _stripped(x)
+    def _expand_log(self, x: ExpPoly) -> ExpPoly:
+        """Return log(exp(Q) * remainder) as a sum."""
+        _, unit, _, _ = split_common_factors(x)
         [((_, exponent), _)] = unit.terms.items()
-        rest = x * unit.inverse()
+        remainder = x * unit.inverse()
         total = ExpPoly({(m, ()): value for m, value in exponent})
-        root = square_root(rest)
-        if root is not None and _is_evident(root):
-            return total + self._log(root) * 2
-        if rest == ONE:
+        root = find_square_root(remainder)
+        if root is not None and _is_evidently_positive(root):
+            return total + self._expand_log(root) * 2
+        if remainder == ONE:
             return total
-        share = Fraction(rest.terms.get(((), ()), 0))
-        if share.numerator == 1 and rest == ExpPoly.number(share):  # log(1/2) = -log(2)
-            return total - self._log(ExpPoly.number(share.denominator))
-        name, ratio = self._multiple_of(rest)
-        return total + (ExpPoly.variable(name) + self._log(ratio) if name else self._named(rest, LOG))
+        share = Fraction(remainder.terms.get(((), ()), 0))
+        if share.numerator == 1 and remainder == ExpPoly.number(share):  # log(1/2) = -log(2)
+            return total - self._expand_log(ExpPoly.number(share.denominator))
+        name, ratio = self._find_multiple_of_log(remainder)
+        if name:
+            return total + ExpPoly.variable(name) + self._expand_log(ratio)
+        return total + self._find_or_define(remainder, LOG)
 
-    def _multiple_of(self, x: ExpPoly) -> tuple[str, ExpPoly]:
-        """The log of an element of which x is another multiple, and which."""
+    def _find_multiple_of_log(self, x: ExpPoly) -> tuple[str, ExpPoly]:
+        """Return the name of a log of a multiple of x, and the ratio of the two; or "" and 1."""
         for definition in self.context.definitions if self.context.speaks_of(x) else ():
-            name = at_slot(definition.name, self._slot(x))
+            name = at_slot(definition.name, self._find_slot(x))
             e = self.context.defined(name, LOG)
             if e is not None and e != x and e.terms.keys() == x.terms.keys():
                 ratio = ExpPoly.number(Fraction(x.terms[key := min(x.terms)]) / e.terms[key])
@@ -186,148 +196,146 @@ class Unfolding:
                     return name, ratio
         return "", ONE
 
-    def _named(self, e: ExpPoly, kind: str) -> ExpPoly:
-        known = self._known(e, kind)
-        if known is None and kind == LOG and not positive_somewhere(e, self.context):
+    def _find_or_define(self, e: ExpPoly, kind: str) -> ExpPoly:
+        definition = self._find_definition(e, kind)
+        if definition is None and kind == LOG and not is_positive_somewhere(e, self.context):
             raise UsageError("a division by zero, or the log of zero, at every sample")
-        return self._define(e, kind) if known is None else known
+        return self._add_definition(e, kind) if definition is None else definition
 
-    def _detached(self, x: ExpPoly) -> ExpPoly:
-        """sg(x)."""
+    def _detach(self, x: ExpPoly) -> ExpPoly:
+        """Return sg(x)."""
         return x.rename(lambda n: detach_name(n) if is_live(ExpPoly.variable(n), self.context) else n)
 
-    def tidy(self, element: ExpPoly) -> ExpPoly:
-        return reduced(element, self.context, self.moving, roots=self.roots)
+    def simplify(self, element: ExpPoly) -> ExpPoly:
+        return reduce_by_relations(element, self.context, self.has_gradient, roots=self.roots)
 
     # -- functions ---------------------------------------------------------------------
-    def _in_pairs(self, values: list[ExpPoly]) -> list[ExpPoly]:
-        """What varies from sample to sample, before the greatest of what does not."""
+    def _order_constants_last(self, values: list[ExpPoly]) -> list[ExpPoly]:
+        """Put what varies from sample to sample before the greatest of what does not."""
         fixed = [x for x in values if self.context.is_constant(x)]
         varying = [x for x in values if x not in fixed]
-        return varying + ([reduce(self._greater, fixed)] if fixed else [])
+        return varying + ([reduce(self._build_maximum, fixed)] if fixed else [])
 
-    def _greater(self, a: ExpPoly, b: ExpPoly) -> ExpPoly:
-        """max(a, b)."""
-        return self.tidy(b + self.shares(a - b) * (a - b))
+    def _build_maximum(self, a: ExpPoly, b: ExpPoly) -> ExpPoly:
+        """Return max(a, b)."""
+        return self.simplify(b + self.share_slope(a - b) * (a - b))
 
-    def _in_halves(self, gap: ExpPoly) -> ExpPoly:
-        """1 where the gap is positive, 1/2 where it is 0: so min and max share the slope at a tie."""
-        tie = self._tie("min", HALF)
-        over, under = self.positive(gap, OF_PAIR, tie), self.positive(-gap, OF_PAIR[::-1], 1 - tie)
+    def _share_ties(self, gap: ExpPoly) -> ExpPoly:
+        """Return 1 where the gap is positive and 1/2 where it is 0: min and max share the slope at a tie."""
+        tie = self._resolve_tie("min", HALF)
+        over, under = self.build_region(gap, OF_PAIR, tie), self.build_region(-gap, OF_PAIR[::-1], 1 - tie)
         return (over + 1 - under) * HALF
 
-    def _of_the_greater(self, gap: ExpPoly) -> ExpPoly:
-        return self.positive(gap, OF_PAIR)
+    def _choose_greater(self, gap: ExpPoly) -> ExpPoly:
+        return self.build_region(gap, OF_PAIR)
 
-    def _clipped(self, x: ExpPoly, lo: ExpPoly, hi: ExpPoly) -> ExpPoly:
-        """min(max(x, lo), hi), of slope 1 at both bounds; hi where lo > hi."""
-        over = self.positive(x - hi, OF_CLIP, self._tie("clip", ZERO))
-        under = self.positive(lo - x, OF_CLIP[::-1], self._tie("clip", ZERO))
-        crossed = self.positive(lo - hi, ("is_crossed", "is_ordered"))
+    def _clip(self, x: ExpPoly, lo: ExpPoly, hi: ExpPoly) -> ExpPoly:
+        """Return min(max(x, lo), hi), of slope 1 at both bounds; hi where lo > hi."""
+        over = self.build_region(x - hi, OF_CLIP, self._resolve_tie("clip", ZERO))
+        under = self.build_region(lo - x, OF_CLIP[::-1], self._resolve_tie("clip", ZERO))
+        crossed = self.build_region(lo - hi, ("is_crossed", "is_ordered"))
         between = x + (lo - x) * under - (x - hi) * over
         if not crossed:
-            return self.tidy(between)
+            return self.simplify(between)
         # with bounds that cross it is hi, and where lo > x and x > hi both hold they do
-        return self.tidy(between + (hi - between) * crossed)
+        return self.simplify(between + (hi - between) * crossed)
 
-    def _tie(self, kind: str, known: ExpPoly) -> ExpPoly:
-        """[x > 0] where x is 0 at every sample."""
+    def _resolve_tie(self, kind: str, slope: ExpPoly) -> ExpPoly:
+        """Return [x > 0] where x is 0 at every sample."""
         if self.ties is None:
-            return known
+            return slope
         name = f"{OF_REGIONS}tie{len(self.ties)}"
         self.ties[name] = kind
         self.context = replace(self.context, parameters=(*self.context.parameters, name))
         return ExpPoly.variable(name)
 
     # -- regions -----------------------------------------------------------------------
-    def positive(self, x: ExpPoly, named: Iterable[str], tie: ExpPoly = ZERO) -> ExpPoly:
-        """[x > 0] of the value of x at a sample, as a polynomial in regions; tie: what it is if x = 0 there.
-
-        named: what regions are called.
-        """
+    def build_region(self, x: ExpPoly, labels: Iterable[str], tie: ExpPoly = ZERO) -> ExpPoly:
+        """Return [x > 0] at a sample, as a polynomial in regions; tie: its value if x = 0 at every sample."""
         value = attach(x)
-        value = self.tidy(at_policy(value) if self.on_policy else value)
-        return self._split(value, x, tuple(named), tie)
+        value = self.simplify(substitute_on_policy(value) if self.on_policy else value)
+        return self._split_by_regions(value, x, tuple(labels), tie)
 
-    def _split(self, x: ExpPoly, moving: ExpPoly, named: tuple[str, ...], tie: ExpPoly) -> ExpPoly:
-        """moving: x with what is detached; where that is 0 too, so are its slopes, whatever the tie is."""
-        inside = sorted(name for name in x.names() if self.context.defined(name, REGION) is not None)
-        if not inside:
-            self.tied = self.tied or bool(not x and self.tidy(moving))
-            return self._of_factors(x, named) if x else tie
-        held = ExpPoly.variable(inside[0])
-        there, elsewhere = (
-            self._split(
-                self.tidy(x.substitute({inside[0]: value})), moving.substitute({inside[0]: value}), named, tie
-            )
-            for value in (ONE, ZERO)
+    def _split_by_regions(self, x: ExpPoly, original: ExpPoly, labels: Labels, tie: ExpPoly) -> ExpPoly:
+        """Return [x > 0] by cases of the regions in x.
+
+        original: x with its detached parts; where that is 0 too, so are its slopes, whatever the tie is.
+        """
+        names = sorted(name for name in x.names() if self.context.defined(name, REGION) is not None)
+        if not names:
+            self.has_permanent_tie = self.has_permanent_tie or bool(not x and self.simplify(original))
+            return self._build_factored_region(x, labels) if x else tie
+        region = ExpPoly.variable(names[0])
+        inside, outside = (
+            self._split_by_regions(self.simplify(x.substitute(at)), original.substitute(at), labels, tie)
+            for at in ({names[0]: ONE}, {names[0]: ZERO})
         )
-        return self.tidy(held * there + (1 - held) * elsewhere)
+        return self.simplify(region * inside + (1 - region) * outside)
 
-    def _of_factors(self, x: ExpPoly, named: tuple[str, ...]) -> ExpPoly:
-        number, _, monomial, rest = _stripped(without_positive_factors(x))
+    def _build_factored_region(self, x: ExpPoly, labels: Labels) -> ExpPoly:
+        number, _, monomial, remainder = split_common_factors(drop_positive_factors(x))
         [(powers, _)] = monomial.terms
         factors = [ExpPoly.variable(name) for name, _ in powers]
-        if rest != ONE or not factors:
-            factors += _common_factor(rest)
-        return self._of_product(factors, 1 if number > 0 else -1, named)
+        if remainder != ONE or not factors:
+            factors += _split_common_factor(remainder)
+        return self._build_product_region(factors, 1 if number > 0 else -1, labels)
 
-    def _of_product(self, factors: list[ExpPoly], sign: int, named: tuple[str, ...]) -> ExpPoly:
-        """[sign f g .. > 0]."""
-        first, *more = factors
-        if not more:
-            return self._of_one(first * sign, named)
-        both = (self._of_one(first * s, named if s > 0 else named[::-1]) for s in (1, -1))
-        rest = (self._of_product(more, sign * s, named) for s in (1, -1))
-        return self.tidy(sum((a * b for a, b in zip(both, rest, strict=True)), ZERO))
+    def _build_product_region(self, factors: list[ExpPoly], sign: int, labels: Labels) -> ExpPoly:
+        """Return [sign f g .. > 0]."""
+        first, *others = factors
+        if not others:
+            return self._build_plain_region(first * sign, labels)
+        both = (self._build_plain_region(first * s, labels if s > 0 else labels[::-1]) for s in (1, -1))
+        products = (self._build_product_region(others, sign * s, labels) for s in (1, -1))
+        return self.simplify(sum((a * b for a, b in zip(both, products, strict=True)), ZERO))
 
-    def _of_one(self, x: ExpPoly, named: tuple[str, ...]) -> ExpPoly:
+    def _build_plain_region(self, x: ExpPoly, labels: Labels) -> ExpPoly:
         if not x.names():
-            return ONE if _number(x) > 0 else ZERO
-        known = self._known(x, REGION)
-        if known is None and self.either and (opposite := self._known(-x, REGION)) is not None:
-            known = 1 - opposite
-        if known is None and self.roots:
-            known = self._same_by_roots(x)
-        return self.tidy(self._define(x, REGION, named[0]) if known is None else known)
+            return ONE if _find_sign_of_number(x) > 0 else ZERO
+        region = self._find_definition(x, REGION)
+        opposite = self._find_definition(-x, REGION) if region is None and self.ignores_ties else None
+        region = region if opposite is None else 1 - opposite
+        if region is None and self.roots:
+            region = self._find_equal_region(x)
+        return self.simplify(self._add_definition(x, REGION, labels[0]) if region is None else region)
 
-    def _same_by_roots(self, x: ExpPoly) -> ExpPoly | None:
-        """A region, or its complement, that is the same but for zeros of functions of one log ratio."""
+    def _find_equal_region(self, x: ExpPoly) -> ExpPoly | None:
+        """Return a region or a complement that equals [x > 0] except at isolated zeros."""
         for name, kind, e in self.context.definitions:
             both = e.names() | x.names()
-            found = joint((e, x)) if kind == REGION and both <= {*LOG_RATIOS} else None
-            signs = {(a, b) for a, b in found or () if a and b}
+            joint_signs = find_joint_signs((e, x)) if kind == REGION and both <= {*LOG_RATIOS} else None
+            signs = {(a, b) for a, b in joint_signs or () if a and b}
             if signs and all(a == b for a, b in signs):
                 return ExpPoly.variable(name)
             if signs and all(a != b for a, b in signs):
                 return 1 - ExpPoly.variable(name)
         return None
 
-    def _known(self, x: ExpPoly, kind: str) -> ExpPoly | None:
-        """The name that is defined by x already."""
+    def _find_definition(self, x: ExpPoly, kind: str) -> ExpPoly | None:
+        """Return the name that x defines already."""
         for definition in self.context.definitions:
-            name = at_slot(definition.name, self._slot(x))
+            name = at_slot(definition.name, self._find_slot(x))
             if self.context.defined(name, kind) == x:
                 return ExpPoly.variable(name)
         return None
 
-    def _slot(self, x: ExpPoly) -> str:
-        """The one position that it speaks of, or x: then its name names slots itself."""
+    def _find_slot(self, x: ExpPoly) -> str:
+        """Return the one slot that x depends on, or "x": then its name names slots itself."""
         slots = self.context.speaks_of(x)
         return min(slots) if len(slots) == 1 and slots <= {"now", "self"} else "x"
 
-    def _define(self, x: ExpPoly, kind: str, named: str = "") -> ExpPoly:
-        """A new name: of one position at each of them, or of the slots that it names."""
+    def _add_definition(self, x: ExpPoly, kind: str, label: str = "") -> ExpPoly:
+        """Define a new name: of one slot for each of them, or of the slots that it names."""
         if len(self.context.definitions) >= MAX_REGIONS:
             raise TooManyRegions(MAX_REGIONS)
-        slot = self._slot(x)
+        slot = self._find_slot(x)
         e = x.rename(lambda n: n.replace(f"[{slot}]", "")) if slot != "x" else x
         bases = {parse_name(n).base for n in e.names()} & {*SAMPLE_BASES}
         if kind == REGION and len(e.terms) == 1 and bases and bases <= {*THETA_FREE}:
-            named = "is_pos" if min(e.terms.values()) > 0 else "is_neg"
-        name = self._free(named) if kind == REGION else name_of(kind, e)
-        known = {*SAMPLE_BASES, *(definition.name for definition in self.context.definitions)}
-        parameters = {n for n in e.names() if parse_name(n).base not in known}
+            label = "is_pos" if min(e.terms.values()) > 0 else "is_neg"
+        name = self._choose_free_name(label) if kind == REGION else name_of(kind, e)
+        known_bases = {*SAMPLE_BASES, *(definition.name for definition in self.context.definitions)}
+        parameters = {n for n in e.names() if parse_name(n).base not in known_bases}
         self.context = replace(
             self.context,
             parameters=tuple(sorted({*self.context.parameters, *parameters})),
@@ -335,18 +343,21 @@ class Unfolding:
         )
         return ExpPoly.variable(at_slot(name, slot))
 
-    def _free(self, name: str) -> str:
-        """A name that is not taken."""
+    def _choose_free_name(self, name: str) -> str:
+        """Return a name that is not in use."""
         stem, number = name.rstrip("1"), 1
-        while name in self.taken:
+        while name in self.used_names:
             number += 1
             name = f"{stem}{number}"
-        self.taken.add(name)
+        self.used_names.add(name)
         return name
 
 
-def unfolding(on_policy: bool, parameters: Iterable[str], nonnegative: Iterable[Any]) -> Unfolding:
-    """Nothing written out yet; nonnegative: what is known to be at least 0, as `bounds_in_order` has it."""
+def start_unfolding(on_policy: bool, parameters: Iterable[str], nonnegative: Iterable[Any]) -> Unfolding:
+    """Return an unfolding without regions.
+
+    nonnegative: expressions that are at least 0, as `collect_clip_facts` returns them.
+    """
     facts = tuple(map(to_ring, nonnegative))
     witness = tuple(sorted((find_witness(facts) or {}).items()))
     context = Context(tuple(sorted(parameters)), (), (), (), facts, witness)
@@ -357,35 +368,35 @@ def is_piecewise(e: Any) -> bool:
     return bool(e.has(*PIECEWISE, sympy.sign))
 
 
-def only_used(context: Context, *elements: ExpPoly) -> Context:
-    """The context with those regions alone that elements name, in whichever slot."""
+def keep_used_regions(context: Context, *elements: ExpPoly) -> Context:
+    """Return the context with only those regions that elements name, in whichever slot."""
     bases = {parse_name(name).base for element in elements for name in element.names()}
-    kept: tuple[Definition, ...] = ()
+    used: tuple[Definition, ...] = ()
     for definition in reversed(context.definitions):
         if definition.name in bases:
-            kept = (definition, *kept)
+            used = (definition, *used)
             bases |= {parse_name(name).base for name in definition.e.names()}
-    return replace(context, definitions=kept) if kept else PLAIN
+    return replace(context, definitions=used) if used else PLAIN
 
 
-def _in_ring(function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
-    if counts_tokens(x) and any(value < 0 for value in power.terms.values()):
+def _convert_to_ring(function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
+    if is_token_count(x) and any(value < 0 for value in power.terms.values()):
         raise NotInRing("division by what may be 0")
     return to_ring(function(*map(to_sympy, (x, power) if function is sympy.Pow else (x,))))
 
 
-def _common_factor(x: ExpPoly) -> list[ExpPoly]:
-    """(rho - 6/5) and a for the sum rho a - 6/5 a, of a sum a; else the sum itself."""
+def _split_common_factor(x: ExpPoly) -> list[ExpPoly]:
+    """Return (rho - 6/5) and a for a sum rho a - 6/5 a, with a sum a; else the sum itself."""
     groups: dict[Any, ExpPoly] = {}
     for (monomial, exponent), value in x.terms.items():
         groups[exponent] = groups.get(exponent, ZERO) + ExpPoly({(monomial, ()): value})
     least = min(groups.values(), key=lambda c: len(c.terms))
-    if len(groups) > 1 and len(least.terms) > 1 and (g := quotient(x, least)) is not None:
+    if len(groups) > 1 and len(least.terms) > 1 and (g := divide_exactly(x, least)) is not None:
         return [g, least]
     return [x]
 
 
-def counts_tokens(x: ExpPoly) -> bool:
+def is_token_count(x: ExpPoly) -> bool:
     """Is it a number of tokens that a mask keeps: of all tokens, or with a positive number added?"""
     names = {parse_name(name) for name in x.names()}
     powers = {power for monomial, exponent in x.terms for _, power in (*monomial, *exponent)}
@@ -394,34 +405,36 @@ def counts_tokens(x: ExpPoly) -> bool:
     return whole and masks and powers <= {1} and all(value > 0 for value in x.terms.values())
 
 
-def mixed_by(e: ExpPoly, context: Context) -> list[str]:
-    """The parameters w of a mixture w a + (1 - w) b of positive a and b, such as b r + 1 - b: 0 <= w <= 1."""
-    found = []
+def find_mixing_weights(e: ExpPoly, context: Context) -> list[str]:
+    """Return the parameters w of a mixture w a + (1 - w) b of positive a and b: 0 <= w <= 1."""
+    weights = []
     for w in sorted(e.names().intersection(context.parameters)):
         powers = {power for monomial, _ in e.terms for name, power in monomial if name == w}
         if powers != {1}:  # such as 1/n, or w in an exponent alone
             continue
         ends = [e.substitute({w: end}) for end in (ZERO, ONE)]
         gap = ends[1] - ends[0]
-        crossing = all(map(_is_evident, ends)) and not _is_evident(gap) and not _is_evident(-gap)
-        found += [w] if crossing and ends[0] + ExpPoly.variable(w) * gap == e else []
-    return found
+        crossing = all(map(_is_evidently_positive, ends)) and not any(
+            map(_is_evidently_positive, (gap, -gap))
+        )
+        weights += [w] if crossing and ends[0] + ExpPoly.variable(w) * gap == e else []
+    return weights
 
 
-def _is_evident(x: ExpPoly) -> bool:
+def _is_evidently_positive(x: ExpPoly) -> bool:
     """Are all its terms at least 0, and one of them positive?  Or is it the square of such a sum?
 
-    Of a number of kept tokens that one is kept is a hypothesis.
+    That a mask keeps at least one token is a hypothesis.
     """
-    if counts_tokens(x):
+    if is_token_count(x):
         return True
-    found, root = positive_sum(x), square_root(x)
-    positive = found is not None and any(to_ring(row["b"]) == ONE for row in found.squares)
-    return positive or (root is not None and _is_evident(root))
+    terms, root = find_positive_sum(x), find_square_root(x)
+    positive = terms is not None and any(to_ring(row["b"]) == ONE for row in terms.squares)
+    return positive or (root is not None and _is_evidently_positive(root))
 
 
-def _number(x: ExpPoly) -> Any:
-    """The sign of a sum of exponentials of numbers, which is not 0."""
+def _find_sign_of_number(x: ExpPoly) -> Any:
+    """Return the sign of a sum of exponentials of numbers, which is not 0."""
     iv.prec = 400
     total = iv.mpf(0)
     for (_, exponent), value in x.terms.items():
@@ -432,6 +445,6 @@ def _number(x: ExpPoly) -> Any:
     return 1 if total > 0 else -1
 
 
-def at_policy(h: ExpPoly) -> ExpPoly:
-    """The value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
+def substitute_on_policy(h: ExpPoly) -> ExpPoly:
+    """Return the value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
     return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})

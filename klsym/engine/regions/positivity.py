@@ -1,12 +1,12 @@
-"""Where an exponential polynomial is nowhere negative: factors, squares and tangents.  Untrusted.
+"""Prove that an exponential polynomial is nowhere negative: by factors, squares and tangents.  Untrusted.
 
 >>> from klsym.language.convert import to_ring
 >>> from klsym.language.expressions import k3, rho, k1
->>> rows = positive_sum(to_ring(rho * (2 * k3 + 1)))
+>>> rows = find_positive_sum(to_ring(rho * (2 * k3 + 1)))
 >>> len(rows.squares), len(rows.tangents)
 (1, 1)
->>> split = difference_of_squares(to_ring(rho * (k1 + 1)), to_ring(rho * k1))
->>> split.rest == to_ring(2 * k1 + 1), split.unit == to_ring(rho**2)
+>>> split = split_difference_of_squares(to_ring(rho * (k1 + 1)), to_ring(rho * k1))
+>>> split.remainder == to_ring(2 * k1 + 1), split.unit == to_ring(rho**2)
 (True, True)
 """
 
@@ -29,8 +29,11 @@ ProofRow = dict[str, Any]
 
 # ---------------------------------------------------------------------------- factors
 @dataclass(frozen=True)
-class Split:
-    """a^2 - b^2 = scale unit root^2 rest: scale > 0 is a number, unit an exponential; rest has the sign."""
+class SignSplit:
+    """a^2 - b^2 = scale unit root^2 remainder: scale > 0 is a number, unit an exponential.
+
+    The remainder is the product of the factors and has the sign of the difference.
+    """
 
     scale: Fraction
     unit: ExpPoly
@@ -38,41 +41,41 @@ class Split:
     factors: tuple[ExpPoly, ...]  # of rest
 
     @property
-    def rest(self) -> ExpPoly:
+    def remainder(self) -> ExpPoly:
         product = ONE
         for factor in self.factors:
             product = product * factor
         return product
 
     @property
-    def decided(self) -> tuple[ExpPoly, ...]:
-        """Factors of one sign, such as k3 or -k3, each with the sign that makes it nowhere negative."""
-        signed = (f if positive_sum(f) else -f for f in self.factors if f.names())
-        return tuple(f for f in signed if positive_sum(f))
+    def signed_factors(self) -> tuple[ExpPoly, ...]:
+        """The factors of one sign, such as k3 or -k3, each with the sign that makes it nowhere negative."""
+        signed = (f if find_positive_sum(f) else -f for f in self.factors if f.names())
+        return tuple(f for f in signed if find_positive_sum(f))
 
     @property
-    def shown(self) -> tuple[tuple[ExpPoly, ...], tuple[ExpPoly, ...]]:
-        """The factors that decide the sign, and what may be 0 elsewhere."""
+    def displayed_factors(self) -> tuple[tuple[ExpPoly, ...], tuple[ExpPoly, ...]]:
+        """The factors that decide the sign, and factors that may be 0 elsewhere."""
         sign = ONE
         for f in self.factors:
-            sign = -sign if -f in self.decided else sign
-        rest = [f for f in self.factors if not {f, -f} & set(self.decided) and f != ONE]
-        rest = [sign * f for f in rest[:1]] + rest[1:] or [sign]
-        zeros = (f for f in (self.root, *self.decided) if f.names() and not _positive(f))
-        return tuple(rest), tuple(f for f in zeros if not {f, -f} & set(rest))
+            sign = -sign if -f in self.signed_factors else sign
+        remainder = [f for f in self.factors if not {f, -f} & set(self.signed_factors) and f != ONE]
+        remainder = [sign * f for f in remainder[:1]] + remainder[1:] or [sign]
+        zeros = (f for f in (self.root, *self.signed_factors) if f.names() and not _is_positive_sum(f))
+        return tuple(remainder), tuple(f for f in zeros if not {f, -f} & set(remainder))
 
 
-def _positive(f: ExpPoly) -> bool:
-    """One of the squares in the sum that is f is an exponential."""
-    rows = positive_sum(f)
+def _is_positive_sum(f: ExpPoly) -> bool:
+    """Is one of the squares in the sum that equals f an exponential?"""
+    rows = find_positive_sum(f)
     return rows is not None and any(row["b"] == 1 for row in rows.squares)
 
 
-def difference_of_squares(a: ExpPoly, b: ExpPoly) -> Split:
-    """(a - b)(a + b), without what is positive and without squares."""
+def split_difference_of_squares(a: ExpPoly, b: ExpPoly) -> SignSplit:
+    """Return (a - b)(a + b) without positive factors and without squares."""
     if a * a == b * b:
-        return Split(Fraction(1), ONE, ONE, (ZERO,))
-    (c1, e1, m1, f1), (c2, e2, m2, f2) = _stripped(a - b), _stripped(a + b)
+        return SignSplit(Fraction(1), ONE, ONE, (ZERO,))
+    (c1, e1, m1, f1), (c2, e2, m2, f2) = split_common_factors(a - b), split_common_factors(a + b)
     number, monomial = c1 * c2, m1 * m2
     [(powers, _)] = monomial.terms
     half = tuple((name, power // 2) for name, power in powers if power // 2)
@@ -82,50 +85,50 @@ def difference_of_squares(a: ExpPoly, b: ExpPoly) -> Split:
         root = root * f1
     else:
         factors += [f1, f2]
-    kept = [f for f in factors if f != ONE] or [ONE]
-    kept[0] = kept[0] * (1 if number > 0 else -1)
-    return Split(abs(number), e1 * e2, root, tuple(kept))
+    nontrivial = [f for f in factors if f != ONE] or [ONE]
+    nontrivial[0] = nontrivial[0] * (1 if number > 0 else -1)
+    return SignSplit(abs(number), e1 * e2, root, tuple(nontrivial))
 
 
-def _stripped(f: ExpPoly) -> tuple[Fraction, ExpPoly, ExpPoly, ExpPoly]:
-    """f = number * exponential * monomial * rest, all that its terms share; rest is positive at q = p = mu.
+def split_common_factors(f: ExpPoly) -> tuple[Fraction, ExpPoly, ExpPoly, ExpPoly]:
+    """Split f = number * exponential * monomial * remainder, the first three shared by all terms.
 
-    If rest has no sign there, its first term is positive.
+    The remainder is positive at q = p = mu, or if it is 0 there, its first term is positive.
     """
     exponents = [dict(e) for _, e in f.terms]
-    unit = ExpPoly({((), _shared(exponents)): 1})
-    monomial = ExpPoly({(_shared([dict(m) for m, _ in f.terms]), ()): 1})
-    rest = f * unit.inverse() * monomial.inverse()
-    numbers = [Fraction(v) for v in rest.terms.values()]
+    unit = ExpPoly({((), _find_shared_powers(exponents)): 1})
+    monomial = ExpPoly({(_find_shared_powers([dict(m) for m, _ in f.terms]), ()): 1})
+    remainder = f * unit.inverse() * monomial.inverse()
+    numbers = [Fraction(v) for v in remainder.terms.values()]
     content = Fraction(gcd(*(v.numerator for v in numbers)), lcm(*(v.denominator for v in numbers)))
-    at_equality = sum(v for (m, _), v in rest.terms.items() if not m)
-    lead = at_equality or rest.terms[min(rest.terms)]
+    at_equality = sum(v for (m, _), v in remainder.terms.items() if not m)
+    lead = at_equality or remainder.terms[min(remainder.terms)]
     number = content if lead > 0 else -content
-    return number, unit, monomial, rest * (1 / number)
+    return number, unit, monomial, remainder * (1 / number)
 
 
-def without_positive_factors(f: ExpPoly) -> ExpPoly:
-    """f without the exponential and the even powers that all its terms share: it has the same signs."""
+def drop_positive_factors(f: ExpPoly) -> ExpPoly:
+    """Return f without the exponential and even powers that all its terms share: same signs."""
     if not f:
         return f
-    number, _, monomial, rest = _stripped(f)
+    number, _, monomial, remainder = split_common_factors(f)
     [(powers, _)] = monomial.terms
     odd = tuple((name, 1) for name, power in powers if power % 2)
-    return ExpPoly({(odd, ()): 1 if number > 0 else -1}) * rest
+    return ExpPoly({(odd, ()): 1 if number > 0 else -1}) * remainder
 
 
-def _shared(powers: list[dict[Any, Any]]) -> tuple[Any, ...]:
-    """The common part of some products of powers: where all have one sign, the power nearest to 0."""
-    found = []
+def _find_shared_powers(powers: list[dict[Any, Any]]) -> tuple[Any, ...]:
+    """Return the common part of products of powers: where all have one sign, the power nearest to 0."""
+    shared = []
     for name in sorted(powers[0]):
         values = [p.get(name, 0) for p in powers]
         if all(v > 0 for v in values) or all(v < 0 for v in values):
-            found.append((name, min(values, key=abs)))
-    return tuple(found)
+            shared.append((name, min(values, key=abs)))
+    return tuple(shared)
 
 
-def multiple(a: ExpPoly, b: ExpPoly) -> Number:
-    """The rational c with a = c b, or 0."""
+def find_multiple(a: ExpPoly, b: ExpPoly) -> Number:
+    """Return the rational c with a = c b, or 0."""
     if not b:
         return 0
     key = min(b.terms)
@@ -143,26 +146,26 @@ class Rows:
 
 
 @lru_cache(maxsize=1024)
-def positive_sum(element: ExpPoly) -> Rows | None:
-    """`element` as a sum of squares and tangents with positive numbers in front; None if none is found."""
-    return _searched(element, MAX_TANGENTS) if element and len(element.terms) <= MAX_SUMMANDS else None
+def find_positive_sum(element: ExpPoly) -> Rows | None:
+    """Return the element as a sum of squares and tangents with positive coefficients, or None."""
+    return _search_sum(element, MAX_TANGENTS) if element and len(element.terms) <= MAX_SUMMANDS else None
 
 
-def _searched(element: ExpPoly, tangents: int) -> Rows | None:
-    squares = _squares(element)
+def _search_sum(element: ExpPoly, tangents: int) -> Rows | None:
+    squares = _find_squares(element)
     if squares is not None:
         return Rows(tuple(squares), ())
     for (monomial, v), value in sorted(element.terms.items()) if tangents else ():
         if len(monomial) != 1 or not _is_log_ratio(*monomial[0]):
             continue
-        for u, t in _slopes(element, v, monomial):
+        for u, t in _list_slopes(element, v, monomial):
             scale = -Fraction(value) / t
             if scale > 0:
-                at, rise = ExpPoly({((), v): scale}), ExpPoly({(monomial, ()): t})
-                found = _searched(element - at * (u - 1 - rise), tangents - 1)
-                if found:
-                    row = {"scale": _exact(scale), "v": _power(v), "u": to_sympy(rise)}
-                    return Rows(found.squares, (row, *found.tangents))
+                front, rise = ExpPoly({((), v): scale}), ExpPoly({(monomial, ()): t})
+                rows = _search_sum(element - front * (u - 1 - rise), tangents - 1)
+                if rows:
+                    row = {"scale": _convert_number(scale), "v": _convert_exponent(v), "u": to_sympy(rise)}
+                    return Rows(rows.squares, (row, *rows.tangents))
     return None
 
 
@@ -170,43 +173,45 @@ def _is_log_ratio(name: str, power: int) -> bool:
     return power == 1 and parse_name(name).base in ("k1", "w", "o")
 
 
-def _slopes(element: ExpPoly, v: Exponent, monomial: Any) -> list[tuple[ExpPoly, Fraction]]:
-    """exp(u) and t, for each positive term exp(v + u) of the element with u = t k1 (or t w)."""
-    found = []
+def _list_slopes(element: ExpPoly, v: Exponent, monomial: Any) -> list[tuple[ExpPoly, Fraction]]:
+    """Return exp(u) and t for each positive term exp(v + u) of the element with u = t k1 (or t w)."""
+    slopes = []
     for (m, e), value in sorted(element.terms.items()):
         u = ExpPoly({((), e): 1}) * ExpPoly({((), v): 1}).inverse()
         [(_, exponent)] = u.terms
         if value > 0 and not m and len(exponent) == 1 and exponent[0][0] == monomial:
-            found.append((u, Fraction(exponent[0][1])))
-    return found
+            slopes.append((u, Fraction(exponent[0][1])))
+    return slopes
 
 
-def _squares(element: ExpPoly) -> list[ProofRow] | None:
-    """Exponentials times even monomials, and quadratics without real zeros in between; else None."""
+def _find_squares(element: ExpPoly) -> list[ProofRow] | None:
+    """Return rows of exponentials times even monomials or quadratics without real zeros; else None."""
     groups: dict[Exponent, ExpPoly] = {}
     for (m, e), value in element.terms.items():
         groups[e] = groups.get(e, ZERO) + ExpPoly({(m, ()): value})
     rows: list[ProofRow] = []
     for v, polynomial in groups.items():
-        found = _even(polynomial) or _quadratic(polynomial)
-        if found is None:
+        squares = _split_even(polynomial) or _complete_square(polynomial)
+        if squares is None:
             return None
-        rows += [{"scale": _exact(c), "v": _power(v), "b": to_sympy(b)} for c, b in found]
+        rows += [
+            {"scale": _convert_number(c), "v": _convert_exponent(v), "b": to_sympy(b)} for c, b in squares
+        ]
     return rows
 
 
-def _even(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | None:
-    found = []
+def _split_even(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | None:
+    squares = []
     for (monomial, _), value in polynomial.terms.items():
         if value < 0 or any(power % 2 for _, power in monomial):
             return None
         half = tuple((name, power // 2) for name, power in monomial)
-        found.append((Fraction(value), ExpPoly({(half, ()): 1})))
-    return found
+        squares.append((Fraction(value), ExpPoly({(half, ()): 1})))
+    return squares
 
 
-def _quadratic(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | None:
-    """c2 x^2 + c1 x + c0 = c2 (x + c1/2c2)^2 + c0 - c1^2/4c2."""
+def _complete_square(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | None:
+    """Write c2 x^2 + c1 x + c0 as c2 (x + c1/2c2)^2 + c0 - c1^2/4c2."""
     names = polynomial.names()
     if len(names) != 1:
         return None
@@ -214,13 +219,13 @@ def _quadratic(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | None:
     c0, c1, c2 = (Fraction(polynomial.terms.get(next(iter((x**i).terms)), 0)) for i in range(3))
     if c2 <= 0 or polynomial != x**2 * c2 + x * c1 + c0 or c0 < c1**2 / (4 * c2):
         return None
-    rest = c0 - c1**2 / (4 * c2)
-    return [(c2, x + c1 / (2 * c2)), *([(rest, ONE)] if rest else [])]
+    constant = c0 - c1**2 / (4 * c2)
+    return [(c2, x + c1 / (2 * c2)), *([(constant, ONE)] if constant else [])]
 
 
-def _power(v: Exponent) -> Any:
+def _convert_exponent(v: Exponent) -> Any:
     return to_sympy(ExpPoly({(m, ()): value for m, value in v}))
 
 
-def _exact(value: Fraction) -> Any:
+def _convert_number(value: Fraction) -> Any:
     return to_sympy(ExpPoly.number(value))

@@ -13,15 +13,28 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.field import Field, Slots, at_own_tokens, field_of_loss, less_own_share, scores_of
-from klsym.engine.fields.primitives import WEIGHT, at_policy
+from klsym.engine.fields.field import (
+    ExpectedGradient,
+    Slots,
+    collect_score_coefficients,
+    move_to_own_tokens,
+    reduce_typed_loss,
+    split_own_share,
+)
+from klsym.engine.fields.primitives import WEIGHT, substitute_on_policy
 from klsym.engine.fields.slot_loss import read_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.bounds_in_order import bounds_in_order, crossing
-from klsym.engine.regions.case_split import Condition, cases
-from klsym.engine.regions.in_steps import by_scores, in_steps, led_by_one, names_scores, scored_steps
+from klsym.engine.regions.bounds_in_order import can_bounds_cross, collect_clip_facts
+from klsym.engine.regions.case_split import Condition, split_into_cases
+from klsym.engine.regions.in_steps import (
+    collect_scores,
+    has_scores,
+    split_leading_coefficient,
+    to_scored_steps,
+    to_steps,
+)
 from klsym.engine.regions.piecewise import KINKED, PIECEWISE
-from klsym.engine.regions.relations import jumping, reduced
+from klsym.engine.regions.relations import has_jump, reduce_by_relations
 from klsym.engine.targets.in_print import InPrint, in_loo
 from klsym.engine.targets.ring_notes import coefficient_under_q
 from klsym.engine.verdicts.verdict import Cases, Chain, ChainStep, LazyCases, TargetReading, Verdict
@@ -91,24 +104,24 @@ def _by_regions(verdict: Verdict, written: Written, setting: Setting, field: Fie
     """h and c in steps and by cases; no c where products of means, or nothing canonical, is left under q."""
     context, tokens = field.loss.defined, field.index == "t"
     slots, rows = _under_q(pushes, field, setting), LazyCases(_told, pushes, field)
-    h = scored_steps(pushes, context, tokens)
+    h = to_scored_steps(pushes, context, tokens)
     shown = replace(
         verdict,
         h=h,
         c=None,
         gradient=InPrint(context, tokens).reading(_with_constant(verdict.gradient, slots)),
-        scores_named=(names_scores(h), False),
+        scores_named=(has_scores(h), False),
         per_sample_cases=rows,
         messages=(*verdict.messages, *_undefined(written, h, context)),
     )
     if slots is None:
         return shown
-    pieces, c = LazyCases(_rows_under_q, rows, pushes, slots, field), scored_steps(slots, context, tokens)
+    pieces, c = LazyCases(_rows_under_q, rows, pushes, slots, field), to_scored_steps(slots, context, tokens)
     return replace(
         shown,
         steps=LazyCases(_told_or, verdict, rows, pieces, field, setting),
         c=c,
-        scores_named=(names_scores(h), names_scores(c)),
+        scores_named=(has_scores(h), has_scores(c)),
         coefficient_cases=pieces,
     )
 
@@ -122,7 +135,7 @@ def _unclamped(written: Written, setting: Setting, field: Field) -> Written | No
     if field.loss.defined.definitions:
         return inside
     try:
-        same = field_of_loss(inside, setting).pushes == field.pushes
+        same = reduce_typed_loss(inside, setting).score_coefficients == field.score_coefficients
     except (NotInRing, UsageError):
         same = False
     return inside if same else None
@@ -165,14 +178,14 @@ def _steps(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting)
 def _by_cases(measure: str, letter: str, rows: Cases, index: str, slot: str, spell: Text) -> Formula:
     score = losses.tree_of(Slot(slot)(s) if slot != "x" else s, spell.positions)
     held = Words(letter, in_cases(rows))
-    scored = held if any(names_scores(c) for _, c in rows) else product(held, score)
+    scored = held if any(has_scores(c) for _, c in rows) else product(held, score)
     return Mean(measure, Over(index, scored) if index else scored)
 
 
 def _centred(verdict: Verdict, field: Field) -> Verdict:
     """Of a batch: h is less its mean, and c is shown with the own share apart."""
-    share, c = less_own_share(coefficient_under_q(field) or ZERO)
-    shown = in_steps(c, field.loss.defined)
+    share, c = split_own_share(coefficient_under_q(field) or ZERO)
+    shown = to_steps(c, field.loss.defined)
     factors = LazyFormula(product, (share, shown))
     return replace(
         verdict,
@@ -187,7 +200,7 @@ def _centred(verdict: Verdict, field: Field) -> Verdict:
 def _under_q(pushes: Slots, field: Field, setting: Setting) -> Slots | None:
     """c with its constant, which the score takes to 0: as h it says more by cases."""
     if field.loss.index == "i":
-        return {"x": field.c} if field.form is not None and not field.products else None
+        return {"x": field.c} if field.canonical_form is not None and not field.products else None
     if setting.on_policy and not (field.loss.sums and not field.index):
         return pushes
     if field.index and not set(pushes) <= {"now", "x"}:
@@ -225,20 +238,29 @@ def _pushes(field: Field, setting: Setting, off_bounds: bool = False) -> Slots:
     off_bounds: the theorem assumes that no sample lies on a bound.
     """
     given = {name: to_ring(value) for name, value in field.loss.sums.items()}
-    tokens = field.index == "t" and bool(given) and not field.constant  # that counts once, not at each token
-    found = scores_of(field.exchanged) if tokens else field.pushes
+    tokens = (
+        field.index == "t" and bool(given) and not field.sequence_part
+    )  # that counts once, not at each token
+    found = collect_score_coefficients(field.exchanged) if tokens else field.score_coefficients
     put_in = given if tokens else {}
     values = {z: attach(c).substitute(put_in) for z, c in found.items()}
-    values = {z: at_policy(value) if setting.on_policy else value for z, value in values.items()}
+    values = {z: substitute_on_policy(value) if setting.on_policy else value for z, value in values.items()}
     context = field.loss.defined
-    return {z: reduced(value, context, moving=False, off_bounds=off_bounds) for z, value in values.items()}
+    return {
+        z: reduce_by_relations(value, context, has_gradient=False, off_bounds=off_bounds)
+        for z, value in values.items()
+    }
 
 
 def _told(slots: Slots, field: Field, otherwise: Any = None) -> Cases:
     """The coefficient by cases."""
     context, tokens = field.loss.defined, field.index == "t"
-    return cases(
-        slots, context, lambda c, at: by_scores(_cancelled(scored_steps(c, at, tokens))), otherwise, tokens
+    return split_into_cases(
+        slots,
+        context,
+        lambda c, at: collect_scores(_cancelled(to_scored_steps(c, at, tokens))),
+        otherwise,
+        tokens,
     )
 
 
@@ -260,14 +282,14 @@ def _inside(
 def _bias(pushes: Mapping[str, ExpPoly], inside: Written, setting: Setting, field: Field) -> Cases:
     """What bounds change, in the regions where they do."""
     try:
-        free = field_of_loss(inside, setting)
+        free = reduce_typed_loss(inside, setting)
     except (NotInRing, UsageError):
         return ()
     if free.loss.defined.definitions:
         return ()
     plain = _pushes(free, setting)
     if field.loss.sums:
-        plain = at_own_tokens(plain)
+        plain = move_to_own_tokens(plain)
     gap = {z: pushes.get(z, ZERO) - plain.get(z, ZERO) for z in {*pushes, *plain}}
     rows = _told(gap, field, sympy.S.Zero)
     elsewhere = any(value != 0 for on, value in rows if not on)  # then "otherwise" needs all the other cases
@@ -279,7 +301,7 @@ def _bias(pushes: Mapping[str, ExpPoly], inside: Written, setting: Setting, fiel
 def _undefined(written: Written, h: Any, context: Context) -> tuple[Message, ...]:
     """What has logs may have no value where q = p = mu = old."""
     varies = any(kind == LOG and context.speaks_of(e) for _, kind, e in context.definitions)
-    whole = isinstance(h, sympy.Basic) and not names_scores(h)
+    whole = isinstance(h, sympy.Basic) and not has_scores(h)
     return undefined(written.expression, h) if varies and whole else ()
 
 
@@ -311,15 +333,15 @@ def slopes_taken(written: Written, setting: Setting, context: Context) -> tuple[
     found += [
         Message("region", of=name, where=_where(e, context))
         if kind == REGION
-        else Message(kind, of=name, element=in_steps(e, context))
+        else Message(kind, of=name, element=to_steps(e, context))
         for name, kind, e in context.definitions
     ]
-    return (*found, *(Message("bounds-in-order", of=str(e)) for e in bounds_in_order(written.expression)))
+    return (*found, *(Message("bounds-in-order", of=str(e)) for e in collect_clip_facts(written.expression)))
 
 
 def _where(e: ExpPoly, context: Context) -> Condition:
     """e > 0, as it is read: rho > 6/5."""
-    scale, x = led_by_one(in_loo(in_steps(e, context)))
+    scale, x = split_leading_coefficient(in_loo(to_steps(e, context)))
     return Condition(x, (1 if scale > 0 else -1,))
 
 
@@ -332,7 +354,7 @@ def kink_messages(written: Written, setting: Setting) -> tuple[Message, ...]:
         len(e.args) > 2 for e in written.expression.atoms(sympy.Min, sympy.Max)
     ):
         found.append(Message("order-of-pairs"))
-    if crossing(written.expression):
+    if can_bounds_cross(written.expression):
         found.append(Message("bounds-may-cross"))
     return tuple(found)
 
@@ -341,18 +363,20 @@ def _boundary(written: Written, setting: Setting, single: Field) -> tuple[Messag
     """A loss that jumps where a comparison changes: its mean moves with the bound, too."""
     if setting.use == "reward" or not written.expression.has(sympy.Heaviside):
         return ()
-    jumps = jumping(single.loss.element, single.loss.defined)
+    jumps = has_jump(single.loss.element, single.loss.defined)
     return (Message("boundary-dropped"),) if jumps else ()
 
 
 @lru_cache(maxsize=64)
 def ties(written: Written, setting: Setting) -> dict[str, str]:
     """Unknown slopes at ties that every sample meets, where they do not cancel: name -> kind."""
-    if not read_loss(written.expression, setting).regions.tied:
+    if not read_loss(written.expression, setting).regions.has_permanent_tie:
         return {}
     read = read_loss(written.expression, setting, ties=True)
     regions = read.regions
     found = slopes(to_ring(read.expression), read.index, regions.context).values()
-    values = [at_policy(attach(c)) if setting.on_policy else attach(c) for c in found]
-    left = {name for c in values for name in reduced(c, regions.context, moving=False).names()}
+    values = [substitute_on_policy(attach(c)) if setting.on_policy else attach(c) for c in found]
+    left = {
+        name for c in values for name in reduce_by_relations(c, regions.context, has_gradient=False).names()
+    }
     return {name: kind for name, kind in (regions.ties or {}).items() if name in left}

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from klsym.engine.fields.field import BATCH_SIZE, Field, field_of
-from klsym.engine.fields.in_trees import context_in_trees, critic_in_trees, in_trees, values_in_trees
+from klsym.engine.fields.field import BATCH_SIZE, ExpectedGradient, reduce_loss
+from klsym.engine.fields.in_trees import (
+    choose_tree_values,
+    format_critic_values,
+    substitute_in_context,
+    substitute_tree_values,
+)
 from klsym.engine.fields.slot_loss import SlotLoss
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import KL, Quantity, expected_gradient, grad
@@ -24,7 +29,7 @@ def counterexample(field: Field, decision: Decision, mu_is_q: bool = False) -> d
 
     The field of a loss of rewards without p is compared with the policy gradient.  mu_is_q: in such a model.
     """
-    found, critic = _counterexample(field, decision, mu_is_q), critic_in_trees(field.loss)
+    found, critic = _counterexample(field, decision, mu_is_q), format_critic_values(field.loss)
     if found is None or not critic:
         return found
     return {**found, "parameters": {**found.get("parameters", {}), **critic}}
@@ -33,7 +38,7 @@ def counterexample(field: Field, decision: Decision, mu_is_q: bool = False) -> d
 def _counterexample(field: Field, decision: Decision, mu_is_q: bool) -> dict[str, Any] | None:
     if decision.turned is not None:
         return shown_as_samples(decision.turned) if field.products else shown_witness(decision.turned)
-    if decision.witness is not None or field.form is None:
+    if decision.witness is not None or field.canonical_form is None:
         return decision.witness
     found = decision.found.combination
     if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
@@ -44,8 +49,8 @@ def _counterexample(field: Field, decision: Decision, mu_is_q: bool) -> dict[str
     if without_p is not None:
         reward = without_p
     if _is_of_trees(field):
-        values = values_in_trees(field.loss)
-        reward, field = reward.substitute(values), field_of(_in_trees(field.loss, values))
+        values = choose_tree_values(field.loss)
+        reward, field = reward.substitute(values), reduce_loss(_in_trees(field.loss, values))
     return told_apart(_for_models(field, decision), reward, without_p is None, mu_is_q)
 
 
@@ -70,26 +75,28 @@ def _is_of_trees(field: Field) -> bool:
 
 def _in_trees(loss: SlotLoss, values: dict[str, ExpPoly]) -> SlotLoss:
     """The loss with what stands in trees for A and a critic."""
-    label = loss.label and loss.label_of(in_trees(loss.label.expression, values))
+    label = loss.label and loss.build_label(substitute_tree_values(loss.label.expression, values))
     return replace(
         loss,
-        expression=in_trees(loss.expression, values),
-        sums={name: in_trees(value, values) for name, value in loss.sums.items()},
-        typed=loss.typed if loss.typed is None else in_trees(loss.typed, values),
+        expression=substitute_tree_values(loss.expression, values),
+        sums={name: substitute_tree_values(value, values) for name, value in loss.sums.items()},
+        typed=loss.typed if loss.typed is None else substitute_tree_values(loss.typed, values),
         label=label,
-        defined=context_in_trees(loss.defined, values),
+        defined=substitute_in_context(loss.defined, values),
     )
 
 
 def _for_models(field: Field, decision: Decision) -> Derivation:
     """Return the derivation that models are tried on; given values and n = m + 1 are its premises."""
     context = field.start.context
-    if field.index == "t" and field.attached is not None:
-        same = token_gradient(field.attached, field.loss.under)
-        same = same + expected_gradient(field.constant, field.loss.under) if field.constant else same
+    if field.index == "t" and field.attached_loss is not None:
+        same = token_gradient(field.attached_loss, field.loss.measure)
+        same = (
+            same + expected_gradient(field.sequence_part, field.loss.measure) if field.sequence_part else same
+        )
         given = derive(same, on_policy=context.on_policy, defined=field.loss.defined)
         return given if context.given else field.exchanged
-    if not context.given and (field.loss.centred is not None or not context.premises):
+    if not context.given and (field.loss.centred_coefficient is not None or not context.premises):
         return field.start
     holds_m = any("m" in element.names() for element in elements(decision.right.side))
     premises = BATCH_SIZE if holds_m else ()

@@ -16,22 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from klsym.engine.fields.field import Field, less_own_share, parts_of
-from klsym.engine.fields.in_trees import context_in_trees, in_trees, values_in_trees
-from klsym.engine.fields.named_terms import Decomposition, decompose, named_target, recognise
+from klsym.engine.fields.field import ExpectedGradient, split_own_share, split_sequence_part
+from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
+from klsym.engine.fields.named_terms import Decomposition, decompose, name_target, recognise_coefficient
 from klsym.engine.fields.primitives import (
     WEIGHT,
-    at_policy,
-    constant_part,
-    objective_under,
-    primitive,
+    find_objective_under,
+    find_primitive,
+    select_constant_terms,
+    substitute_on_policy,
 )
-from klsym.engine.fields.slot_loss import SlotLoss, random_names
+from klsym.engine.fields.slot_loss import SlotLoss, collect_random_names
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.numeric_curl import Pushes, twisted
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
-from klsym.engine.regions.in_span import fits
+from klsym.engine.regions.in_span import is_combination
 from klsym.engine.targets.objectives import covariances, gradient_of, objective
 from klsym.engine.targets.product_curl import decide_products
 from klsym.errors import ProofError
@@ -78,12 +78,12 @@ class Decision:
         return None if first.right in ends else next(found, None)
 
 
-Rung = Callable[[Field, Decomposition], Decision | None]
+Rung = Callable[[ExpectedGradient, Decomposition], Decision | None]
 
 
 def decide(field: Field) -> Decision:
     """The first rung that holds."""
-    if field.form is None:
+    if field.canonical_form is None:
         return _beyond(field)
     try:
         return _first_rung(field)
@@ -100,7 +100,7 @@ def _first_rung(field: Field) -> Decision:
             return decision
     right = right_of(field, found)
     proofs = (equation(field, right),)
-    if field.index and field.attached is None:
+    if field.index and field.attached_loss is None:
         return by_numbers(field, right, proofs, found)
     return Decision(None, right, proofs, found)
 
@@ -119,7 +119,7 @@ def _beyond(field: Field) -> Decision:
 def is_held(loss: SlotLoss) -> bool:
     """Is something in it detached, or does its sampler move?  H is detached, too, where its value moves."""
     detached = loss.detached or any(parse_name(x).detached for x in loss.element.names())
-    return detached or _sums_move(loss) or loss.under != "mu" or loss.copied
+    return detached or _sums_move(loss) or loss.measure != "mu" or loss.detached_q
 
 
 def _sums_move(loss: SlotLoss) -> bool:
@@ -148,15 +148,17 @@ def by_numbers(
     spread: Mapping[str, SlotLoss] | None = None,
 ) -> Decision:
     """none where the field has a curl on a model, else open; spread: names -> h, of normalised(h)."""
-    loss, on_policy = field.loss, field.loss.under == "q" or field.loss.copied
-    critic = {name: value for name, value in values_in_trees(loss).items() if name != "A"}
-    of = {slot: attach(h.substitute(critic)) for slot, h in field.pushes.items()}
+    loss, on_policy = field.loss, field.loss.measure == "q" or field.loss.detached_q
+    critic = {name: value for name, value in choose_tree_values(loss).items() if name != "A"}
+    of = {slot: attach(h.substitute(critic)) for slot, h in field.score_coefficients.items()}
     sums = {name: attach(to_ring(value).substitute(critic)) for name, value in loss.sums.items()}
     inner = {
         name: Pushes({"self": attach(h.element)}, False, on_policy, defined=h.defined)
         for name, h in (spread or {}).items()
     }
-    pushes = Pushes(of, loss.index == "t", on_policy, sums, inner, context_in_trees(loss.defined, critic))
+    pushes = Pushes(
+        of, loss.index == "t", on_policy, sums, inner, substitute_in_context(loss.defined, critic)
+    )
     witness = twisted(pushes, field.start.left_text)
     if witness is None:
         return Decision(None, right, proofs, found)
@@ -165,11 +167,11 @@ def by_numbers(
 
 # ---------------------------------------------------------------------------- rungs
 def _named(field: Field, found: Decomposition) -> Decision | None:
-    if found.rest or field.products or any(term.objective is None for term, _ in found.named):
+    if found.remainder or field.products or any(term.objective is None for term, _ in found.named):
         return None
     contract = all(term.part for term, _ in found.named)
-    target = named_target([*found.combination]) if contract else "separable"
-    right = found.whole
+    target = name_target([*found.combination]) if contract else "separable"
+    right = found.whole_quantity
     return Decision(target, right, (equation(field, right),), found, None if contract else found.objective)
 
 
@@ -177,11 +179,11 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
     """At one sample: F with F + dF/dlog q = c, beside the independence of the named terms."""
     if field.index or field.products:
         return None
-    of = recognise(field.c, field.names)
-    if random_names(field.c, field.loss.defined) - {*SAMPLE_BASES}:
+    of = recognise_coefficient(field.c, field.random_names)
+    if collect_random_names(field.c, field.loss.defined) - {*SAMPLE_BASES}:
         return _with_regions(field, found, of.target)
     aim = objective(of)
-    if aim is not None and "length" in of.rest.names():
+    if aim is not None and "length" in of.remainder.names():
         right = gradient_of(aim)
         return Decision(of.target, right, (equation(field, right),), found, aim)
     plain = Quantity(Side.atom(E("q", field.c, ("x",))))
@@ -195,7 +197,7 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
 
 def _with_regions(field: Field, found: Decomposition, target: str) -> Decision | None:
     """Of a coefficient by cases: what is attached under mu is the gradient of its own mean."""
-    if fits(field.c, field.exchanged.context):  # a combination of names, perhaps: open
+    if is_combination(field.c, field.exchanged.context):  # a combination of names, perhaps: open
         return None
     plain = Quantity(Side.atom(E("q", field.c, ("x",))))
     proofs, loss = [equation(field, plain)], field.loss
@@ -209,14 +211,14 @@ def _with_regions(field: Field, found: Decomposition, target: str) -> Decision |
 def _covariances(field: Field, found: Decomposition) -> Decision | None:
     """E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), and what is left at one sample."""
     for off in (taken_off(field), taken_off(field, reduced=True)):
-        if off and off.h.names() & field.names.random:
+        if off and off.h.names() & field.random_names.random:
             continue
         moved = off and covariances(off.h, field.loss.defined)
         if not off or not moved:
             continue
-        left = recognise(off.c - off.h * off.share * WEIGHT.inverse(), field.names)
+        left = recognise_coefficient(off.c - off.h * off.share * WEIGHT.inverse(), field.random_names)
         left = replace(left, constant=ZERO)
-        beside = objective(left) if left.rest or left.multiples else Quantity(Side())
+        beside = objective(left) if left.remainder or left.multiples else Quantity(Side())
         if beside is None:
             continue
         (aim, right), share, more = moved, to_sympy(off.share), gradient_of(beside)
@@ -232,17 +234,22 @@ def _attached(field: Field, found: Decomposition) -> Decision | None:
         aim, right = own_mean(field.loss), right_of(field, found)
         proofs = (equation(field, right), field.start.equals(grad(aim)))
         return Decision("separable", right, proofs, found, aim)
-    if field.index != "t" or field.loss.under != "mu" or field.loss.copied or field.whole is not None:
+    if (
+        field.index != "t"
+        or field.loss.measure != "mu"
+        or field.loss.detached_q
+        or field.sequence_coefficient is not None
+    ):
         return None
-    attached = _with_fixed_sums(field) if field.attached is None else field.attached
+    attached = _with_fixed_sums(field) if field.attached_loss is None else field.attached_loss
     if attached is None:
         return None
-    if any(parse_name(x).detached for of in (attached, field.constant) for x in to_ring(of).names()):
+    if any(parse_name(x).detached for of in (attached, field.sequence_part) for x in to_ring(of).names()):
         return None
     aim = sum_over_t(attached, "mu")
     if field.loss.typed is not None and to_ring(attached) == field.loss.element and not is_held(field.loss):
         aim = replace(aim, labels={field.loss.element: field.loss.typed_label})  # it is what was typed
-    aim = aim + expectation(field.constant, "mu") if field.constant else aim
+    aim = aim + expectation(field.sequence_part, "mu") if field.sequence_part else aim
     return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
 
 
@@ -251,24 +258,28 @@ def _with_fixed_sums(field: Field) -> Any | None:
     if _sums_move(field.loss):
         return None
     if not is_held(field.loss):
-        return parts_of(field.loss)[1]
-    alone = set(field.pushes) == {"now"} and not field.constant
-    found = primitive(attach(field.pushes["now"]), "now") if alone else None
+        return split_sequence_part(field.loss)[1]
+    alone = set(field.score_coefficients) == {"now"} and not field.sequence_part
+    found = find_primitive(attach(field.score_coefficients["now"]), "now") if alone else None
     return None if found is None else to_sympy(found)
 
 
 def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
     """A whole sequence is one sample, of which every E_m[h s] is a gradient."""
-    if field.whole is None:
+    if field.sequence_coefficient is None:
         return None
-    under, on_policy = field.loss.under, field.start.context.on_policy
+    under, on_policy = field.loss.measure, field.start.context.on_policy
     try:
-        same = field.start.equals(expectation(field.whole * s, under))
+        same = field.start.equals(expectation(field.sequence_coefficient * s, under))
     except ProofError:
         return None
-    h = at_policy(to_ring(field.whole)) if on_policy else to_ring(field.whole)
+    h = (
+        substitute_on_policy(to_ring(field.sequence_coefficient))
+        if on_policy
+        else to_ring(field.sequence_coefficient)
+    )
     under = "q" if on_policy else under
-    of = objective_under(h, under)
+    of = find_objective_under(h, under)
     aim = None if of is None else expectation(to_sympy(of), under)
     return _of_tokens(
         "separable", field, found, (same, *((field.start.equals(grad(aim)),) if aim else ())), aim
@@ -280,7 +291,7 @@ def _to_date(field: Field, found: Decomposition) -> Decision | None:
 
     The same with the scores of all u, and beside named terms, whose objectives are added.
     """
-    for of, beside in ((field.coefficients, Quantity(Side())), (found.rest, found.named_objective)):
+    for of, beside in ((field.coefficients, Quantity(Side())), (found.remainder, found.named_objective)):
         credited = set(of) in ({"past", "now"}, {"past", "now", "future"})
         if field.index != "t" or not credited or beside is None or any(c != of["now"] for c in of.values()):
             continue
@@ -304,24 +315,24 @@ def _curl(field: Field, found: Decomposition) -> Decision | None:
             return None
         proofs = (equation(field, right), *turned)
         return Decision(target, right, proofs, found, None, turned[0] if target == "none" else None)
-    if not field.index or field.attached is None:
+    if not field.index or field.attached_loss is None:
         return None
-    under, on_policy = field.loss.under, field.start.context.on_policy
+    under, on_policy = field.loss.measure, field.start.context.on_policy
     setting = {"on_policy": on_policy, "defined": field.loss.defined}
     try:
-        flat = derive(curl(field.attached, under), **setting).equals(0)  # the constant's is 0
+        flat = derive(curl(field.attached_loss, under), **setting).equals(0)  # the constant's is 0
         return _of_tokens("separable", field, found, (flat,))
     except ProofError:
         pass
-    values = values_in_trees(field.loss)
-    attached = in_trees(field.attached, values)
-    setting["defined"] = context_in_trees(field.loss.defined, values)
+    values = choose_tree_values(field.loss)
+    attached = substitute_tree_values(field.attached_loss, values)
+    setting["defined"] = substitute_in_context(field.loss.defined, values)
     try:
         twisted = derive(curl(attached, under), **setting).differs_from(0)
     except ProofError:
         return None
-    same = token_gradient(field.attached, under)
-    same = same + expected_gradient(field.constant, under) if field.constant else same
+    same = token_gradient(field.attached_loss, under)
+    same = same + expected_gradient(field.sequence_part, under) if field.sequence_part else same
     proof = field.exchanged.equals(same)
     told = (proof,) if field.start.start != proof.theorem.statement.right else ()
     return _of_tokens("none", field, found, (twisted, *told), None, twisted)
@@ -340,13 +351,15 @@ def _of_tokens(
     aim: Any = None,
     turned: Any = None,
 ) -> Decision:
-    return Decision(target, found.whole, (equation(field, found.whole), *proofs), found, aim, turned)
+    return Decision(
+        target, found.whole_quantity, (equation(field, found.whole_quantity), *proofs), found, aim, turned
+    )
 
 
 # ---------------------------------------------------------------------------- the main equation
 def equation(field: Field, right: Quantity) -> Proof:
     """The field is this; (n - 1)/m is 1 by the premise, and means off-policy are multiplied out."""
-    left = field.exchanged if field.loss.index or field.form is None else field.form
+    left = field.exchanged if field.loss.index or field.canonical_form is None else field.canonical_form
     if left.context.premises:
         return left.equals(right, using=[(0, None)])
     try:
@@ -359,15 +372,15 @@ def equation(field: Field, right: Quantity) -> Proof:
 
 def right_of(field: Field, found: Decomposition) -> Quantity:
     """The field in words of named quantities; E_q[a] E_q[s/rho] is -E_mu[a rho] grad KL(mu||q)."""
-    if field.index == "t" or (not found.rest and not field.products):
-        return found.whole
+    if field.index == "t" or (not found.remainder and not field.products):
+        return found.whole_quantity
     off = taken_off(field)
     if off is None:
         total = Quantity(Side.atom(E("q", field.c, ("x",))))
         pairs = (Side.of((1, (E("q", a), E("q", b, ("x",))))) for a, b in field.products)
         return sum(map(Quantity, pairs), total)
     named = decompose("", {"x": off.c}, field.reduced_parameters, field.loss.defined)
-    total = named.whole if not named.rest else Quantity(Side.atom(E("q", off.c, ("x",))))
+    total = named.whole_quantity if not named.remainder else Quantity(Side.atom(E("q", off.c, ("x",))))
     return total + off.mean * grad(KL("mu", "q")) * to_sympy(off.share)
 
 
@@ -393,11 +406,13 @@ def taken_off(field: Field, reduced: bool = False) -> TakenOff | None:
     total = ZERO
     for a, b in field.products:
         scale = b * WEIGHT
-        if random_names(scale, field.loss.defined):
+        if collect_random_names(scale, field.loss.defined):
             return None
         total = total - a * WEIGHT * scale
-    share, h = less_own_share(total)
-    if field.loss.centred is None or reduced or not total:
+    share, h = split_own_share(total)
+    if field.loss.centred_coefficient is None or reduced or not total:
         return TakenOff(share, h, field.c) if total else None
-    c = field.loss.centred * share * WEIGHT.inverse()
-    return TakenOff(share, field.loss.centred, c - constant_part(c, field.names.all))
+    c = field.loss.centred_coefficient * share * WEIGHT.inverse()
+    return TakenOff(
+        share, field.loss.centred_coefficient, c - select_constant_terms(c, field.random_names.all)
+    )

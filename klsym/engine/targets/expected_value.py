@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from klsym.engine.fields.field import in_n, same_at_every_token
+from klsym.engine.fields.field import rewrite_in_n, split_sequence_loss
 from klsym.engine.fields.named_terms import (
     NamedParts,
-    further,
+    find_whole_reward,
+    recognise_token_term,
     recognise_value,
-    terms_of,
-    token_value,
-    whole_reward,
+    sort_random_names,
+    split_terms,
 )
-from klsym.engine.fields.primitives import at_policy
+from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.fields.slot_loss import (
+    choose_measure,
+    needs_sampler,
     read_loss,
-    sampled_from,
-    uses_sampler,
 )
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
-from klsym.engine.regions.piecewise import only_used
+from klsym.engine.regions.piecewise import keep_used_regions
 from klsym.engine.targets.in_print import InPrint
 from klsym.engine.verdicts.verdict import Search, TargetReading
 from klsym.kernel.derivatives import attach
@@ -49,11 +49,11 @@ def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[T
         return TargetReading(None), None
     e, index = read.expression, read.index
     if setting.on_policy and index == "t":
-        e = to_sympy(at_policy(to_ring(e)))
-    under, copied = sampled_from(to_ring(e), setting), uses_sampler(to_ring(e), setting)
-    defined = only_used(read.regions.context, to_ring(e))
+        e = to_sympy(substitute_on_policy(to_ring(e)))
+    under, copied = choose_measure(to_ring(e), setting), needs_sampler(to_ring(e), setting)
+    defined = keep_used_regions(read.regions.context, to_ring(e))
     start = derive(_mean(e, index, under, defined), on_policy=copied, defined=defined)
-    names = further(defined)
+    names = sort_random_names(defined)
     whole, tokens, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
     for scale, atoms in start.reduce().left.terms:
         match atoms:
@@ -65,7 +65,7 @@ def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[T
                 tokens = _with_terms(tokens, a * scale)
             case _:
                 return TargetReading("separable"), ZERO
-    constant, whole = in_n(constant), in_n(whole)
+    constant, whole = rewrite_in_n(constant), rewrite_in_n(whole)
     found = _meaning_of_value(recognise_value(whole, names), tokens, start)
     shown = InPrint(defined, tokens=False)
     return shown.reading(found), shown.value(constant)
@@ -76,13 +76,13 @@ def _mean(e: Any, index: str, under: str, defined: Context) -> Quantity:
         return mean_over_i(e, under)
     if not index:
         return expectation(e, under)
-    constant, each = same_at_every_token(to_sympy(attach(to_ring(e))), defined)  # a value, detached or not
+    constant, each = split_sequence_loss(to_sympy(attach(to_ring(e))), defined)  # a value, detached or not
     return sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
 
 
 def _with_terms(found: NamedParts, element: ExpPoly) -> NamedParts:
-    for term in terms_of(element):
-        name, multiple = token_value(term)
+    for term in split_terms(element):
+        name, multiple = recognise_token_term(term)
         found = replace(found, **{name: getattr(found, name) + multiple})
     return found
 
@@ -91,9 +91,9 @@ def _meaning_of_value(one: NamedParts, tokens: NamedParts, start: Derivation) ->
     both = NamedParts(
         *(getattr(one, x) + getattr(tokens, x) for x in ("reverse", "forward", "reward", "constant", "rest"))
     )
-    if both.rest and (reward := whole_reward(tokens.rest)) is not None:
-        both = replace(both, reward=both.reward + reward, rest=both.rest - tokens.rest)
-    elif tokens.rest:
+    if both.remainder and (reward := find_whole_reward(tokens.remainder)) is not None:
+        both = replace(both, reward=both.reward + reward, remainder=both.remainder - tokens.remainder)
+    elif tokens.remainder:
         return TargetReading("separable")
     assumed = Search(assumed_of_value, start, tuple(both.multiples))
     return TargetReading.of(both, both.unnamed_value, assumed)

@@ -8,11 +8,11 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.position_sums import m, plain
+from klsym.engine.fields.position_sums import m, remove_slots
 from klsym.engine.fields.slot_loss import CRITIC, SlotLoss
 from klsym.engine.proof.quantities import Quantity
 from klsym.engine.regions.case_split import Condition
-from klsym.engine.regions.in_steps import in_steps, led_by_one, scored_steps
+from klsym.engine.regions.in_steps import split_leading_coefficient, to_scored_steps, to_steps
 from klsym.engine.verdicts.verdict import Cases, LazyCases, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import Sign
 from klsym.kernel.names import LOG_RATIOS, parse_name
@@ -58,7 +58,7 @@ def shown_side(side: Side, labels: Labels | None, context: Context, tokens: bool
     def with_steps(node: Formula) -> Formula:
         name = at_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
         if name and context.defined(name, REGION) is not None:
-            return losses.tree_of(in_steps(ExpPoly.variable(name), context, tokens))
+            return losses.tree_of(to_steps(ExpPoly.variable(name), context, tokens))
         return rebuilt(node, with_steps)
 
     return TEXT(with_steps(formulas.tree_of(side, labels)))
@@ -69,7 +69,7 @@ def implied_in_steps(of: Quantity, context: Context) -> Quantity:
     written = {e: label for e, label in of.labels.items() if isinstance(label, losses.Written)}
     known = {*elements(of.side), *of.labels}
     held = (e for e in known if any(context.defined(name, REGION) is not None for name in e.names()))
-    return replace(of, labels={**of.labels, **{e: in_steps(e, context) for e in held}, **written})
+    return replace(of, labels={**of.labels, **{e: to_steps(e, context) for e in held}, **written})
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ class InPrint:
         """That of a loss with H, H2, .. in it; sums of what speaks of other tokens have no other name."""
         found: dict[Any, Any] = {}
         for name, value in loss.sums.items():
-            base, shown = _base(name), in_steps(to_ring(without_sg(value)), loss.defined)
-            each = plain(shown.xreplace({of: name for name, of in CRITIC.items()}))
+            base, shown = _base(name), to_steps(to_ring(without_sg(value)), loss.defined)
+            each = remove_slots(shown.xreplace({of: name for name, of in CRITIC.items()}))
             if any("[" in x.name for x in each.free_symbols):
                 continue
             mine = shown if loss.index == "t" else own(shown)
             found |= {at_slot(base, z): kind(each) for z, kind in KINDS.items()}
-            found[at_slot(base, loss.own)] = mine
+            found[at_slot(base, loss.own_slot)] = mine
         put = {to_sympy(ExpPoly.variable(name)): value for name, value in found.items()}
         return InPrint(loss.defined, loss.index == "t", put, loss.index == "i")
 
@@ -110,8 +110,8 @@ class InPrint:
         if not isinstance(value, Mapping | ExpPoly) or known.isdisjoint(map(_base, names(value))):
             return value
         if isinstance(value, Mapping):
-            return self._summed(scored_steps(value, self.context, self.tokens))
-        return self._summed(in_steps(value, self.context, self.tokens))
+            return self._summed(to_scored_steps(value, self.context, self.tokens))
+        return self._summed(to_steps(value, self.context, self.tokens))
 
     def _summed(self, e: Any) -> Any:
         e = sympy.factor_terms(e.xreplace(self.sums)) if e.has(*self.sums) else e
@@ -122,7 +122,7 @@ class InPrint:
         return tuple((tuple(map(self._condition, where)), self.value(c)) for where, c in rows)
 
     def _condition(self, on: Condition) -> Condition:
-        scale, x = led_by_one(sympy.expand(self.value(on.x)))
+        scale, x = split_leading_coefficient(sympy.expand(self.value(on.x)))
         return Condition(x, tuple(sign if scale > 0 else -sign for sign in on.signs))
 
     def reading(self, reading: TargetReading) -> TargetReading:

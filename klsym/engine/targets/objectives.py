@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from klsym.engine.fields.named_terms import K1, R_RATIO, NamedParts, further, terms_of
+from klsym.engine.fields.named_terms import K1, R_RATIO, NamedParts, sort_random_names, split_terms
 from klsym.engine.fields.primitives import (
     MAX_PRIMITIVE_TERMS,
     WEIGHT,
-    constant_part,
+    find_objective_under,
     is_multiple,
-    objective_under,
+    select_constant_terms,
 )
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import KL, Quantity, covariance, expectation, grad
@@ -41,9 +41,9 @@ def objective(found: NamedParts) -> Quantity | None:
     >>> objective(recognise(to_ring(k1 / rho + k1))), objective(recognise(to_ring(1 / rho)))
     (E_mu[k1**2/2] + E_q[k1], -KL(mu||q))
     """
-    if found.rest and "length" not in found.rest.names():
-        return _of_rest(found.reverse * K1 - found.forward * R_RATIO + found.reward + found.rest)
-    rest = _of_rest(found.rest)
+    if found.remainder and "length" not in found.remainder.names():
+        return _of_rest(found.reverse * K1 - found.forward * R_RATIO + found.reward + found.remainder)
+    rest = _of_rest(found.remainder)
     if rest is None:
         return None
     total = KL("q", "p") * to_sympy(found.reverse) + KL("p", "q") * to_sympy(found.forward)
@@ -57,14 +57,14 @@ def _of_rest(rest: ExpPoly) -> Quantity | None:
         return None
     total = Quantity(Side())
     for measure, c in (("mu", under_mu * WEIGHT), ("q", rest - under_mu)):
-        found = objective_under(c, measure)
+        found = find_objective_under(c, measure)
         if found is None:
             return None
         if measure == "mu":  # E_mu[log q] is -KL(mu||q), up to what does not move
             rest, share = _less_multiple(found, "log_q")
             total = total - (KL("mu", "q") * to_sympy(share) if share else 0)
         else:  # E_q[log rho] is KL(q||mu), and then E_q[k1] is said to be KL(q||p)
-            rest, share = _less_multiple(found - constant_part(found), "w")
+            rest, share = _less_multiple(found - select_constant_terms(found), "w")
             rest, of_k1 = _less_multiple(rest, "k1") if share else (rest, ZERO)
             for other, times in (("p", of_k1), ("mu", share)):
                 total = total + (KL("q", other) * to_sympy(times) if times else 0)
@@ -93,11 +93,11 @@ def covariances(h: ExpPoly, defined: Context = PLAIN) -> tuple[Quantity, Quantit
         sum_x a_x (grad E_mu[x^2]/2 - E_mu[x] grad E_mu[x]) + grad E_mu[b log q] - E_mu[b] grad E_mu[log q]
     """
     context = derive(expectation(to_sympy(h), "mu"), defined=defined).context
-    rewards = further(defined).rewards
+    rewards = sort_random_names(defined).rewards
     aim, gradient, free = Quantity(Side()), Quantity(Side()), h
     for name in LOG_RATIOS:
         x = ExpPoly.variable(name)
-        a = sum((term for term in terms_of(h) if dict(next(iter(term.terms))[0]).get(name) == 1), ZERO)
+        a = sum((term for term in split_terms(h) if dict(next(iter(term.terms))[0]).get(name) == 1), ZERO)
         free, a, of = free - a, a * x.inverse(), to_sympy(x)
         if a.names() & {*SAMPLE_BASES}:
             return None

@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from klsym.engine.fields.in_trees import REWARD, context_in_trees
+from klsym.engine.fields.in_trees import REWARD, substitute_in_context
 from klsym.engine.proof.counterexamples import completed, tree_models
 from klsym.engine.proof.counterexamples import models as models_of_samples
 from klsym.engine.proof.derivation import Derivation, Proof, derive
@@ -53,7 +53,7 @@ def decide_products(
         return "separable", (derive(total, defined=defined).equals(0, evaluate=under == "q"),)
     except ProofError:
         pass
-    start = derive(_one_advantage(total), defined=context_in_trees(defined, {"A": REWARD}))
+    start = derive(_one_advantage(total), defined=substitute_in_context(defined, {"A": REWARD}))
     spoken = {"R" if base == "A" else base for base in spoken}
     for model in _models(start, spoken):
         try:

@@ -13,17 +13,22 @@ from sympy import S
 
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
-from klsym.engine.fields.field import Field, field_of, field_of_loss, less_own_share
-from klsym.engine.fields.named_terms import KLS, decompose, recognise, terms_of
-from klsym.engine.fields.position_sums import plain
-from klsym.engine.fields.primitives import at_policy
-from klsym.engine.fields.slot_loss import centred, of_sequence, random_names, slot_loss
-from klsym.engine.fields.tails import is_zero, tail_of
+from klsym.engine.fields.field import ExpectedGradient, reduce_loss, reduce_typed_loss, split_own_share
+from klsym.engine.fields.named_terms import KLS, decompose, recognise_coefficient, split_terms
+from klsym.engine.fields.position_sums import remove_slots
+from klsym.engine.fields.primitives import substitute_on_policy
+from klsym.engine.fields.slot_loss import (
+    build_centred_loss,
+    build_slot_loss,
+    collect_random_names,
+    rewrite_for_sequence,
+)
+from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
 from klsym.engine.options.expand_options import expansion
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
-from klsym.engine.regions.in_steps import in_steps, unbounded, with_ratios
+from klsym.engine.regions.in_steps import multiply_by_ratios, select_unbounded_terms, to_steps
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.targets.clamp_messages import with_clamps
 from klsym.engine.targets.counterexample import counterexample
@@ -71,7 +76,7 @@ CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
 
 def explain_ring(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss; raises NotInRing outside the ring."""
-    single = field_of_loss(written, setting)
+    single = reduce_typed_loss(written, setting)
     if setting.batch != "none":
         return explain_centred(written, setting, single)
     verdict = verdict_of(written, setting, single, single)
@@ -83,7 +88,7 @@ def explain_ring(written: Written, setting: Setting) -> Verdict:
 
 def _without_empty_regions(verdict: Verdict, written: Written, setting: Setting, single: Field) -> Verdict:
     """The verdict on the same loss without regions that zeros show to be empty, which rests on SymPy."""
-    other = field_of(slot_loss(written, setting, roots=True))
+    other = reduce_loss(build_slot_loss(written, setting, roots=True))
     if other.loss.element == single.loss.element:
         return verdict
     found = verdict_of(written, setting, other, other)
@@ -106,23 +111,23 @@ def names_only(written: Written, setting: Setting, part: str) -> bool:
 
 def named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | None:
     """The named terms of the expected gradient, where there are no others; proves nothing."""
-    whole = of_sequence(written) if setting.level == "sequence" else written
-    field = field_of(slot_loss(whole, setting))
+    whole = rewrite_for_sequence(written) if setting.level == "sequence" else written
+    field = reduce_loss(build_slot_loss(whole, setting))
     if setting.batch != "none":
-        field = field_of(centred(coefficient_of(field, setting), setting, field.loss.defined))
+        field = reduce_loss(build_centred_loss(coefficient_of(field, setting), setting, field.loss.defined))
     found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
-    return None if found.rest or field.products else found.combination
+    return None if found.remainder or field.products else found.combination
 
 
 def coefficient_of(single: Field, setting: Setting) -> ExpPoly:
     """The coefficient h of one sample, which an option batch centres."""
-    h = single.pushes.get("x", ZERO)
-    return at_policy(h) if setting.on_policy else h
+    h = single.score_coefficients.get("x", ZERO)
+    return substitute_on_policy(h) if setting.on_policy else h
 
 
 def explain_centred(written: Written, setting: Setting, single: Field) -> Verdict:
     """Return the verdict where h less its mean over the batch multiplies the score."""
-    field = field_of(centred(coefficient_of(single, setting), setting, single.loss.defined))
+    field = reduce_loss(build_centred_loss(coefficient_of(single, setting), setting, single.loss.defined))
     return verdict_of(written, setting, field, single)
 
 
@@ -169,7 +174,7 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
     value, constant = value_of(written, setting)
     h, centres = coefficient_of(single, setting), setting.batch != "none"
     defined = single.loss.defined
-    centred = (in_steps(h, defined) if defined.definitions else h) if centres else None
+    centred = (to_steps(h, defined) if defined.definitions else h) if centres else None
     expanded = expansion(written, setting, tree_of(centred)) if centres and setting.use == "loss" else None
     return Verdict(
         loss=written.text,
@@ -177,7 +182,7 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
         setting=setting,
         h=_less_mean(h, setting, defined) if centres else _pushes(single, setting),
         c=single.c,
-        gradient=TargetReading.of(recognise(single.c, single.names)),
+        gradient=TargetReading.of(recognise_coefficient(single.c, single.random_names)),
         value=value,
         constant=constant,
         trust="open",
@@ -197,29 +202,29 @@ def _pushes(field: Field, setting: Setting) -> Any:
     """h: with the scores of its slots where there are several."""
     match field.loss.index:
         case "":
-            return field.pushes.get("x", ZERO)
+            return field.score_coefficients.get("x", ZERO)
         case "i" if field.loss.detached and isinstance(
             field.loss.label and field.loss.label.expression, LeftOut | Centred
         ):
-            less = _less_mean(field.h_of_sample, _batch_of(field, setting), field.loss.defined)
+            less = _less_mean(field.sample_coefficient, _batch_of(field, setting), field.loss.defined)
             return scored(less, own(s))
-        case "i" if {*field.pushes} <= {"self"}:
-            return field.pushes.get("self", ZERO) * ExpPoly.variable("s[self]")
-    return field.pushes
+        case "i" if {*field.score_coefficients} <= {"self"}:
+            return field.score_coefficients.get("self", ZERO) * ExpPoly.variable("s[self]")
+    return field.score_coefficients
 
 
 def _scores_named(field: Field, setting: Setting) -> tuple[bool, bool]:
     if field.index == "t":
-        return not {*field.pushes} <= {"now"}, not {*field.coefficients} <= {"now"}
+        return not {*field.score_coefficients} <= {"now"}, not {*field.coefficients} <= {"now"}
     return field.loss.index == "i" and setting.batch == "none", False
 
 
 def _less_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
     """h less the mean of the batch."""
-    random = random_names(h, defined)
+    random = collect_random_names(h, defined)
     if not random:
         return ZERO  # equal numbers less their mean
-    linear = random <= {*SAMPLE_BASES} and all(_is_linear(term) for term in terms_of(h))
+    linear = random <= {*SAMPLE_BASES} and all(_is_linear(term) for term in split_terms(h))
     value = to_sympy(h) if linear else H
     less = less_others if setting.batch == "leave-one-out" else less_mean
     return less(to_ring(own(value)), to_ring(others(value)))
@@ -243,7 +248,7 @@ def _is_linear(term: ExpPoly) -> bool:
 
 def _factored(c: Any) -> Any:
     """(1 - 1/n) apart."""
-    scale, bare = less_own_share(c) if isinstance(c, ExpPoly) else (ONE, c)
+    scale, bare = split_own_share(c) if isinstance(c, ExpPoly) else (ONE, c)
     return LazyFormula(product, (scale, bare)) if scale != ONE else c
 
 
@@ -252,18 +257,18 @@ def _meaning(field: Field, decision: Decision) -> TargetReading:
     found = decision.found
     if decision.target in ("zero", *KLS, "combination"):
         return TargetReading(decision.target, found.combination)
-    if field.form is None or not (found.named or found.rest or field.products):
+    if field.canonical_form is None or not (found.named or found.remainder or field.products):
         return TargetReading(decision.target)
     if field.products:
         return TargetReading(decision.target, {}, coefficient_under_q(field))
     reward = {name: value for name, value in found.combination.items() if name == "reward"}
-    rest = found.without_rewards(field.coefficients)
+    rest = found.subtract_rewards(field.coefficients)
     return TargetReading(decision.target, reward, rest.get("x", ZERO) if not field.index else rest)
 
 
 def _shown(field: Field, decision: Decision) -> str:
     of = decision.stated or (grad(decision.objective) if decision.objective else decision.right)
-    rest = decision.found.rest
+    rest = decision.found.remainder
     over_T = decision.objective is not None and any("length" in c.names() for c in rest.values())
     by_regions = decision.objective is not None and bool(field.loss.defined.definitions)
     shown = field.index or field.products or over_T or by_regions
@@ -277,8 +282,8 @@ def _at_one_sample(single: Field, setting: Setting) -> tuple[Proof, ...]:
     if setting.use == "reward":
         return ()
     gradient = sample_gradient(single.loss.expression)
-    start = derive(gradient, on_policy=single.loss.copied, defined=single.loss.defined)
-    return (start.equals(sample(to_sympy(single.pushes.get("x", ZERO)) * s)),)
+    start = derive(gradient, on_policy=single.loss.detached_q, defined=single.loss.defined)
+    return (start.equals(sample(to_sympy(single.score_coefficients.get("x", ZERO)) * s)),)
 
 
 # ---------------------------------------------------------------------------- shape and warnings
@@ -286,8 +291,8 @@ def _with_shape(verdict: Verdict, written: Written, field: Field) -> Verdict:
     """The verdict, with f or the convexity in q of what c(k1, w, log q) descends, beside a mean reward."""
     if field.products:
         return verdict
-    share, c = less_own_share(field.c)
-    found = recognise(c, field.names)
+    share, c = split_own_share(field.c)
+    found = recognise_coefficient(c, field.random_names)
     ascended = is_ascended(written, verdict.setting)
     penalty = (c - found.reward) * (-1 if ascended else 1)
     of_r = _generated(penalty, found.target, field) if share == ONE else None
@@ -295,7 +300,7 @@ def _with_shape(verdict: Verdict, written: Written, field: Field) -> Verdict:
         of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
         verdict = replace(verdict, generated=of_r, penalty=penalty)
         return verdict if of_r.f is None or isinstance(of_r.f, ExpPoly) else _with_pieces(verdict)
-    if found.target != "separable" or verdict.implied is None or c.names() & field.names.random:
+    if found.target != "separable" or verdict.implied is None or c.names() & field.random_names.random:
         return verdict
     return replace(verdict, functional=functional(penalty))
 
@@ -320,7 +325,7 @@ def _generated(c: ExpPoly, target: str, field: Field) -> Generated | None:
     from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
     from klsym.engine.divergences.f_divergence_smooth import generated_outside
 
-    return generated_pieces(c, defined) if REGION in kinds else generated_outside(in_steps(c, defined))
+    return generated_pieces(c, defined) if REGION in kinds else generated_outside(to_steps(c, defined))
 
 
 def _at_powers(c: ExpPoly) -> Generated | None:
@@ -337,25 +342,29 @@ def _messages(
 ) -> tuple[Message, ...]:
     if field.index == "t":
         return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
-    pushes, as_option, defined = single.pushes, _batch_of(field, setting), field.loss.defined
+    pushes, as_option, defined = single.score_coefficients, _batch_of(field, setting), field.loss.defined
     typed = single.loss.label if single.loss.index != "i" else None
     mine = pushes.get("x", pushes.get("self", ZERO))
-    if not field.names.all.isdisjoint(parse_name(name).base for name in mine.names()):
-        facts = _facts_of_regions(single, at_policy(mine) if setting.on_policy else mine, setting.on_policy)
+    if not field.random_names.all.isdisjoint(parse_name(name).base for name in mine.names()):
+        facts = _facts_of_regions(
+            single, substitute_on_policy(mine) if setting.on_policy else mine, setting.on_policy
+        )
     else:
         in_ring = typed is not None and is_in_ring(typed.expression)
         loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
         facts = facts_of(loss, mine, field.c, setting.on_policy, defined)
     if as_option.batch != "none":
-        still = not random_names(field.h_of_sample, defined)
+        still = not collect_random_names(field.sample_coefficient, defined)
         if setting.batch == "none":
-            facts = facts_of(field.h_of_sample, field.h_of_sample, field.c, setting.on_policy, defined)
+            facts = facts_of(
+                field.sample_coefficient, field.sample_coefficient, field.c, setting.on_policy, defined
+            )
         facts = replace(facts, vanishes=still or facts.vanishes)
         said = batch_warnings(replace(verdict, setting=as_option), facts)
         bare = setting.batch == "none"
         return tuple(x for x in said if x.code != "value-is-not-gradient") if bare else said
     if field.loss.index == "i":
-        still = is_zero(field.pushes.values(), setting.on_policy)
+        still = is_zero(field.score_coefficients.values(), setting.on_policy)
         facts = replace(facts, vanishes=still, noisy=False)
         return (
             *warnings_for(verdict, facts),
@@ -370,43 +379,45 @@ def _messages(
 def _facts_of_regions(single: Field, mine: ExpPoly, on_policy: bool) -> Facts:
     """Those of a loss with bounds or logs; a bound on rho weighs, too."""
     loss, context = single.loss, single.loss.defined
-    weighed = with_ratios(mine, context)
+    weighed = multiply_by_ratios(mine, context)
     found, bare = facts_of(loss.element, weighed, ZERO, on_policy, context), without_weight(weighed)
-    moves = plain(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
-    literal = moves and needs_its_gradient(loss.element, single.names.all)
+    moves = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
+    literal = moves and needs_its_gradient(loss.element, single.random_names.all)
     found = replace(found, noisy=False, literal=literal)
     if any(context.defined(name, REGION) is not None for name in bare.names()):
-        return replace(found, bare=terms_with_slopes(plain(loss.typed)))
+        return replace(found, bare=terms_with_slopes(remove_slots(loss.typed)))
     return found
 
 
 def _bare_terms(bare: tuple[ExpPoly, ...], field: Field) -> Message | None:
     """The terms themselves, or those of the loss of which they are the slope: a region says less."""
     typed = field.loss.label
-    if typed is None or not any(random_names(c, field.loss.defined) - {*SAMPLE_BASES} for c in bare):
+    if typed is None or not any(collect_random_names(c, field.loss.defined) - {*SAMPLE_BASES} for c in bare):
         return in_gradient(*bare)
     return Message("some-terms") if field.loss.detached else terms_with_slopes(typed.expression, now)
 
 
 def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool) -> Facts:
     """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
-    loss = to_ring(without_sg(field.loss.each) if field.loss.detached else field.loss.each)
+    loss = to_ring(without_sg(field.loss.uncredited) if field.loss.detached else field.loss.uncredited)
     slots = field.coefficients
     held = [to_ring(without_sg(value)) for value in field.loss.sums.values()]
-    factors = [loss] if field.loss.detached else list(field.pushes.values())
+    factors = [loss] if field.loss.detached else list(field.score_coefficients.values())
     tailed = [*factors, *held]
-    factors = [with_ratios(c, field.loss.defined) for c in factors]
+    factors = [multiply_by_ratios(c, field.loss.defined) for c in factors]
     bare = dict.fromkeys(part for part in map(without_weight, factors) if part)
     ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
     weights = {name.slot for name in ratios if name.base == "w"}
     return Facts(
-        vanishes=is_zero(field.pushes.values(), on_policy),
+        vanishes=is_zero(field.score_coefficients.values(), on_policy),
         weighted=any(without_weight(c) != c for c in factors),
         bare=_bare_terms(tuple(bare), field),
         proximal=bool(bare) and all(map(all_proximal, bare)),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
-        heavy=tail_of([unbounded(c, field.loss.defined) for c in tailed], slots.values(), on_policy),
+        heavy=find_unbounded_ratio(
+            [select_unbounded_terms(c, field.loss.defined) for c in tailed], slots.values(), on_policy
+        ),
         pieces=decision.found.multiples,
         alone="now" in weights and "past" not in weights,
         typed=field.loss.label is not None and field.loss.label.expression.has(rho),

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from klsym.engine.fields.field import Field, is_the_same
+from klsym.engine.fields.field import ExpectedGradient, is_same_at_each_token
 from klsym.engine.fields.in_trees import AFTER, BEFORE
 from klsym.engine.fields.primitives import WEIGHT
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, grad
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL_gradient
-from klsym.engine.regions.in_steps import in_steps
-from klsym.engine.regions.piecewise import counts_tokens, mixed_by
+from klsym.engine.regions.in_steps import to_steps
+from klsym.engine.regions.piecewise import find_mixing_weights, is_token_count
 from klsym.engine.targets.decide import Decision, taken_off
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
@@ -35,7 +35,7 @@ def coefficient_under_q(field: Field) -> Any:
         return field.coefficients
     off = taken_off(field)
     if off is None:
-        return None if field.products or field.form is None else field.c
+        return None if field.products or field.canonical_form is None else field.c
     return off.c - ExpPoly.variable(MEAN) * WEIGHT.inverse() * off.share
 
 
@@ -59,24 +59,26 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
         if off := taken_off(field):
             yield Message("mean-h", of=_mean_of(off.h, field))
     for _, kind, e in field.loss.defined.definitions:
-        if kind == LOG and counts_tokens(e) and not e.terms.get(((), ())):
+        if kind == LOG and is_token_count(e) and not e.terms.get(((), ())):
             yield Message("above", at="q" if setting.on_policy else "mu", element=e)
-        for w in mixed_by(e, field.loss.defined) if kind == LOG else ():
+        for w in find_mixing_weights(e, field.loss.defined) if kind == LOG else ():
             yield from (Message("positive", of=of) for of in (w, f"1 - {w}"))
     if field.index == "t":
-        told = (field.loss.each, *field.loss.sums.values())
+        told = (field.loss.uncredited, *field.loss.sums.values())
         bases = {CRITICS.get(name, parse_name(name).base) for e in told for name in to_ring(e).names()}
         shown = (*RANDOM, "w") if setting.on_policy and field.loss.detached else RANDOM
         if field.loss.label and "gae(" in field.loss.label.text:
             yield Message("gae")
         yield from (READINGS[base] for base in READINGS if base in bases and base in shown)
-        if field.constant:
-            yield READINGS["often" if is_the_same(field.loss.element, field.loss.defined) else "once"]
+        if field.sequence_part:
+            yield READINGS[
+                "often" if is_same_at_each_token(field.loss.element, field.loss.defined) else "once"
+            ]
 
 
 def _mean_of(h: ExpPoly, field: Field) -> str:
     context = field.loss.defined
-    shown = in_steps(h, context) if context.definitions else to_sympy(h)
+    shown = to_steps(h, context) if context.definitions else to_sympy(h)
     return TEXT(Mean("mu", losses.tree_of(shown)))
 
 
@@ -105,7 +107,7 @@ KEPT = ("reverse at q", "forward at q", "reverse at mu", "forward at mu", "same 
 def kept(decision: Decision) -> Iterator[Message]:
     """What a term at one token keeps and drops of a full gradient, with the identity or a counterexample."""
     found = decision.found
-    alone = to_ring(now(R)).terms.keys() <= found.rest.get("now", ZERO).terms.keys()
+    alone = to_ring(now(R)).terms.keys() <= found.remainder.get("now", ZERO).terms.keys()
     names = {*found.multiples, *(["same token"] if alone else [])}
     yield from (Message("kept", term=term, proof=_note(term)) for term in KEPT if term in names)
 

@@ -132,7 +132,7 @@ class TargetReading:
         found: NamedParts, unnamed: ExpPoly | None = None, assumed: Search | tuple[Message, ...] = ()
     ) -> TargetReading:
         """unnamed: what is left beside the policy gradient of the rewards, where there is a rest."""
-        if not found.rest:
+        if not found.remainder:
             return TargetReading(found.target, found.multiples, None, assumed)
         reward = {"reward": found.reward} if found.reward else {}
         return TargetReading(found.target, reward, found.unnamed if unnamed is None else unnamed, assumed)

@@ -10,10 +10,10 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.named_terms import recognise
-from klsym.engine.fields.tails import is_zero, tail_of
-from klsym.engine.regions.case_split import cases
-from klsym.engine.regions.in_steps import in_steps
+from klsym.engine.fields.named_terms import recognise_coefficient
+from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
+from klsym.engine.regions.case_split import split_into_cases
+from klsym.engine.regions.in_steps import to_steps
 from klsym.engine.verdicts.verdict import UNNAMED, Verdict
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
@@ -69,8 +69,8 @@ def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool, de
         proximal=all_proximal(bare),
         attached=is_attached(loss),
         literal=needs_its_gradient(loss),
-        noisy=bool(recognise(unweighted).constant),
-        heavy=tail_of([per_sample], [c], on_policy),
+        noisy=bool(recognise_coefficient(unweighted).constant),
+        heavy=find_unbounded_ratio([per_sample], [c], on_policy),
         pieces=_per_length(c),
         defined=defined,
     )
@@ -267,13 +267,13 @@ def _lowered(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], S
         if names(slope) & regions:
             yield ("lowers-rising-reward", x), _of_all_cases(to_ring(-slope), defined)
         else:
-            negative = in_steps(to_ring(-slope), defined) if held else -slope
+            negative = to_steps(to_ring(-slope), defined) if held else -slope
             yield ("lowers", reward if slope.has(x) else x), sign_of(negative)
 
 
 def _of_all_cases(element: ExpPoly, defined: Context) -> Sign | None:
     """The sign that it has in all cases but those where it is 0; None where there is no one sign."""
-    rows = cases({"x": element}, defined, lambda slots, context: in_steps(slots["x"], context))
+    rows = split_into_cases({"x": element}, defined, lambda slots, context: to_steps(slots["x"], context))
     found = {sign_of(value) for _, value in rows if value}
     return found.pop() if len(found) == 1 else None
 

@@ -94,7 +94,7 @@ class PrintedSpread(Spread):
     @property
     def region(self) -> str:
         """Where b^2 <= a^2."""
-        return region(*self.pair.split.shown)
+        return region(*self.pair.split.displayed_factors)
 
     @property
     def where(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import klsym
 from klsym.engine.explain import explain
-from klsym.engine.regions.bounds_in_order import bounds_in_order, find_witness
+from klsym.engine.regions.bounds_in_order import collect_clip_facts, find_witness
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
@@ -43,7 +43,7 @@ def of(loss: str) -> Any:
 
 @pytest.mark.parametrize("loss", DUAL)
 def test_on_policy_it_is_a_policy_gradient(loss: str) -> None:
-    assert [str(e) for e in bounds_in_order(of(loss))] == DUAL[loss]
+    assert [str(e) for e in collect_clip_facts(of(loss))] == DUAL[loss]
     verdict = klsym.explain(loss, parameters=["cap"])
     assert "maximises E_q[A] (a policy gradient)" in str(verdict) and verdict.trust == "kernel"
     assert "KL010" not in str(verdict)
@@ -52,7 +52,7 @@ def test_on_policy_it_is_a_policy_gradient(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", OTHERS)
 def test_neighbours_assume_nothing_of_the_constant(loss: str) -> None:
-    assert [str(e) for e in bounds_in_order(of(loss)) if "cap -" in str(e)] == OTHERS[loss]
+    assert [str(e) for e in collect_clip_facts(of(loss)) if "cap -" in str(e)] == OTHERS[loss]
 
 
 @pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
@@ -82,7 +82,7 @@ def two_bounds(first: str, second: str, hi: str = "eps + 1") -> str:
 def test_bounds_that_lie_above_one_another_can_hold_together(hi: str, assumed: list[str]) -> None:
     """A chain has values at which all of it holds; of a circle, what contradicts the rest is not assumed."""
     loss = two_bounds("alpha", "beta", hi)
-    positive = bounds_in_order(parse(loss))
+    positive = collect_clip_facts(parse(loss))
     assert [str(e) for e in positive if "-" in str(e)] == assumed
     facts = [to_ring(e) for e in positive]
     values = find_witness(facts) or {}

@@ -14,7 +14,7 @@ import pytest
 import klsym
 from klsym.cli import main
 from klsym.derivations.tools.modular_count import counts_by_hand
-from klsym.engine.fields.named_terms import recognise
+from klsym.engine.fields.named_terms import recognise_coefficient
 from klsym.engine.questions import catalogue as module
 from klsym.engine.questions.catalogue import (
     COUNTED_KINDS,
@@ -183,7 +183,7 @@ def test_entries_against_explain_and_the_literal_oracle(sampling, use):
         verdict = klsym.explain(text, sampling=sampling, use=use)
         c = under_sampling(a, sampling)
         said = to_ring(parse(verdict.coefficient))
-        assert verdict.target == recognise(c).target, text
+        assert verdict.target == recognise_coefficient(c).target, text
         assert said - said.terms.get(((), ()), 0) == c, text
         at_sample = to_ring(parse(verdict.per_sample))
         assert (at_sample.substitute({"w": to_ring(0)}) if sampling == "on-policy" else at_sample) == a

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.answers.dispatch import as_written, explained
-from klsym.engine.fields.slot_loss import sampled_from, uses_sampler
+from klsym.engine.fields.slot_loss import choose_measure, needs_sampler
 from klsym.engine.options.settings import checked_setting
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation, grad, quantity
@@ -179,8 +179,8 @@ def neighbour(named: Multiples, kind: str, stream: random.Random) -> Multiples:
 def _start_of_value(case: Case) -> Derivation:
     written, setting = as_written(case.text, ()), checked_setting(**options(case))
     element = to_ring(written.expression)
-    start = expectation(written.expression, sampled_from(element, setting))
-    return derive(start, on_policy=uses_sampler(element, setting))
+    start = expectation(written.expression, choose_measure(element, setting))
+    return derive(start, on_policy=needs_sampler(element, setting))
 
 
 def _quantity(multiples: Multiples, kind: str, case: Case) -> Quantity:

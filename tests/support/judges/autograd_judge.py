@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import sympy
 
-from klsym.engine.fields.field import field_of_loss
-from klsym.engine.fields.primitives import at_policy
+from klsym.engine.fields.field import reduce_typed_loss
+from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.options.settings import Setting
-from klsym.engine.regions.in_steps import in_steps
+from klsym.engine.regions.in_steps import to_steps
 from klsym.kernel.derivatives import attach
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import Context
@@ -135,10 +135,10 @@ def ring_gradient(case: Case, names: oracle.Names | None = None) -> Gradient:
 def outside_gradient(case: Case) -> Gradient:
     """The printed per-sample gradient, read by the oracle."""
     loss, names = parse(case.text), atoms(case.sampling)
-    field = field_of_loss(Written(case.text, loss), Setting(case.sampling, case.use))
-    per_sample = attach(field.pushes.get("x", ZERO))
-    per_sample = at_policy(per_sample) if case.sampling == "on-policy" else per_sample
-    value = oracle.evaluate(losses.show(in_steps(per_sample, field.loss.defined), TEXT), names)
+    field = reduce_typed_loss(Written(case.text, loss), Setting(case.sampling, case.use))
+    per_sample = attach(field.score_coefficients.get("x", ZERO))
+    per_sample = substitute_on_policy(per_sample) if case.sampling == "on-policy" else per_sample
+    value = oracle.evaluate(losses.show(to_steps(per_sample, field.loss.defined), TEXT), names)
     return Gradient(np.broadcast_to(value, POINTS), size(loss, case.use, names))
 
 
