@@ -53,19 +53,20 @@ SCORE_SLOTS = {"future": ("past",), "now": ("now",), "past": ("future",), "x": S
 
 
 class NotCanonical(KlsymError):
-    """Means that are not brought to E_q[c s] and products of two means."""
+    """Means that do not reduce to E_q[c s] and products of two means."""
 
 
 @dataclass(frozen=True)
-class ExpectedGradient:
-    """An expected gradient.
+class ReducedGradient:
+    """An expected gradient, reduced to coefficients of score functions.
 
-    start: as it is written; exchanged: with later rewards summed where they arise; form: in canonical
-    form; None where independence does not bring it there, and only pushes are known.
-    pushes: the coefficients of the scores at one position, after differentiation.
+    start: as it is written; exchanged: with the sums over later rewards exchanged; canonical_form: in
+    canonical
+    form, or None if independence does not suffice and only score_coefficients are known.
+    score_coefficients: h of the scores at one position, after differentiation.
     index, coefficients, products: the canonical form; products are pairs a, b of E_q[a] E_q[b s].
-    attached: of tokens, a loss with this gradient, but for `constant`, a loss of the whole sequence.
-    whole: of tokens, h where the field is E_m[h s] for the whole sequence as one sample.
+    attached_loss: of tokens, a loss with this gradient, up to sequence_part, a loss of the whole sequence.
+    sequence_coefficient: of tokens, h if the expected gradient is E_m[h s], the sequence as one sample.
     """
 
     loss: SlotLoss
@@ -81,13 +82,13 @@ class ExpectedGradient:
     sequence_coefficient: Any = None
 
     @property
-    def random_names(self) -> Further:
-        """What the regions of the loss are."""
+    def random_names(self) -> RandomNames:
+        """The names of the regions and logs of the loss, by what they depend on."""
         return sort_random_names(self.loss.defined)
 
     @property
     def differentiated(self) -> Derivation:
-        """The expected gradient with its scores written out."""
+        """The expected gradient after differentiation."""
         return _differentiate(self.start)
 
     @property
@@ -96,7 +97,7 @@ class ExpectedGradient:
 
     @property
     def sample_coefficient(self) -> ExpPoly:
-        """Return the coefficient h of one sample that is centred, with the value of H put in."""
+        """The coefficient h of one sample that is centred, with the value of H substituted."""
         sum_values = {x: to_ring(value) for x, value in self.loss.sums.items()}
         h = self.score_coefficients.get("self", ZERO)
         h = ExpPoly({k: v for k, v in h.terms.items() if "n" not in dict(k[0]) and "[others]" not in str(k)})
@@ -105,11 +106,11 @@ class ExpectedGradient:
 
     @property
     def c(self) -> ExpPoly:
-        """The coefficient at one sample."""
+        """The canonical coefficient at one sample."""
         return self.coefficients.get("x", ZERO)
 
 
-def reduce_loss(loss: SlotLoss) -> Field:
+def reduce_loss(loss: SlotLoss) -> ReducedGradient:
     """Reduce the expected gradient of a loss; raises UsageError or Beyond for what is not handled."""
     sequence_part, token_part = split_sequence_part(loss)
     start = start_derivation(replace(loss, expression=token_part), sequence_part)
@@ -129,15 +130,15 @@ def reduce_loss(loss: SlotLoss) -> Field:
         canonical_form = exchanged.reduce()
         c, products = (ZERO, ()) if loss.index == "t" else _split_canonical_form(canonical_form)
     except (Refused, NotCanonical):
-        return ExpectedGradient(
+        return ReducedGradient(
             loss, start, exchanged, None, score_coefficients, "t" if loss.index == "t" else ""
         )
     if loss.index != "t":
-        return ExpectedGradient(
+        return ReducedGradient(
             loss, start, exchanged, canonical_form, score_coefficients, "", {"x": c} if c else {}, products
         )
     sequence_coefficient, attached_loss = _find_attached_loss(loss, start, token_part, sequence_part)
-    return ExpectedGradient(
+    return ReducedGradient(
         loss,
         start,
         exchanged,
@@ -153,13 +154,13 @@ def reduce_loss(loss: SlotLoss) -> Field:
 
 
 @lru_cache(maxsize=64)
-def reduce_typed_loss(written: Written, setting: Setting) -> Field:
-    """The field of a loss as it is written."""
+def reduce_typed_loss(written: Written, setting: Setting) -> ReducedGradient:
+    """Reduce the expected gradient of a typed loss."""
     return reduce_loss(build_slot_loss(written, setting))
 
 
 def split_sequence_part(loss: SlotLoss) -> tuple[Any, Any]:
-    """Return the part of a loss of tokens that is one loss of the whole sequence, and the rest."""
+    """Return the part of a loss of tokens that is one loss of the whole sequence, and the remainder."""
     if loss.index == "t" and not loss.detached:  # on-policy sg(rho) is 1 at every token
         attached_expression = (
             to_sympy(substitute_detached_on_policy(loss.element)) if loss.detached_q else loss.expression
@@ -170,7 +171,7 @@ def split_sequence_part(loss: SlotLoss) -> tuple[Any, Any]:
 
 
 def start_derivation(loss: SlotLoss, sequence_part: Any = 0) -> Derivation:
-    """Where a derivation starts; constant: a loss of the whole sequence beside that of each token."""
+    """Start a derivation from E_m[grad L]; sequence_part: a loss of the whole sequence that is added."""
     premises = BATCH_SIZE if loss.index == "i" and "m" in loss.element.names() else ()
     start = build_quantity(loss, sequence_part)
     sum_values = dict(loss.sums)
@@ -190,7 +191,7 @@ def loss_gradient(text: str, **options: str) -> Derivation:
 
 
 def build_quantity(loss: SlotLoss, sequence_part: Any = 0) -> Quantity:
-    """E_m[grad L], or E_m[h s] of what is detached, at the index."""
+    """Return E_m[grad L] at the index, or E_m[h s] of a detached loss."""
     e, measure, element = loss.expression, loss.measure, loss.element
     if loss.index == "i":
         side = Side.atom(IndexedGradient("i", measure, element))
@@ -208,7 +209,7 @@ def build_quantity(loss: SlotLoss, sequence_part: Any = 0) -> Quantity:
 
 
 def _build_label(loss: SlotLoss, e: Any) -> Any:
-    """As it was written; T is printed for its length."""
+    """Return the label of a loss: its typed text, with T for the length."""
     if loss.label is None:
         return e.xreplace({length: T})
     typed = loss.label.expression
@@ -222,7 +223,7 @@ def _differentiate(start: Derivation) -> Derivation:
 
 
 def collect_score_coefficients(start: Derivation) -> Slots:
-    """The coefficient of the score of each slot."""
+    """Return the coefficient of the score of each slot."""
     coefficients: Slots = {}
     for c, (atom,) in start.left.terms:
         [slot] = atom.score  # type: ignore[attr-defined]
@@ -232,7 +233,7 @@ def collect_score_coefficients(start: Derivation) -> Slots:
 
 # ---------------------------------------------------------------------------- the canonical form
 def _split_canonical_form(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPoly, ExpPoly], ...]]:
-    """c and the products of means, in terms of n alone where that is possible."""
+    """Return c and the products of means of a canonical form, in n alone where that is possible."""
     c, products = ZERO, []
     for scale, atoms in form.left.terms:
         match atoms:
@@ -246,7 +247,7 @@ def _split_canonical_form(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPol
 
 
 def split_own_share(element: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
-    """(1 - 1/n, a) for (1 - 1/n) a, where a sample stands in its own mean; (1, a) for any other a."""
+    """Return (1 - 1/n, a) for (1 - 1/n) a, as a mean that includes the sample gives it; (1, a) otherwise."""
     without_n = ExpPoly({k: v for k, v in element.terms.items() if not any(name == "n" for name, _ in k[0])})
     scale = ONE - ExpPoly.variable("n").inverse()
     return (scale, without_n) if element and element == without_n * scale else (ONE, element)
@@ -255,8 +256,10 @@ def split_own_share(element: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
 def rewrite_in_n(element: ExpPoly) -> ExpPoly:
     """Write an element in one of n and m = n - 1, where none of its denominators forbids that.
 
-    >>> rewrite_in_n(N * M.inverse() - M.inverse() + M) == N, rewrite_in_n((N * M).inverse()) == M.inverse() - N.inverse()
-    (True, True)
+    >>> rewrite_in_n(N * M.inverse() - M.inverse() + M) == N
+    True
+    >>> rewrite_in_n((N * M).inverse()) == M.inverse() - N.inverse()
+    True
     """
     if "m" not in element.names():
         return element
@@ -275,19 +278,19 @@ def rewrite_in_n(element: ExpPoly) -> ExpPoly:
 
 
 def _expand_into_tokens(reduced: Derivation) -> Side:
-    """Means of whole sequences as sums over t."""
+    """Return the side with means of whole sequences as sums over t."""
     side = reduced.left
     for _, reached in reduction(side, written_out(reduced.context), strategy=Strategy(stepwise=True)):
         side = reached
     return side
 
 
-# ---------------------------------------------------------------------------- what is the same at every token
+# ---------------------------------------------------------------------------- losses of whole sequences
 def split_sequence_loss(loss: Any, defined: Context = PLAIN, attached_only: bool = False) -> tuple[Any, Any]:
-    """C and D_t with L_t = C/T + D_t, C of the whole sequence: as sum_t 1/T = 1, sum_t L_t = C + sum_t D_t.
+    """Return C and D_t with L_t = C/T + D_t, C of the whole sequence: sum_t L_t = C + sum_t D_t.
 
     A loss that is the same at every token, and not over T, is C/T for C = T L.
-    defined: the regions of the loss, which may differ from token to token.  moving: only what has a gradient.
+    defined: the regions of the loss, which may differ between tokens.  attached_only: C has a gradient.
 
     >>> from klsym.language.expressions import length, log_q, now, rho
     >>> split_sequence_loss(rho / length + now(log_q) / length)
@@ -308,18 +311,18 @@ def split_sequence_loss(loss: Any, defined: Context = PLAIN, attached_only: bool
 
 
 def is_same_at_each_token(element: ExpPoly, defined: Context) -> bool:
-    """Is a loss of tokens that of the sequence at each token, and no sum of terms over T?"""
+    """Is it one loss of the sequence, repeated at each token, and not a sum of terms over T?"""
     names = [parse_name(name) for name in element.names()]
     of_sequence = bool(names) and defined.speaks_of(element) <= {"x"}
     over_T = all(("length", -1) in monomial for monomial, _ in element.terms)
     return of_sequence and not over_T and any(name.base in LOG_RATIOS for name in names)
 
 
-# ---------------------------------------------------------------------------- a loss with this gradient
+# ---------------------------------------------------------------------------- losses with a given gradient
 def _find_attached_loss(
     loss: SlotLoss, start: Derivation, token_part: Any, sequence_part: Any
 ) -> tuple[Any, Any]:
-    """h of the whole sequence, if the field is E_m[h s]; and a token loss whose gradient the field is."""
+    """Return h, if the expected gradient is E_m[h s] of the whole sequence, and a token loss with it."""
     if not loss.detached:
         if loss.sums:
             gradient = _differentiate(start_derivation(replace(loss, expression=token_part)))
@@ -336,7 +339,7 @@ def _find_attached_loss(
 
 
 def _find_sequence_coefficient(start: Derivation, loss: Any) -> Any:
-    """h with E_m[sum_t grad L_t] = E_m[h s], where L_t adds up to a loss of the sequence."""
+    """Return h with E_m[sum_t grad L_t] = E_m[h s], if L_t sums to a loss of the sequence; else None."""
     element = sum(
         (term for term in split_terms(to_ring(loss)) if any(map(depends_on_theta, term.names()))), ZERO
     )
@@ -351,7 +354,7 @@ def _find_sequence_coefficient(start: Derivation, loss: Any) -> Any:
 
 
 def _exchange_sums(start: Derivation) -> Derivation:
-    """The rewards of other tokens, summed where they arise."""
+    """Exchange the sums over rewards of other tokens: sum_t s_t sum_{u>t} H_u = sum_u H_u sum_{t<u} s_t."""
     current = start
     for slot in ("future", "past"):
         for name in HELD:
@@ -360,7 +363,7 @@ def _exchange_sums(start: Derivation) -> Derivation:
 
 
 def _exchange_one_sum(start: Derivation, name: str, slot: str) -> Derivation:
-    """The sum H moved to its own token; unchanged where another factor varies from token to token."""
+    """Exchange the sum over one H; unchanged if another factor varies from token to token."""
     for number, (_, atoms) in enumerate(start.left.terms):
         exchanged_terms = ZERO
         for term in split_terms(atoms[0].coefficient):  # type: ignore[attr-defined]
@@ -380,7 +383,7 @@ def _exchange_one_sum(start: Derivation, name: str, slot: str) -> Derivation:
 
 
 def move_to_own_tokens(slots: Slots) -> Slots:
-    """Sums over other tokens beside the score of one, as tokens beside the scores of others.
+    """Move sums over other tokens from the score of `now` to the scores of those tokens.
 
     sum_t c x_future s_now = sum_t c x_now s_past, where c is the same at each token.
     """
@@ -405,7 +408,7 @@ def move_to_own_tokens(slots: Slots) -> Slots:
 
 
 def _build_attached_loss(slots: Mapping[str, ExpPoly], loss: SlotLoss) -> Any | None:
-    """A loss with the gradient sum_z c_z s_z, H_u put where it arises: sum_u sg(h_u) sum_{t<u} log q_t.
+    """Return a loss with the gradient sum_z c_z s_z; H_u at its own token: sum_u sg(h_u) sum_{t<u} log q_t.
 
     None where H multiplies something else that changes from token to token.
     """

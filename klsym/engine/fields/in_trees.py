@@ -21,13 +21,13 @@ NAMES = {ADVANTAGE: "A", V: BEFORE, past(A): BEFORE, V_next: AFTER, now(A): AFTE
 
 
 def choose_tree_values(loss: SlotLoss) -> dict[str, ExpPoly]:
-    """The values of A, V and V_next in every tree."""
+    """Return the values that A, V and V_next have in every tree."""
     before = ZERO if AFTER in _collect_names(loss) else ONE
     return {ADVANTAGE.name: REWARD, BEFORE: before, AFTER: ZERO}
 
 
 def format_critic_values(loss: SlotLoss) -> dict[str, str]:
-    """The printed values of V and V_next, of those that the loss has."""
+    """Return the printed values of V and V_next, for those that the loss contains."""
     values, labels = choose_tree_values(loss), {BEFORE: "V", AFTER: "V_next"}
     critic_names = (name for name in (BEFORE, AFTER) if name in _collect_names(loss))
     return {labels[name]: str(int(values[name] == ONE)) for name in critic_names}
@@ -38,11 +38,11 @@ def _collect_names(loss: SlotLoss) -> set[str]:
 
 
 def substitute_in_context(context: Context, values: dict[str, ExpPoly]) -> Context:
-    """Regions and logs, with these values."""
+    """Return the context with these values in its regions and logs."""
     definitions = tuple(d._replace(e=d.e.substitute(values)) for d in context.definitions)
     return replace(context, definitions=definitions)
 
 
 def substitute_tree_values(e: Any, values: dict[str, ExpPoly]) -> Any:
-    """An expression, with these values."""
+    """Return an expression with these values in it."""
     return e.xreplace({x: to_sympy(values[name]) for x, name in NAMES.items() if name in values})

@@ -3,8 +3,8 @@
     ""  E_q[c s]                       k1: grad KL(q||p)    -r: grad KL(p||q)    h(R, A): grad E_q[h]
     t   E_q[sum_t sum_z c_z s_z]       such as grad KL(q||p) = E_q[sum_t k1_now (s_now + s_past)]
 
-Each term has a lead that no later term of its table has beside the score of the same slot; `decompose` reads
-the multiple of the term off its lead.  At one sample the named terms are complete.
+Each term has a lead: a coefficient with which no later term of its table multiplies the same score.
+`decompose` reads the multiple of the term off its lead.  At one sample the named terms are complete.
 
 >>> from klsym.language.expressions import k3
 >>> recognise_coefficient(to_ring(k3)).target
@@ -37,9 +37,9 @@ Names = frozenset[str]
 
 
 class RandomNames(NamedTuple):
-    """Names of random variables beside those of samples: functions of the rewards alone, and any others.
+    """Names of defined random variables: rewards, functions of the rewards alone, and random, all others.
 
-    beyond: those of the others that depend on more than r.
+    beyond_r: those of random that depend on more than r.
     """
 
     rewards: Names = frozenset()
@@ -62,14 +62,14 @@ FORWARD_VALUE = to_ring(-past(r) * now(r) * now(k1))  # KL(p||q), as tokens to c
 # ---------------------------------------------------------------------------- one sample
 @dataclass(frozen=True)
 class NamedParts:
-    """Multiples of the named parts at one sample, and the rest that is none of them."""
+    """Multiples of the named parts at one sample, and the remainder."""
 
     reverse: ExpPoly
     forward: ExpPoly
     reward: ExpPoly
     constant: ExpPoly
     remainder: ExpPoly
-    random_names: Further = NO_NAMES
+    random_names: RandomNames = NO_NAMES
 
     @property
     def target(self) -> str:
@@ -103,7 +103,7 @@ class NamedParts:
 
 
 def name_target(present: list[str]) -> str:
-    """The target of what is named throughout."""
+    """Return the target of a coefficient with these named parts and no remainder."""
     names = [name.removesuffix("-kl") for name in present]
     return "zero" if not names else f"{names[0]}-kl" if names in (["reverse"], ["forward"]) else "combination"
 
@@ -112,40 +112,45 @@ def _collect_sample_names(element: ExpPoly) -> set[str]:
     return {n for n in element.names() if parse_name(n).base in SAMPLE_BASES}
 
 
-def sort_random_names(context: Plain) -> Further:
-    """What the names that a context defines are; those of constants are none of these."""
-    names_of_kind: dict[str, Names] = {"rewards": frozenset(), "random": frozenset(), "beyond": frozenset()}
+def sort_random_names(context: Plain) -> RandomNames:
+    """Sort the names that a context defines by what they depend on; constants are left out."""
+    names_of_kind: dict[str, Names] = {"rewards": frozenset(), "random": frozenset(), "beyond_r": frozenset()}
     for name, _, e in context.definitions:
         names = {n for inner in context.within(e) for n in inner.names() if context.is_sample(n)}
         bases = {parse_name(n).base for n in names if context.defined(n) is None}
         kind = "rewards" if bases and bases <= {*THETA_FREE} - LENGTH else "random" if bases else ""
-        for key in (kind, "beyond") if kind == "random" and not bases <= {"k1"} else (kind,) if kind else ():
+        kinds = {kind, "beyond_r"} if kind == "random" and not bases <= {"k1"} else {kind} - {""}
+        for key in kinds:
             names_of_kind[key] = names_of_kind[key] | {name}
     return RandomNames(**names_of_kind)
 
 
-def recognise_coefficient(c: ExpPoly, names: Further = NO_NAMES) -> NamedParts:
-    """The parts of a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + rest."""
+def recognise_coefficient(c: ExpPoly, names: RandomNames = NO_NAMES) -> NamedParts:
+    """Split a score coefficient: E_q[c s] with c = a k1 - b r + h(R, A) + constant + remainder."""
     return _split_by_patterns(c, {"reverse": K1, "forward": -R_RATIO}, names)
 
 
-def recognise_value(v: ExpPoly, names: Further = NO_NAMES) -> NamedParts:
-    """The parts of a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + rest."""
+def recognise_value(v: ExpPoly, names: RandomNames = NO_NAMES) -> NamedParts:
+    """Split a value: E_q[v] with v = a k1 - b r k1 + h(R, A) + constant + remainder."""
     return _split_by_patterns(v, {"reverse": K1, "forward": -R_RATIO * K1}, names)
 
 
-def _split_by_patterns(element: ExpPoly, patterns: dict[str, ExpPoly], names: Further) -> NamedParts:
-    parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "rest"), ZERO)
+def _split_by_patterns(element: ExpPoly, patterns: dict[str, ExpPoly], names: RandomNames) -> NamedParts:
+    parts = dict.fromkeys(("reverse", "forward", "reward", "constant", "remainder"), ZERO)
     for term in split_terms(element):
-        name = "rest" if term.names() & (names.random | LENGTH) else _name_part(term, patterns, names.rewards)
+        name = (
+            "remainder"
+            if term.names() & (names.random | LENGTH)
+            else _name_part(term, patterns, names.rewards)
+        )
         parts[name] = parts[name] + (term * patterns[name].inverse() if name in patterns else term)
-    if any(_is_reward_in_region(term, names) for term in split_terms(parts["rest"])):
-        parts |= {"rest": parts["rest"] + parts["reward"], "reward": ZERO}
+    if any(_is_reward_in_region(term, names) for term in split_terms(parts["remainder"])):
+        parts |= {"remainder": parts["remainder"] + parts["reward"], "reward": ZERO}
     return NamedParts(**parts, random_names=names)
 
 
-def _is_reward_in_region(term: ExpPoly, names: Further) -> bool:
-    """A reward times an indicator: what is the part of the reward alone depends on the writing."""
+def _is_reward_in_region(term: ExpPoly, names: RandomNames) -> bool:
+    """Is it a reward times an indicator?  Then no part of the coefficient is the reward's alone."""
     rewards = {n for n in term.names() if parse_name(n).base in REWARDS} | (term.names() & names.rewards)
     return bool(rewards and term.names() & names.random)
 
@@ -156,7 +161,7 @@ def _name_part(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> s
     if not densities:
         return "reward" if rewarded else "constant"
     matching = (name for name, p in patterns.items() if not _collect_sample_names(term * p.inverse()))
-    return "rest" if rewarded else next(matching, "rest")
+    return "remainder" if rewarded else next(matching, "remainder")
 
 
 def split_terms(element: ExpPoly) -> Iterator[ExpPoly]:
@@ -165,7 +170,7 @@ def split_terms(element: ExpPoly) -> Iterator[ExpPoly]:
 
 # ---------------------------------------------------------------------------- values of tokens
 def recognise_token_term(term: ExpPoly) -> tuple[str, ExpPoly]:
-    """Return the part to which a term of sum_t v_t belongs: sum_t k1_t is k1, and sum_t R_t A is R A."""
+    """Return the part to which a term of sum_t v_t belongs, and its multiple: R A for sum_t R_t A."""
     names = {name for name in term.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
     [(monomial, exponent)] = term.terms
     fixed = not names & {name for part, _ in exponent for name, _ in part}  # exp(lam) is a constant
@@ -176,7 +181,9 @@ def recognise_token_term(term: ExpPoly) -> tuple[str, ExpPoly]:
         return "forward", forward
     once = any(names - {"A"} == {of} and (of, 1) in monomial for of in ("R[now]", "M[now]"))
     return (
-        ("reward", term.rename(lambda name: name.removesuffix("[now]"))) if fixed and once else ("rest", term)
+        ("reward", term.rename(lambda name: name.removesuffix("[now]")))
+        if fixed and once
+        else ("remainder", term)
     )
 
 
@@ -198,10 +205,10 @@ def find_whole_reward(element: ExpPoly) -> ExpPoly | None:
 # ---------------------------------------------------------------------------- tokens
 @dataclass(frozen=True)
 class NamedTerm:
-    """A named term: its canonical form holds `lead` beside the score of `slot`.
+    """A named term: in its canonical form, `lead` is a coefficient of the score of `slot`.
 
-    objective: what it is the gradient of, if anything; field: the quantity itself, where it is no gradient.
-    part: what the multiple counts among the combination of the contract, times h where that is a reward.
+    objective: what it is the gradient of, if anything; expected_gradient: the quantity, if it is no gradient.
+    part: its name in the combination that a verdict prints; a reward is the multiple times h.
     defined: the regions in h.
     """
 
@@ -232,7 +239,7 @@ class NamedTerm:
 
 
 def read_slot_coefficients(side: Side) -> Slots:
-    """A canonical side of tokens as coefficients of the scores of slots."""
+    """Return the coefficient of the score of each slot in a canonical side."""
     coefficients: Slots = {}
     for coefficient, atoms in side.terms:
         [atom] = atoms
@@ -243,7 +250,7 @@ def read_slot_coefficients(side: Side) -> Slots:
 
 def _build_term(
     name: str, slot: str, lead: object, objective: Quantity, part: str = "", h: object = 1
-) -> Named:
+) -> NamedTerm:
     return NamedTerm(name, slot, to_ring(lead), objective, None, part, to_ring(h))
 
 
@@ -280,18 +287,18 @@ TERMS = {
 }
 
 
-# ---------------------------------------------------------------------------- taking a field apart
+# ---------------------------------------------------------------------------- decomposition
 @dataclass(frozen=True)
 class Decomposition:
-    """Multiples of named terms, and the rest."""
+    """Multiples of named terms, and the remainder."""
 
-    named: tuple[tuple[Named, ExpPoly], ...]
+    named: tuple[tuple[NamedTerm, ExpPoly], ...]
     remainder: Slots
 
     def sum_quantities(
-        self, quantity_of_term: Callable[[Named], Quantity | None] = lambda t: t.quantity
+        self, quantity_of_term: Callable[[NamedTerm], Quantity | None] = lambda t: t.quantity
     ) -> Quantity | None:
-        """The sum of multiples of named terms, or of their objectives; None if one of them has none."""
+        """Sum the multiples of the named terms, or of their objectives; None if one of them has none."""
         total = Quantity(Side())
         for term, multiple in self.named:
             value = quantity_of_term(term)
@@ -302,7 +309,7 @@ class Decomposition:
 
     @property
     def whole_quantity(self) -> Quantity:
-        """Everything, the rest included."""
+        """Everything, the remainder included."""
         total = self.sum_quantities()
         assert total is not None
         for slot, c in self.remainder.items():
@@ -312,7 +319,7 @@ class Decomposition:
 
     @property
     def objective(self) -> Quantity | None:
-        """What it is the gradient of; None where a term is no gradient, or something is left."""
+        """The objective; None if a term is no gradient, or there is a remainder."""
         return None if self.remainder else self.named_objective
 
     @property
@@ -326,7 +333,7 @@ class Decomposition:
 
     @property
     def combination(self) -> dict[str, ExpPoly]:
-        """The multiples of the contract, rewards as functions of the whole sample."""
+        """The multiples that a verdict prints, rewards as functions of the whole sample."""
         multiples_of_parts: dict[str, ExpPoly] = {}
         for term, multiple in self.named:
             if term.part:
@@ -334,13 +341,13 @@ class Decomposition:
         return {part: multiples_of_parts[part] for part in (*KLS, "reward") if part in multiples_of_parts}
 
     def subtract_rewards(self, slots: Slots) -> Slots:
-        """The coefficients of the scores less the policy gradient of the rewards."""
+        """Subtract the policy gradient of the rewards from the coefficients of the scores."""
         for term, multiple in self.named:
             slots = _subtract_term(slots, term, multiple) if term.part == "reward" else slots
         return {slot: c for slot, c in slots.items() if c}
 
 
-def _subtract_term(slots: Slots, term: Named, multiple: ExpPoly) -> Slots:
+def _subtract_term(slots: Slots, term: NamedTerm, multiple: ExpPoly) -> Slots:
     subtrahend = {slot: c * multiple for slot, c in term.canonical.items()}
     return {slot: slots.get(slot, ZERO) - subtrahend.get(slot, ZERO) for slot in {*slots, *subtrahend}}
 
@@ -348,7 +355,7 @@ def _subtract_term(slots: Slots, term: Named, multiple: ExpPoly) -> Slots:
 def decompose(
     index: str, coefficients: Slots, parameters: tuple[str, ...], defined: Plain = PLAIN
 ) -> Decomposition:
-    """Take off multiples of the named terms, one after the other."""
+    """Subtract multiples of the named terms, one after the other."""
     if index == "":
         return _decompose_sample(
             recognise_coefficient(coefficients.get("x", ZERO), sort_random_names(defined))
@@ -369,7 +376,7 @@ def decompose(
 
 
 def _decompose_sample(parts: NamedParts) -> Decomposition:
-    """At one sample any h(R, A) is named: E_q[h s] = grad E_q[h]."""
+    """Decompose a coefficient at one sample, where any h(R, A) is named: E_q[h s] = grad E_q[h]."""
     named = [
         (t, multiple)
         for t, multiple in zip(TERMS[""], (parts.reverse, parts.forward), strict=True)
@@ -385,8 +392,8 @@ def _count_terms(slots: Slots) -> int:
     return sum(len(c.terms) for c in slots.values())
 
 
-def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain) -> Iterator[Named]:
-    """Named terms grad E_q[h] for what the field may hold of them, h beyond those of the table."""
+def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain) -> Iterator[NamedTerm]:
+    """Yield named terms grad E_q[h] that the coefficients may contain, for h that are not in the table."""
     known_leads = {term.lead for term in TERMS["t"] if term.objective is not None}
     rewards = sort_random_names(defined).rewards
     for slot in ("past", "now"):
@@ -401,7 +408,7 @@ def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain
 
 
 def _find_sample_reward(lead: ExpPoly, slot: str, regions: Names = frozenset()) -> ExpPoly | None:
-    """h(R, A), perhaps over T, with the term `lead` in grad E_q[h] = E_q[sum_t h s_t].
+    """Return h(R, A), perhaps over T, with the term `lead` in grad E_q[h] = E_q[sum_t h s_t]; else None.
 
     regions: those of A; where they are of R no sum over tokens remains.
 
@@ -421,7 +428,7 @@ def _find_sample_reward(lead: ExpPoly, slot: str, regions: Names = frozenset()) 
 
 
 def _find_multiple(coefficient: ExpPoly, lead: ExpPoly, context: Context) -> ExpPoly:
-    """The constant c of the terms c * lead of a."""
+    """Return the constant c of the terms c * lead of a coefficient."""
     inverse_lead = lead.inverse()
     return sum(
         (

@@ -1,4 +1,4 @@
-"""Sums over other positions as variables of slots, and what is written out inside them.  Untrusted.
+"""Replace sums over other positions by variables of slots.  Untrusted.
 
 A sum of constants times k1, log q and R becomes a variable of a slot.  Any other sum becomes the sum of H, a
 premise gives its value at each position; such a sum must be detached: in sg(.), or in a reward.
@@ -46,15 +46,15 @@ NESTED_SUMS = "it has a sum of sums that are none of k1, log q, R and constants"
 
 
 class UnsupportedSum(NotInRing):
-    """In the ring, and still beyond what the theorems on sums over tokens and samples speak of."""
+    """A loss in the ring with a sum that no theorem on sums over tokens or samples covers."""
 
 
 def replace_sums(
     expression: Any, index: str, detached: bool, regions: Unfolding | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """The sums over other positions as variables of slots, and what H is; detached: nothing moves.
+    """Return the expression with variables of slots for its sums over other positions, and the values of H.
 
-    regions: where min, max, clip, abs, logs and powers are written out.
+    detached: no sum depends on theta.  regions: collects the regions of min, max, clip and abs, and logs.
     """
     sum_values: dict[str, Any] = {}
     kind = {"t": (Summed,), "i": (OverBatch,), "": ()}[index]
@@ -84,7 +84,7 @@ def replace_sums(
 
 
 def simplify_sum(token_sum: Any) -> Any:
-    """future(R) is R_future, where it is a sum of numbers of tokens."""
+    """Return R_future for future(R) and its like; other sums stay as they are."""
     if token_sum.slot == "now":
         return token_sum.args[0]
     summand = to_ring(token_sum.args[0]) if is_in_ring(token_sum.args[0]) else None
@@ -133,11 +133,11 @@ def _replace_batch_sum(batch_sum: Any, in_sg: bool, sum_values: dict[str, Any], 
 
 def _refuse_attached_sum(typed_sum: Any, element: ExpPoly, reason: str, in_sg: bool) -> None:
     if not in_sg and any(map(depends_on_theta, element.names())):
-        raise UsageError(f"{format_sum(typed_sum)} {why}")
+        raise UsageError(f"{format_sum(typed_sum)} {reason}")
 
 
 def _name_detached_sum(sum_values: dict[str, Any], slot: str, value: ExpPoly) -> Any:
-    """The first of H, H2, .. that is free is this at one position."""
+    """Return the first of H, H2, .. that is unused, or has this value already, and record the value."""
     for sum_name in GIVEN:
         if sum_values.setdefault(at_slot(sum_name.name, slot), to_sympy(value)) == to_sympy(value):
             return sum_name
@@ -145,7 +145,7 @@ def _name_detached_sum(sum_values: dict[str, Any], slot: str, value: ExpPoly) ->
 
 
 def _split_common_factors(element: ExpPoly, context: Context) -> Iterator[tuple[ExpPoly, ExpPoly]]:
-    """The terms by the factor that is the same at each token, such as 1/T and the ratio of them all."""
+    """Yield pairs (factor that is the same at each token, such as 1/T; sum of the terms over it)."""
 
     def is_common(x: str) -> bool:
         known = parse_name(x).base in SAMPLE_BASES or context.defined(x) is not None
@@ -188,11 +188,11 @@ def _is_token_dependent(name: str, context: Context) -> bool:
 
 
 def sum_over_slot(element: ExpPoly, slot: str, own_slot: str = "now") -> ExpPoly:
-    """The sum over the positions of a slot; that of a constant is their number times it."""
+    """Sum an element over the positions of a slot; a constant is multiplied by their number."""
     number = {"now": ONE, "others": to_ring(n) - 1}.get(slot) or ExpPoly.variable(at_slot("length", slot))
 
     def shift_name(name: str) -> str:
-        suffix = f"[{mine}]"
+        suffix = f"[{own_slot}]"
         return at_slot(name.replace(suffix, ""), slot) if suffix in name else name
 
     total = ZERO
@@ -203,11 +203,12 @@ def sum_over_slot(element: ExpPoly, slot: str, own_slot: str = "now") -> ExpPoly
 
 
 def format_sum(typed_sum: Any) -> str:
+    """Return a sum as text, such as future(k3)."""
     return f"{typed_sum.name}({TEXT(losses.tree_of(remove_slots(typed_sum.args[0])))})"
 
 
 def remove_slots(expression: Any) -> Any:
-    """As it was typed: without the slot of the position."""
+    """Return the expression as it was typed: k1 for k1_now and k1_self."""
     return expression.xreplace(
         {
             x: type(x)(x.name.removesuffix("[now]").removesuffix("[self]"), **x.assumptions0)

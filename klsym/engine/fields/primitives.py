@@ -1,4 +1,4 @@
-"""What an expected gradient is the gradient of: primitives of score coefficients.  Untrusted.
+"""Primitives of score coefficients: they give the objective of an expected gradient.  Untrusted.
 
 E_mu[h s] = grad E_mu[H]  with dH/dlog q = h         E_q[c s] = grad E_q[F]  with F + dF/dlog q = c
 """
@@ -19,7 +19,7 @@ MAX_PRIMITIVE_TERMS = 40  # of what a primitive is looked for
 
 
 def select_constant_terms(value: ExpPoly, regions: Iterable[str] = ()) -> ExpPoly:
-    """The terms that are the same at every sample; regions: further names that are not."""
+    """Return the terms that are the same at every sample; regions: further names that vary."""
     terms, random = (ExpPoly({key: number}) for key, number in value.terms.items()), {*SAMPLE_BASES, *regions}
     return sum((t for t in terms if not {parse_name(n).base for n in t.names()} & random), ZERO)
 
@@ -32,7 +32,7 @@ def is_multiple(key: Key, name: str) -> bool:
 
 
 def find_primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
-    """L with dL/dlog q = h at a slot; None where h moves with other slots too, or no L is found.
+    """Return L with dL/dlog q = h at a slot; None if h depends on theta in other slots too, or no L is found.
 
     >>> find_primitive(ExpPoly.variable("k1"), "x") == ExpPoly.variable("k1") ** 2 * Fraction(1, 2)
     True
@@ -47,7 +47,7 @@ def find_primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
 
 
 def find_objective_under(c: ExpPoly, measure: str) -> ExpPoly | None:
-    """F with grad E_m[F] = E_m[c s]: under q that is F + dF/dlog q = c, so that F q is a primitive of c q.
+    """Return F with grad E_m[F] = E_m[c s]: under q, F + dF/dlog q = c, so that F q is a primitive of c q.
 
     >>> k1 = ExpPoly.variable("k1")
     >>> find_objective_under(k1, "q") == k1 - 1, find_objective_under(k1, "mu") == k1**2 * Fraction(1, 2)
@@ -59,7 +59,7 @@ def find_objective_under(c: ExpPoly, measure: str) -> ExpPoly | None:
 
 
 def _integrate_term(term: ExpPoly, slot: str) -> ExpPoly | None:
-    """m e/b - (1/b) int (dm) e for e = exp(..) of slope b.
+    """Integrate one term m e: m e/b - (1/b) int (dm) e for e = exp(..) of slope b.
 
     Where b is 0, by parts: for m = x^a y it is x^(a + 1)/(a + 1) y - int x^(a + 1)/(a + 1) (dy).
     """
@@ -86,7 +86,7 @@ def _integrate_term(term: ExpPoly, slot: str) -> ExpPoly | None:
 
 
 def _find_exponent_slope(exponent: Exponent, log_ratios: set[str]) -> ExpPoly | None:
-    """The slope of an exponent in which what moves stands alone, or times what does not move; else None."""
+    """Return the slope of an exponent linear in the log ratios, with constant factors; None for any other."""
     total = ZERO
     for monomial, value in exponent:
         inside = [(name, power) for name, power in monomial if depends_on_theta(name)]
@@ -99,11 +99,11 @@ def _find_exponent_slope(exponent: Exponent, log_ratios: set[str]) -> ExpPoly | 
 
 
 def depends_on_theta(name: str) -> bool:
-    """Is it a log ratio, or a log of what moves, that moves with theta?"""
+    """Is it an attached log ratio, or an attached log of what depends on theta?"""
     parsed = parse_name(name)
     return (parsed.base in LOG_RATIOS or parsed.base.startswith(OF_LOGS)) and not parsed.detached
 
 
 def substitute_detached_on_policy(h: ExpPoly) -> ExpPoly:
-    """The same where it is detached alone: the gradient of rho stays."""
+    """Return h with the detached log q - log mu set to 0, its value on-policy; the attached one stays."""
     return h.substitute({x: ZERO for x in h.names() if parse_name(x).base == "w" and parse_name(x).detached})

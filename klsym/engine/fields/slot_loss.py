@@ -90,11 +90,11 @@ RANDOM_ADVANTAGE = (
 class SlotLoss:
     """A loss at one position.
 
-    expression: what is differentiated; detached: what multiplies the score of the position instead.
-    sums: H, H2, .. -> their values at one position.  under, copied: the measure, or a detached copy of q.
-    centred: h, where it is h less its mean over the batch that is asked for, detached.
+    expression: what is differentiated, or, if detached, what multiplies the score of the position.
+    sums: H, H2, .. -> their values at one position.  detached_q: measure is that of a detached copy of q.
+    centred_coefficient: h, if the loss is sg(h - its mean over the batch), by the option batch.
     defined: the regions and logs in it; typed: what is differentiated, before they are put in.
-    label: how the loss was written; each: what it is at the position, before rewards are credited.
+    label: how the loss was written; uncredited: the loss at the position, before rewards are credited.
     """
 
     index: str
@@ -135,7 +135,7 @@ class SlotLoss:
 
 # ---------------------------------------------------------------------------- from a loss as it is written
 def build_slot_loss(written: Written, setting: Setting, roots: bool = False) -> SlotLoss:
-    """The loss at a position; raises NotInRing outside the ring, UsageError for what is not handled.
+    """Return the loss at a position; raises NotInRing outside the ring, UsageError for what is not handled.
 
     roots: regions that zeros of functions show to be empty are left out, which no theorem follows.
     """
@@ -152,7 +152,7 @@ def slot_losses(several: Sequence[Written], setting: Setting) -> list[SlotLoss]:
     return [replace(loss, defined=defined) for loss in found]
 
 
-def _used(written: Written, setting: Setting, found: ReadLoss) -> SlotLoss:
+def _used(written: Written, setting: Setting, found: ExpandedLoss) -> SlotLoss:
     """As a loss or as a reward, credited to tokens and averaged over them."""
     detached, index, expression, sums = setting.use == "reward", found.index, found.expression, found.sums
     refuse_unless_moderate(to_ring(expression), written, {*LENGTHS})
@@ -179,14 +179,14 @@ class ExpandedLoss:
 
 
 @lru_cache(maxsize=64)
-def read_loss(loss: Any, setting: Setting, roots: bool = False, ties: bool = False) -> ReadLoss:
-    """ties: with unknown slopes at ties that every sample meets."""
+def read_loss(loss: Any, setting: Setting, roots: bool = False, ties: bool = False) -> ExpandedLoss:
+    """Expand the sums and regions of a loss; ties: name the slopes at ties that hold at every sample."""
     regions = start_regions(loss, setting)
     regions.roots, regions.ties = roots, {} if ties else None
     return _expand_loss(loss, setting, regions)
 
 
-def _expand_loss(loss: Any, setting: Setting, regions: Unfolding) -> ReadLoss:
+def _expand_loss(loss: Any, setting: Setting, regions: Unfolding) -> ExpandedLoss:
     index = choose_index(loss, setting)
     typed = write_at_slot(loss, setting, index)
     expression, sums = replace_sums(typed, index, setting.use == "reward", regions)
@@ -203,7 +203,7 @@ def build_sampled_loss(
     detached: bool,
     label: Written | None,
 ) -> SlotLoss:
-    """With its measure: on-policy what is detached is its value, where rho is 1."""
+    """Choose the measure of a loss; on-policy, replace what is detached by its value, where rho is 1."""
     if setting.on_policy:
         sums = {name: to_sympy(substitute_on_policy(to_ring(value))) for name, value in sums.items()}
     if detached and not index:  # one sample is shown as it was written
@@ -223,7 +223,7 @@ def choose_index(loss: Any, setting: Setting) -> str:
 
 
 def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
-    """At one position, weights, 1/T and what a cut sampler draws put in."""
+    """Write a loss at one position, with the weights, 1/T and the mask of a truncated sampler."""
     if setting.truncated and (index or setting.batch != "none"):
         raise UsageError(
             "sampling truncated: a batch of such samples is not handled: choose level sample for one token,"
@@ -245,7 +245,7 @@ def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
 
 
 def _write_per_token(loss: Any, times: Any = T) -> Any:
-    """times g x for the terms g whole(x) of a loss, g the same at each token; times/T for all others.
+    """Replace g whole(x) by times g x for g the same at each token, and multiply other terms by times/T.
 
     So T g x and g whole(x) have one sum over the tokens.  x has no sum of its own, or times is 1 and g held.
     """
@@ -269,7 +269,7 @@ def _write_per_token(loss: Any, times: Any = T) -> Any:
 
 
 def _iterate_attached_sums(e: Any) -> Iterator[Any]:
-    """The sums over all tokens that are differentiated."""
+    """Yield the sums over all tokens that are differentiated."""
     if isinstance(e, Whole):
         yield from (e,) if sg(e) != e else ()
     elif not isinstance(e, sg):
@@ -299,7 +299,7 @@ def _refuse_sums_of_ratios(expression: Any) -> None:
 
 
 def apply_credit(h: ExpPoly, credit: str) -> Any:
-    """togo(h) or whole(h); A is of the whole sequence, and each score meets it once."""
+    """Return togo(h) or whole(h); terms with A stay, since A belongs to the whole sequence."""
     whole_terms, token_terms = ZERO, ZERO
     for key, value in h.terms.items():
         term = ExpPoly({key: value})
@@ -314,13 +314,13 @@ def apply_credit(h: ExpPoly, credit: str) -> Any:
 
 
 def start_regions(expression: Any, setting: Setting) -> Unfolding:
-    """Where the regions of a loss are gathered."""
+    """Return the object that collects the regions of a loss."""
     parameters = {x.name for x in expression.free_symbols} - {*ATOMS, *SAMPLE_BASES, "T"}
     return start_unfolding(setting.on_policy, parameters, collect_clip_facts(expression))
 
 
 def build_centred_loss(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -> SlotLoss:
-    """A detached coefficient less its mean over the batch (option batch)."""
+    """Build the loss sg(h - mean of h over the batch), by the option batch."""
     centring = {"leave-one-out": LeftOut, "mean": Centred, "std": Centred}[setting.batch]
     varying_names = collect_random_names(h, defined)  # equal numbers less their mean would be 0 at once
     own_coefficient = h if varying_names else to_ring(H)
@@ -335,13 +335,13 @@ def build_centred_loss(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -
 
 
 def collect_random_names(element: ExpPoly, defined: Context) -> set[str]:
-    """The names in an element of one sample that change from sample to sample."""
+    """Return the names in an element of one sample that change from sample to sample."""
     return {n for n in element.names() if n in SAMPLE_BASES or (defined.defined(n) and defined.is_sample(n))}
 
 
 # ---------------------------------------------------------------------------- whole sequences
 def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Setting]:
-    """A loss of whole sequences with sums that are no log ratios, or over kept tokens, as that of each token.
+    """Rewrite a loss of whole sequences with sums of other than log ratios, or over kept tokens, per token.
 
     A loss L of the sequence is L/T at each of its T tokens; a reward multiplies the score of each.
 
@@ -382,15 +382,15 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
 
 
 def rewrite_for_sequence(written: Written) -> Written:
-    """The loss of a whole sequence: T is its length, and a sum over all tokens is that of the sequence."""
+    """Write T as the length of the sequence, and a sum over all tokens as one variable."""
     expression, sequence_sums = written.expression, {}
     for token_sum in expression.atoms(Summed):
         if not isinstance(token_sum, Whole):
-            raise UsageError(f"{of} in {written.text[:60]!r}: {OF_ONE_TOKEN}")
+            raise UsageError(f"{token_sum} in {written.text[:60]!r}: {ONE_TOKEN_SUM}")
         if not _is_summable_over_tokens(token_sum):
             raise UsageError(
-                f"{of} in {written.text[:60]!r} is no sum of k1, log q, R and constants, and so it is no"
-                " function of the sequence as one sample: choose level token"
+                f"{token_sum} in {written.text[:60]!r} is no sum of k1, log q, R and constants, and so it is"
+                " no function of the sequence as one sample: choose level token"
             )
         sequence_sums[token_sum] = to_sympy(
             sum_over_slot(to_ring(now(token_sum.args[0]).xreplace({now(A): ADVANTAGE, T: length})), "x")
@@ -405,39 +405,39 @@ def _convert_token_term(expression: Any) -> ExpPoly | None:
         return None
 
 
-# ---------------------------------------------------------------------------- what is asked of a loss
+# ---------------------------------------------------------------------------- properties of a loss
 def has_token_sum(expression: Any) -> bool:
-    """Does it hold a sum over tokens?"""
+    """Does it contain a sum over tokens?"""
     return bool(expression.atoms(Summed))
 
 
 def has_batch_sum(expression: Any) -> bool:
-    """Does it hold a sum over the other samples of a batch?"""
+    """Does it contain a sum over the other samples of a batch?"""
     return bool(expression.atoms(OverBatch))
 
 
 def has_vocabulary_sum(expression: Any) -> bool:
-    """Does it hold a sum over the vocabulary?"""
+    """Does it contain a sum over the vocabulary?"""
     return bool(expression.atoms(OverVocabulary))
 
 
 def needs_sampler(element: ExpPoly, setting: Setting) -> bool:
-    """On-policy a loss without rho or log mu needs no sampler beside q."""
+    """Does an on-policy loss contain rho or log mu?"""
     return setting.on_policy and any(parse_name(n).base == "w" for n in element.names())
 
 
 def choose_measure(element: ExpPoly, setting: Setting) -> str:
-    """The measure under which the mean is taken."""
+    """Return the measure of the samples: q on-policy without rho and log mu, else mu."""
     return "q" if setting.on_policy and not needs_sampler(element, setting) else "mu"
 
 
 def divide_by_length(written: Written) -> Written:
-    """The loss over T, which is written for the random length."""
+    """Return the loss over the length, printed as T."""
     return Written(TEXT(quotient(losses.tree_of(written), Name("T"))), written.expression / length)
 
 
 def refuse_unless_moderate(element: ExpPoly, written: Written, allowed: set[str] | None = None) -> None:
-    """Random variables do not divide, and powers stay within what the grammar can write."""
+    """Raise UsageError for division by a random variable, and for powers larger than the grammar allows."""
     random = {n for n in element.inverted() if parse_name(n).base in SAMPLE_BASES} - (allowed or set())
     if random:
         name = formulas.variable(min(random), TEXT)

@@ -22,9 +22,9 @@ def is_zero(coefficients: Iterable[ExpPoly], on_policy: bool) -> bool:
 
 
 def find_unbounded_ratio(coefficients: Iterable[ExpPoly], under_q: Iterable[ExpPoly], on_policy: bool) -> str:
-    """The ratio that is unbounded at a sample: r for a negative power of q, p/mu for one of mu alone.
+    """Name the ratio that is unbounded at a sample: r for a negative power of q, p/mu for one of mu alone.
 
-    under_q: the coefficients of E_q[c s]; a ratio that has left them is not told.
+    under_q: the coefficients of E_q[c s]; a ratio that cancels in all of them is not reported.
     """
     if not any(
         ratio
@@ -47,9 +47,9 @@ def find_unbounded_ratio(coefficients: Iterable[ExpPoly], under_q: Iterable[ExpP
 
 
 def _iterate_unbounded_ratios(exponent: Exponent) -> Iterator[str]:
-    """exp(a k1 + b w) of one slot, with a < 0: q stands in the power a + b, mu in -b.
+    """Yield the unbounded ratio of exp(a k1 + b w) at one slot with a < 0, a product of q^(a + b) and mu^-b.
 
-    Parameters in a and b count as 1: they are weights, meant to be positive.
+    Parameters in a and b count as 1, since they are positive weights.
     """
     powers: dict[str, dict[str, Number]] = {}
     for monomial, value in exponent:

@@ -18,7 +18,7 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.field import ExpectedGradient, reduce_typed_loss
+from klsym.engine.fields.field import ReducedGradient, reduce_typed_loss
 from klsym.engine.fields.named_terms import Decomposition
 from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.primitives import substitute_on_policy
@@ -158,13 +158,13 @@ def _inside(of: Any) -> SlotLoss:
     return build_slot_loss(Written(losses.show(of, TEXT), of.args[0]), Setting("off-policy", "reward"))
 
 
-def _speaks_of_held(field: Field) -> bool:
+def _speaks_of_held(field: ReducedGradient) -> bool:
     """Does H stand in what multiplies the scores, or in a bound or log there?"""
     told = field.loss.defined.within(*field.score_coefficients.values())
     return any(parse_name(x).base in HELD for e in told for x in e.names())
 
 
-def _decided(field: Field, written: Written, back: Mapping[Any, Any]) -> Decision:
+def _decided(field: ReducedGradient, written: Written, back: Mapping[Any, Any]) -> Decision:
     """Where H is fixed and the loss attached, a gradient; else what numbers tell."""
     if not _speaks_of_held(field):
         return decide(field)
@@ -177,7 +177,7 @@ def _decided(field: Field, written: Written, back: Mapping[Any, Any]) -> Decisio
     return by_numbers(field, right, proofs, none, {symbol.name: _inside(of) for symbol, of in back.items()})
 
 
-def _as_reward(field: Field, setting: Setting, back: Mapping[Any, Any]) -> Written | None:
+def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]) -> Written | None:
     """b + normalised(h), or b - normalised(h), of a loss with the gradient b s + H s, or b s - H s."""
     slots = {
         slot: reduce_by_relations(attach(h), field.loss.defined, has_gradient=False)
@@ -197,7 +197,7 @@ def _as_reward(field: Field, setting: Setting, back: Mapping[Any, Any]) -> Writt
     return Written(losses.show(reward, TEXT), reward)
 
 
-def _renamed(verdict: Verdict, written: Written, setting: Setting, field: Field) -> Verdict:
+def _renamed(verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient) -> Verdict:
     """The verdict on a reward, said of the loss that has the same gradient."""
     _, (proof,) = with_scores(field)
     rest = ((why or "chain rule", text, latex) for why, text, latex in verdict.steps)

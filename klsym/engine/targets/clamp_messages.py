@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from klsym.engine.fields.field import (
-    ExpectedGradient,
+    ReducedGradient,
     Slots,
     collect_score_coefficients,
     move_to_own_tokens,
@@ -75,8 +75,8 @@ def with_clamps(
     verdict: Verdict,
     written: Written,
     setting: Setting,
-    field: Field,
-    single: Field,
+    field: ReducedGradient,
+    single: ReducedGradient,
     explained: Callable[[Written, Setting], Verdict],
 ) -> Verdict:
     """The verdict on a loss with min, max, clip or abs in it; single: one sample, before it is centred."""
@@ -100,7 +100,9 @@ def with_clamps(
     return _by_regions(shown, written, setting, field, pushes)
 
 
-def _by_regions(verdict: Verdict, written: Written, setting: Setting, field: Field, pushes: Slots) -> Verdict:
+def _by_regions(
+    verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient, pushes: Slots
+) -> Verdict:
     """h and c in steps and by cases; no c where products of means, or nothing canonical, is left under q."""
     context, tokens = field.loss.defined, field.index == "t"
     slots, rows = _under_q(pushes, field, setting), LazyCases(_told, pushes, field)
@@ -126,7 +128,7 @@ def _by_regions(verdict: Verdict, written: Written, setting: Setting, field: Fie
     )
 
 
-def _unclamped(written: Written, setting: Setting, field: Field) -> Written | None:
+def _unclamped(written: Written, setting: Setting, field: ReducedGradient) -> Written | None:
     """The loss where no bound binds; None where a bound always does, so that nothing is inside."""
     free = inside_clamps(written.expression)
     if free is None:
@@ -155,12 +157,16 @@ def _argument_free(e: Any) -> Any:
     return free.pop() if len(free) == 1 else e
 
 
-def _told_or(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting) -> Sequence[ChainStep]:
+def _told_or(
+    verdict: Verdict, h: Cases, c: Cases, field: ReducedGradient, setting: Setting
+) -> Sequence[ChainStep]:
     """The steps with cases, or those of the proof where there are too many to be shown."""
     return tuple(_steps(verdict, h, c, field, setting)) if h and (c or field.index) else tuple(verdict.steps)
 
 
-def _steps(verdict: Verdict, h: Cases, c: Cases, field: Field, setting: Setting) -> Iterator[ChainStep]:
+def _steps(
+    verdict: Verdict, h: Cases, c: Cases, field: ReducedGradient, setting: Setting
+) -> Iterator[ChainStep]:
     """As it is written, then h and c by cases, which stand above in text; c of tokens is h over weights."""
     yield verdict.steps[0]
     under, slot = "q" if setting.on_policy else "mu", {"": "x", "t": "now"}[field.index]
@@ -182,7 +188,7 @@ def _by_cases(measure: str, letter: str, rows: Cases, index: str, slot: str, spe
     return Mean(measure, Over(index, scored) if index else scored)
 
 
-def _centred(verdict: Verdict, field: Field) -> Verdict:
+def _centred(verdict: Verdict, field: ReducedGradient) -> Verdict:
     """Of a batch: h is less its mean, and c is shown with the own share apart."""
     share, c = split_own_share(coefficient_under_q(field) or ZERO)
     shown = to_steps(c, field.loss.defined)
@@ -197,7 +203,7 @@ def _centred(verdict: Verdict, field: Field) -> Verdict:
     )
 
 
-def _under_q(pushes: Slots, field: Field, setting: Setting) -> Slots | None:
+def _under_q(pushes: Slots, field: ReducedGradient, setting: Setting) -> Slots | None:
     """c with its constant, which the score takes to 0: as h it says more by cases."""
     if field.loss.index == "i":
         return {"x": field.c} if field.canonical_form is not None and not field.products else None
@@ -208,7 +214,7 @@ def _under_q(pushes: Slots, field: Field, setting: Setting) -> Slots | None:
     return field.coefficients if field.index else {"x": pushes.get("x", ZERO) * WEIGHT.inverse()}
 
 
-def _rows_under_q(rows: Cases, pushes: Slots, slots: Slots, field: Field) -> Cases:
+def _rows_under_q(rows: Cases, pushes: Slots, slots: Slots, field: ReducedGradient) -> Cases:
     """c in the cases of h: over the weights of the tokens of which it speaks."""
     if slots == pushes:
         return rows
@@ -232,7 +238,7 @@ def _written(expression: Any) -> Written:
     return Written(losses.show(expression, TEXT), expression)
 
 
-def _pushes(field: Field, setting: Setting, off_bounds: bool = False) -> Slots:
+def _pushes(field: ReducedGradient, setting: Setting, off_bounds: bool = False) -> Slots:
     """What multiplies each score at a sample; rewards of other tokens stand at the token that they are of.
 
     off_bounds: the theorem assumes that no sample lies on a bound.
@@ -252,7 +258,7 @@ def _pushes(field: Field, setting: Setting, off_bounds: bool = False) -> Slots:
     }
 
 
-def _told(slots: Slots, field: Field, otherwise: Any = None) -> Cases:
+def _told(slots: Slots, field: ReducedGradient, otherwise: Any = None) -> Cases:
     """The coefficient by cases."""
     context, tokens = field.loss.defined, field.index == "t"
     return split_into_cases(
@@ -279,7 +285,7 @@ def _inside(
         return OPEN
 
 
-def _bias(pushes: Mapping[str, ExpPoly], inside: Written, setting: Setting, field: Field) -> Cases:
+def _bias(pushes: Mapping[str, ExpPoly], inside: Written, setting: Setting, field: ReducedGradient) -> Cases:
     """What bounds change, in the regions where they do."""
     try:
         free = reduce_typed_loss(inside, setting)
@@ -359,7 +365,7 @@ def kink_messages(written: Written, setting: Setting) -> tuple[Message, ...]:
     return tuple(found)
 
 
-def _boundary(written: Written, setting: Setting, single: Field) -> tuple[Message, ...]:
+def _boundary(written: Written, setting: Setting, single: ReducedGradient) -> tuple[Message, ...]:
     """A loss that jumps where a comparison changes: its mean moves with the bound, too."""
     if setting.use == "reward" or not written.expression.has(sympy.Heaviside):
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from klsym.engine.fields.field import BATCH_SIZE, ExpectedGradient, reduce_loss
+from klsym.engine.fields.field import BATCH_SIZE, ReducedGradient, reduce_loss
 from klsym.engine.fields.in_trees import (
     choose_tree_values,
     format_critic_values,
@@ -24,7 +24,9 @@ from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import E, Side, elements
 
 
-def counterexample(field: Field, decision: Decision, mu_is_q: bool = False) -> dict[str, Any] | None:
+def counterexample(
+    field: ReducedGradient, decision: Decision, mu_is_q: bool = False
+) -> dict[str, Any] | None:
     """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl.
 
     The field of a loss of rewards without p is compared with the policy gradient.  mu_is_q: in such a model.
@@ -35,7 +37,7 @@ def counterexample(field: Field, decision: Decision, mu_is_q: bool = False) -> d
     return {**found, "parameters": {**found.get("parameters", {}), **critic}}
 
 
-def _counterexample(field: Field, decision: Decision, mu_is_q: bool) -> dict[str, Any] | None:
+def _counterexample(field: ReducedGradient, decision: Decision, mu_is_q: bool) -> dict[str, Any] | None:
     if decision.turned is not None:
         return shown_as_samples(decision.turned) if field.products else shown_witness(decision.turned)
     if decision.witness is not None or field.canonical_form is None:
@@ -54,19 +56,19 @@ def _counterexample(field: Field, decision: Decision, mu_is_q: bool) -> dict[str
     return told_apart(_for_models(field, decision), reward, without_p is None, mu_is_q)
 
 
-def _names(field: Field) -> set[str]:
+def _names(field: ReducedGradient) -> set[str]:
     """The quantities that it speaks of."""
     told = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
     return {parse_name(name).base for element in told for name in element.names()}
 
 
-def _policy_reward(field: Field, names: set[str]) -> ExpPoly | None:
+def _policy_reward(field: ReducedGradient, names: set[str]) -> ExpPoly | None:
     """The objective of a policy gradient with its reward: E_q[-A] for a loss, E_q[R] for a reward R."""
     reward = next((ExpPoly.variable(name) for name in ("A", "R") if name in names), None)
     return reward if reward is None or field.loss.detached else -reward
 
 
-def _is_of_trees(field: Field) -> bool:
+def _is_of_trees(field: ReducedGradient) -> bool:
     """Does it speak of A, of which trees hold no values, and of steps?"""
     names = _names(field)
     steps = field.index == "t" or "length" in names
@@ -86,7 +88,7 @@ def _in_trees(loss: SlotLoss, values: dict[str, ExpPoly]) -> SlotLoss:
     )
 
 
-def _for_models(field: Field, decision: Decision) -> Derivation:
+def _for_models(field: ReducedGradient, decision: Decision) -> Derivation:
     """Return the derivation that models are tried on; given values and n = m + 1 are its premises."""
     context = field.start.context
     if field.index == "t" and field.attached_loss is not None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from klsym.engine.fields.field import ExpectedGradient, split_own_share, split_sequence_part
+from klsym.engine.fields.field import ReducedGradient, split_own_share, split_sequence_part
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.fields.named_terms import Decomposition, decompose, name_target, recognise_coefficient
 from klsym.engine.fields.primitives import (
@@ -78,10 +78,10 @@ class Decision:
         return None if first.right in ends else next(found, None)
 
 
-Rung = Callable[[ExpectedGradient, Decomposition], Decision | None]
+Rung = Callable[[ReducedGradient, Decomposition], Decision | None]
 
 
-def decide(field: Field) -> Decision:
+def decide(field: ReducedGradient) -> Decision:
     """The first rung that holds."""
     if field.canonical_form is None:
         return _beyond(field)
@@ -91,7 +91,7 @@ def decide(field: Field) -> Decision:
         return _beyond(field)
 
 
-def _first_rung(field: Field) -> Decision:
+def _first_rung(field: ReducedGradient) -> Decision:
     """The first rung of the ladder that holds; raises ProofError where an equation is not derived."""
     found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     for rung in RUNGS:
@@ -105,7 +105,7 @@ def _first_rung(field: Field) -> Decision:
     return Decision(None, right, proofs, found)
 
 
-def _beyond(field: Field) -> Decision:
+def _beyond(field: ReducedGradient) -> Decision:
     """Of means that are not brought to a canonical form: what is attached under mu, or numbers."""
     right, proofs = with_scores(field)
     found = Decomposition((), {})
@@ -127,7 +127,7 @@ def _sums_move(loss: SlotLoss) -> bool:
     return any(is_live(to_ring(without_sg(value)), loss.defined) for value in loss.sums.values())
 
 
-def with_scores(field: Field) -> tuple[Quantity, tuple[Proof, ...]]:
+def with_scores(field: ReducedGradient) -> tuple[Quantity, tuple[Proof, ...]]:
     """The field with its scores written out, and the proof that it is this."""
     right = Quantity(field.differentiated.left)
     return right, (field.start.equals(right),)
@@ -141,7 +141,7 @@ def own_mean(loss: SlotLoss, label: Any = None) -> Quantity:
 
 
 def by_numbers(
-    field: Field,
+    field: ReducedGradient,
     right: Quantity,
     proofs: tuple[Proof, ...],
     found: Decomposition,
@@ -166,7 +166,7 @@ def by_numbers(
 
 
 # ---------------------------------------------------------------------------- rungs
-def _named(field: Field, found: Decomposition) -> Decision | None:
+def _named(field: ReducedGradient, found: Decomposition) -> Decision | None:
     if found.remainder or field.products or any(term.objective is None for term, _ in found.named):
         return None
     contract = all(term.part for term, _ in found.named)
@@ -175,7 +175,7 @@ def _named(field: Field, found: Decomposition) -> Decision | None:
     return Decision(target, right, (equation(field, right),), found, None if contract else found.objective)
 
 
-def _primitive(field: Field, found: Decomposition) -> Decision | None:
+def _primitive(field: ReducedGradient, found: Decomposition) -> Decision | None:
     """At one sample: F with F + dF/dlog q = c, beside the independence of the named terms."""
     if field.index or field.products:
         return None
@@ -195,7 +195,7 @@ def _primitive(field: Field, found: Decomposition) -> Decision | None:
     return Decision(of.target, plain, (*proofs, form.equals(gradient_of(aim))), found, aim)
 
 
-def _with_regions(field: Field, found: Decomposition, target: str) -> Decision | None:
+def _with_regions(field: ReducedGradient, found: Decomposition, target: str) -> Decision | None:
     """Of a coefficient by cases: what is attached under mu is the gradient of its own mean."""
     if is_combination(field.c, field.exchanged.context):  # a combination of names, perhaps: open
         return None
@@ -208,7 +208,7 @@ def _with_regions(field: Field, found: Decomposition, target: str) -> Decision |
     return Decision(target, plain, tuple(proofs), found, aim)
 
 
-def _covariances(field: Field, found: Decomposition) -> Decision | None:
+def _covariances(field: ReducedGradient, found: Decomposition) -> Decision | None:
     """E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), and what is left at one sample."""
     for off in (taken_off(field), taken_off(field, reduced=True)):
         if off and off.h.names() & field.random_names.random:
@@ -228,7 +228,7 @@ def _covariances(field: Field, found: Decomposition) -> Decision | None:
     return None
 
 
-def _attached(field: Field, found: Decomposition) -> Decision | None:
+def _attached(field: ReducedGradient, found: Decomposition) -> Decision | None:
     """E_mu[L]: mu does not move, so that E_mu[grad L] = grad E_mu[L]."""
     if field.products and not is_held(field.loss):
         aim, right = own_mean(field.loss), right_of(field, found)
@@ -253,7 +253,7 @@ def _attached(field: Field, found: Decomposition) -> Decision | None:
     return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
 
 
-def _with_fixed_sums(field: Field) -> Any | None:
+def _with_fixed_sums(field: ReducedGradient) -> Any | None:
     """A loss of each token with this gradient under mu, where no sum H moves with theta."""
     if _sums_move(field.loss):
         return None
@@ -264,7 +264,7 @@ def _with_fixed_sums(field: Field) -> Any | None:
     return None if found is None else to_sympy(found)
 
 
-def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
+def _of_the_whole(field: ReducedGradient, found: Decomposition) -> Decision | None:
     """A whole sequence is one sample, of which every E_m[h s] is a gradient."""
     if field.sequence_coefficient is None:
         return None
@@ -286,7 +286,7 @@ def _of_the_whole(field: Field, found: Decomposition) -> Decision | None:
     )
 
 
-def _to_date(field: Field, found: Decomposition) -> Decision | None:
+def _to_date(field: ReducedGradient, found: Decomposition) -> Decision | None:
     """E_q[sum_t c sum_{u <= t} s_u] = grad E_q[sum_t c], where c itself does not move in the mean.
 
     The same with the scores of all u, and beside named terms, whose objectives are added.
@@ -303,7 +303,7 @@ def _to_date(field: Field, found: Decomposition) -> Decision | None:
     return None
 
 
-def _curl(field: Field, found: Decomposition) -> Decision | None:
+def _curl(field: ReducedGradient, found: Decomposition) -> Decision | None:
     """separable where the curl is 0, none where it is not on some model."""
     if field.products:
         off = taken_off(field)
@@ -345,7 +345,7 @@ RUNGS: tuple[Rung, ...] = (
 
 def _of_tokens(
     target: str,
-    field: Field,
+    field: ReducedGradient,
     found: Decomposition,
     proofs: tuple[Proof, ...],
     aim: Any = None,
@@ -357,7 +357,7 @@ def _of_tokens(
 
 
 # ---------------------------------------------------------------------------- the main equation
-def equation(field: Field, right: Quantity) -> Proof:
+def equation(field: ReducedGradient, right: Quantity) -> Proof:
     """The field is this; (n - 1)/m is 1 by the premise, and means off-policy are multiplied out."""
     left = field.exchanged if field.loss.index or field.canonical_form is None else field.canonical_form
     if left.context.premises:
@@ -370,7 +370,7 @@ def equation(field: Field, right: Quantity) -> Proof:
         return left.equals(right, evaluate=True)
 
 
-def right_of(field: Field, found: Decomposition) -> Quantity:
+def right_of(field: ReducedGradient, found: Decomposition) -> Quantity:
     """The field in words of named quantities; E_q[a] E_q[s/rho] is -E_mu[a rho] grad KL(mu||q)."""
     if field.index == "t" or (not found.remainder and not field.products):
         return found.whole_quantity
@@ -398,7 +398,7 @@ class TakenOff:
         return expectation(to_sympy(self.h), "mu")
 
 
-def taken_off(field: Field, reduced: bool = False) -> TakenOff | None:
+def taken_off(field: ReducedGradient, reduced: bool = False) -> TakenOff | None:
     """Return h and c of an expected gradient of that form; None for any other.
 
     reduced: h in canonical form, which lacks the part whose mean is a number; not as the option centres it.

@@ -89,7 +89,10 @@ def _with_terms(found: NamedParts, element: ExpPoly) -> NamedParts:
 
 def _meaning_of_value(one: NamedParts, tokens: NamedParts, start: Derivation) -> TargetReading:
     both = NamedParts(
-        *(getattr(one, x) + getattr(tokens, x) for x in ("reverse", "forward", "reward", "constant", "rest"))
+        *(
+            getattr(one, x) + getattr(tokens, x)
+            for x in ("reverse", "forward", "reward", "constant", "remainder")
+        )
     )
     if both.remainder and (reward := find_whole_reward(tokens.remainder)) is not None:
         both = replace(both, reward=both.reward + reward, remainder=both.remainder - tokens.remainder)

@@ -13,7 +13,7 @@ from sympy import S
 
 from klsym.engine.divergences.f_divergence import Generated, functional, generated
 from klsym.engine.divergences.shape_messages import functional_message, generated_messages
-from klsym.engine.fields.field import ExpectedGradient, reduce_loss, reduce_typed_loss, split_own_share
+from klsym.engine.fields.field import ReducedGradient, reduce_loss, reduce_typed_loss, split_own_share
 from klsym.engine.fields.named_terms import KLS, decompose, recognise_coefficient, split_terms
 from klsym.engine.fields.position_sums import remove_slots
 from klsym.engine.fields.primitives import substitute_on_policy
@@ -86,7 +86,9 @@ def explain_ring(written: Written, setting: Setting) -> Verdict:
     return _without_empty_regions(verdict, written, setting, single)
 
 
-def _without_empty_regions(verdict: Verdict, written: Written, setting: Setting, single: Field) -> Verdict:
+def _without_empty_regions(
+    verdict: Verdict, written: Written, setting: Setting, single: ReducedGradient
+) -> Verdict:
     """The verdict on the same loss without regions that zeros show to be empty, which rests on SymPy."""
     other = reduce_loss(build_slot_loss(written, setting, roots=True))
     if other.loss.element == single.loss.element:
@@ -119,13 +121,13 @@ def named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | N
     return None if found.remainder or field.products else found.combination
 
 
-def coefficient_of(single: Field, setting: Setting) -> ExpPoly:
+def coefficient_of(single: ReducedGradient, setting: Setting) -> ExpPoly:
     """The coefficient h of one sample, which an option batch centres."""
     h = single.score_coefficients.get("x", ZERO)
     return substitute_on_policy(h) if setting.on_policy else h
 
 
-def explain_centred(written: Written, setting: Setting, single: Field) -> Verdict:
+def explain_centred(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
     """Return the verdict where h less its mean over the batch multiplies the score."""
     field = reduce_loss(build_centred_loss(coefficient_of(single, setting), setting, single.loss.defined))
     return verdict_of(written, setting, field, single)
@@ -134,8 +136,8 @@ def explain_centred(written: Written, setting: Setting, single: Field) -> Verdic
 def verdict_of(
     written: Written,
     setting: Setting,
-    field: Field,
-    single: Field,
+    field: ReducedGradient,
+    single: ReducedGradient,
     decision: Decision | None = None,
     explained: Callable[[Written, Setting], Verdict] | None = None,
 ) -> Verdict:
@@ -169,7 +171,7 @@ def verdict_of(
     return InPrint.of_sums(field.loss).with_sums(verdict) if setting.batch == "none" else verdict
 
 
-def partial(written: Written, setting: Setting, single: Field) -> Verdict:
+def partial(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
     """What a verdict says, before the theorems that it rests on."""
     value, constant = value_of(written, setting)
     h, centres = coefficient_of(single, setting), setting.batch != "none"
@@ -198,7 +200,7 @@ def partial(written: Written, setting: Setting, single: Field) -> Verdict:
 
 
 # ---------------------------------------------------------------------------- h and c, in print
-def _pushes(field: Field, setting: Setting) -> Any:
+def _pushes(field: ReducedGradient, setting: Setting) -> Any:
     """h: with the scores of its slots where there are several."""
     match field.loss.index:
         case "":
@@ -213,7 +215,7 @@ def _pushes(field: Field, setting: Setting) -> Any:
     return field.score_coefficients
 
 
-def _scores_named(field: Field, setting: Setting) -> tuple[bool, bool]:
+def _scores_named(field: ReducedGradient, setting: Setting) -> tuple[bool, bool]:
     if field.index == "t":
         return not {*field.score_coefficients} <= {"now"}, not {*field.coefficients} <= {"now"}
     return field.loss.index == "i" and setting.batch == "none", False
@@ -230,7 +232,7 @@ def _less_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
     return less(to_ring(own(value)), to_ring(others(value)))
 
 
-def _batch_of(field: Field, setting: Setting) -> Setting:
+def _batch_of(field: ReducedGradient, setting: Setting) -> Setting:
     """The option batch that a detached loo(h) or centred(h) amounts to."""
     of = field.loss.label.expression if field.loss.label else None
     if setting.use == "reward" and isinstance(of, LeftOut | Centred):
@@ -252,7 +254,7 @@ def _factored(c: Any) -> Any:
     return LazyFormula(product, (scale, bare)) if scale != ONE else c
 
 
-def _meaning(field: Field, decision: Decision) -> TargetReading:
+def _meaning(field: ReducedGradient, decision: Decision) -> TargetReading:
     """The multiples of the contract; beside other terms only those of rewards are worth naming."""
     found = decision.found
     if decision.target in ("zero", *KLS, "combination"):
@@ -266,7 +268,7 @@ def _meaning(field: Field, decision: Decision) -> TargetReading:
     return TargetReading(decision.target, reward, rest.get("x", ZERO) if not field.index else rest)
 
 
-def _shown(field: Field, decision: Decision) -> str:
+def _shown(field: ReducedGradient, decision: Decision) -> str:
     of = decision.stated or (grad(decision.objective) if decision.objective else decision.right)
     rest = decision.found.remainder
     over_T = decision.objective is not None and any("length" in c.names() for c in rest.values())
@@ -277,7 +279,7 @@ def _shown(field: Field, decision: Decision) -> str:
 
 
 # ---------------------------------------------------------------------------- batches
-def _at_one_sample(single: Field, setting: Setting) -> tuple[Proof, ...]:
+def _at_one_sample(single: ReducedGradient, setting: Setting) -> tuple[Proof, ...]:
     """grad L = h s at each sample: the coefficient that is centred."""
     if setting.use == "reward":
         return ()
@@ -287,7 +289,7 @@ def _at_one_sample(single: Field, setting: Setting) -> tuple[Proof, ...]:
 
 
 # ---------------------------------------------------------------------------- shape and warnings
-def _with_shape(verdict: Verdict, written: Written, field: Field) -> Verdict:
+def _with_shape(verdict: Verdict, written: Written, field: ReducedGradient) -> Verdict:
     """The verdict, with f or the convexity in q of what c(k1, w, log q) descends, beside a mean reward."""
     if field.products:
         return verdict
@@ -315,7 +317,7 @@ def _with_pieces(verdict: Verdict) -> Verdict:
     return replace(verdict, penalty=None, assumptions=assumed)
 
 
-def _generated(c: ExpPoly, target: str, field: Field) -> Generated | None:
+def _generated(c: ExpPoly, target: str, field: ReducedGradient) -> Generated | None:
     defined = field.loss.defined
     kinds = {definition.kind for definition in defined.definitions if definition.name in c.names()}
     if not kinds or target in (*KLS, "combination"):
@@ -338,7 +340,7 @@ def _at_powers(c: ExpPoly) -> Generated | None:
 
 
 def _messages(
-    verdict: Verdict, field: Field, single: Field, decision: Decision, setting: Setting
+    verdict: Verdict, field: ReducedGradient, single: ReducedGradient, decision: Decision, setting: Setting
 ) -> tuple[Message, ...]:
     if field.index == "t":
         return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
@@ -376,7 +378,7 @@ def _messages(
     return (*said, *functional_message(verdict.functional)) if verdict.functional else said
 
 
-def _facts_of_regions(single: Field, mine: ExpPoly, on_policy: bool) -> Facts:
+def _facts_of_regions(single: ReducedGradient, mine: ExpPoly, on_policy: bool) -> Facts:
     """Those of a loss with bounds or logs; a bound on rho weighs, too."""
     loss, context = single.loss, single.loss.defined
     weighed = multiply_by_ratios(mine, context)
@@ -389,7 +391,7 @@ def _facts_of_regions(single: Field, mine: ExpPoly, on_policy: bool) -> Facts:
     return found
 
 
-def _bare_terms(bare: tuple[ExpPoly, ...], field: Field) -> Message | None:
+def _bare_terms(bare: tuple[ExpPoly, ...], field: ReducedGradient) -> Message | None:
     """The terms themselves, or those of the loss of which they are the slope: a region says less."""
     typed = field.loss.label
     if typed is None or not any(collect_random_names(c, field.loss.defined) - {*SAMPLE_BASES} for c in bare):
@@ -397,7 +399,7 @@ def _bare_terms(bare: tuple[ExpPoly, ...], field: Field) -> Message | None:
     return Message("some-terms") if field.loss.detached else terms_with_slopes(typed.expression, now)
 
 
-def _facts_of_tokens(field: Field, decision: Decision, on_policy: bool) -> Facts:
+def _facts_of_tokens(field: ReducedGradient, decision: Decision, on_policy: bool) -> Facts:
     """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
     loss = to_ring(without_sg(field.loss.uncredited) if field.loss.detached else field.loss.uncredited)
     slots = field.coefficients

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from klsym.engine.fields.field import ExpectedGradient, is_same_at_each_token
+from klsym.engine.fields.field import ReducedGradient, is_same_at_each_token
 from klsym.engine.fields.in_trees import AFTER, BEFORE
 from klsym.engine.fields.primitives import WEIGHT
 from klsym.engine.options.settings import Setting
@@ -29,7 +29,7 @@ from klsym.notation.tree import Mean
 MEAN = "mean_h"
 
 
-def coefficient_under_q(field: Field) -> Any:
+def coefficient_under_q(field: ReducedGradient) -> Any:
     """c, mean_h where E_mu[h] E_mu[s] is taken off; None for other products."""
     if field.index == "t":
         return field.coefficients
@@ -51,7 +51,7 @@ OPEN_TOKENS = Message("open-no-tree")
 OPEN_SAMPLES = Message("open-no-model")
 
 
-def readings(field: Field, setting: Setting) -> Iterator[Message]:
+def readings(field: ReducedGradient, setting: Setting) -> Iterator[Message]:
     if field.loss.index == "i":
         yield READINGS["leave-one-out" if field.start.context.premises else "mean"]
         if setting.batch != "none" and setting.use == "loss":
@@ -76,13 +76,13 @@ def readings(field: Field, setting: Setting) -> Iterator[Message]:
             ]
 
 
-def _mean_of(h: ExpPoly, field: Field) -> str:
+def _mean_of(h: ExpPoly, field: ReducedGradient) -> str:
     context = field.loss.defined
     shown = to_steps(h, context) if context.definitions else to_sympy(h)
     return TEXT(Mean("mu", losses.tree_of(shown)))
 
 
-def undecided(field: Field, decision: Decision) -> tuple[Message, ...]:
+def undecided(field: ReducedGradient, decision: Decision) -> tuple[Message, ...]:
     if decision.target is None:
         return (OPEN_TOKENS if field.index == "t" else OPEN_SAMPLES,)
     if not (field.products and taken_off(field)):
@@ -92,7 +92,7 @@ def undecided(field: Field, decision: Decision) -> tuple[Message, ...]:
     return (Message("product-rule"),) if decision.objective else ()
 
 
-def assuming(field: Field, decision: Decision, proofs: tuple[Proof, ...]) -> tuple[Proof, ...]:
+def assuming(field: ReducedGradient, decision: Decision, proofs: tuple[Proof, ...]) -> tuple[Proof, ...]:
     """A refutation on one model assumes nothing of others."""
     return tuple(proof for proof in proofs if not (field.products and proof is decision.turned))
 
