@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klsym.engine.explain import explain as engine_explain
-from klsym.engine.options.settings import Aggregate, Batch, Credit, Level, Sampling, Use, Weights, documented
+from klsym.engine.options.settings import (
+    Aggregate,
+    Batch,
+    Credit,
+    Level,
+    Sampling,
+    Use,
+    Weights,
+    document_options,
+)
 from klsym.engine.questions import compare as comparing
 from klsym.engine.questions import divergence_losses, optimum_of_loss
 from klsym.engine.questions import recommend as recommending
@@ -25,7 +34,7 @@ from klsym.render.verdict import PrintedVerdict as Verdict
 from klsym.render.verdict import printed as printed
 
 
-@documented
+@document_options
 def explain(
     loss: object,
     sampling: Sampling = "on-policy",

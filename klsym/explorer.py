@@ -91,7 +91,11 @@ def meaningful(sampling: str, use: str, level: str) -> dict[str, tuple[str, ...]
     """
     leading = {"sampling": sampling, "use": use, "level": level}
     return {
-        o.name: (o.silent,) if o.idle(leading) and o.silent else () if o.idle(leading) else o.choices
+        o.name: (o.silent,)
+        if o.explain_no_effect(leading) and o.silent
+        else ()
+        if o.explain_no_effect(leading)
+        else o.choices
         for o in FOLLOWING.values()
     }
 

@@ -28,12 +28,12 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     from klsym.audit.audits import audit
-    from klsym.engine.answers.expectation import expectation
+    from klsym.engine.answers.expectation import read_expectation
     from klsym.errors import KlsymError
     from klsym.render.headline import does
 
     try:
-        expectation(target)
+        read_expectation(target)
         found = audit(function, **options)
     except KlsymError as error:
         raise error.with_traceback(None) from None

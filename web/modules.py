@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE / "try"))
 
 from answer import answer  # noqa: E402
 
-from klsym.diagnostics.codes import codes  # noqa: E402
+from klsym.diagnostics.codes import load_codes  # noqa: E402
 from klsym.engine.options.settings import OPTIONS  # noqa: E402
 from klsym.explorer import meaningful  # noqa: E402
 
@@ -73,7 +73,7 @@ def others() -> Iterator[dict[str, Any]]:
     for loss in ("k1", "k2", "k3", "rho*k3", "k3 + log_q", "k1**2 + k1"):
         row = {"kind": "optimum", "loss": loss, "beta": "1/2", "rewards": "0,0.4,1"}
         yield {**row, "reference": "", "behaviour": "", "options": {}}
-    yield from ({"kind": "rule", "code": code.code} for code in codes())
+    yield from ({"kind": "rule", "code": code.code} for code in load_codes())
     yield from (one["question"] for one in json.loads((HERE / "try" / "examples.json").read_text()))
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from klsym.diagnostics.codes import codes
+from klsym.diagnostics.codes import load_codes
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.files import read_text
@@ -42,7 +42,7 @@ class Runner(Asked):
 
 def _is_answer(answer: dict[str, Any]) -> bool:
     """Does the object of an audit have what reports read?"""
-    known = {one.code for one in codes()}
+    known = {one.code for one in load_codes()}
     match answer:
         case {"file": str(), "lines": [int(), int()], "summary": str(), "trust": str(), "expression": str(),
               "diagnostics": list(listed), "expect": expect}:  # fmt: skip

@@ -11,7 +11,7 @@ from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings
 from klsym.audit.code import Code
 from klsym.audit.findings import Finding
-from klsym.engine.answers.expectation import expectation, meets
+from klsym.engine.answers.expectation import is_met, read_expectation
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
@@ -40,7 +40,7 @@ class Audit:
 
     def meets(self, expected: str) -> bool:
         """Is this the objective: a target by its name, or a sum such as "-E[A] + 0.04*reverse-kl"?"""
-        return meets(self.verdict, expectation(expected))
+        return is_met(self.verdict, read_expectation(expected))
 
     @property
     def expression(self) -> str:

@@ -11,7 +11,7 @@ from klsym.audit.binding import option, pair
 from klsym.audit.child import Runner
 from klsym.commands.console import complain, one_line
 from klsym.commands.lint import lint, scan
-from klsym.engine.answers.expectation import expectation
+from klsym.engine.answers.expectation import read_expectation
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
@@ -25,7 +25,7 @@ LINTED = ("sarif", "github")  # formats of reports
 def audit_code(options: argparse.Namespace) -> int:
     """The verdict on a function; a table where there are several, or several values of an option."""
     if options.expect is not None:
-        expectation(options.expect)  # refused before any code is run
+        read_expectation(options.expect)  # refused before any code is run
     if options.scan:
         return scan(options)
     if options.write:

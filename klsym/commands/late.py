@@ -30,7 +30,7 @@ def _print(options: argparse.Namespace, gradient: bool) -> int:
 def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.commands.verdicts import setting_of as asked
     from klsym.engine.answers.dispatch import as_written
-    from klsym.engine.explain import setting_of
+    from klsym.engine.explain import read_setting
     from klsym.engine.fields.field import reduce_typed_loss
     from klsym.engine.fields.primitives import substitute_on_policy
     from klsym.engine.regions.in_steps import to_scored_steps
@@ -41,7 +41,7 @@ def _verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.render.verdict import printed
 
     written = as_written(options.loss.strip(" "), options.param)
-    setting = setting_of(written, asked(options))
+    setting = read_setting(written, asked(options))
     if gradient and (setting.level != "sample" or setting.batch != "none"):
         raise UsageError("no sample on its own")
     field = reduce_typed_loss(written, setting) if gradient else None

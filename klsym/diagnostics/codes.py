@@ -1,6 +1,6 @@
 """The diagnostic codes and their pages, read from codes.toml.
 
->>> code("KL004").name, code("missing-weight").code
+>>> find_code("KL004").name, find_code("missing-weight").code
 ('missing-weight', 'KL004')
 """
 
@@ -50,23 +50,23 @@ class Code:
 
 
 @cache
-def codes() -> tuple[Code, ...]:
-    """All codes, in their order."""
+def load_codes() -> tuple[Code, ...]:
+    """Return all codes, in their order."""
     rows = tomllib.loads(PAGES.read_text(encoding="utf-8"))["code"]
     return tuple(
-        Code(**{**row, **{name: _example(row[name]) for name in ("example", "write")}}) for row in rows
+        Code(**{**row, **{name: _read_example(row[name]) for name in ("example", "write")}}) for row in rows
     )
 
 
-def _example(row: dict[str, Any]) -> Example:
+def _read_example(row: dict[str, Any]) -> Example:
     return Example(row["loss"], {name: value for name, value in row.items() if name != "loss"})
 
 
-def code(asked: str) -> Code:
-    """The code with this number or name; raises UsageError where there is none."""
-    wanted = asked.strip()
-    found = [one for one in codes() if wanted.upper() == one.code or wanted.lower() == one.name]
-    if found:
-        return found[0]
-    known = ", ".join(f"{one.code} {one.name}" for one in codes())
-    raise UsageError(f"{asked[:40]!r} is no diagnostic code; known: {known}")
+def find_code(number_or_name: str) -> Code:
+    """Return the code with this number or name; raises UsageError if there is none."""
+    wanted = number_or_name.strip()
+    matches = [one for one in load_codes() if wanted.upper() == one.code or wanted.lower() == one.name]
+    if matches:
+        return matches[0]
+    known = ", ".join(f"{one.code} {one.name}" for one in load_codes())
+    raise UsageError(f"{number_or_name[:40]!r} is no diagnostic code; known: {known}")

@@ -31,123 +31,131 @@ class CannotRun(Exception):
 
 
 def run_typed(text: str, parameters: Iterable[str], arithmetic: Arithmetic, value: Value) -> Node:
-    """The value of a typed loss; raises CannotRun.  Means and sums over samples are those of one sample."""
+    """Return the value of a typed loss; a mean or a sum over samples is that of one.  Raises CannotRun."""
     reader = SpelledReader(text, tuple(parameters))
-    run = _Run(reader, arithmetic, value)
+    run = _StatementRunner(reader, arithmetic, value)
     try:
-        return run.statements(reader.statements())
+        return run.run_statements(reader.statements())
     except (KlsymError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CannotRun(str(error)) from None
 
 
-class _Run:
-    """The statements of a loss, one after the other."""
+class _StatementRunner:
+    """Runs the statements of a loss, one after the other."""
 
     def __init__(self, reader: SpelledReader, arithmetic: Arithmetic, value: Value) -> None:
         self.reader, self.arithmetic, self.value = reader, arithmetic, value
         self.assigned: dict[str, Node] = {}
 
-    def statements(self, nodes: list[ast.stmt]) -> Node:
-        last = self.arithmetic.number(0)
+    def run_statements(self, nodes: list[ast.stmt]) -> Node:
+        result = self.arithmetic.make_number(0)
         for node in nodes:
             match node:
-                case ast.Assign(targets, of):
-                    last = self.build(of)
-                    self.assigned |= {target.id: last for target in targets if isinstance(target, ast.Name)}
-                case ast.AugAssign(ast.Name(name), operator, of):
-                    last = self.binary(operator, self.assigned[name], self.build(of))
-                    self.assigned[name] = last
-                case ast.Expr(of) | ast.Return(of) if of is not None:
-                    last = self.build(of)
+                case ast.Assign(targets, expression):
+                    result = self.evaluate(expression)
+                    self.assigned |= {target.id: result for target in targets if isinstance(target, ast.Name)}
+                case ast.AugAssign(ast.Name(name), operator, expression):
+                    result = self.binary(operator, self.assigned[name], self.evaluate(expression))
+                    self.assigned[name] = result
+                case ast.Expr(expression) | ast.Return(expression) if expression is not None:
+                    result = self.evaluate(expression)
                 case _:
                     raise CannotRun("a statement")
-        return last
+        return result
 
-    def build(self, node: ast.expr, depth: int = 0) -> Node:
+    def evaluate(self, node: ast.expr, depth: int = 0) -> Node:
         if depth > 4 * MAX_DEPTH:
             raise CannotRun("nested too deeply")
         match node:
             case ast.Name(name) if name in self.assigned:
                 return self.assigned[name]
             case ast.Constant(int() | float() as number):
-                return self.arithmetic.number(number)
+                return self.arithmetic.make_number(number)
             case ast.Name(name):
-                return self.named(self.reader.name(name, node))
-            case ast.UnaryOp(ast.USub(), of):
-                return self.arithmetic.negative(self.build(of, depth + 1))
-            case ast.UnaryOp(ast.UAdd(), of):
-                return self.build(of, depth + 1)
+                return self.evaluate_name(self.reader.name(name, node))
+            case ast.UnaryOp(ast.USub(), operand):
+                return self.arithmetic.negative(self.evaluate(operand, depth + 1))
+            case ast.UnaryOp(ast.UAdd(), operand):
+                return self.evaluate(operand, depth + 1)
             case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
-                return self.binary(operator, self.build(left, depth + 1), self.build(right, depth + 1))
+                return self.binary(operator, self.evaluate(left, depth + 1), self.evaluate(right, depth + 1))
             case ast.Call():
-                return self.call(node, depth + 1)
-            case ast.Attribute(of, "data") if self.reader.chain_of(node) is None:
-                return self.arithmetic.detach(self.build(of, depth + 1))
+                return self.apply_call(node, depth + 1)
+            case ast.Attribute(operand, "data") if self.reader.chain_of(node) is None:
+                return self.arithmetic.detach(self.evaluate(operand, depth + 1))
             case ast.Attribute() | ast.Subscript():
-                return self.named(self.reader.attribute(node))
-        return self.arithmetic.number(float(self.holds(node, depth)))
+                return self.evaluate_name(self.reader.attribute(node))
+        return self.arithmetic.make_number(float(self.is_true(node, depth)))
 
-    def named(self, symbol: Any) -> Node:
-        return self.arithmetic.number(1) if symbol in (MASK, KEPT) else self.value(symbol)
+    def evaluate_name(self, symbol: Any) -> Node:
+        return self.arithmetic.make_number(1) if symbol in (MASK, KEPT) else self.value(symbol)
 
     def binary(self, operator: ast.operator, left: Node, right: Node) -> Node:
         return OPERATORS[type(operator)](self.arithmetic, left, right)
 
-    def holds(self, node: ast.expr, depth: int) -> bool:
-        """Does a comparison hold?"""
+    def is_true(self, node: ast.expr, depth: int) -> bool:
+        """Is a comparison true?"""
         match node:
             case ast.Compare(first, signs, others):
-                values = [self.build(item, depth + 1).value for item in (first, *others)]
+                values = [self.evaluate(item, depth + 1).value for item in (first, *others)]
                 return all(
                     COMPARISONS[type(s)](a, b) for s, a, b in zip(signs, values, values[1:], strict=False)
                 )
-            case ast.UnaryOp(ast.Not() | ast.Invert(), of):
-                return not self.holds(of, depth + 1)
-            case ast.BoolOp(sign, of):
-                found = [self.holds(item, depth + 1) for item in of]
-                return all(found) if isinstance(sign, ast.And) else any(found)
-            case ast.BinOp(one, ast.BitAnd(), other):
-                return self.holds(one, depth + 1) and self.holds(other, depth + 1)
-            case ast.BinOp(one, ast.BitOr(), other):
-                return self.holds(one, depth + 1) or self.holds(other, depth + 1)
+            case ast.UnaryOp(ast.Not() | ast.Invert(), operands):
+                return not self.is_true(operands, depth + 1)
+            case ast.BoolOp(sign, operands):
+                truths = [self.is_true(item, depth + 1) for item in operands]
+                return all(truths) if isinstance(sign, ast.And) else any(truths)
+            case ast.BinOp(left, ast.BitAnd(), right):
+                return self.is_true(left, depth + 1) and self.is_true(right, depth + 1)
+            case ast.BinOp(left, ast.BitOr(), right):
+                return self.is_true(left, depth + 1) or self.is_true(right, depth + 1)
         raise CannotRun(type(node).__name__)
 
     # ------------------------------------------------------------------------ calls
-    def call(self, node: ast.Call, depth: int) -> Node:
+    def apply_call(self, node: ast.Call, depth: int) -> Node:
         name, arguments, from_library = self.reader.called(node)
         is_method = isinstance(node.func, ast.Attribute) and not from_library
         if name in NO_VALUE and is_method:
-            return self.build(arguments[0], depth)
+            return self.evaluate(arguments[0], depth)
         if isinstance(node.func, ast.Name) and name in {*FUNCTIONS, "where"} and not node.keywords:
             names = ("when", "x", "y") if name == "where" else ("x", "lo", "hi")
-            given = dict(zip(names, arguments, strict=False))
-            more = arguments if name in ("min", "max") else []
+            arguments_by_name = dict(zip(names, arguments, strict=False))
+            extremes = arguments if name in ("min", "max") else []
         else:
-            given = bound_arguments(self.reader, CALLS[name], Call(name, arguments, node, is_method))
-            more = [given[key] for key in ("x", "y") if key in given]
+            arguments_by_name = bound_arguments(
+                self.reader, CALLS[name], Call(name, arguments, node, is_method)
+            )
+            extremes = [arguments_by_name[key] for key in ("x", "y") if key in arguments_by_name]
         if name in EXTREMES:
-            if len(more) < 2:
+            if len(extremes) < 2:
                 raise CannotRun(f"{name} over an axis")
-            one = EXTREMES[name]
-            return reduce(lambda a, b: one(self.arithmetic, a, b), [self.build(x, depth) for x in more])
+            operation = EXTREMES[name]
+            return reduce(
+                lambda a, b: operation(self.arithmetic, a, b), [self.evaluate(x, depth) for x in extremes]
+            )
         if name == "where":
-            branches = (self.build(given[key], depth) for key in ("x", "y"))
-            return self.arithmetic.where(self.holds(given["when"], depth), *branches)
-        values = {key: self.build(of, depth) for key, of in given.items() if key not in NO_NUMBERS}
+            branches = (self.evaluate(arguments_by_name[key], depth) for key in ("x", "y"))
+            return self.arithmetic.where(self.is_true(arguments_by_name["when"], depth), *branches)
+        values = {
+            key: self.evaluate(argument, depth)
+            for key, argument in arguments_by_name.items()
+            if key not in NO_NUMBERS
+        }
         if name in CLIPS:
             return self.arithmetic.clip(values["x"], values.get("lo"), values.get("hi"))
         return ELEMENTWISE[name](self.arithmetic, *(values[key] for key in ("x", "y", "n") if key in values))
 
 
-def _softplus(of: Arithmetic, x: Node) -> Node:
-    return of.negative(of.logsigmoid(of.negative(x)))
+def _apply_softplus(arithmetic: Arithmetic, x: Node) -> Node:
+    return arithmetic.negative(arithmetic.logsigmoid(arithmetic.negative(x)))
 
 
-def _relu(of: Arithmetic, x: Node) -> Node:
-    return of.where(x.value <= 0, of.number(0), x)  # nan stays nan
+def _apply_relu(arithmetic: Arithmetic, x: Node) -> Node:
+    return arithmetic.where(x.value <= 0, arithmetic.make_number(0), x)  # nan stays nan
 
 
-def _same(of: Arithmetic, x: Node) -> Node:
+def _keep_value(arithmetic: Arithmetic, x: Node) -> Node:
     return x
 
 
@@ -171,13 +179,13 @@ ELEMENTWISE: dict[str, Operation] = {
     "absolute": Arithmetic.absolute, "sg": Arithmetic.detach, "detach": Arithmetic.detach,
     "stop_gradient": Arithmetic.detach, "item": Arithmetic.detach, "expm1": Arithmetic.expm1,
     "log1p": Arithmetic.log1p, "sigmoid": Arithmetic.sigmoid, "logsigmoid": Arithmetic.logsigmoid,
-    "log_sigmoid": Arithmetic.logsigmoid, "softplus": _softplus, "relu": _relu, "neg": Arithmetic.negative,
+    "log_sigmoid": Arithmetic.logsigmoid, "softplus": _apply_softplus, "relu": _apply_relu, "neg": Arithmetic.negative,
     "negative": Arithmetic.negative, "pow": Arithmetic.power, "power": Arithmetic.power,
     "add": Arithmetic.add, "sub": Arithmetic.subtract, "subtract": Arithmetic.subtract,
     "mul": Arithmetic.multiply, "multiply": Arithmetic.multiply, "div": Arithmetic.divide,
-    "divide": Arithmetic.divide, "true_divide": Arithmetic.divide, "mean": _same, "sum": _same,
-    "masked_mean": _same, "masked_sum": _same,
-    "square": lambda of, x: of.power(x, of.number(2)), "exp2": lambda of, x: of.power(of.number(2), x),
-    "reciprocal": lambda of, x: of.divide(of.number(1), x),
-    "rsqrt": lambda of, x: of.divide(of.number(1), of.sqrt(x)),
+    "divide": Arithmetic.divide, "true_divide": Arithmetic.divide, "mean": _keep_value, "sum": _keep_value,
+    "masked_mean": _keep_value, "masked_sum": _keep_value,
+    "square": lambda of, x: of.power(x, of.make_number(2)), "exp2": lambda of, x: of.power(of.make_number(2), x),
+    "reciprocal": lambda of, x: of.divide(of.make_number(1), x),
+    "rsqrt": lambda of, x: of.divide(of.make_number(1), of.sqrt(x)),
 }  # fmt: skip

@@ -16,10 +16,14 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.answers.cut_sampler import at_drawn_words, cut_off, under_mu
+from klsym.engine.answers.cut_sampler import (
+    restrict_to_cut_sampler,
+    restrict_to_drawn_words,
+    rewrite_under_mu,
+)
 from klsym.engine.answers.dispatch import as_written as as_written
-from klsym.engine.answers.dispatch import explained as explained
-from klsym.engine.answers.intended_target import intended_target
+from klsym.engine.answers.dispatch import explain_written as explain_written
+from klsym.engine.answers.intended_target import guess_intended_target
 from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
@@ -38,25 +42,25 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     if options.get("sampling") == "truncated" and not isinstance(parameters, str):
         parameters = (*parameters, "S")
     written = as_written(loss, parameters)
-    asked = setting_of(written, options)
-    written = at_drawn_words(written) if asked.truncated else written
+    asked = read_setting(written, options)
+    written = restrict_to_drawn_words(written) if asked.truncated else written
     written, asked = rewrite_per_token(written, asked)
     of_tokens = asked.truncated and asked.level == "token"
-    written, setting = under_mu(written, asked)
-    verdict = explained(written, setting)
-    verdict = cut_off(verdict, written) if of_tokens else verdict
-    terms = () if of_tokens else LazyCases(_terms, written, setting)
+    written, setting = rewrite_under_mu(written, asked)
+    verdict = explain_written(written, setting)
+    verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
+    terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
     verdict = replace(verdict, loss=written.typed or verdict.loss, written=written, terms=terms, asked=asked)
-    target = intended_target(verdict, written)
+    target = guess_intended_target(verdict, written)
     if target is None or of_tokens:
         return verdict
-    from klsym.engine.answers.suggestion import suggestion_for  # seldom needed
+    from klsym.engine.answers.suggestion import suggest_loss  # seldom needed
 
-    return replace(verdict, instead=suggestion_for(verdict, written, target))
+    return replace(verdict, instead=suggest_loss(verdict, written, target))
 
 
-def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
-    """How a loss is used; one that says itself which tokens are summed has no credit."""
+def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting:
+    """Return how a loss is used; one that says itself which tokens are summed has no credit."""
     sums = has_token_sum(written.expression)
     if sums and options.get("credit"):
         raise UsageError(
@@ -71,17 +75,17 @@ def setting_of(written: Written, options: Mapping[str, str | None]) -> Setting:
     return replace(setting, credit="") if sums else setting
 
 
-def _terms(written: Written, setting: Setting) -> tuple[Any, ...]:
-    """What each term of a sum does, in the order typed; under std the terms do not add up."""
+def _explain_terms(written: Written, setting: Setting) -> tuple[Any, ...]:
+    """Return what each term of a sum does, in the order typed; under std the terms do not add up."""
     if not written.expression.is_Add or setting.batch == "std":
         return ()
-    from klsym.engine.answers.term_analysis import analysed_terms
+    from klsym.engine.answers.term_analysis import explain_terms
 
-    return analysed_terms(addends(written), lambda e: _explained(e, setting))
+    return explain_terms(list_addends(written), lambda e: _explain_term(e, setting))
 
 
-def addends(written: Written) -> list[Written]:
-    """The terms of a sum as they were typed; as SymPy orders them where no text was typed."""
+def list_addends(written: Written) -> list[Written]:
+    """Return the terms of a sum as typed; in SymPy's order where no text was typed."""
     names = {symbol.name for symbol in written.expression.free_symbols}
     typed = [Written(*term) for term in typed_terms(written.text, names - {*ATOMS, *PARAMETERS})]
     if sum(term.expression for term in typed) == written.expression:
@@ -91,6 +95,6 @@ def addends(written: Written) -> list[Written]:
 
 
 @lru_cache(maxsize=256)
-def _explained(term: Any, setting: Setting) -> Verdict:
-    """Losses that are asked for one after the other often share their terms."""
-    return explained(as_written(term, ()), setting)
+def _explain_term(term: Any, setting: Setting) -> Verdict:
+    """Return the verdict on a term; losses that are asked for in turn often share their terms."""
+    return explain_written(as_written(term, ()), setting)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from klsym.audit.binding import option
-from klsym.diagnostics.codes import codes
-from klsym.engine.answers.expectation import expectation
+from klsym.diagnostics.codes import load_codes
+from klsym.engine.answers.expectation import read_expectation
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
 from klsym.files import read_text
@@ -132,7 +132,7 @@ def _codes(listed: list[Any], where: str) -> list[str]:
 
 
 def _numbers() -> list[str]:
-    return [*(one.code for one in codes()), "KL900", "KL901", "KL902"]
+    return [*(one.code for one in load_codes()), "KL900", "KL901", "KL902"]
 
 
 def _target(data: Any, where: str) -> Target:
@@ -144,7 +144,7 @@ def _target(data: Any, where: str) -> Target:
         if value not in CHOICES[name]:
             raise UsageError(f"{where}: {name}: {value[:40]!r} is none of {', '.join(CHOICES[name])}")
     if "expect" in data:
-        expectation(data["expect"])
+        read_expectation(data["expect"])
     for key, value in data.get("set", {}).items():
         if not isinstance(value, str | bool | int | float | list):
             raise UsageError(

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import quote
 
-from klsym.diagnostics.codes import codes
+from klsym.diagnostics.codes import load_codes
 from klsym.escaping import printable
 from klsym.lint.findings import NAMES, SAYS, Finding
 
@@ -73,7 +73,7 @@ def _version() -> str:
 
 
 def _rule(code: str, findings: list[Finding]) -> dict[str, Any]:
-    page = next((one for one in codes() if one.code == code), None)
+    page = next((one for one in load_codes() if one.code == code), None)
     precision = next(one.precision for one in findings if one.code == code)
     says = page.says if page else SAYS[code]
     whole = f"{page.means} {page.matters}" if page else f"{says}."

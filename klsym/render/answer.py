@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from klsym.diagnostics.conditions import notes
+from klsym.diagnostics.conditions import select_notes
 from klsym.language.expressions import log_p
 from klsym.notation.cases import lines as case_lines
 from klsym.notation.printers import is_sum
@@ -78,7 +78,7 @@ def answer_of(verdict: Any) -> Answer:
     return Answer(
         title(verdict), _reading(verdict), _whole(verdict, terms), max(told, key=WEAKEST.index), terms,
         tuple((d.code.code, d.code.name, message_text(d)) for d in verdict.diagnostics),
-        tuple(_facts(verdict)), _write(verdict.instead), sentences(notes(verdict.messages)), _behind(verdict),
+        tuple(_facts(verdict)), _write(verdict.instead), sentences(select_notes(verdict.messages)), _behind(verdict),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from klsym.diagnostics.conditions import notes
+from klsym.diagnostics.conditions import select_notes
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.messages import Message
 from klsym.notation.combination import combination_text, value_text
@@ -45,7 +45,7 @@ def full_text(verdict: Any) -> str:
     rows = [f"  {name:<9} {text}" for name, text in gradient_rows(verdict)]
     lines = ["", "Gradient", *rows]
     lines += listed(EFFECTS, tuple(effects_lines(verdict.effects))) + listed("Parts", verdict.notes)
-    lines += listed("Notes", sentences(notes(verdict.messages)))
+    lines += listed("Notes", sentences(select_notes(verdict.messages)))
     return "\n".join(lines) + "\n" + proof_text(verdict)
 
 

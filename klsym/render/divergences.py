@@ -38,7 +38,7 @@ def convexity_json(where: Any, holds: bool | None) -> dict[str, Any] | None:
 def generated_text(found: Any) -> str:
     """E_q[f(r)] with f = log(r)**2/2, convex where r <= e; f''(1) = 1; with its verb beside a reward."""
     told = generated_json(found)
-    reward = [negated(mean_of(tree_of(found.beside)))] if found.beside else []
+    reward = [negated(mean_of(tree_of(found.reward)))] if found.reward else []
     whole = describe_terms([*reward, MEAN_OF_F], ascends=False, rewards=True) if reward else "E_q[f(r)]"
     convex = convexity_text(found.where, found.is_divergence)
     f = "; ".join(f"{TEXT(in_r(part))} where {region((on,))}" for on, part in reversed(found.pieces))

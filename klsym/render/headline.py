@@ -14,8 +14,8 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.answers.is_correct import next_tokens as kl_of_next_tokens
-from klsym.engine.answers.term_analysis import dropped
+from klsym.engine.answers.is_correct import read_next_token_kl as kl_of_next_tokens
+from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
@@ -95,7 +95,7 @@ def no_gradient(verdict: Verdict) -> str:
     """Where a bound takes the gradient away."""
     if verdict.setting.use == "reward":
         return ""
-    return "".join(f"; {sentence(message)}" for message in dropped(verdict))
+    return "".join(f"; {sentence(message)}" for message in find_zero_regions(verdict))
 
 
 def _other(verdict: Verdict, ascends: bool) -> str:
@@ -110,8 +110,8 @@ def _other(verdict: Verdict, ascends: bool) -> str:
         return f"{VERB[ascends]} {kept}"
     turned = ascends != verdict.ascends  # a term that alone would be used the other way
     of_r = verdict.generated
-    if of_r is not None and of_r.f is not None and not (of_r.beside and turned):
-        return _few_pieces(of_r) if of_r.beside else f"{VERB[turned]} {_few_pieces(of_r)}"
+    if of_r is not None and of_r.f is not None and not (of_r.reward and turned):
+        return _few_pieces(of_r) if of_r.reward else f"{VERB[turned]} {_few_pieces(of_r)}"
     if said := describe_objective(verdict, ascends):
         pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
         return f"{said}{': it pushes q away from the sampling policy' * pushes}"

@@ -11,7 +11,7 @@ from functools import cached_property
 from html import escape
 from typing import Any
 
-from klsym.diagnostics.conditions import Diagnostic, diagnosed
+from klsym.diagnostics.conditions import Diagnostic, find_diagnostics
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.notation.printers import LATEX
@@ -55,7 +55,7 @@ class PrintedVerdict(Verdict):
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The codes that apply, the most important first."""
-        return diagnosed(self, self.written) if self.written is not None else ()
+        return find_diagnostics(self, self.written) if self.written is not None else ()
 
     @property
     def has_model(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.answers.is_correct import DENSITIES_OF_KL, proved_choice
+from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
 from klsym.errors import UsageError
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import total
@@ -70,7 +70,7 @@ def _snippet(found: Any) -> str | None:
     target = next((name for name, kl in DENSITIES_OF_KL.items() if kl == found.kl), None)
     if target is None:
         return None
-    verdict = proved_choice(found.loss, found.setting, target, found.setting.use)
+    verdict = prove_choice(found.loss, found.setting, target, found.setting.use)
     try:
         return snippet(as_written(found.loss, ()), verdict, "torch", found.setting.use)
     except UsageError:

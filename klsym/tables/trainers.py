@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.api import Verdict, explain
-from klsym.engine.answers.term_analysis import does, limits
+from klsym.engine.answers.term_analysis import describe_effect, list_limits
 from klsym.engine.options.settings import checked_setting
 from klsym.files import write_whole
 from klsym.language.expressions import sg
@@ -129,7 +129,7 @@ def _explained(loss: str, options: Mapping[str, str]) -> Verdict:
 
 def _told(loss: str, verdict: Verdict) -> str:
     """What a term does, where a bound drops it, which weight it lacks."""
-    return "; ".join((_aim(parse(loss), verdict), *sentences(limits(verdict))))
+    return "; ".join((_aim(parse(loss), verdict), *sentences(list_limits(verdict))))
 
 
 def _aim(e: Any, verdict: Verdict) -> str:
@@ -140,14 +140,14 @@ def _aim(e: Any, verdict: Verdict) -> str:
     if verdict.target == "f-divergence":
         return reason(verdict)
     if verdict.target != "separable" or (short and "KL(" in verdict.shown):
-        return sentence(does(e, verdict))
+        return sentence(describe_effect(e, verdict))
     implied = formulas.side(verdict.implied.side) if verdict.implied is not None else ""
     if "E_q" in implied or "KL(" in implied:
         return f"grad of {implied}"
     setting = verdict.setting
     if not setting.on_policy and setting.use == "loss" and not e.has(sg):
         return OWN
-    return sentence(does(e, verdict)) if short and "log_q" not in verdict.shown else UNNAMED
+    return sentence(describe_effect(e, verdict)) if short and "log_q" not in verdict.shown else UNNAMED
 
 
 def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.api import explain
-from klsym.diagnostics.codes import Code, codes
+from klsym.diagnostics.codes import Code, load_codes
 from klsym.errors import KlsymError
 from klsym.files import write_whole
 from klsym.tables.survey import parameters, stored
@@ -37,8 +37,10 @@ def page() -> str:
     """All of docs/codes.md."""
     seen = seen_in()
     rows = ["| code | name | says |", "| --- | --- | --- |"]
-    rows += [f"| [{one.code}](#{one.code.lower()}) | {one.name} | {_cell(one.says)} |" for one in codes()]
-    return "\n".join([LEAD, *rows, "", *(line for one in codes() for line in _section(one, seen))])
+    rows += [
+        f"| [{one.code}](#{one.code.lower()}) | {one.name} | {_cell(one.says)} |" for one in load_codes()
+    ]
+    return "\n".join([LEAD, *rows, "", *(line for one in load_codes() for line in _section(one, seen))])
 
 
 def _section(one: Code, seen: dict[str, dict[str, list[str]]]) -> Iterator[str]:

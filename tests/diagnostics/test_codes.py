@@ -12,17 +12,17 @@ import pytest
 
 import klsym
 from klsym.cli import main
-from klsym.diagnostics.codes import Code, code, codes
-from klsym.diagnostics.conditions import proved_descent
-from klsym.diagnostics.overflow import overflows
+from klsym.diagnostics.codes import Code, find_code, load_codes
+from klsym.diagnostics.conditions import prove_reverse_kl_descent
+from klsym.diagnostics.overflow import find_overflows
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.answers.expectation import expectation, meets
+from klsym.engine.answers.expectation import is_met, read_expectation
 from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
 from klsym.language.parser import parse
 from support.losses.cases import options
 
-EVERY = [pytest.param(one, id=one.code) for one in codes()]
+EVERY = [pytest.param(one, id=one.code) for one in load_codes()]
 
 
 @cache
@@ -50,19 +50,19 @@ def test_a_page_is_whole_and_names_a_settled_claim(one: Code) -> None:
 
 
 def test_codes_are_numbered_without_a_gap_and_have_one_name_each() -> None:
-    assert [one.code for one in codes()] == [f"KL{n:03}" for n in range(1, 20)]
-    assert len({one.name for one in codes()}) == len(codes())
+    assert [one.code for one in load_codes()] == [f"KL{n:03}" for n in range(1, 20)]
+    assert len({one.name for one in load_codes()}) == len(load_codes())
 
 
 @pytest.mark.parametrize("asked", ["KL004", "kl004", " missing-weight ", "Missing-Weight"])
 def test_a_code_is_found_by_number_and_name(asked: str) -> None:
-    assert code(asked).code == "KL004"
+    assert find_code(asked).code == "KL004"
 
 
 @pytest.mark.parametrize("asked", ["KL4", "KL099", "", "missing_weight", "KL004 KL005"])
 def test_what_is_no_code_is_refused_with_the_known_ones(asked: str, capsys: Any) -> None:
     with pytest.raises(UsageError, match="KL001 zero-gradient"):
-        code(asked)
+        find_code(asked)
     assert main(["rule", asked]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
@@ -74,9 +74,9 @@ def test_the_commands(capsys: Any) -> None:
     for title in ("What it means", "Why it matters", "Example", "Write instead", "Theorem"):
         assert f"\n{title}\n" in page
     assert main(["rules"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(codes())
+    assert len(capsys.readouterr().out.splitlines()) == len(load_codes())
     assert main(["rules", "--json"]) == 0
-    assert [one["code"] for one in json.loads(capsys.readouterr().out)] == [one.code for one in codes()]
+    assert [one["code"] for one in json.loads(capsys.readouterr().out)] == [one.code for one in load_codes()]
 
 
 # ---------------------------------------------------------------------------- conditions
@@ -163,8 +163,8 @@ def test_where_a_code_says_nothing(loss: str, words: str, silent: set[str]) -> N
 
 def test_what_is_not_proved_is_no_other_descent() -> None:
     proved, by_numbers = Setting("on-policy", "reward"), Setting("on-policy", "reward", batch="std")
-    assert [proved_descent(parse(x), proved) for x in ("k1", "k3")] == [True, False]
-    assert proved_descent(parse("k2"), by_numbers) is None
+    assert [prove_reverse_kl_descent(parse(x), proved) for x in ("k1", "k3")] == [True, False]
+    assert prove_reverse_kl_descent(parse("k2"), by_numbers) is None
 
 
 def test_the_most_important_stands_first() -> None:
@@ -187,7 +187,7 @@ TRIED = {  # losses, and what they are in numpy's float32, of d = log q - log p 
 
 @pytest.mark.parametrize("loss", TRIED)
 def test_overflow_of_values_is_that_of_float32(loss: str) -> None:
-    told = {one.at for one in overflows(as_written(loss, ())) if one.what == "value"}
+    told = {one.at for one in find_overflows(as_written(loss, ())) if one.what == "value"}
     with np.errstate(all="ignore"):
         finite = {at: bool(np.isfinite(TRIED[loss](np.float32(at)))) for at in (-100, 100)}
     assert told == {at for at, holds in finite.items() if not holds}
@@ -236,9 +236,11 @@ def test_a_clamped_word_can_push_q_away_from_p(loss: str, term: Any) -> None:
 def test_inside_clamps_is_said_of_samples_and_not_of_words(loss: str, level: str) -> None:
     verdict = klsym.explain(loss, level=level)
     assert verdict.inside_clamps is None
-    assert not any(meets(verdict, expectation(f"{kl} inside clamps")) for kl in ("reverse-kl", "forward-kl"))
+    assert not any(
+        is_met(verdict, read_expectation(f"{kl} inside clamps")) for kl in ("reverse-kl", "forward-kl")
+    )
 
 
 @pytest.mark.parametrize("loss", ["min(k2, 10)", "clip(k2, -1, 1)", "full(k1)"])
 def test_samples_inside_clamps_meet_the_expectation(loss: str) -> None:
-    assert meets(klsym.explain(loss), expectation("reverse-kl inside clamps"))
+    assert is_met(klsym.explain(loss), read_expectation("reverse-kl inside clamps"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klsym.diagnostics.arithmetic import Arithmetic
-from klsym.diagnostics.overflow import AT, LIKELIEST, LIKELY, NEAR, NOISE, cancellation, overflows
+from klsym.diagnostics.overflow import AT, LIKELIEST, LIKELY, NEAR, NOISE, find_cancellation, find_overflows
 from klsym.diagnostics.typed_code import ELEMENTWISE
 from klsym.engine.answers.dispatch import as_written
 
@@ -120,12 +120,12 @@ def test_what_is_not_finite_is_that_of_pytorch(loss: str) -> None:
     for at in AT:
         value, slope = run(CODE[loss], LIKELY + min(at, 0), LIKELY - max(at, 0), torch.float32)
         seen |= {(at, "value"): value, (at, "gradient"): slope}
-    told = {(one.at, one.what): kind(one.value) for one in overflows(as_written(loss, ()))}
+    told = {(one.at, one.what): kind(one.value) for one in find_overflows(as_written(loss, ()))}
     assert told == {place: kind(x) for place, x in seen.items() if not math.isfinite(x)}
 
 
 def test_the_table_meets_each_outcome() -> None:
-    found = {loss: {(x.what, kind(x.value)) for x in overflows(as_written(loss, ()))} for loss in CODE}
+    found = {loss: {(x.what, kind(x.value)) for x in find_overflows(as_written(loss, ()))} for loss in CODE}
     assert sum(not of for of in found.values()) >= 14
     assert sum({what for what, _ in of} == {"gradient"} for of in found.values()) >= 7
     outcomes = {one for of in found.values() for one in of}
@@ -141,13 +141,13 @@ def test_what_cancels_is_that_of_pytorch(loss: str) -> None:
         (single, _), (double, _) = (run(CODE[loss], q, p, dtype) for dtype in (torch.float32, torch.float64))
         if double and abs(single - double) > NOISE * abs(double):
             noisy[near] = single
-    told = cancellation(as_written(loss, ()))
+    told = find_cancellation(as_written(loss, ()))
     assert (told is not None) == bool(noisy)
     assert told is None or told.at in noisy
 
 
 def test_some_cancel_and_some_do_not() -> None:
-    found = [loss for loss in CODE if cancellation(as_written(loss, ())) is not None]
+    found = [loss for loss in CODE if find_cancellation(as_written(loss, ())) is not None]
     assert 8 <= len(found) <= len(CODE) - 30 and JSD in found
     assert "k3" not in found and "d = ref_logp - logp; torch.expm1(d) - d" not in found
 
@@ -161,8 +161,8 @@ def test_noise_can_be_negative() -> None:
 
 def test_a_reward_has_no_gradient_that_could_overflow() -> None:
     clamped = as_written("clip(k3, -10, 10)", ())
-    assert overflows(clamped, gradient=False) == () and overflows(clamped)
-    assert {one.what for one in overflows(as_written("k3", ()), gradient=False)} == {"value"}
+    assert find_overflows(clamped, gradient=False) == () and find_overflows(clamped)
+    assert {one.what for one in find_overflows(as_written("k3", ()), gradient=False)} == {"value"}
 
 
 SEVERAL = [  # of two numbers: the arithmetic, and PyTorch
@@ -191,11 +191,11 @@ def agree(mine: float, theirs: float, tolerance: float = 4e-6) -> bool:
 def test_functions_of_one_number(name: str, code: Any) -> None:
     arithmetic = Arithmetic()
     for x in NUMBERS:
-        leaf, theirs = arithmetic.leaf(x), torch.tensor(x, requires_grad=True)
+        leaf, theirs = arithmetic.make_leaf(x), torch.tensor(x, requires_grad=True)
         node, value = getattr(arithmetic, name)(leaf), code(theirs)
         value.backward()
         assert agree(node.value, float(value)), (x, node.value, float(value))
-        slope = arithmetic.gradient(node, leaf)
+        slope = arithmetic.differentiate(node, leaf)
         assert agree(slope, float(theirs.grad)), (x, slope, float(theirs.grad))
 
 
@@ -204,11 +204,11 @@ def test_functions_of_two_numbers(name: str, code: Any) -> None:
     arithmetic = Arithmetic()
     for x in NUMBERS:
         for y in NUMBERS:
-            a, b = arithmetic.leaf(x), arithmetic.leaf(y)
+            a, b = arithmetic.make_leaf(x), arithmetic.make_leaf(y)
             u, v = (torch.tensor(z, requires_grad=True) for z in (x, y))
             node, value = getattr(arithmetic, name)(a, b), code(u, v)
             value.backward()
-            slopes = arithmetic.gradient(node, a), arithmetic.gradient(node, b)
+            slopes = arithmetic.differentiate(node, a), arithmetic.differentiate(node, b)
             assert agree(node.value, float(value)), (x, y, node.value, float(value))
             assert agree(slopes[0], float(u.grad)), (x, y, slopes, float(u.grad))
             assert agree(slopes[1], float(v.grad)), (x, y, slopes, float(v.grad))
@@ -216,12 +216,12 @@ def test_functions_of_two_numbers(name: str, code: Any) -> None:
 
 @pytest.mark.parametrize("loss", ["past(r)", "loo(r)*k1", "full(k3)"])
 def test_sums_are_left_alone(loss: str) -> None:
-    assert overflows(as_written(loss, ())) == () and cancellation(as_written(loss, ())) is None
+    assert find_overflows(as_written(loss, ())) == () and find_cancellation(as_written(loss, ())) is None
 
 
 @pytest.mark.parametrize("x", [-1.0, 0.0, 1.0, math.inf, math.nan])
 def test_relu_is_that_of_pytorch(x: float) -> None:
     arithmetic = Arithmetic()
-    mine = ELEMENTWISE["relu"](arithmetic, arithmetic.number(x)).value
+    mine = ELEMENTWISE["relu"](arithmetic, arithmetic.make_number(x)).value
     theirs = torch.relu(constant(x)).item()
     assert mine == theirs or (math.isnan(mine) and math.isnan(theirs))

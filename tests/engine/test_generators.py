@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import klsym
 from klsym.engine.divergences.f_divergence import (
     NAMED_GENERATORS,
-    convex_where,
+    compute_third_derivative,
+    find_convex_region,
     generator,
-    named_divergence,
+    name_divergence,
     strength,
-    third_order,
 )
-from klsym.engine.divergences.f_divergence_smooth import in_x
+from klsym.engine.divergences.f_divergence_smooth import convert_to_x
 from klsym.engine.fields.primitives import find_objective_under
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring, to_sympy
@@ -104,7 +104,7 @@ def test_a_coefficient_in_r_has_its_generator(c, seed):
     assert in_r.subs(x, 1) == 0 and sympy.diff(in_r, x).subs(x, 1) == 0
     assert sympy.Rational(str(strength(c).terms.get(((), ()), 0))) == -sympy.diff(of_c, x).subs(x, 1)
     third = sympy.diff(in_r, x, 3).subs(x, 1)
-    assert sympy.Rational(str(third_order(c).terms.get(((), ()), 0))) == third
+    assert sympy.Rational(str(compute_third_derivative(c).terms.get(((), ()), 0))) == third
     model = Model(seed)
     size = 1 + abs(model.value(c, model.q())).max()
     assert abs(model.gradient(f) - model.field(c)) < 1e-11 * size
@@ -122,7 +122,7 @@ def test_any_coefficient_has_an_objective(c, seed):
 @given(coefficients())
 def test_convexity_is_that_of_floats(c):
     """Where E_q[f] is said to be convex in q, c rises with k1, and falls elsewhere."""
-    found = convex_where(c)
+    found = find_convex_region(c)
     if found is None:
         return
     f = sympy.lambdify(x, sympy.diff(of_ratio(c), x), "mpmath")
@@ -156,7 +156,7 @@ NAMED = {
 @pytest.mark.parametrize("name", NAMED)
 def test_generators_with_a_name(name):
     c, expected, multiple = NAMED[name]
-    found = named_divergence(generator(to_ring(c)))
+    found = name_divergence(generator(to_ring(c)))
     assert found == (expected, to_ring(multiple))
 
 
@@ -165,7 +165,7 @@ NAMELESS = {"k2": k2, "k3": k3, "rho*k2": k1 + k2, "k1 - 2 r": k1 - 2 * r, "k1^3
 
 @pytest.mark.parametrize("name", NAMELESS)
 def test_generators_without_a_name(name):
-    assert named_divergence(generator(to_ring(NAMELESS[name]))) is None
+    assert name_divergence(generator(to_ring(NAMELESS[name]))) is None
 
 
 def test_named_generators_are_divergences():
@@ -196,7 +196,7 @@ def test_f_of_a_parametric_power_by_numbers(loss, use):
     a, numbers = parameter("alpha"), {parameter("beta"): Fraction(3, 7), parameter("lam"): Fraction(2, 5)}
 
     def of_x(e):
-        return in_x(e).subs(numbers)
+        return convert_to_x(e).subs(numbers)
 
     f, c = of_x(told.f), of_x(parse(verdict.coefficient, ["alpha", "beta", "lam"]))
     for value in (sympy.Rational(-3, 4), sympy.Rational(5, 3), 3):
@@ -214,8 +214,8 @@ def test_f_of_a_parametric_power_by_numbers(loss, use):
 
 
 def test_edges():
-    assert [s.upper for s in convex_where(to_ring(r * k1))] == [(1, 1)]  # r >= 1/e
-    assert convex_where(to_ring(k3))[0].lower == (0, 0) and not convex_where(to_ring(-k1))
-    assert convex_where(to_ring(k1))[0].everywhere
-    inside, outside = convex_where(to_ring(k1**3 - 3 * k1))
+    assert [s.upper for s in find_convex_region(to_ring(r * k1))] == [(1, 1)]  # r >= 1/e
+    assert find_convex_region(to_ring(k3))[0].lower == (0, 0) and not find_convex_region(to_ring(-k1))
+    assert find_convex_region(to_ring(k1))[0].everywhere
+    inside, outside = find_convex_region(to_ring(k1**3 - 3 * k1))
     assert inside.upper[1] < 0 < outside.lower[0]  # away from q = p

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sympy
 
-from klsym.engine.divergences.f_divergence import NAMED_GENERATORS, convex_where, generator
+from klsym.engine.divergences.f_divergence import NAMED_GENERATORS, find_convex_region, generator
 from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3, lam, r
 from klsym.language.parser import parse
@@ -53,4 +53,4 @@ REGIONS = {
 @pytest.mark.parametrize("name", REGIONS)
 def test_regions(name):
     c, expected = REGIONS[name]
-    assert region(convex_where(to_ring(c))) == expected
+    assert region(find_convex_region(to_ring(c))) == expected

@@ -12,7 +12,7 @@ import pytest
 from generate import check, codes, commands, penalty_map, sources
 from generate.formulas import html_of
 from klsym.commands.parser import build_parser
-from klsym.diagnostics.codes import codes as known_codes
+from klsym.diagnostics.codes import load_codes as known_codes
 from klsym.errors import UsageError
 from klsym.ledger.stored import entries
 from klsym.write_up.hypothesis_groups import grouped

@@ -20,7 +20,7 @@ from verdict_page import roles_html, verdict_html
 
 from klsym.api import ask, compare, losses_of, recommend, where_training_ends
 from klsym.commands.console import one_line
-from klsym.diagnostics.codes import code
+from klsym.diagnostics.codes import find_code
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.escaping import printable
@@ -123,7 +123,7 @@ def optimum(asked: Question) -> Reply:
 
 def rule(asked: Question) -> Reply:
     """The page of a diagnostic code."""
-    found = code(asked.get("code", ""))
+    found = find_code(asked.get("code", ""))
     return _reply(rule_html(found), page_text(found, WIDTH), ["rule", found.code])
 
 

@@ -7,7 +7,7 @@ counterexamples have M = 1, where mu is q: a finite model of the kernel has no w
 
 >>> from klsym.language.expressions import k2
 >>> setting = Setting("truncated", level="token", weights="token")
->>> under_mu(Written("rho*k2", rho * k2), setting)[0].text
+>>> rewrite_under_mu(Written("rho*k2", rho * k2), setting)[0].text
 'exp(log_q - sg(log_q))*k2'
 """
 
@@ -21,7 +21,7 @@ import sympy
 
 from klsym.engine.fields.field import reduce_typed_loss
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
-from klsym.engine.options.expand_options import weight_of
+from klsym.engine.options.expand_options import build_weight
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.counterexamples import completed, rows_of, tree_models
 from klsym.engine.proof.derivation import derive
@@ -43,10 +43,10 @@ MOST_TREES = 40  # that are tried for a curl
 WEIGHED = ("missing-weight", "prefixes-of-mu")  # of weights that would bring samples back to q
 
 
-def at_drawn_words(written: Written) -> Written:
+def restrict_to_drawn_words(written: Written) -> Written:
     """Return the loss at a word that is drawn, where M is 1.
 
-    >>> at_drawn_words(Written("M**2*log_q", M**2 * log_q)).text
+    >>> restrict_to_drawn_words(Written("M**2*log_q", M**2 * log_q)).text
     'log_q'
     """
     e = written.expression.xreplace({M: sympy.S.One})
@@ -56,11 +56,11 @@ def at_drawn_words(written: Written) -> Written:
     return Written(losses.show(e, TEXT), e, written.typed or written.text, notes)
 
 
-def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
+def rewrite_under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
     """Return the off-policy loss for a sampler that is cut off at each token; other losses unchanged."""
     if not setting.truncated or setting.level != "token":
         return written, setting
-    e = written.expression.xreplace({rho: weight_of(setting.weights)})
+    e = written.expression.xreplace({rho: build_weight(setting.weights)})
     e = e.replace(lambda x: isinstance(x, Weight), lambda x: exp(x.args[0] - x.args[1]))
     e = e.xreplace({log_mu: sg(log_q)})
     text = written.text if e == written.expression else losses.show(e, TEXT)
@@ -69,53 +69,53 @@ def under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
     return reading, replace(setting, sampling="off-policy", weights=setting.weights and "token")
 
 
-def cut_off(verdict: Verdict, written: Written) -> Verdict:
+def restrict_to_cut_sampler(verdict: Verdict, written: Written) -> Verdict:
     """Return the verdict under mu = M q/S; open where it needs q << mu."""
-    verdict = _by_its_objective(verdict)
+    verdict = _keep_objective_theorem(verdict)
     if UNMET in verdict.assumptions:
-        return _open(verdict)
+        return _make_open(verdict)
     if verdict.target == "none":
-        verdict = _where_all_words_are_kept(verdict, written)
+        verdict = _prove_curl_without_cut(verdict, written)
     messages = tuple(message for message in verdict.messages if message.code not in WEIGHED)
-    known = UNMET not in verdict.value.assumptions
+    value_is_known = UNMET not in verdict.value.assumptions
     if isinstance(verdict.model, Search) and verdict.target != "none":
         verdict = replace(verdict, model=Search(counterexample, *verdict.model.of, True))
     return replace(
         verdict,
         messages=(*messages, Message("words-never-drawn")),
-        value=verdict.value if known else TargetReading(None),
-        constant=verdict.constant if known else None,
+        value=verdict.value if value_is_known else TargetReading(None),
+        constant=verdict.constant if value_is_known else None,
     )
 
 
-def _open(verdict: Verdict) -> Verdict:
-    """The gradient at a token alone, where the theorems of an off-policy loss need q << mu."""
-    kept = tuple(message for message in verdict.assumptions if message != UNMET)
+def _make_open(verdict: Verdict) -> Verdict:
+    """Return an open verdict with the gradient at a token, where the theorems need q << mu."""
+    assumptions = tuple(message for message in verdict.assumptions if message != UNMET)
     return replace(
         verdict, c=None, gradient=TargetReading(None), value=TargetReading(None), constant=None, trust="open",
-        shown="", objective_formula=None, proofs=(), steps=(), model=None, assumptions=kept, implied=None,
-        terms=(), messages=(Message("words-never-drawn"),), remarks=(Message("open-support"),),
+        shown="", objective_formula=None, proofs=(), steps=(), model=None, assumptions=assumptions,
+        implied=None, terms=(), messages=(Message("words-never-drawn"),), remarks=(Message("open-support"),),
     )  # fmt: skip
 
 
-def _by_its_objective(verdict: Verdict) -> Verdict:
-    """The verdict by the theorem that it is the gradient of a mean under mu, if only others need q << mu."""
-    kept = tuple(proof for proof in verdict.proofs if UNMET not in proof.assumptions)
-    if UNMET not in verdict.assumptions or not kept or verdict.target != "separable":
+def _keep_objective_theorem(verdict: Verdict) -> Verdict:
+    """Keep the theorem that it is the gradient of a mean under mu, if only others need q << mu."""
+    usable = tuple(proof for proof in verdict.proofs if UNMET not in proof.assumptions)
+    if UNMET not in verdict.assumptions or not usable or verdict.target != "separable":
         return verdict
     dropped = {message for proof in verdict.proofs for message in proof.assumptions}
-    dropped -= {message for proof in kept for message in proof.assumptions}
+    dropped -= {message for proof in usable for message in proof.assumptions}
     return replace(
         verdict,
         c=None,
         gradient=TargetReading("separable"),
-        steps=Chain(kept[0]),
-        proofs=kept,
+        steps=Chain(usable[0]),
+        proofs=usable,
         assumptions=tuple(message for message in verdict.assumptions if message not in dropped),
     )
 
 
-def _where_all_words_are_kept(verdict: Verdict, written: Written) -> Verdict:
+def _prove_curl_without_cut(verdict: Verdict, written: Written) -> Verdict:
     """Return the verdict with a certified curl at M = 1, or an open one."""
     field = reduce_typed_loss(written, verdict.setting)
     if field.attached_loss is not None:
@@ -125,9 +125,12 @@ def _where_all_words_are_kept(verdict: Verdict, written: Written) -> Verdict:
         names = {parse_name(name).base for name in to_ring(one_advantage).names()}
         for model in islice(tree_models(start.context, on_policy=True), MOST_TREES):
             with suppress(ProofError, Refused):
-                turned = start.differs_from(0, model=completed(model, rows_of(names, start.context)))
+                refutation = start.differs_from(0, model=completed(model, rows_of(names, start.context)))
                 return replace(
-                    verdict, proofs=(verdict.proofs[0], turned), model=shown_witness(turned), trust="kernel"
+                    verdict,
+                    proofs=(verdict.proofs[0], refutation),
+                    model=shown_witness(refutation),
+                    trust="kernel",
                 )
     return replace(
         verdict, gradient=TargetReading(None), trust="open", shown="", model=None,

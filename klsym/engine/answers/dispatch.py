@@ -17,7 +17,7 @@ from klsym.engine.fields.slot_loss import (
     has_vocabulary_sum,
     rewrite_for_sequence,
 )
-from klsym.engine.options.expand_options import expansion
+from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import explain_ring
 from klsym.engine.verdicts.verdict import TargetReading, Verdict, undecided
@@ -45,43 +45,43 @@ from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 
 
-def explained(written: Written, setting: Setting) -> Verdict:
-    """The verdict on a loss that is used so."""
+def explain_written(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict on a loss in a setting."""
     try:
-        return _explained(written, setting)
+        return _explain_by_level(written, setting)
     except TooManyRegions as error:
         named = {x.name for x in written.expression.free_symbols}
         names = tuple(sorted(named - {*ATOMS, "T", "n", str(s)}))
         return undecided(written, setting, Message("too-many-regions", most=error.most, names=names))
 
 
-def _explained(written: Written, setting: Setting) -> Verdict:
-    """The verdict; raises TooManyRegions."""
+def _explain_by_level(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict; raises TooManyRegions."""
     if setting.aggregate == "batch" or (setting.level != "sample" and has_batch_sum(written.expression)):
-        from klsym.engine.outside.all_tokens import explain_all_tokens, over_all_tokens
+        from klsym.engine.outside.all_tokens import explain_all_tokens, split_batch_mean
 
-        over = over_all_tokens(written.expression, setting)
+        over = split_batch_mean(written.expression, setting)
         if over is not None:
             return explain_all_tokens(
-                written, over, setting, lambda e, use: _explained(as_written(e, ()), use)
+                written, over, setting, lambda e, use: _explain_by_level(as_written(e, ()), use)
             )
     refuse_taken_names(written, setting)
     if has_vocabulary_sum(written.expression):
         from klsym.engine.outside.vocabulary import explain_vocabulary
 
         try:
-            return explain_vocabulary(written, setting, _explained)
+            return explain_vocabulary(written, setting, _explain_by_level)
         except UnsupportedSum as error:
-            raise _refusal(written, error) from None
+            raise _build_refusal(written, error) from None
     if setting.level == "sequence":
         written = rewrite_for_sequence(written)
     try:
-        verdict = _explainer(written, setting)(written, setting)
+        verdict = _choose_explainer(written, setting)(written, setting)
     except TooManyRegions:
         raise
     except (NotInRing, Refused) as error:
-        raise _refusal(written, error) from None
-    verdict = verdict if verdict.expansion else replace(verdict, expansion=expansion(written, setting))
+        raise _build_refusal(written, error) from None
+    verdict = verdict if verdict.expansion else replace(verdict, expansion=expand_options(written, setting))
     if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
         return replace(verdict, value=TargetReading("zero"), constant=sympy.S.Zero)
     return verdict
@@ -89,21 +89,21 @@ def _explained(written: Written, setting: Setting) -> Verdict:
 
 def _is_centred(e: Any) -> bool:
     """Is it loo(h), centred(h) or normalised(h), times a constant?  Over a batch these have the mean 0."""
-    constant, rest = e.as_independent(OverBatch, as_Add=False)
+    constant, centred = e.as_independent(OverBatch, as_Add=False)
     fixed = not constant.has(*DENSITIES, *REWARDS, length, OverPositions)
-    return fixed and isinstance(rest, LeftOut | Centred | Normalised)
+    return fixed and isinstance(centred, LeftOut | Centred | Normalised)
 
 
-def _refusal(written: Written, error: KlsymError) -> UsageError:
-    """The error for a loss that is not in the ring, or too large for it."""
-    refuse_zero_below(written)
+def _build_refusal(written: Written, error: KlsymError) -> UsageError:
+    """Return the error for a loss that is not in the ring, or too large for it."""
+    refuse_zero_denominator(written)
     if in_core(written.expression) and not isinstance(error, UnsupportedSum):
         return UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}")
     return UsageError(f"{written.text[:60]!r} is not handled: {error}")
 
 
-def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
-    """What is seldom needed is loaded only then."""
+def _choose_explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
+    """Return the explainer for a loss; modules that are seldom needed are loaded only then."""
     if written.expression.has(Normalised) and setting.level != "token":
         from klsym.engine.outside.normalised import explain_normalised
 
@@ -115,8 +115,8 @@ def _explainer(written: Written, setting: Setting) -> Callable[[Written, Setting
     return explain_ring
 
 
-def refuse_zero_below(written: Written) -> None:
-    """A denominator may be no element of the ring, but not its zero."""
+def refuse_zero_denominator(written: Written) -> None:
+    """Refuse a loss with a denominator that is 0."""
     for power in written.expression.atoms(sympy.Pow):
         if power.exp.is_Integer and power.exp < 0:
             with suppress(NotInRing):
@@ -125,7 +125,7 @@ def refuse_zero_below(written: Written) -> None:
 
 
 def refuse_taken_names(written: Written, setting: Setting) -> None:
-    """T is the random length of a sequence, and m stands for n - 1."""
+    """Refuse names that have another meaning in a setting: T, V, and m, which stands for n - 1."""
     names = {symbol.name for symbol in written.expression.free_symbols}
     if setting.level == "sample" and "T" in names:
         raise UsageError(
@@ -148,7 +148,7 @@ def refuse_taken_names(written: Written, setting: Setting) -> None:
 
 
 def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> None:
-    """What does not go with sums over the samples of a batch."""
+    """Refuse settings that do not go with sums over the samples of a batch."""
     text = repr(written.text[:60])
     if setting.level == "token":
         raise UsageError(f"{text} sums over the samples of a batch: choose level sequence or sample")
@@ -159,27 +159,27 @@ def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> Non
 
 
 def as_written(loss: Any, parameters: Iterable[str]) -> Written:
-    """A loss with the text that stands for it, typed or printed."""
+    """Return a loss with its text, typed or printed."""
     if isinstance(loss, str):
         reading = read_loss(loss, parameters)
         if reading.in_grammar:
             return Written(loss, reading.expression)
-        text = _with_full_kl(losses.show(reading.expression, TEXT))
+        text = _replace_full_kl(losses.show(reading.expression, TEXT))
         return Written(text, reading.expression, in_one_line(loss), reading.notes)
     expression = as_loss(loss)
     _refuse_names_of_answers(expression)
     return Written(losses.show(expression, TEXT), expression)
 
 
-def _with_full_kl(text: str) -> str:
-    """A loss in the grammar, with full_kl(q, p) for full(k1) and the like."""
-    for one, other in permutations(POLICIES, 2):
-        text = text.replace(losses.show(full_kl(one, other), TEXT), f"full_kl({one}, {other})")
+def _replace_full_kl(text: str) -> str:
+    """Write a loss in the grammar with full_kl(q, p) for full(k1) and the like."""
+    for first, second in permutations(POLICIES, 2):
+        text = text.replace(losses.show(full_kl(first, second), TEXT), f"full_kl({first}, {second})")
     return text
 
 
 def _refuse_names_of_answers(expression: Any) -> None:
-    """What `parse_asked` refuses in text; k1[now] and a dummy are no parameters."""
+    """Refuse parameters with a name that answers use; k1[now] and a dummy are no parameters."""
     names = {symbol.name for symbol in expression.free_symbols if not isinstance(symbol, sympy.Dummy)}
     for name in sorted(names - {*ATOMS, *PARAMETERS, *SAMPLE_BASES, str(s)}):
         if name.isidentifier() and (is_of_answers(name) or not is_declarable(name)):

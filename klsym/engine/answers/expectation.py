@@ -1,7 +1,7 @@
 """The target that a user expects of a loss, and whether a verdict meets it.
 
 >>> from klsym.engine.explain import explain
->>> [meets(explain("-A*log_q + 0.04*k2"), expectation(text))
+>>> [is_met(explain("-A*log_q + 0.04*k2"), read_expectation(text))
 ...  for text in ("-E[A] + 0.04*reverse-kl", "-E[A] + 0.05*reverse-kl", "combination")]
 [True, False, True]
 """
@@ -31,8 +31,10 @@ WORD = re.compile(r"[A-Za-z][A-Za-z_-]*")
 
 @dataclass(frozen=True)
 class Expectation:
-    """text: as it was written.  target: a target by its name alone; else the multiple of each KL, and the
-    reward, of the objective.  inside: where no bound binds."""
+    """The target that a user expects: a target by its name alone, or an objective by its multiples.
+
+    text: as it was written.  multiples: of each KL, and the reward.  inside: only inside the clip range.
+    """
 
     text: str
     target: str = ""
@@ -40,10 +42,10 @@ class Expectation:
     inside: bool = False
 
 
-def expectation(text: str) -> Expectation:
+def read_expectation(text: str) -> Expectation:
     """Read an expectation; raises UsageError for what names no target, with the near ones.
 
-    >>> expectation("0.04*reverse-kl").multiples
+    >>> read_expectation("0.04*reverse-kl").multiples
     {'reverse-kl': 1/25}
     """
     whole = text.strip()
@@ -52,43 +54,47 @@ def expectation(text: str) -> Expectation:
         return Expectation(whole, objective, inside=inside)
     means: dict[str, str] = {}
 
-    def named(found: re.Match[str]) -> str:
+    def name_mean(found: re.Match[str]) -> str:
         return f"({means.setdefault(found[1], f'mean{len(means)}')})"
 
-    replaced = MEAN.sub(named, objective)
+    replaced = MEAN.sub(name_mean, objective)
     for kl in KLS:
         replaced = replaced.replace(kl, kl.replace("-", "_"))
     names = {kl: parameter(kl.replace("-", "_")) for kl in KLS}
     try:
         expression = parse(replaced, [*(x.name for x in names.values()), *means.values()])
-        rewards = {parameter(name): parse(of) for of, name in means.items()}
+        rewards = {parameter(name): parse(mean) for mean, name in means.items()}
     except UsageError:
-        raise UsageError(_unknown(objective)) from None
-    multiples = _multiples(expression, names, rewards)
+        raise UsageError(_describe_unknown_target(objective)) from None
+    multiples = _read_multiples(expression, names, rewards)
     if multiples is None:
-        raise UsageError(_unknown(objective))
+        raise UsageError(_describe_unknown_target(objective))
     return Expectation(whole, "", multiples, inside)
 
 
-def _multiples(expression: Any, names: dict[str, Any], rewards: dict[Any, Any]) -> dict[str, Any] | None:
-    """The multiple of each KL, and the reward; None for what is no sum of such terms."""
+def _read_multiples(expression: Any, names: dict[str, Any], rewards: dict[Any, Any]) -> dict[str, Any] | None:
+    """Return the multiple of each KL, and the reward; None if it is no sum of such terms."""
     expression = sympy.expand(expression)
-    found = {kl: expression.coeff(x) for kl, x in names.items()}
+    multiples = {kl: expression.coeff(x) for kl, x in names.items()}
     factors = {x: expression.coeff(x) for x in rewards}
-    rest = expression - sum(found[kl] * x for kl, x in names.items()) - sum(c * x for x, c in factors.items())
-    if sympy.expand(rest) != 0 or any(
-        c.has(*names.values(), *rewards) for c in (*found.values(), *factors.values())
+    remainder = (
+        expression
+        - sum(multiples[kl] * x for kl, x in names.items())
+        - sum(c * x for x, c in factors.items())
+    )
+    if sympy.expand(remainder) != 0 or any(
+        c.has(*names.values(), *rewards) for c in (*multiples.values(), *factors.values())
     ):
         return None
     reward = sympy.expand(sum(c * rewards[x] for x, c in factors.items()))
     if reward and not reward.has(*REWARDS):
         return None
-    return {name: value for name, value in {**found, "reward": reward}.items() if value != 0}
+    return {name: value for name, value in {**multiples, "reward": reward}.items() if value != 0}
 
 
-def _unknown(text: str) -> str:
+def _describe_unknown_target(text: str) -> str:
     words = [word for word in WORD.findall(text) if word not in TARGETS]
-    near = [one for word in words for one in get_close_matches(word, TARGETS, 2, 0.5)]
+    near = [match for word in words for match in get_close_matches(word, TARGETS, 2, 0.5)]
     hint = f"; did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
     return (
         f"{text[:60]!r} is no target{hint or ';'} Known: {', '.join(TARGETS)}, and objectives such as"
@@ -96,16 +102,16 @@ def _unknown(text: str) -> str:
     )
 
 
-def meets(verdict: Verdict, wanted: Expectation) -> bool:
+def is_met(verdict: Verdict, wanted: Expectation) -> bool:
     """Does the verdict say what is expected?  A KL by its name alone may have any positive multiple."""
     reading = verdict.inside_clamps if wanted.inside and verdict.inside_clamps else verdict.gradient
     if wanted.target:
-        turned = reading.multiples.get(wanted.target, "").startswith("-")
-        return (reading.target or "open") == wanted.target and not turned
-    return not reading.rest and reading.target is not None and _same(reading, wanted.multiples)
+        is_negated = reading.multiples.get(wanted.target, "").startswith("-")
+        return (reading.target or "open") == wanted.target and not is_negated
+    return not reading.rest and reading.target is not None and _has_multiples(reading, wanted.multiples)
 
 
-def _same(reading: TargetReading, multiples: dict[str, Any]) -> bool:
+def _has_multiples(reading: TargetReading, multiples: dict[str, Any]) -> bool:
     if set(reading.parts) != set(multiples):
         return False
     values = {name: to_sympy(x) if isinstance(x, ExpPoly) else x for name, x in reading.parts.items()}

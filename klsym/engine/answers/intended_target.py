@@ -1,9 +1,9 @@
 """The KL that a loss is likely to mean, where it descends none.  Untrusted.
 
->>> from klsym.engine.answers.dispatch import as_written, explained
+>>> from klsym.engine.answers.dispatch import as_written, explain_written
 >>> from klsym.engine.verdicts.verdict import Setting
 >>> wrong, right = as_written("k3", ()), as_written("k2", ())
->>> [intended_target(explained(loss, Setting()), loss) for loss in (wrong, right)]
+>>> [guess_intended_target(explain_written(loss, Setting()), loss) for loss in (wrong, right)]
 ['reverse-kl', None]
 """
 
@@ -15,10 +15,10 @@ from klsym.language.expressions import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.notation.losses import Written
 
 
-def intended_target(verdict: Verdict, written: Written) -> str | None:
-    """The KL that a wrong loss is likely to mean: the one that its value estimates, else the reverse one.
+def guess_intended_target(verdict: Verdict, written: Written) -> str | None:
+    """Return the KL that a wrong loss is likely to mean: the one that its value estimates, or the reverse.
 
-    None for a loss that is right, that mentions no other policy, or that says itself what is summed.
+    None for a loss that is right, that mentions no other policy, or that names what is summed.
     """
     if has_token_sum(written.expression) or has_batch_sum(written.expression):  # said on purpose
         return None

@@ -1,6 +1,6 @@
 """Is a loss right: does the engine prove that it is the penalty, or the value, that is asked for?  Untrusted.
 
->>> [proved_choice(loss, Setting(), "reverse-kl", "loss") is None for loss in ("k2", "k3")]
+>>> [prove_choice(loss, Setting(), "reverse-kl", "loss") is None for loss in ("k2", "k3")]
 [False, True]
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from klsym.engine.answers.dispatch import as_written, explained
+from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.fields.slot_loss import has_token_sum
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import names_only
@@ -23,38 +23,42 @@ ONE_KL = re.compile(
 
 
 @lru_cache(maxsize=4096)
-def proved_choice(text: str, setting: Setting, target: str, use: str) -> Verdict | None:
-    """The verdict on a loss, if the engine proves that it is right.
+def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict | None:
+    """Return the verdict on a loss, if the engine proves that it is right.
 
     A sequence of one token is a sample: what is wrong for samples is wrong for tokens.
     """
     written = as_written(text, ())
     if target in NEXT_TOKENS:  # given its prefix, a token is a sample
-        alone = proved_choice(text, Setting(setting.sampling, setting.use), NEXT_TOKENS[target], use)
-        verdict = None if alone is None else explained(written, setting)
+        alone = prove_choice(text, Setting(setting.sampling, setting.use), NEXT_TOKENS[target], use)
+        verdict = None if alone is None else explain_written(written, setting)
         return verdict if verdict and verdict.trust == "kernel" and is_right(verdict, target, use) else None
     of_tokens = setting.level == "token" and not has_token_sum(written.expression)
-    if of_tokens and proved_choice(text, Setting(setting.sampling, setting.use), target, use) is None:
+    if of_tokens and prove_choice(text, Setting(setting.sampling, setting.use), target, use) is None:
         return None
     plain = not setting.averaged and setting.aggregate != "batch" and setting.batch != "std"
     if use != "value" and plain and not names_only(written, setting, target):
         return None  # without a proof, which would cost ten times as much
-    verdict = explained(written, setting)
+    verdict = explain_written(written, setting)
     return verdict if verdict.trust == "kernel" and is_right(verdict, target, use) else None
 
 
-def next_tokens(verdict: Verdict) -> tuple[str, str, str] | None:
-    """The multiple, the name and the prefixes of a KL of each next token, if the gradient is that alone."""
-    if (found := ONE_KL.fullmatch(verdict.shown)) is None:
+def read_next_token_kl(verdict: Verdict) -> tuple[str, str, str] | None:
+    """Return the multiple, name and prefixes of a KL of each next token, if the gradient is that alone."""
+    if (match := ONE_KL.fullmatch(verdict.shown)) is None:
         return None
-    name = "reverse-kl" if found["kl"] == "q_t||p_t" else "forward-kl"
-    return (found["times"] or "").strip(), name, found["of"]
+    name = "reverse-kl" if match["kl"] == "q_t||p_t" else "forward-kl"
+    return (match["times"] or "").strip(), name, match["of"]
 
 
 def is_right(verdict: Verdict, target: str, use: str) -> bool:
     """Does the verdict say that a loss is what was asked for?"""
     if target in NEXT_TOKENS:
-        return next_tokens(verdict) == ("", NEXT_TOKENS[target], "q" if verdict.setting.on_policy else "mu")
+        return read_next_token_kl(verdict) == (
+            "",
+            NEXT_TOKENS[target],
+            "q" if verdict.setting.on_policy else "mu",
+        )
     if use == "value":
         return verdict.unbiased_for(target)
     return verdict.target == target and verdict.gradient.single

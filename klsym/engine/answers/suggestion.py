@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.answers.is_correct import DENSITIES_OF_KL, proved_choice
+from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
 from klsym.engine.options.settings import CHOICES, Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, expected_gradient, grad
@@ -42,24 +42,24 @@ class Suggestion:
     beside: bool = False  # does a reward stand in the loss too?
 
 
-def suggestion_for(verdict: Verdict, written: Written, target: str) -> Suggestion | None:
-    """The right loss for the setting of a verdict, and the KL that was meant."""
+def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion | None:
+    """Return the right loss for the setting of a verdict; None if none of the short losses is right."""
     if target == "sampler":
-        return _towards_the_sampler(verdict.setting)
-    beside = "reward" in verdict.gradient.multiples or written.expression.has(R, A)
-    for place, changed in _places(verdict.setting):
+        return _suggest_for_sampler(verdict.setting)
+    has_reward = "reward" in verdict.gradient.multiples or written.expression.has(R, A)
+    for place, changed in _iterate_settings(verdict.setting):
         for loss in SHORT_LOSSES:
             try:
-                found = proved_choice(loss, place, target, place.use)
+                choice = prove_choice(loss, place, target, place.use)
             except UsageError:
                 continue
-            if found is not None and not found.setting.averaged:
-                return Suggestion(loss, place, changed, DENSITIES_OF_KL[target], found.proofs[0], beside)
+            if choice is not None and not choice.setting.averaged:
+                return Suggestion(loss, place, changed, DENSITIES_OF_KL[target], choice.proofs[0], has_reward)
     return None
 
 
-def _places(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
-    """The setting itself, then those in which one option is another, and whole sequences in the end."""
+def _iterate_settings(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+    """Yield the setting itself, those with one other option, and at last that of whole sequences."""
     divided = setting.aggregate in ("mean", "batch")
     place = replace(setting, aggregate="sum") if divided else setting
     changed = ("aggregate sum",) if divided else ()
@@ -73,16 +73,16 @@ def _places(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
     yield Setting(setting.sampling, setting.use, "sequence", aggregate="sum"), (*changed, "level sequence")
 
 
-def _towards_the_sampler(setting: Setting) -> Suggestion | None:
-    """A loss for KL(q||mu) with samples from mu, at one sample."""
+def _suggest_for_sampler(setting: Setting) -> Suggestion | None:
+    """Return a loss for KL(q||mu) with samples from mu, at one sample."""
     if setting.level == "token" or setting.batch != "none":
         return None
     for loss in TO_THE_SAMPLER:
         expression = as_written(loss, ()).expression
         detached = setting.use == "reward"
         field = expectation(sg(expression) * s, "mu") if detached else expected_gradient(expression, "mu")
-        text, shown = (f"sg({loss})", sg(expression)) if detached else (loss, expression)
-        field = replace(field, labels={to_ring(shown): Written(text, shown)})
+        text, differentiated = (f"sg({loss})", sg(expression)) if detached else (loss, expression)
+        field = replace(field, labels={to_ring(differentiated): Written(text, differentiated)})
         try:
             proof = derive(field).equals(grad(KL("q", "mu")))
         except (ProofError, NotInRing):

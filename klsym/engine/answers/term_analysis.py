@@ -38,29 +38,29 @@ class Term:
         return self.verdict.target
 
 
-def analysed_terms(addends: Sequence[Written], explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
-    """The terms of a sum in their order, where there are a few that each have a verdict."""
+def explain_terms(addends: Sequence[Written], explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
+    """Return the terms of a sum in their order, if there are a few that each have a verdict."""
     terms = [term for term in addends if not term.expression.is_number]
     if not 1 < len(terms) <= MAX_SHOWN_TERMS:
         return ()
     try:
-        return tuple(_term(term, explained(term.expression)) for term in terms)
+        return tuple(_build_term(term, explained(term.expression)) for term in terms)
     except UsageError:  # a term alone may be no loss of a token, or have no value
         return ()
 
 
-def _term(term: Written, verdict: Verdict) -> Term:
-    return Term(term.text, verdict, (does(term.expression, verdict), *limits(verdict)))
+def _build_term(term: Written, verdict: Verdict) -> Term:
+    return Term(term.text, verdict, (describe_effect(term.expression, verdict), *list_limits(verdict)))
 
 
-def limits(verdict: Verdict) -> tuple[Message, ...]:
-    """Where a bound drops the gradient, how far a weight goes, and which one is missing."""
-    found = [MISSING[message.code] for message in verdict.messages if message.code in MISSING]
-    return (*dropped(verdict), *reach(verdict), *found[:1])
+def list_limits(verdict: Verdict) -> tuple[Message, ...]:
+    """Return where a bound drops the gradient, how far a weight goes, and which weight is missing."""
+    messages = [MISSING[message.code] for message in verdict.messages if message.code in MISSING]
+    return (*find_zero_regions(verdict), *find_largest_weight(verdict), *messages[:1])
 
 
-def does(e: Any, verdict: Verdict) -> Message:
-    """Its target; of a clamp, that where no bound binds."""
+def describe_effect(e: Any, verdict: Verdict) -> Message:
+    """Return the target of a term; of a clamped term, that inside the clip range."""
     if verdict.target == "zero":
         return Message("no-expected-gradient")
     inside = verdict.inside_clamps
@@ -68,20 +68,20 @@ def does(e: Any, verdict: Verdict) -> Message:
         return Message("targets-inside", of=verdict)
     if verdict.target not in (*NAMED, "f-divergence", "none", None) and not verdict.shown:
         if not verdict.setting.on_policy and verdict.setting.use == "loss" and not e.has(sg):
-            return _of_the_sampler(e)
+            return _describe_sampler_gradient(e)
         if verdict.implied is not None:
             return Message("gradient-of-objective", of=verdict.implied.side)
     return Message("targets", of=verdict)
 
 
-def _of_the_sampler(e: Any) -> Message:
-    """beta grad E_mu[k3]: the sampler does not move."""
-    front, of = e.as_independent(*e.atoms(Estimator), *DENSITIES, *REWARDS, as_Add=False)
-    return Message("gradient-at-sampler", times=front, of=of)
+def _describe_sampler_gradient(e: Any) -> Message:
+    """Return beta grad E_mu[k3], where the sampler does not depend on theta."""
+    front, factor = e.as_independent(*e.atoms(Estimator), *DENSITIES, *REWARDS, as_Add=False)
+    return Message("gradient-at-sampler", times=front, of=factor)
 
 
-def dropped(verdict: Verdict) -> Iterator[Message]:
-    """Where the gradient of a clamp is zero."""
+def find_zero_regions(verdict: Verdict) -> Iterator[Message]:
+    """Yield where the gradient of a clamped term is zero."""
     rows = [on for on, h in verdict.per_sample_cases if h == 0]
     if () in rows:  # the last case, of what no other one says
         yield Message("zero-but-where", where=tuple(on for on, h in verdict.per_sample_cases if h != 0))
@@ -89,44 +89,48 @@ def dropped(verdict: Verdict) -> Iterator[Message]:
         yield Message("zero-where", where=tuple(rows))
 
 
-def reach(verdict: Verdict) -> Iterator[Message]:
-    """How large the weight of a reward may be for either sign of it: the largest that no bound drops.
+def find_largest_weight(verdict: Verdict) -> Iterator[Message]:
+    """Yield the largest weight of a reward that no bound drops, for either sign of the reward.
 
     For h = w(ratio) X with one ratio and one reward X; the bounds are those of the cases.
     """
-    rows, baselines = _without_sums(verdict.per_sample_cases)
+    rows, baselines = _replace_sums(verdict.per_sample_cases)
     symbols = {x for on, h in rows for e in (h, *(c.x for c in on)) for x in e.free_symbols}
     by_name = {symbol.name: symbol for symbol in symbols}
     gains = [*(by_name[x.name] for x in (A, R) if x.name in by_name), *baselines]
-    ratios = _ratios(rows)
+    ratios = _find_ratios(rows)
     if len(gains) != 1 or len(ratios) != 1 or verdict.scores_named[0]:
         return
     [gain], [ratio] = gains, ratios
-    above, below = (_largest(rows, ratio, gain, sign) for sign in (1, -1))
+    above, below = (_find_largest(rows, ratio, gain, sign) for sign in (1, -1))
     if above is not None and below is not None:
         yield Message("largest-weight", of=baselines.get(gain, gain), above=above, below=below)
 
 
-def _without_sums(rows: Any) -> tuple[Any, dict[Any, Any]]:
-    """The cases with a symbol in place of each sum such as loo(R), and symbol -> sum."""
-    found = {of for on, h in rows for e in (h, *(c.x for c in on)) for of in e.atoms(OverPositions)}
-    put = {of: sympy.Dummy(real=True) for of in sorted(found, key=sympy.default_sort_key)}
-    shown = [(tuple(replace(c, x=c.x.xreplace(put)) for c in on), h.xreplace(put)) for on, h in rows if put]
-    return shown or rows, {symbol: of for of, symbol in put.items()}
+def _replace_sums(rows: Any) -> tuple[Any, dict[Any, Any]]:
+    """Return the cases with a symbol in place of each sum such as loo(R), and symbol -> sum."""
+    sums = {element for on, h in rows for e in (h, *(c.x for c in on)) for element in e.atoms(OverPositions)}
+    symbols = {element: sympy.Dummy(real=True) for element in sorted(sums, key=sympy.default_sort_key)}
+    shown = [
+        (tuple(replace(c, x=c.x.xreplace(symbols)) for c in on), h.xreplace(symbols))
+        for on, h in rows
+        if symbols
+    ]
+    return shown or rows, {symbol: element for element, symbol in symbols.items()}
 
 
-def _ratios(rows: Any) -> list[Any]:
-    """The ratios that the cases speak of, if they speak of no other log density."""
+def _find_ratios(rows: Any) -> list[Any]:
+    """Return the ratios in the cases, if these depend on no other log density."""
     every = [e for on, h in rows for e in (h, *(c.x for c in on))]
-    found = {e for row in every for e in row.atoms(type(rho), type(rho_old))}
-    marks = {ratio: sympy.Symbol(f"ratio{i}", positive=True) for i, ratio in enumerate(found)}
+    ratios = {e for row in every for e in row.atoms(type(rho), type(rho_old))}
+    marks = {ratio: sympy.Symbol(f"ratio{i}", positive=True) for i, ratio in enumerate(ratios)}
     names = {x.name for x in DENSITIES}
-    left = {x for row in every for x in row.xreplace(marks).free_symbols}
-    return [] if any(x.name.partition("[")[0] in names for x in left) else list(found)
+    remaining = {x for row in every for x in row.xreplace(marks).free_symbols}
+    return [] if any(x.name.partition("[")[0] in names for x in remaining) else list(ratios)
 
 
-def _largest(rows: Any, ratio: Any, gain: Any, sign: int) -> Any | None:
-    """The largest |h| at |X| = 1: infinite if it grows with the ratio, else at the bounds of the cases."""
+def _find_largest(rows: Any, ratio: Any, gain: Any, sign: int) -> Any | None:
+    """Return the largest |h| at |X| = 1: infinite if it grows with the ratio, else at a bound."""
     x = sympy.Symbol("ratio", positive=True)
     others = {s for on, h in rows for e in (h, *(c.x for c in on)) for s in e.free_symbols}
     others -= {gain, *ratio.free_symbols}
@@ -137,28 +141,30 @@ def _largest(rows: Any, ratio: Any, gain: Any, sign: int) -> Any | None:
         (tuple((c.x.xreplace({ratio: x}), c.signs) for c in on), h.xreplace({ratio: x})) for on, h in rows
     ]
 
-    def at(value: Any) -> Any | None:
-        here = fixed | {x: value}
+    def find_size_at(value: Any) -> Any | None:
+        values = fixed | {x: value}
         for on, h in table:
-            if all(int(sympy.sign(e.xreplace(here))) in signs for e, signs in on):
-                return abs(h.xreplace(here))
+            if all(int(sympy.sign(e.xreplace(values))) in signs for e, signs in on):
+                return abs(h.xreplace(values))
         return None
 
-    far = at(LARGE_RATIO)
+    far = find_size_at(LARGE_RATIO)
     if far is None:
         return None
     if far >= LARGE_RATIO / 10**6:
         return sympy.oo
     bounds = {e: x - e for on, _ in table for e, _ in on if e.has(x) and not (x - e).has(x)}
-    found: list[tuple[Any, Any, Any]] = []
+    sizes: list[tuple[Any, Any, Any]] = []
     for bound in bounds.values():
         value = bound.xreplace(fixed)
-        near = [at(value * (1 + side * NEAR_BOUND)) for side in (1, -1)] if value > 0 else []  # no tie
-        found += [(size, value, bound) for size in near if size is not None]
-    if not found:
+        near = (
+            [find_size_at(value * (1 + side * NEAR_BOUND)) for side in (1, -1)] if value > 0 else []
+        )  # no tie
+        sizes += [(size, value, bound) for size in near if size is not None]
+    if not sizes:
         return None
-    size, value, bound = max(found, key=lambda row: row[0])
+    size, value, bound = max(sizes, key=lambda row: row[0])
     if far > size * (1 + 2 * NEAR_BOUND):
         return None
-    same = abs(size - value) <= 2 * NEAR_BOUND * value
-    return bound if same else None if others else float(size)
+    is_at_bound = abs(size - value) <= 2 * NEAR_BOUND * value
+    return bound if is_at_bound else None if others else float(size)

@@ -33,18 +33,18 @@ R = (-K1).exp()
 FREE_NAMES = ("k1", "w", "log_q")
 
 
-def slope(element: ExpPoly) -> ExpPoly:
-    """d/dlog q of what holds no generic function."""
+def differentiate_in_log_q(element: ExpPoly) -> ExpPoly:
+    """Return d/dlog q of an element without generic functions."""
     return element.derive(lambda name: ONE if name in LOG_RATIOS else ZERO)
 
 
-def at_reference(element: ExpPoly) -> ExpPoly:
-    """The value of a function of k1 where q = p."""
+def substitute_reference(element: ExpPoly) -> ExpPoly:
+    """Return the value of a function of k1 where q = p."""
     return element.substitute({"k1": ZERO})
 
 
 def generator(c: ExpPoly) -> ExpPoly | None:
-    """f(r), written in k1 = -log r, with E_q[c s] = grad E_q[f(r)], f(1) = 0 and f'(1) = 0.
+    """Return f(r), written in k1 = -log r, with E_q[c s] = grad E_q[f(r)], f(1) = 0 and f'(1) = 0.
 
     None where c depends on more than k1 and parameters, or the ring holds no f.
     """
@@ -53,24 +53,27 @@ def generator(c: ExpPoly) -> ExpPoly | None:
     f = find_objective_under(c, "q")
     if f is None:
         return None
-    f = f - at_reference(f)
-    return f + at_reference(slope(f)) * (R - 1)  # df/dk1 = -f'(1) at r = 1
+    f = f - substitute_reference(f)
+    return f + substitute_reference(differentiate_in_log_q(f)) * (R - 1)  # df/dk1 = -f'(1) at r = 1
 
 
 def strength(c: ExpPoly) -> ExpPoly:
-    """f''(1) = -c'(1): near q = p the objective is half of this times the Fisher quadratic form; 1 for KL."""
-    return at_reference(slope(c))
+    """Return f''(1) = -c'(1): 1 for KL.
+
+    Near q = p the objective is half of this times the Fisher quadratic form.
+    """
+    return substitute_reference(differentiate_in_log_q(c))
 
 
-def third_order(c: ExpPoly) -> ExpPoly:
-    """f'''(1) = -(c_kk + 2 c_k) with c_k = dc/dk1: -2 for the reverse KL, -1 for the forward KL."""
-    first = slope(c)
-    return -at_reference(slope(first) + first * 2)
+def compute_third_derivative(c: ExpPoly) -> ExpPoly:
+    """Return f'''(1) = -(c_kk + 2 c_k), c_k = dc/dk1: -2 for the reverse KL, -1 for the forward KL."""
+    first = differentiate_in_log_q(c)
+    return -substitute_reference(differentiate_in_log_q(first) + first * 2)
 
 
 # ---------------------------------------------------------------------------- names
-def alpha(a: Fraction) -> ExpPoly:
-    """(r^a - a r + a - 1) / (a (a - 1)), whose mean under q is the alpha divergence of p from q."""
+def build_alpha_generator(a: Fraction) -> ExpPoly:
+    """Return (r^a - a r + a - 1) / (a (a - 1)), whose mean under q is the alpha divergence of p from q."""
     return ((K1 * -a).exp() - R * a + (a - 1)) * (1 / (a * (a - 1)))
 
 
@@ -85,24 +88,24 @@ NAMED_GENERATORS = {
 }
 
 
-def named_divergence(f: ExpPoly) -> tuple[str, ExpPoly] | None:
-    """The name of a generator, and its multiple; None for what has no name.
+def name_divergence(f: ExpPoly) -> tuple[str, ExpPoly] | None:
+    """Return the name of a generator and its multiple; None for a generator without a name.
 
-    >>> name, multiple = named_divergence((R - 1) ** 2 * 3)
+    >>> name, multiple = name_divergence((R - 1) ** 2 * 3)
     >>> name, multiple == ONE * 3
     ('pearson-chi2', True)
     """
     rates = [-dict(exponent).get((("k1", 1),), 0) for _, exponent in f.terms]
-    alphas = {f"alpha={a}": alpha(Fraction(a)) for a in rates if a not in (0, 1)}
+    alphas = {f"alpha={a}": build_alpha_generator(Fraction(a)) for a in rates if a not in (0, 1)}
     for name, known in (NAMED_GENERATORS | alphas).items():
-        multiple = _multiple(f, known)
+        multiple = _find_multiple(f, known)
         if multiple and f == known * multiple:
             return name, multiple
     return None
 
 
-def _multiple(f: ExpPoly, known: ExpPoly) -> ExpPoly:
-    """What stands before one term of the known generator in f: constants, and numbers."""
+def _find_multiple(f: ExpPoly, known: ExpPoly) -> ExpPoly:
+    """Return the coefficient in f of one term of the known generator: constants and numbers."""
     (monomial, exponent), value = next(iter(known.terms.items()))
     power = dict(monomial).get("k1", 0)
     total = ZERO
@@ -140,67 +143,72 @@ class Inequality:
 Where = tuple[Stretch, ...] | Inequality
 
 
-def convex_where(c: ExpPoly) -> Where | None:
-    """Where q f(p/q) is convex in q: c rises with k1, so that the field pulls back; None where it is open.
+def find_convex_region(c: ExpPoly) -> Where | None:
+    """Return where q f(p/q) is convex in q, that is where c rises with k1; None if undecided.
 
     >>> from klsym.language.convert import to_ring
     >>> from klsym.language.expressions import k1, k2, lam, r
-    >>> convex_where(to_ring(k1 + k2))  # k1 >= -1, that is r <= e
+    >>> find_convex_region(to_ring(k1 + k2))  # k1 >= -1, that is r <= e
     (Stretch(lower=(Fraction(-1, 1), Fraction(-1, 1)), upper=None),)
-    >>> where = convex_where(to_ring(k1 + lam * r))  # 1 - lam r >= 0, everywhere if -lam >= 0
+    >>> where = find_convex_region(to_ring(k1 + lam * r))  # 1 - lam r >= 0, everywhere if -lam >= 0
     >>> where.element == to_ring(1 - lam * r), where.always == (to_ring(-lam),)
     (True, True)
     """
-    return nonnegative_where(slope(c))
+    return find_nonnegative_region(differentiate_in_log_q(c))
 
 
-def nonnegative_where(element: ExpPoly) -> Where | None:
-    """Where a function of k1 and parameters is not negative; None where it is open."""
+def find_nonnegative_region(element: ExpPoly) -> Where | None:
+    """Return where a function of k1 and parameters is not negative; None if undecided."""
     if not element.names():
         value = element.terms.get(((), ()), 0)
         return (Stretch(None, None),) if value >= 0 else ()
     if element.names() - {"k1"}:
-        return _under_parameters(drop_positive_factors(element))
-    found = find_sign_intervals(element)
-    if found is None:
-        taken = find_signs(element)
-        return None if taken is None or len(taken) > 1 else (Stretch(None, None),) * (taken == (1,))
-    kept: list[Stretch] = []
-    for sign, (lower, upper) in found:
-        if sign > 0 and kept and kept[-1].upper == lower:  # both sides of a zero that is only touched
-            kept[-1] = Stretch(kept[-1].lower, upper)
+        return _solve_under_parameters(drop_positive_factors(element))
+    sign_intervals = find_sign_intervals(element)
+    if sign_intervals is None:
+        possible = find_signs(element)
+        return None if possible is None or len(possible) > 1 else (Stretch(None, None),) * (possible == (1,))
+    intervals: list[Stretch] = []
+    for sign, (lower, upper) in sign_intervals:
+        if (
+            sign > 0 and intervals and intervals[-1].upper == lower
+        ):  # both sides of a zero that is only touched
+            intervals[-1] = Stretch(intervals[-1].lower, upper)
         elif sign > 0:
-            kept.append(Stretch(lower, upper))
-    return tuple(kept)
+            intervals.append(Stretch(lower, upper))
+    return tuple(intervals)
 
 
-def _under_parameters(element: ExpPoly) -> Where | None:
-    """A sum of a(parameters) k1^n exp(-b k1); the ratio of two exponentials takes all values above 0."""
+def _solve_under_parameters(element: ExpPoly) -> Where | None:
+    """Return where a sum of a(parameters) k1^n exp(-b k1) is not negative; None if undecided.
+
+    The ratio of two exponentials takes all values above 0.
+    """
     by_term: dict[tuple[Number, int], ExpPoly] = {}
     for (monomial, exponent), value in element.terms.items():
         rates = dict(exponent)
         rate, power = rates.pop((("k1", 1),), 0), dict(monomial).get("k1", 0)
         if any(name == "k1" for m in rates for name, _ in m):
             return None
-        rest = tuple(item for item in monomial if item[0] != "k1")
-        term = ExpPoly({(rest, tuple(sorted(rates.items()))): value})
+        constants = tuple(item for item in monomial if item[0] != "k1")
+        term = ExpPoly({(constants, tuple(sorted(rates.items()))): value})
         by_term[rate, power] = by_term.get((rate, power), ZERO) + term
-    needed = _needed(by_term)
+    needed = _collect_conditions(by_term)
     if needed is None:
         return None
-    open_ = [e for e in needed if not _never_negative(e)]
+    open_ = [e for e in needed if not _is_never_negative(e)]
     if not open_:
         return (Stretch(None, None),)
     never = any(not e.names() or find_positive_sum(-e) for e in open_)
     return Inequality(element, None if never else tuple(dict.fromkeys(map(drop_positive_factors, open_))))
 
 
-def _needed(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:
-    """What must not be negative for the sum to be so everywhere, no more and no less; None: it is open."""
+def _collect_conditions(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:
+    """Return elements whose being nonnegative is equivalent to the sum being so; None if undecided."""
     rows = [by_term[key] for key in sorted(by_term)]
     powers = {power for _, power in by_term}
     if powers == {0}:
-        return [rows[0], rows[-1]] if all(map(_never_negative, rows[1:-1])) else None
+        return [rows[0], rows[-1]] if all(map(_is_never_negative, rows[1:-1])) else None
     if len({rate for rate, _ in by_term}) > 1:
         return None
     if powers == {0, 1} or powers == {1}:
@@ -208,8 +216,8 @@ def _needed(by_term: dict[tuple[Number, int], ExpPoly]) -> list[ExpPoly] | None:
     return rows if powers <= {0, 2} else None
 
 
-def _never_negative(element: ExpPoly) -> bool:
-    """A number, or a sum of squares of parameters."""
+def _is_never_negative(element: ExpPoly) -> bool:
+    """Is it a nonnegative number, or a sum of squares of parameters?"""
     if not element.names():
         return element.terms.get(((), ()), 0) >= 0
     return find_positive_sum(element) is not None
@@ -218,11 +226,12 @@ def _never_negative(element: ExpPoly) -> bool:
 # ---------------------------------------------------------------------------- all of it
 @dataclass(frozen=True)
 class Generated:
-    """What E_q[c s] with c = c(r) descends: f, where it is convex (None is open), f''(1), and how far down.
+    """The f-divergence E_q[f(r)] whose gradient is E_q[c s], c = c(r): f, its convexity, f''(1), boundedness.
 
-    unbounded: E_q[f(r)] = sum p f(r)/r falls without end as q(x) goes to 0 somewhere; None where it is open.
+    where: where f is convex, None if undecided.
+    unbounded: E_q[f(r)] = sum p f(r)/r falls without end as q(x) goes to 0 somewhere; None if undecided.
     f and strength are elements of the ring, or SymPy expressions in r outside it; f may be None there.
-    beside: the reward whose mean is ascended while E_q[f(r)] is descended.
+    reward: the reward whose mean is ascended while E_q[f(r)] is descended.
     cases: parameters at which f is another one, such as ("alpha", 1); None for no f, where c is constant.
     pieces: f between the bounds of a clamp, where as one formula it holds steps.
     """
@@ -231,47 +240,47 @@ class Generated:
     where: Where | None
     strength: Any
     unbounded: bool | None
-    beside: ExpPoly = ZERO
+    reward: ExpPoly = ZERO
     cases: tuple[tuple[str, Fraction, ExpPoly | None], ...] = ()
     pieces: tuple[tuple[Stretch, ExpPoly], ...] = ()
 
     @property
     def is_divergence(self) -> bool | None:
         """Is f convex everywhere, whatever the parameters are?"""
-        return _holds(self.where)
+        return _is_everywhere(self.where)
 
 
-def _holds(where: Where | None) -> bool | None:
+def _is_everywhere(where: Where | None) -> bool | None:
     if where is None or isinstance(where, Inequality):
         return None if where is None else False
     return any(stretch.everywhere for stretch in where)
 
 
-def generated(c: ExpPoly) -> Generated | None:
-    """All of this; None for a constant, or where c is no function of r alone.
+def find_divergence(c: ExpPoly) -> Generated | None:
+    """Return the divergence of a coefficient c(r); None for a constant, or if c depends on more than r.
 
-    >>> k3_as_reward = generated(R - 1 + K1)
+    >>> k3_as_reward = find_divergence(R - 1 + K1)
     >>> k3_as_reward.is_divergence, k3_as_reward.strength == ZERO, k3_as_reward.unbounded
     (False, True, True)
     """
-    f = generator(c) if slope(c) else None
+    f = generator(c) if differentiate_in_log_q(c) else None
     if f is None:
         return None
-    return shaped(f, c)
+    return build_divergence(f, c)
 
 
-def shaped(f: ExpPoly, c: ExpPoly) -> Generated:
-    """f with the coefficient c = f - r f', and what follows of its shape."""
-    return Generated(f, convex_where(c), strength(c), _falls(f))
+def build_divergence(f: ExpPoly, c: ExpPoly) -> Generated:
+    """Return the divergence with generator f and the coefficient c = f - r f'."""
+    return Generated(f, find_convex_region(c), strength(c), _is_unbounded_below(f))
 
 
-def _falls(f: ExpPoly) -> bool | None:
+def _is_unbounded_below(f: ExpPoly) -> bool | None:
     """Does f(r)/r go to minus infinity with r?  A weight that all of f shares is meant to be positive."""
     weights = {tuple(item for item in monomial if item[0] != "k1") for monomial, _ in f.terms}
     if len(weights) != 1:
         return None
     plain = f * ExpPoly({(weights.pop(), ()): 1}).inverse() * K1.exp()
-    return None if plain.names() - {"k1"} else limit(plain) == -math.inf
+    return None if plain.names() - {"k1"} else find_limit(plain) == -math.inf
 
 
 # ---------------------------------------------------------------------------- beyond c(r)
@@ -287,58 +296,58 @@ class Functional:
 
     @property
     def is_convex(self) -> bool | None:
-        return _holds(self.where)
+        return _is_everywhere(self.where)
 
 
-def functional(c: ExpPoly) -> Functional:
-    """The convexity in q, at each p and mu, of what E_q[c s] is the gradient of.
+def find_convexity(c: ExpPoly) -> Functional:
+    """Return where, at each p and mu, the objective with the gradient E_q[c s] is convex in q.
 
     >>> from klsym.language.convert import to_ring
     >>> from klsym.language.expressions import k1, rho
-    >>> functional(to_ring(k1 / rho)).where  # k1 <= 1: r >= 1/e
+    >>> find_convexity(to_ring(k1 / rho)).where  # k1 <= 1: r >= 1/e
     (Stretch(lower=None, upper=(Fraction(1, 1), Fraction(1, 1))),)
-    >>> functional(to_ring(rho * (k1 + 1))).of, functional(to_ring(1 / rho)).is_convex
+    >>> find_convexity(to_ring(rho * (k1 + 1))).of, find_convexity(to_ring(1 / rho)).is_convex
     ('r', False)
     """
-    rising = drop_positive_factors(slope(c))
-    moving = {name for name in rising.names() if parse_name(name).base in SAMPLE_BASES}
-    if moving <= {"k1"}:
-        return Functional(nonnegative_where(rising))
-    if moving == {"w"}:
-        return Functional(nonnegative_where(rising.substitute({"w": -K1})), "rho")
+    rising = drop_positive_factors(differentiate_in_log_q(c))
+    names = {name for name in rising.names() if parse_name(name).base in SAMPLE_BASES}
+    if names <= {"k1"}:
+        return Functional(find_nonnegative_region(rising))
+    if names == {"w"}:
+        return Functional(find_nonnegative_region(rising.substitute({"w": -K1})), "rho")
     if find_positive_sum(rising):
         return Functional((Stretch(None, None),))
     return Functional(Inequality(rising, None) if _is_negative_somewhere(rising) else None)
 
 
 def _is_negative_somewhere(element: ExpPoly) -> bool:
-    """At one of a few places, by enclosures; log q is negative there."""
+    """Is the element negative at one of a few points, by enclosures?  log q is negative there."""
     if element.names() - {*FREE_NAMES}:
         return False
     ratios: tuple[Number, ...] = (-5, -1, Fraction(1, 3), 1, 5)
     for at in product(ratios, ratios, (-9, -1)):
         value = element.substitute({n: ExpPoly.number(x) for n, x in zip(FREE_NAMES, at, strict=True)})
-        if _enclosed(value).b < 0:
+        if _enclose(value).b < 0:
             return True
     return False
 
 
-def _enclosed(value: ExpPoly) -> Any:
-    """A sum of rationals times exponentials of rationals as an interval."""
+def _enclose(value: ExpPoly) -> Any:
+    """Enclose a sum of rationals times exponentials of rationals in an interval."""
     total = iv.mpf(0)
     for (_, exponent), number in value.terms.items():
         power = Fraction(dict(exponent).get((), 0))
-        total += _interval(number) * iv.exp(_interval(power))
+        total += _to_interval(number) * iv.exp(_to_interval(power))
     return total
 
 
-def _interval(value: Number) -> Any:
+def _to_interval(value: Number) -> Any:
     return iv.mpf(value.numerator) / value.denominator
 
 
-def limit(element: ExpPoly) -> float:
-    """The value of a function of k1 as k1 goes to minus infinity."""
-    rate, power, factor = leading(element)
+def find_limit(element: ExpPoly) -> float:
+    """Return the limit of a function of k1 as k1 goes to minus infinity."""
+    rate, power, factor = find_leading_term(element)
     if rate > 0 or not factor:
         return 0.0
     if rate == power == 0:
@@ -346,21 +355,21 @@ def limit(element: ExpPoly) -> float:
     return math.copysign(math.inf, factor * (-1) ** power)
 
 
-def leading(element: ExpPoly) -> tuple[Fraction, int, float]:
-    """(a, n, c) of the term c k1^n exp(a k1) that decides as k1 goes to minus infinity.
+def find_leading_term(element: ExpPoly) -> tuple[Fraction, int, float]:
+    """Return (a, n, c) of the term c k1^n exp(a k1) that dominates as k1 goes to minus infinity.
 
-    >>> leading(K1 + 2 * R + R * K1)
+    >>> find_leading_term(K1 + 2 * R + R * K1)
     (Fraction(-1, 1), 1, 1.0)
     """
     lasting: dict[tuple[Fraction, int], Any] = {}
     for (monomial, exponent), value in element.terms.items():
         rates = dict(exponent)
         key = Fraction(rates.get((("k1", 1),), 0)), -dict(monomial).get("k1", 0)
-        size = mpmath.exp(_real(rates.get((), 0)))  # beyond floats for large numbers
-        lasting[key] = lasting.get(key, mpmath.mpf(0)) + _real(value) * size
+        size = mpmath.exp(_to_real(rates.get((), 0)))  # beyond floats for large numbers
+        lasting[key] = lasting.get(key, mpmath.mpf(0)) + _to_real(value) * size
     (rate, power), factor = min(lasting.items(), default=((Fraction(1), 0), mpmath.mpf(0)))
     return rate, -power, float(factor)
 
 
-def _real(value: Number) -> Any:
+def _to_real(value: Number) -> Any:
     return mpmath.mpf(value.numerator) / value.denominator

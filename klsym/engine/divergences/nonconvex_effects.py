@@ -4,7 +4,7 @@ The force between outcomes is what c gains along log q: its slope dc/dk1, which 
 
 >>> from klsym.language.convert import to_ring
 >>> from klsym.language.expressions import k3
->>> found = effects(to_ring(k3))
+>>> found = find_effects(to_ring(k3))
 >>> found.third, found.overweight, found.underweight, found.corners_attract
 (-1, 1.0, -inf, True)
 >>> found.lower.trust
@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from klsym.engine.divergences.f_divergence import K1, generated, leading, limit, slope, third_order
+from klsym.engine.divergences.f_divergence import (
+    K1,
+    compute_third_derivative,
+    differentiate_in_log_q,
+    find_divergence,
+    find_leading_term,
+    find_limit,
+)
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import expectation, sample
 from klsym.engine.regions.root_isolation import find_signs
@@ -46,39 +53,39 @@ class Effects:
     lower: Proof | None
 
 
-def effects(c: ExpPoly) -> Effects | None:
-    """For a c(r) whose f is known not to be convex, but for one weight in front of it; else None."""
-    c = _unweighted(c)
-    found = generated(c)
-    if found is None or found.is_divergence is not False or c.names() - {"k1"}:
+def find_effects(c: ExpPoly) -> Effects | None:
+    """Return the effects of a c(r) whose f is not convex, up to a weight in front; else None."""
+    c = _remove_weight(c)
+    divergence = find_divergence(c)
+    if divergence is None or divergence.is_divergence is not False or c.names() - {"k1"}:
         return None
-    rising = slope(c)
+    rising = differentiate_in_log_q(c)
     return Effects(
         slope=rising,
-        strength=_number(found.strength),
-        third=_number(third_order(c)),
-        overweight=limit(rising.substitute({"k1": -K1})),
-        underweight=limit(rising),
-        falls=leading(found.f * K1.exp()) if found.unbounded else None,
-        corners_attract=limit(c) == math.inf,  # R - beta c falls without end as q goes to 0
-        lower=_below_the_reference(found.f),
+        strength=_read_number(divergence.strength),
+        third=_read_number(compute_third_derivative(c)),
+        overweight=find_limit(rising.substitute({"k1": -K1})),
+        underweight=find_limit(rising),
+        falls=find_leading_term(divergence.f * K1.exp()) if divergence.unbounded else None,
+        corners_attract=find_limit(c) == math.inf,  # R - beta c falls without end as q goes to 0
+        lower=_refute_nonnegativity(divergence.f),
     )
 
 
-def _unweighted(c: ExpPoly) -> ExpPoly:
-    """c without its constant and without the parameters that the rest shares, which are weights."""
+def _remove_weight(c: ExpPoly) -> ExpPoly:
+    """Return c without its constant and without the parameters that all other terms share."""
     moving = ExpPoly({key: value for key, value in c.terms.items() if ExpPoly({key: value}).names() & {"k1"}})
     weights = {tuple(item for item in monomial if item[0] != "k1") for monomial, _ in moving.terms}
     return moving * ExpPoly({(weights.pop(), ()): 1}).inverse() if len(weights) == 1 else c
 
 
-def _number(element: ExpPoly) -> Number:
+def _read_number(element: ExpPoly) -> Number:
     return element.terms.get(((), ()), 0)
 
 
 @lru_cache(maxsize=256)
-def _below_the_reference(f: ExpPoly) -> Proof | None:
-    """A policy with E_q[f(r)] < 0, which is 0 at q = p; there is none where f is nowhere negative."""
+def _refute_nonnegativity(f: ExpPoly) -> Proof | None:
+    """Return the proof that E_q[f(r)] < 0 for some policy; None where f is nowhere negative."""
     if find_signs(f) == (1,):
         return None
     try:

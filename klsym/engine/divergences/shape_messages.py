@@ -7,26 +7,26 @@ from klsym.kernel.names import SAMPLE_BASES
 from klsym.language.messages import Message
 
 
-def generated_messages(found: Generated) -> tuple[Message, ...]:
-    """For a coefficient c(r) = f(r) - r f'(r)."""
-    said = []
-    if found.strength is not None and not found.strength:
-        said.append(Message("no-restoring-force"))
-    if found.where and not found.is_divergence and not _for_weights(found.where):
-        said.append(Message("pushes-away", where=found.where))
-    if found.unbounded:
-        said.append(Message("unbounded-below"))
-    return tuple(said)
+def list_divergence_messages(divergence: Generated) -> tuple[Message, ...]:
+    """Return the messages on a coefficient c(r) = f(r) - r f'(r)."""
+    messages = []
+    if divergence.strength is not None and not divergence.strength:
+        messages.append(Message("no-restoring-force"))
+    if divergence.where and not divergence.is_divergence and not _is_convex_for_weights(divergence.where):
+        messages.append(Message("pushes-away", where=divergence.where))
+    if divergence.unbounded:
+        messages.append(Message("unbounded-below"))
+    return tuple(messages)
 
 
-def functional_message(found: Functional) -> tuple[Message, ...]:
-    """Where c does not rise with log q."""
-    if found.is_convex is not False or (found.where and _for_weights(found.where)):
+def list_convexity_messages(convexity: Functional) -> tuple[Message, ...]:
+    """Return the message that c does not rise with log q everywhere, if so."""
+    if convexity.is_convex is not False or (convexity.where and _is_convex_for_weights(convexity.where)):
         return ()
-    return (Message("held-weakly", where=found.where, of=found.of),)
+    return (Message("held-weakly", where=convexity.where, of=convexity.of),)
 
 
-def _for_weights(where: Where) -> bool:
+def _is_convex_for_weights(where: Where) -> bool:
     """Is it everywhere for positive parameters, as weights are?  Or a matter of their signs alone?"""
     if not isinstance(where, Inequality) or where.always is None:
         return False

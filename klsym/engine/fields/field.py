@@ -295,7 +295,7 @@ def split_sequence_loss(loss: Any, defined: Context = PLAIN, attached_only: bool
     >>> from klsym.language.expressions import length, log_q, now, rho
     >>> split_sequence_loss(rho / length + now(log_q) / length)
     (rho, log_q[now]/length)
-    >>> split_sequence_loss(rho, moving=True)
+    >>> split_sequence_loss(rho, attached_only=True)
     (length*rho, 0)
     """
     element = to_ring(loss)

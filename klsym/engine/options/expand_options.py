@@ -10,7 +10,7 @@ The loss so written, without the options, has the same verdict.
 
 >>> from klsym.language.parser import parse
 >>> setting = Setting(use="reward", level="token", credit="to-go", aggregate="mean")
->>> expansion(Written("R - beta*k1", parse("R - beta*k1")), setting)
+>>> expand_options(Written("R - beta*k1", parse("R - beta*k1")), setting)
 'togo(R - beta*k1)/T'
 """
 
@@ -32,48 +32,53 @@ CREDITS = {"to-go": "togo", "total": "whole"}
 BATCHES = {"leave-one-out": "loo", "mean": "centred", "std": "normalised"}
 
 
-def expansion(written: Written, setting: Setting, h: Formula | None = None) -> str | None:
-    """The loss without options; None where they say nothing.  h: what multiplies the score of a sample."""
-    expression = written.expression.xreplace({rho: weight_of(setting.weights)})
+def expand_options(written: Written, setting: Setting, h: Formula | None = None) -> str | None:
+    """Return the loss written without options; None if they change nothing.
+
+    h: what multiplies the score of a sample.
+    """
+    expression = written.expression.xreplace({rho: build_weight(setting.weights)})
     weighted = expression != written.expression
-    shown = losses.tree_of(expression if weighted else written)
+    formula = losses.tree_of(expression if weighted else written)
     if setting.credit in CREDITS:
-        shown = _credited(expression if expression.has(A) else None, shown, CREDITS[setting.credit])
+        formula = _apply_credit(expression if expression.has(A) else None, formula, CREDITS[setting.credit])
     if setting.averaged:
-        shown = quotient(shown, Name("T"))
+        formula = quotient(formula, Name("T"))
     if setting.truncated:
-        shown = quotient(product(Name("M"), shown), Name("S"))
+        formula = quotient(product(Name("M"), formula), Name("S"))
     if setting.aggregate == "batch":
-        shown = quotient(product(Name("n"), shown), total(Name("T"), Call("others", (Name("T"),))))
+        formula = quotient(product(Name("n"), formula), total(Name("T"), Call("others", (Name("T"),))))
     if setting.batch in BATCHES:
         centre = BATCHES[setting.batch]
         if setting.use == "reward":
-            shown = Call(centre, (shown,))
+            formula = Call(centre, (formula,))
         elif h is not None:
-            shown = product(Call("sg", (Call(centre, (h,)),)), Name("log_q"))
-    said = (
+            formula = product(Call("sg", (Call(centre, (h,)),)), Name("log_q"))
+    has_options = (
         weighted
         or setting.truncated
         or setting.aggregate in ("mean", "batch")
         or setting.credit in CREDITS
         or setting.batch in BATCHES
     )
-    return TEXT(shown) if said else None
+    return TEXT(formula) if has_options else None
 
 
-def weight_of(weights: str) -> Any:
-    """What rho stands for."""
+def build_weight(weights: str) -> Any:
+    """Return the importance weight for which rho stands."""
     if weights == "prefix":
         return exp(Before(log_q - log_mu)) * rho
     return exp(Whole(log_q - log_mu)) if weights == "sequence" else rho
 
 
-def _credited(expression: Any, shown: Formula, credit: str) -> Formula:
-    """A is of the whole sequence, and each score meets it once."""
+def _apply_credit(expression: Any, formula: Formula, credit: str) -> Formula:
+    """Give a loss its credit, except A, which is of the whole sequence and is credited once."""
     if expression is None:
-        return Call(credit, (shown,))
+        return Call(credit, (formula,))
     terms = sympy.Add.make_args(sympy.expand_mul(expression))
-    once = sympy.Add(*(term for term in terms if term.has(A)))
-    rest = sympy.Add(*(term for term in terms if not term.has(A)))
-    parts = [losses.tree_of(once)] + ([Call(credit, (losses.tree_of(rest),))] if rest else [])
+    credited_once = sympy.Add(*(term for term in terms if term.has(A)))
+    uncredited = sympy.Add(*(term for term in terms if not term.has(A)))
+    parts = [losses.tree_of(credited_once)] + (
+        [Call(credit, (losses.tree_of(uncredited),))] if uncredited else []
+    )
     return total(*parts)

@@ -53,9 +53,9 @@ class Option:
         """Does it mean something beside all others?"""
         return not self.needs
 
-    def idle(self, given: Mapping[str, str | None]) -> str:
-        """Why it has no effect there; empty if it has one."""
-        return next((need.otherwise for need in self.needs if given[need.of] not in need.among), "")
+    def explain_no_effect(self, options: Mapping[str, str | None]) -> str:
+        """Return why the option has no effect beside the others; empty if it has one."""
+        return next((need.otherwise for need in self.needs if options[need.of] not in need.among), "")
 
 
 NEEDS_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
@@ -137,7 +137,7 @@ class Setting:
 
 
 def checked_setting(**given: str | None) -> Setting:
-    """The setting; raises UsageError for what is no option or choice, or means nothing beside the rest."""
+    """Return the setting; raises UsageError for unknown options or choices, and for those without effect."""
     unknown = [name for name in given if name not in CHOICES]
     if unknown:
         raise UsageError(f"unknown option {unknown[0]!r} (known: {', '.join(CHOICES)})")
@@ -147,17 +147,17 @@ def checked_setting(**given: str | None) -> Setting:
         if value not in option.choices and (value is not None or option.always or option.silent):
             expected = f"one of {', '.join(option.choices)} expected"
             raise UsageError(f"{option.name}={value!r}: {expected}")
-    found = {}
+    values = {}
     for option in OPTIONS:
-        value, idle = whole[option.name], option.idle(whole)
+        value, idle = whole[option.name], option.explain_no_effect(whole)
         if idle and value != option.silent:  # a misunderstanding, not to be passed over
             raise UsageError(f"{option.name}: {idle}")
-        found[option.name] = value or ("" if idle else option.choices[0])
-    return Setting(**found)
+        values[option.name] = value or ("" if idle else option.choices[0])
+    return Setting(**values)
 
 
-def documented(function: Documented) -> Documented:
-    """The line OPTIONS in its docstring is written out."""
+def document_options(function: Documented) -> Documented:
+    """Replace the line OPTIONS in the docstring of a function by the list of options."""
     rows = "\n".join(f"{o.name}: {' | '.join(o.choices)}\n    {o.meaning}" for o in OPTIONS)
     function.__doc__ = cleandoc(function.__doc__ or "").replace("OPTIONS\n", f"{rows}\n")
     return function

@@ -22,37 +22,37 @@ Explained = Callable[[Written, Setting], Verdict]
 
 
 def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
-    """A verdict on a sampled loss as one on the loss as typed."""
+    """Return a verdict on a sampled loss as one on the loss as typed."""
     return replace(inner, loss=written.text, loss_latex=losses.show(written, LATEX), **changes)
 
 
-def expression_at_policy(expression: Any) -> Any:
-    """The sampler is q: log mu = log q, rho = 1."""
+def substitute_policy(expression: Any) -> Any:
+    """Substitute q for the sampler: log mu = log q, rho = 1."""
     return expression.xreplace({rho: sympy.Integer(1)}).subs(log_mu, log_q)
 
 
-def slope_of(x: Any) -> Any:
-    """x + dx/dlog q, which multiplies the scores in grad full(x)."""
+def build_slope(x: Any) -> Any:
+    """Return x + dx/dlog q, which multiplies the scores in grad full(x)."""
     return canonical(without_sg(x + sympy.diff(x, log_q)))
 
 
-def mean_text(of: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
-    """E_m[sum_t L_t] of a loss as typed; gradient: E_m[sum_t grad L_t], or E_m[sum_t h_t s_t]."""
+def show_mean(loss: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
+    """Return E_m[sum_t L_t] of a loss as typed; gradient: E_m[sum_t grad L_t], or E_m[sum_t h_t s_t]."""
     tokens = setting.level == "token"
-    shown: Formula = losses.tree_of(of, spell.positions)
+    formula: Formula = losses.tree_of(loss, spell.positions)
     if gradient:
         score = in_slot("s", "now" if tokens else "x", spell.positions)
-        shown = Gradient(shown) if setting.use == "loss" else product(Call("sg", (shown,)), score)
-    return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", shown) if tokens else shown)))
+        formula = Gradient(formula) if setting.use == "loss" else product(Call("sg", (formula,)), score)
+    return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", formula) if tokens else formula)))
 
 
-def mean_formula(of: Any, setting: Setting) -> Words:
-    """E_m[sum_t L_t] in both notations."""
-    return Words(mean_text(of, setting, TEXT), mean_text(of, setting, LATEX))
+def build_mean_formula(loss: Any, setting: Setting) -> Words:
+    """Return E_m[sum_t L_t] in both notations."""
+    return Words(show_mean(loss, setting, TEXT), show_mean(loss, setting, LATEX))
 
 
-def steps_from(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[ChainStep, ...]:
-    """The chain of the sampled loss, from the loss as typed."""
-    text, latex = (mean_text(typed.expression, setting, spell, gradient=True) for spell in (TEXT, LATEX))
-    (_, first, first_latex), *rest = steps or [("", "0", "0")]
-    return ("", text, latex), (rule, first, first_latex), *rest
+def add_first_step(typed: Written, setting: Setting, rule: str, steps: Any) -> tuple[ChainStep, ...]:
+    """Return the chain of the sampled loss, preceded by the loss as typed."""
+    text, latex = (show_mean(typed.expression, setting, spell, gradient=True) for spell in (TEXT, LATEX))
+    (_, first, first_latex), *others = steps or [("", "0", "0")]
+    return ("", text, latex), (rule, first, first_latex), *others

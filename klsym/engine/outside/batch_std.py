@@ -65,13 +65,13 @@ def explain_batch_std(written: Written, setting: Setting) -> Verdict:
     h = coefficient_of(single, setting)
     if not h.names() & {*SAMPLE_BASES}:
         return explain_centred(written, setting, single)
-    return _divided(partial(written, setting, single), h)
+    return _build_verdict(partial(written, setting, single), h)
 
 
-def _divided(single: Verdict, h: ExpPoly) -> Verdict:
+def _build_verdict(single: Verdict, h: ExpPoly) -> Verdict:
     """Return the verdict for coefficients h that are no constants; `single` is that on one sample."""
     under = "q" if single.setting.on_policy else "mu"
-    half, square = _at_two()
+    half, square = _prove_at_two()
     start = (f"E_{under}[mean_i {COEFFICIENT}*s_self]", LATEX.expectation(under, FIELD_LATEX))
     verdict = replace(
         single,
@@ -85,84 +85,94 @@ def _divided(single: Verdict, h: ExpPoly) -> Verdict:
         model=None,
         implied=None,
         shown="",
-        remarks=(Message("signs-alone", half=half, square=square), _limit(h, single.setting.on_policy)),
-        messages=size_messages(h),
+        remarks=(
+            Message("signs-alone", half=half, square=square),
+            _describe_limit(h, single.setting.on_policy),
+        ),
+        messages=list_size_messages(h),
     )
-    verdict = _binary(verdict, h) if single.setting.on_policy else verdict
-    return _moving(verdict, h) if single.setting.on_policy else _fixed(verdict, h)
+    verdict = _add_binary_remarks(verdict, h) if single.setting.on_policy else verdict
+    return _refute_on_policy(verdict, h) if single.setting.on_policy else _explain_fixed_samples(verdict, h)
 
 
 # ---------------------------------------------------------------------------- what holds in any case
-def _at_one(a: Any) -> Quantity:
-    """The value at one sample of a batch."""
+def _build_sample_mean(a: Any) -> Quantity:
+    """Return the value at one sample of a batch."""
     return mean_over_i(a, under="sample")
 
 
 @cache
-def _at_two() -> tuple[Proof, Proof]:
-    """At n = 2 what is centred is half the difference, and std is its size."""
+def _prove_at_two() -> tuple[Proof, Proof]:
+    """Prove that at n = 2 a centred value is half the difference, and std its size."""
     mean = (own(R) + others(R)) / n  # R may be any two numbers
     spread = ((own(R) - mean) ** 2 + (others(R) - mean) ** 2) / n
     pair = ((n, 2),)
-    half = derive(_at_one(own(R) - mean), premises=pair).equals(
-        _at_one((own(R) - others(R)) / 2), using=[(0, None)]
+    half = derive(_build_sample_mean(own(R) - mean), premises=pair).equals(
+        _build_sample_mean((own(R) - others(R)) / 2), using=[(0, None)]
     )
-    square = derive(_at_one((own(R) - mean) ** 2), premises=pair).equals(_at_one(spread), using=[(0, None)])
+    square = derive(_build_sample_mean((own(R) - mean) ** 2), premises=pair).equals(
+        _build_sample_mean(spread), using=[(0, None)]
+    )
     return half, square
 
 
-def _limit(h: ExpPoly, on_policy: bool) -> Message:
-    """E_m[h s] less E_m[h] E_m[s], over sd_m(h)."""
-    b = None if on_policy else _slope(h)
+def _describe_limit(h: ExpPoly, on_policy: bool) -> Message:
+    """Return the limit for large n: E_m[h s] less E_m[h] E_m[s], over sd_m(h)."""
+    b = None if on_policy else _find_constant_slope(h)
     return Message("std-limit", h=h, moves=on_policy, slope=b)
 
 
-def size_messages(*of: ExpPoly) -> tuple[Message, ...]:
-    """The warnings about dividing by the standard deviation of these."""
-    return (Message("size-lost"), *((Message("own-scale"),) if any(map(_mixed, of)) else ()))
+def list_size_messages(*of: ExpPoly) -> tuple[Message, ...]:
+    """Return the warnings about dividing by the standard deviation of these elements."""
+    return (Message("size-lost"), *((Message("own-scale"),) if any(map(_is_mixed, of)) else ()))
 
 
-def _mixed(h: ExpPoly) -> bool:
-    """Does something beside a reward differ from sample to sample?"""
+def _is_mixed(h: ExpPoly) -> bool:
+    """Does anything but a reward differ from sample to sample?"""
     names = {name for name in h.names() if name in SAMPLE_BASES}
     return bool(names & {"R", "A"}) and not names <= {"R", "A"}
 
 
-def _binary(verdict: Verdict, h: ExpPoly) -> Verdict:
-    """With two values of R there is an objective for each n; beside a penalty, what the division does."""
+def _add_binary_remarks(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """Add the objective for two values of R at each n; beside a penalty, the effect of the division."""
     if h not in (to_ring(R), to_ring(-R)):
-        return replace(verdict, remarks=(*verdict.remarks, Message("same-scale"))) if _mixed(h) else verdict
-    proof = _rewarded()
-    said = Message("binary-rewards", sign="" if h == to_ring(R) else "-"), Message("binary-ends", proof=proof)
-    return replace(verdict, remarks=(*verdict.remarks, *said), proofs=(*verdict.proofs, proof))
+        return (
+            replace(verdict, remarks=(*verdict.remarks, Message("same-scale"))) if _is_mixed(h) else verdict
+        )
+    proof = _prove_binary_objective()
+    messages = (
+        Message("binary-rewards", sign="" if h == to_ring(R) else "-"),
+        Message("binary-ends", proof=proof),
+    )
+    return replace(verdict, remarks=(*verdict.remarks, *messages), proofs=(*verdict.proofs, proof))
 
 
 @cache
-def _rewarded() -> Proof:
+def _prove_binary_objective() -> Proof:
     centred = own(R) - (own(R) + others(R)) / n
     return derive(mean_over_i(centred * own(s), under="q")).equals(grad(expectation(R, "q")) * (1 - 1 / n))
 
 
 # ---------------------------------------------------------------------------- samples that do not move
 @cache
-def _free() -> Proof:
+def _prove_free_coefficient() -> Proof:
     return derive(expectation(A * s, "mu")).equals(grad(expectation(A * log_q, "mu")))
 
 
-def _slope(h: ExpPoly) -> ExpPoly | None:
-    """dh/dlog q, if it is a constant."""
+def _find_constant_slope(h: ExpPoly) -> ExpPoly | None:
+    """Return dh/dlog q, if it is a constant."""
     context = derive(expectation(to_sympy(h), "mu")).context
     b = d_log_q(h, context)
     return b if context.is_constant(b) else None
 
 
-def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
-    """The objective under mu, where there is one."""
-    b, proofs = _slope(h), verdict.proofs
+def _explain_fixed_samples(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """Return the verdict under mu, with the objective where there is one."""
+    b, proofs = _find_constant_slope(h), verdict.proofs
     if b is None:
-        return _turning(verdict, h)
+        return _refute_by_numbers(verdict, h)
     if not b:  # a_i is free of theta, as any A is
-        free = _free()
+        free = _prove_free_coefficient()
         text = TEXT.expectation("mu", f"mean_i {COEFFICIENT}*log_q_self")
         latex, proofs = LATEX.expectation("mu", MEAN_LATEX), (*proofs, free)
         note, assumed = Message("coefficient-free", proof=free), assumed_by((free,))
@@ -184,11 +194,11 @@ def _fixed(verdict: Verdict, h: ExpPoly) -> Verdict:
 
 
 # ---------------------------------------------------------------------------- samples that move
-def _moving(verdict: Verdict, h: ExpPoly) -> Verdict:
-    """On-policy: refuted at n = 2, where three outcomes tell the values of h apart."""
-    for model, where in _ordered(h):
+def _refute_on_policy(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """Refute an objective at n = 2, where the values of h differ on three outcomes."""
+    for model, where in _iterate_ordered_trees(h):
         try:
-            twisted = derive(_curl()).differs_from(0, model=model)
+            twisted = derive(_build_curl()).differs_from(0, model=model)
         except ProofError:
             continue
         return replace(
@@ -198,11 +208,11 @@ def _moving(verdict: Verdict, h: ExpPoly) -> Verdict:
             model=shown_witness(twisted),
             remarks=(Message("signs-turn", **where), *verdict.remarks),
         )
-    return _turning(verdict, h)
+    return _refute_by_numbers(verdict, h)
 
 
-def _turning(verdict: Verdict, h: ExpPoly) -> Verdict:
-    """Refuted by numbers where a batch of three has a curl."""
+def _refute_by_numbers(verdict: Verdict, h: ExpPoly) -> Verdict:
+    """Refute an objective by numbers, where a batch of three has a curl."""
     from klsym.engine.proof.numeric_curl import Pushes, twisted
 
     on_policy = verdict.setting.on_policy
@@ -219,18 +229,18 @@ def _turning(verdict: Verdict, h: ExpPoly) -> Verdict:
     )
 
 
-def _curl() -> Quantity:
+def _build_curl() -> Quantity:
     """d_u E_q[R] d_v E_q[R^2] - d_v E_q[R] d_u E_q[R^2] over sequences of one token, which are samples."""
 
-    def mean(power: int, along: str) -> Indexed:
+    def build_mean(power: int, along: str) -> Indexed:
         return Indexed("t", "q", to_ring(now(R) ** power), (along,))
 
-    across = (mean(1, "now"), mean(2, "now'")), (mean(1, "now'"), mean(2, "now"))
+    across = (build_mean(1, "now"), build_mean(2, "now'")), (build_mean(1, "now'"), build_mean(2, "now"))
     return Quantity(Side.of((1, across[0]), (-1, across[1])))
 
 
-def _ordered(h: ExpPoly) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Trees of three outcomes on which the values of h differ, with their ranks as rewards."""
+def _iterate_ordered_trees(h: ExpPoly) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield trees of three outcomes on which the values of h differ, with their ranks as rewards."""
     start = derive(sample(to_sympy(h)))
     context, side = written_out(start.context), start.reduce().left
     for model in models(context, on_policy=True):
@@ -246,11 +256,11 @@ def _ordered(h: ExpPoly) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         if all(values[a].upper < values[b].lower for a, b in pairwise(order)):
             ranks = {"R": [str(order.index(x)) for x in range(3)]}
             rows = {**tree, "u": ["1", "0", "0"], "v": ["0", "1", "0"], "rewards": ranks}
-            yield {"tree": rows, "path": [], "parameters": {}}, _where(h, model)
+            yield {"tree": rows, "path": [], "parameters": {}}, _describe_model(h, model)
 
 
-def _where(h: ExpPoly, model: dict[str, Any]) -> dict[str, Any]:
-    """What H is made of on a model: rows and parameters."""
+def _describe_model(h: ExpPoly, model: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows and parameters of a model on which H depends."""
     rows = {"p": model["tree"]["p"]} if "k1" in h.names() else {}
     rows |= {name: row for name, row in model["tree"]["rewards"].items() if name in h.names()}
     return {"rows": rows, "parameters": model["parameters"]}

@@ -19,13 +19,13 @@ MAX_EXPONENT = sympy.Integer(10) ** 300  # exp(x) takes as many bits of precisio
 Outcomes = list[tuple[Any, dict[Any, Any]]]
 
 
-def shown_witness(c: Any, on_policy: bool, refuted: str) -> dict[str, Any] | None:
-    """A model in which E_q[c s] is not grad KL(q||p), as it is printed."""
+def find_counterexample(c: Any, on_policy: bool, refuted: str) -> dict[str, Any] | None:
+    """Return a model in which E_q[c s] is not grad KL(q||p), as it is printed."""
     free = sorted(c.free_symbols - {*DENSITIES, *REWARDS}, key=str)
     for tried in models(Context(parameters=tuple(map(str, free))), on_policy, []):
         model = plain_model(completed(tried, {"o", "M"}))
-        outcomes = _outcomes(model, {x: Rational(model["parameters"][str(x)]) for x in free})
-        left, right = (_scored(e, outcomes) for e in (c, k1))
+        outcomes = _list_outcomes(model, {x: Rational(model["parameters"][str(x)]) for x in free})
+        left, right = (_compute_expected_gradient(e, outcomes) for e in (c, k1))
         if left is not None and right is not None and abs(left - right) > APART * max(abs(left), abs(right)):
             used = {str(x) for x in c.free_symbols} | (set() if on_policy else {"w"})
             first, second = ([mpmath.nstr(x, 15)] * 2 for x in (left, right))
@@ -33,33 +33,35 @@ def shown_witness(c: Any, on_policy: bool, refuted: str) -> dict[str, Any] | Non
     return None
 
 
-def _outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> Outcomes:
-    """For each outcome q (u - E_q[u]), and the values of the symbols."""
-    known = {symbol: model[name] for symbol, name in zip(DENSITIES, ("q", "p", "mu", "old"), strict=True)}
+def _list_outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> Outcomes:
+    """Return for each outcome q (u - E_q[u]), and the values of the symbols."""
+    rows_of_policies = {
+        symbol: model[name] for symbol, name in zip(DENSITIES, ("q", "p", "mu", "old"), strict=True)
+    }
     q, u = ([Rational(x) for x in row] for row in (model["q"], model["u"]))
     mean = sum(a * b for a, b in zip(q, u, strict=True))
     rows = []
     for x in range(len(q)):
-        logs = {symbol: sympy.log(Rational(row[x])) for symbol, row in known.items()}
-        given = {symbol: model["rewards"].get(symbol.name) for symbol in REWARDS}
-        rewards = {symbol: Rational(row[x]) for symbol, row in given.items() if row is not None}
+        logs = {symbol: sympy.log(Rational(row[x])) for symbol, row in rows_of_policies.items()}
+        rows_of_rewards = {symbol: model["rewards"].get(symbol.name) for symbol in REWARDS}
+        rewards = {symbol: Rational(row[x]) for symbol, row in rows_of_rewards.items() if row is not None}
         rows.append((q[x] * (u[x] - mean), logs | rewards | fixed))
     return rows
 
 
-def _scored(coefficient: Any, outcomes: Outcomes) -> Any | None:
-    """E_q[coefficient u.s] in a model, where full(x) is E_q[x]."""
+def _compute_expected_gradient(coefficient: Any, outcomes: Outcomes) -> Any | None:
+    """Return E_q[coefficient u.s] in a model, where full(x) is E_q[x]."""
     sums = coefficient.atoms(OverVocabulary)
     masses = [(sympy.exp(at[log_q]), at) for _, at in outcomes]
-    exact = {of: sum(q * unfold(of.args[0]).xreplace(at) for q, at in masses) for of in sums}
-    values = [number_at(coefficient.xreplace(exact), at) for _, at in outcomes]
+    exact = {mean: sum(q * unfold(mean.args[0]).xreplace(at) for q, at in masses) for mean in sums}
+    values = [compute_number(coefficient.xreplace(exact), at) for _, at in outcomes]
     if any(value is None for value in values):
         return None
     return mpmath.fsum(v * w.p / w.q for v, (w, _) in zip(values, outcomes, strict=True))
 
 
-def number_at(expression: Any, at: dict[Any, Any]) -> Any | None:
-    """The real value of an expression; None where it has none, or holds exp of more than MAX_EXPONENT."""
+def compute_number(expression: Any, at: dict[Any, Any]) -> Any | None:
+    """Return the real value of an expression; None without one, or with exp of more than MAX_EXPONENT."""
     unfolded = unfold(expression)
     inside = {e.args[0] for e in unfolded.atoms(sympy.exp) if e.args[0].has(sympy.exp)}
     try:
@@ -68,5 +70,5 @@ def number_at(expression: Any, at: dict[Any, Any]) -> Any | None:
         value = sympy.N(unfolded.xreplace(at), DIGITS)
     except (ValueError, TypeError):  # such as a comparison with infinity
         return None
-    known = value._mpf_ if value.is_Float else int(value) if value.is_Integer else None
-    return None if known is None else mpmath.mpf(known)
+    mantissa = value._mpf_ if value.is_Float else int(value) if value.is_Integer else None
+    return None if mantissa is None else mpmath.mpf(mantissa)

@@ -24,7 +24,7 @@ from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss, divide_by_length, has_batch_sum
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.batch_std import explain_batch_std, size_messages
+from klsym.engine.outside.batch_std import explain_batch_std, list_size_messages
 from klsym.engine.proof.quantities import grad
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.regions.relations import reduce_by_relations
@@ -53,73 +53,80 @@ SEVERAL = f"normalised(h) is read for {MOST} different h at most, and not within
 
 
 def explain_normalised(written: Written, setting: Setting) -> Verdict:
-    """normalised(h) as a reward is batch std of h; what is added to it is explained by itself."""
+    """Return the verdict: normalised(h) as a reward is batch std of h; other terms are explained alone."""
     expression = written.expression.xreplace({rho: 1}) if setting.on_policy else written.expression
     if isinstance(expression, Normalised) and setting.use == "reward":
         with suppress(NotInRing):
-            return _by_option(Written(written.text, expression), setting)
+            return _explain_by_option(Written(written.text, expression), setting)
     terms = sympy.Add.make_args(written.expression.xreplace({rho: 1}) if setting.on_policy else expression)
     main = [term for term in terms if isinstance(term, Normalised)]
-    rest = sympy.Add(*(term for term in terms if term not in main))
-    if len(main) != 1 or rest == 0 or rest.has(Normalised) or setting.use != "reward":
-        return _in_general(written, setting)
-    kept = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
-    spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], kept))
-    return _beside(written, spread, added, setting)
+    remainder = sympy.Add(*(term for term in terms if term not in main))
+    if len(main) != 1 or remainder == 0 or remainder.has(Normalised) or setting.use != "reward":
+        return _explain_in_general(written, setting)
+    terms_without = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
+    spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], terms_without))
+    return _combine_with_reward(written, spread, added, setting)
 
 
-def _beside(written: Written, main: Written, rest: Written, setting: Setting) -> Verdict:
-    """normalised(h) + rest: fields add up, and so do curls; where one has none, the other decides."""
-    spread = _by_option(main, setting)
-    other = explain_ring(rest, setting)
-    gradient = other.target not in ("none", None)
-    pushes = other.h if other.scores_named[0] else scored(_own(rest.expression, setting), own(s))
-    said = [message for message in other.messages if message.code not in OF_LOSS]
+def _combine_with_reward(written: Written, main: Written, remainder: Written, setting: Setting) -> Verdict:
+    """Return the verdict on normalised(h) + remainder.
+
+    Expected gradients add up, and so do curls; if one term has no curl, the other decides.
+    """
+    spread = _explain_by_option(main, setting)
+    reward_verdict = explain_ring(remainder, setting)
+    gradient = reward_verdict.target not in ("none", None)
+    pushes = (
+        reward_verdict.h
+        if reward_verdict.scores_named[0]
+        else scored(_write_own_reward(remainder.expression, setting), own(s))
+    )
+    messages = [message for message in reward_verdict.messages if message.code not in OF_LOSS]
     return replace(
         spread,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         h=LazyFormula(total, (spread.h, pushes)),
         gradient=TargetReading(spread.target if gradient else None, {}),
-        value=other.value,
-        constant=other.constant,
-        assumptions=tuple(dict.fromkeys((*spread.assumptions, *other.assumptions))),
-        proofs=(*spread.proofs, *other.proofs),
+        value=reward_verdict.value,
+        constant=reward_verdict.constant,
+        assumptions=tuple(dict.fromkeys((*spread.assumptions, *reward_verdict.assumptions))),
+        proofs=(*spread.proofs, *reward_verdict.proofs),
         model=spread.model if gradient else None,
         objective_formula=None,
         shown="",
         steps=(),
         remarks=(
-            Message("adds-no-curl" if gradient else "adds-a-curl", loss=rest.text, of=other),
+            Message("adds-no-curl" if gradient else "adds-a-curl", loss=remainder.text, of=reward_verdict),
             *spread.remarks,
             Message("weighs-by-spread"),
-            *_recurrence(main, other),
+            *_describe_recurrence(main, reward_verdict),
         ),
-        messages=tuple(dict.fromkeys((*spread.messages, *said))),
+        messages=tuple(dict.fromkeys((*spread.messages, *messages))),
     )
 
 
 # ---------------------------------------------------------------------------- in any loss
-def _in_general(written: Written, setting: Setting) -> Verdict:
-    """H and its like stand for each normalised(h)."""
-    back = _read(written, setting)
+def _explain_in_general(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict, with H and its like in place of each normalised(h)."""
+    back = _name_normalised(written, setting)
     loss = Written(written.text, written.expression.xreplace({of: symbol for symbol, of in back.items()}))
     field = reduce_typed_loss(loss, setting)
     if (reward := _as_reward(field, setting, back)) is not None:
-        found = explain_normalised(reward, replace(setting, use="reward"))
-        return _renamed(found, written, setting, field)
+        verdict_of_reward = explain_normalised(reward, replace(setting, use="reward"))
+        return _restate(verdict_of_reward, written, setting, field)
 
-    def explained(inside: Written, use: Setting) -> Verdict:
+    def explain_inner(inside: Written, use: Setting) -> Verdict:
         return explain_normalised(Written(inside.text, inside.expression.xreplace(back)), use)
 
     label = divide_by_length(written) if setting.averaged and not field.loss.index else written
-    decision = _decided(field, label, back)
-    if _speaks_of_held(field):  # H depends on the other samples: no independence, and no c
+    decision = _decide_target(field, label, back)
+    if _has_given_names(field):  # H depends on the other samples: no independence, and no c
         field = replace(field, canonical_form=None, coefficients={}, products=())
-    verdict = verdict_of(loss, setting, field, field, decision, explained)
+    verdict = verdict_of(loss, setting, field, field, decision, explain_inner)
     reading = () if field.loss.index else (READINGS["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
-    size = size_messages(*(_inside(of).element for of in back.values()))
+    size = list_size_messages(*(_build_inner_loss(of).element for of in back.values()))
     return replace(
         verdict,
         loss_latex=losses.show(written, LATEX),
@@ -136,49 +143,51 @@ def _in_general(written: Written, setting: Setting) -> Verdict:
     )
 
 
-def _read(written: Written, setting: Setting) -> Mapping[Any, Any]:
-    """What stands for each normalised(h) -> this; it is detached where it moves."""
-    found = sorted(written.expression.atoms(Normalised), key=sympy.default_sort_key)
-    if len(found) > MOST or any(of.args[0].has(Normalised) for of in found):
+def _name_normalised(written: Written, setting: Setting) -> Mapping[Any, Any]:
+    """Return symbol -> normalised(h); refuse one that depends on theta and is not detached."""
+    normalised = sorted(written.expression.atoms(Normalised), key=sympy.default_sort_key)
+    if len(normalised) > MOST or any(element.args[0].has(Normalised) for element in normalised):
         raise UsageError(f"{written.text[:60]!r}: {SEVERAL}")
     attached = written.expression.replace(lambda e: isinstance(e, sg), lambda _: sympy.S.Zero)
-    for of in attached.atoms(Normalised) if setting.use == "loss" else ():
-        if _moves(of):
-            raise UsageError(f"{losses.show(of, TEXT)}: {MOVES}")
-    names = GIVEN[::-1] if has_batch_sum(written.expression.xreplace(dict.fromkeys(found, R))) else GIVEN
-    return dict(zip(names, found, strict=False))  # sums of others take the first names
+    for element in attached.atoms(Normalised) if setting.use == "loss" else ():
+        if _has_gradient(element):
+            raise UsageError(f"{losses.show(element, TEXT)}: {MOVES}")
+    names = GIVEN[::-1] if has_batch_sum(written.expression.xreplace(dict.fromkeys(normalised, R))) else GIVEN
+    return dict(zip(names, normalised, strict=False))  # sums of others take the first names
 
 
-def _moves(of: Any) -> bool:
+def _has_gradient(of: Any) -> bool:
     return bool(unfold(of.args[0]).has(log_q))
 
 
-def _inside(of: Any) -> SlotLoss:
-    """h of normalised(h)."""
+def _build_inner_loss(of: Any) -> SlotLoss:
+    """Return h of normalised(h)."""
     return build_slot_loss(Written(losses.show(of, TEXT), of.args[0]), Setting("off-policy", "reward"))
 
 
-def _speaks_of_held(field: ReducedGradient) -> bool:
-    """Does H stand in what multiplies the scores, or in a bound or log there?"""
-    told = field.loss.defined.within(*field.score_coefficients.values())
-    return any(parse_name(x).base in HELD for e in told for x in e.names())
+def _has_given_names(field: ReducedGradient) -> bool:
+    """Does H occur in a score coefficient, or in a bound or log there?"""
+    definitions = field.loss.defined.within(*field.score_coefficients.values())
+    return any(parse_name(x).base in HELD for e in definitions for x in e.names())
 
 
-def _decided(field: ReducedGradient, written: Written, back: Mapping[Any, Any]) -> Decision:
-    """Where H is fixed and the loss attached, a gradient; else what numbers tell."""
-    if not _speaks_of_held(field):
+def _decide_target(field: ReducedGradient, written: Written, back: Mapping[Any, Any]) -> Decision:
+    """Return a gradient where H is fixed and the loss attached; else decide by numbers."""
+    if not _has_given_names(field):
         return decide(field)
     right, proofs = with_scores(field)
     none = Decomposition((), {})
-    if not any(map(_moves, back.values())) and not is_held(field.loss):
-        aim = own_mean(field.loss, None if field.loss.index else written)
-        proofs = (*proofs, field.start.equals(grad(aim)))
-        return Decision("separable", right, proofs, none, aim, trust="numeric")
-    return by_numbers(field, right, proofs, none, {symbol.name: _inside(of) for symbol, of in back.items()})
+    if not any(map(_has_gradient, back.values())) and not is_held(field.loss):
+        objective = own_mean(field.loss, None if field.loss.index else written)
+        proofs = (*proofs, field.start.equals(grad(objective)))
+        return Decision("separable", right, proofs, none, objective, trust="numeric")
+    return by_numbers(
+        field, right, proofs, none, {symbol.name: _build_inner_loss(of) for symbol, of in back.items()}
+    )
 
 
 def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]) -> Written | None:
-    """b + normalised(h), or b - normalised(h), of a loss with the gradient b s + H s, or b s - H s."""
+    """Return b + H or b - H, H = normalised(h), if the gradient of the loss is b s + H s, or b s - H s."""
     slots = {
         slot: reduce_by_relations(attach(h), field.loss.defined, has_gradient=False)
         for slot, h in field.score_coefficients.items()
@@ -197,11 +206,11 @@ def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]
     return Written(losses.show(reward, TEXT), reward)
 
 
-def _renamed(verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient) -> Verdict:
-    """The verdict on a reward, said of the loss that has the same gradient."""
+def _restate(verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient) -> Verdict:
+    """Return the verdict on a reward for the loss that has the same gradient."""
     _, (proof,) = with_scores(field)
-    rest = ((why or "chain rule", text, latex) for why, text, latex in verdict.steps)
-    steps = (Chain(proof).rows[0], *rest)
+    others = ((why or "chain rule", text, latex) for why, text, latex in verdict.steps)
+    steps = (Chain(proof).rows[0], *others)
     return replace(
         verdict,
         loss=written.text,
@@ -214,29 +223,29 @@ def _renamed(verdict: Verdict, written: Written, setting: Setting, field: Reduce
     )
 
 
-def _recurrence(main: Written, other: Verdict) -> tuple[Message, ...]:
-    """What normalised(R) - beta KL(q||p) makes of rewards 0 and 1, from one policy to the next."""
-    if main.expression not in (Normalised(R), Normalised(-R)) or other.target != "reverse-kl":
+def _describe_recurrence(main: Written, reward_verdict: Verdict) -> tuple[Message, ...]:
+    """Return how normalised(R) - beta KL(q||p) changes rewards 0 and 1 from one policy to the next."""
+    if main.expression not in (Normalised(R), Normalised(-R)) or reward_verdict.target != "reverse-kl":
         return ()
     sign = (
         -1 if main.expression == Normalised(R) else 1
     )  # descended, R less the KL stands with its sign turned
-    beta, P = sign * to_sympy(other.gradient.parts["reverse-kl"]), parameter("P")
+    beta, P = sign * to_sympy(reward_verdict.gradient.parts["reverse-kl"]), parameter("P")
     if beta.has(n) or beta.is_negative:
         return ()
     return (Message("success-recurrence", beta=beta, step=1 / (beta * sympy.sqrt(P * (1 - P)))),)
 
 
-def _own(rest: Any, setting: Setting) -> ExpPoly:
-    """What a detached reward is at sample i."""
-    element = to_ring(rest.replace(lambda e: isinstance(e, sg), lambda e: e.args[0]))
+def _write_own_reward(reward: Any, setting: Setting) -> ExpPoly:
+    """Return a detached reward at sample i."""
+    element = to_ring(reward.replace(lambda e: isinstance(e, sg), lambda e: e.args[0]))
     return to_ring(own(to_sympy(substitute_on_policy(element) if setting.on_policy else element)))
 
 
-def _by_option(written: Written, setting: Setting) -> Verdict:
-    """A detached reward that is centred as a whole is one with the option batch."""
-    of = written.expression
-    single = Written(written.text, of.args[0])
+def _explain_by_option(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict on a detached reward that is centred as a whole, by the option batch."""
+    normalised = written.expression
+    single = Written(written.text, normalised.args[0])
     verdict = explain_batch_std(single, replace(setting, batch="std"))
     h = scored(verdict.h, own(s)) if verdict.pushes else ZERO
     latex = losses.show(written, LATEX)

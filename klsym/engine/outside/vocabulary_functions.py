@@ -22,15 +22,15 @@ import sympy
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import (
     Explained,
+    add_first_step,
     as_typed,
-    expression_at_policy,
-    mean_formula,
-    mean_text,
-    slope_of,
-    steps_from,
+    build_mean_formula,
+    build_slope,
+    show_mean,
+    substitute_policy,
 )
-from klsym.engine.outside.means_counterexample import shown_witness
-from klsym.engine.outside.vocabulary_means import RANDOM, printed
+from klsym.engine.outside.means_counterexample import find_counterexample
+from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
@@ -66,8 +66,8 @@ class FixedMeans:
     names: dict[Any, Any]
     pushes: tuple[tuple[Any, Any], ...] = ()
 
-    def sampled(self, centred: bool) -> Any:
-        """The sampled loss; centred: without what is the same for all samples of a batch."""
+    def build_sampled_loss(self, centred: bool) -> Any:
+        """Return the sampled loss; centred: without terms that all samples of a batch share."""
         terms = sympy.Add.make_args(sympy.expand_mul(self.loss))
         drawn = sympy.Add(*(x for x in terms if x.free_symbols & DRAWN)) if centred else self.loss
         return drawn + sympy.Add(*(h * rho * x for h, x in self.moving))
@@ -82,149 +82,149 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
     (((h1, k1),), {h1: 2*full(k1)})
     """
     sums = sorted(loss.atoms(OverVocabulary), key=str)
-    dummies, still = ({of: sympy.Dummy(real=True) for of in sums} for _ in range(2))
-    back = {dummy: of for table in (dummies, still) for of, dummy in table.items()}
+    dummies, still = ({exact_mean: sympy.Dummy(real=True) for exact_mean in sums} for _ in range(2))
+    back = {dummy: exact_mean for table in (dummies, still) for exact_mean, dummy in table.items()}
     opened = loss.replace(lambda e: isinstance(e, sg), lambda e: e.xreplace(still)).xreplace(dummies)
     names: dict[Any, Any] = {}
 
-    def named(value: Any) -> Any:
+    def name_number(value: Any) -> Any:
         if not value.atoms(OverVocabulary) or value in names.values():
-            return next((h for h, of in names.items() if of == value), value)
-        taken = {x.name for x in loss.free_symbols} | {h.name for h in names}
-        fresh = next(n for i in range(1, 1000) if (n := f"h{i}") not in taken)
+            return next((h for h, exact_mean in names.items() if exact_mean == value), value)
+        used_names = {x.name for x in loss.free_symbols} | {h.name for h in names}
+        fresh = next(n for i in range(1, 1000) if (n := f"h{i}") not in used_names)
         names[parameter(fresh)] = value
         return parameter(fresh)
 
     moving, pushes = [], []
-    for of, dummy in dummies.items() if use == "loss" else ():
+    for exact_mean, dummy in dummies.items() if use == "loss" else ():
         push = sympy.diff(opened, dummy)
-        slope = _mean_of(push, back, on_policy).xreplace(back)
+        slope = _take_mean(push, back, on_policy).xreplace(back)
         if slope != 0:
-            moving.append((named(slope), of.args[0]))
+            moving.append((name_number(slope), exact_mean.args[0]))
         if push != 0:
             value = without_sg(push).xreplace(back)
-            pushes.append((expression_at_policy(value) if on_policy else value, of.args[0]))
+            pushes.append((substitute_policy(value) if on_policy else value, exact_mean.args[0]))
     drawn = opened.free_symbols & DRAWN or use == "reward"
-    values = {d: named(of) for d, of in back.items() if drawn and opened.has(d)}
+    values = {d: name_number(exact_mean) for d, exact_mean in back.items() if drawn and opened.has(d)}
     return FixedMeans(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names, tuple(pushes))
 
 
-def _mean_of(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
-    """E_m[c], where the exact means in it are numbers."""
+def _take_mean(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
+    """Return E_m[c], where the exact means in it are numbers."""
     total = sympy.S.Zero
     for term in sympy.Add.make_args(sympy.expand_mul(c)):
         drawn = sympy.Mul(*(f for f in sympy.Mul.make_args(term) if f.free_symbols & DRAWN))
         if drawn.free_symbols & {*sums}:
             raise UsageError(f"{losses.show(drawn.xreplace(sums), TEXT)[:60]!r}: {OUTSIDE}")
-        of = without_sg(drawn if on_policy else drawn / rho)
-        total += term / drawn * (OverVocabulary(of) if drawn != 1 else 1)
+        expression = without_sg(drawn if on_policy else drawn / rho)
+        total += term / drawn * (OverVocabulary(expression) if drawn != 1 else 1)
     return total
 
 
 def explain_functions(written: Written, setting: Setting, explained: Explained) -> Verdict:
     """Return the verdict on the sampled loss, with the values of its numbers h put in."""
     loss = written.expression
-    found = fix_means(loss, setting.on_policy, setting.use)
-    sampled = found.sampled(centred=setting.batch != "none")
+    means = fix_means(loss, setting.on_policy, setting.use)
+    sampled = means.build_sampled_loss(centred=setting.batch != "none")
     if not (in_core(sampled) or loss.atoms(OverBatch)):
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
-    inner = explained(printed(sampled), setting)
-    if not _mentions(inner, found):
+    inner = explained(write_loss(sampled), setting)
+    if not _has_numbers(inner, means):
         return as_typed(
             inner,
             written,
             value=TargetReading(None),
-            assumptions=(_reading(sampled, found), *inner.assumptions),
+            assumptions=(_describe_reading(sampled, means), *inner.assumptions),
             remarks=(*inner.remarks, *([Message("one-number")] if setting.use == "reward" else [])),
         )
     if setting.batch != "none" or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
-    c = _written_out(inner.c, found)
-    steps, zero = steps_from(written, setting, HELD_RULE, inner.steps), inner.target == "zero"
-    witness = shown_witness(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
-    known = not zero and _is_objective(loss, found, setting) and witness is not None
+    c = _substitute_numbers(inner.c, means)
+    steps, zero = add_first_step(written, setting, HELD_RULE, inner.steps), inner.target == "zero"
+    witness = find_counterexample(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
+    known = not zero and _is_objective(loss, means, setting) and witness is not None
     return as_typed(
         inner,
         written,
-        h=_pushed(found, setting, explained),
+        h=_build_per_sample(means, setting, explained),
         scores_named=(setting.use == "loss", False),
         c=c,
         gradient=inner.gradient if zero else TargetReading("separable" if known else None),
         value=TargetReading(None),
-        shown=f"grad {mean_text(loss, setting, TEXT)}" if known else "",
-        objective_formula=mean_formula(loss, setting) if known else None,
-        assumptions=(_reading(sampled, found), *inner.assumptions, *_defined(loss)),
+        shown=f"grad {show_mean(loss, setting, TEXT)}" if known else "",
+        objective_formula=build_mean_formula(loss, setting) if known else None,
+        assumptions=(_describe_reading(sampled, means), *inner.assumptions, *_list_hypotheses(loss)),
         trust=inner.trust if zero else "sympy",
         steps=steps,
-        remarks=tuple(_remarks(found, known or zero)),
+        remarks=tuple(_list_remarks(means, known or zero)),
         proofs=inner.proofs[:1],
         model=witness, implied=None, generated=None, functional=None, penalty=None,
-        inside_clamps=None, terms=(), messages=tuple(_messages(loss, zero, written, setting)),
+        inside_clamps=None, terms=(), messages=tuple(_list_messages(loss, zero, written, setting)),
     )  # fmt: skip
 
 
-def _remarks(found: FixedMeans, decided: bool) -> Iterator[Message]:
-    if found.loss == 0:
+def _list_remarks(means: FixedMeans, decided: bool) -> Iterator[Message]:
+    if means.loss == 0:
         yield Message("no-variance")
     if not decided:
         yield Message("open-held-means")
 
 
-def _mentions(inner: Verdict, found: FixedMeans) -> bool:
+def _has_numbers(inner: Verdict, means: FixedMeans) -> bool:
     """Does the expected gradient of the sampled loss depend on the numbers h?"""
-    said = (inner.c, inner.gradient.parts, inner.gradient.rest)
-    return not {h.name for h in found.names}.isdisjoint(name for value in said for name in names(value))
+    values = (inner.c, inner.gradient.parts, inner.gradient.rest)
+    return not {h.name for h in means.names}.isdisjoint(name for value in values for name in names(value))
 
 
-def _written_out(value: Any, found: FixedMeans) -> Any:
+def _substitute_numbers(value: Any, means: FixedMeans) -> Any:
     """Replace the numbers h by their values; a common factor of all terms is kept in front."""
     if isinstance(value, ExpPoly):
-        shared, rest = common_factor(value) or (((), ()), value)
-        value = to_sympy(ExpPoly({shared: 1})) * to_sympy(rest)
-    return value.xreplace(found.names)
+        shared, remainder = common_factor(value) or (((), ()), value)
+        value = to_sympy(ExpPoly({shared: 1})) * to_sympy(remainder)
+    return value.xreplace(means.names)
 
 
-def _is_objective(loss: Any, found: FixedMeans, setting: Setting) -> bool:
+def _is_objective(loss: Any, means: FixedMeans, setting: Setting) -> bool:
     """Is it the gradient of E_m[L]?  Yes if nothing is detached, and off-policy or if nothing is drawn."""
     detached = setting.use == "reward" or loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
-    return not detached and (not setting.on_policy or found.loss == 0)
+    return not detached and (not setting.on_policy or means.loss == 0)
 
 
-def _pushed(found: FixedMeans, setting: Setting, explained: Explained) -> Any:
+def _build_per_sample(means: FixedMeans, setting: Setting, explained: Explained) -> Any:
     """Return h: L(x, h) times the score of the outcome, and each exact mean with the scores of all."""
     total = sympy.S.Zero
-    if found.loss != 0:
-        own = explained(printed(found.loss), setting).h
-        total += _written_out(own, found) * (s if setting.use == "loss" else 1)
-    for push, x in found.pushes:
-        slope = slope_of(x)
+    if means.loss != 0:
+        sample_part = explained(write_loss(means.loss), setting).h
+        total += _substitute_numbers(sample_part, means) * (s if setting.use == "loss" else 1)
+    for push, x in means.pushes:
+        slope = build_slope(x)
         total += push * (OverVocabulary(slope * s) if slope.free_symbols & DRAWN else 0)  # full(s) = 0
     return total
 
 
-def _reading(sampled: Any, found: FixedMeans) -> Message:
-    return Message("full-over-outcomes", of=sampled, numbers=tuple(found.names.items()))
+def _describe_reading(sampled: Any, means: FixedMeans) -> Message:
+    return Message("full-over-outcomes", of=sampled, numbers=tuple(means.names.items()))
 
 
-def _defined(loss: Any) -> Iterator[Message]:
+def _list_hypotheses(loss: Any) -> Iterator[Message]:
     """Yield the hypotheses on exact means whose inverse or logarithm is taken."""
     divided = (e.base for e in loss.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
-    for of in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
-        if of.atoms(OverVocabulary):
-            yield Message("nonzero", of=losses.show(of, TEXT))
-        if is_mass(of) and not isinstance(of, OverVocabulary):
-            yield Message("mass", of=losses.show(1 - of, TEXT))
+    for element in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
+        if element.atoms(OverVocabulary):
+            yield Message("nonzero", of=losses.show(element, TEXT))
+        if is_mass(element) and not isinstance(element, OverVocabulary):
+            yield Message("mass", of=losses.show(1 - element, TEXT))
 
 
-def _messages(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[Message]:
+def _list_messages(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[Message]:
     if zero:
         yield Message("zero-gradient", loss=written.text, setting=setting)
     if loss.has(M):
-        in_a_bucket = any(_of_the_rest(log.args[0]) for log in loss.atoms(sympy.log))
+        in_a_bucket = any(_is_mass_of_rest(log.args[0]) for log in loss.atoms(sympy.log))
         yield Message("words-in-one-bucket" if in_a_bucket else "words-left-out")
 
 
-def _of_the_rest(x: Any) -> bool:
+def _is_mass_of_rest(x: Any) -> bool:
     """Is it the mass of all words with M = 0?"""
     if isinstance(x, OverVocabulary):
         return bool(x.args[0].xreplace({M: sympy.S.One}) == 0)

@@ -25,7 +25,7 @@ from typing import Any
 import sympy
 
 from klsym.engine.fields.slot_loss import has_vocabulary_sum
-from klsym.engine.options.expand_options import expansion
+from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.errors import UsageError
 from klsym.language.expressions import (
@@ -95,16 +95,16 @@ class ExactMean:
     @property
     def sum(self) -> Any:
         """place(inner full(x)), without c."""
-        of = self.inner * OverVocabulary(self.x)
-        return {"past": Before, "future": After, "": lambda e: e}[self.place](of)
+        full_mean = self.inner * OverVocabulary(self.x)
+        return {"past": Before, "future": After, "": lambda e: e}[self.place](full_mean)
 
-    def meets_scores(self, setting: Setting) -> bool:
+    def is_multiplied_by_score(self, setting: Setting) -> bool:
         """Does a score multiply it, which no gradient of its own does?"""
         return setting.use == "reward" or (self.detached and log_q in sympy.Mul.make_args(self.c))
 
     def has_mean_zero(self, setting: Setting) -> bool:
         """Is it of this token or of earlier ones, and does it meet the score of this token?"""
-        return self.place == "past" or (self.place == "" and self.meets_scores(setting))
+        return self.place == "past" or (self.place == "" and self.is_multiplied_by_score(setting))
 
 
 @dataclass(frozen=True)
@@ -118,36 +118,40 @@ class SampledLoss:
     typed: Written
     setting: Setting
     means: tuple[ExactMean, ...]
-    rest: Any
+    remainder: Any
     written: Written
 
     @property
-    def lost(self) -> bool:
+    def has_lost_terms(self) -> bool:
         """Is there a term whose expected gradient is 0, so that the sampled loss does not hold it?"""
-        return any(one.has_mean_zero(self.setting) for one in self.means)
+        return any(mean.has_mean_zero(self.setting) for mean in self.means)
 
 
 def read_sampled(written: Written, setting: Setting) -> SampledLoss:
-    """The sampled loss with the same expected gradient; raises UsageError: a loss or setting without one."""
+    """Return the sampled loss with the same expected gradient; raises UsageError if there is none."""
     refuse_setting(written, setting)
-    typed, place = without_options(written, setting)
-    rest, means = split(typed.expression, place.use == "reward")
-    whole = _joined(rest + sum(sampled_term(one, place) for one in means))
-    return SampledLoss(typed, place, means, rest, printed(whole))
+    typed, place = expand_credit_and_weights(written, setting)
+    remainder, means = split_exact_means(typed.expression, place.use == "reward")
+    whole = _join_later_sums(remainder + sum(sample_term(mean, place) for mean in means))
+    return SampledLoss(typed, place, means, remainder, write_loss(whole))
 
 
-def sampled_loss(written: Written, setting: Setting) -> tuple[Written, Setting, bool]:
-    """The sampled loss with the same expected gradient, its setting, and: has it the same value?"""
+def find_sampled_loss(written: Written, setting: Setting) -> tuple[Written, Setting, bool]:
+    """Return the sampled loss with the same expected gradient, its setting, and if its value is the same."""
     loss = read_sampled(written, setting)
-    return loss.written, loss.setting, not loss.lost and (setting.use == "loss" or loss.setting == setting)
+    return (
+        loss.written,
+        loss.setting,
+        not loss.has_lost_terms and (setting.use == "loss" or loss.setting == setting),
+    )
 
 
-def printed(expression: Any) -> Written:
-    """A loss with its own text."""
+def write_loss(expression: Any) -> Written:
+    """Return a loss with its own text."""
     return Written(losses.show(expression, TEXT), expression)
 
 
-def in_batch(written: Written, setting: Setting) -> bool:
+def is_in_batch(written: Written, setting: Setting) -> bool:
     """Does the loss depend on the other samples of a batch?"""
     return setting.batch != "none" or bool(written.expression.atoms(OverBatch))
 
@@ -157,7 +161,7 @@ def refuse_setting(written: Written, setting: Setting) -> None:
     text = repr(written.text[:60])
     if setting.level == "sequence":
         raise UsageError(f"{text} sums over the vocabulary at each token: choose level token, or sample")
-    if in_batch(written, setting) and (setting.level, setting.use) != ("sample", "reward"):
+    if is_in_batch(written, setting) and (setting.level, setting.use) != ("sample", "reward"):
         raise UsageError(f"{text}: {IN_BATCH}")
     if setting.averaged:
         raise UsageError(
@@ -166,130 +170,132 @@ def refuse_setting(written: Written, setting: Setting) -> None:
         )
 
 
-def without_options(written: Written, setting: Setting) -> tuple[Written, Setting]:
-    """The loss with the credit of rewards and the weights written out, and the setting that is left."""
-    said = expansion(written, setting)
-    if said is None:  # it names no rho, and the rho of the sampled loss is that of the token
+def expand_credit_and_weights(written: Written, setting: Setting) -> tuple[Written, Setting]:
+    """Expand the credit of rewards and the weights; return the remaining setting, too."""
+    expanded = expand_options(written, setting)
+    if expanded is None:  # it names no rho, and the rho of the sampled loss is that of the token
         return written, replace(setting, weights=setting.weights and "token")
     names = {symbol.name for symbol in written.expression.free_symbols} - {*ATOMS, *PARAMETERS}
     credit = "" if setting.credit in ("to-go", "total") else setting.credit
-    return Written(said, parse(said, names)), replace(setting, credit=credit, weights="token")
+    return Written(expanded, parse(expanded, names)), replace(setting, credit=credit, weights="token")
 
 
 # ---------------------------------------------------------------------------- the terms of a loss
-def split(e: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ...]]:
-    """The sum of the terms without full(..), and the terms that hold one each.
+def split_exact_means(e: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ...]]:
+    """Return the sum of the terms without full(..), and the terms that hold one each.
 
     >>> from klsym.language.expressions import k1, r
-    >>> rest, [one] = split(sg(2 * OverVocabulary(k1)) * log_q + r, False)
+    >>> rest, [one] = split_exact_means(sg(2 * OverVocabulary(k1)) * log_q + r, False)
     >>> rest, one.c, one.x, one.detached
     (r, 2*log_q, k1, True)
     """
-    rest: Any = sympy.S.Zero
-    found: list[ExactMean] = []
+    remainder: Any = sympy.S.Zero
+    means: list[ExactMean] = []
     for term in sympy.Add.make_args(sympy.expand_mul(e) if has_vocabulary_sum(e) else e):
         holding = [factor for factor in sympy.Mul.make_args(term) if has_vocabulary_sum(factor)]
         if not holding:
-            rest += term
+            remainder += term
             continue
         if len(holding) > 1:
-            raise NotALinearMean(f"{_shown(holding[0])} {PRODUCT}")
-        left, more = _factor(holding[0], detached)
+            raise NotALinearMean(f"{_show(holding[0])} {PRODUCT}")
+        factor_remainder, factor_means = _split_factor(holding[0], detached)
         c = term / holding[0]
-        rest += c * left
-        found += [replace(one, c=c * one.c) for one in more]
-    return rest, tuple(found)
+        remainder += c * factor_remainder
+        means += [replace(mean, c=c * mean.c) for mean in factor_means]
+    return remainder, tuple(means)
 
 
-def _factor(of: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ...]]:
-    if isinstance(of, OverVocabulary):
-        x = of.args[0]
-        if x.atoms(Summed, OverBatch, OverVocabulary) or _names(x) & {"A", "T"}:
-            raise UsageError(f"{_shown(of)} is {INSIDE}")
+def _split_factor(factor: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ...]]:
+    if isinstance(factor, OverVocabulary):
+        x = factor.args[0]
+        if x.atoms(Summed, OverBatch, OverVocabulary) or _list_names(x) & {"A", "T"}:
+            raise UsageError(f"{_show(factor)} is {INSIDE}")
         return sympy.S.Zero, (ExactMean(sympy.S.One, detached, "", sympy.S.One, x),)
-    if isinstance(of, sg):
-        rest, found = split(of.args[0], True)
-        return sg(rest), tuple(replace(one, c=sg(one.c)) for one in found)
-    if not isinstance(of, Summed):
-        raise NotALinearMean(f"{_shown(min(of.atoms(OverVocabulary), key=str))} {NOT_LINEAR}")
-    rest, found = split(of.args[0], detached)
-    if any(one.place for one in found) or any(map(has_vocabulary_sum, of.args[0].atoms(Here))):
-        raise UsageError(f"{_shown(of)}: sums of sums over tokens are not read here")
-    places = {"x": ("past", "", "future"), "now": ("",)}.get(of.slot, (of.slot,))  # now(x) is x
+    if isinstance(factor, sg):
+        remainder, means = split_exact_means(factor.args[0], True)
+        return sg(remainder), tuple(replace(mean, c=sg(mean.c)) for mean in means)
+    if not isinstance(factor, Summed):
+        raise NotALinearMean(f"{_show(min(factor.atoms(OverVocabulary), key=str))} {NOT_LINEAR}")
+    remainder, means = split_exact_means(factor.args[0], detached)
+    if any(mean.place for mean in means) or any(map(has_vocabulary_sum, factor.args[0].atoms(Here))):
+        raise UsageError(f"{_show(factor)}: sums of sums over tokens are not read here")
+    places = {"x": ("past", "", "future"), "now": ("",)}.get(factor.slot, (factor.slot,))  # now(x) is x
     parts = (
-        ExactMean(sympy.S.One, detached, place, one.c, one.x) if place else one
-        for one in found
+        ExactMean(sympy.S.One, detached, place, mean.c, mean.x) if place else mean
+        for mean in means
         for place in places
     )
-    return (of.func(rest) if rest != 0 else rest), tuple(parts)
+    return (factor.func(remainder) if remainder != 0 else remainder), tuple(parts)
 
 
-def _shown(of: Any) -> str:
-    return repr(losses.show(of, TEXT)[:60])
+def _show(element: Any) -> str:
+    return repr(losses.show(element, TEXT)[:60])
 
 
-def _names(e: Any) -> set[str]:
+def _list_names(e: Any) -> set[str]:
     return {symbol.name for symbol in e.free_symbols}
 
 
 # ---------------------------------------------------------------------------- the sampled loss
-def sampled_term(one: ExactMean, setting: Setting) -> Any:
-    """A term with the same expected gradient, full(x) written as the mean of rho x; 0 if that is 0."""
-    hold = sg if one.detached and setting.use == "loss" else (lambda e: e)
-    frozen = one.detached and setting.on_policy  # the ratio is 1
-    x = one.x.xreplace({rho: sympy.S.One}) if frozen else one.x * rho
-    if one.place == "future":
-        known, _ = _at_prefix(one.inner, one)
-        _refuse_later(one)
-        return one.c * hold(After(known * x))
-    if one.has_mean_zero(setting):
-        _refuse_unless_known(one, setting)
+def sample_term(mean: ExactMean, setting: Setting) -> Any:
+    """Return a term with the same expected gradient, full(x) as the mean of rho x; 0 if that is 0."""
+    hold = sg if mean.detached and setting.use == "loss" else (lambda e: e)
+    frozen = mean.detached and setting.on_policy  # the ratio is 1
+    x = mean.x.xreplace({rho: sympy.S.One}) if frozen else mean.x * rho
+    if mean.place == "future":
+        known, _ = _keep_prefix_part(mean.inner, mean)
+        _refuse_later(mean)
+        return mean.c * hold(After(known * x))
+    if mean.has_mean_zero(setting):
+        _refuse_unless_known(mean, setting)
         return sympy.S.Zero
-    return _at_prefix(one.c, one)[0] * hold(x)
+    return _keep_prefix_part(mean.c, mean)[0] * hold(x)
 
 
-def _joined(e: Any) -> Any:
-    """c future(a) + c future(b) as c future(a + b), and now(a) as a."""
+def _join_later_sums(e: Any) -> Any:
+    """Write c future(a) + c future(b) as c future(a + b), and now(a) as a."""
     later: dict[tuple[Any, bool], Any] = {}
     total: Any = sympy.S.Zero
-    for term in sympy.Add.make_args(e.xreplace({of: of.args[0] for of in e.atoms(Here)})):
+    for term in sympy.Add.make_args(
+        e.xreplace({later_sum: later_sum.args[0] for later_sum in e.atoms(Here)})
+    ):
         factors = {f: f.args[0] if isinstance(f, sg) else f for f in sympy.Mul.make_args(term)}
-        of = next((f for f, inner in factors.items() if isinstance(inner, After)), None)
-        if of is None:
+        later_sum = next((f for f, inner in factors.items() if isinstance(inner, After)), None)
+        if later_sum is None:
             total += term
         else:
-            key = term / of, isinstance(of, sg)
-            later[key] = later.get(key, 0) + factors[of].args[0]
-    return total + sum(c * (sg(After(x)) if held else After(x)) for (c, held), x in later.items())
+            key = term / later_sum, isinstance(later_sum, sg)
+            later[key] = later.get(key, 0) + factors[later_sum].args[0]
+    return total + sum(c * (sg(After(x)) if detached else After(x)) for (c, detached), x in later.items())
 
 
-def _refuse_unless_known(one: ExactMean, setting: Setting) -> None:
-    """E_m[c s_t | y_<t] = 0: c is known at the prefix, times rho off-policy, and does not move itself."""
-    if not one.detached:
-        raise UsageError(f"{_shown(one.sum)} {ATTACHED_MEAN}")
-    if not one.meets_scores(setting):
-        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {MEAN_BESIDE_SUM}")
-    _at_prefix(one.inner, one)
-    plain = one.c if setting.use == "reward" else one.c / log_q
-    _, weighted = _at_prefix(plain, one)
+def _refuse_unless_known(mean: ExactMean, setting: Setting) -> None:
+    """Refuse c with E_m[c s_t | y_<t] not 0: it must be known at the prefix, times rho off-policy."""
+    if not mean.detached:
+        raise UsageError(f"{_show(mean.sum)} {ATTACHED_MEAN}")
+    if not mean.is_multiplied_by_score(setting):
+        raise NotALinearMean(f"{_show(OverVocabulary(mean.x))} {MEAN_BESIDE_SUM}")
+    _keep_prefix_part(mean.inner, mean)
+    plain = mean.c if setting.use == "reward" else mean.c / log_q
+    _, weighted = _keep_prefix_part(plain, mean)
     if not weighted and not setting.on_policy:
-        raise UsageError(f"{_shown(OverVocabulary(one.x))} {SAMPLER}")
-    if setting.use == "loss" and holds_moving_name(plain):
-        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {MEAN_BESIDE_SUM}")
+        raise UsageError(f"{_show(OverVocabulary(mean.x))} {SAMPLER}")
+    if setting.use == "loss" and is_attached_to_theta(plain):
+        raise NotALinearMean(f"{_show(OverVocabulary(mean.x))} {MEAN_BESIDE_SUM}")
 
 
-def _at_prefix(c: Any, one: ExactMean) -> tuple[Any, bool]:
-    """c without the ratio of the token and later ones, whose mean is 1; whether it had one."""
-    kept, weighted = sympy.S.One, False
+def _keep_prefix_part(c: Any, mean: ExactMean) -> tuple[Any, bool]:
+    """Return c without the ratio of the token and later ones, whose mean is 1; whether it had one."""
+    known, weighted = sympy.S.One, False
     for factor in sympy.Mul.make_args(c):
         bare = factor.args[0] if isinstance(factor, sg) else factor
         if bare in PREFIX_WEIGHT and not weighted:
-            left, weighted = PREFIX_WEIGHT[bare], True
-            factor = sg(left) if isinstance(factor, sg) else left
-        kept = kept * factor
-    if not is_known(kept):
-        raise NotALinearMean(f"{_shown(OverVocabulary(one.x))} {MEAN_BESIDE_SUM}")
-    return kept, weighted
+            prefix_weight, weighted = PREFIX_WEIGHT[bare], True
+            factor = sg(prefix_weight) if isinstance(factor, sg) else prefix_weight
+        known = known * factor
+    if not is_known(known):
+        raise NotALinearMean(f"{_show(OverVocabulary(mean.x))} {MEAN_BESIDE_SUM}")
+    return known, weighted
 
 
 def is_known(c: Any) -> bool:
@@ -303,14 +309,14 @@ def is_known(c: Any) -> bool:
     return not bare.atoms(Summed, OverBatch) and not bare.free_symbols & RANDOM
 
 
-def _refuse_later(one: ExactMean) -> None:
-    """What multiplies a detached sum of later tokens must be known once token t is drawn."""
-    if not one.detached:
-        raise UsageError(f"{_shown(one.sum)} {ATTACHED_MEAN}")
-    if one.c.atoms(After, Whole, OverBatch) or _names(one.c) & {"A", "T"}:
-        raise UsageError(f"{_shown(one.sum)} {MEAN_BESIDE_SUM}")
+def _refuse_later(mean: ExactMean) -> None:
+    """Refuse a factor of a detached sum of later tokens that is not known once token t is drawn."""
+    if not mean.detached:
+        raise UsageError(f"{_show(mean.sum)} {ATTACHED_MEAN}")
+    if mean.c.atoms(After, Whole, OverBatch) or _list_names(mean.c) & {"A", "T"}:
+        raise UsageError(f"{_show(mean.sum)} {MEAN_BESIDE_SUM}")
 
 
-def holds_moving_name(e: Any) -> bool:
+def is_attached_to_theta(e: Any) -> bool:
     """Does it depend on theta outside sg(..)?"""
     return bool(e.xreplace({of: sympy.Dummy() for of in e.atoms(sg)}).has(log_q))

@@ -19,7 +19,7 @@ from klsym.engine.fields.field import collect_score_coefficients
 from klsym.engine.fields.position_sums import simplify_sum
 from klsym.engine.fields.slot_loss import CRITIC, build_slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside.as_typed import expression_at_policy, mean_formula, mean_text, slope_of
+from klsym.engine.outside.as_typed import build_mean_formula, build_slope, show_mean, substitute_policy
 from klsym.engine.outside.vocabulary_means import RANDOM
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
@@ -39,38 +39,41 @@ def is_product(written: Written, setting: Setting) -> bool:
 
 
 def explain_products(written: Written, typed: Written, setting: Setting) -> Verdict:
-    """Return the gradient at each token, and the objective under a sampler that does not move.
+    """Return the gradient at each token, and the objective if the sampler does not depend on theta.
 
     typed: the loss with the weights of its options.
     """
-    loss, pushes = typed.expression, _gradient(typed.expression, setting)
+    loss, pushes = typed.expression, _build_gradient(typed.expression, setting)
     verdict = undecided(written, setting, Message("open-held-means"), pushes)
     verdict = replace(verdict, messages=(), remarks=verdict.messages, scores_named=(True, True))
     at_mu = Message("means-at-prefixes-of-mu")
-    beside = () if setting.on_policy or loss.has(Before, Whole) else (at_mu,)
+    prefix_messages = () if setting.on_policy or loss.has(Before, Whole) else (at_mu,)
     outside = Message("outside-the-core", trust="sympy")
     if pushes == 0:
-        said = (outside, Message("vanishes", loss=written.text))
-        return replace(verdict, gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=said)
+        messages = (outside, Message("vanishes", loss=written.text))
+        return replace(verdict, gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=messages)
     if setting.on_policy or loss.atoms(sg):
-        return replace(verdict, messages=beside)
+        return replace(verdict, messages=prefix_messages)
     return replace(
         verdict,
         gradient=TargetReading("separable"),
         trust="sympy",
-        shown=f"grad {mean_text(_at_now(loss), setting, TEXT)}",
-        objective_formula=mean_formula(_at_now(loss), setting),
+        shown=f"grad {show_mean(_write_at_now(loss), setting, TEXT)}",
+        objective_formula=build_mean_formula(_write_at_now(loss), setting),
         assumptions=(Message("exchange-mean", under="mu"),),
         remarks=(),
-        messages=(outside, *beside),
+        messages=(outside, *prefix_messages),
     )
 
 
-def _gradient(loss: Any, setting: Setting) -> Any:
-    """The gradient at a token: its scores, and each exact mean with the scores of all words."""
+def _build_gradient(loss: Any, setting: Setting) -> Any:
+    """Return the gradient at a token: its scores, and each exact mean with the scores of all words."""
     sums = sorted(loss.atoms(OverVocabulary), key=str)
-    moving, still = ({of: _fresh(loss, f"h{i}{end}") for i, of in enumerate(sums)} for end in ("", "s"))
-    back = {name: of for table in (moving, still) for of, name in table.items()}
+    moving, still = (
+        {exact_mean: _choose_free_parameter(loss, f"h{i}{end}") for i, exact_mean in enumerate(sums)}
+        for end in ("", "s")
+    )
+    back = {name: exact_mean for table in (moving, still) for exact_mean, name in table.items()}
     opened = loss.replace(lambda e: isinstance(e, sg), lambda e: e.xreplace(still)).xreplace(moving)
     at_token = build_slot_loss(Written("", opened), replace(setting, credit=""))
     under = "q" if setting.on_policy else "mu"
@@ -78,28 +81,28 @@ def _gradient(loss: Any, setting: Setting) -> Any:
     start = derive(token_gradient(at_token.expression, under), on_policy=setting.on_policy, defined=defined)
     slots, total = collect_score_coefficients(start.differentiate()), S.Zero
     for slot, c in slots.items():
-        total += _scored(to_steps(c, defined, True), slot).xreplace(back)
-    for of, name in moving.items():
-        push, slope = without_sg(sympy.diff(opened, name)), slope_of(of.args[0])
-        push = expression_at_policy(push) if setting.on_policy else push
+        total += _multiply_by_score(to_steps(c, defined, True), slot).xreplace(back)
+    for exact_mean, name in moving.items():
+        push, slope = without_sg(sympy.diff(opened, name)), build_slope(exact_mean.args[0])
+        push = substitute_policy(push) if setting.on_policy else push
         if slope.free_symbols & RANDOM:  # full(s) = 0
-            total += _at_now(push).xreplace(back) * OverVocabulary(slope * s)
+            total += _write_at_now(push).xreplace(back) * OverVocabulary(slope * s)
     return total
 
 
-def _fresh(loss: Any, name: str) -> Any:
-    """A parameter that the loss does not have."""
-    taken = {x.name for x in loss.free_symbols}
-    return parameter(next(x for i in range(1000) if (x := f"{name}{i or ''}") not in taken))
+def _choose_free_parameter(loss: Any, name: str) -> Any:
+    """Return a parameter that does not occur in the loss."""
+    used_names = {x.name for x in loss.free_symbols}
+    return parameter(next(x for i in range(1000) if (x := f"{name}{i or ''}") not in used_names))
 
 
-def _scored(c: Any, slot: str) -> Any:
+def _multiply_by_score(c: Any, slot: str) -> Any:
     return c * (s if slot == "x" else Slot(slot)(s))
 
 
-def _at_now(e: Any) -> Any:
-    """A bare name in an answer is of the whole sequence; so is A."""
-    held = {of: sympy.Dummy(real=True) for of in e.atoms(OverVocabulary)}
-    e = now(e.xreplace(held)).xreplace({now(x): value for x, value in (CRITIC | {A: A}).items()})
+def _write_at_now(e: Any) -> Any:
+    """Write bare names, which in an answer are of the whole sequence, in the slot `now`; A is such a name."""
+    dummies = {full_mean: sympy.Dummy(real=True) for full_mean in e.atoms(OverVocabulary)}
+    e = now(e.xreplace(dummies)).xreplace({now(x): value for x, value in (CRITIC | {A: A}).items()})
     e = e.replace(lambda x: isinstance(x, Summed), lambda x: simplify_sum(x) if x.args[0] != 0 else S.Zero)
-    return e.xreplace({dummy: of for of, dummy in held.items()})
+    return e.xreplace({dummy: full_mean for full_mean, dummy in dummies.items()})

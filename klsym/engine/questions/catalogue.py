@@ -28,7 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from klsym.engine.divergences.f_divergence import at_reference, slope
+from klsym.engine.divergences.f_divergence import differentiate_in_log_q, substitute_reference
 from klsym.engine.fields.named_terms import R_RATIO, NamedParts, recognise_coefficient
 from klsym.engine.questions.loss_enumeration import (
     DETACHED,
@@ -399,7 +399,7 @@ class CatalogueLoss:
         """How far b is from the best one at q = p.  Does it rest on the gradient of a weight whose value is
         1, on that of a weight, has it another value, does it hold r?  And its size."""
         b = over_q(self.a, sampling).terms.get(ONE_KEY, 0)
-        best = -at_reference(COEFFICIENTS[self.kl]).terms.get(ONE_KEY, 0)
+        best = -substitute_reference(COEFFICIENTS[self.kl]).terms.get(ONE_KEY, 0)
         return (
             abs(Fraction(b - best)),
             use == "loss" and sampling == "on-policy" and self._with(UNIT) != self._with(RHO),
@@ -416,7 +416,11 @@ class CatalogueLoss:
 
     def of_value(self) -> Needs:
         """Is it of first order in log q/p at q = p = mu, where a KL is of second?  r in it, and its size."""
-        return bool(at_reference(slope(self.v.substitute({"w": ZERO})))), holds_r(self.v), self.size
+        return (
+            bool(substitute_reference(differentiate_in_log_q(self.v.substitute({"w": ZERO})))),
+            holds_r(self.v),
+            self.size,
+        )
 
 
 def _candidates(

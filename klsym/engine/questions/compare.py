@@ -134,10 +134,10 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
 
 def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     """By the sampled losses, which have the same mean and expected gradient."""
-    from klsym.engine.outside.vocabulary_means import NotALinearMean, sampled_loss
+    from klsym.engine.outside.vocabulary_means import NotALinearMean, find_sampled_loss
 
     try:
-        drawn, places, valued = zip(*(sampled_loss(written, setting) for written in pair), strict=True)
+        drawn, places, valued = zip(*(find_sampled_loss(written, setting) for written in pair), strict=True)
     except NotALinearMean as error:
         raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
     found = compared((drawn[0], drawn[1]), places[0])

@@ -24,17 +24,17 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.answers.dispatch import explained
+from klsym.engine.answers.dispatch import explain_written
 from klsym.engine.divergences import f_divergence_smooth as outer
 from klsym.engine.divergences.f_divergence import (
     NAMED_GENERATORS,
     Generated,
     Inequality,
-    alpha,
-    at_reference,
-    named_divergence,
-    shaped,
-    slope,
+    build_alpha_generator,
+    build_divergence,
+    differentiate_in_log_q,
+    name_divergence,
+    substitute_reference,
 )
 from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.primitives import find_primitive
@@ -185,32 +185,32 @@ class Parts:
 
 def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
     f = zero_at_one(typed)
-    c = f + slope(f)
-    g, known = naive_loss(c), named_divergence(f)
+    c = f + differentiate_in_log_q(f)
+    g, known = naive_loss(c), name_divergence(f)
     texts = {name: words(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
     parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts)
     name = ("alpha", "1") if asked.strip() == "alpha" else known and (known[0], element(known[1]))
-    return parts, shaped(f, c) if slope(c) else None, name
+    return parts, build_divergence(f, c) if differentiate_in_log_q(c) else None, name
 
 
 def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
     """f that is smooth, but no exponential polynomial; derivatives and antiderivatives are SymPy's."""
-    in_x = outer.in_x(typed)
+    in_x = outer.convert_to_x(typed)
     if in_x is None:
         raise UsageError(f"{asked[:60]!r}: f is a smooth function of r = p/q alone, such as r*log(r)")
-    f = outer.without_affine_part(in_x.replace(sympy.log, outer.log_of_factors))
+    f = outer.remove_affine_part(in_x.replace(sympy.log, outer.expand_log_of_factors))
     c = f - outer.X * sympy.diff(f, outer.X)
     c = min((sympy.expand(e, multinomial=False) for e in (c, sympy.cancel(c))), key=sympy.count_ops)
     rhs = sympy.expand(-c / outer.X)
-    g = outer.antiderivative(rhs, 1)
+    g = outer.find_antiderivative(rhs, 1)
     shown = {"f": f, "c": c} | ({} if g is None else {"g": g - g.subs(outer.X, 1)})
-    exact = {name: outer.in_r(e, with_k1=True) for name, e in shown.items()}
-    why = () if g is not None else (Message("no-loss", proved=outer.has_no_elementary(rhs)),)
+    exact = {name: outer.convert_to_r(e, with_k1=True) for name, e in shown.items()}
+    why = () if g is not None else (Message("no-loss", proved=outer.has_no_elementary_antiderivative(rhs)),)
     exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
     parts = Parts(exact["f"], exact["c"], exact["g"], texts, why)
     known = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
-    return parts, outer.shape_outside(f, c) if c.has(outer.X) else None, known
+    return parts, outer.describe_shape(f, c) if c.has(outer.X) else None, known
 
 
 # ---------------------------------------------------------------------------- reading f
@@ -263,7 +263,7 @@ def _named_alpha(name: str, parameters: tuple[str, ...]) -> Any:
             return _of_a_number(start, number, parameters)
         if start != "alpha":
             raise ValueError
-        return to_sympy(alpha(Fraction(number)))
+        return to_sympy(build_alpha_generator(Fraction(number)))
     except (ValueError, ZeroDivisionError):
         raise UsageError(
             f"unknown divergence {name[:40]!r} ({known_names()}); the number of alpha, tsallis and renyi is"
@@ -273,8 +273,8 @@ def _named_alpha(name: str, parameters: tuple[str, ...]) -> Any:
 
 def zero_at_one(f: ExpPoly) -> ExpPoly:
     """f(1) = f'(1) = 0: a constant moves nothing, and E_q[r - 1] = 0 for all q."""
-    f = f - at_reference(f)
-    return f + at_reference(slope(f)) * (to_ring(r) - 1)
+    f = f - substitute_reference(f)
+    return f + substitute_reference(differentiate_in_log_q(f)) * (to_ring(r) - 1)
 
 
 def naive_loss(c: ExpPoly) -> ExpPoly | None:
@@ -283,7 +283,7 @@ def naive_loss(c: ExpPoly) -> ExpPoly | None:
     if found is None:
         return None
     g = found.substitute({"log_q": ExpPoly.variable("k1")})
-    return g - at_reference(g)
+    return g - substitute_reference(g)
 
 
 # ---------------------------------------------------------------------------- choices
@@ -396,7 +396,7 @@ def _estimate(parts: Parts, sampling: str) -> DivergenceLoss:
 # ---------------------------------------------------------------------------- what is none
 def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
     """A model in which its expected gradient is another one; without a model that is open."""
-    verdict = explained(row.written, Setting(row.sampling, row.use))
+    verdict = explain_written(row.written, Setting(row.sampling, row.use))
     told = row.written.text, row.sampling, row.use, verdict
     start, aim = _derivation(row, parts)
     try:

@@ -13,11 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.divergences.f_divergence import Generated, generated
+from klsym.engine.divergences.f_divergence import Generated, find_divergence
 from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.slot_loss import build_slot_loss, collect_random_names, has_vocabulary_sum
 from klsym.engine.options.settings import checked_setting
-from klsym.engine.outside.vocabulary_means import sampled_loss
+from klsym.engine.outside.vocabulary_means import find_sampled_loss
 from klsym.engine.questions.optimum import Optimum, optimum
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES
@@ -67,7 +67,7 @@ def where_training_ends(
     setting = checked_setting(**options)
     if setting.truncated:
         raise UsageError("sampling truncated: M and S move with theta, and optimum has no model of them")
-    drawn = sampled_loss(written, setting)[0] if has_vocabulary_sum(written.expression) else written
+    drawn = find_sampled_loss(written, setting)[0] if has_vocabulary_sum(written.expression) else written
     try:
         at = build_slot_loss(drawn, setting)
         if collect_random_names(c := reduce_loss(at).c, at.defined) - {*SAMPLE_BASES}:
@@ -75,7 +75,10 @@ def where_training_ends(
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
     found = optimum(c, strength, paid, p, mu)
-    of_r, messages = generated(c) if strength > 0 else None, tuple(_messages(c, strength, found, len(paid)))
+    of_r, messages = (
+        find_divergence(c) if strength > 0 else None,
+        tuple(_messages(c, strength, found, len(paid))),
+    )
     messages = (*written.notes, *messages)
     return OptimumAnswer(written.text, strength, paid, p, mu, c, found, of_r, messages)
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from klsym.engine.divergences.f_divergence import leading, slope
+from klsym.engine.divergences.f_divergence import differentiate_in_log_q, find_leading_term
 from klsym.engine.regions.root_isolation import find_sign_intervals
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
@@ -93,13 +93,13 @@ class Outcome:
         self.exact = (c, Fraction(beta), Fraction(reward))
         self.c, self.beta, self.reward, self.p = c, float(beta), float(reward), float(p)
         self.log_p = math.log(self.p)
-        self.terms, self.slopes = in_floats(c), in_floats(slope(c))
+        self.terms, self.slopes = in_floats(c), in_floats(differentiate_in_log_q(c))
         self.pieces = tuple(self._pieces()) if beta else ()
         self._known: dict[tuple[MonotonePiece, float], Interval] = {}
 
     def _pieces(self) -> Iterator[MonotonePiece]:
         """Between the zeros of dc/dk, up to q = 1."""
-        rising, top = slope(self.c), -self.log_p
+        rising, top = differentiate_in_log_q(self.c), -self.log_p
         if not rising:
             return
         found: Any = [(next(iter(rising.terms.values())), (None, None))]
@@ -123,7 +123,7 @@ class Outcome:
 
     @cached_property
     def _leading(self) -> tuple[Fraction, int, float]:
-        return leading(self.c)
+        return find_leading_term(self.c)
 
     @cached_property
     def far(self) -> float:

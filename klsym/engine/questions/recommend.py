@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 
 import sympy
 
-from klsym.engine.answers.dispatch import as_written, explained
-from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, proved_choice
-from klsym.engine.divergences.f_divergence import slope
+from klsym.engine.answers.dispatch import as_written, explain_written
+from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, prove_choice
+from klsym.engine.divergences.f_divergence import differentiate_in_log_q
 from klsym.engine.fields.slot_loss import build_slot_loss, has_vocabulary_sum, needs_sampler
 from klsym.engine.options.settings import Level, Sampling, Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
@@ -119,7 +119,7 @@ class Choice:
     def padded(self) -> bool:
         """Does something stand beside it for its value alone, as sg(k1 - k2) beside k2?"""
         parts = sympy.Add.make_args(self.written.expression)
-        return any(not slope(_in_ring(part)) for part in parts if part.has(sg))
+        return any(not differentiate_in_log_q(_in_ring(part)) for part in parts if part.has(sg))
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -247,7 +247,7 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
 # ---------------------------------------------------------------------------- right or wrong
 def judged(text: str, setting: Setting, target: str, use: str) -> Choice | None:
     """The loss as a choice, if the engine proves that it is one."""
-    verdict, written = proved_choice(text, setting, target, use), as_written(text, ())
+    verdict, written = prove_choice(text, setting, target, use), as_written(text, ())
     if verdict is None:
         return None
     return Choice(written, verdict, None if target in NEXT_TOKENS else _value(written, setting, target))
@@ -281,7 +281,7 @@ def _wrong(text: str, setting: Setting, target: str, use: str) -> TemptingLoss |
     """A tempting loss that is not right in any placement; None if it is, or if it is beyond the engine."""
     written = as_written(text, ())
     try:
-        verdict = explained(written, checked_setting(**_open(setting)))
+        verdict = explain_written(written, checked_setting(**_open(setting)))
     except UsageError:
         return None
     return None if is_right(verdict, target, use) else TemptingLoss(written, verdict)
@@ -358,7 +358,7 @@ def _clamped(text: str, setting: Setting) -> Clamped | None:
     from klsym.notation.cases import value, where
 
     try:
-        verdict = explained(as_written(text, ()), setting)
+        verdict = explain_written(as_written(text, ()), setting)
     except UsageError:
         return None
     inside = verdict.inside_clamps

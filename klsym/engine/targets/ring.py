@@ -11,8 +11,8 @@ from typing import Any
 
 from sympy import S
 
-from klsym.engine.divergences.f_divergence import Generated, functional, generated
-from klsym.engine.divergences.shape_messages import functional_message, generated_messages
+from klsym.engine.divergences.f_divergence import Generated, find_convexity, find_divergence
+from klsym.engine.divergences.shape_messages import list_convexity_messages, list_divergence_messages
 from klsym.engine.fields.field import ReducedGradient, reduce_loss, reduce_typed_loss, split_own_share
 from klsym.engine.fields.named_terms import KLS, decompose, recognise_coefficient, split_terms
 from klsym.engine.fields.position_sums import remove_slots
@@ -24,7 +24,7 @@ from klsym.engine.fields.slot_loss import (
     rewrite_for_sequence,
 )
 from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
-from klsym.engine.options.expand_options import expansion
+from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
@@ -177,7 +177,9 @@ def partial(written: Written, setting: Setting, single: ReducedGradient) -> Verd
     h, centres = coefficient_of(single, setting), setting.batch != "none"
     defined = single.loss.defined
     centred = (to_steps(h, defined) if defined.definitions else h) if centres else None
-    expanded = expansion(written, setting, tree_of(centred)) if centres and setting.use == "loss" else None
+    expanded = (
+        expand_options(written, setting, tree_of(centred)) if centres and setting.use == "loss" else None
+    )
     return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
@@ -299,21 +301,21 @@ def _with_shape(verdict: Verdict, written: Written, field: ReducedGradient) -> V
     penalty = (c - found.reward) * (-1 if ascended else 1)
     of_r = _generated(penalty, found.target, field) if share == ONE else None
     if of_r is not None:
-        of_r = replace(of_r, beside=found.reward if ascended else -found.reward)
+        of_r = replace(of_r, reward=found.reward if ascended else -found.reward)
         verdict = replace(verdict, generated=of_r, penalty=penalty)
         return verdict if of_r.f is None or isinstance(of_r.f, ExpPoly) else _with_pieces(verdict)
     if found.target != "separable" or verdict.implied is None or c.names() & field.random_names.random:
         return verdict
-    return replace(verdict, functional=functional(penalty))
+    return replace(verdict, functional=find_convexity(penalty))
 
 
 def _with_pieces(verdict: Verdict) -> Verdict:
     """The shape of an f outside the ring is not looked at again."""
-    from klsym.engine.divergences.f_divergence_smooth import must_not_vanish
+    from klsym.engine.divergences.f_divergence_smooth import list_nonzero_conditions
 
     f = verdict.generated.f if verdict.generated else None
     kinks = (Message("no-outcome-at-kinks"),) if is_piecewise(f) else ()
-    assumed = (*verdict.assumptions, *must_not_vanish(f), *kinks)
+    assumed = (*verdict.assumptions, *list_nonzero_conditions(f), *kinks)
     return replace(verdict, penalty=None, assumptions=assumed)
 
 
@@ -321,22 +323,26 @@ def _generated(c: ExpPoly, target: str, field: ReducedGradient) -> Generated | N
     defined = field.loss.defined
     kinds = {definition.kind for definition in defined.definitions if definition.name in c.names()}
     if not kinds or target in (*KLS, "combination"):
-        return generated(c) or _at_powers(c)
+        return find_divergence(c) or _at_powers(c)
     if target != "f-divergence":
         return None
-    from klsym.engine.divergences.f_divergence_piecewise import generated_pieces
-    from klsym.engine.divergences.f_divergence_smooth import generated_outside
+    from klsym.engine.divergences.f_divergence_piecewise import find_piecewise_divergence
+    from klsym.engine.divergences.f_divergence_smooth import find_smooth_divergence
 
-    return generated_pieces(c, defined) if REGION in kinds else generated_outside(to_steps(c, defined))
+    return (
+        find_piecewise_divergence(c, defined)
+        if REGION in kinds
+        else find_smooth_divergence(to_steps(c, defined))
+    )
 
 
 def _at_powers(c: ExpPoly) -> Generated | None:
     """f of r**alpha and its like, for which the ring has none."""
     if c.names() <= {*SAMPLE_BASES}:
         return None
-    from klsym.engine.divergences.f_divergence_smooth import generated_at_powers
+    from klsym.engine.divergences.f_divergence_smooth import find_power_divergence
 
-    return generated_at_powers(c)
+    return find_power_divergence(c)
 
 
 def _messages(
@@ -374,8 +380,8 @@ def _messages(
         )
     said = warnings_for(verdict, facts)
     if verdict.generated is not None:
-        return (*said, *generated_messages(verdict.generated))
-    return (*said, *functional_message(verdict.functional)) if verdict.functional else said
+        return (*said, *list_divergence_messages(verdict.generated))
+    return (*said, *list_convexity_messages(verdict.functional)) if verdict.functional else said
 
 
 def _facts_of_regions(single: ReducedGradient, mine: ExpPoly, on_policy: bool) -> Facts:

@@ -10,7 +10,7 @@ from typing import Any
 from sympy import Heaviside, expand, sign
 
 from klsym.engine.divergences.f_divergence import Functional, Generated
-from klsym.engine.divergences.nonconvex_effects import Effects, effects
+from klsym.engine.divergences.nonconvex_effects import Effects, find_effects
 from klsym.engine.fields.named_terms import NamedParts
 from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
@@ -254,7 +254,7 @@ class Verdict:
     @cached_property
     def effects(self) -> Effects | None:
         """What descending f does where it is no divergence: looked for when it is asked for."""
-        return None if self.penalty is None else effects(self.penalty)
+        return None if self.penalty is None else find_effects(self.penalty)
 
     @property
     def objective(self) -> str | None:
@@ -283,7 +283,7 @@ class Verdict:
         if self.generated is None or self.generated.f is None:
             return []
         f = Mean("q", in_r(self.generated.f, sums=spell.positions))
-        reward = [negated(mean_of(tree_of(self.generated.beside)))] if self.generated.beside else []
+        reward = [negated(mean_of(tree_of(self.generated.reward)))] if self.generated.reward else []
         descended = [*reward, f]
         return [negated(row) for row in descended] if self.ascends else descended
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klsym.engine.divergences.shape_messages import generated_messages
+from klsym.engine.divergences.shape_messages import list_divergence_messages
 from klsym.engine.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
 from klsym.notation.combination import combination_text
 from klsym.notation.printers import LATEX, TEXT
@@ -58,7 +58,7 @@ class PrintedDescents(Descents):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What descending it does that no divergence does."""
-        return tuple(map(sentence, (*self.messages, *generated_messages(self.shape))))
+        return tuple(map(sentence, (*self.messages, *list_divergence_messages(self.shape))))
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from klsym.engine.divergences.shape_messages import generated_messages
+from klsym.engine.divergences.shape_messages import list_divergence_messages
 from klsym.engine.questions.optimum import Optimum
 from klsym.engine.questions.optimum_of_loss import OptimumAnswer
 from klsym.kernel.ring import ExpPoly
@@ -95,7 +95,7 @@ class PrintedOptimum(OptimumAnswer):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What descending the penalty does that no divergence does, and what else is to be known."""
-        of_f = generated_messages(self.generated) if self.generated is not None else ()
+        of_f = list_divergence_messages(self.generated) if self.generated is not None else ()
         return tuple(map(sentence, (*of_f, *self.messages)))
 
     def to_json(self) -> dict[str, Any]:

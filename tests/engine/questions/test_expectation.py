@@ -6,7 +6,7 @@ import pytest
 
 import klsym
 from klsym.cli import main
-from klsym.engine.answers.expectation import expectation, meets
+from klsym.engine.answers.expectation import is_met, read_expectation
 from klsym.errors import UsageError
 from support.losses.cases import options
 
@@ -29,7 +29,7 @@ MET = [  # a loss, how it is used, an expectation, is it met?
 
 @pytest.mark.parametrize(("loss", "words", "expected", "met"), MET)
 def test_an_objective_is_met_or_not(loss: str, words: str, expected: str, met: bool) -> None:
-    assert meets(klsym.explain(loss, **options(words)), expectation(expected)) is met
+    assert is_met(klsym.explain(loss, **options(words)), read_expectation(expected)) is met
 
 
 REFUSED = [  # what is no objective, and what the message says
@@ -44,7 +44,7 @@ REFUSED = [  # what is no objective, and what the message says
 @pytest.mark.parametrize(("text", "said"), REFUSED)
 def test_what_is_no_objective_is_refused_in_one_line(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("*", ".")) as refused:
-        expectation(text)
+        read_expectation(text)
     assert "\n" not in str(refused.value)
 
 

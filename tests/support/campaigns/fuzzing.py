@@ -138,7 +138,7 @@ def question(rng: random.Random) -> list[str]:
     given = {option.name: option.choices[0] for option in SETTINGS}
     words = []
     for option in SETTINGS:
-        if rng.random() < 0.5 and (not option.idle(given) or rng.random() < 0.05):
+        if rng.random() < 0.5 and (not option.explain_no_effect(given) or rng.random() < 0.05):
             given[option.name] = rng.choice(option.choices)
             words += [f"--{option.name}", given[option.name]]
     form = rng.choice(("text", "text", "text", "latex", "markdown", "json"))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.answers.dispatch import as_written, explained
+from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.fields.slot_loss import choose_measure, needs_sampler
 from klsym.engine.options.settings import checked_setting
 from klsym.engine.proof.derivation import Derivation, Proof, derive
@@ -111,7 +111,7 @@ def examine(seed: int, number: int) -> Outcome:
 
 def _examine(found: Outcome, stream: random.Random) -> None:
     case = found.case
-    verdict = explained(as_written(case.text, ()), checked_setting(**options(case)))
+    verdict = explain_written(as_written(case.text, ()), checked_setting(**options(case)))
     if found.core and stream.random() < 0.25:
         found.kind, start = "value", _start_of_value(case)
         named: Multiples = verdict.value.complete

@@ -188,7 +188,7 @@ def divergence_of(verdict: Verdict) -> Any:
     if (of := verdict.generated) is not None:
         found = {
             "f": value_of(of.f), "strength": value_of(of.strength), "unbounded": of.unbounded,
-            "divergence": of.is_divergence, "beside": value_of(of.beside), "where": where(of.where),
+            "divergence": of.is_divergence, "beside": value_of(of.reward), "where": where(of.where),
             "otherwise": [[name, str(at), value_of(f)] for name, at, f in of.cases],
             "pieces": len(of.pieces),
         }  # fmt: skip
