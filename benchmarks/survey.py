@@ -29,7 +29,7 @@ from typing import Any
 import klsym
 from klsym.audit.binding import option
 from klsym.audit.child import Runner
-from klsym.engine.targets.clamp_messages import inside_clamps
+from klsym.engine.targets.clamp_messages import remove_clips
 from klsym.files import write_whole
 from klsym.language.parser import parse
 from klsym.notation import losses
@@ -238,7 +238,7 @@ def said(statement: dict[str, Any], answer: dict[str, Any] | None) -> dict[str, 
     free = names(answer)
     if holds(kept["claim"], answer["expression"], free):
         return kept | {"holds": "yes"}
-    inside = inside_clamps(parse(answer["expression"], free))
+    inside = remove_clips(parse(answer["expression"], free))
     if inside is not None and holds(kept["claim"], str(losses.show(inside, TEXT)), free):
         return kept | {"holds": "inside the bounds"}
     return kept | {"holds": "no"}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from klsym.commands.arguments import guard_minus
-from klsym.commands.console import complain, escaped_output
+from klsym.commands.console import escape_output, print_complaint
 from klsym.commands.parser import build_parser
 from klsym.errors import KlsymError, lacking
 
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         run: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(f"klsym.commands.{module}"), name
         )
-        with escaped_output():
+        with escape_output():
             code = run(options)
             print(end="", flush=True)
         return code
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
-    complain(message)
+    print_complaint(message)
     return 2
 
 

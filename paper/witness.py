@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.language.abbreviations import (
     Curl,
     ExpectedGradient,
@@ -27,7 +27,7 @@ LONGEST = 24  # digits of a fraction that is printed as such
 
 def counterexample(proof: Proof) -> str:
     """The model of a refutation: a sentence, and for sequences a table of their tokens."""
-    shown, statement = shown_witness(proof), proof.theorem.statement
+    shown, statement = describe_counterexample(proof), proof.theorem.statement
     left, right = (show_interval(shown[side]) for side in ("left", "right"))
     verdict = rf"The left side is ${_decimal(left)}$, the right side ${_decimal(right)}$."
     parameters = _parameters(shown.get("parameters", {}))

@@ -24,12 +24,12 @@ def guard_minus(argv: list[str]) -> list[str]:
     return [f" {a}" if a.startswith("-") and (a not in known or a.startswith(losses)) else a for a in argv]
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """A time limit."""
     try:
-        found = float(text)
+        limit = float(text)
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= LONGEST_WAIT:
+        limit = -1.0
+    if not 0 <= limit <= LONGEST_WAIT:
         raise argparse.ArgumentTypeError(f"{text.strip()[:40]!r}: seconds from 0 to {LONGEST_WAIT} expected")
-    return found
+    return limit

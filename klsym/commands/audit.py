@@ -9,8 +9,8 @@ from typing import Any
 
 from klsym.audit.binding import option, pair
 from klsym.audit.child import Runner
-from klsym.commands.console import complain, one_line
-from klsym.commands.lint import lint, scan
+from klsym.commands.console import format_line, print_complaint
+from klsym.commands.lint import report_findings, scan_project
 from klsym.engine.answers.expectation import read_expectation
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import UsageError
@@ -23,22 +23,22 @@ LINTED = ("sarif", "github")  # formats of reports
 
 
 def audit_code(options: argparse.Namespace) -> int:
-    """The verdict on a function; a table where there are several, or several values of an option."""
+    """Print the verdict on a function, or a table for several functions or several values of an option."""
     if options.expect is not None:
         read_expectation(options.expect)  # refused before any code is run
     if options.scan:
-        return scan(options)
+        return scan_project(options)
     if options.write:
         raise UsageError("--write: only beside --scan PATH, whose functions it enters into klsym.toml")
     flags = (options.baseline, options.write_baseline, options.exit_zero, options.quiet)
     if not options.targets or options.format in LINTED or any(flags):
-        return lint(options)
+        return report_findings(options)
     maps = dict(pair(text, "--map") for text in options.map)
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     questions = [
         (target, {"map": maps, "set": chosen, "result": options.result, **setting})
         for target in options.targets
-        for chosen in _choices(options.set)
+        for chosen in combine_choices(options.set)
     ]
     with Runner(options.time_limit, options.memory_limit) as runner:
         replies = [
@@ -47,16 +47,18 @@ def audit_code(options: argparse.Namespace) -> int:
         ]
     if len(replies) == 1 and replies[0].get("code") == 2:
         raise UsageError(replies[0]["error"])
-    asked = zip(questions, replies, strict=True)
-    codes = [_code(reply, options.expect, target) for (target, _), reply in asked]  # reasons come first
-    _print(questions, replies, options.format)
+    answered_questions = zip(questions, replies, strict=True)
+    codes = [
+        report_reply(reply, options.expect, target) for (target, _), reply in answered_questions
+    ]  # reasons come first
+    _print_replies(questions, replies, options.format)
     return max(codes)
 
 
-def _choices(texts: list[str]) -> list[dict[str, Any]]:
-    """All combinations, where an option is given several times.
+def combine_choices(texts: list[str]) -> list[dict[str, Any]]:
+    """Return all combinations of the values, where an option is given several times.
 
-    >>> _choices(["kind=k1", "kind=k3", "beta=0.1"])
+    >>> combine_choices(["kind=k1", "kind=k3", "beta=0.1"])
     [{'kind': 'k1', 'beta': 0.1}, {'kind': 'k3', 'beta': 0.1}]
     """
     values: dict[str, list[Any]] = {}
@@ -66,19 +68,19 @@ def _choices(texts: list[str]) -> list[dict[str, Any]]:
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
-def _code(reply: Reply, expected: str | None, target: str) -> int:
-    """1 where the trace disagrees, or where the target is another one than was expected."""
+def report_reply(reply: Reply, expected: str | None, target: str) -> int:
+    """Print a complaint and return 1 if the trace disagrees or the target is not the expected one; else 0."""
     if "error" in reply:
-        complain(reply["error"])
+        print_complaint(reply["error"])
         return int(reply["code"])
     if not reply["meets"]:
-        turned = "minus " if reply["target"] == expected else ""
-        complain(f"{target} targets {turned}{reply['target']}, not {expected}")
+        sign = "minus " if reply["target"] == expected else ""
+        print_complaint(f"{target} targets {sign}{reply['target']}, not {expected}")
         return 1
     return 0
 
 
-def _print(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], form: str) -> None:
+def _print_replies(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], form: str) -> None:
     if form == "json":
         for (target, _), reply in zip(questions, replies, strict=True):
             print(
@@ -89,16 +91,16 @@ def _print(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], fo
     elif len(replies) == 1:
         print(replies[0].get("text", ""), end="\n" if "text" in replies[0] else "")
     else:
-        asked = zip(questions, replies, strict=True)
-        rows = [HEADS, *(tuple(map(printable, _row(*each))) for each in asked)]
+        answered_questions = zip(questions, replies, strict=True)
+        rows = [HEADS, *(tuple(map(printable, _format_row(*each))) for each in answered_questions)]
         widths = [min(max(len(row[i]) for row in rows), WIDEST) for i in range(len(HEADS))]
         for row in rows:
             print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str, ...]:
+def _format_row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str, ...]:
     target, arguments = question
     if "row" in reply:
         return tuple(f"{cell}" for cell in [*reply["row"], *HEADS][: len(HEADS)])
     values = ", ".join(f"{k}={v}" for k, v in arguments["set"].items()) or "-"
-    return target.rpartition(":")[2], values, "-", f"not read: {one_line(reply['error'], 120)}"
+    return target.rpartition(":")[2], values, "-", f"not read: {format_line(reply['error'], 120)}"

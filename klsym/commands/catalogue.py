@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from klsym.commands.console import bar, whole_number
+from klsym.commands.console import parse_whole_number, show_bar
 from klsym.engine.questions.catalogue import Catalogue, catalogue, stored, written
 from klsym.errors import UsageError
 from klsym.files import write_whole
@@ -29,11 +29,11 @@ def _made(options: argparse.Namespace) -> Catalogue:
         if options.scheduler:
             raise UsageError("--scheduler: what is stored needs no workers; choose a --size")
         return stored()
-    size = whole_number("--size", options.size, 1)
+    size = parse_whole_number("--size", options.size, 1)
     if size > LARGEST:
         raise UsageError(f"--size {size}: {LARGEST} or less expected")
     from klsym.engine.questions.loss_enumeration import levels
     from klsym.sampling.enumeration import across
 
-    with bar("row") as shown:
+    with show_bar("row") as shown:
         return catalogue(levels(size, across(options.scheduler, shown)))

@@ -18,23 +18,23 @@ from klsym.files import make_folder
 PAGE = 100  # columns
 
 
-def one_line(text: str, limit: int = 400) -> str:
-    r"""A message without line breaks and control characters, cut where it is long.
+def format_line(text: str, limit: int = 400) -> str:
+    r"""Return a message without line breaks and control characters, cut where it is long.
 
-    >>> one_line("no such\n  loss \x1b[2J")
+    >>> format_line("no such\n  loss \x1b[2J")
     'no such loss \\x1b[2J'
     """
     text = printable(" ".join(text.split()))
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def complain(message: str) -> None:
-    """One line on stderr."""
-    print(f"klsym: {one_line(message)}", file=sys.stderr)
+def print_complaint(message: str) -> None:
+    """Print one line on stderr."""
+    print(f"klsym: {format_line(message)}", file=sys.stderr)
 
 
-def terminal_width() -> int:
-    """Columns of the terminal, at most those of a page; those of a page where there is no terminal."""
+def get_terminal_width() -> int:
+    """Return the columns of the terminal, at most those of a page; without a terminal those of a page."""
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         return PAGE
     return min(shutil.get_terminal_size((PAGE, 24)).columns, PAGE)
@@ -55,10 +55,10 @@ class _Escaped:
 
 
 @contextmanager
-def escaped_output() -> Iterator[None]:
-    r"""Within the block nothing from outside reaches a terminal as a control character.
+def escape_output() -> Iterator[None]:
+    r"""Escape control characters in all that the block prints.
 
-    >>> with escaped_output():
+    >>> with escape_output():
     ...     print("\x1b[2Jok")
     \x1b[2Jok
     """
@@ -69,8 +69,8 @@ def escaped_output() -> Iterator[None]:
         yield
 
 
-def output_folder(text: str) -> Path:
-    """The folder that a user names, made where it is missing.
+def make_output_folder(text: str) -> Path:
+    """Return the folder that a user names, made if it is missing.
 
     Raises UsageError: no name; a folder that cannot be made.
     """
@@ -79,8 +79,8 @@ def output_folder(text: str) -> Path:
     return make_folder(Path(text))
 
 
-def progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
-    """A bar on stderr, silent when stderr is no terminal, or without tqdm."""
+def show_progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
+    """Yield the items behind a bar on stderr, silent if stderr is no terminal, or without tqdm."""
     try:
         from tqdm import tqdm
     except ImportError:
@@ -94,25 +94,25 @@ def progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
             yield item
 
 
-def separated(option: str, texts: list[str]) -> tuple[str, ...]:
-    """The names given to an option, separated by spaces or commas, each once.
+def split_names(option: str, texts: list[str]) -> tuple[str, ...]:
+    """Return the names given to an option, separated by spaces or commas, each once.
 
-    >>> separated("--only", ["k1,k2", "k1"])
+    >>> split_names("--only", ["k1,k2", "k1"])
     ('k1', 'k2')
 
     Raises UsageError: there is no name in what was given.
     """
     pieces = (piece.strip() for text in texts for piece in text.split(","))
-    found = tuple(dict.fromkeys(piece for piece in pieces if piece))
-    if texts and not found:
+    names = tuple(dict.fromkeys(piece for piece in pieces if piece))
+    if texts and not names:
         raise UsageError(f"{option}: a name expected, not {' '.join(texts)[:40]!r}")
-    return found
+    return names
 
 
-def whole_number(name: str, text: str, least: int) -> int:
-    """A whole number, also written as 1e6.
+def parse_whole_number(name: str, text: str, least: int) -> int:
+    """Return a whole number, also written as 1e6.
 
-    >>> whole_number("--samples", "1e6", least=1)
+    >>> parse_whole_number("--samples", "1e6", least=1)
     1000000
 
     Raises UsageError: no whole number, or one below the least.
@@ -128,17 +128,17 @@ def whole_number(name: str, text: str, least: int) -> int:
 
 
 @contextmanager
-def bar(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """(done, total) -> a bar on stderr, silent when stderr is no terminal, or without tqdm."""
+def show_bar(unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function of (done, total) that moves a bar on stderr, silent without a terminal or tqdm."""
     try:
         from tqdm import tqdm
     except ImportError:
         yield lambda done, total: None
         return
-    with tqdm(disable=None, leave=False, unit=unit, unit_scale=True) as shown:
+    with tqdm(disable=None, leave=False, unit=unit, unit_scale=True) as progress_bar:
 
         def show(done: int, total: int) -> None:
-            shown.total = total
-            shown.update(done - shown.n)
+            progress_bar.total = total
+            progress_bar.update(done - progress_bar.n)
 
         yield show

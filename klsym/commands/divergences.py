@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from klsym.commands.timed import timed
+from klsym.commands.timed import limit_time
 
 
-@timed()
+@limit_time()
 def show_losses(options: argparse.Namespace) -> int:
     """What estimates it, what descends it, and what does not."""
     from klsym.api import losses_of

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from klsym.commands.console import complain, one_line, output_folder, progress
+from klsym.commands.console import format_line, make_output_folder, print_complaint, show_progress
 from klsym.errors import Refused, UsageError
 from klsym.escaping import printable
 from klsym.files import read_text
@@ -23,14 +23,14 @@ def prove(options: argparse.Namespace) -> int:
     from klsym.ledger.settle_all import counts, settle_all, write_certificates
 
     claims, known = select(options.ids), Kept()
-    folder = None if options.certificates is None else output_folder(options.certificates)
+    folder = None if options.certificates is None else make_output_folder(options.certificates)
     with ahead(of_claims(claims)):
-        results = settle_all(claims, progress=progress)
+        results = settle_all(claims, progress=show_progress)
     known.add(result.settled for result in results if not result.error)
     print(counts(results))
     failed = [result for result in results if result.error]
     for result in failed:
-        print(f"FAILED {result.settled.claim.id}: {one_line(result.error)}")
+        print(f"FAILED {result.settled.claim.id}: {format_line(result.error)}")
     if folder is not None:
         print(f"{write_certificates(results, folder)} certificates in {printable(str(folder))}")
     return 1 if failed else 0
@@ -45,10 +45,10 @@ def replay(options: argparse.Namespace) -> int:
         try:
             theorems = check(_read_json(path))
         except Refused as refusal:
-            print(f"REFUSED {printable(str(path))}: {one_line(str(refusal))}")
+            print(f"REFUSED {printable(str(path))}: {format_line(str(refusal))}")
             code = max(code, 1)
         except UsageError as error:
-            complain(str(error))
+            print_complaint(str(error))
             code = 2
         else:
             print(f"ok {printable(str(path))}")
@@ -65,10 +65,10 @@ def export_to_rocq(options: argparse.Namespace) -> int:
             _certificates_in(options.files) if options.files else _certificates_of_the_ledger()
         )
     except Refused as refusal:
-        print(f"REFUSED {one_line(str(refusal))}")
+        print(f"REFUSED {format_line(str(refusal))}")
         return 1
     exported = export(certificates)
-    folder = output_folder(options.rocq)
+    folder = make_output_folder(options.rocq)
     write_files(exported, folder)
     count = f"{len(exported.scripts)} of {exported.parts} parts"
     print(
@@ -101,7 +101,7 @@ def _certificates_of_the_ledger() -> Iterator[tuple[str, Any]]:
     from klsym.ledger.settle_claim import settle
 
     claims = [claim for claim in select([]) if claim.verdict != "computed"]
-    for claim in progress(claims, lambda claim: claim.id):
+    for claim in show_progress(claims, lambda claim: claim.id):
         settled = settle(claim)
         if settled.error:
             raise Refused(f"{claim.id}: {settled.error}")
@@ -132,7 +132,7 @@ def _read_json(path: Path) -> Any:
     try:
         return read(read_text(path, MAX_SIZE))
     except Refused as refusal:
-        raise UsageError(f"{path}: {one_line(str(refusal))}") from None
+        raise UsageError(f"{path}: {format_line(str(refusal))}") from None
 
 
 def list_claims(options: argparse.Namespace) -> int:
@@ -156,7 +156,7 @@ def _stored(ids: list[str]) -> list[dict[str, Any]]:
     from klsym.ledger import stored
 
     rows = stored.answers(ids)
-    complain(f"without NumPy, as settled on {stored.date()}; the proofs were replayed just now")
+    print_complaint(f"without NumPy, as settled on {stored.date()}; the proofs were replayed just now")
     return rows
 
 
@@ -172,7 +172,7 @@ def _settled(ids: list[str]) -> list[dict[str, Any]]:
     answers = known.answers(claims)
     missing = [claim for claim in claims if claim.id not in answers]
     with ahead(of_claims(missing)):
-        settled = each(missing, settle, progress)
+        settled = each(missing, settle, show_progress)
     known.add(settled)
     answers |= {one.claim.id: one.to_json() for one in settled}
     return [answers[claim.id] for claim in claims]
@@ -189,7 +189,7 @@ def show_grounds(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.id!r} is an area; name one claim of it, such as {found[0].id}")
     settled = settle(found[0])
     if settled.error:
-        print(f"FAILED {options.id}: {one_line(settled.error)}")
+        print(f"FAILED {options.id}: {format_line(settled.error)}")
         return 1
     print(show_axioms(settled))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import ClassVar
 
-from klsym.commands.verdicts import answered, load
+from klsym.commands.verdicts import answer_loss, load_modules
 from klsym.worker_process import Asked, Options, Reply, serve
 
 
@@ -23,12 +23,12 @@ class Limited(Asked):
 
 
 def _prepare(loss: str, options: Options) -> None:
-    load(options["check"])
+    load_modules(options["check"])
 
 
-def _answered(loss: str, options: Options) -> Reply:
-    return answered(loss, argparse.Namespace(**options))
+def _answer(loss: str, options: Options) -> Reply:
+    return answer_loss(loss, argparse.Namespace(**options))
 
 
 if __name__ == "__main__":
-    serve(_prepare, _answered)
+    serve(_prepare, _answer)

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.commands.late import late_verdict
+from klsym.commands.late import print_late_verdict
 from klsym.commands.limited import Limited
-from klsym.commands.timed import timed
-from klsym.commands.verdicts import answered, exit_code, printed, setting_of, verdict_of
+from klsym.commands.timed import limit_time
+from klsym.commands.verdicts import answer_loss, explain_typed, format_verdict, get_exit_code, read_setting
 
 LONGEST = 1_000_000  # characters of a line that are read; the parser's own limit is below
 
@@ -21,11 +21,11 @@ def explain_loss(options: argparse.Namespace) -> int:
     return _explain_stream(options) if options.loss == "-" else _explain_one(options)
 
 
-@timed(late_verdict)
+@limit_time(print_late_verdict)
 def _explain_one(options: argparse.Namespace) -> int:
-    verdict = verdict_of(options.loss.strip(" "), options)
-    print(printed(verdict, options))
-    return exit_code(verdict)
+    verdict = explain_typed(options.loss.strip(" "), options)
+    print(format_verdict(verdict, options))
+    return get_exit_code(verdict)
 
 
 def _explain_stream(options: argparse.Namespace) -> int:
@@ -35,8 +35,8 @@ def _explain_stream(options: argparse.Namespace) -> int:
     if reconfigure is not None:
         reconfigure(errors="replace")  # a line that is no text is answered like any other bad line
     with Limited(options) as limited:
-        for loss in _lines(sys.stdin):
-            reply = limited.ask(loss) if options.time_limit else answered(loss, options)
+        for loss in _read_lines(sys.stdin):
+            reply = limited.ask(loss) if options.time_limit else answer_loss(loss, options)
             if "error" in reply:
                 reply = {"text": json.dumps({"loss": loss[:200], "error": reply["error"]}), "code": 2}
             print(reply["text"], flush=True)
@@ -44,7 +44,7 @@ def _explain_stream(options: argparse.Namespace) -> int:
     return code
 
 
-def _lines(stream: Any) -> Iterator[str]:
+def _read_lines(stream: Any) -> Iterator[str]:
     """Lines that are not empty; of one beyond any loss only the beginning is kept."""
     while line := stream.readline(LONGEST):
         end = line
@@ -54,15 +54,15 @@ def _lines(stream: Any) -> Iterator[str]:
             yield line.strip()
 
 
-@timed()
+@limit_time()
 def compare_losses(options: argparse.Namespace) -> int:
     """Two losses beside one another."""
     from klsym.api import compare
 
     losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))
-    found = compare(*losses, parameters=options.param, **setting_of(options))
+    comparison = compare(*losses, parameters=options.param, **read_setting(options))
     if options.format == "json":
-        print(json.dumps(found.to_json()))
+        print(json.dumps(comparison.to_json()))
     else:
-        print(found.text(options.proof, options.full))
+        print(comparison.text(options.proof, options.full))
     return 0

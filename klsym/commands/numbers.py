@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from klsym.commands.console import bar, output_folder, progress, whole_number
+from klsym.commands.console import make_output_folder, parse_whole_number, show_bar, show_progress
 from klsym.errors import UsageError
 from klsym.escaping import printable
 
@@ -17,7 +17,7 @@ def cross_check(options: argparse.Namespace) -> int:
     from klsym.sampling.identities import LARGEST_DRAW, Options
     from klsym.sampling.verify import summary, table, verify
 
-    on, seed = backend(options.backend, options.device), whole_number("--seed", options.seed, 0)
+    on, seed = backend(options.backend, options.device), parse_whole_number("--seed", options.seed, 0)
     chosen = [claim for claim in select(options.ids) if claim.verdict != "computed"]
     if not chosen:
         raise UsageError(
@@ -25,10 +25,10 @@ def cross_check(options: argparse.Namespace) -> int:
         )
     settings = Options(on, seed=seed)
     if options.samples is not None:
-        samples = whole_number("--samples", options.samples, 1)
+        samples = parse_whole_number("--samples", options.samples, 1)
         settings = Options(on, samples, min(samples, LARGEST_DRAW), seed)
     settled = [settle(claim) for claim in chosen]
-    with bar("sample") as shown:
+    with show_bar("sample") as shown:
         report = verify(settled, settings, options.scheduler, shown)
     print(table(report))
     print("\n".join(["", f"sampled with {on.describe()}, seed {seed}", *summary(report)]))
@@ -40,8 +40,8 @@ def figures(options: argparse.Namespace) -> int:
     from klsym.experiments.catalogue import EXPERIMENTS, result, select
     from klsym.experiments.save_figure import draw
 
-    names, folder = select(options.ids), output_folder(options.output)
-    for name in progress(names, str):
+    names, folder = select(options.ids), make_output_folder(options.output)
+    for name in show_progress(names, str):
         paths = draw(name, folder)
         print(f"{name}: {EXPERIMENTS[name].title}  ({', '.join(path.name for path in paths)})")
         for finding in result(name).findings:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from klsym.commands.timed import timed
+from klsym.commands.timed import limit_time
 from klsym.errors import UsageError
 
 FORMATS = ("pdf", "png")
@@ -16,7 +16,7 @@ FORMATS = ("pdf", "png")
 def show_optimum(options: argparse.Namespace) -> int:
     """All stationary policies; with -o also a phase portrait."""
     pictures = ("klsym.figures.phase_portraits",) if options.output else ()
-    return timed(None, *pictures)(_show)(options)
+    return limit_time(None, *pictures)(_show)(options)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klsym import __version__
-from klsym.commands.arguments import seconds
+from klsym.commands.arguments import parse_seconds
 from klsym.engine.options.settings import DEFAULTS, OPTIONS
 from klsym.errors import UsageError
 from klsym.language.estimators import NAMES
@@ -116,7 +116,7 @@ def _add_more(command: argparse.ArgumentParser) -> None:
 
 def _add_time_limit(command: argparse.ArgumentParser, then: str = "") -> None:
     command.add_argument(
-        "--time-limit", type=seconds, default=SECONDS, metavar="SECONDS",
+        "--time-limit", type=parse_seconds, default=SECONDS, metavar="SECONDS",
         help=f"give up after so many seconds of CPU time{then} ({SECONDS:g}; 0 for no limit)",
     )  # fmt: skip
 
@@ -284,7 +284,7 @@ def _add_names(audit: Any) -> None:
 
 def _add_limits(audit: Any) -> None:
     audit.add_argument(
-        "--time-limit", type=seconds, default=AUDIT_SECONDS, metavar="SECONDS",
+        "--time-limit", type=parse_seconds, default=AUDIT_SECONDS, metavar="SECONDS",
         help=f"end the code after so many seconds ({AUDIT_SECONDS:g})",
     )  # fmt: skip
     audit.add_argument(

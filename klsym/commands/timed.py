@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from typing import Any
 
-from klsym.commands.console import one_line
+from klsym.commands.console import format_line
 from klsym.errors import KlsymError, UsageError, lacking
 
 ON_THE_CLOCK = 3  # times the limit
@@ -31,28 +31,28 @@ Answer = Callable[[argparse.Namespace], int]
 Reply = dict[str, Any]  # {"text", "code"} or {"error"}
 
 
-def timed(late: Answer | None = None, *modules: str) -> Callable[[Answer], Answer]:
+def limit_time(late: Answer | None = None, *modules: str) -> Callable[[Answer], Answer]:
     """Give a command the limit of its option `time_limit`; 0 is for none.
 
     late: what is printed where it is reached; one line if None.  modules: loaded before the limit counts.
     """
 
-    def limited(answer: Answer) -> Answer:
-        def asked(options: argparse.Namespace) -> int:
+    def wrap_answer(answer: Answer) -> Answer:
+        def answer_within_limit(options: argparse.Namespace) -> int:
             if not options.time_limit or not hasattr(os, "fork"):
                 return answer(options)
-            reply = within(options.time_limit, lambda: answer(options), (*LOADED, *modules))
+            reply = run_within(options.time_limit, lambda: answer(options), (*LOADED, *modules))
             if reply is None and late is not None:
                 return late(options)
-            return said(reply, options.time_limit)
+            return print_reply(reply, options.time_limit)
 
-        return asked
+        return answer_within_limit
 
-    return limited
+    return wrap_answer
 
 
-def said(reply: Reply | None, seconds: float) -> int:
-    """Print a reply; its exit code."""
+def print_reply(reply: Reply | None, seconds: float) -> int:
+    """Print a reply and return its exit code."""
     if reply is None:
         raise UsageError(f"no answer within {seconds:g} s: try a larger --time-limit; 0 means no limit")
     if "error" in reply:
@@ -61,22 +61,22 @@ def said(reply: Reply | None, seconds: float) -> int:
     return int(reply["code"])
 
 
-def within(seconds: float, work: Callable[[], int], modules: tuple[str, ...] = ()) -> Reply | None:
+def run_within(seconds: float, work: Callable[[], int], modules: tuple[str, ...] = ()) -> Reply | None:
     """Return the output of the work and its exit code, or an error; None if it takes longer."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError, ValueError):
             stream.flush()
-    heard, spoken = os.pipe()
+    reading_end, writing_end = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of threads, those of JAX too, which no answer uses
         pid = os.fork()
     if not pid:
-        _answer(heard, spoken, seconds, work, modules)
-    os.close(spoken)
+        _answer_in_copy(reading_end, writing_end, seconds, work, modules)
+    os.close(writing_end)
     try:
-        text = _heard(heard, seconds)
+        text = _read_pipe(reading_end, seconds)
     finally:
-        os.close(heard)
+        os.close(reading_end)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
@@ -88,44 +88,44 @@ def within(seconds: float, work: Callable[[], int], modules: tuple[str, ...] = (
     return {"error": f"the process that answers ended without a word (signal {ended}): out of memory?"}
 
 
-def _heard(pipe: int, seconds: float) -> bytes | None:
-    """All that is said after the first byte, with which the limit begins; None if that takes too long."""
+def _read_pipe(pipe: int, seconds: float) -> bytes | None:
+    """Return the bytes after the first one, with which the limit begins; None if that takes too long."""
     text, end = b"", time.monotonic() + LOADING
     begun = False
-    while (left := end - time.monotonic()) > 0:
-        if not select.select([pipe], [], [], left)[0]:
+    while (remaining := end - time.monotonic()) > 0:
+        if not select.select([pipe], [], [], remaining)[0]:
             return None
-        more = os.read(pipe, 1 << 20)
-        if not more:
+        received = os.read(pipe, 1 << 20)
+        if not received:
             return text[1:]
         if not begun:
             begun, end = True, time.monotonic() + ON_THE_CLOCK * seconds + 1
-        text += more
+        text += received
     return None
 
 
-def _answer(
-    heard: int, spoken: int, seconds: float, work: Callable[[], int], modules: tuple[str, ...]
+def _answer_in_copy(
+    reading_end: int, writing_end: int, seconds: float, work: Callable[[], int], modules: tuple[str, ...]
 ) -> None:
-    """In the copy: timers of the system end it, whatever it does.  Does not return."""
+    """Answer in the copied process, which timers of the system end; does not return."""
     try:
-        os.close(heard)
+        os.close(reading_end)
         for name in (signal.SIGINT, signal.SIGPROF, signal.SIGALRM):
             signal.signal(name, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF, signal.SIGALRM})
-        loaded = _reply(lambda: len([importlib.import_module(module) for module in modules]))
-        os.write(spoken, b".")
+        loaded = _make_reply(lambda: len([importlib.import_module(module) for module in modules]))
+        os.write(writing_end, b".")
         signal.setitimer(signal.ITIMER_PROF, seconds)
         signal.setitimer(signal.ITIMER_REAL, ON_THE_CLOCK * seconds)
-        reply = json.dumps(loaded if "error" in loaded else _reply(work)).encode()
+        reply = json.dumps(loaded if "error" in loaded else _make_reply(work)).encode()
         signal.setitimer(signal.ITIMER_REAL, 0)  # whoever asked may be slow to read
         while reply:
-            reply = reply[os.write(spoken, reply) :]
+            reply = reply[os.write(writing_end, reply) :]
     finally:
         os._exit(0)
 
 
-def _reply(work: Callable[[], int]) -> Reply:
+def _make_reply(work: Callable[[], int]) -> Reply:
     text = io.StringIO()
     try:
         with redirect_stdout(text):
@@ -136,5 +136,5 @@ def _reply(work: Callable[[], int]) -> Reply:
         return {"error": f"{error.filename or 'a file'}: {error.strerror or error}"}
     except Exception as error:  # a defect of klsym is one line, too
         fails = f"klsym fails here, please report it: {type(error).__name__}: {error}"
-        return {"error": one_line(lacking(error) or fails)}
+        return {"error": format_line(lacking(error) or fails)}
     return {"text": text.getvalue(), "code": code}

@@ -6,43 +6,45 @@ import argparse
 import json
 from typing import Any
 
-from klsym.commands.console import one_line, terminal_width
+from klsym.commands.console import format_line, get_terminal_width
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import KlsymError
 
 Reply = dict[str, Any]  # {"text", "code"}, or {"error"}
 
 
-def answered(loss: str, options: argparse.Namespace) -> Reply:
-    """What is printed and the exit code; or one line that says what is wrong, whatever happens."""
+def answer_loss(loss: str, options: argparse.Namespace) -> Reply:
+    """Return what is printed and the exit code, or one line that says what is wrong, whatever happens."""
     try:
-        verdict = verdict_of(loss, options)
-        return {"text": printed(verdict, options), "code": exit_code(verdict)}
+        verdict = explain_typed(loss, options)
+        return {"text": format_verdict(verdict, options), "code": get_exit_code(verdict)}
     except KlsymError as error:
-        return {"error": one_line(str(error))}
+        return {"error": format_line(str(error))}
     except Exception as error:  # a defect of klsym is no reason to leave the other lines unanswered
         return {
-            "error": one_line(f"klsym fails on this loss, please report it: {type(error).__name__}: {error}")
+            "error": format_line(
+                f"klsym fails on this loss, please report it: {type(error).__name__}: {error}"
+            )
         }
 
 
-def load(check: bool) -> None:
-    """Import what answers."""
+def load_modules(check: bool) -> None:
+    """Import all modules that an answer needs."""
     import klsym.api
 
     if check:
         import klsym.numeric.checks.cross_check  # noqa: F401
 
 
-def exit_code(verdict: Any) -> int:
-    """1 if the cross-check failed."""
+def get_exit_code(verdict: Any) -> int:
+    """Return 1 if the cross-check failed, else 0."""
     return 0 if verdict.check is None or verdict.check["passed"] else 1
 
 
-def verdict_of(loss: str, options: argparse.Namespace) -> Any:
+def explain_typed(loss: str, options: argparse.Namespace) -> Any:
     from klsym.api import explain
 
-    verdict = explain(loss, parameters=options.param, **setting_of(options))
+    verdict = explain(loss, parameters=options.param, **read_setting(options))
     if not options.check:
         return verdict
     from klsym.numeric.checks.cross_check import with_check
@@ -51,13 +53,13 @@ def verdict_of(loss: str, options: argparse.Namespace) -> Any:
     return with_check(verdict, verdict.written.expression)
 
 
-def setting_of(options: argparse.Namespace) -> dict[str, Any]:
-    """How the loss is used, as it was asked for."""
+def read_setting(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that say how the loss is used."""
     return {name: getattr(options, name) for name in CHOICES if hasattr(options, name)}
 
 
-def printed(verdict: Any, options: argparse.Namespace) -> str:
-    """The answer in the form asked for; as text in the width of the terminal."""
+def format_verdict(verdict: Any, options: argparse.Namespace) -> str:
+    """Return the answer in the format asked for; text has the width of the terminal."""
     if options.format == "json":
         return json.dumps(verdict.to_json())
     if options.format == "latex":
@@ -68,4 +70,4 @@ def printed(verdict: Any, options: argparse.Namespace) -> str:
         return f"\\[\n{derivation_latex(verdict)}\n\\]"
     if options.format == "markdown":
         return str(verdict.markdown)
-    return str(verdict.text(options.proof, options.full, terminal_width()))
+    return str(verdict.text(options.proof, options.full, get_terminal_width()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from klsym.commands.console import bar, output_folder, progress, separated
+from klsym.commands.console import make_output_folder, show_bar, show_progress, split_names
 from klsym.escaping import printable
 
 
@@ -16,10 +16,10 @@ def write_tables(options: argparse.Namespace) -> int:
     if options.list:
         print(listing())
         return 0
-    names = select(separated("TABLE", options.names))
-    only, columns = separated("--only", options.only), separated("--columns", options.columns)
-    folder = None if options.output is None else output_folder(options.output)
-    made = list(tables(tuple(names), only, columns, progress, claims=not options.no_claims))
+    names = select(split_names("TABLE", options.names))
+    only, columns = split_names("--only", options.only), split_names("--columns", options.columns)
+    folder = None if options.output is None else make_output_folder(options.output)
+    made = list(tables(tuple(names), only, columns, show_progress, claims=not options.no_claims))
     if folder is None:
         layout, _ = LAYOUTS[options.format]
         print("\n\n".join(layout(table, options.notation) for table in made))
@@ -32,8 +32,10 @@ def write_tables(options: argparse.Namespace) -> int:
 def write_report(options: argparse.Namespace) -> int:
     from klsym.write_up.run import produce
 
-    with bar("check") as sampled:
-        summary = produce(output_folder(options.output), progress=progress, sampled=sampled, here=False)
+    with show_bar("check") as sampled:
+        summary = produce(
+            make_output_folder(options.output), progress=show_progress, sampled=sampled, here=False
+        )
     print(summary)
     return 0 if summary.passed else 1
 
@@ -42,7 +44,7 @@ def write_paper(options: argparse.Namespace) -> int:
     """The generated parts of the paper."""
     from klsym.paper.generate import write_parts
 
-    folder = output_folder(options.output)
-    written = write_parts(folder, progress=progress, here=False)
+    folder = make_output_folder(options.output)
+    written = write_parts(folder, progress=show_progress, here=False)
     print(f"{len(written)} files in {printable(str(folder))}")
     return 0

@@ -17,9 +17,9 @@ from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.intended_target import guess_intended_target
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.options.settings import Setting
-from klsym.engine.targets.clamp_messages import inside_clamps
-from klsym.engine.targets.expected_value import value_of
-from klsym.engine.targets.ring import named_parts
+from klsym.engine.targets.clamp_messages import remove_clips
+from klsym.engine.targets.expected_value import find_expected_value
+from klsym.engine.targets.ring import find_named_parts
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import in_core
@@ -75,9 +75,9 @@ class DiagnosedLoss:
     def value_of_penalty(self) -> tuple[TargetReading, Any] | None:
         """The expected value of the loss without rewards, inside the clip range, and its constant."""
         e = self.written.expression.xreplace({R: sympy.S.Zero, A: sympy.S.Zero})
-        free = inside_clamps(e)
+        free = remove_clips(e)
         try:
-            reading, constant = value_of(as_written(e if free is None else free, ()), self.setting)
+            reading, constant = find_expected_value(as_written(e if free is None else free, ()), self.setting)
         except KlsymError:
             return None
         return None if constant is None else (reading, constant)
@@ -93,7 +93,7 @@ class DiagnosedLoss:
         if self.setting.batch == "std":
             return False
         try:
-            parts = named_parts(as_written(loss, ()), self.setting) or {}
+            parts = find_named_parts(as_written(loss, ()), self.setting) or {}
         except KlsymError:
             return False
         named = "reverse-kl" in parts and set(parts) <= {"reverse-kl", "reward"}
@@ -162,11 +162,11 @@ def prove_reverse_kl_descent(loss: Any, setting: Setting) -> bool | None:
 
 
 # ---------------------------------------------------------------------------- conditions
-Found = Iterator[Message]
+Messages = Iterator[Message]
 
 
-def check_forward_instead_of_reverse(context: Asked) -> Found:
-    """Find a loss whose value estimates KL(q||p) and whose gradient is that of KL(p||q), if only inside the clip range."""
+def check_forward_instead_of_reverse(context: DiagnosedLoss) -> Messages:
+    """Find a loss that estimates KL(q||p) and descends KL(p||q), if only inside the clip range."""
     verdict, inside = context.verdict, context.verdict.inside_clamps
     if context.setting.use == "reward" or context.intended != "reverse-kl":
         return
@@ -182,14 +182,15 @@ def check_forward_instead_of_reverse(context: Asked) -> Found:
     )
     yield Message(
         "descends-forward", value=value[0].multiples, constant=value[1], gradient=gradient,
-        tokens=of_tokens and with_forward is None, bounded=bounded, beside=context.written.expression.has(R, A),
+        tokens=of_tokens and with_forward is None, bounded=bounded,
+        beside=context.written.expression.has(R, A),
     )  # fmt: skip
 
 
-def check_neighbour(name: str) -> Callable[[Asked], Found]:
+def check_neighbour(name: str) -> Callable[[DiagnosedLoss], Messages]:
     """Return the check whether the loss would descend KL(q||p) with this one change."""
 
-    def check(context: Asked) -> Found:
+    def check(context: DiagnosedLoss) -> Messages:
         if context.setting.use == "reward" or is_reverse_kl_descent(context.verdict) or not context.is_small:
             return
         for change in NEIGHBOURS[name]:
@@ -201,7 +202,7 @@ def check_neighbour(name: str) -> Callable[[Asked], Found]:
     return check
 
 
-def check_inverted_ratio(context: Asked) -> Found:
+def check_inverted_ratio(context: DiagnosedLoss) -> Messages:
     """Find a loss whose value or gradient would be that of KL(q||p) with the ratio inverted."""
     linear = context.verdict.value.target in (
         "reverse-kl",
@@ -229,14 +230,14 @@ def check_inverted_ratio(context: Asked) -> Found:
 def _is_reverse_kl_estimate(loss: Any, setting: Setting) -> bool:
     """Is the value of a loss an unbiased estimate of KL(q||p)?"""
     try:
-        value, constant = value_of(as_written(loss, ()), setting)
+        value, constant = find_expected_value(as_written(loss, ()), setting)
     except KlsymError:
         return False
     return value.target == "reverse-kl" and value.single and not constant
 
 
-def check_bias_in_reward(context: Asked) -> Found:
-    """Find an estimator in the reward without the gradient of KL(q||p), on-policy and without a weight too."""
+def check_bias_in_reward(context: DiagnosedLoss) -> Messages:
+    """Find an estimator that is wrong in the reward, on-policy and without a weight too."""
     setting, e = context.setting, context.written.expression
     if (
         setting.use != "reward"
@@ -251,12 +252,12 @@ def check_bias_in_reward(context: Asked) -> Found:
         yield Message("no-reward-of-kl")
 
 
-def check_curl(context: Asked) -> Found:
+def check_curl(context: DiagnosedLoss) -> Messages:
     if context.verdict.target == "none":
         yield Message("has-a-curl", trust=context.verdict.trust)
 
 
-def check_unused_inputs(context: Asked) -> Found:
+def check_unused_inputs(context: DiagnosedLoss) -> Messages:
     """Find p, a reward or a coefficient that the loss contains and its gradient does not."""
     verdict, e = context.verdict, context.written.expression
     if verdict.target == "zero" or context.setting.batch != "none" or context.setting.use == "reward":
@@ -283,7 +284,7 @@ def _collect_gradient_names(verdict: Verdict) -> set[str]:
     return names_found | ({"p"} if bases & {"k1", "k2", "k3", "r", "log_p"} else set())
 
 
-def check_opposed_reward(context: Asked) -> Found:
+def check_opposed_reward(context: DiagnosedLoss) -> Messages:
     """Find a reward that lowers the probability of each sample, unless wrong-sign says so already."""
     lowered = any(
         kind.startswith("lowers")
@@ -296,7 +297,7 @@ def check_opposed_reward(context: Asked) -> Found:
         yield Message("against-reward", of=reward)
 
 
-def check_dropped_gradient(context: Asked) -> Found:
+def check_dropped_gradient(context: DiagnosedLoss) -> Messages:
     """Find the bounds of clip, min, max or where beyond which a sample has no gradient."""
     if context.verdict.target == "zero" or context.setting.use == "reward":
         return
@@ -317,7 +318,7 @@ def _is_tie(message: Message) -> bool:
     return all(any(tuple(c.signs) == (0,) for c in on) for on in rows)
 
 
-def check_other_divergence(context: Asked) -> Found:
+def check_other_divergence(context: DiagnosedLoss) -> Messages:
     """Find an objective E_q[f(r)] that is neither KL."""
     verdict = context.verdict
     parts = verdict.gradient.multiples
@@ -326,7 +327,7 @@ def check_other_divergence(context: Asked) -> Found:
         yield Message("other-f")
 
 
-def check_float32(context: Asked) -> Found:
+def check_float32(context: DiagnosedLoss) -> Messages:
     """Find values that overflow or cancel in float32; of code that was run, those of its own run."""
     written = context.written
     infinities = find_overflows(written, gradient=context.setting.use == "loss")
@@ -340,14 +341,14 @@ def check_float32(context: Asked) -> Found:
         yield Message("cancels", at=near.at, value=near.value, exact=near.exact)
 
 
-def check_normalised_penalty(context: Asked) -> Found:
+def check_normalised_penalty(context: DiagnosedLoss) -> Messages:
     e = context.written.expression
     inside = any(x.has(log_p) for x in e.atoms(Normalised))
     if inside or (context.setting.batch == "std" and e.has(log_p)):
         yield Message("divided-by-std")
 
 
-def check_zero_gradient(context: Asked) -> Found:
+def check_zero_gradient(context: DiagnosedLoss) -> Messages:
     if (
         context.verdict.target == "zero"
         and context.written.expression.has(log_q)
@@ -356,10 +357,10 @@ def check_zero_gradient(context: Asked) -> Found:
         yield Message("no-update", penalty=context.written.expression.has(log_p))
 
 
-CHECKS: dict[str, Callable[[Asked], Found]] = {
-    "KL001": check_zero_gradient, "KL002": check_forward_instead_of_reverse, "KL003": check_neighbour("KL003"),
-    "KL005": check_bias_in_reward,
-    "KL007": check_curl, "KL008": check_opposed_reward, "KL009": check_unused_inputs, "KL010": check_dropped_gradient,
-    "KL013": check_other_divergence, "KL014": check_float32, "KL015": check_neighbour("KL015"), "KL016": check_inverted_ratio,
-    "KL019": check_normalised_penalty,
+CHECKS: dict[str, Callable[[DiagnosedLoss], Messages]] = {
+    "KL001": check_zero_gradient, "KL002": check_forward_instead_of_reverse,
+    "KL003": check_neighbour("KL003"), "KL005": check_bias_in_reward, "KL007": check_curl,
+    "KL008": check_opposed_reward, "KL009": check_unused_inputs, "KL010": check_dropped_gradient,
+    "KL013": check_other_divergence, "KL014": check_float32, "KL015": check_neighbour("KL015"),
+    "KL016": check_inverted_ratio, "KL019": check_normalised_penalty,
 }  # fmt: skip

@@ -4,7 +4,8 @@ The gradient at a sample is h s.  It does if h rises with the reward wherever it
 min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A where no bound binds, and 0 elsewhere.
 
 >>> from klsym.engine.explain import explain
->>> [find_opposed_reward(explain(x, sampling="off-policy")) for x in ("clip(rho, 0, 2)*A", "-clip(rho, 0, 2)*A")]
+>>> losses = ("clip(rho, 0, 2)*A", "-clip(rho, 0, 2)*A")
+>>> [find_opposed_reward(explain(loss, sampling="off-policy")) for loss in losses]
 [A, None]
 """
 

@@ -27,7 +27,7 @@ from klsym.engine.answers.intended_target import guess_intended_target
 from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
-from klsym.engine.proof.shown_counterexample import used_names as used_names
+from klsym.engine.proof.shown_counterexample import collect_used_names as collect_used_names
 from klsym.engine.verdicts.verdict import LazyCases, Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.proof.lemmas import carried
+from klsym.engine.proof.lemmas import collect_cited_parts
 from klsym.errors import ProofError, UsageError
 from klsym.kernel import FORMAT, digest
 from klsym.language.unfolding import Theorem
@@ -81,7 +81,12 @@ class Settled(SettledView):
     def certificate(self) -> dict[str, Any]:
         """The certificate that `klsym check` replays: the parts that are kernel proofs."""
         parts = [proof.part for proof in self.proofs]
-        return {"format": FORMAT, "cites": carried(parts), "parts": parts, "digest": digest(parts)}
+        return {
+            "format": FORMAT,
+            "cites": collect_cited_parts(parts),
+            "parts": parts,
+            "digest": digest(parts),
+        }
 
     def entry(self) -> dict[str, Any]:
         """The answer, and the certificate if there is a proof."""

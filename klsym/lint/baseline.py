@@ -20,7 +20,7 @@ FIELDS = ("path", "function", "code", "digest")
 
 
 def read_baseline(path: Path) -> set[tuple[str, ...]]:
-    """The findings that are known; raises UsageError for a file that is none."""
+    """Return the findings of a baseline; raises UsageError for another kind of file."""
     if not path.exists():
         return set()
     try:
@@ -37,22 +37,27 @@ Audited = set[tuple[str, str]]  # file and function of the targets that were rea
 
 
 def write_baseline(path: Path, findings: Iterable[Finding], audited: Audited) -> int:
-    """Store what is found; code that cannot be read is not: it would hide what comes after."""
+    """Store the findings and return their number.
+
+    Unreadable code is left out: in a baseline it would hide all findings that come once it can be read.
+    """
     before = {key for key in read_baseline(path) if key[:2] not in audited}
-    keys = before | {one.key for one in findings if one.code not in (UNREADABLE, UNUSED)}
-    _write(path, keys)
+    keys = before | {finding.key for finding in findings if finding.code not in (UNREADABLE, UNUSED)}
+    _write_keys(path, keys)
     return len(keys)
 
 
-def shrunk(path: Path, known: set[tuple[str, ...]], findings: Iterable[Finding], audited: Audited) -> int:
-    """Take out of the file what is not found any more in the targets that were read; how many are left."""
-    found = {one.key for one in findings}
-    left = {key for key in known if key in found or key[:2] not in audited}
-    if left != known:
-        _write(path, left)
-    return len(left)
+def shrink_baseline(
+    path: Path, known: set[tuple[str, ...]], findings: Iterable[Finding], audited: Audited
+) -> int:
+    """Remove findings that the audited targets no longer have; return how many remain."""
+    current = {one.key for one in findings}
+    remaining = {key for key in known if key in current or key[:2] not in audited}
+    if remaining != known:
+        _write_keys(path, remaining)
+    return len(remaining)
 
 
-def _write(path: Path, keys: Iterable[tuple[str, ...]]) -> None:
+def _write_keys(path: Path, keys: Iterable[tuple[str, ...]]) -> None:
     rows = [dict(zip(FIELDS, key, strict=True)) for key in sorted(keys)]
     write_whole(path, json.dumps({"version": VERSION, "findings": rows}, indent=1) + "\n")

@@ -68,8 +68,8 @@ class Config:
         return code.startswith(self.select) and not code.startswith(self.ignore)
 
 
-def configured(folder: Path) -> Config:
-    """What klsym.toml, or else pyproject.toml, of a folder says.
+def read_project(folder: Path) -> Config:
+    """Return the configuration in klsym.toml, or else in pyproject.toml, of a folder.
 
     Raises UsageError: no such file, a key that is none, a value of another type, an objective that is none.
     """
@@ -77,39 +77,39 @@ def configured(folder: Path) -> Config:
         path = folder / name
         if not path.exists():
             continue
-        found = _read(path)
-        if found is not None:
-            return _config(found, name)
+        table = _read_table(path)
+        if table is not None:
+            return _build_config(table, name)
     raise UsageError("no CODE, and no klsym.toml or [tool.klsym] here: name code, or try --scan PATH --write")
 
 
-def is_configured(path: Path) -> bool:
-    """Is there such a file, with a table of klsym in it?"""
-    return path.exists() and _read(path) is not None
+def has_project_table(path: Path) -> bool:
+    """Does the file exist, with a table of klsym in it?"""
+    return path.exists() and _read_table(path) is not None
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """The table of klsym in a file; None where it has none."""
+def _read_table(path: Path) -> dict[str, Any] | None:
+    """Return the table of klsym in a file, or None."""
     try:
         read = tomllib.loads(read_text(path, LARGEST))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path.name}: no TOML: {error}") from None
     tools = read if path.name == "klsym.toml" else read.get("tool")
-    found = tools if path.name == "klsym.toml" or not isinstance(tools, dict) else tools.get("klsym")
-    return found if isinstance(found, dict) else None
+    table = tools if path.name == "klsym.toml" or not isinstance(tools, dict) else tools.get("klsym")
+    return table if isinstance(table, dict) else None
 
 
-def _config(data: dict[str, Any], file: str) -> Config:
-    _check(data, OF_PROJECT, file)
-    select = tuple(_codes(data.get("select", ["KL"]), f"{file}: select"))
-    ignore = tuple(_codes(data.get("ignore", []), f"{file}: ignore"))
+def _build_config(data: dict[str, Any], file: str) -> Config:
+    _check_keys(data, OF_PROJECT, file)
+    select = tuple(_read_codes(data.get("select", ["KL"]), f"{file}: select"))
+    ignore = tuple(_read_codes(data.get("ignore", []), f"{file}: ignore"))
     targets = tuple(
-        _target(one, f"{file}: target {n}") for n, one in enumerate(data.get("target", []), start=1)
+        _read_target(table, f"{file}: target {n}") for n, table in enumerate(data.get("target", []), start=1)
     )
     return Config(select, ignore, data.get("baseline", ""), targets, file)
 
 
-def _check(data: Any, known: Mapping[str, type], where: str) -> None:
+def _check_keys(data: Any, known: Mapping[str, type], where: str) -> None:
     if not isinstance(data, dict):
         raise UsageError(f"{where}: a table of keys expected")
     for key, value in data.items():
@@ -120,23 +120,23 @@ def _check(data: Any, known: Mapping[str, type], where: str) -> None:
             raise UsageError(f"{where}: {key}: {known[key].__name__} expected, got {str(value)[:40]!r}")
 
 
-def _codes(listed: list[Any], where: str) -> list[str]:
-    """Codes, or how some of them begin."""
+def _read_codes(listed: list[Any], where: str) -> list[str]:
+    """Read a list of codes, or of how codes begin."""
     if not listed and where.endswith("select"):
         raise UsageError(f"{where}: no code at all would be reported; leave it out for all of them")
-    for one in listed:
-        known = isinstance(one, str) and any(code.startswith(one) for code in _numbers())
-        if not known or not one:
-            raise UsageError(f"{where}: {str(one)[:40]!r} is no code (klsym rules lists them)")
+    for prefix in listed:
+        known = isinstance(prefix, str) and any(code.startswith(prefix) for code in _list_code_numbers())
+        if not known or not prefix:
+            raise UsageError(f"{where}: {str(prefix)[:40]!r} is no code (klsym rules lists them)")
     return listed
 
 
-def _numbers() -> list[str]:
-    return [*(one.code for one in load_codes()), "KL900", "KL901", "KL902"]
+def _list_code_numbers() -> list[str]:
+    return [*(code.code for code in load_codes()), "KL900", "KL901", "KL902"]
 
 
-def _target(data: Any, where: str) -> Target:
-    _check(data, OF_TARGET, where)
+def _read_target(data: Any, where: str) -> Target:
+    _check_keys(data, OF_TARGET, where)
     if "code" not in data:
         raise UsageError(f"{where}: code is missing, such as code = 'trainer.py:Trainer.loss'")
     setting = {name: data[name] for name in CHOICES if name in data}

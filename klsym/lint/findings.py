@@ -49,15 +49,15 @@ class Finding:
         return self.path, self.function, self.code, self.digest
 
 
-def findings_of(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
-    """The findings of one target, from the reply of an audit."""
+def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
+    """Return the findings of one target, from the reply of an audit."""
     function = target.code.rpartition(":")[2]
     if "json" not in reply:
-        path, line, said = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
+        path, line, message = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
         level = "error" if target.expect else "warning"
-        return [_own(UNREADABLE, said, relative(path), max(1, line), function, level)]
+        return [_make_finding(UNREADABLE, message, as_relative_path(path), max(1, line), function, level)]
     answer = reply["json"]
-    path, line = relative(answer["file"]), max(1, answer["lines"][0])
+    path, line = as_relative_path(answer["file"]), max(1, answer["lines"][0])
     used = ("sampling", "use", "level", "batch", "credit", "weights", "aggregate")
     text = repr((answer["expression"], [answer[name] for name in used]))
     digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:16]
@@ -67,18 +67,25 @@ def findings_of(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
         for d in answer["diagnostics"]
     ]
     if answer["expect"] and not answer["expect"]["ok"]:
-        said = f"{answer['summary']}; expected {answer['expect']['wanted']}"
-        met = hashlib.sha256(f"{text} {answer['expect']['wanted']}".encode()).hexdigest()[:16]
-        listed.insert(0, replace(_own(EXPECTED, said, path, line, function, "error"), digest=met))
+        message = f"{answer['summary']}; expected {answer['expect']['wanted']}"
+        digest_of_expectation = hashlib.sha256(f"{text} {answer['expect']['wanted']}".encode()).hexdigest()[
+            :16
+        ]
+        listed.insert(
+            0,
+            replace(
+                _make_finding(EXPECTED, message, path, line, function, "error"), digest=digest_of_expectation
+            ),
+        )
     return listed
 
 
-def _own(code: str, message: str, path: str, line: int, function: str, level: str) -> Finding:
+def _make_finding(code: str, message: str, path: str, line: int, function: str, level: str) -> Finding:
     return Finding(code, NAMES[code], message, path, line, function, level, "very-high")
 
 
-def relative(path: str) -> str:
-    """The path from here, with slashes, as reports have it."""
+def as_relative_path(path: str) -> str:
+    """Return the path relative to the current folder, with slashes, as reports have it."""
     try:
         return Path(path).resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -86,39 +93,46 @@ def relative(path: str) -> str:
 
 
 # ---------------------------------------------------------------------------- suppressions
-def kept(
+def drop_suppressed(
     findings: Iterable[Finding], spans: Mapping[str, list[tuple[int, int]]], config: Config
 ) -> tuple[list[Finding], int]:
-    """Those that no comment suppresses, with the comments that suppress none; how many are suppressed.
+    """Return the findings that no comment suppresses, with unused comments added, and the number suppressed.
 
-    spans: file -> the lines of its targets.  A comment holds for the target that it stands in.
+    spans: file -> the lines of its targets.  A comment counts for the target whose lines contain it.
     """
-    spans = {path: [(_decorated(path, first), last) for first, last in of] for path, of in spans.items()}
-    comments = {path: dict(_comments(path)) for path in spans}
+    spans = {
+        path: [(_find_first_decorator(path, first), last) for first, last in of] for path, of in spans.items()
+    }
+    comments = {path: dict(_find_comments(path)) for path in spans}
     used: set[tuple[str, int, str]] = set()
-    left: list[Finding] = []
-    for one in findings:
-        span = next((s for s in spans.get(one.path, []) if s[0] <= one.line <= s[1]), (one.line, one.line))
+    remaining: list[Finding] = []
+    for finding in findings:
+        span = next(
+            (s for s in spans.get(finding.path, []) if s[0] <= finding.line <= s[1]),
+            (finding.line, finding.line),
+        )
         places = {
-            (one.path, line, code)
-            for line, codes in comments.get(one.path, {}).items() if span[0] - 1 <= line <= span[1]
-            for code in codes if code == one.code
+            (finding.path, line, code)
+            for line, codes in comments.get(finding.path, {}).items() if span[0] - 1 <= line <= span[1]
+            for code in codes if code == finding.code
         }  # fmt: skip
         used |= places
-        left += [] if places else [one]
-    suppressed = len([*findings]) - len(left)
+        remaining += [] if places else [finding]
+    suppressed = len([*findings]) - len(remaining)
     for path, lines in comments.items():
-        left += [
-            _own(UNUSED, f"{code} is not found here: take the comment away", path, line, "", "warning")
+        remaining += [
+            _make_finding(
+                UNUSED, f"{code} is not found here: take the comment away", path, line, "", "warning"
+            )
             for line, codes in lines.items()
             for code in codes
-            if (path, line, code) not in used and config.counts(code) and _within(line, spans[path])
+            if (path, line, code) not in used and config.counts(code) and _is_within(line, spans[path])
         ]
-    return [one for one in left if config.counts(one.code)], suppressed
+    return [finding for finding in remaining if config.counts(finding.code)], suppressed
 
 
-def _decorated(path: str, first: int) -> int:
-    """The line of the first decorator of a definition."""
+def _find_first_decorator(path: str, first: int) -> int:
+    """Return the line of the first decorator of a definition."""
     try:
         lines = read_text(Path(path), LARGEST).splitlines()
     except UsageError:
@@ -128,17 +142,17 @@ def _decorated(path: str, first: int) -> int:
     return first
 
 
-def _within(line: int, spans: list[tuple[int, int]]) -> bool:
+def _is_within(line: int, spans: list[tuple[int, int]]) -> bool:
     return any(first - 1 <= line <= last for first, last in spans)
 
 
-def _comments(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Line -> the codes of `# klsym: ignore[KL012] reason`."""
+def _find_comments(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each line with the codes of its comment `# klsym: ignore[KL012] reason`."""
     try:
         text = read_text(Path(path), LARGEST)
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            found = COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
-            if found:
-                yield token.start[0], [code.strip() for code in found[1].split(",") if code.strip()]
+            suppression = COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+            if suppression:
+                yield token.start[0], [code.strip() for code in suppression[1].split(",") if code.strip()]
     except (UsageError, tokenize.TokenError, SyntaxError):
         return

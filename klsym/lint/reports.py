@@ -17,62 +17,67 @@ ANNOTATIONS = 10  # of each level in a step: GitHub shows no more
 
 
 def as_text(findings: Iterable[Finding]) -> list[str]:
-    """file:line: code name  message (function)."""
+    """Return one line for each finding: file:line: code name  message (function)."""
     lines = []
-    for one in findings:
-        where = f" ({one.function})" if one.function else ""
-        lines.append(printable(f"{one.path}:{one.line}: {one.code} {one.name}  {one.message}{where}"))
+    for finding in findings:
+        where = f" ({finding.function})" if finding.function else ""
+        lines.append(
+            printable(
+                f"{finding.path}:{finding.line}: {finding.code} {finding.name}  {finding.message}{where}"
+            )
+        )
     return lines
 
 
 def as_annotations(findings: Iterable[Finding]) -> list[str]:
-    """The commands that GitHub reads from the output of a step, the errors first.
+    """Return the commands that GitHub reads from the output of a step, the errors first.
 
     >>> one = Finding("KL002", "forward-not-reverse", "a: 5%", "a,b.py", 3, "f")
     >>> as_annotations([one])
     ['::warning file=a%2Cb.py,line=3,title=KL002 forward-not-reverse::a: 5%25']
     """
-    ordered = sorted(findings, key=lambda one: one.level != "error")
+    ordered = sorted(findings, key=lambda finding: finding.level != "error")
     shown: list[Finding] = []
-    for one in ordered:
-        if sum(other.level == one.level for other in shown) < ANNOTATIONS:
-            shown.append(one)
-    return [_annotation(one) for one in shown]
+    for finding in ordered:
+        if sum(shown_finding.level == finding.level for shown_finding in shown) < ANNOTATIONS:
+            shown.append(finding)
+    return [_format_annotation(finding) for finding in shown]
 
 
-def _annotation(one: Finding) -> str:
-    title = _property(f"{one.code} {one.name}")
-    return f"::{one.level} file={_property(one.path)},line={one.line},title={title}::{_data(one.message)}"
+def _format_annotation(finding: Finding) -> str:
+    title = _escape_property(f"{finding.code} {finding.name}")
+    place = f"file={_escape_property(finding.path)},line={finding.line}"
+    return f"::{finding.level} {place},title={title}::{_escape_data(finding.message)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def as_sarif(findings: Iterable[Finding]) -> dict[str, Any]:
-    """One run of SARIF 2.1.0, with a rule for each code that is found."""
+    """Return one run of SARIF 2.1.0, with a rule for each code that is found."""
     listed = list(findings)
-    rules = sorted({one.code for one in listed})
+    rules = sorted({finding.code for finding in listed})
     driver = {
-        "name": "klsym", "version": _version(),
-        "rules": [_rule(code, listed) for code in rules],
+        "name": "klsym", "version": _read_version(),
+        "rules": [_build_rule(code, listed) for code in rules],
     }  # fmt: skip
-    results = [_result(one, rules.index(one.code)) for one in listed]
+    results = [_build_result(finding, rules.index(finding.code)) for finding in listed]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _version() -> str:
+def _read_version() -> str:
     try:
         return version("klsym")
     except PackageNotFoundError:
         return "0"
 
 
-def _rule(code: str, findings: list[Finding]) -> dict[str, Any]:
+def _build_rule(code: str, findings: list[Finding]) -> dict[str, Any]:
     page = next((one for one in load_codes() if one.code == code), None)
     precision = next(one.precision for one in findings if one.code == code)
     says = page.says if page else SAYS[code]
@@ -86,14 +91,14 @@ def _rule(code: str, findings: list[Finding]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _result(one: Finding, rule: int) -> dict[str, Any]:
+def _build_result(finding: Finding, rule: int) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": quote(os.fsencode(one.path))},
-        "region": {"startLine": one.line},
+        "artifactLocation": {"uri": quote(os.fsencode(finding.path))},
+        "region": {"startLine": finding.line},
     }
     return {
-        "ruleId": one.code, "ruleIndex": rule, "level": one.level,
-        "message": {"text": printable(one.message)},
+        "ruleId": finding.code, "ruleIndex": rule, "level": finding.level,
+        "message": {"text": printable(finding.message)},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"klsym/v1": "/".join(one.key[1:])},
+        "partialFingerprints": {"klsym/v1": "/".join(finding.key[1:])},
     }  # fmt: skip

@@ -60,35 +60,35 @@ class Candidate:
         return f"{self.code}  (line {self.line}) {read}{named}"
 
 
-def scanned(root: Path) -> list[Candidate]:
-    """The candidates of a file or a folder; raises UsageError where there is none such."""
+def find_candidates(root: Path) -> list[Candidate]:
+    """Return the candidates of a file or a folder; raises UsageError if it does not exist."""
     if root.is_file():
         files = [root]
     elif root.is_dir():
         files = sorted(p for p in root.rglob("*.py") if not LEFT_OUT & {*p.relative_to(root).parts[:-1]})
     else:
         raise UsageError(f"{root}: no such file or folder")
-    return [found for file in files for found in _of_file(file)]
+    return [candidate for file in files for candidate in _find_in_file(file)]
 
 
-def _of_file(path: Path) -> Iterator[Candidate]:
+def _find_in_file(path: Path) -> Iterator[Candidate]:
     try:
         tree = syntax(read_text(path, LARGEST), filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError, UsageError):
         return
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
-            yield from _of_function(path, node, node.name)
+            yield from _judge_function(path, node, node.name)
         for inner in node.body if isinstance(node, ast.ClassDef) else []:
             if isinstance(inner, ast.FunctionDef):
-                yield from _of_function(path, inner, f"{node.name}.{inner.name}")
+                yield from _judge_function(path, inner, f"{node.name}.{inner.name}")
 
 
-def _of_function(path: Path, node: ast.FunctionDef, name: str) -> Iterator[Candidate]:
+def _judge_function(path: Path, node: ast.FunctionDef, name: str) -> Iterator[Candidate]:
     roles: dict[str, str] = {}
     lines: set[int] = set()
     computes = any(isinstance(n, ast.BinOp | ast.Call) for n in ast.walk(node))
-    for word, line in _names(node):
+    for word, line in _collect_names(node):
         if (role := meaning(word)) and (role.startswith("log_") or role in ("A", "R", "rho")):
             roles.setdefault(word, role)
         if {*words_of(word)} & KL:
@@ -99,31 +99,31 @@ def _of_function(path: Path, node: ast.FunctionDef, name: str) -> Iterator[Candi
         yield Candidate(path.as_posix(), name, node.lineno, tuple(roles.items()), tuple(sorted(lines)))
 
 
-def _names(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Arguments, variables, attributes and keys."""
-    for one in ast.walk(node):
-        match one:
+def _collect_names(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield arguments, variables, attributes and keys, with their lines."""
+    for node_inside in ast.walk(node):
+        match node_inside:
             case ast.arg(arg=name) | ast.Name(id=name) | ast.Attribute(attr=name):
-                yield name, one.lineno
+                yield name, node_inside.lineno
             case ast.Subscript(slice=ast.Constant(str(key))) if re.fullmatch(r"\w+", key):
-                yield key, one.lineno
+                yield key, node_inside.lineno
 
 
 def as_targets(candidates: list[Candidate], known: set[str]) -> str:
-    """The candidates that are no targets yet, as tables of klsym.toml; a comment lists their names."""
+    """Return the candidates that are no targets yet as tables of klsym.toml; a comment lists their names."""
     written = []
-    for one in candidates:
-        if one.code in known or not one.is_text:
+    for candidate in candidates:
+        if candidate.code in known or not candidate.is_text:
             continue
-        said = ", ".join(f"{name} = {role}" for name, role in one.roles[:MOST])
-        written.append(f"\n[[target]]  # by their names: {said}\ncode = {toml_string(one.code)}\n")
+        roles = ", ".join(f"{name} = {role}" for name, role in candidate.roles[:MOST])
+        written.append(f"\n[[target]]  # by their names: {roles}\ncode = {as_toml_string(candidate.code)}\n")
     return "".join(written)
 
 
-def toml_string(text: str) -> str:
-    r"""A string of TOML, which has no surrogates, and escapes what cannot be printed.
+def as_toml_string(text: str) -> str:
+    r"""Return a string as TOML writes it, with what cannot be printed escaped.
 
-    >>> print(toml_string('a "b" \\ \x7f'))
+    >>> print(as_toml_string('a "b" \\ \x7f'))
     "a \"b\" \\ \u007f"
     """
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

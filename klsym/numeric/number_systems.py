@@ -1,7 +1,7 @@
 """The number systems in which models are evaluated, and numbers that know the size of their terms.
 
 Derivatives in t come from a number t with t^2 = 0: `FLOAT` takes t = 1e-30 i (complex step, exact
-to rounding), `EXACT` takes dual numbers over rational enclosures (exact, with an error bound), `NESTED_SUMS`
+to rounding), `EXACT` takes dual numbers over rational enclosures (exact, with an error bound), `NESTED`
 two such numbers, s and t, for second derivatives.
 """
 

@@ -78,7 +78,8 @@ def answer_of(verdict: Any) -> Answer:
     return Answer(
         title(verdict), _reading(verdict), _whole(verdict, terms), max(told, key=WEAKEST.index), terms,
         tuple((d.code.code, d.code.name, message_text(d)) for d in verdict.diagnostics),
-        tuple(_facts(verdict)), _write(verdict.instead), sentences(select_notes(verdict.messages)), _behind(verdict),
+        tuple(_facts(verdict)), _write(verdict.instead), sentences(select_notes(verdict.messages)),
+        _behind(verdict),
     )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def gradient_rows(verdict: Any) -> list[tuple[str, str]]:
     if verdict.shown and unnamed and not verdict.coefficient_cases:
         rows.append(("equals", verdict.shown))
     if verdict.implied is not None and not verdict.shown:
-        rows.append(("objective", verdict.implied_in(TEXT)))
+        rows.append(("objective", verdict.format_implied(TEXT)))
     if verdict.generated is not None and verdict.gradient.target not in ("reverse-kl", "forward-kl"):
         rows.append(("that is", generated_text(verdict.generated)))
     if verdict.functional is not None and (convex := functional_text(verdict.functional)):

@@ -43,7 +43,10 @@ def describe_terms(terms: Sequence[Formula], ascends: bool, rewards: bool) -> st
 
 def describe_objective(verdict: Verdict, ascends: bool) -> str:
     """What an update does to the objective of a verdict; empty where none is known."""
-    terms, named = verdict.objective_rows(TEXT), verdict.implied is None and verdict.objective_formula is None
+    terms, named = (
+        verdict.list_objective_terms(TEXT),
+        verdict.implied is None and verdict.objective_formula is None,
+    )
     rewards = named and "reward" in verdict.gradient.multiples
     return describe_terms(terms, ascends, rewards) if terms else ""
 

@@ -50,7 +50,7 @@ def verdict_json(verdict: Any) -> dict[str, Any]:
 
 def _objective(verdict: Any) -> dict[str, str] | None:
     """The objective whose gradient the expected gradient is, and what an update does to it; None: unknown."""
-    terms = verdict.objective_rows(TEXT)
+    terms = verdict.list_objective_terms(TEXT)
     if not terms:
         return None
     return {"text": TEXT(total(*terms)), "latex": verdict.objective, "sense": SENSE[verdict.ascends]}

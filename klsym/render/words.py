@@ -51,7 +51,7 @@ def reason(verdict: Verdict) -> str:
     if verdict.gradient.target == "f-divergence" and verdict.generated is not None:
         return generated_text(verdict.generated)
     if verdict.gradient.target == "separable" and verdict.implied is not None:
-        return verdict.implied_in(TEXT)
+        return verdict.format_implied(TEXT)
     if verdict.coefficient_cases:
         from klsym.notation.cases import lines
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.settle_claim import Settled
 from klsym.ledger.view import TRUST, statement_latex
@@ -187,7 +187,7 @@ def closing(name: str) -> Named:
 # ---------------------------------------------------------------------------- counterexamples
 def witness(proof: Proof) -> dict[str, Any]:
     """The finite model or the tree in which the two sides differ, and what they are there."""
-    shown = shown_witness(proof)
+    shown = describe_counterexample(proof)
     head, rows, caption = tree_rows(shown["tree"]) if "tree" in shown else _outcomes(shown)
     return {
         "head": head, "rows": rows, "numbers": "tree" not in shown,

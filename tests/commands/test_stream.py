@@ -134,14 +134,14 @@ def test_a_single_loss_within_its_limit(capsys: Out) -> None:
 
 
 def test_a_defect_is_an_answer_in_a_stream(monkeypatch: Any, capsys: Out) -> None:
-    real = verdicts.verdict_of
+    real = verdicts.explain_typed
 
     def broken(loss: str, options: Any) -> Any:
         if loss == "k2":
             raise ZeroDivisionError("of klsym's own\nmaking")
         return real(loss, options)
 
-    monkeypatch.setattr(verdicts, "verdict_of", broken)
+    monkeypatch.setattr(verdicts, "explain_typed", broken)
     code, answers, _ = stream(["k1", "k2", "k3"], "--time-limit", "0", monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2 and [("error" in a) for a in answers] == [False, True, False]
     assert "report it: ZeroDivisionError: of klsym's own making" in answers[1]["error"]

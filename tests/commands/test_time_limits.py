@@ -87,7 +87,7 @@ def test_what_cannot_be_read_is_refused_in_any_time(loss, capsys):
 )
 def test_the_limit_holds(work):
     began = time.monotonic()
-    assert timed.within(0.3, work) is None
+    assert timed.run_within(0.3, work) is None
     assert time.monotonic() - began < 20
 
 
@@ -98,11 +98,11 @@ def _for_ever():
 
 
 def test_a_process_that_dies_and_a_defect_are_one_line():
-    died = timed.within(5, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    died = timed.run_within(5, lambda: os.kill(os.getpid(), signal.SIGKILL))
     assert died == {"error": "the process that answers ended without a word (signal 9): out of memory?"}
-    broken = timed.within(5, lambda: 1 // 0)
+    broken = timed.run_within(5, lambda: 1 // 0)
     assert broken["error"].startswith("klsym fails here, please report it: ZeroDivisionError")
-    assert timed.within(5, lambda: print("x" * 10**6) or 1) == {"text": "x" * 10**6 + "\n", "code": 1}
+    assert timed.run_within(5, lambda: print("x" * 10**6) or 1) == {"text": "x" * 10**6 + "\n", "code": 1}
 
 
 def test_ctrl_c_ends_both():

@@ -11,9 +11,9 @@ import pytest
 
 import klsym
 from klsym.api import where_training_ends
-from klsym.engine.proof.counterexamples import models
+from klsym.engine.proof.counterexamples import generate_models
 from klsym.engine.proof.float_screen import is_plainly_at_most
-from klsym.engine.proof.quantities import expectation, quantity
+from klsym.engine.proof.quantities import expectation, to_quantity
 from klsym.kernel.models import Model, enclose
 from klsym.language.abbreviations import Context
 from klsym.language.parser import parse
@@ -111,9 +111,9 @@ def test_a_divergence_has_no_such_section() -> None:
 def test_a_glance_never_contradicts_the_enclosures() -> None:
     """Floats pass over a model only where left <= right there; never where it is equal or above."""
     losses = ("k3", "r*log(r)", "k2 - k1*k3", "(k1 - 1)**3", "rho*k1", "r**2 - 1", "k1 - 1e-9")
-    sides = [unfold(quantity(expectation(parse(f), under="q")).side, Context()) for f in losses]
+    sides = [unfold(to_quantity(expectation(parse(f), under="q")).side, Context()) for f in losses]
     passed = above = 0
-    for data in islice(models(Context()), 12):
+    for data in islice(generate_models(Context()), 12):
         model = Model.from_json(data, Context())
         worth = [enclose(side, model) for side in sides]
         for (left, a), (right, b) in product(zip(sides, worth, strict=True), repeat=2):

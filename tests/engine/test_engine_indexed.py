@@ -9,8 +9,8 @@ import pytest
 import sympy
 
 from klsym.calculus import *
-from klsym.engine.proof.counterexamples import find_model, speaks_of_steps, tree_models
-from klsym.engine.proof.reduction import reduction
+from klsym.engine.proof.counterexamples import find_model, generate_tree_models, has_steps
+from klsym.engine.proof.reduction import reduce_side
 from klsym.engine.proof.sequence_quantities import split_scores
 from klsym.errors import KlsymError, NotInRing, ProofError, UsageError
 from klsym.kernel import check, read
@@ -137,7 +137,7 @@ def test_canonical_form(name: str) -> None:
 def test_the_canonical_form_is_reached_and_kept() -> None:
     for quantity, _ in CANONICAL.values():
         reduced = derive(quantity).reduce()
-        assert not list(reduction(reduced.left, reduced.context))
+        assert not list(reduce_side(reduced.left, reduced.context))
 
 
 def test_on_policy_weights_are_one() -> None:
@@ -153,7 +153,7 @@ def test_a_given_token_reward() -> None:
 # ---------------------------------------------------------------------------- witnesses
 def test_candidate_trees_are_models() -> None:
     context = Context(parameters=("n", "beta"))
-    for _, candidate in zip(range(40), tree_models(context, on_policy=True), strict=False):
+    for _, candidate in zip(range(40), generate_tree_models(context, on_policy=True), strict=False):
         tree = Model.from_json(json.loads(json.dumps(candidate)), context)
         assert {len(path) for path in tree.sequences} >= {2} and tree.sample in tree.sequences
         steps = [step.values for path in tree.sequences for step in path]
@@ -178,8 +178,8 @@ def test_premises_between_parameters_hold_in_a_witness() -> None:
 
 def test_what_speaks_of_steps() -> None:
     steps = (token_KL(q, p), curl(now(k1), q), grad(sum_over_t(now(k1), q)), expectation(1 / length, under=q))
-    assert all(speaks_of_steps(quantity.side) for quantity in steps)
-    assert not speaks_of_steps(mean_over_i(own(k1), q).side, KL(q, p).side)
+    assert all(has_steps(quantity.side) for quantity in steps)
+    assert not has_steps(mean_over_i(own(k1), q).side, KL(q, p).side)
 
 
 def test_a_witness_needs_its_premises() -> None:

@@ -15,7 +15,7 @@ from sympy import exp
 
 from klsym.calculus import *
 from klsym.derivations.inequalities import bias, mean_square_error, squared
-from klsym.engine.proof.inequalities import _divided
+from klsym.engine.proof.inequalities import _divide
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.language.convert import to_ring
@@ -302,7 +302,7 @@ def test_what_a_premise_divides_is_found_and_nothing_else(divisor: Any) -> None:
     b = to_ring(divisor)
     for factor in FACTORS:
         whole = sympy.expand(divisor * factor)
-        assert _divided(to_ring(whole), b) == to_ring(sympy.cancel(whole / divisor))
+        assert _divide(to_ring(whole), b) == to_ring(sympy.cancel(whole / divisor))
         for rest in BESIDE:
-            assert _divided(to_ring(whole + rest), b) is None
-    assert _divided(to_ring(n), to_ring(0)) is None
+            assert _divide(to_ring(whole + rest), b) is None
+    assert _divide(to_ring(n), to_ring(0)) is None

@@ -23,7 +23,7 @@ from klsym.engine.outside import means_counterexample as numbers
 from klsym.engine.regions.bounds_in_order import collect_clip_facts
 from klsym.engine.regions.case_split import Condition, order_conditions
 from klsym.engine.regions.piecewise import MAX_REGIONS
-from klsym.engine.targets.clamp_messages import ties
+from klsym.engine.targets.clamp_messages import find_ties
 from klsym.language.expressions import clip, k1, log_p, log_q
 from klsym.language.parser import parse
 from klsym.notation.losses import Written
@@ -50,7 +50,7 @@ def verdict_of(case: Case) -> Any:
 
 
 def ties_of(case: Case) -> dict[str, str]:
-    return ties(Written(case.text, parse(case.text)), Setting(case.sampling, case.use))
+    return find_ties(Written(case.text, parse(case.text)), Setting(case.sampling, case.use))
 
 
 # ---------------------------------------------------------------------------- exact expectations

@@ -14,10 +14,10 @@ import pytest
 
 from klsym.audit.child import Runner
 from klsym.cli import main
-from klsym.lint.config import Target, configured
-from klsym.lint.findings import Finding, findings_of
+from klsym.lint.config import Target, read_project
+from klsym.lint.findings import Finding, collect_findings
 from klsym.lint.reports import as_annotations, as_sarif, as_text
-from klsym.lint.scan import as_targets, scanned, toml_string
+from klsym.lint.scan import as_targets, as_toml_string, find_candidates
 
 LOSS = "import torch\ndef f(logp, ref_logp):\n    return 0.5*(logp - ref_logp)**2\n"
 
@@ -47,7 +47,7 @@ def test_a_pyproject_without_a_table_of_klsym_is_passed_over(text: str, folder: 
 @pytest.mark.parametrize("select", ["KL", "KL00"])
 def test_a_pyproject_with_one_is_read(select: str, folder: Path) -> None:
     (folder / "pyproject.toml").write_text(f"[tool.klsym]\nselect = ['{select}']\n")
-    assert configured(folder).select == (select,)
+    assert read_project(folder).select == (select,)
 
 
 # ---------------------------------------------------------------------------- names of files
@@ -81,7 +81,7 @@ def test_names_that_are_written_are_read_again(folder: Path, capsys: Any) -> Non
     out, err = capsys.readouterr()
     assert f"targets written to klsym.toml: {len(NAMES)}" in out
     assert err.count("\n") == err.count("has to be UTF-8; rename the file") == len(NO_TEXT)
-    assert sorted(target.code for target in configured(folder).targets) == sorted(f"{n}:f" for n in NAMES)
+    assert sorted(target.code for target in read_project(folder).targets) == sorted(f"{n}:f" for n in NAMES)
     assert main(["audit", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
 
@@ -96,13 +96,13 @@ def test_reports_name_every_file(form: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize("text", [*NAMES, "a\x00b", "\x1f", "\u2028", "\\u0041", "\uffff"])
 def test_a_string_of_toml_is_the_text(text: str) -> None:
-    assert tomllib.loads(f"x = {toml_string(text)}")["x"] == text
+    assert tomllib.loads(f"x = {as_toml_string(text)}")["x"] == text
 
 
 def test_only_candidates_that_are_text_become_targets(folder: Path) -> None:
     for name in (*NO_TEXT, *NAMES[:4]):
         made(name)
-    written = tomllib.loads(as_targets(scanned(Path()), set()))["target"]
+    written = tomllib.loads(as_targets(find_candidates(Path()), set()))["target"]
     assert sorted(row["code"] for row in written) == sorted(f"{name}:f" for name in NAMES[:4])
 
 
@@ -132,7 +132,7 @@ def test_no_sentence_gets_into_the_name_of_a_file(body: str, folder: Path, runne
     lines = "".join(f"    {row}\n" for row in body.splitlines())
     (folder / "m4.py").write_text(f"import torch\ndef f(logp, ref_logp, kind, self_kind):\n{lines}")
     reply = runner.ask({"target": f"{folder}/m4.py:f", "options": {}, "expect": None})
-    [found] = findings_of(Target(f"{folder}/m4.py:f"), reply)
+    [found] = collect_findings(Target(f"{folder}/m4.py:f"), reply)
     assert (found.path, found.line) == ("m4.py", line) and found.message.startswith(words)
 
 

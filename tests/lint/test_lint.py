@@ -12,10 +12,10 @@ import pytest
 
 from klsym.cli import main
 from klsym.errors import UsageError
-from klsym.lint.config import configured
+from klsym.lint.config import read_project
 from klsym.lint.findings import Finding
 from klsym.lint.reports import as_annotations, as_sarif
-from klsym.lint.scan import scanned
+from klsym.lint.scan import find_candidates
 
 TRAINER = """import torch
 
@@ -193,7 +193,7 @@ def test_a_bad_configuration_gets_one_line(
 
 def test_without_code_and_configuration_it_says_what_to_type(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no klsym.toml or .tool.klsym. here"):
-        configured(tmp_path)
+        read_project(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"version": 1}', '{"version": 9, "findings": []}', "[" * 10000])
@@ -208,7 +208,7 @@ def test_what_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
 def test_words_of_a_set_are_read_as_on_the_command_line(tmp_path: Path) -> None:
     text = '[[target]]\ncode = "a.py:f"\nset = { a = "None", b = "[1, 2]", c = "k3", d = 0.5, e = true }\n'
     (tmp_path / "klsym.toml").write_text(text)
-    [target] = configured(tmp_path).targets
+    [target] = read_project(tmp_path).targets
     assert target.set == {"a": None, "b": [1, 2], "c": "k3", "d": 0.5, "e": True}
 
 
@@ -239,7 +239,7 @@ def test_candidates_are_found_by_their_names_and_written_once(
     (tmp_path / "trainer.py").write_text(text)
     (tmp_path / "broken.py").write_text("def f(:\n")
     monkeypatch.chdir(tmp_path)
-    found = scanned(Path())
+    found = find_candidates(Path())
     assert [one.function for one in found] == [
         f"Trainer.{n}" for n in ("penalty", "frozen", "reward", "right")
     ]
@@ -250,7 +250,7 @@ def test_candidates_are_found_by_their_names_and_written_once(
     for written in (4, 0):
         assert main(["audit", "--scan", ".", "--write"]) == 0
         assert f"targets written to klsym.toml: {written};" in capsys.readouterr().out
-    assert len(configured(tmp_path).targets) == 4
+    assert len(read_project(tmp_path).targets) == 4
     assert main(["audit", "--scan", "nowhere"]) == 2
     (tmp_path / "klsym.toml").unlink()
     (tmp_path / "pyproject.toml").write_text('[tool.klsym]\nignore = ["KL014"]\n')

@@ -14,7 +14,7 @@ import pytest
 from sympy import Function
 
 from klsym.calculus import *
-from klsym.engine.proof.quantities import quantity
+from klsym.engine.proof.quantities import to_quantity
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Side, Statement
@@ -76,7 +76,7 @@ def test_values_and_gradients(of: Any, name: str) -> None:
 
 # ---------------------------------------------------------------------------- refusals
 def evaluate(of: Any, model: GaussianModel = MODELS["apart"], context: Any = None, **numbers: Any) -> Any:
-    return model.evaluate(Statement(quantity(of).side, Side(), context or Context()), numbers)
+    return model.evaluate(Statement(to_quantity(of).side, Side(), context or Context()), numbers)
 
 
 g = Function("g")(k1)

@@ -9,8 +9,8 @@ import pytest
 from sympy import Function, Rational
 
 from klsym.calculus import *
-from klsym.engine.proof.inequalities import inequality
-from klsym.engine.proof.quantities import quantity
+from klsym.engine.proof.inequalities import read_rows
+from klsym.engine.proof.quantities import to_quantity
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
 from klsym.kernel.assumptions import Assumptions
@@ -31,8 +31,8 @@ def theorem(
     left: Any, right: Any, rows: Any = (), hypotheses: tuple[Any, ...] = (), premises: Any = ()
 ) -> Theorem:
     """A theorem that no kernel made: an inequality by its rows, an equation if there are none."""
-    left, right, rows = quantity(left).side, quantity(right).side, inequality(rows)
-    pairs = tuple((quantity(x).side, quantity(y).side) for x, y in premises)
+    left, right, rows = to_quantity(left).side, to_quantity(right).side, read_rows(rows)
+    pairs = tuple((to_quantity(x).side, to_quantity(y).side) for x, y in premises)
     stated = [e for side in (left, right, *(s for pair in pairs for s in pair)) for e in elements(side)]
     held = [ExpPoly.from_json(row[key]) for row in rows for key in ("scale", "factor", "v", "of")]
     found = {n for e in (*stated, *held) for n in e.names()}

@@ -13,7 +13,7 @@ import pytest
 from sympy import Function, Rational
 
 from klsym.calculus import *
-from klsym.engine.proof.quantities import quantity
+from klsym.engine.proof.quantities import to_quantity
 from klsym.kernel import Theorem
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Statement
@@ -39,7 +39,7 @@ REVERSE, FORWARD = grad(KL(q, p)), grad(KL(p, q))
 
 def stated(left: Any, right: Any, relation: str = "=", on_policy: bool = False, **close: Any) -> Settled:
     """A claim whose theorem says this, whether it is true or not."""
-    left, right = quantity(left), quantity(right)
+    left, right = to_quantity(left), to_quantity(right)
     functions = tuple({**left.functions, **right.functions}.items())
     context = Context(("beta", "lam"), functions, on_policy=on_policy)
     statement = Statement(left.side, right.side, context, relation)

@@ -19,7 +19,7 @@ from other_answers import comparison_html, divergence_html, optimum_html, recomm
 from verdict_page import roles_html, verdict_html
 
 from klsym.api import ask, compare, losses_of, recommend, where_training_ends
-from klsym.commands.console import one_line
+from klsym.commands.console import format_line
 from klsym.diagnostics.codes import find_code
 from klsym.engine.options.settings import CHOICES
 from klsym.errors import KlsymError, UsageError
@@ -39,12 +39,14 @@ def answer(question: str) -> str:
         asked = json.loads(question)
         reply = _answered(asked)
     except KlsymError as error:
-        reply = {"error": one_line(str(error))}
+        reply = {"error": format_line(str(error))}
     except ModuleNotFoundError as error:
-        reply = {"error": one_line(f"this page does not contain {error.name}: ask klsym on the command line")}
+        reply = {
+            "error": format_line(f"this page does not contain {error.name}: ask klsym on the command line")
+        }
     except Exception as error:
         fails = f"klsym fails here, please report it: {type(error).__name__}: {error}"
-        reply = {"error": one_line(fails)}
+        reply = {"error": format_line(fails)}
     return json.dumps(reply)
 
 
@@ -69,7 +71,7 @@ def explain(asked: Question) -> Reply:
         verdict = ask(loss, parameters, **asked.get("options", {}))
     except KlsymError as error:
         left = dict.fromkeys(names_without_role(typed, parameters), "")
-        return {"error": one_line(str(error)), "roles": roles_html(left | dict(roles), asking=True)}
+        return {"error": format_line(str(error)), "roles": roles_html(left | dict(roles), asking=True)}
     guessed = guessed_roles(loss, parameters) if verdict.read_as else {}
     options = asked.get("options", {})
     return _reply(

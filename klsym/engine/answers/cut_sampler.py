@@ -23,11 +23,11 @@ from klsym.engine.fields.field import reduce_typed_loss
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.options.expand_options import build_weight
 from klsym.engine.options.settings import Setting
-from klsym.engine.proof.counterexamples import completed, rows_of, tree_models
+from klsym.engine.proof.counterexamples import add_rows, choose_rows, generate_tree_models
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import curl
-from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.targets.counterexample import counterexample
+from klsym.engine.proof.shown_counterexample import describe_counterexample
+from klsym.engine.targets.counterexample import find_counterexample
 from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict
 from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
@@ -79,7 +79,7 @@ def restrict_to_cut_sampler(verdict: Verdict, written: Written) -> Verdict:
     messages = tuple(message for message in verdict.messages if message.code not in WEIGHED)
     value_is_known = UNMET not in verdict.value.assumptions
     if isinstance(verdict.model, Search) and verdict.target != "none":
-        verdict = replace(verdict, model=Search(counterexample, *verdict.model.of, True))
+        verdict = replace(verdict, model=Search(find_counterexample, *verdict.model.arguments, True))
     return replace(
         verdict,
         messages=(*messages, Message("words-never-drawn")),
@@ -123,13 +123,13 @@ def _prove_curl_without_cut(verdict: Verdict, written: Written) -> Verdict:
         one_advantage = substitute_tree_values(field.attached_loss, values)
         start = derive(curl(one_advantage, "mu"), defined=substitute_in_context(field.loss.defined, values))
         names = {parse_name(name).base for name in to_ring(one_advantage).names()}
-        for model in islice(tree_models(start.context, on_policy=True), MOST_TREES):
+        for model in islice(generate_tree_models(start.context, on_policy=True), MOST_TREES):
             with suppress(ProofError, Refused):
-                refutation = start.differs_from(0, model=completed(model, rows_of(names, start.context)))
+                refutation = start.differs_from(0, model=add_rows(model, choose_rows(names, start.context)))
                 return replace(
                     verdict,
                     proofs=(verdict.proofs[0], refutation),
-                    model=shown_witness(refutation),
+                    model=describe_counterexample(refutation),
                     trust="kernel",
                 )
     return replace(

@@ -20,7 +20,7 @@ from klsym.engine.fields.slot_loss import (
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import TargetReading, Verdict, undecided
+from klsym.engine.verdicts.verdict import TargetReading, Verdict, build_open_verdict
 from klsym.errors import KlsymError, NotInRing, Refused, TooManyRegions, UsageError
 from klsym.kernel.names import SAMPLE_BASES, is_declarable
 from klsym.language.convert import in_core, to_ring
@@ -52,7 +52,7 @@ def explain_written(written: Written, setting: Setting) -> Verdict:
     except TooManyRegions as error:
         named = {x.name for x in written.expression.free_symbols}
         names = tuple(sorted(named - {*ATOMS, "T", "n", str(s)}))
-        return undecided(written, setting, Message("too-many-regions", most=error.most, names=names))
+        return build_open_verdict(written, setting, Message("too-many-regions", most=error.most, names=names))
 
 
 def _explain_by_level(written: Written, setting: Setting) -> Verdict:

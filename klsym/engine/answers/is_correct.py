@@ -12,7 +12,7 @@ from functools import lru_cache
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.fields.slot_loss import has_token_sum
 from klsym.engine.options.settings import Setting
-from klsym.engine.targets.ring import names_only
+from klsym.engine.targets.ring import is_single_part
 from klsym.engine.verdicts.verdict import Verdict
 
 DENSITIES_OF_KL = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
@@ -37,7 +37,7 @@ def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict 
     if of_tokens and prove_choice(text, Setting(setting.sampling, setting.use), target, use) is None:
         return None
     plain = not setting.averaged and setting.aggregate != "batch" and setting.batch != "std"
-    if use != "value" and plain and not names_only(written, setting, target):
+    if use != "value" and plain and not is_single_part(written, setting, target):
         return None  # without a proof, which would cost ten times as much
     verdict = explain_written(written, setting)
     return verdict if verdict.trust == "kernel" and is_right(verdict, target, use) else None

@@ -30,7 +30,7 @@ from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
-from klsym.engine.proof.reduction import Strategy, reduction
+from klsym.engine.proof.reduction import Strategy, reduce_side
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t, token_gradient
 from klsym.errors import KlsymError, ProofError, Refused
 from klsym.kernel.derivatives import attach, slopes
@@ -114,11 +114,9 @@ def reduce_loss(loss: SlotLoss) -> ReducedGradient:
     """Reduce the expected gradient of a loss; raises UsageError or Beyond for what is not handled."""
     sequence_part, token_part = split_sequence_part(loss)
     start = start_derivation(replace(loss, expression=token_part), sequence_part)
-    exchanged = (
-        _exchange_sums(_differentiate(start) if not loss.detached else start)
-        if loss.sums and loss.index == "t"
-        else start
-    )
+    exchanged = start
+    if loss.sums and loss.index == "t":
+        exchanged = _exchange_sums(start if loss.detached else _differentiate(start))
     score_coefficients = collect_score_coefficients(
         _differentiate(start_derivation(loss) if sequence_part else start)
     )
@@ -280,7 +278,7 @@ def rewrite_in_n(element: ExpPoly) -> ExpPoly:
 def _expand_into_tokens(reduced: Derivation) -> Side:
     """Return the side with means of whole sequences as sums over t."""
     side = reduced.left
-    for _, reached in reduction(side, written_out(reduced.context), strategy=Strategy(stepwise=True)):
+    for _, reached in reduce_side(side, written_out(reduced.context), strategy=Strategy(stepwise=True)):
         side = reached
     return side
 

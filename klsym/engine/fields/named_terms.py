@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from klsym.engine.fields.slot_loss import ADVANTAGE
 from klsym.engine.proof.quantities import KL, Quantity, expectation, grad
-from klsym.engine.proof.reduction import Strategy, reduction
+from klsym.engine.proof.reduction import Strategy, reduce_side
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL, token_KL_gradient
 from klsym.kernel.derivatives import sample_part
 from klsym.kernel.names import REWARDS, SAMPLE_BASES, THETA_FREE, parse_name
@@ -233,7 +233,7 @@ class NamedTerm:
         if self.slot == "x":
             return {"x": self.lead}
         side = unfold(self.quantity.side, Context())
-        for _, reached in reduction(side, self.defined, strategy=Strategy(stepwise=True)):
+        for _, reached in reduce_side(side, self.defined, strategy=Strategy(stepwise=True)):
             side = reached
         return read_slot_coefficients(side)
 

@@ -139,32 +139,40 @@ def build_slot_loss(written: Written, setting: Setting, roots: bool = False) -> 
 
     roots: regions that zeros of functions show to be empty are left out, which no theorem follows.
     """
-    found = read_loss(written.expression, setting, roots)
-    return _used(written, setting, replace(found, regions=found.regions.copy()))
+    expanded = read_loss(written.expression, setting, roots)
+    return _apply_options(written, setting, replace(expanded, regions=expanded.regions.copy()))
 
 
-def slot_losses(several: Sequence[Written], setting: Setting) -> list[SlotLoss]:
+def build_slot_losses(losses_as_typed: Sequence[Written], setting: Setting) -> list[SlotLoss]:
     """Several losses; a bound or a log that two of them have gets one name."""
-    regions = start_regions(sympy.Tuple(*(one.expression for one in several)), setting)
-    read = [_expand_loss(one.expression, setting, regions) for one in several]
-    found = [_used(one, setting, known) for one, known in zip(several, read, strict=True)]
-    defined = keep_used_regions(regions.context, *(e for loss in found for e in loss.elements))
-    return [replace(loss, defined=defined) for loss in found]
+    regions = start_regions(sympy.Tuple(*(typed_loss.expression for typed_loss in losses_as_typed)), setting)
+    expanded = [_expand_loss(typed_loss.expression, setting, regions) for typed_loss in losses_as_typed]
+    slot_losses = [
+        _apply_options(typed_loss, setting, expanded_loss)
+        for typed_loss, expanded_loss in zip(losses_as_typed, expanded, strict=True)
+    ]
+    defined = keep_used_regions(regions.context, *(e for loss in slot_losses for e in loss.elements))
+    return [replace(loss, defined=defined) for loss in slot_losses]
 
 
-def _used(written: Written, setting: Setting, found: ExpandedLoss) -> SlotLoss:
+def _apply_options(written: Written, setting: Setting, expanded: ExpandedLoss) -> SlotLoss:
     """As a loss or as a reward, credited to tokens and averaged over them."""
-    detached, index, expression, sums = setting.use == "reward", found.index, found.expression, found.sums
+    detached, index, expression, sums = (
+        setting.use == "reward",
+        expanded.index,
+        expanded.expression,
+        expanded.sums,
+    )
     refuse_unless_moderate(to_ring(expression), written, {*LENGTHS})
     if detached and index == "t" and setting.credit in ("to-go", "total"):
         h = to_ring(without_sg(expression))
-        whole = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credit)
-        expression, sums = replace_sums(whole, index, detached, found.regions)
+        credited = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credit)
+        expression, sums = replace_sums(credited, index, detached, expanded.regions)
     label = divide_by_length(written) if setting.averaged and index != "t" else written
     loss = build_sampled_loss(expression, sums, index, setting, detached, label)
-    defined = keep_used_regions(found.regions.context, *loss.elements)
-    typed = found.typed if defined.definitions else None
-    return replace(loss, uncredited=found.expression, defined=defined, typed=typed)
+    defined = keep_used_regions(expanded.regions.context, *loss.elements)
+    typed = expanded.typed if defined.definitions else None
+    return replace(loss, uncredited=expanded.expression, defined=defined, typed=typed)
 
 
 @dataclass(frozen=True)
@@ -232,16 +240,14 @@ def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
     expression = expression * DRAWN if setting.truncated else expression
     if index == "t":
         expression = expression if setting.use == "reward" else _write_per_token(expression)
-        slot_expression = now(expression).xreplace(
+        placed = now(expression).xreplace(
             {now(A): ADVANTAGE, now(rho): WEIGHT_OF_OPTION[setting.weights], T: length}
         )
-        slot_expression = slot_expression.xreplace({now(x): value for x, value in CRITIC.items()})
-        _refuse_sums_of_ratios(slot_expression)
+        placed = placed.xreplace({now(x): value for x, value in CRITIC.items()})
+        _refuse_sums_of_ratios(placed)
     else:
-        slot_expression = (
-            own(expression / length if setting.averaged else expression) if index == "i" else expression
-        )
-    return slot_expression / length if setting.averaged and index != "i" else slot_expression
+        placed = own(expression / length if setting.averaged else expression) if index == "i" else expression
+    return placed / length if setting.averaged and index != "i" else placed
 
 
 def _write_per_token(loss: Any, times: Any = T) -> Any:
@@ -250,20 +256,20 @@ def _write_per_token(loss: Any, times: Any = T) -> Any:
     So T g x and g whole(x) have one sum over the tokens.  x has no sum of its own, or times is 1 and g held.
     """
     sums = {
-        token_sum
-        for token_sum in _iterate_attached_sums(loss)
-        if times != T or not _is_summable_over_tokens(token_sum)
+        summed
+        for summed in _iterate_attached_sums(loss)
+        if times != T or not _is_summable_over_tokens(summed)
     }
     total = sympy.S.Zero
     for term in sympy.Add.make_args(sympy.expand_mul(loss, deep=False)) if sums else (loss,):
-        sums_in_term = sorted(
-            (token_sum for token_sum in sympy.Mul.make_args(term) if token_sum in sums),
+        summands = sorted(
+            (summed for summed in sympy.Mul.make_args(term) if summed in sums),
             key=_is_summable_over_tokens,
         )
-        g = term / sums_in_term[0] if sums_in_term else term
-        is_common = sums_in_term and not g.has(*sums) and _is_constant_over_tokens(g)
-        if is_common and (sg(g) == g or not _is_summable_over_tokens(sums_in_term[0])):
-            term = T * g * sums_in_term[0].args[0]
+        g = term / summands[0] if summands else term
+        is_common = summands and not g.has(*sums) and _is_constant_over_tokens(g)
+        if is_common and (sg(g) == g or not _is_summable_over_tokens(summands[0])):
+            term = T * g * summands[0].args[0]
         total += term * times / T
     return total
 
@@ -352,29 +358,21 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
     """
     e = written.expression
     divisors = {x for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}
-    has_mask_count = any(token_sum.has(M) for x in divisors for token_sum in x.atoms(Whole))
-    sums = {
-        token_sum: sympy.Dummy(log_q.name, real=True) for token_sum in e.atoms(Summed)
-    }  # so that sg(..) stays
-    has_whole_sums_only = all(isinstance(token_sum, Whole) for token_sum in sums) and not e.xreplace(
-        sums
-    ).has(M)
-    is_without_batch = setting.batch == "none" and not has_batch_sum(
+    has_count = any(summed.has(M) for x in divisors for summed in x.atoms(Whole))
+    sums = {summed: sympy.Dummy(log_q.name, real=True) for summed in e.atoms(Summed)}  # so that sg(..) stays
+    is_whole = all(isinstance(summed, Whole) for summed in sums) and not e.xreplace(sums).has(M)
+    is_single = setting.batch == "none" and not has_batch_sum(
         e.xreplace(dict.fromkeys(divisors, sympy.S.One))
     )
-    is_rewritten = setting.level == "sequence" and (
-        has_mask_count or not all(map(_is_summable_over_tokens, sums))
-    )
-    if not (is_rewritten and has_whole_sums_only and is_without_batch):
+    is_rewritten = setting.level == "sequence" and (has_count or not all(map(_is_summable_over_tokens, sums)))
+    if not (is_rewritten and is_whole and is_single):
         return written, setting
-    loss_without_sums = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
+    bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
     sequence_values = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
     sequence_values |= {x: Whole(x) for x in (k1, *DENSITIES, R)}
     for old, new in sequence_values.items():  # r and rho before the log densities that define them
-        loss_without_sums = loss_without_sums.xreplace(
-            {old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))}
-        )
-    loss = loss_without_sums.xreplace({dummy: token_sum for token_sum, dummy in sums.items()})
+        bare = bare.xreplace({old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))})
+    loss = bare.xreplace({dummy: summed for summed, dummy in sums.items()})
     loss = loss if setting.use == "reward" else _write_per_token(loss, sympy.S.One)
     notes = (*written.notes, Message("at-each-token"))
     reading = Written(losses.show(loss, TEXT), loss, written.typed or written.text, notes)

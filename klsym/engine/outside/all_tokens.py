@@ -30,14 +30,14 @@ from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.expand_options import build_weight, expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import substitute_policy
-from klsym.engine.proof.counterexamples import tree_models
+from klsym.engine.proof.counterexamples import generate_tree_models
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
-from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.targets.ring_notes import assumed_by
+from klsym.engine.proof.shown_counterexample import describe_counterexample
+from klsym.engine.targets.ring_notes import collect_assumptions
 from klsym.engine.verdicts.verdict import ChainStep, TargetReading, Verdict
-from klsym.engine.verdicts.warnings import OF_DESCENT
+from klsym.engine.verdicts.warnings import DESCENT_WARNINGS
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.kernel.statements import Context
@@ -79,7 +79,7 @@ NOT_READ = (
     " n*LOSS/(whole(M) + others(whole(M))), or choose aggregate batch"
 )
 CENTRED = "the mean over all tokens of a centred batch is not handled: choose batch none"
-UNSAID = (*OF_DESCENT, "zero-gradient", "value-is-not-gradient", "truncated")  # of the sum alone
+UNSAID = (*DESCENT_WARNINGS, "zero-gradient", "value-is-not-gradient", "truncated")  # of the sum alone
 
 
 def split_batch_mean(expression: Any, setting: Setting) -> tuple[Any, Any] | None:
@@ -133,9 +133,9 @@ def explain_all_tokens(
         value=TargetReading(None),
         constant=None,
         trust="kernel" if proofs else "sympy",
-        assumptions=tuple(dict.fromkeys((*presupposed, *assumed_by((*proofs[1:], any_n))))),
+        assumptions=tuple(dict.fromkeys((*presupposed, *collect_assumptions((*proofs[1:], any_n))))),
         steps=(_build_first_step(single),),
-        model=shown_witness(proofs[0]) if proofs else None,
+        model=describe_counterexample(proofs[0]) if proofs else None,
         inside_clamps=None,
         scores_named=(True, True),
         proofs=(*proofs, any_n),
@@ -275,8 +275,8 @@ def _prove_split(slot: str) -> Proof:
 
 
 def _iterate_short_trees(names: tuple[str, ...]) -> Any:
-    """Yield those of `tree_models` with sequences of one token and of two."""
-    for model in tree_models(Context(parameters=names), on_policy=True):
+    """Yield those of `generate_tree_models` with sequences of one token and of two."""
+    for model in generate_tree_models(Context(parameters=names), on_policy=True):
         first, *branches = model["tree"]["next"]
         if branches == [None] and first["next"] == [None, None]:
             yield model

@@ -27,13 +27,13 @@ from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.settings import Setting
-from klsym.engine.proof.counterexamples import models
+from klsym.engine.proof.counterexamples import generate_models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation, grad, sample
 from klsym.engine.proof.sequence_quantities import mean_over_i
-from klsym.engine.proof.shown_counterexample import shown_witness
-from klsym.engine.targets.ring import coefficient_of, explain_centred, partial
-from klsym.engine.targets.ring_notes import READINGS, assumed_by
+from klsym.engine.proof.shown_counterexample import describe_counterexample
+from klsym.engine.targets.ring import build_partial_verdict, explain_centred, find_sample_h
+from klsym.engine.targets.ring_notes import READING_NOTES, collect_assumptions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel.models import Model, enclose
@@ -62,10 +62,10 @@ def explain_batch_std(written: Written, setting: Setting) -> Verdict:
     if loss.defined.definitions:
         raise NotInRing("batch std takes exponential polynomials alone, without cases, logs and roots")
     single = reduce_loss(loss)
-    h = coefficient_of(single, setting)
+    h = find_sample_h(single, setting)
     if not h.names() & {*SAMPLE_BASES}:
         return explain_centred(written, setting, single)
-    return _build_verdict(partial(written, setting, single), h)
+    return _build_verdict(build_partial_verdict(written, setting, single), h)
 
 
 def _build_verdict(single: Verdict, h: ExpPoly) -> Verdict:
@@ -79,7 +79,7 @@ def _build_verdict(single: Verdict, h: ExpPoly) -> Verdict:
         c=None,
         gradient=TargetReading(None, {}),
         trust="numeric",
-        assumptions=(READINGS["mean"], Message("given-std", of=h)),
+        assumptions=(READING_NOTES["mean"], Message("given-std", of=h)),
         steps=(("", *start),),
         proofs=(half, square),
         model=None,
@@ -175,7 +175,7 @@ def _explain_fixed_samples(verdict: Verdict, h: ExpPoly) -> Verdict:
         free = _prove_free_coefficient()
         text = TEXT.expectation("mu", f"mean_i {COEFFICIENT}*log_q_self")
         latex, proofs = LATEX.expectation("mu", MEAN_LATEX), (*proofs, free)
-        note, assumed = Message("coefficient-free", proof=free), assumed_by((free,))
+        note, assumed = Message("coefficient-free", proof=free), collect_assumptions((free,))
     else:
         text = losses.over(TEXT.expectation("mu", "std"), b, TEXT)
         latex = losses.over(LATEX.expectation("mu", r"\mathrm{std}"), b, LATEX)
@@ -205,7 +205,7 @@ def _refute_on_policy(verdict: Verdict, h: ExpPoly) -> Verdict:
             verdict,
             gradient=TargetReading("none", {}),
             proofs=(*verdict.proofs, twisted),
-            model=shown_witness(twisted),
+            model=describe_counterexample(twisted),
             remarks=(Message("signs-turn", **where), *verdict.remarks),
         )
     return _refute_by_numbers(verdict, h)
@@ -213,12 +213,12 @@ def _refute_on_policy(verdict: Verdict, h: ExpPoly) -> Verdict:
 
 def _refute_by_numbers(verdict: Verdict, h: ExpPoly) -> Verdict:
     """Refute an objective by numbers, where a batch of three has a curl."""
-    from klsym.engine.proof.numeric_curl import Pushes, twisted
+    from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
 
     on_policy = verdict.setting.on_policy
-    spread = {H.name: Pushes({"self": h}, False, on_policy)}
-    pushes = Pushes({"self": to_ring(own(H))}, False, on_policy, spread=spread)
-    witness = twisted(pushes, f"E_{'q' if on_policy else 'mu'}[mean_i {COEFFICIENT}*s_self]")
+    spread = {H.name: ScoreCoefficients({"self": h}, False, on_policy)}
+    pushes = ScoreCoefficients({"self": to_ring(own(H))}, False, on_policy, normalised=spread)
+    witness = find_curl(pushes, f"E_{'q' if on_policy else 'mu'}[mean_i {COEFFICIENT}*s_self]")
     if witness is None:
         return verdict
     return replace(
@@ -243,7 +243,7 @@ def _iterate_ordered_trees(h: ExpPoly) -> Iterator[tuple[dict[str, Any], dict[st
     """Yield trees of three outcomes on which the values of h differ, with their ranks as rewards."""
     start = derive(sample(to_sympy(h)))
     context, side = written_out(start.context), start.reduce().left
-    for model in models(context, on_policy=True):
+    for model in generate_models(context, on_policy=True):
         tree = model["tree"]
         if len(tree["q"]) != 3:
             continue

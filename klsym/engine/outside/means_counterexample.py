@@ -8,7 +8,7 @@ import mpmath
 import sympy
 from sympy import Rational
 
-from klsym.engine.proof.counterexamples import completed, models, shown_model
+from klsym.engine.proof.counterexamples import add_rows, describe_model, generate_models
 from klsym.kernel.statements import Context
 from klsym.language.expressions import DENSITIES, REWARDS, k1, log_q, unfold
 from klsym.language.sums import OverVocabulary
@@ -22,14 +22,14 @@ Outcomes = list[tuple[Any, dict[Any, Any]]]
 def find_counterexample(c: Any, on_policy: bool, refuted: str) -> dict[str, Any] | None:
     """Return a model in which E_q[c s] is not grad KL(q||p), as it is printed."""
     free = sorted(c.free_symbols - {*DENSITIES, *REWARDS}, key=str)
-    for tried in models(Context(parameters=tuple(map(str, free))), on_policy, []):
-        model = plain_model(completed(tried, {"o", "M"}))
+    for tried in generate_models(Context(parameters=tuple(map(str, free))), on_policy, []):
+        model = plain_model(add_rows(tried, {"o", "M"}))
         outcomes = _list_outcomes(model, {x: Rational(model["parameters"][str(x)]) for x in free})
         left, right = (_compute_expected_gradient(e, outcomes) for e in (c, k1))
         if left is not None and right is not None and abs(left - right) > APART * max(abs(left), abs(right)):
             used = {str(x) for x in c.free_symbols} | (set() if on_policy else {"w"})
             first, second = ([mpmath.nstr(x, 15)] * 2 for x in (left, right))
-            return shown_model(refuted, model, first, second, used)
+            return describe_model(refuted, model, first, second, used)
     return None
 
 

@@ -28,11 +28,18 @@ from klsym.engine.outside.batch_std import explain_batch_std, list_size_messages
 from klsym.engine.proof.quantities import grad
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.regions.relations import reduce_by_relations
-from klsym.engine.targets.decide import Decision, by_numbers, decide, is_held, own_mean, with_scores
-from klsym.engine.targets.ring import explain_ring, verdict_of
-from klsym.engine.targets.ring_notes import READINGS
+from klsym.engine.targets.decide import (
+    Decision,
+    build_loss_mean,
+    decide,
+    decide_numerically,
+    expand_scores,
+    has_detached_part,
+)
+from klsym.engine.targets.ring import build_verdict, explain_ring
+from klsym.engine.targets.ring_notes import READING_NOTES
 from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
-from klsym.engine.verdicts.warnings import OF_DESCENT, OF_LOSS
+from klsym.engine.verdicts.warnings import DESCENT_WARNINGS, LOSS_WARNINGS
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach
 from klsym.kernel.names import HELD, parse_name
@@ -81,7 +88,7 @@ def _combine_with_reward(written: Written, main: Written, remainder: Written, se
         if reward_verdict.scores_named[0]
         else scored(_write_own_reward(remainder.expression, setting), own(s))
     )
-    messages = [message for message in reward_verdict.messages if message.code not in OF_LOSS]
+    messages = [message for message in reward_verdict.messages if message.code not in LOSS_WARNINGS]
     return replace(
         spread,
         loss=written.text,
@@ -123,8 +130,8 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
     decision = _decide_target(field, label, back)
     if _has_given_names(field):  # H depends on the other samples: no independence, and no c
         field = replace(field, canonical_form=None, coefficients={}, products=())
-    verdict = verdict_of(loss, setting, field, field, decision, explain_inner)
-    reading = () if field.loss.index else (READINGS["mean"],)
+    verdict = build_verdict(loss, setting, field, field, decision, explain_inner)
+    reading = () if field.loss.index else (READING_NOTES["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
     size = list_size_messages(*(_build_inner_loss(of).element for of in back.values()))
     return replace(
@@ -175,13 +182,13 @@ def _decide_target(field: ReducedGradient, written: Written, back: Mapping[Any, 
     """Return a gradient where H is fixed and the loss attached; else decide by numbers."""
     if not _has_given_names(field):
         return decide(field)
-    right, proofs = with_scores(field)
+    right, proofs = expand_scores(field)
     none = Decomposition((), {})
-    if not any(map(_has_gradient, back.values())) and not is_held(field.loss):
-        objective = own_mean(field.loss, None if field.loss.index else written)
+    if not any(map(_has_gradient, back.values())) and not has_detached_part(field.loss):
+        objective = build_loss_mean(field.loss, None if field.loss.index else written)
         proofs = (*proofs, field.start.equals(grad(objective)))
         return Decision("separable", right, proofs, none, objective, trust="numeric")
-    return by_numbers(
+    return decide_numerically(
         field, right, proofs, none, {symbol.name: _build_inner_loss(of) for symbol, of in back.items()}
     )
 
@@ -208,7 +215,7 @@ def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]
 
 def _restate(verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient) -> Verdict:
     """Return the verdict on a reward for the loss that has the same gradient."""
-    _, (proof,) = with_scores(field)
+    _, (proof,) = expand_scores(field)
     others = ((why or "chain rule", text, latex) for why, text, latex in verdict.steps)
     steps = (Chain(proof).rows[0], *others)
     return replace(
@@ -219,7 +226,7 @@ def _restate(verdict: Verdict, written: Written, setting: Setting, field: Reduce
         value=TargetReading(None),
         constant=None,
         steps=steps,
-        messages=tuple(x for x in verdict.messages if x.code not in OF_DESCENT),
+        messages=tuple(x for x in verdict.messages if x.code not in DESCENT_WARNINGS),
     )
 
 

@@ -48,7 +48,7 @@ from klsym.engine.outside.vocabulary_products import explain_products, is_produc
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.engine.verdicts.warnings import OF_LOSS
+from klsym.engine.verdicts.warnings import LOSS_WARNINGS
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.ring import ZERO
 from klsym.language.convert import to_ring
@@ -64,7 +64,7 @@ from klsym.notation.values import LazyFormula, bracketed, scored
 
 ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
 VOCABULARY_RULE = "mean over the vocabulary"
-OF_THE_TOKEN = (*OF_LOSS, "heavy-tail", "literal-weight", "prefixes-of-mu", "mean-zero-noise")
+OF_THE_TOKEN = (*LOSS_WARNINGS, "heavy-tail", "literal-weight", "prefixes-of-mu", "mean-zero-noise")
 UNPROVED = ("outside-the-core", "later-dropped")
 OPEN_CODES = (
     "open-no-tree", "open-no-model", "open-short-trees", "open-detached",

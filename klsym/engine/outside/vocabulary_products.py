@@ -24,7 +24,7 @@ from klsym.engine.outside.vocabulary_means import RANDOM
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.regions.in_steps import to_steps
-from klsym.engine.verdicts.verdict import TargetReading, Verdict, undecided
+from klsym.engine.verdicts.verdict import TargetReading, Verdict, build_open_verdict
 from klsym.language.expressions import A, Slot, now, parameter, s, sg, without_sg
 from klsym.language.messages import Message
 from klsym.language.sums import Before, OverVocabulary, Summed, Whole
@@ -44,7 +44,7 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
     typed: the loss with the weights of its options.
     """
     loss, pushes = typed.expression, _build_gradient(typed.expression, setting)
-    verdict = undecided(written, setting, Message("open-held-means"), pushes)
+    verdict = build_open_verdict(written, setting, Message("open-held-means"), pushes)
     verdict = replace(verdict, messages=(), remarks=verdict.messages, scores_named=(True, True))
     at_mu = Message("means-at-prefixes-of-mu")
     prefix_messages = () if setting.on_policy or loss.has(Before, Whole) else (at_mu,)

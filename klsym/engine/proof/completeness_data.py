@@ -1,7 +1,7 @@
-"""What theorems about all densities are told: a family that solves an equation, a foreign term.  Untrusted.
+"""Data for theorems about all densities: a family that solves an equation, a foreign term.  Untrusted.
 
 >>> k1 = ExpPoly.variable("k1")
->>> foreign_term(k1 * k1 + k1, Context()).to_json()
+>>> find_foreign_term(k1 * k1 + k1, Context()).to_json()
 [['1', {'k1': 2}]]
 """
 
@@ -15,7 +15,7 @@ from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context
 
 
-def solve(
+def solve_for_family(
     c: ExpPoly,
     function: str,
     family: ExpPoly,
@@ -23,7 +23,7 @@ def solve(
     coordinate: str,
     context: Context,
 ) -> dict[str, Any]:
-    """The data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
+    """Return the data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
     order = len(constants)
     top = function + "'" * order
     condition = derivative(c, coordinate, context)
@@ -35,8 +35,8 @@ def solve(
     return {**close, "unit": unit.to_json(), "coordinate": coordinate, "constants": constants}
 
 
-def foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
-    """A term of c that is neither a reward nor a multiple of k1 or r; raises ProofError if there is none."""
+def find_foreign_term(c: ExpPoly, context: Context) -> ExpPoly:
+    """Return a term of c that is neither a reward nor a multiple of k1 or r; raises ProofError if none."""
     for key, value in sorted(c.terms.items()):
         term = ExpPoly({key: value})
         if is_foreign(term, context):

@@ -1,4 +1,4 @@
-"""Witnesses: explicit finite models in which the two sides of a false statement differ.  Untrusted.
+"""Counterexamples: explicit finite models in which the two sides of a false statement differ.  Untrusted.
 
 Models are tried from the simplest on; by completeness (three outcomes suffice) one is found for
 every false equation between score forms.
@@ -53,68 +53,68 @@ MAX_LOG_RATIO = 600  # of a log ratio in a model
 FAR_FROM = 8  # the random model before which they come
 
 PARAMETER_VALUES = ("1/3", "2", "1/2", "3")  # of parameters, in every order
-KEPT = "kept"  # M is 1 at the first token
+KEEPS_FIRST_TOKEN = "kept"  # M is 1 at the first token
 MASS = "S"  # of what a sampler keeps that is cut off
-BELOW = {"k1": "p", "w": "mu", "o": "old"}  # q over this
-OF_BATCHES = {*PARTS["i"], *PARTS["ij"]}
-REWARDS = ("R", "A")  # that bounds are met on
+DENOMINATORS = {"k1": "p", "w": "mu", "o": "old"}  # q over this
+BATCH_SLOTS = {*PARTS["i"], *PARTS["ij"]}
+BOUNDED_REWARDS = ("R", "A")  # that bounds are met on
 RATIOS = ("1/2", "2", "1/5", "5", "4/5", "5/4", "1/20", "20", "1/400", "400")
 
 
-def models(
-    context: Context, on_policy: bool = False, met: Iterable[tuple[str, Fraction]] = ()
+def generate_models(
+    context: Context, on_policy: bool = False, values_to_meet: Iterable[tuple[str, Fraction]] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q.
+    """Yield candidate models of one sample in JSON form, deterministic; on-policy the row mu repeats q.
 
-    met: ("p", k1), ("mu", w), ("old", o), ("R", x) or ("A", x), a log ratio or a reward that some sample is
-    to have.
+    values_to_meet: ("p", k1), ("mu", w), ("old", o), ("R", x) or ("A", x), a log ratio or a reward that some
+    sample must have.
     """
     for rows in SIMPLE:
         q, p, mu, u = (row.split() for row in rows)
-        yield _model(context, q, p, q if on_policy else mu, u, step=0)
+        yield _build_model(context, q, p, q if on_policy else mu, u, step=0)
     stream = random.Random(20250)
     for step in range(1, MODELS_TRIED):
         if step == FAR_FROM:
-            yield from _met_models(context, on_policy, met)
-            yield from _far_models(context, on_policy)
+            yield from _generate_boundary_models(context, on_policy, values_to_meet)
+            yield from _generate_far_models(context, on_policy)
         size = 3 + step % 2
-        q, p, mu = (_distribution(stream, size) for _ in range(3))
+        q, p, mu = (_sample_distribution(stream, size) for _ in range(3))
         u = [str(int(i == step % size)) for i in range(size)]
-        yield _model(context, q, p, q if on_policy else mu, u, step)
+        yield _build_model(context, q, p, q if on_policy else mu, u, step)
 
 
-def _met_models(
-    context: Context, on_policy: bool, met: Iterable[tuple[str, Fraction]]
+def _generate_boundary_models(
+    context: Context, on_policy: bool, values_to_meet: Iterable[tuple[str, Fraction]]
 ) -> Iterator[dict[str, Any]]:
-    """Models of two outcomes, the first with about the given log ratio, or with the given reward.
+    """Yield models of two outcomes, the first with about the given log ratio, or with the given reward.
 
     The larger of the two densities of a log ratio is 1/2 there.
     """
-    for other, ratio in met:  # q over the density of this name
-        if other in REWARDS:
+    for name, ratio in values_to_meet:  # q over the density of this name
+        if name in BOUNDED_REWARDS:
             q, p, mu, u = (row.split() for row in SIMPLE[1])
-            yield _model(context, q, p, q if on_policy else mu, u, step=0, at_first={other: str(ratio)})
+            yield _build_model(context, q, p, q if on_policy else mu, u, step=0, at_first={name: str(ratio)})
             continue
         times = math.exp(min(abs(float(ratio)), MAX_LOG_RATIO))
         half, small = Fraction(1, 2), Fraction(1, 2) / Fraction(f"{times:.2e}")
         rows = dict.fromkeys(("q", "p", "mu", "old"), small if ratio < 0 else half)
-        rows[other] = half if ratio < 0 else small
+        rows[name] = half if ratio < 0 else small
         q, p, mu, old = ([str(x), str(1 - x)] for x in rows.values())
-        found = _model(context, q, p, q if on_policy else mu, ["1", "0"], step=0)
-        yield {**found, "tree": {**found["tree"], "old": old}} if other == "old" else found
+        model = _build_model(context, q, p, q if on_policy else mu, ["1", "0"], step=0)
+        yield {**model, "tree": {**model["tree"], "old": old}} if name == "old" else model
 
 
-def _far_models(context: Context, on_policy: bool) -> Iterator[dict[str, Any]]:
-    """Two outcomes with q = 1/2, at one of which p, or mu, or both are tiny: beyond clamps from above."""
+def _generate_far_models(context: Context, on_policy: bool) -> Iterator[dict[str, Any]]:
+    """Yield models with q = 1/2 where p, or mu, or both are tiny at one outcome: above all clip bounds."""
     for power in FAR_RATIOS:
         tiny, half = Fraction(1, 10**power), Fraction(1, 2)
         for p, mu in ((tiny, half), *(() if on_policy else ((half, tiny), (tiny, tiny)))):
             q, p_row, mu_row = ([str(x), str(1 - x)] for x in (half, p, mu))
-            yield _model(context, q, p_row, q if on_policy else mu_row, ["1", "0"], step=0)
+            yield _build_model(context, q, p_row, q if on_policy else mu_row, ["1", "0"], step=0)
 
 
-def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
-    """Two outcomes, one of them rare under q, on which the log ratios range from about -6 to 6.
+def generate_uneven_models(context: Context) -> Iterator[dict[str, Any]]:
+    """Yield models of two outcomes, one rare under q, with log ratios from about -6 to 6.
 
     Along u = (1, 0) the rare outcome outweighs the other one in E_q[a s^2], so any sign that `a` takes
     in that range shows in the mean.
@@ -126,7 +126,7 @@ def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
                 rows = [Fraction(rare) * Fraction(ratio) for ratio in ("1", times_p, times_mu)]
                 if max(rows) < 1:
                     q, p, mu = ([str(x), str(1 - x)] for x in rows)
-                    model = _model(context, q, p, mu, ["1", "0"], number)
+                    model = _build_model(context, q, p, mu, ["1", "0"], number)
                     values = {
                         name: PARAMETER_VALUES[(number + i * (1 + number // 4)) % 4]
                         for i, name in enumerate(context.parameters)
@@ -135,60 +135,60 @@ def uneven_models(context: Context) -> Iterator[dict[str, Any]]:
                     number += 1
 
 
-def _distribution(stream: random.Random, size: int) -> list[str]:
+def _sample_distribution(stream: random.Random, size: int) -> list[str]:
     weights = [stream.randint(1, 9) for _ in range(size)]
     return [str(Fraction(w, sum(weights))) for w in weights]
 
 
-def _parameters(context: Context, step: int) -> dict[str, str]:
-    """Simple values, a batch size that is a whole number, and what premises about parameters demand."""
+def _choose_parameters(context: Context, step: int) -> dict[str, str]:
+    """Return simple values, an integer batch size, and values that satisfy the premises on parameters."""
     values = {name: Fraction(2 + i + step % 3, 3) for i, name in enumerate(context.parameters)}
     if step % 2:  # on the other side of a bound
         bound = {name for _, kind, e in context.definitions if kind == REGION for name in e.names()}
-        told = {name for fact in context.facts for name in fact.names()}
-        values |= {name: -values[name] for name in bound & set(values) - told - {"n"}}
+        fact_names = {name for fact in context.facts for name in fact.names()}
+        values |= {name: -values[name] for name in bound & set(values) - fact_names - {"n"}}
     goal = dict(context.witness)
     for share in (*[Fraction(1, 2)] * 20, Fraction(1)):  # ever nearer to the witness, at last there
-        if all(_at(fact, values) >= 0 for fact in context.facts if fact.names() <= set(values)):
+        if all(_compute_fact(fact, values) >= 0 for fact in context.facts if fact.names() <= set(values)):
             break
         values |= {x: values[x] + share * (goal[x] - values[x]) for x in goal if x in values}
     if "n" in values:
         values["n"] = Fraction(2 + step % 3)
     for left, right in context.premises:
-        gap = left - right
-        free = sorted({n for element in elements(gap) for n in element.names()} & set(values) - {"n"})
-        if free and all(not atoms for _, atoms in gap.terms):
-            at = [_parameter_value(gap, {**values, free[0]: Fraction(x)}) for x in (0, 1)]
+        difference = left - right
+        free = sorted({n for element in elements(difference) for n in element.names()} & set(values) - {"n"})
+        if free and all(not atoms for _, atoms in difference.terms):
+            at = [_compute_parameter_value(difference, {**values, free[0]: Fraction(x)}) for x in (0, 1)]
             if at[0] != at[1]:
                 values[free[0]] = at[0] / (at[0] - at[1])
     return {name: str(value) for name, value in values.items()}
 
 
-def _at(fact: ExpPoly, values: dict[str, Fraction]) -> Fraction:
-    found = fact.substitute({name: ExpPoly.number(values[name]) for name in fact.names()})
-    return Fraction(found.terms.get(((), ()), 0))
+def _compute_fact(fact: ExpPoly, values: dict[str, Fraction]) -> Fraction:
+    value = fact.substitute({name: ExpPoly.number(values[name]) for name in fact.names()})
+    return Fraction(value.terms.get(((), ()), 0))
 
 
-def _parameter_value(gap: Side, values: dict[str, Fraction]) -> Fraction:
-    return enclose(gap, Model((), (), values)).lower
+def _compute_parameter_value(difference: Side, values: dict[str, Fraction]) -> Fraction:
+    return enclose(difference, Model((), (), values)).lower
 
 
-def _model(
+def _build_model(
     context: Context, q: list[str], p: list[str], mu: list[str], u: list[str], step: int,
     at_first: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """at_first: rewards of the first outcome."""
+    """Build a model of single samples; at_first: rewards of the first outcome."""
     rewards = {"R": [str((3 * x + step) % 4) for x in range(len(q))]}
     rewards["A"] = [str((2 * x + step) % 3 - 1) for x in range(len(q))]
     for name, value in (at_first or {}).items():
         rewards[name][0] = value
-    return one_node({"q": q, "p": p, "mu": mu, "u": u}, rewards, _parameters(context, step))
+    return build_one_node({"q": q, "p": p, "mu": mu, "u": u}, rewards, _choose_parameters(context, step))
 
 
-def one_node(
+def build_one_node(
     rows: dict[str, list[str]], rewards: dict[str, list[str]], parameters: dict[str, str]
 ) -> dict[str, Any]:
-    """A model of single samples: a tree of one node, whose first outcome is the sample of "sample"."""
+    """Build a model of single samples: a tree of one node, whose first outcome is the sample of "sample"."""
     ends = [None] * len(rows["q"])
     node = {**rows, "v": ["0"] * len(ends), "rewards": rewards, "next": ends}
     return {"tree": node, "path": [0], "parameters": parameters}
@@ -203,26 +203,26 @@ def finite_model(
     M: list[Any] | None = None,
     **parameters: Any,
 ) -> dict[str, Any]:
-    """A model in JSON form, for a witness chosen by hand.
+    """Return a model in JSON form, for a counterexample chosen by hand.
 
     q, p, mu, old: exact probabilities of the outcomes; u: a direction of the softmax logits; M: a mask.
     """
     rows = {"q": q, "p": p, "mu": mu, "u": u} | ({"old": old} if old else {})
-    exact = {name: [_exact(x) for x in row] for name, row in rows.items()}
-    masks = {"M": [_exact(x) for x in M]} if M else {}
-    return one_node(exact, masks, {name: _exact(value) for name, value in parameters.items()})
+    exact = {name: [_to_exact(x) for x in row] for name, row in rows.items()}
+    masks = {"M": [_to_exact(x) for x in M]} if M else {}
+    return build_one_node(exact, masks, {name: _to_exact(value) for name, value in parameters.items()})
 
 
 # ---------------------------------------------------------------------------- sequences
-def speaks_of_steps(*sides: Side) -> bool:
-    """Do sides hold a sum over the steps of sequences, or their length?"""
+def has_steps(*sides: Side) -> bool:
+    """Do sides contain a sum over the tokens of sequences, or their length?"""
     for side in sides:
         atoms = [atom for _, factors in side.terms for atom in factors]
         if any("t" in a.index for a in atoms if isinstance(a, Indexed | IndexedGradient)):
             return True
         if any(isinstance(a, TokenDivergence | Curl) for a in atoms):
             return True
-        if speaks_of_steps(*(a.of for a in atoms if isinstance(a, Gradient))):
+        if has_steps(*(a.of for a in atoms if isinstance(a, Gradient))):
             return True
     return any("length" in element.names() for side in sides for element, _ in slotted(side))
 
@@ -230,32 +230,32 @@ def speaks_of_steps(*sides: Side) -> bool:
 Node = dict[str, Any]
 
 
-def tree_models(context: Context, on_policy: bool = False) -> Iterator[dict[str, Any]]:
-    """Candidate trees: one token, then stop or another one, from simple numbers on; deterministic."""
+def generate_tree_models(context: Context, on_policy: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield candidate trees: one token, then stop or another one, from simple numbers on; deterministic."""
     stream = random.Random(20251)
     for step in range(MODELS_TRIED):
-        last = [_node(stream, on_policy, step, [None, None]) for _ in range(2)]
-        following = [last[0], last[1] if step % 2 else None]
+        last_nodes = [_sample_node(stream, on_policy, step, [None, None]) for _ in range(2)]
+        following = [last_nodes[0], last_nodes[1] if step % 2 else None]
         if step % 4 == 3:
-            following = [_node(stream, on_policy, step, [last[0], None]), last[1]]
-        tree, path = _node(stream, on_policy, step, following), [0]
-        while _end_of(tree, path) is not None:
+            following = [_sample_node(stream, on_policy, step, [last_nodes[0], None]), last_nodes[1]]
+        tree, path = _sample_node(stream, on_policy, step, following), [0]
+        while _find_end(tree, path) is not None:
             path = [*path, 0]
-        yield {"tree": tree, "path": path, "parameters": _parameters(context, step)}
+        yield {"tree": tree, "path": path, "parameters": _choose_parameters(context, step)}
 
 
-def _end_of(node: Node | None, path: list[int]) -> Node | None:
-    """What follows a path of branches; None where the sequence ends."""
+def _find_end(node: Node | None, path: list[int]) -> Node | None:
+    """Return the node after a path of branches; None where the sequence ends."""
     for branch in path:
         node = node and node["next"][branch]
     return node
 
 
-def _node(stream: random.Random, on_policy: bool, step: int, following: list[Node | None]) -> Node:
-    size, most = len(following), 2 + step // 4
-    rows = {name: _weights(stream, size, most) for name in ("q", "p", "mu")}
+def _sample_node(stream: random.Random, on_policy: bool, step: int, following: list[Node | None]) -> Node:
+    size, largest_weight = len(following), 2 + step // 4
+    rows = {name: _sample_weights(stream, size, largest_weight) for name in ("q", "p", "mu")}
     while rows["p"] == rows["q"]:  # where they agree k1 is 0, and much is equal by accident
-        rows["p"] = _weights(stream, size, most)
+        rows["p"] = _sample_weights(stream, size, largest_weight)
     along, across = (stream.choice([("1", "0"), ("0", "1"), ("1", "-1")]) for _ in range(2))
     rewards = [str(stream.randint(0, 2)) for _ in range(size)]
     return {
@@ -264,12 +264,12 @@ def _node(stream: random.Random, on_policy: bool, step: int, following: list[Nod
     }  # fmt: skip
 
 
-def _weights(stream: random.Random, size: int, most: int) -> list[str]:
-    weights = [stream.randint(1, most) for _ in range(size)]
+def _sample_weights(stream: random.Random, size: int, largest_weight: int) -> list[str]:
+    weights = [stream.randint(1, largest_weight) for _ in range(size)]
     return [str(Fraction(w, sum(weights))) for w in weights]
 
 
-def _exact(value: Any) -> str:
+def _to_exact(value: Any) -> str:
     if isinstance(value, int | Fraction | str):
         try:
             return str(Fraction(value))
@@ -280,34 +280,36 @@ def _exact(value: Any) -> str:
     )
 
 
-def rows_of(names: Iterable[str], context: Context) -> frozenset[str]:
-    """The further rows of a model; KEPT: M keeps a token of each sequence, MASS: M is of whole samples."""
+def choose_rows(names: Iterable[str], context: Context) -> frozenset[str]:
+    """Return the optional rows of a model; KEEPS_FIRST_TOKEN: M is 1 there, MASS: M is of whole samples."""
     names = {*names, *(("M",) if MASS in context.parameters else ())}
-    divides = (e for _, kind, e in context.definitions if kind == LOG and not e.terms.get(((), ())))
-    kept = {KEPT} if any(map(is_token_count, divides)) else set()
-    return frozenset({"o", "M"} & {*names} | kept | ({MASS} & {*context.parameters}))
+    denominators = (e for _, kind, e in context.definitions if kind == LOG and not e.terms.get(((), ())))
+    first_token_masks = {KEEPS_FIRST_TOKEN} if any(map(is_token_count, denominators)) else set()
+    return frozenset({"o", "M"} & {*names} | first_token_masks | ({MASS} & {*context.parameters}))
 
 
-def completed(model: dict[str, Any], added: Collection[str]) -> dict[str, Any]:
-    """The model with the rows old and M where they are asked for: old = (q + 2 p')/3, p' is p turned."""
-    if not added:
+def add_rows(model: dict[str, Any], row_names: Collection[str]) -> dict[str, Any]:
+    """Add the rows old and M to a model if they are needed: old = (q + 2 p')/3, p' is p rotated by one."""
+    if not row_names:
         return model
-    tree, parameters = _completed(model["tree"], added, 0), model["parameters"]
-    if MASS in added:  # E_q[M]
-        kept = zip(tree["q"], tree["rewards"]["M"], strict=True)
-        parameters = {**parameters, MASS: str(sum(Fraction(q) * Fraction(m) for q, m in kept))}
+    tree, parameters = _add_rows_to_node(model["tree"], row_names, 0), model["parameters"]
+    if MASS in row_names:  # E_q[M]
+        masses = zip(tree["q"], tree["rewards"]["M"], strict=True)
+        parameters = {**parameters, MASS: str(sum(Fraction(q) * Fraction(m) for q, m in masses))}
     return {**model, "tree": tree, "parameters": parameters}
 
 
-def _completed(node: Node, added: Collection[str], depth: int) -> Node:
+def _add_rows_to_node(node: Node, row_names: Collection[str], depth: int) -> Node:
     q, p = ([Fraction(x) for x in node[name]] for name in ("q", "p"))
     old = [str((a + 2 * b) / 3) for a, b in zip(q, [*p[1:], p[0]], strict=True)]
-    kept = [1 if KEPT in added and not depth else (x + depth + 1) % 2 for x in range(len(q))]
-    kept = [0 for _ in q] if MASS in added and depth else kept  # the sum over tokens is 0 or 1
-    masks = {"M": list(map(str, kept))} if "M" in added else {}
-    following = [after and _completed(after, added, depth + 1) for after in node["next"]]
+    mask = [1 if KEEPS_FIRST_TOKEN in row_names and not depth else (x + depth + 1) % 2 for x in range(len(q))]
+    mask = [0 for _ in q] if MASS in row_names and depth else mask  # the sum over tokens is 0 or 1
+    masks = {"M": list(map(str, mask))} if "M" in row_names else {}
+    following = [
+        next_node and _add_rows_to_node(next_node, row_names, depth + 1) for next_node in node["next"]
+    ]
     rows = {**node, "rewards": {**node["rewards"], **masks}, "next": following}
-    return {"old": old, **rows} if "o" in added else rows
+    return {"old": old, **rows} if "o" in row_names else rows
 
 
 def find_model(
@@ -316,67 +318,70 @@ def find_model(
     on_policy: bool = False,
     steps: bool = False,
 ) -> dict[str, Any]:
-    """The close data of a refutation; raises ProofError when no model tells the sides apart.
+    """Return the close data of a refutation; raises ProofError if the sides agree on all models.
 
-    steps: sequences are spoken of, so trees are tried; on_policy: the row mu of a model repeats q.
+    steps: the sides are about sequences, so trees are tried; on_policy: the row mu of a model repeats q.
     """
     sides = (statement.left, statement.right)
-    told = [*(a for side in sides for a in elements(side)), *(d.e for d in statement.context.definitions)]
-    named = {name for a in told for name in a.names()}
-    names, defined = {parse_name(name).base for name in named}, statement.context.defined
-    defining = {parse_name(name).slot for d in statement.context.definitions for name in d.e.names()}
-    if defining & OF_BATCHES:
+    defined_elements = [d.e for d in statement.context.definitions]
+    all_elements = [*(a for side in sides for a in elements(side)), *defined_elements]
+    slotted_names = {name for a in all_elements for name in a.names()}
+    names, defined = {parse_name(name).base for name in slotted_names}, statement.context.defined
+    defining = {parse_name(name).slot for e in defined_elements for name in e.names()}
+    if defining & BATCH_SLOTS:
         raise ProofError("a finite model is one of single samples or sequences, not of batches")
-    at_steps = steps and any(defined(x) is not None and parse_name(x).slot == "now" for x in named)
-    tried = (
+    at_steps = steps and any(defined(x) is not None and parse_name(x).slot == "now" for x in slotted_names)
+    candidates = (
         [(model, Model.from_json(model, statement.context))]
         if model
-        else copy(_read(statement.context, on_policy, steps, rows_of(names, statement.context)))
+        else copy(_read_models(statement.context, on_policy, steps, choose_rows(names, statement.context)))
     )
-    for candidate, read in tried:
-        if statement.relation == "<=" and not model and is_plainly_at_most(*sides, read):
+    for candidate, instance in candidates:
+        if statement.relation == "<=" and not model and is_plainly_at_most(*sides, instance):
             continue
-        if not _is_off_bounds(read, at_steps):
+        if not _is_off_bounds(instance, at_steps):
             continue
-        left, right = enclose(statement.left, read), enclose(statement.right, read)
-        above, below = left.lower > right.upper, left.upper < right.lower
-        if above or (below and statement.relation == "="):
+        left, right = enclose(statement.left, instance), enclose(statement.right, instance)
+        is_above, is_below = left.lower > right.upper, left.upper < right.lower
+        if is_above or (is_below and statement.relation == "="):
             return {
                 "by": "finite model",
                 "model": deepcopy(candidate),
-                "left": _ends(left),
-                "right": _ends(right),
+                "left": _format_ends(left),
+                "right": _format_ends(right),
             }
     raise ProofError("no finite model tells the two sides apart")
 
 
-def _beyond(context: Context) -> Iterator[tuple[str, Fraction]]:
-    """Values of a log ratio on both sides of each bound on one, and of a reward."""
+def _generate_values_to_meet(context: Context) -> Iterator[tuple[str, Fraction]]:
+    """Yield values of a log ratio on both sides of each bound on one, and of a reward."""
     for _, _, e in context.definitions:
         bases = {parse_name(name).base for name in e.names()}
-        if bases in ({"R"}, {"A"}) and (root := _root(e)) is not None:
+        if bases in ({"R"}, {"A"}) and (root := _find_root(e)) is not None:
             yield from ((min(bases), root + side) for side in (-1, 1))
-        found = find_joint_signs((e,)) if len(bases) == 1 and bases <= BELOW.keys() else None
-        for places in (found or {}).values():
-            yield from ((BELOW[min(bases)], place) for place in places)
+        joint_signs = find_joint_signs((e,)) if len(bases) == 1 and bases <= DENOMINATORS.keys() else None
+        for values in (joint_signs or {}).values():
+            yield from ((DENOMINATORS[min(bases)], place) for place in values)
 
 
-def _root(e: ExpPoly) -> Fraction | None:
-    """-b/a of a x + b."""
-    [name, *more] = e.names()
+def _find_root(e: ExpPoly) -> Fraction | None:
+    """Return -b/a for a x + b; None for any other element."""
+    [name, *other_names] = e.names()
     a, b = e.terms.get((((name, 1),), ()), 0), e.terms.get(((), ()), 0)
-    return -Fraction(b) / a if a and not more and len(e.terms) == 1 + bool(b) else None
+    return -Fraction(b) / a if a and not other_names and len(e.terms) == 1 + bool(b) else None
 
 
 def _is_off_bounds(model: Model, steps: bool) -> bool:
-    """Does no sample (steps: and no step) lie on a bound that moves, or where a log has no value?"""
+    """Is no sample (steps: and no token) on a bound that depends on theta, or where a log is undefined?"""
     context = model.context
-    told = [(d.kind, d.e) for d in context.definitions if d.kind != LET]
-    told += [(k, in_slot(e, "now", context)) for k, e in told if steps and context.speaks_of(e) == {"x"}]
+    definitions = [(d.kind, d.e) for d in context.definitions if d.kind != LET]
+    definitions += [
+        (k, in_slot(e, "now", context)) for k, e in definitions if steps and context.speaks_of(e) == {"x"}
+    ]
     try:
         return all(
             v.lower > 0 or (kind == REGION and v.upper < 0)
-            for kind, e in told
+            for kind, e in definitions
             for v in model.values(e, moving=kind == REGION)
         )
     except Refused:  # a log of what is not positive, in another
@@ -384,28 +389,32 @@ def _is_off_bounds(model: Model, steps: bool) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _read(context: Context, on_policy: bool, steps: bool, names: frozenset[str]) -> Any:
-    """The models that are tried, each made and read once, when a search first comes to it; `copy` it."""
-    tried = tree_models(context, on_policy) if steps else models(context, on_policy, _beyond(context))
-    candidates = (completed(model, names) for model in tried)
-    read = ((model, Model.from_json(model, context)) for model in candidates)
-    return tee(chain([next(read)], read), 1)[0]
+def _read_models(context: Context, on_policy: bool, steps: bool, names: frozenset[str]) -> Any:
+    """Return an iterator of models, built lazily and only once; `copy` it."""
+    bare_models = (
+        generate_tree_models(context, on_policy)
+        if steps
+        else generate_models(context, on_policy, _generate_values_to_meet(context))
+    )
+    candidates = (add_rows(model, names) for model in bare_models)
+    models_at_context = ((model, Model.from_json(model, context)) for model in candidates)
+    return tee(chain([next(models_at_context)], models_at_context), 1)[0]
 
 
-def shown_model(refuted: str, model: Any, left: Any, right: Any, used: set[str]) -> dict[str, Any]:
-    """The model, less what the equation does not mention."""
+def describe_model(refuted: str, model: Any, left: Any, right: Any, used: set[str]) -> dict[str, Any]:
+    """Return a model without the rows that the equation does not use."""
     unused = {row for row, name in (("mu", "w"), ("old", "o")) if name not in used}
-    shown = {name: model[name] for name in ("q", "p", "mu", "old", "u") if name in model.keys() - unused}
+    rows = {name: model[name] for name in ("q", "p", "mu", "old", "u") if name in model.keys() - unused}
     rewards = {name: values for name, values in model["rewards"].items() if name in used}
     extra = {"parameters": model["parameters"], "rewards": rewards}
     return {
         "refutes": refuted,
-        **shown,
+        **rows,
         **{k: v for k, v in extra.items() if v},
         "left": left,
         "right": right,
     }
 
 
-def _ends(interval: Interval) -> list[str]:
+def _format_ends(interval: Interval) -> list[str]:
     return [str(interval.lower), str(interval.upper)]

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from klsym.engine.proof.completeness_data import foreign_term, solve
-from klsym.engine.proof.counterexamples import find_model, speaks_of_steps
-from klsym.engine.proof.inequalities import filled, inequality, premises
-from klsym.engine.proof.lemmas import carried, lemmas
-from klsym.engine.proof.quantities import Quantity, quantity
-from klsym.engine.proof.reduction import Move, RuleStep, Strategy, make_step, reduction
+from klsym.engine.proof.completeness_data import find_foreign_term, solve_for_family
+from klsym.engine.proof.counterexamples import find_model, has_steps
+from klsym.engine.proof.inequalities import fill_multiples, read_premise_multiples, read_rows
+from klsym.engine.proof.lemmas import collect_cited_parts, prove_lemmas
+from klsym.engine.proof.quantities import Quantity, to_quantity
+from klsym.engine.proof.reduction import Move, RuleStep, Strategy, make_step, reduce_side
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import EQUATION, FORMAT, certify, digest
 from klsym.kernel.assumptions import Assumptions
@@ -44,7 +44,7 @@ BATCH_SLOTS = (*SIZES, "self", "other")
 
 
 class SidesDiffer(ProofError):
-    """Two sides arrive at different forms, which are written out only where somebody reads it."""
+    """Two sides reach different forms, which are printed only on demand."""
 
     def __init__(self, left: Side, right: Side) -> None:
         super().__init__(left, right)
@@ -64,7 +64,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
         expected = "a quantity such as expectation(...) or grad(KL(q, p))"
         raise UsageError(f"derive: {expected} expected, got {type(start).__name__}")
     given = tuple(sorted((str(n), to_ring(v)) for n, v in setting.pop("given", {}).items()))
-    premises = tuple((quantity(a), quantity(b)) for a, b in setting.pop("premises", ()))
+    premises = tuple((to_quantity(a), to_quantity(b)) for a, b in setting.pop("premises", ()))
     on_policy, defined = bool(setting.pop("on_policy", False)), setting.pop("defined", PLAIN)
     if setting:
         raise ProofError(f"derive: unknown setting {sorted(setting)}")
@@ -79,31 +79,31 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
         witness=defined.witness,
     )
     labels = {k: v for item in named for k, v in item.labels.items()}
-    context = _with_parameters(context, [e for item in named for e in elements(item.side)])
+    context = _add_parameters(context, [e for item in named for e in elements(item.side)])
     check_setting(context)
     return Derivation(context, start.side, (), labels)
 
 
-def _with_parameters(context: Context, found: Iterable[ExpPoly]) -> Context:
-    """Declare as parameters all names that are neither sample variables nor generic functions.
+def _add_parameters(context: Context, elements: Iterable[ExpPoly]) -> Context:
+    """Declare as parameters all names that are neither sample variables nor generic functions nor defined.
 
-    n, the size of a batch, is one wherever the slots of a batch are spoken of.
+    n, the size of a batch, is a parameter if there are slots of a batch.
     """
-    names = {n for element in found for n in element.names()}
+    names = {n for element in elements for n in element.names()}
     names |= {"n" for n in names if parse_name(n).slot in BATCH_SLOTS}
-    told = (*(value for _, value in context.given), *(e for _, _, e in context.definitions), *context.facts)
-    names |= {n for element in told for n in element.names()}
-    known = (*SAMPLE_BASES, *context.function_arguments, *(name for name, _, _ in context.definitions))
-    new = {n for n in names if parse_name(n).base not in known}
-    lost = sorted(n for n in new if n.startswith((OF_REGIONS, OF_LOGS)))
-    if lost:
-        raise ProofError(f"derive: {lost[0]} is not defined here")
+    values = (*(value for _, value in context.given), *(e for _, _, e in context.definitions), *context.facts)
+    names |= {n for element in values for n in element.names()}
+    known_names = (*SAMPLE_BASES, *context.function_arguments, *(name for name, _, _ in context.definitions))
+    new = {n for n in names if parse_name(n).base not in known_names}
+    undefined_names = sorted(n for n in new if n.startswith((OF_REGIONS, OF_LOGS)))
+    if undefined_names:
+        raise ProofError(f"derive: {undefined_names[0]} is not defined here")
     return replace(context, parameters=tuple(sorted(new | set(context.parameters))))
 
 
 @dataclass(frozen=True, repr=False)
 class Derivation:
-    """Where the left side starts, and the moves (step, side after it) that brought it on.
+    """A left side, and the moves (step, side after it) from it.
 
     labels: how losses were written; notes: (first move, last move, what the author says they do).
     """
@@ -116,8 +116,8 @@ class Derivation:
 
     @property
     def left(self) -> Side:
-        """The left side so far, every abbreviation written out."""
-        return _after(unfold(self.start, self.context), self.moves)
+        """The current left side, with every abbreviation expanded."""
+        return _find_last_side(unfold(self.start, self.context), self.moves)
 
     @property
     def steps(self) -> tuple[RuleStep, ...]:
@@ -126,30 +126,30 @@ class Derivation:
     # -- steps on the left side ------------------------------------------------------------
     def step(self, rule: str, term: int | None = 0, factor: int | None = 0, **data: Any) -> Derivation:
         """Apply one rule of the kernel to one atom."""
-        known = lemmas().known
-        move = make_step(self.left, written_out(self.context), "left", term, factor, rule, data, known)
+        context, known = written_out(self.context), prove_lemmas().known
+        move = make_step(self.left, context, "left", term, factor, rule, data, known)
         return replace(self, moves=(*self.moves, move))
 
-    def _everywhere(self, kinds: tuple[type, ...], rule: str) -> Derivation:
+    def _apply_everywhere(self, kinds: tuple[type, ...], rule: str) -> Derivation:
         current = self
         for _ in range(len(self.left.terms) + 8):
-            places = [
+            positions = [
                 (i, j)
                 for i, (_, atoms) in enumerate(current.left.terms)
                 for j, atom in enumerate(atoms)
                 if isinstance(atom, kinds)
             ]
-            if not places:
+            if not positions:
                 return current
-            current = current.step(rule, *places[0])
+            current = current.step(rule, *positions[0])
         return current
 
     def differentiate(self) -> Derivation:
         """grad L = (dL/dlog q) s with sg(.) held constant, then sg dropped."""
-        done = self._everywhere((MeanGradient,), "chain rule")
-        if done is self:
+        derivation = self._apply_everywhere((MeanGradient,), "chain rule")
+        if derivation is self:
             raise ProofError(f"differentiate: no gradient of a loss in {self.left_text}")
-        return done.drop_stop_gradients()
+        return derivation.drop_stop_gradients()
 
     def drop_stop_gradients(self) -> Derivation:
         current = self
@@ -165,40 +165,41 @@ class Derivation:
 
     def change_measure(self, to: str, term: int = 0, factor: int = 0, part: Any = None) -> Derivation:
         """E_m[a] = E_to[a m/to]."""
-        return self.step("change of measure", term, factor, to=to, **_part(part))
+        return self.step("change of measure", term, factor, to=to, **_as_part_data(part))
 
     def drop_score_mean(self, part: Any = None, term: int = 0, slot: str = "x") -> Derivation:
         """E_q[c s] = 0 for a constant c."""
-        return self.step("score mean zero", term, slot=slot, **_part(part))
+        return self.step("score mean zero", term, slot=slot, **_as_part_data(part))
 
     def normalise(self, part: Any = None, term: int = 0, factor: int = 0) -> Derivation:
-        return self.step("normalisation", term, factor, **_part(part))
+        return self.step("normalisation", term, factor, **_as_part_data(part))
 
     def ratio_mean_one(
         self, of: str, part: Any = None, term: int = 0, factor: int = 0, slot: str = "x"
     ) -> Derivation:
         """E_m[c m'/m] = E_m[c]."""
-        return self.step("ratio mean one", term, factor, of=of, slot=slot, **_part(part))
+        return self.step("ratio mean one", term, factor, of=of, slot=slot, **_as_part_data(part))
 
     def use_premise(self, number: int = 0, times: Any = 1, gradient: bool = False) -> Derivation:
         """Add times (G - F) for the premise F = G, or times (grad G - grad F)."""
-        multiple = unfold(quantity(times).side, self.context).to_json()
+        multiple = unfold(to_quantity(times).side, self.context).to_json()
         return self.step(EQUATION, None, None, of=number, times=multiple, gradient=int(gradient))
 
     def reduce(self) -> Derivation:
         """All remaining steps to the canonical form."""
-        chain = self._with_given_means(self.left, strategy=Strategy(cited=lemmas()))
-        moves = reduction(self.left, written_out(chain.context), strategy=Strategy(cited=lemmas()))
+        chain = self._add_given_means(self.left, strategy=Strategy(cited=prove_lemmas()))
+        moves = reduce_side(self.left, written_out(chain.context), strategy=Strategy(cited=prove_lemmas()))
         return replace(chain, moves=(*self.moves, *moves))
 
-    def _with_given_means(self, *sides: Side, strategy: Strategy) -> Derivation:
-        """Premises for the means of H that the canonical forms of these sides hold, where H is given."""
+    def _add_given_means(self, *sides: Side, strategy: Strategy) -> Derivation:
+        """Add premises for the means of H in the canonical forms of these sides, if H is given."""
         chain = self
         while any(parse_name(name).base in HELD for name, _ in chain.context.given):
             plain = written_out(chain.context)
-            ends = ([side, *(s for _, s in reduction(side, plain, strategy=strategy))][-1] for side in sides)
-            found = dict.fromkeys(pair for end in ends for pair in means_given(end, chain.context))
-            if not (new := [pair for pair in found if pair not in chain.context.premises]):
+            moves = (tuple(reduce_side(side, plain, strategy=strategy)) for side in sides)
+            ends = map(_find_last_side, sides, moves)
+            premises = dict.fromkeys(pair for end in ends for pair in means_given(end, chain.context))
+            if not (new := [pair for pair in premises if pair not in chain.context.premises]):
                 break
             chain = replace(chain, context=replace(chain.context, premises=(*chain.context.premises, *new)))
         return chain
@@ -208,16 +209,15 @@ class Derivation:
 
         Raises ProofError: the strategy does not pass through it.
         """
-        target = unfold(quantity(waypoint).side, self.context)
-        stepwise = speaks_of_steps(self.start, target)
-        strategy = Strategy(stepwise=stepwise, cited=lemmas())
-        moves = list(reduction(self.left, written_out(self.context), strategy=strategy))
-        way = [self.left, *(side for _, side in moves)]
-        if target not in way:
-            reached = "; ".join(show_side(side, self.labels) for side in way)
-            raise ProofError(f"to: {show_side(target, self.labels)} is not on the way: {reached}")
-        done = replace(self, moves=(*self.moves, *moves[: way.index(target)]))
-        return replace(done, notes=(*self.notes, (len(self.moves), len(done.moves), by)))
+        target = unfold(to_quantity(waypoint).side, self.context)
+        strategy = Strategy(stepwise=has_steps(self.start, target), cited=prove_lemmas())
+        moves = list(reduce_side(self.left, written_out(self.context), strategy=strategy))
+        sides = [self.left, *(side for _, side in moves)]
+        if target not in sides:
+            side_texts = "; ".join(show_side(side, self.labels) for side in sides)
+            raise ProofError(f"to: {show_side(target, self.labels)} is not on the way: {side_texts}")
+        derivation = replace(self, moves=(*self.moves, *moves[: sides.index(target)]))
+        return replace(derivation, notes=(*self.notes, (len(self.moves), len(derivation.moves), by)))
 
     def __repr__(self) -> str:
         return self.left_text
@@ -242,17 +242,17 @@ class Derivation:
                 raise SidesDiffer(left, other)
             return {"by": "equality", "rows": []}
 
-        def proved(whole: bool) -> Proof:
+        def prove(whole: bool) -> Proof:
             if using or evaluate:
                 return self._compare(right, "=", [], using, whole)
-            return self._end(right, "=", close, meet=True, whole=whole)
+            return self._close(right, "=", close, meet=True, whole=whole)
 
         try:
-            return proved(whole=False)
+            return prove(whole=False)
         except ProofError:
             if not self.context.given:
                 raise
-            return proved(whole=True)  # a value over T is no sum over steps: sequences are not taken apart
+            return prove(whole=True)  # a value over T is no sum over steps: sequences are not taken apart
 
     def at_most(self, right: Any, rows: Iterable[Any], using: Iterable[Any] = ()) -> Proof:
         """left <= right: right - left is a sum of rows, none of which is ever negative.
@@ -262,48 +262,47 @@ class Derivation:
         A square may hold "nonnegative": a function of k1 and w that multiplies it, and that the theorem
         assumes to be at least 0 wherever m has mass: the region it speaks of.  using: as in `equals`.
         """
-        return self._compare(right, "<=", inequality(rows), using)
+        return self._compare(right, "<=", read_rows(rows), using)
 
     def _compare(
         self, right: Any, relation: str, rows: list[Any], using: Iterable[Any], whole: bool = False
     ) -> Proof:
-        """Both sides evaluated, after what the rows and the premises add to the left one."""
-        other, uses = quantity(right), premises(using, self.context)
+        """Prove a relation: evaluate both sides, after adding the rows and the premises to the left one."""
+        right_quantity, uses = to_quantity(right), read_premise_multiples(using, self.context)
         multiples = (e for _, times in uses if times for e in elements(times))
-        chain = self._speaking_of(other, *_row_elements(rows), *multiples)
+        chain = self._declare_names(right_quantity, *_collect_row_elements(rows), *multiples)
         plain = written_out(chain.context)
         start = unfold(self.start, chain.context)
         for row in rows:
-            start = start + _refusing(lambda row=row: read_row(row, Assumptions(plain))[0])
-        target = unfold(other.side, chain.context)
-        stepwise = not whole and speaks_of_steps(self.start, other.side)
-        strategy = Strategy(stepwise=stepwise, evaluate=True, cited=lemmas())
-        chain = chain._with_given_means(start, target, strategy=strategy)
-        plain = written_out(chain.context)
-        moves: list[Move] = []
-        known = filled(uses, start, target, plain, strategy)
-        for number, times in known:
+            start = start + _raise_proof_error(lambda row=row: read_row(row, Assumptions(plain))[0])
+        target = unfold(right_quantity.side, chain.context)
+        stepwise = not whole and has_steps(self.start, right_quantity.side)
+        strategy = Strategy(stepwise=stepwise, evaluate=True, cited=prove_lemmas())
+        chain = chain._add_given_means(start, target, strategy=strategy)
+        plain, moves = written_out(chain.context), list[Move]()
+        for number, times in fill_multiples(uses, start, target, plain, strategy):
             data = {"of": number, "times": times.to_json(), "gradient": 0}
-            moves.append(make_step(_after(start, tuple(moves)), plain, "left", None, None, EQUATION, data))
-        moves += reduction(_after(start, tuple(moves)), plain, strategy=strategy)
-        ups = tuple(reduction(target, plain, "right", strategy))
-        left, arrived = _after(start, tuple(moves)), _after(target, ups)
-        if left != arrived:
-            raise SidesDiffer(left, arrived)
+            left = _find_last_side(start, tuple(moves))
+            moves.append(make_step(left, plain, "left", None, None, EQUATION, data))
+        moves += reduce_side(_find_last_side(start, tuple(moves)), plain, strategy=strategy)
+        right_moves = tuple(reduce_side(target, plain, "right", strategy))
+        left, right_side = _find_last_side(start, tuple(moves)), _find_last_side(target, right_moves)
+        if left != right_side:
+            raise SidesDiffer(left, right_side)
         close = {"by": "equality", "rows": rows}
-        return replace(chain._certified(other, relation, tuple(moves), ups, close), brief=True)
+        return replace(chain._certify(right_quantity, relation, tuple(moves), right_moves, close), brief=True)
 
     def differs_from(
         self, right: Any, relation: str = "=", model: dict[str, Any] | None = None, mu_is_q: bool = False
     ) -> Proof:
         """Refute left = right (or left <= right) by a finite model; mu_is_q: one in which mu is q."""
-        steps = speaks_of_steps(self.start, quantity(right).side)
+        steps = has_steps(self.start, to_quantity(right).side)
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             statement = Plain(left, other, written_out(context), relation)
             return find_model(statement, model, context.on_policy or mu_is_q, steps)
 
-        return self._end(right, relation, close)
+        return self._close(right, relation, close)
 
     def iff(self, function: str, is_: Any, constants: tuple[Any, ...], coordinate: str = "k1") -> Proof:
         """left = 0 for all q, p, mu if and only if the generic function is this family."""
@@ -311,53 +310,54 @@ class Derivation:
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             c = score_coefficient(left, other)
-            return solve(c, function, family, [str(a) for a in constants], coordinate, written_out(context))
+            names = [str(a) for a in constants]
+            return solve_for_family(c, function, family, names, coordinate, written_out(context))
 
-        return self._end(0, "=", close, family, whole=True)
+        return self._close(0, "=", close, family, whole=True)
 
     def is_no_combination(self) -> Proof:
         """left is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            term = foreign_term(score_coefficient(left, other), written_out(context))
+            term = find_foreign_term(score_coefficient(left, other), written_out(context))
             return {"by": "independence", "term": term.to_json()}
 
-        return self._end(0, "=", close, whole=True)
+        return self._close(0, "=", close, whole=True)
 
-    def _speaking_of(self, other: Quantity, *more: ExpPoly) -> Derivation:
-        """With the functions and parameters of the other side declared as well."""
+    def _declare_names(self, other: Quantity, *elements_of_data: ExpPoly) -> Derivation:
+        """Declare the functions and parameters of the other side as well."""
         merged = dict(self.context.functions) | dict(other.functions)
         context = replace(self.context, functions=tuple(sorted(merged.items())))
-        return replace(self, context=_with_parameters(context, [*elements(other.side), *more]))
+        return replace(self, context=_add_parameters(context, [*elements(other.side), *elements_of_data]))
 
-    def _end(
-        self, right: Any, relation: str, close: Any, *more: ExpPoly, meet: bool = False, whole: bool = False
+    def _close(
+        self, right: Any, relation: str, close: Any, *added: ExpPoly, meet: bool = False, whole: bool = False
     ) -> Proof:
         """Bring both sides into canonical form and close; whole: sequences are not taken apart into steps."""
-        other = quantity(right)
-        steps = not whole and speaks_of_steps(self.start, other.side)
-        strategy = Strategy(stepwise=steps, cited=lemmas())
-        chain = self._speaking_of(other, *more)
-        target = unfold(other.side, chain.context)
-        chain = chain._with_given_means(self.left, target, strategy=strategy)
+        right_quantity = to_quantity(right)
+        stepwise = not whole and has_steps(self.start, right_quantity.side)
+        strategy = Strategy(stepwise=stepwise, cited=prove_lemmas())
+        chain = self._declare_names(right_quantity, *added)
+        target = unfold(right_quantity.side, chain.context)
+        chain = chain._add_given_means(self.left, target, strategy=strategy)
         context, plain = chain.context, written_out(chain.context)
-        left = (*self.moves, *reduction(self.left, plain, strategy=strategy))
-        ups = tuple(reduction(target, plain, "right", strategy))
+        left_moves = (*self.moves, *reduce_side(self.left, plain, strategy=strategy))
+        right_moves = tuple(reduce_side(target, plain, "right", strategy))
         start = unfold(self.start, context)
         if meet:  # a refutation evaluates both sides in canonical form
-            left, ups = _meet(self, start, left, target, ups)
-        closed = close(_after(start, left), _after(target, ups), context)
-        return chain._certified(other, relation, left, ups, closed)
+            left_moves, right_moves = _drop_common_moves(self, start, left_moves, target, right_moves)
+        close_data = close(_find_last_side(start, left_moves), _find_last_side(target, right_moves), context)
+        return chain._certify(right_quantity, relation, left_moves, right_moves, close_data)
 
-    def _certified(
+    def _certify(
         self,
         other: Quantity,
         relation: str,
-        left: tuple[Move, ...],
-        ups: tuple[Move, ...],
+        left_moves: tuple[Move, ...],
+        right_moves: tuple[Move, ...],
         close: dict[str, Any],
     ) -> Proof:
-        moves = (*left, *ups)
+        moves = (*left_moves, *right_moves)
         steps = [step for step, _ in moves]
         part = {
             "context": written_out(self.context).to_json(),
@@ -367,60 +367,60 @@ class Derivation:
             "steps": steps,
             "close": close,
         }
-        cited = lemmas() if any(isinstance(step["data"].get("of"), list) for step in steps) else None
+        cited = prove_lemmas() if any(isinstance(step["data"].get("of"), list) for step in steps) else None
         try:
             complete, theorem = certify(part, cited.known if cited else {})
         except Refused as refusal:
             raise ProofError(f"the derivation does not hold: {refusal}") from None
         statement = Statement(self.start, other.side, self.context, relation)
-        return Proof(complete, Theorem(statement, theorem), _written(self, other), moves, self.notes)
+        return Proof(complete, Theorem(statement, theorem), _choose_labels(self, other), moves, self.notes)
 
 
-def _refusing(make: Any) -> Any:
+def _raise_proof_error(make: Any) -> Any:
     try:
         return make()
     except Refused as refusal:
         raise ProofError(str(refusal)) from None
 
 
-def _row_elements(rows: list[Any]) -> Iterable[ExpPoly]:
+def _collect_row_elements(rows: list[Any]) -> Iterable[ExpPoly]:
     names = ("scale", "factor", "v", "of", "nonnegative")
     return [ExpPoly.from_json(row[name]) for row in rows for name in names if name in row]
 
 
-def _written(chain: Derivation, right: Quantity) -> dict[ExpPoly, Any]:
-    """How losses were written: by the right side, unless the left side is the same function."""
-    labels = _unfolded_labels({**chain.labels, **right.labels}, chain.context)
+def _choose_labels(chain: Derivation, right: Quantity) -> dict[ExpPoly, Any]:
+    """Return the labels of losses: those of the right side, unless the left side is the same function."""
+    labels = _expand_labels({**chain.labels, **right.labels}, chain.context)
     if chain.start != right.side or not chain.labels:
         return labels
-    return SidedLabels(_unfolded_labels({**right.labels, **chain.labels}, chain.context), labels)
+    return SidedLabels(_expand_labels({**right.labels, **chain.labels}, chain.context), labels)
 
 
-def _unfolded_labels(labels: dict[ExpPoly, Any], context: Context) -> dict[ExpPoly, Any]:
-    """A loss is written in the same way where the setting has been put in."""
+def _expand_labels(labels: dict[ExpPoly, Any], context: Context) -> dict[ExpPoly, Any]:
+    """Label a loss in the same way after the setting is substituted."""
     if not (context.on_policy or context.given):
         return labels
-    put_in = ((live_in(loss, index, context), shown) for loss, shown in labels.items() for index in ("", "t"))
-    return dict(put_in) | labels
+    pairs = ((live_in(loss, index, context), label) for loss, label in labels.items() for index in ("", "t"))
+    return dict(pairs) | labels
 
 
-def _meet(
+def _drop_common_moves(
     chain: Derivation, start: Side, left: tuple[Move, ...], target: Side, right: tuple[Move, ...]
 ) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
-    """Leave out the filled-in moves beyond the first place where the two sides agree."""
-    ups = [target, *(side for _, side in right)]
-    downs = [start, *(side for _, side in left)]
-    for i in range(len(chain.moves), len(downs)):
-        if downs[i] in ups:
-            return left[:i], right[: ups.index(downs[i])]
+    """Drop the automatic moves after the first side on which both derivations agree."""
+    right_sides = [target, *(side for _, side in right)]
+    left_sides = [start, *(side for _, side in left)]
+    for i in range(len(chain.moves), len(left_sides)):
+        if left_sides[i] in right_sides:
+            return left[:i], right[: right_sides.index(left_sides[i])]
     return left, right
 
 
-def _after(start: Side, moves: tuple[Move, ...]) -> Side:
+def _find_last_side(start: Side, moves: tuple[Move, ...]) -> Side:
     return moves[-1][1] if moves else start
 
 
-def _part(part: Any) -> dict[str, Any]:
+def _as_part_data(part: Any) -> dict[str, Any]:
     return {} if part is None else {"part": to_ring(part).to_json()}
 
 
@@ -443,8 +443,8 @@ class Proof(ProofView):
     @cached_property
     def cites(self) -> list[list[Any]]:
         """The parts of the theorems that it cites."""
-        return carried([self.part])
+        return collect_cited_parts([self.part])
 
     def certificate(self) -> dict[str, Any]:
-        """What `klsym check` replays."""
+        """Return the certificate that `klsym check` replays."""
         return {"format": FORMAT, "cites": self.cites, "parts": [self.part], "digest": digest([self.part])}

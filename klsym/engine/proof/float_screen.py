@@ -1,7 +1,7 @@
-"""What floats say of an inequality on a finite model before it is enclosed exactly.  Untrusted.
+"""Screen an inequality on a finite model in floats, before exact enclosure.  Untrusted.
 
-A search for a model with left > right meets many in which left is plainly smaller; to enclose those in
-rational intervals is most of its work.
+In a search for a model with left > right, left is plainly smaller in most models; enclosing those in rational
+intervals would take most of the time.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from klsym.kernel.models import Model, Position
 from klsym.kernel.ring import ExpPoly, Monomial
 from klsym.kernel.statements import Atom, Mean, Side
 
-PLAIN = 1e-6  # of the sizes that are added up; rounding is below 1e-12 of them
+RELATIVE_MARGIN = 1e-6  # of the sizes that are added up; rounding is below 1e-12 of them
 MAX_EXPONENT = 600.0  # what may stand in an exponential
 
 
 def is_plainly_at_most(left: Side, right: Side, model: Model) -> bool:
-    """Is right - left far above what rounding can do?  False where floats do not say."""
-    gap = size = 0.0
+    """Is right - left far above rounding errors?  False if floats overflow, or a side has no value."""
+    difference = size = 0.0
     try:
         for sign, side in ((-1, left), (1, right)):
-            for value, large in _terms(side, model):
-                gap, size = gap + sign * value, size + large
+            for value, term_size in _iterate_terms(side, model):
+                difference, size = difference + sign * value, size + term_size
     except (Refused, ArithmeticError):
         return False
-    return gap > PLAIN * size
+    return difference > RELATIVE_MARGIN * size
 
 
-def _terms(side: Side, model: Model) -> Iterator[tuple[float, float]]:
-    """Each term in floats, and the size of what it is added up from."""
+def _iterate_terms(side: Side, model: Model) -> Iterator[tuple[float, float]]:
+    """Yield each term in floats, and the sum of the absolute values of its summands."""
     for scale, atoms in side.terms:
-        value, size = _coefficient(scale, Position((), 0, model.parameters, model.context))
+        value, size = _compute_coefficient(scale, Position((), 0, model.parameters, model.context))
         for atom in atoms:
-            mean, large = _mean(atom, model)
-            value, size = value * mean, size * large
+            mean, term_size = _compute_mean(atom, model)
+            value, size = value * mean, size * term_size
         yield value, size
 
 
-def _mean(atom: Atom, model: Model) -> tuple[float, float]:
+def _compute_mean(atom: Atom, model: Model) -> tuple[float, float]:
     if not isinstance(atom, Mean) or atom.index or atom.measure not in ("q", "p", "mu"):
         raise Refused("a mean over single samples expected")
     value = size = 0.0
@@ -50,34 +50,34 @@ def _mean(atom: Atom, model: Model) -> tuple[float, float]:
         at = Position(path, 0, model.parameters, model.context)
         weight = float(math.prod(step.values[atom.measure] for step in path))
         weight *= math.prod(float(at.score(entry)) for entry in atom.score)
-        found, large = _coefficient(atom.coefficient, at)
-        value, size = value + weight * found, size + abs(weight) * large
+        coefficient, term_size = _compute_coefficient(atom.coefficient, at)
+        value, size = value + weight * coefficient, size + abs(weight) * term_size
     return value, size
 
 
-def _coefficient(a: ExpPoly, at: Position) -> tuple[float, float]:
+def _compute_coefficient(a: ExpPoly, at: Position) -> tuple[float, float]:
     value = size = 0.0
     for (monomial, exponent), number in a.terms.items():
-        powers = [float(times) * _monomial(inside, at)[0] for inside, times in exponent]
+        powers = [float(times) * _compute_monomial(inside, at)[0] for inside, times in exponent]
         if sum(map(abs, powers)) > MAX_EXPONENT:
             raise OverflowError("an exponential that floats do not hold")
-        found, large = _monomial(monomial, at)
+        product, term_size = _compute_monomial(monomial, at)
         scale = float(number) * math.exp(sum(powers))
-        value, size = value + scale * found, size + abs(scale) * large
+        value, size = value + scale * product, size + abs(scale) * term_size
     return value, size
 
 
-def _monomial(monomial: Monomial, at: Position) -> tuple[float, float]:
-    """A product of powers, and its size: at least 1 for a logarithm, whose rounding is absolute."""
+def _compute_monomial(monomial: Monomial, at: Position) -> tuple[float, float]:
+    """Return a product of powers, and its size: at least 1 for a logarithm, whose rounding is absolute."""
     value = size = 1.0
     for name, power in monomial:
         inside = at.inside(name)
-        factor = float(at.number(name)) if inside is None else _log(inside.lower)
+        factor = float(at.number(name)) if inside is None else _compute_log(inside.lower)
         value *= factor**power
         size *= max(abs(factor), 1.0) ** power if power > 0 else abs(factor) ** power
     return value, size
 
 
 @lru_cache(maxsize=4096)
-def _log(ratio: Fraction) -> float:
+def _compute_log(ratio: Fraction) -> float:
     return math.log(ratio.numerator) - math.log(ratio.denominator)

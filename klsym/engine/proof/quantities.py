@@ -1,4 +1,4 @@
-"""What a derivation is about: expectations, gradients and divergences, as values that add.  Untrusted.
+"""Expectations, gradients and divergences as values that add: the sides of derivations.  Untrusted.
 
 >>> from klsym.language.expressions import k3, rho, s
 >>> expected_gradient(rho * k3, under=mu) - grad(KL(q, p))
@@ -46,7 +46,7 @@ class Quantity:
     labels: Mapping[ExpPoly, Any] = field(default_factory=dict)
 
     def __add__(self, other: Any) -> Quantity:
-        other = quantity(other)
+        other = to_quantity(other)
         functions = {**self.functions, **other.functions}
         return Quantity(self.side + other.side, functions, {**self.labels, **other.labels})
 
@@ -54,7 +54,7 @@ class Quantity:
         if isinstance(scale, Quantity):
             product = self.side.times(scale.side)
             return Quantity(product, {**self.functions, **scale.functions}, {**self.labels, **scale.labels})
-        return Quantity(self.side * _constant(scale), self.functions, self.labels)
+        return Quantity(self.side * _read_constant(scale), self.functions, self.labels)
 
     def __truediv__(self, scale: Any) -> Quantity:
         if as_expression(scale).is_zero:
@@ -65,10 +65,10 @@ class Quantity:
         return self * -1
 
     def __sub__(self, other: Any) -> Quantity:
-        return self + -quantity(other)
+        return self + -to_quantity(other)
 
     def __rsub__(self, other: Any) -> Quantity:
-        return quantity(other) - self
+        return to_quantity(other) - self
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -77,13 +77,13 @@ class Quantity:
         return show_side(self.side, self.labels)
 
 
-def quantity(value: Any) -> Quantity:
-    """A Quantity, or a number that is one."""
-    return value if isinstance(value, Quantity) else Quantity(Side.constant(_constant(value)))
+def to_quantity(value: Any) -> Quantity:
+    """Convert a number to a Quantity; a Quantity stays as it is."""
+    return value if isinstance(value, Quantity) else Quantity(Side.constant(_read_constant(value)))
 
 
-def _constant(value: Any) -> ExpPoly:
-    """A number or parameter; what changes from sample to sample must stand in an expectation."""
+def _read_constant(value: Any) -> ExpPoly:
+    """Convert a number or parameter; raises UsageError for random variables outside an expectation."""
     element = to_ring(value)
     random = bool(generic_functions(value)) or any(
         parse_name(n).base in SAMPLE_BASES for n in element.names()
@@ -93,17 +93,17 @@ def _constant(value: Any) -> ExpPoly:
     return element
 
 
-def _measure(name: str, allowed: tuple[str, ...] = PROBABILITIES) -> str:
+def _require_measure(name: str, allowed: tuple[str, ...] = PROBABILITIES) -> str:
     if name not in allowed:
         raise ProofError(f"under={name!r}: one of {', '.join(allowed)} expected")
     return name
 
 
-def _labelled(atom: Any, *written: tuple[ExpPoly, Any]) -> Quantity:
+def _build_labelled(atom: Any, *labels: tuple[ExpPoly, Any]) -> Quantity:
     functions: dict[str, tuple[str, ...]] = {}
-    for _, expression in written:
+    for _, expression in labels:
         functions.update(generic_functions(expression))
-    return Quantity(side_of(atom), functions, dict(written))
+    return Quantity(side_of(atom), functions, dict(labels))
 
 
 def expectation(of: Any, under: str) -> Quantity:
@@ -113,29 +113,29 @@ def expectation(of: Any, under: str) -> Quantity:
     >>> expectation(s * sg(k1), under=q)
     E_q[sg(k1)*s]
     """
-    _measure(under, MEASURES)
-    return _scored(of, lambda a, score: E(under, a, score))
+    _require_measure(under, MEASURES)
+    return _build_scored(of, lambda a, score: E(under, a, score))
 
 
-def _scored(of: Any, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
-    """One atom for each power of the score function s in `of`."""
+def _build_scored(of: Any, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
+    """Build one atom for each power of the score function s in `of`."""
     total = Quantity(Side(), generic_functions(of))
     powers = split_score(of)
     for power, part in powers.items():
-        written = of
+        label = of
         if set(powers) != {0}:
-            written = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
-        total = total + Quantity(side_of(build(part, ("x",) * power)), {}, {part: written})
+            label = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
+        total = total + Quantity(side_of(build(part, ("x",) * power)), {}, {part: label})
     return total
 
 
 def expected_gradient(loss: Any, under: str = q) -> Quantity:
     """E_m[grad L]: what automatic differentiation of the sample mean converges to."""
-    element = _loss(loss)
-    return _labelled(ExpectedGradient(_measure(under), element), (element, loss))
+    element = _read_loss(loss)
+    return _build_labelled(ExpectedGradient(_require_measure(under), element), (element, loss))
 
 
-def _loss(loss: Any) -> ExpPoly:
+def _read_loss(loss: Any) -> ExpPoly:
     element = to_ring(loss)
     if score_symbol.name in element.names():
         raise UsageError(f"{loss}: a loss does not hold the score function s")
@@ -144,13 +144,13 @@ def _loss(loss: Any) -> ExpPoly:
 
 def sample_gradient(loss: Any) -> Quantity:
     """grad L at one sample."""
-    element = _loss(loss)
-    return _labelled(PointGradient(element), (element, loss))
+    element = _read_loss(loss)
+    return _build_labelled(PointGradient(element), (element, loss))
 
 
 def sample(of: Any) -> Quantity:
     """a s at one sample: a pointwise quantity."""
-    return _scored(of, Point)
+    return _build_scored(of, Point)
 
 
 def grad(of: Quantity) -> Quantity:
@@ -160,23 +160,23 @@ def grad(of: Quantity) -> Quantity:
 
 def KL(a: str, b: str) -> Quantity:
     """KL(a||b) = E_a[log a/b]; KL(q, p) is the reverse KL, KL(p, q) the forward KL."""
-    return Quantity(side_of(Divergence("KL", _measure(a), _measure(b))))
+    return Quantity(side_of(Divergence("KL", _require_measure(a), _require_measure(b))))
 
 
 def chi2(a: str, b: str) -> Quantity:
     """chi^2(a||b) = E_b[(a/b - 1)^2]."""
-    return Quantity(side_of(Divergence("chi2", _measure(a), _measure(b))))
+    return Quantity(side_of(Divergence("chi2", _require_measure(a), _require_measure(b))))
 
 
 def jeffreys(a: str, b: str) -> Quantity:
     """J(a, b) = KL(a||b) + KL(b||a)."""
-    return Quantity(side_of(Divergence("J", _measure(a), _measure(b))))
+    return Quantity(side_of(Divergence("J", _require_measure(a), _require_measure(b))))
 
 
 def covariance(a: Any, b: Any, under: str) -> Quantity:
     """Cov_m(a, b); the variance when a and b are the same."""
     first, second = to_ring(a), to_ring(b)
-    return _labelled(Covariance(_measure(under), first, second), (first, a), (second, b))
+    return _build_labelled(Covariance(_require_measure(under), first, second), (first, a), (second, b))
 
 
 def bregman(phi: Any) -> Quantity:

@@ -1,13 +1,13 @@
-"""The strategy: which rule brings a side one step closer to its canonical form.  Untrusted.
+"""Choose the rules that bring a side to its canonical form.  Untrusted.
 
-The canonical form of a mean over samples stands under q, E_q[c s] with the constant of c dropped and E_q[v]
-with constants, multiples of r and of 1/rho evaluated.  A sum over t stands under q and speaks of slots alone;
-what does not depend on a later slot has lost the ratio and the score of that slot; of two sums over pairs of
-steps, the later step is `now`: sum_t s_t sum_{u>t} V_u becomes sum_u V_u sum_{t<u} s_t.  Means over batches
-become products of means.  The kernel replays what is proposed.
+The canonical form of a mean over samples is under q: E_q[c s] without the constant of c, and E_q[v] with
+constants, multiples of r and of 1/rho evaluated.  A sum over t is under q and in slots; terms independent of
+a later slot lose the ratio and the score of that slot; in a sum over pairs of tokens the later one is `now`:
+sum_t s_t sum_{u>t} V_u becomes sum_u V_u sum_{t<u} s_t.  Means over batches become products of means.
+The kernel replays each step.
 
 >>> side = Side.atom(Gradient(Side.atom(Mean("", "q", ExpPoly.variable("k1")))))
->>> [step["rule"] for step, _ in reduction(side, Context())]
+>>> [step["rule"] for step, _ in reduce_side(side, Context())]
 ['log-derivative', 'chain rule', 'score mean zero']
 """
 
@@ -38,15 +38,15 @@ Reduced = tuple[str, RuleStep] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Cited:
-    """Theorems at hand: by the gradient that is their left side, and by the digest of their parts."""
+class CitedTheorems:
+    """Theorems that may be cited: by the gradient on their left side, and by the digest of their parts."""
 
     by_left: dict[Atom, tuple[list[Any], Side, Side]] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
     bodies: dict[str, list[Any]] = field(default_factory=dict)
 
 
-NOT_CITED = Cited()
+NO_THEOREMS = CitedTheorems()
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class Strategy:
 
     stepwise: bool = False
     evaluate: bool = False
-    cited: Cited = NOT_CITED
+    cited: CitedTheorems = NO_THEOREMS
 
 
-def reduction(
+def reduce_side(
     side: Side, context: Context, which: str = "left", strategy: Strategy = Strategy()
 ) -> Iterator[Move]:
-    """The steps that bring `side` into canonical form, each with the side that it gives."""
+    """Yield the steps that bring `side` into canonical form, each with the side after it."""
     for _ in range(MAX_STEPS):
-        move = _next(side, context, strategy)
+        move = _find_next_step(side, context, strategy)
         if move is None:
             return
         step, side = move
@@ -73,9 +73,9 @@ def reduction(
 
 
 @lru_cache(maxsize=1024)
-def _next(side: Side, context: Context, strategy: Strategy) -> Move | None:
-    """The first step; the proofs behind one verdict pass through the same sides."""
-    proposal = propose(side, context, strategy)
+def _find_next_step(side: Side, context: Context, strategy: Strategy) -> Move | None:
+    """Return the first step; cached, since the proofs of one verdict pass through the same sides."""
+    proposal = choose_rule(side, context, strategy)
     if proposal is None:
         return None
     try:
@@ -96,7 +96,7 @@ def make_step(
     data: RuleStep,
     known: Any = None,
 ) -> Move:
-    """One step, its result computed by the kernel's own rule."""
+    """Return one step, its result computed by the kernel's rule."""
     step: RuleStep = {
         "rule": rule,
         "side": which,
@@ -109,136 +109,142 @@ def make_step(
     return {**step, "result": result.to_json()}, result
 
 
-def propose(
+def choose_rule(
     side: Side, context: Context, strategy: Strategy
 ) -> tuple[int | None, int | None, str, RuleStep] | None:
     for term, (coefficient, atoms) in enumerate(side.terms):
         for factor, atom in enumerate(atoms):
             times = Side(((coefficient, atoms[:factor] + atoms[factor + 1 :]),))
-            equation = _equation(atom, times, context, strategy.cited)
+            equation = _find_equation(atom, times, context, strategy.cited)
             if equation:
                 return None, None, EQUATION, equation
-            found = _rule_for(atom, len(atoms) > 1, context, strategy)
-            if found:
-                return term, factor, *found
+            choice = _choose_rule_for_atom(atom, len(atoms) > 1, context, strategy)
+            if choice:
+                return term, factor, *choice
     return None
 
 
-def _equation(atom: Atom, times: Side, context: Context, cited: Cited) -> RuleStep | None:
-    """A gradient of which a premise or a cited theorem speaks, or a mean of H, whose value is given."""
+def _find_equation(atom: Atom, times: Side, context: Context, cited: CitedTheorems) -> RuleStep | None:
+    """Return a premise or a cited theorem on a gradient, or the premise with the value of a mean of H."""
     if not all(isinstance(a, Mean) for _, atoms in times.terms for a in atoms):
         return None
     if isinstance(atom, Mean):
-        return _of_given(atom, times, context)
+        return _find_premise(atom, times, context)
     if isinstance(atom, Gradient):
         for number, (left, _) in enumerate(context.premises):
-            if left == atom.of and not any(map(_is_given, elements(left))):
+            if left == atom.of and not any(map(_holds_given, elements(left))):
                 return {"of": number, "times": times.to_json(), "gradient": 1}
     if atom in cited.by_left:
         return {"of": cited.by_left[atom][0], "times": times.to_json(), "gradient": 0}
     return None
 
 
-def _is_given(element: ExpPoly) -> bool:
-    """Does it hold H, the value of which is known at one theta?"""
-    return _speaks_of_given(element.names())
+def _holds_given(element: ExpPoly) -> bool:
+    """Does it contain H, the value of which is known at one theta?"""
+    return _has_given_name(element.names())
 
 
-def _speaks_of_given(names: frozenset[str]) -> bool:
+def _has_given_name(names: frozenset[str]) -> bool:
     return any(parse_name(name).base in HELD for name in names)
 
 
-def _of_given(mean: Mean, times: Side, context: Context) -> RuleStep | None:
-    """E_m[H a] = E_m[v a] is a premise: the terms that hold H."""
-    part = _select(mean.coefficient, _speaks_of_given)
-    alone = all(not atoms for _, atoms in times.terms)  # a lone mean merges with what is put in
-    if not part or not (alone or part == mean.coefficient):
+def _find_premise(mean: Mean, times: Side, context: Context) -> RuleStep | None:
+    """Return the premise E_m[H a] = E_m[v a], for the terms with H."""
+    part = _select(mean.coefficient, _has_given_name)
+    is_alone = all(not atoms for _, atoms in times.terms)  # a lone mean merges with what is put in
+    if not part or not (is_alone or part == mean.coefficient):
         return None
-    held = Side.atom(Mean(mean.index, mean.measure, part, mean.score))
+    given_mean = Side.atom(Mean(mean.index, mean.measure, part, mean.score))
     for number, (left, _) in enumerate(context.premises):
-        if left == held:
+        if left == given_mean:
             return {"of": number, "times": times.to_json(), "gradient": 0}
     return None
 
 
-def _rule_for(atom: Atom, in_product: bool, context: Context, strategy: Strategy) -> Reduced:
+def _choose_rule_for_atom(atom: Atom, in_product: bool, context: Context, strategy: Strategy) -> Reduced:
     match atom:
         case MeanGradient():
             return "chain rule", {}
         case Curl():
             return "curl", {}
         case Gradient():
-            return "log-derivative", _jumps(atom, context)
+            return "log-derivative", _list_jumps(atom, context)
         case Mean(_, _, a, _):
             if any(parse_name(name).detached for name in a.names() if context.is_sample(name)):
                 return "stop-gradient", {}
-            found = _for_mean(atom, context, strategy)
-            if not found and context.definitions and (tidy := find_next_step(a, context, False, True)):
+            choice = _choose_rule_for_mean(atom, context, strategy)
+            if not choice and context.definitions and (tidy := find_next_step(a, context, False, True)):
                 return tidy[:2]
-            return found or (_single(atom, context) if strategy.evaluate and in_product else None)
+            return choice or (_choose_linearity(atom, context) if strategy.evaluate and in_product else None)
     return None
 
 
-def _jumps(gradient: Gradient, context: Context) -> RuleStep:
-    """Where the loss of a single mean is continuous, as it changes at each bound by a multiple of e."""
+def _list_jumps(gradient: Gradient, context: Context) -> RuleStep:
+    """Return the regions e > 0 at whose bounds the integrand is continuous: it changes by a multiple of e."""
     match gradient.of.terms:
         case ((_, (Mean(_, _, a, ()),)),) if context.definitions:
-            found = find_continuous_regions(a, context)
-            return {"jumps": {name: g.to_json() for name, g in found.items()}} if found else {}
+            continuous = find_continuous_regions(a, context)
+            return {"jumps": {name: g.to_json() for name, g in continuous.items()}} if continuous else {}
     return {}
 
 
-def _for_mean(mean: Mean, context: Context, strategy: Strategy) -> Reduced:
-    along = "t" in mean.index
-    if along and (found := _parts(mean)):
-        return found
+def _choose_rule_for_mean(mean: Mean, context: Context, strategy: Strategy) -> Reduced:
+    is_sequence = "t" in mean.index
+    if is_sequence and (choice := _choose_parts(mean)):
+        return choice
     if "i" in mean.index and mean.measure != SAMPLE:
-        if along and mean.measure != "q":
+        if is_sequence and mean.measure != "q":
             return "change of measure", {"to": "q"}
         return INDEPENDENCE, {}
-    if mean.measure != SAMPLE and (along or len(mean.score) < 2):
-        found = _evaluate(mean, context) if not along and not mean.score else None
-        if not found and mean.measure != "q":
+    if mean.measure != SAMPLE and (is_sequence or len(mean.score) < 2):
+        choice = _choose_evaluation(mean, context) if not is_sequence and not mean.score else None
+        if not choice and mean.measure != "q":
             return "change of measure", {"to": "q"}
-        found = found or _ratio_mean_one(mean, context) or _score_mean_zero(mean, context)
-        if found:
-            return found
-    if mean.measure == SAMPLE and strategy.evaluate and not along and not mean.score:
-        constant = part_of(mean.coefficient, context, ONE)
-        return ("normalisation", _part(constant, mean)) if constant else None
-    return _exchange(mean, context) if along else into_steps(mean) if strategy.stepwise else None
+        choice = choice or _choose_ratio_mean_one(mean, context) or _choose_score_mean_zero(mean, context)
+        if choice:
+            return choice
+    if mean.measure == SAMPLE and strategy.evaluate and not is_sequence and not mean.score:
+        constant = select_multiples(mean.coefficient, context, ONE)
+        return ("normalisation", _as_part_data(constant, mean)) if constant else None
+    return (
+        _choose_exchange(mean, context)
+        if is_sequence
+        else choose_sum_over_t(mean)
+        if strategy.stepwise
+        else None
+    )
 
 
 # ---------------------------------------------------------------------------- single samples
-def _evaluate(mean: Mean, context: Context) -> Reduced:
-    """E_m[c] = c and E_m[c m'/m] = E_m[c]."""
+def _choose_evaluation(mean: Mean, context: Context) -> Reduced:
+    """Choose E_m[c] = c or E_m[c m'/m] = E_m[c]."""
     if mean.measure not in PROBABILITIES:
         return None
-    constant = part_of(mean.coefficient, context, ONE)
+    constant = select_multiples(mean.coefficient, context, ONE)
     if constant:
-        return "normalisation", _part(constant, mean)
-    for other in PROBABILITIES:
-        if other != mean.measure:
-            part = part_of(mean.coefficient, context, density_ratio(other, mean.measure))
+        return "normalisation", _as_part_data(constant, mean)
+    for measure in PROBABILITIES:
+        if measure != mean.measure:
+            part = select_multiples(mean.coefficient, context, density_ratio(measure, mean.measure))
             if part:
-                return "ratio mean one", {"of": other, "slot": "x", **_part(part, mean)}
+                return "ratio mean one", {"of": measure, "slot": "x", **_as_part_data(part, mean)}
     return None
 
 
-def part_of(a: ExpPoly, context: Context, pattern: ExpPoly) -> ExpPoly:
-    """The terms of `a` that are a constant times the single term `pattern`."""
-    found = _select(a * pattern.inverse(), lambda names: not any(map(context.is_sample, names)))
-    return found * pattern
+def select_multiples(a: ExpPoly, context: Context, pattern: ExpPoly) -> ExpPoly:
+    """Return the terms of `a` that are a constant times the single term `pattern`."""
+    multiples = _select(a * pattern.inverse(), lambda names: not any(map(context.is_sample, names)))
+    return multiples * pattern
 
 
-def _single(mean: Mean, context: Context) -> Reduced:
-    """In a product: E_m[c a + b] = c E_m[a] + E_m[b] for a constant c."""
-    [first, *rest] = sorted(mean.coefficient.terms.items())
+def _choose_linearity(mean: Mean, context: Context) -> Reduced:
+    """Choose linearity in a product: E_m[c a + b] = c E_m[a] + E_m[b] for a constant c."""
+    [first, *other_terms] = sorted(mean.coefficient.terms.items())
     (monomial, exponent), value = first
     constants = tuple((n, p) for n, p in monomial if n in context.parameters)
     fixed = tuple((m, v) for m, v in exponent if all(not context.is_sample(n) for n, _ in m))
     constant = ExpPoly({(constants, fixed): 1})
-    if rest:
+    if other_terms:
         part = ExpPoly({(monomial, exponent): value})
         return "linearity", {"constant": constant.to_json(), "part": part.to_json()}
     return ("linearity", {"constant": constant.to_json()}) if constant != ONE else None
@@ -246,104 +252,115 @@ def _single(mean: Mean, context: Context) -> Reduced:
 
 # ---------------------------------------------------------------------------- slots
 def _select(a: ExpPoly, keep: Callable[[frozenset[str]], bool]) -> ExpPoly:
-    """The terms of which the names are such."""
-    return ExpPoly({key: value for key, value in a.terms.items() if keep(_names(key))})
+    """Return the terms whose names satisfy a condition."""
+    return ExpPoly({key: value for key, value in a.terms.items() if keep(_collect_names(key))})
 
 
 @lru_cache(maxsize=8192)
-def _names(key: Key) -> frozenset[str]:
+def _collect_names(key: Key) -> frozenset[str]:
     return ExpPoly({key: 1}).names()
 
 
-def _part(part: ExpPoly, mean: Mean) -> RuleStep:
+def _as_part_data(part: ExpPoly, mean: Mean) -> RuleStep:
     return {} if part == mean.coefficient else {"part": part.to_json()}
 
 
-def _parts(mean: Mean) -> Reduced:
-    """Sums that are written for the whole sequence; a length in a denominator stays whole."""
+def _choose_parts(mean: Mean) -> Reduced:
+    """Choose to split sums over the whole sequence into slots; 1/T is not split."""
     names = mean.coefficient.names()
-    whole = [name for name in SUMS if name in names and name != "length"]
-    whole += [SCORE] * any(slot_of_score(entry) == "x" for entry in mean.score)
-    if whole:
-        return "parts of a sum", {"of": whole}
+    summed_names = [name for name in SUMS if name in names and name != "length"]
+    summed_names += [SCORE] * any(slot_of_score(entry) == "x" for entry in mean.score)
+    if summed_names:
+        return "parts of a sum", {"of": summed_names}
     if names.isdisjoint(LENGTH_NAMES):
         return None
     terms = mean.coefficient.terms.items()
-    part = ExpPoly({key: value for key, value in terms if _has_length(ExpPoly({key: 1}))})
-    return ("parts of a sum", {"of": ["length"], **_part(part, mean)}) if part else None
+    part = ExpPoly({key: value for key, value in terms if _has_plain_length(ExpPoly({key: 1}))})
+    return ("parts of a sum", {"of": ["length"], **_as_part_data(part, mean)}) if part else None
 
 
-def _has_length(term: ExpPoly) -> bool:
-    """Does a term hold T, or the length 1 of a step, and no 1/T?"""
+def _has_plain_length(term: ExpPoly) -> bool:
+    """Does a term contain T, or the length 1 of a token, and no 1/T?"""
     return not term.names().isdisjoint(LENGTH_NAMES) and "length" not in term.inverted()
 
 
-def _free_of(slot: str, mean: Mean, context: Context) -> Callable[[frozenset[str]], bool]:
-    """Do the names of a factor speak only of what does not depend on the slot?"""
+def _is_free_of(slot: str, mean: Mean, context: Context) -> Callable[[frozenset[str]], bool]:
+    """Return a predicate: are all names independent of the slot?"""
     allowed = frozenset(UPSTREAM[mean.index][slot])
     return lambda names: all(context.slots_of(n) <= allowed for n in names)
 
 
-def _latest_first(mean: Mean) -> list[str]:
+def _list_latest_first(mean: Mean) -> list[str]:
     return list(UPSTREAM[mean.index])[::-1]
 
 
-def _ratio_mean_one(mean: Mean, context: Context) -> Reduced:
+def _choose_ratio_mean_one(mean: Mean, context: Context) -> Reduced:
     scores = {slot_of_score(entry) for entry in mean.score}
-    for slot in _latest_first(mean):
+    for slot in _list_latest_first(mean):
         if not scores <= set(UPSTREAM[mean.index][slot]):
             continue
-        free = _free_of(slot, mean, context)
-        for other in ("p", "mu"):
-            part = _select(mean.coefficient * _ratio("q", other, slot), free)
+        is_free = _is_free_of(slot, mean, context)
+        for measure in ("p", "mu"):
+            part = _select(mean.coefficient * _build_ratio("q", measure, slot), is_free)
             if part:
-                part = part * _ratio(other, "q", slot)
-                return "ratio mean one", {"of": other, "slot": slot, **_part(part, mean)}
+                part = part * _build_ratio(measure, "q", slot)
+                return "ratio mean one", {"of": measure, "slot": slot, **_as_part_data(part, mean)}
     return None
 
 
 @lru_cache(maxsize=64)
-def _ratio(over: str, under: str, slot: str) -> ExpPoly:
-    """One density over another at the slot."""
+def _build_ratio(over: str, under: str, slot: str) -> ExpPoly:
+    """Return one density over another at the slot."""
     return in_slot(density_ratio(over, under), slot, Context())
 
 
-def _score_mean_zero(mean: Mean, context: Context) -> Reduced:
-    for slot in _latest_first(mean):
-        own = [entry for entry in mean.score if slot_of_score(entry) == slot]
-        rest = {slot_of_score(entry) for entry in mean.score} - {slot}
-        if len(own) == 1 and rest <= set(UPSTREAM[mean.index][slot]):
-            part = _select(mean.coefficient, _free_of(slot, mean, context))
+def _choose_score_mean_zero(mean: Mean, context: Context) -> Reduced:
+    for slot in _list_latest_first(mean):
+        entries_at_slot = [entry for entry in mean.score if slot_of_score(entry) == slot]
+        other_slots = {slot_of_score(entry) for entry in mean.score} - {slot}
+        if len(entries_at_slot) == 1 and other_slots <= set(UPSTREAM[mean.index][slot]):
+            part = _select(mean.coefficient, _is_free_of(slot, mean, context))
             if part:
-                return "score mean zero", {"slot": slot, **_part(part, mean)}
+                return "score mean zero", {"slot": slot, **_as_part_data(part, mean)}
     return None
 
 
-def _exchange(mean: Mean, context: Context) -> Reduced:
-    """One factor of the future against one of the present, all else the same for every pair of steps.
+def _choose_exchange(mean: Mean, context: Context) -> Reduced:
+    """Exchange a factor of the future and one of the present, if all else is equal for every pair of tokens.
 
     H stays at its own step, where its value may be given.
     """
     for key, value in sorted(mean.coefficient.terms.items()):
         term = ExpPoly({key: value})
-        later = _factor(key, mean, "future", context)
-        here = _factor(key, mean, "now", context) or "length"
-        if later is None or here in HELD or not _left_is_fixed(term, mean, here, later, context):
+        future_factor = _find_factor(key, mean, "future", context)
+        present_factor = _find_factor(key, mean, "now", context) or "length"
+        if (
+            future_factor is None
+            or present_factor in HELD
+            or not _is_remainder_fixed(term, mean, present_factor, future_factor, context)
+        ):
             continue
-        return "exchange of sums", {"now": here, "other": later, "slot": "future", **_part(term, mean)}
+        return "exchange of sums", {
+            "now": present_factor,
+            "other": future_factor,
+            "slot": "future",
+            **_as_part_data(term, mean),
+        }
     return None
 
 
-def _factor(key: Key, mean: Mean, slot: str, context: Context) -> str | None:
-    """The one summed variable, or score function, that a term holds in the slot."""
+def _find_factor(key: Key, mean: Mean, slot: str, context: Context) -> str | None:
+    """Return the one summed variable, or score function, that a term contains in the slot; else None."""
     names = [n for n, _ in key[0] if context.is_sample(n) and parse_name(n).slot == slot]
     names += [SCORE] * mean.score.count(slot)
     return names[0].partition("[")[0] if len(names) == 1 else None
 
 
-def _left_is_fixed(term: ExpPoly, mean: Mean, here: str, later: str, context: Context) -> bool:
+def _is_remainder_fixed(
+    term: ExpPoly, mean: Mean, present_factor: str, future_factor: str, context: Context
+) -> bool:
     score = list(mean.score)
-    for name, slot in ((here, "now"), (later, "future")):
+    for name, slot in ((present_factor, "now"), (future_factor, "future")):
         if name == SCORE:
             score.remove(slot)
         elif not (name == "length" and slot == "now"):
@@ -353,8 +370,8 @@ def _left_is_fixed(term: ExpPoly, mean: Mean, here: str, later: str, context: Co
     return mentioned(term, context) | {slot_of_score(entry) for entry in score} <= {"x", "others"}
 
 
-def into_steps(mean: Mean) -> Reduced:
-    """A whole-sequence value as a sum over t, by its score function or by a factor that is a sum."""
+def choose_sum_over_t(mean: Mean) -> Reduced:
+    """Choose to write a whole-sequence mean as a sum over t, by its score or by a factor that is a sum."""
     if mean.index or mean.measure == "count":
         return None
     if mean.score:
@@ -363,5 +380,5 @@ def into_steps(mean: Mean) -> Reduced:
         terms = mean.coefficient.terms.items()
         part = ExpPoly({key: value for key, value in terms if dict(key[0]).get(name, 0) > 0})
         if part:
-            return "sum over t", {"of": name, **_part(part, mean)}
+            return "sum over t", {"of": name, **_as_part_data(part, mean)}
     return None

@@ -30,7 +30,7 @@ from klsym.language.expressions import s as score_symbol
 
 
 def split_scores(expression: Any, index: str) -> dict[Score, ExpPoly]:
-    """The coefficients of the products of score functions of slots.
+    """Return the coefficients of the products of score functions of slots.
 
     >>> from klsym.language.expressions import future, now, s
     >>> sorted(split_scores(now(s) + 2 * now(s) * future(s), "t"))
@@ -38,37 +38,37 @@ def split_scores(expression: Any, index: str) -> dict[Score, ExpPoly]:
 
     Raises UsageError: a score function of a foreign slot, or one that is no plain factor.
     """
-    found: dict[Score, ExpPoly] = {}
+    coefficients: dict[Score, ExpPoly] = {}
     for (monomial, exponent), value in to_ring(expression).terms.items():
         scores = [(name, power) for name, power in monomial if _is_score(name)]
-        rest = tuple(item for item in monomial if not _is_score(item[0]))
-        hidden = any(_is_score(name) for inner, _ in exponent for name, _ in inner)
-        if hidden or any(power < 0 for _, power in scores):
+        factors = tuple(item for item in monomial if not _is_score(item[0]))
+        is_hidden = any(_is_score(name) for inner, _ in exponent for name, _ in inner)
+        if is_hidden or any(power < 0 for _, power in scores):
             raise UsageError(f"{expression}: the score function s stands in positive powers only")
-        entries = [_slot(name) for name, power in scores for _ in range(power)]
+        entries = [_read_slot(name) for name, power in scores for _ in range(power)]
         if not all(is_score(entry, index) for entry in entries):
             raise UsageError(f"{expression}: this index has no score function of {sorted(set(entries))}")
         score = tuple(sorted(entries))
-        found[score] = found.get(score, ExpPoly({})) + ExpPoly({(rest, exponent): value})
-    return found
+        coefficients[score] = coefficients.get(score, ExpPoly({})) + ExpPoly({(factors, exponent): value})
+    return coefficients
 
 
 def _is_score(name: str) -> bool:
     return name.partition("[")[0] == score_symbol.name
 
 
-def _slot(name: str) -> str:
+def _read_slot(name: str) -> str:
     return name.partition("[")[2].removesuffix("]") or "x"
 
 
-def _measure(under: str, also: tuple[str, ...] = ()) -> str:
+def _require_measure(under: str, also: tuple[str, ...] = ()) -> str:
     if under not in (*PROBABILITIES, *also):
         known = ", ".join((*PROBABILITIES, *also))
         raise UsageError(f"under={under!r}: one of {known} expected")
     return under
 
 
-def _scored(of: Any, index: str, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
+def _build_scored(of: Any, index: str, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
     total = Quantity(Side(), generic_functions(of))
     for score, part in split_scores(of, index).items():
         labels = {} if score else {part: of}
@@ -89,8 +89,8 @@ def sum_over_t(of: Any, under: str) -> Quantity:
     under: q, p, mu, or "sample" for the sum at one sequence.  Raises UsageError: another measure, a slot of
     a batch.
     """
-    _measure(under, (SAMPLE,))
-    return _scored(of, "t", lambda a, score: Indexed("t", under, a, score))
+    _require_measure(under, (SAMPLE,))
+    return _build_scored(of, "t", lambda a, score: Indexed("t", under, a, score))
 
 
 def token_gradient(loss: Any, under: str) -> Quantity:
@@ -102,12 +102,12 @@ def token_gradient(loss: Any, under: str) -> Quantity:
 
     under: as in `sum_over_t`.
     """
-    _measure(under, (SAMPLE,))
-    element = _loss(loss)
+    _require_measure(under, (SAMPLE,))
+    element = _read_loss(loss)
     return Quantity(Side.atom(IndexedGradient("t", under, element)), generic_functions(loss), {element: loss})
 
 
-def _loss(loss: Any) -> ExpPoly:
+def _read_loss(loss: Any) -> ExpPoly:
     element = to_ring(loss)
     if any(_is_score(name) for name in element.names()):
         raise UsageError(f"{loss}: a loss does not hold the score function s")
@@ -116,18 +116,24 @@ def _loss(loss: Any) -> ExpPoly:
 
 def token_KL(a: str, b: str, prefixes: str = "q") -> Quantity:
     """E_m[sum_t KL(a(.|y_<t)||b(.|y_<t))]: exact next-token divergences along prefixes drawn from m."""
-    return Quantity(side_of(TokenDivergence(_measure(prefixes), _measure(a), _measure(b))))
+    return Quantity(
+        side_of(TokenDivergence(_require_measure(prefixes), _require_measure(a), _require_measure(b)))
+    )
 
 
 def token_KL_gradient(a: str, b: str, prefixes: str = "q") -> Quantity:
     """E_m[sum_t grad KL(a(.|y_<t)||b(.|y_<t))], the prefixes drawn from m and held fixed."""
-    return Quantity(side_of(TokenDivergence(_measure(prefixes), _measure(a), _measure(b), True)))
+    return Quantity(
+        side_of(TokenDivergence(_require_measure(prefixes), _require_measure(a), _require_measure(b), True))
+    )
 
 
 def curl(loss: Any, under: str) -> Quantity:
     """d_v F.u - d_u F.v for the field F = E_m[sum_t grad L_t]: 0 if F is the gradient of any function."""
-    element = _loss(loss)
-    return Quantity(Side.atom(Curl("t", _measure(under), element)), generic_functions(loss), {element: loss})
+    element = _read_loss(loss)
+    return Quantity(
+        Side.atom(Curl("t", _require_measure(under), element)), generic_functions(loss), {element: loss}
+    )
 
 
 # ---------------------------------------------------------------------------- batches
@@ -143,14 +149,14 @@ def mean_over_i(of: Any, under: str, steps: bool = False) -> Quantity:
     under: q, p, mu, or "sample" for the value at one i of one batch.  steps: the samples are sequences, and a
     is summed over the steps of each, E_m[mean_i sum_t a].
     """
-    _measure(under, (SAMPLE,))
+    _require_measure(under, (SAMPLE,))
     index = "it" if steps else "i"
-    return _scored(of, index, lambda a, score: Indexed(index, under, a, score))
+    return _build_scored(of, index, lambda a, score: Indexed(index, under, a, score))
 
 
 def variance_of_mean(of: Any, under: str) -> Quantity:
     """Var_m(mean_i a s_i), a in the slots own and others, along any direction of theta."""
-    _measure(under)
+    _require_measure(under)
     parts = split_scores(of, "i")
     if len(parts) != 1 or set(next(iter(parts))) - {"self"}:
         raise UsageError(f"variance_of_mean: a product with one power of own(s) expected, got {of}")

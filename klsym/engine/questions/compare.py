@@ -15,12 +15,12 @@ from klsym.engine.answers.dispatch import as_written, refuse_taken_names
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.slot_loss import (
     SlotLoss,
+    build_slot_losses,
     has_batch_sum,
     has_token_sum,
     has_vocabulary_sum,
     needs_sampler,
     rewrite_for_sequence,
-    slot_losses,
 )
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
@@ -28,7 +28,7 @@ from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
 from klsym.engine.questions.variances import Estimate, Spread, spread
-from klsym.engine.targets.clamp_messages import slopes_taken
+from klsym.engine.targets.clamp_messages import collect_region_assumptions
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ZERO
@@ -122,13 +122,13 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
         pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
     place = replace(setting, aggregate="") if setting.level == "sequence" else setting
     try:
-        losses = slot_losses(pair, place)
+        losses = build_slot_losses(pair, place)
     except NotInRing as error:
         raise UsageError(f"compare: {error}") from None
     copied = any(needs_sampler(loss.element, setting) for loss in losses)
     asked = [_asked(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)]
     context = losses[0].defined
-    told = tuple(dict.fromkeys(x for one in pair for x in slopes_taken(one, place, context)))
+    told = tuple(dict.fromkeys(x for one in pair for x in collect_region_assumptions(one, place, context)))
     return replace(_decided(pair, setting, copied, context, asked), readings=told)
 
 

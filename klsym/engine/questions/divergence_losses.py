@@ -38,11 +38,11 @@ from klsym.engine.divergences.f_divergence import (
 )
 from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.primitives import find_primitive
-from klsym.engine.fields.slot_loss import SlotLoss, slot_losses
+from klsym.engine.fields.slot_loss import SlotLoss, build_slot_losses
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation, grad
-from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel.ring import ExpPoly
@@ -349,7 +349,7 @@ def words(e: ExpPoly) -> str:
 
 def _slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:
     """The loss of a sample and f, with the same names for the logs in them."""
-    loss, aim = slot_losses((row.written, Written("", f)), Setting(row.sampling, row.use))
+    loss, aim = build_slot_losses((row.written, Written("", f)), Setting(row.sampling, row.use))
     return loss, without_sg(aim.expression)
 
 
@@ -403,7 +403,7 @@ def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
         proof = start.differs_from(aim)
     except (ProofError, Refused):
         return WrongEstimate(*told, "open", None)
-    return WrongEstimate(*told, proof.trust, shown_witness(proof))
+    return WrongEstimate(*told, proof.trust, describe_counterexample(proof))
 
 
 def _messages(of_r: Generated, f: Any) -> tuple[Message, ...]:

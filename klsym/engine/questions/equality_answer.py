@@ -7,7 +7,7 @@ from typing import Any
 
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity
-from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.questions.variances import model_of
 from klsym.errors import ProofError
 from klsym.kernel.statements import Context
@@ -37,5 +37,5 @@ def decided(left: Quantity, right: Quantity, copied: bool, defined: Context) -> 
         proof = start.differs_from(right)
     except ProofError:
         return OPEN_ANSWER
-    shown = shown_witness if "tree" in proof.theorem.close["model"] else model_of
+    shown = describe_counterexample if "tree" in proof.theorem.close["model"] else model_of
     return Answer(False, "kernel", proof, shown(proof))

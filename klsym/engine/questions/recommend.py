@@ -29,7 +29,7 @@ from klsym.engine.questions.catalogue import holds_r, stored
 from klsym.engine.questions.compare import compared
 from klsym.engine.questions.variances import Estimate, Spread, spread
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.engine.verdicts.warnings import is_attached, needs_its_gradient
+from klsym.engine.verdicts.warnings import is_attached, needs_weight_gradient
 from klsym.errors import ProofError, UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring, to_sympy
@@ -87,7 +87,7 @@ class Choice:
     @property
     def fragile(self) -> bool:
         """On-policy, does it rest on the gradient of a weight whose value is 1?"""
-        return self.setting.on_policy and self.setting.use == "loss" and needs_its_gradient(self.element)
+        return self.setting.on_policy and self.setting.use == "loss" and needs_weight_gradient(self.element)
 
     @property
     def attached(self) -> bool:

@@ -15,11 +15,11 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
-from klsym.engine.proof.counterexamples import models, shown_model, uneven_models
+from klsym.engine.proof.counterexamples import describe_model, generate_models, generate_uneven_models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.proof.quantities import Quantity
-from klsym.engine.proof.shown_counterexample import at_one_sample, used_names
+from klsym.engine.proof.shown_counterexample import collect_used_names, is_at_one_sample
 from klsym.engine.regions.positivity import (
     Rows,
     SignSplit,
@@ -268,7 +268,11 @@ def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
 
 def _candidates(context: Context, rewards: Set[str]) -> Iterator[dict[str, Any]]:
     """Batch sizes and lengths are whole numbers; where rewards matter, they are tried with both signs."""
-    tried = chain(models(context), uneven_models(context), map(_negated, models(context)) if rewards else ())
+    tried = chain(
+        generate_models(context),
+        generate_uneven_models(context),
+        map(_negated, generate_models(context)) if rewards else (),
+    )
     for number, model in enumerate(tried):
         counts = {name: str(2 + number % 3) for name in context.parameters if name in COUNTS}
         yield {**model, "parameters": {**model["parameters"], **counts}}
@@ -285,5 +289,7 @@ def model_of(proof: Proof) -> dict[str, Any]:
     """The model of a refutation, less what the statement does not mention."""
     close, statement = proof.theorem.close, proof.theorem.statement
     refuted = show_statement(statement, proof.labels)
-    shown = shown_model(refuted, close["model"], close["left"], close["right"], used_names(statement))
-    return {**shown, "outcome": close["model"]["outcome"]} if at_one_sample(statement) else shown
+    shown = describe_model(
+        refuted, close["model"], close["left"], close["right"], collect_used_names(statement)
+    )
+    return {**shown, "outcome": close["model"]["outcome"]} if is_at_one_sample(statement) else shown

@@ -1,7 +1,7 @@
-"""What a verdict says of bounds: coefficients by cases, the loss inside them, and slopes at ties.  Untrusted.
+"""Add to a verdict coefficients by cases, the loss inside the clip range, and slopes at ties.  Untrusted.
 
-The theorems speak of regions; h and c are shown in steps and by cases.  The bias is h less what it is where
-no bound binds.
+Theorems are stated with regions; h and c are printed with steps and by cases.  The bias is h minus the h of
+the loss inside the clip range.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from klsym.engine.regions.in_steps import (
 )
 from klsym.engine.regions.piecewise import KINKED, PIECEWISE
 from klsym.engine.regions.relations import has_jump, reduce_by_relations
-from klsym.engine.targets.in_print import InPrint, in_loo
-from klsym.engine.targets.ring_notes import coefficient_under_q
+from klsym.engine.targets.in_print import ValuePrinter, rewrite_with_loo
+from klsym.engine.targets.ring_notes import find_canonical_coefficient
 from klsym.engine.verdicts.verdict import Cases, Chain, ChainStep, LazyCases, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, slopes
@@ -71,185 +71,209 @@ OPEN = TargetReading(None)
 ALL_TOKENS = sum((ExpPoly.variable(at_slot("w", z)) for z in SEQUENCE), ZERO).exp()
 
 
-def with_clamps(
+def add_clip_results(
     verdict: Verdict,
     written: Written,
     setting: Setting,
     field: ReducedGradient,
     single: ReducedGradient,
-    explained: Callable[[Written, Setting], Verdict],
+    explain: Callable[[Written, Setting], Verdict],
 ) -> Verdict:
-    """The verdict on a loss with min, max, clip or abs in it; single: one sample, before it is centred."""
+    """Extend the verdict on a loss with min, max, clip or abs; single: one sample, before it is centred."""
     if not written.expression.has(*PIECEWISE) and not field.loss.defined.definitions:
         return verdict
-    inside = _unclamped(written, setting, single)
-    pushes = _pushes(single, setting, any(x.code == "away" for x in verdict.assumptions))
+    inside = _choose_loss_inside_range(written, setting, single)
+    coefficients = _find_score_coefficients(
+        single, setting, any(x.code == "away" for x in verdict.assumptions)
+    )
     shown = replace(
         verdict,
-        inside_clamps=None if inside is None else _inside(inside, setting, explained),
-        assumptions=(*slopes_taken(written, setting, field.loss.defined), *verdict.assumptions),
-        messages=(*verdict.messages, *kink_messages(written, setting), *_boundary(written, setting, single)),
+        inside_clamps=None if inside is None else _read_target_inside(inside, setting, explain),
+        assumptions=(*collect_region_assumptions(written, setting, field.loss.defined), *verdict.assumptions),
+        messages=(
+            *verdict.messages,
+            *collect_kink_messages(written, setting),
+            *_check_boundary(written, setting, single),
+        ),
     )
     context = field.loss.defined
     if all(definition.kind != REGION for definition in context.definitions):
-        shown = InPrint(context, field.index == "t").verdict(shown)
-        return replace(shown, messages=(*shown.messages, *_undefined(written, shown.h, context)))
+        shown = ValuePrinter(context, field.index == "t").rewrite_verdict(shown)
+        return replace(shown, messages=(*shown.messages, *_check_undefined(written, shown.h, context)))
     if field is not single:
-        return _centred(shown, field)
-    shown = replace(shown, bias_cases=LazyCases(_bias, pushes, inside, setting, field) if inside else ())
-    return _by_regions(shown, written, setting, field, pushes)
+        return _show_centred(shown, field)
+    shown = replace(
+        shown, bias_cases=LazyCases(_find_bias, coefficients, inside, setting, field) if inside else ()
+    )
+    return _add_region_cases(shown, written, setting, field, coefficients)
 
 
-def _by_regions(
-    verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient, pushes: Slots
+def _add_region_cases(
+    verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient, coefficients: Slots
 ) -> Verdict:
-    """h and c in steps and by cases; no c where products of means, or nothing canonical, is left under q."""
+    """Add h and c in steps and by cases; no c for products of means, or without a canonical form."""
     context, tokens = field.loss.defined, field.index == "t"
-    slots, rows = _under_q(pushes, field, setting), LazyCases(_told, pushes, field)
-    h = to_scored_steps(pushes, context, tokens)
+    slots, rows = (
+        _find_canonical_slots(coefficients, field, setting),
+        LazyCases(_split_coefficient_cases, coefficients, field),
+    )
+    h = to_scored_steps(coefficients, context, tokens)
     shown = replace(
         verdict,
         h=h,
         c=None,
-        gradient=InPrint(context, tokens).reading(_with_constant(verdict.gradient, slots)),
+        gradient=ValuePrinter(context, tokens).rewrite_reading(_add_constant(verdict.gradient, slots)),
         scores_named=(has_scores(h), False),
         per_sample_cases=rows,
-        messages=(*verdict.messages, *_undefined(written, h, context)),
+        messages=(*verdict.messages, *_check_undefined(written, h, context)),
     )
     if slots is None:
         return shown
-    pieces, c = LazyCases(_rows_under_q, rows, pushes, slots, field), to_scored_steps(slots, context, tokens)
+    canonical_rows, c = (
+        LazyCases(_weigh_cases, rows, coefficients, slots, field),
+        to_scored_steps(slots, context, tokens),
+    )
     return replace(
         shown,
-        steps=LazyCases(_told_or, verdict, rows, pieces, field, setting),
+        steps=LazyCases(_choose_steps, verdict, rows, canonical_rows, field, setting),
         c=c,
         scores_named=(has_scores(h), has_scores(c)),
-        coefficient_cases=pieces,
+        coefficient_cases=canonical_rows,
     )
 
 
-def _unclamped(written: Written, setting: Setting, field: ReducedGradient) -> Written | None:
-    """The loss where no bound binds; None where a bound always does, so that nothing is inside."""
-    free = inside_clamps(written.expression)
-    if free is None:
+def _choose_loss_inside_range(written: Written, setting: Setting, field: ReducedGradient) -> Written | None:
+    """Return the loss inside the clip range; None if a bound is always active, so that nothing is inside."""
+    inside_expression = remove_clips(written.expression)
+    if inside_expression is None:
         return None
-    inside = _written(free)
+    inside = _write_loss(inside_expression)
     if field.loss.defined.definitions:
         return inside
     try:
-        same = reduce_typed_loss(inside, setting).score_coefficients == field.score_coefficients
+        is_same = reduce_typed_loss(inside, setting).score_coefficients == field.score_coefficients
     except (NotInRing, UsageError):
-        same = False
-    return inside if same else None
+        is_same = False
+    return inside if is_same else None
 
 
-def inside_clamps(loss: Any) -> Any | None:
-    """The loss where no bound binds: clip(x, lo, hi) -> x, min and max -> the one argument that speaks of
-    densities, or else the one that is random."""
-    free = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
-    free = free.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _argument_free)
-    return None if free == loss or free.has(sympy.nan, sympy.zoo) else free
+def remove_clips(loss: Any) -> Any | None:
+    """Return the loss inside the clip range: clip(x, lo, hi) -> x, min and max -> the one argument with
+    densities, or else the one that is random; None if there is no such loss."""
+    unclipped = loss.replace(lambda e: isinstance(e, clip), lambda e: e.args[0])
+    unclipped = unclipped.replace(lambda e: isinstance(e, sympy.Min | sympy.Max), _select_random_argument)
+    return None if unclipped == loss or unclipped.has(sympy.nan, sympy.zoo) else unclipped
 
 
-def _argument_free(e: Any) -> Any:
-    moving = {a for a in e.args if a.has(Estimator, *DENSITIES)}
-    free = moving or {a for a in e.args if a.has(*REWARDS)}
-    return free.pop() if len(free) == 1 else e
+def _select_random_argument(e: Any) -> Any:
+    theta_dependent = {a for a in e.args if a.has(Estimator, *DENSITIES)}
+    candidates = theta_dependent or {a for a in e.args if a.has(*REWARDS)}
+    return candidates.pop() if len(candidates) == 1 else e
 
 
-def _told_or(
+def _choose_steps(
     verdict: Verdict, h: Cases, c: Cases, field: ReducedGradient, setting: Setting
 ) -> Sequence[ChainStep]:
-    """The steps with cases, or those of the proof where there are too many to be shown."""
-    return tuple(_steps(verdict, h, c, field, setting)) if h and (c or field.index) else tuple(verdict.steps)
+    """Return the steps with cases, or those of the proof if there are too many cases."""
+    return (
+        tuple(_generate_case_steps(verdict, h, c, field, setting))
+        if h and (c or field.index)
+        else tuple(verdict.steps)
+    )
 
 
-def _steps(
+def _generate_case_steps(
     verdict: Verdict, h: Cases, c: Cases, field: ReducedGradient, setting: Setting
 ) -> Iterator[ChainStep]:
-    """As it is written, then h and c by cases, which stand above in text; c of tokens is h over weights."""
+    """Yield the first step of the proof, then h and c by cases, and the gradient of the objective."""
     yield verdict.steps[0]
-    under, slot = "q" if setting.on_policy else "mu", {"": "x", "t": "now"}[field.index]
+    sampling_measure, slot = "q" if setting.on_policy else "mu", {"": "x", "t": "now"}[field.index]
     rule = "chain rule" if setting.use == "loss" else "stop-gradient"
-    for why, measure, letter, rows in ((rule, under, "h", h), ("change of measure", "q", "c", c)):
-        if letter == "h" or (measure != under and not field.index):
+    for reason, measure, letter, rows in (
+        (rule, sampling_measure, "h", h),
+        ("change of measure", "q", "c", c),
+    ):
+        if letter == "h" or (measure != sampling_measure and not field.index):
             text, latex = (
-                spell(_by_cases(measure, letter, rows, field.index, slot, spell)) for spell in (TEXT, LATEX)
+                spell(_format_mean_of_cases(measure, letter, rows, field.index, slot, spell))
+                for spell in (TEXT, LATEX)
             )
-            yield why, text, latex
+            yield reason, text, latex
     if isinstance(verdict.steps, Chain):
         yield from verdict.steps.objective_row
 
 
-def _by_cases(measure: str, letter: str, rows: Cases, index: str, slot: str, spell: Text) -> Formula:
+def _format_mean_of_cases(
+    measure: str, letter: str, rows: Cases, index: str, slot: str, spell: Text
+) -> Formula:
     score = losses.tree_of(Slot(slot)(s) if slot != "x" else s, spell.positions)
-    held = Words(letter, in_cases(rows))
-    scored = held if any(has_scores(c) for _, c in rows) else product(held, score)
+    letter_with_cases = Words(letter, in_cases(rows))
+    scored = letter_with_cases if any(has_scores(c) for _, c in rows) else product(letter_with_cases, score)
     return Mean(measure, Over(index, scored) if index else scored)
 
 
-def _centred(verdict: Verdict, field: ReducedGradient) -> Verdict:
-    """Of a batch: h is less its mean, and c is shown with the own share apart."""
-    share, c = split_own_share(coefficient_under_q(field) or ZERO)
+def _show_centred(verdict: Verdict, field: ReducedGradient) -> Verdict:
+    """Return the verdict on a batch, with (1 - 1/n) in front of c."""
+    share, c = split_own_share(find_canonical_coefficient(field) or ZERO)
     shown = to_steps(c, field.loss.defined)
     factors = LazyFormula(product, (share, shown))
     return replace(
         verdict,
-        gradient=InPrint(field.loss.defined, False).reading(
-            _with_constant(verdict.gradient, {"x": c * share})
+        gradient=ValuePrinter(field.loss.defined, False).rewrite_reading(
+            _add_constant(verdict.gradient, {"x": c * share})
         ),
         c=None if verdict.c is None else shown if share == ONE else factors,
-        coefficient_cases=LazyCases(_told, {"x": c * share}, field),
+        coefficient_cases=LazyCases(_split_coefficient_cases, {"x": c * share}, field),
     )
 
 
-def _under_q(pushes: Slots, field: ReducedGradient, setting: Setting) -> Slots | None:
-    """c with its constant, which the score takes to 0: as h it says more by cases."""
+def _find_canonical_slots(coefficients: Slots, field: ReducedGradient, setting: Setting) -> Slots | None:
+    """Return c with its constant, whose expectation times the score is 0; it keeps the cases short."""
     if field.loss.index == "i":
         return {"x": field.c} if field.canonical_form is not None and not field.products else None
     if setting.on_policy and not (field.loss.sums and not field.index):
-        return pushes
-    if field.index and not set(pushes) <= {"now", "x"}:
-        return {z: c * ALL_TOKENS.inverse() for z, c in pushes.items()}
-    return field.coefficients if field.index else {"x": pushes.get("x", ZERO) * WEIGHT.inverse()}
+        return coefficients
+    if field.index and not set(coefficients) <= {"now", "x"}:
+        return {z: c * ALL_TOKENS.inverse() for z, c in coefficients.items()}
+    return field.coefficients if field.index else {"x": coefficients.get("x", ZERO) * WEIGHT.inverse()}
 
 
-def _rows_under_q(rows: Cases, pushes: Slots, slots: Slots, field: ReducedGradient) -> Cases:
-    """c in the cases of h: over the weights of the tokens of which it speaks."""
-    if slots == pushes:
+def _weigh_cases(rows: Cases, coefficients: Slots, slots: Slots, field: ReducedGradient) -> Cases:
+    """Return c in the cases of h: h over the weights of its tokens."""
+    if slots == coefficients:
         return rows
-    if set(pushes) <= {"x"} and not field.index:
+    if set(coefficients) <= {"x"} and not field.index:
         return tuple((on, sympy.expand(h / rho)) for on, h in rows)
-    if set(pushes) == set(slots) == {"now"}:
+    if set(coefficients) == set(slots) == {"now"}:
         weights = {z for c in slots.values() for z in SEQUENCE if at_slot("w", z) in c.names()}
-        over = sympy.Mul(*(Slot(z)(rho) for z in sorted(weights | {"past", "now"})))
-        return tuple((on, canonical(sympy.expand(h / over))) for on, h in rows)
-    told = _told(slots, field)
-    return told if [on for on, _ in told] == [on for on, _ in rows] else ()
+        weight = sympy.Mul(*(Slot(z)(rho) for z in sorted(weights | {"past", "now"})))
+        return tuple((on, canonical(sympy.expand(h / weight))) for on, h in rows)
+    canonical_rows = _split_coefficient_cases(slots, field)
+    return canonical_rows if [on for on, _ in canonical_rows] == [on for on, _ in rows] else ()
 
 
-def _with_constant(reading: TargetReading, slots: Slots | None) -> TargetReading:
+def _add_constant(reading: TargetReading, slots: Slots | None) -> TargetReading:
     if slots is None or not isinstance(reading.rest, ExpPoly):
         return reading
     return replace(reading, rest=slots.get("x", ZERO) - reading.parts.get("reward", ZERO))
 
 
-def _written(expression: Any) -> Written:
+def _write_loss(expression: Any) -> Written:
     return Written(losses.show(expression, TEXT), expression)
 
 
-def _pushes(field: ReducedGradient, setting: Setting, off_bounds: bool = False) -> Slots:
-    """What multiplies each score at a sample; rewards of other tokens stand at the token that they are of.
+def _find_score_coefficients(field: ReducedGradient, setting: Setting, off_bounds: bool = False) -> Slots:
+    """Return the coefficient of each score at a sample, with sums over rewards of other tokens exchanged.
 
     off_bounds: the theorem assumes that no sample lies on a bound.
     """
-    given = {name: to_ring(value) for name, value in field.loss.sums.items()}
+    sum_values = {name: to_ring(value) for name, value in field.loss.sums.items()}
     tokens = (
-        field.index == "t" and bool(given) and not field.sequence_part
+        field.index == "t" and bool(sum_values) and not field.sequence_part
     )  # that counts once, not at each token
-    found = collect_score_coefficients(field.exchanged) if tokens else field.score_coefficients
-    put_in = given if tokens else {}
-    values = {z: attach(c).substitute(put_in) for z, c in found.items()}
+    coefficients = collect_score_coefficients(field.exchanged) if tokens else field.score_coefficients
+    substitution = sum_values if tokens else {}
+    values = {z: attach(c).substitute(substitution) for z, c in coefficients.items()}
     values = {z: substitute_on_policy(value) if setting.on_policy else value for z, value in values.items()}
     context = field.loss.defined
     return {
@@ -258,61 +282,68 @@ def _pushes(field: ReducedGradient, setting: Setting, off_bounds: bool = False) 
     }
 
 
-def _told(slots: Slots, field: ReducedGradient, otherwise: Any = None) -> Cases:
-    """The coefficient by cases."""
+def _split_coefficient_cases(slots: Slots, field: ReducedGradient, otherwise: Any = None) -> Cases:
+    """Return the coefficient by cases."""
     context, tokens = field.loss.defined, field.index == "t"
     return split_into_cases(
         slots,
         context,
-        lambda c, at: collect_scores(_cancelled(to_scored_steps(c, at, tokens))),
+        lambda c, at: collect_scores(_cancel_factors(to_scored_steps(c, at, tokens))),
         otherwise,
         tokens,
     )
 
 
-def _cancelled(c: Any) -> Any:
-    """Without factors that stand above and below: (1 + x)/(1 + x)^2 is 1/(1 + x)."""
-    below = [e for e in c.atoms(sympy.Pow) if e.base.is_Add and e.exp.is_Integer and e.exp < 0]
-    return sympy.factor(c) if below else c
+def _cancel_factors(c: Any) -> Any:
+    """Cancel common factors: (1 + x)/(1 + x)^2 is 1/(1 + x)."""
+    denominators = [e for e in c.atoms(sympy.Pow) if e.base.is_Add and e.exp.is_Integer and e.exp < 0]
+    return sympy.factor(c) if denominators else c
 
 
-def _inside(
-    inside: Written, setting: Setting, explained: Callable[[Written, Setting], Verdict]
+def _read_target_inside(
+    inside: Written, setting: Setting, explain: Callable[[Written, Setting], Verdict]
 ) -> TargetReading:
     try:
-        return explained(inside, setting).gradient
+        return explain(inside, setting).gradient
     except (NotInRing, UsageError):
         return OPEN
 
 
-def _bias(pushes: Mapping[str, ExpPoly], inside: Written, setting: Setting, field: ReducedGradient) -> Cases:
-    """What bounds change, in the regions where they do."""
+def _find_bias(
+    coefficients: Mapping[str, ExpPoly], inside: Written, setting: Setting, field: ReducedGradient
+) -> Cases:
+    """Return h minus the h of the loss inside the clip range, in the regions where it is not 0."""
     try:
-        free = reduce_typed_loss(inside, setting)
+        inside_gradient = reduce_typed_loss(inside, setting)
     except (NotInRing, UsageError):
         return ()
-    if free.loss.defined.definitions:
+    if inside_gradient.loss.defined.definitions:
         return ()
-    plain = _pushes(free, setting)
+    inside_coefficients = _find_score_coefficients(inside_gradient, setting)
     if field.loss.sums:
-        plain = move_to_own_tokens(plain)
-    gap = {z: pushes.get(z, ZERO) - plain.get(z, ZERO) for z in {*pushes, *plain}}
-    rows = _told(gap, field, sympy.S.Zero)
-    elsewhere = any(value != 0 for on, value in rows if not on)  # then "otherwise" needs all the other cases
-    changed = any(value != 0 for _, value in rows)
-    return tuple((on, value) for on, value in rows if value != 0 or elsewhere) if changed else ()
+        inside_coefficients = move_to_own_tokens(inside_coefficients)
+    differences = {
+        z: coefficients.get(z, ZERO) - inside_coefficients.get(z, ZERO)
+        for z in {*coefficients, *inside_coefficients}
+    }
+    rows = _split_coefficient_cases(differences, field, sympy.S.Zero)
+    has_other_cases = any(
+        value != 0 for on, value in rows if not on
+    )  # then "otherwise" needs all the other cases
+    has_bias = any(value != 0 for _, value in rows)
+    return tuple((on, value) for on, value in rows if value != 0 or has_other_cases) if has_bias else ()
 
 
 # ---------------------------------------------------------------------------- ties, and what is assumed
-def _undefined(written: Written, h: Any, context: Context) -> tuple[Message, ...]:
-    """What has logs may have no value where q = p = mu = old."""
+def _check_undefined(written: Written, h: Any, context: Context) -> tuple[Message, ...]:
+    """Return a message if a loss with logs is undefined where q = p = mu = old."""
     varies = any(kind == LOG and context.speaks_of(e) for _, kind, e in context.definitions)
-    whole = isinstance(h, sympy.Basic) and not has_scores(h)
-    return undefined(written.expression, h) if varies and whole else ()
+    is_expression = isinstance(h, sympy.Basic) and not has_scores(h)
+    return check_undefined_at_start(written.expression, h) if varies and is_expression else ()
 
 
-def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:
-    """Is the loss, or its gradient, 0/0 where q = p = mu = old?"""
+def check_undefined_at_start(loss: Any, per_sample: Any) -> tuple[Message, ...]:
+    """Return a message if the loss, or its gradient, is 0/0 where q = p = mu = old."""
     equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
     for name, e in (("loss", loss), ("gradient", per_sample)):
         if _is_infinite(unfold(without_sg(e)), equal):
@@ -320,53 +351,56 @@ def undefined(loss: Any, per_sample: Any) -> tuple[Message, ...]:
     return ()
 
 
-def _is_infinite(e: Any, at: dict[Any, Any]) -> bool:
+def _is_infinite(e: Any, substitution: dict[Any, Any]) -> bool:
     try:
-        return bool(e.xreplace(at).has(sympy.nan, sympy.zoo))
+        return bool(e.xreplace(substitution).has(sympy.nan, sympy.zoo))
     except ValueError:  # SymPy has no min, max or clip of what is infinite
         return True
 
 
-def slopes_taken(written: Written, setting: Setting, context: Context) -> tuple[Message, ...]:
-    """What regions there are, slopes at ties, and bounds that do not cross."""
-    found: list[Message] = []
+def collect_region_assumptions(written: Written, setting: Setting, context: Context) -> tuple[Message, ...]:
+    """Return the assumptions on regions, slopes at ties, and bounds that do not cross."""
+    assumptions: list[Message] = []
     if setting.use == "loss":
-        tied = sorted(ties(written, setting).values())
-        found = [Message("slope-at-tie", of=kind) for kind in dict.fromkeys(tied)]
+        tie_kinds = sorted(find_ties(written, setting).values())
+        assumptions = [Message("slope-at-tie", of=kind) for kind in dict.fromkeys(tie_kinds)]
         regions = any(definition.kind == REGION for definition in context.definitions)
         kinks = regions and written.expression.has(*KINKED)
-        found = found or [Message("slope-at-kinks")] * kinks
-    found += [
-        Message("region", of=name, where=_where(e, context))
+        assumptions = assumptions or [Message("slope-at-kinks")] * kinks
+    assumptions += [
+        Message("region", of=name, where=_build_condition(e, context))
         if kind == REGION
         else Message(kind, of=name, element=to_steps(e, context))
         for name, kind, e in context.definitions
     ]
-    return (*found, *(Message("bounds-in-order", of=str(e)) for e in collect_clip_facts(written.expression)))
+    return (
+        *assumptions,
+        *(Message("bounds-in-order", of=str(e)) for e in collect_clip_facts(written.expression)),
+    )
 
 
-def _where(e: ExpPoly, context: Context) -> Condition:
-    """e > 0, as it is read: rho > 6/5."""
-    scale, x = split_leading_coefficient(in_loo(to_steps(e, context)))
+def _build_condition(e: ExpPoly, context: Context) -> Condition:
+    """Return e > 0 as a printed condition: rho > 6/5."""
+    scale, x = split_leading_coefficient(rewrite_with_loo(to_steps(e, context)))
     return Condition(x, (1 if scale > 0 else -1,))
 
 
-def kink_messages(written: Written, setting: Setting) -> tuple[Message, ...]:
-    """Where real code may differ from what is derived here."""
-    tied = ties(written, setting) if setting.use == "loss" else {}
-    kinds = sorted(tied.values())
-    found = [Message("tie", of=kind) for kind in dict.fromkeys(kinds)]
+def collect_kink_messages(written: Written, setting: Setting) -> tuple[Message, ...]:
+    """Return messages on points where real code may differ from what is derived here."""
+    tie_kinds = find_ties(written, setting) if setting.use == "loss" else {}
+    kinds = sorted(tie_kinds.values())
+    messages = [Message("tie", of=kind) for kind in dict.fromkeys(kinds)]
     if kinds.count("min") > 1 and any(
         len(e.args) > 2 for e in written.expression.atoms(sympy.Min, sympy.Max)
     ):
-        found.append(Message("order-of-pairs"))
+        messages.append(Message("order-of-pairs"))
     if can_bounds_cross(written.expression):
-        found.append(Message("bounds-may-cross"))
-    return tuple(found)
+        messages.append(Message("bounds-may-cross"))
+    return tuple(messages)
 
 
-def _boundary(written: Written, setting: Setting, single: ReducedGradient) -> tuple[Message, ...]:
-    """A loss that jumps where a comparison changes: its mean moves with the bound, too."""
+def _check_boundary(written: Written, setting: Setting, single: ReducedGradient) -> tuple[Message, ...]:
+    """Return a message if the loss jumps at a comparison: its mean then depends on the bound, too."""
     if setting.use == "reward" or not written.expression.has(sympy.Heaviside):
         return ()
     jumps = has_jump(single.loss.element, single.loss.defined)
@@ -374,15 +408,15 @@ def _boundary(written: Written, setting: Setting, single: ReducedGradient) -> tu
 
 
 @lru_cache(maxsize=64)
-def ties(written: Written, setting: Setting) -> dict[str, str]:
-    """Unknown slopes at ties that every sample meets, where they do not cancel: name -> kind."""
+def find_ties(written: Written, setting: Setting) -> dict[str, str]:
+    """Return the unknown slopes at ties that hold at every sample and do not cancel: name -> kind."""
     if not read_loss(written.expression, setting).regions.has_permanent_tie:
         return {}
-    read = read_loss(written.expression, setting, ties=True)
-    regions = read.regions
-    found = slopes(to_ring(read.expression), read.index, regions.context).values()
-    values = [substitute_on_policy(attach(c)) if setting.on_policy else attach(c) for c in found]
-    left = {
+    loss = read_loss(written.expression, setting, ties=True)
+    regions = loss.regions
+    derivatives = slopes(to_ring(loss.expression), loss.index, regions.context).values()
+    values = [substitute_on_policy(attach(c)) if setting.on_policy else attach(c) for c in derivatives]
+    remaining_names = {
         name for c in values for name in reduce_by_relations(c, regions.context, has_gradient=False).names()
     }
-    return {name: kind for name, kind in (regions.ties or {}).items() if name in left}
+    return {name: kind for name, kind in (regions.ties or {}).items() if name in remaining_names}

@@ -16,7 +16,10 @@ from klsym.engine.fields.slot_loss import SlotLoss
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import KL, Quantity, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import token_gradient
-from klsym.engine.proof.shown_counterexample import shown_as_samples, shown_witness
+from klsym.engine.proof.shown_counterexample import (
+    describe_counterexample,
+    describe_counterexample_of_samples,
+)
 from klsym.engine.targets.decide import Decision
 from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
@@ -24,59 +27,65 @@ from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import E, Side, elements
 
 
-def counterexample(
+def find_counterexample(
     field: ReducedGradient, decision: Decision, mu_is_q: bool = False
 ) -> dict[str, Any] | None:
-    """A model in which the field is not grad KL(q||p) beside the rewards, or in which it has a curl.
+    """Return a model where the expected gradient, without rewards, is not grad KL(q||p), or has a curl.
 
-    The field of a loss of rewards without p is compared with the policy gradient.  mu_is_q: in such a model.
+    A loss of rewards without p is compared with the policy gradient.  mu_is_q: only models with mu = q.
     """
-    found, critic = _counterexample(field, decision, mu_is_q), format_critic_values(field.loss)
-    if found is None or not critic:
-        return found
-    return {**found, "parameters": {**found.get("parameters", {}), **critic}}
+    model, critic_values = _find_counterexample(field, decision, mu_is_q), format_critic_values(field.loss)
+    if model is None or not critic_values:
+        return model
+    return {**model, "parameters": {**model.get("parameters", {}), **critic_values}}
 
 
-def _counterexample(field: ReducedGradient, decision: Decision, mu_is_q: bool) -> dict[str, Any] | None:
-    if decision.turned is not None:
-        return shown_as_samples(decision.turned) if field.products else shown_witness(decision.turned)
-    if decision.witness is not None or field.canonical_form is None:
-        return decision.witness
-    found = decision.found.combination
-    if decision.target == "reverse-kl" or (decision.target == "combination" and "forward-kl" not in found):
+def _find_counterexample(field: ReducedGradient, decision: Decision, mu_is_q: bool) -> dict[str, Any] | None:
+    if decision.curl_proof is not None:
+        return (
+            describe_counterexample_of_samples(decision.curl_proof)
+            if field.products
+            else describe_counterexample(decision.curl_proof)
+        )
+    if decision.counterexample is not None or field.canonical_form is None:
+        return decision.counterexample
+    multiples = decision.decomposition.combination
+    if decision.target == "reverse-kl" or (
+        decision.target == "combination" and "forward-kl" not in multiples
+    ):
         return None
-    reward = ZERO if field.products else found.get("reward", ZERO)
-    names = _names(field)
-    without_p = None if "k1" in names or field.products else _policy_reward(field, names)
+    reward = ZERO if field.products else multiples.get("reward", ZERO)
+    names = _collect_names(field)
+    without_p = None if "k1" in names or field.products else _choose_policy_reward(field, names)
     if without_p is not None:
         reward = without_p
-    if _is_of_trees(field):
+    if _needs_tree_values(field):
         values = choose_tree_values(field.loss)
-        reward, field = reward.substitute(values), reduce_loss(_in_trees(field.loss, values))
-    return told_apart(_for_models(field, decision), reward, without_p is None, mu_is_q)
+        reward, field = reward.substitute(values), reduce_loss(_substitute_in_loss(field.loss, values))
+    return find_distinguishing_model(_build_derivation(field, decision), reward, without_p is None, mu_is_q)
 
 
-def _names(field: ReducedGradient) -> set[str]:
-    """The quantities that it speaks of."""
-    told = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
-    return {parse_name(name).base for element in told for name in element.names()}
+def _collect_names(field: ReducedGradient) -> set[str]:
+    """Return the names in the loss and its regions, without slots."""
+    elements_of_loss = [field.loss.element, *(definition.e for definition in field.loss.defined.definitions)]
+    return {parse_name(name).base for element in elements_of_loss for name in element.names()}
 
 
-def _policy_reward(field: ReducedGradient, names: set[str]) -> ExpPoly | None:
-    """The objective of a policy gradient with its reward: E_q[-A] for a loss, E_q[R] for a reward R."""
+def _choose_policy_reward(field: ReducedGradient, names: set[str]) -> ExpPoly | None:
+    """Return the integrand of the policy gradient's objective: -A for a loss, R for a reward R."""
     reward = next((ExpPoly.variable(name) for name in ("A", "R") if name in names), None)
     return reward if reward is None or field.loss.detached else -reward
 
 
-def _is_of_trees(field: ReducedGradient) -> bool:
-    """Does it speak of A, of which trees hold no values, and of steps?"""
-    names = _names(field)
-    steps = field.index == "t" or "length" in names
-    return "A" in names and steps and field.loss.index != "i" and not field.products
+def _needs_tree_values(field: ReducedGradient) -> bool:
+    """Does it contain A, for which trees have no values, and tokens?"""
+    names = _collect_names(field)
+    has_tokens = field.index == "t" or "length" in names
+    return "A" in names and has_tokens and field.loss.index != "i" and not field.products
 
 
-def _in_trees(loss: SlotLoss, values: dict[str, ExpPoly]) -> SlotLoss:
-    """The loss with what stands in trees for A and a critic."""
+def _substitute_in_loss(loss: SlotLoss, values: dict[str, ExpPoly]) -> SlotLoss:
+    """Return the loss with the values that A and the critic have in trees."""
     label = loss.label and loss.build_label(substitute_tree_values(loss.label.expression, values))
     return replace(
         loss,
@@ -88,32 +97,34 @@ def _in_trees(loss: SlotLoss, values: dict[str, ExpPoly]) -> SlotLoss:
     )
 
 
-def _for_models(field: ReducedGradient, decision: Decision) -> Derivation:
+def _build_derivation(field: ReducedGradient, decision: Decision) -> Derivation:
     """Return the derivation that models are tried on; given values and n = m + 1 are its premises."""
     context = field.start.context
     if field.index == "t" and field.attached_loss is not None:
-        same = token_gradient(field.attached_loss, field.loss.measure)
-        same = (
-            same + expected_gradient(field.sequence_part, field.loss.measure) if field.sequence_part else same
+        loss_gradient = token_gradient(field.attached_loss, field.loss.measure)
+        loss_gradient = (
+            loss_gradient + expected_gradient(field.sequence_part, field.loss.measure)
+            if field.sequence_part
+            else loss_gradient
         )
-        given = derive(same, on_policy=context.on_policy, defined=field.loss.defined)
-        return given if context.given else field.exchanged
+        derivation = derive(loss_gradient, on_policy=context.on_policy, defined=field.loss.defined)
+        return derivation if context.given else field.exchanged
     if not context.given and (field.loss.centred_coefficient is not None or not context.premises):
         return field.start
-    holds_m = any("m" in element.names() for element in elements(decision.right.side))
+    holds_m = any("m" in element.names() for element in elements(decision.gradient.side))
     premises = BATCH_SIZE if holds_m else ()
-    return derive(decision.right, premises=premises, defined=field.loss.defined)
+    return derive(decision.gradient, premises=premises, defined=field.loss.defined)
 
 
-def told_apart(
+def find_distinguishing_model(
     derivation: Derivation, reward: ExpPoly, kl: bool = True, mu_is_q: bool = False
 ) -> dict[str, Any] | None:
-    """A model in which the left side is not grad KL(q||p) + grad E_q[reward], or not the latter alone."""
-    rewarded = grad(Quantity(Side.atom(E("q", reward)))) if reward else None
-    right = grad(KL("q", "p")) if kl else rewarded
-    if kl and rewarded is not None:
-        right = right + rewarded
+    """Return a model where the left side is not grad KL(q||p) + grad E_q[reward]; kl: with the first term."""
+    reward_gradient = grad(Quantity(Side.atom(E("q", reward)))) if reward else None
+    claimed_gradient = grad(KL("q", "p")) if kl else reward_gradient
+    if kl and reward_gradient is not None:
+        claimed_gradient = claimed_gradient + reward_gradient
     try:
-        return shown_witness(derivation.differs_from(right, mu_is_q=mu_is_q))
+        return describe_counterexample(derivation.differs_from(claimed_gradient, mu_is_q=mu_is_q))
     except (ProofError, Refused):
         return None

@@ -1,10 +1,10 @@
-"""Decide what an expected gradient is the gradient of: one ladder for every index.  Untrusted.
+"""Decide which function, if any, has a given expected gradient, by the first rung that applies.  Untrusted.
 
 named         named terms add up to it, and all of them are gradients
 primitive     at one sample: E_q[c s] = grad E_q[F]
 covariances   a batch that is centred under mu: grad Cov_mu(h, log q)
 attached      tokens from mu: grad E_mu[L], since mu does not depend on theta
-whole         tokens whose scores add up to E_m[h s] of the whole sequence
+sequence      tokens whose scores sum to E_m[h s] of the whole sequence
 curl          0: separable; not 0 on some model: no objective
 open          none of these
 """
@@ -16,28 +16,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from klsym.engine.fields.field import ReducedGradient, split_own_share, split_sequence_part
+from klsym.engine.fields.field import ReducedGradient, split_sequence_part
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.fields.named_terms import Decomposition, decompose, name_target, recognise_coefficient
 from klsym.engine.fields.primitives import (
     WEIGHT,
     find_objective_under,
     find_primitive,
-    select_constant_terms,
     substitute_on_policy,
 )
 from klsym.engine.fields.slot_loss import SlotLoss, collect_random_names
 from klsym.engine.proof.derivation import Proof, derive
-from klsym.engine.proof.numeric_curl import Pushes, twisted
-from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
+from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
+from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.regions.in_span import is_combination
-from klsym.engine.targets.objectives import covariances, gradient_of, objective
+from klsym.engine.targets.named_gradient import build_named_gradient, find_centred_form, prove_gradient
+from klsym.engine.targets.objectives import build_covariances, build_objective, differentiate_terms
 from klsym.engine.targets.product_curl import decide_products
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
-from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.ring import ONE, ZERO
 from klsym.language.abbreviations import E, Side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import s, without_sg
@@ -45,195 +45,212 @@ from klsym.language.expressions import s, without_sg
 
 @dataclass(frozen=True)
 class Decision:
-    """What a field is.
+    """The target of an expected gradient, with its proofs.
 
-    target: None where it is open.  proofs: the first says that the field is `right`.
-    objective: what it is the gradient of, where the target itself does not say so.
-    turned: the theorem that its curl is not 0.
-    stated: the gradient of the objective, in fewer words than `right`.
-    witness: a model on which numbers alone say that the curl is not 0.
+    target: None where it is open.  proofs: the first says that the expected gradient is `gradient`.
+    objective: what it is the gradient of, unless the target names that.
+    curl_proof: the theorem that its curl is not 0.
+    objective_gradient: the gradient of the objective, in fewer terms than `gradient`.
+    counterexample: a model whose curl is not 0 by numerical evidence alone.
     trust: kernel, or numeric where the target rests on such a model or on more than the proofs.
     """
 
     target: str | None
-    right: Quantity
+    gradient: Quantity
     proofs: tuple[Proof, ...]
-    found: Decomposition
+    decomposition: Decomposition
     objective: Quantity | None = None
-    turned: Proof | None = None
-    stated: Quantity | None = None
-    witness: dict[str, Any] | None = None
+    curl_proof: Proof | None = None
+    objective_gradient: Quantity | None = None
+    counterexample: dict[str, Any] | None = None
     trust: str = "kernel"
 
     @property
-    def of_objective(self) -> Proof | None:
-        """The proof that ends in the gradient of the objective, beside the first one."""
+    def proof_of_objective(self) -> Proof | None:
+        """The second proof, which ends in the gradient of the objective; None if the first one does."""
         if self.objective is None:
             return None
-        ends = (grad(self.objective).side, gradient_of(self.objective).side)
+        ends = (grad(self.objective).side, differentiate_terms(self.objective).side)
         first, *others = (proof.theorem.statement for proof in self.proofs)
         starts = (first.left, first.right)
         pairs = zip(others, self.proofs[1:], strict=True)
-        found = (proof for told, proof in pairs if told.right in ends and told.left in starts)
-        return None if first.right in ends else next(found, None)
+        candidates = (
+            proof for statement, proof in pairs if statement.right in ends and statement.left in starts
+        )
+        return None if first.right in ends else next(candidates, None)
 
 
 Rung = Callable[[ReducedGradient, Decomposition], Decision | None]
 
 
 def decide(field: ReducedGradient) -> Decision:
-    """The first rung that holds."""
+    """Return the decision of the first rung that applies."""
     if field.canonical_form is None:
-        return _beyond(field)
+        return _decide_uncanonical(field)
     try:
-        return _first_rung(field)
+        return _apply_first_rung(field)
     except ProofError:  # a canonical form that one side of an equation does not come to
-        return _beyond(field)
+        return _decide_uncanonical(field)
 
 
-def _first_rung(field: ReducedGradient) -> Decision:
-    """The first rung of the ladder that holds; raises ProofError where an equation is not derived."""
-    found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
+def _apply_first_rung(field: ReducedGradient) -> Decision:
+    """Return the decision of the first rung that applies; raises ProofError if an equation is not derived."""
+    decomposition = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     for rung in RUNGS:
-        decision = rung(field, found)
+        decision = rung(field, decomposition)
         if decision is not None:
             return decision
-    right = right_of(field, found)
-    proofs = (equation(field, right),)
+    gradient = build_named_gradient(field, decomposition)
+    proofs = (prove_gradient(field, gradient),)
     if field.index and field.attached_loss is None:
-        return by_numbers(field, right, proofs, found)
-    return Decision(None, right, proofs, found)
+        return decide_numerically(field, gradient, proofs, decomposition)
+    return Decision(None, gradient, proofs, decomposition)
 
 
-def _beyond(field: ReducedGradient) -> Decision:
-    """Of means that are not brought to a canonical form: what is attached under mu, or numbers."""
-    right, proofs = with_scores(field)
-    found = Decomposition((), {})
-    if field.loss.index == "i" and not is_held(field.loss):
-        aim = own_mean(field.loss)
+def _decide_uncanonical(field: ReducedGradient) -> Decision:
+    """Decide means without a canonical form: an attached loss under mu has an objective, else by numbers."""
+    gradient, proofs = expand_scores(field)
+    decomposition = Decomposition((), {})
+    if field.loss.index == "i" and not has_detached_part(field.loss):
+        objective = build_loss_mean(field.loss)
         with suppress(ProofError):
-            return Decision("separable", right, (*proofs, field.start.equals(grad(aim))), found, aim)
-    return by_numbers(field, right, proofs, found)
+            proofs = (*proofs, field.start.equals(grad(objective)))
+            return Decision("separable", gradient, proofs, decomposition, objective)
+    return decide_numerically(field, gradient, proofs, decomposition)
 
 
-def is_held(loss: SlotLoss) -> bool:
-    """Is something in it detached, or does its sampler move?  H is detached, too, where its value moves."""
+def has_detached_part(loss: SlotLoss) -> bool:
+    """Is something in it detached, or does its sampler depend on theta?  H counts if its value does."""
     detached = loss.detached or any(parse_name(x).detached for x in loss.element.names())
-    return detached or _sums_move(loss) or loss.measure != "mu" or loss.detached_q
+    return detached or _has_moving_sums(loss) or loss.measure != "mu" or loss.detached_q
 
 
-def _sums_move(loss: SlotLoss) -> bool:
+def _has_moving_sums(loss: SlotLoss) -> bool:
     """Does a value of H, H2, .. depend on theta?"""
     return any(is_live(to_ring(without_sg(value)), loss.defined) for value in loss.sums.values())
 
 
-def with_scores(field: ReducedGradient) -> tuple[Quantity, tuple[Proof, ...]]:
-    """The field with its scores written out, and the proof that it is this."""
-    right = Quantity(field.differentiated.left)
-    return right, (field.start.equals(right),)
+def expand_scores(field: ReducedGradient) -> tuple[Quantity, tuple[Proof, ...]]:
+    """Return the expected gradient after differentiation, with the proof."""
+    gradient = Quantity(field.differentiated.left)
+    return gradient, (field.start.equals(gradient),)
 
 
-def own_mean(loss: SlotLoss, label: Any = None) -> Quantity:
-    """E_mu[L], or E_mu[mean_i L_i] of a batch."""
-    aim = (mean_over_i if loss.index == "i" else expectation)(loss.expression, "mu")
+def build_loss_mean(loss: SlotLoss, label: Any = None) -> Quantity:
+    """Return E_mu[L], or E_mu[mean_i L_i] of a batch."""
+    objective = (mean_over_i if loss.index == "i" else expectation)(loss.expression, "mu")
     label = label or (loss.expression if loss.typed is None else loss.typed_label)
-    return replace(aim, labels={loss.element: label})
+    return replace(objective, labels={loss.element: label})
 
 
-def by_numbers(
+def decide_numerically(
     field: ReducedGradient,
-    right: Quantity,
+    gradient: Quantity,
     proofs: tuple[Proof, ...],
-    found: Decomposition,
-    spread: Mapping[str, SlotLoss] | None = None,
+    decomposition: Decomposition,
+    normalised: Mapping[str, SlotLoss] | None = None,
 ) -> Decision:
-    """none where the field has a curl on a model, else open; spread: names -> h, of normalised(h)."""
+    """Decide none if a model with a curl is found, else open; normalised: names -> h of normalised(h)."""
     loss, on_policy = field.loss, field.loss.measure == "q" or field.loss.detached_q
     critic = {name: value for name, value in choose_tree_values(loss).items() if name != "A"}
-    of = {slot: attach(h.substitute(critic)) for slot, h in field.score_coefficients.items()}
+    coefficients = {slot: attach(h.substitute(critic)) for slot, h in field.score_coefficients.items()}
     sums = {name: attach(to_ring(value).substitute(critic)) for name, value in loss.sums.items()}
     inner = {
-        name: Pushes({"self": attach(h.element)}, False, on_policy, defined=h.defined)
-        for name, h in (spread or {}).items()
+        name: ScoreCoefficients({"self": attach(h.element)}, False, on_policy, defined=h.defined)
+        for name, h in (normalised or {}).items()
     }
-    pushes = Pushes(
-        of, loss.index == "t", on_policy, sums, inner, substitute_in_context(loss.defined, critic)
+    pushes = ScoreCoefficients(
+        coefficients, loss.index == "t", on_policy, sums, inner, substitute_in_context(loss.defined, critic)
     )
-    witness = twisted(pushes, field.start.left_text)
-    if witness is None:
-        return Decision(None, right, proofs, found)
-    return Decision("none", right, proofs, found, witness=witness, trust="numeric")
+    counterexample = find_curl(pushes, field.start.left_text)
+    if counterexample is None:
+        return Decision(None, gradient, proofs, decomposition)
+    return Decision("none", gradient, proofs, decomposition, counterexample=counterexample, trust="numeric")
 
 
 # ---------------------------------------------------------------------------- rungs
-def _named(field: ReducedGradient, found: Decomposition) -> Decision | None:
-    if found.remainder or field.products or any(term.objective is None for term, _ in found.named):
+def _decide_named(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    if (
+        decomposition.remainder
+        or field.products
+        or any(term.objective is None for term, _ in decomposition.named)
+    ):
         return None
-    contract = all(term.part for term, _ in found.named)
-    target = name_target([*found.combination]) if contract else "separable"
-    right = found.whole_quantity
-    return Decision(target, right, (equation(field, right),), found, None if contract else found.objective)
+    contract = all(term.part for term, _ in decomposition.named)
+    target = name_target([*decomposition.combination]) if contract else "separable"
+    gradient = decomposition.whole_quantity
+    objective = None if contract else decomposition.objective
+    return Decision(target, gradient, (prove_gradient(field, gradient),), decomposition, objective)
 
 
-def _primitive(field: ReducedGradient, found: Decomposition) -> Decision | None:
-    """At one sample: F with F + dF/dlog q = c, beside the independence of the named terms."""
+def _decide_by_primitive(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Find F with F + dF/dlog q = c at one sample, and prove that the terms without a name have none."""
     if field.index or field.products:
         return None
-    of = recognise_coefficient(field.c, field.random_names)
+    parts = recognise_coefficient(field.c, field.random_names)
     if collect_random_names(field.c, field.loss.defined) - {*SAMPLE_BASES}:
-        return _with_regions(field, found, of.target)
-    aim = objective(of)
-    if aim is not None and "length" in of.remainder.names():
-        right = gradient_of(aim)
-        return Decision(of.target, right, (equation(field, right),), found, aim)
-    plain = Quantity(Side.atom(E("q", field.c, ("x",))))
-    form = derive(plain, defined=field.loss.defined)
-    apart = () if field.loss.defined.definitions else (form.is_no_combination(),)
-    proofs = (equation(field, plain), *apart)
-    if aim is None:
-        return Decision(of.target, plain, proofs, found)
-    return Decision(of.target, plain, (*proofs, form.equals(gradient_of(aim))), found, aim)
+        return _decide_with_regions(field, decomposition, parts.target)
+    objective = build_objective(parts)
+    if objective is not None and "length" in parts.remainder.names():
+        gradient = differentiate_terms(objective)
+        return Decision(parts.target, gradient, (prove_gradient(field, gradient),), decomposition, objective)
+    gradient_under_q = Quantity(Side.atom(E("q", field.c, ("x",))))
+    derivation = derive(gradient_under_q, defined=field.loss.defined)
+    completeness = () if field.loss.defined.definitions else (derivation.is_no_combination(),)
+    proofs = (prove_gradient(field, gradient_under_q), *completeness)
+    if objective is None:
+        return Decision(parts.target, gradient_under_q, proofs, decomposition)
+    proofs = (*proofs, derivation.equals(differentiate_terms(objective)))
+    return Decision(parts.target, gradient_under_q, proofs, decomposition, objective)
 
 
-def _with_regions(field: ReducedGradient, found: Decomposition, target: str) -> Decision | None:
-    """Of a coefficient by cases: what is attached under mu is the gradient of its own mean."""
+def _decide_with_regions(
+    field: ReducedGradient, decomposition: Decomposition, target: str
+) -> Decision | None:
+    """Decide a coefficient with regions: an attached loss under mu has its mean as objective."""
     if is_combination(field.c, field.exchanged.context):  # a combination of names, perhaps: open
         return None
-    plain = Quantity(Side.atom(E("q", field.c, ("x",))))
-    proofs, loss = [equation(field, plain)], field.loss
-    if is_held(loss):
-        return Decision(target, plain, tuple(proofs), found)
-    aim = own_mean(loss, loss.label)
-    proofs.append(field.start.equals(grad(aim)))
-    return Decision(target, plain, tuple(proofs), found, aim)
+    gradient_under_q = Quantity(Side.atom(E("q", field.c, ("x",))))
+    proofs, loss = [prove_gradient(field, gradient_under_q)], field.loss
+    if has_detached_part(loss):
+        return Decision(target, gradient_under_q, tuple(proofs), decomposition)
+    objective = build_loss_mean(loss, loss.label)
+    proofs.append(field.start.equals(grad(objective)))
+    return Decision(target, gradient_under_q, tuple(proofs), decomposition, objective)
 
 
-def _covariances(field: ReducedGradient, found: Decomposition) -> Decision | None:
-    """E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), and what is left at one sample."""
-    for off in (taken_off(field), taken_off(field, reduced=True)):
-        if off and off.h.names() & field.random_names.random:
+def _decide_by_covariances(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Use E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q); the remainder is that of one sample."""
+    for centred_form in (find_centred_form(field), find_centred_form(field, reduced=True)):
+        if centred_form and centred_form.h.names() & field.random_names.random:
             continue
-        moved = off and covariances(off.h, field.loss.defined)
-        if not off or not moved:
+        covariance = centred_form and build_covariances(centred_form.h, field.loss.defined)
+        if not centred_form or not covariance:
             continue
-        left = recognise_coefficient(off.c - off.h * off.share * WEIGHT.inverse(), field.random_names)
-        left = replace(left, constant=ZERO)
-        beside = objective(left) if left.remainder or left.multiples else Quantity(Side())
-        if beside is None:
+        remainder = recognise_coefficient(
+            centred_form.c - centred_form.h * centred_form.share * WEIGHT.inverse(), field.random_names
+        )
+        remainder = replace(remainder, constant=ZERO)
+        other_objective = (
+            build_objective(remainder) if remainder.remainder or remainder.multiples else Quantity(Side())
+        )
+        if other_objective is None:
             continue
-        (aim, right), share, more = moved, to_sympy(off.share), gradient_of(beside)
-        right, stated = right * share + more, grad(aim) * share + more
-        proofs = (equation(field, right),)
-        return Decision("separable", right, proofs, found, aim * share + beside, None, stated)
+        (objective, gradient), share = covariance, to_sympy(centred_form.share)
+        other_gradient = differentiate_terms(other_objective)
+        gradient = gradient * share + other_gradient
+        objective_gradient = grad(objective) * share + other_gradient
+        objective, proofs = objective * share + other_objective, (prove_gradient(field, gradient),)
+        return Decision("separable", gradient, proofs, decomposition, objective, None, objective_gradient)
     return None
 
 
-def _attached(field: ReducedGradient, found: Decomposition) -> Decision | None:
-    """E_mu[L]: mu does not move, so that E_mu[grad L] = grad E_mu[L]."""
-    if field.products and not is_held(field.loss):
-        aim, right = own_mean(field.loss), right_of(field, found)
-        proofs = (equation(field, right), field.start.equals(grad(aim)))
-        return Decision("separable", right, proofs, found, aim)
+def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Use E_mu[grad L] = grad E_mu[L], since mu does not depend on theta."""
+    if field.products and not has_detached_part(field.loss):
+        objective, gradient = build_loss_mean(field.loss), build_named_gradient(field, decomposition)
+        proofs = (prove_gradient(field, gradient), field.start.equals(grad(objective)))
+        return Decision("separable", gradient, proofs, decomposition, objective)
     if (
         field.index != "t"
         or field.loss.measure != "mu"
@@ -241,178 +258,132 @@ def _attached(field: ReducedGradient, found: Decomposition) -> Decision | None:
         or field.sequence_coefficient is not None
     ):
         return None
-    attached = _with_fixed_sums(field) if field.attached_loss is None else field.attached_loss
+    attached = _find_attached_with_fixed_sums(field) if field.attached_loss is None else field.attached_loss
     if attached is None:
         return None
     if any(parse_name(x).detached for of in (attached, field.sequence_part) for x in to_ring(of).names()):
         return None
-    aim = sum_over_t(attached, "mu")
-    if field.loss.typed is not None and to_ring(attached) == field.loss.element and not is_held(field.loss):
-        aim = replace(aim, labels={field.loss.element: field.loss.typed_label})  # it is what was typed
-    aim = aim + expectation(field.sequence_part, "mu") if field.sequence_part else aim
-    return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
+    objective = sum_over_t(attached, "mu")
+    if (
+        field.loss.typed is not None
+        and to_ring(attached) == field.loss.element
+        and not has_detached_part(field.loss)
+    ):
+        objective = replace(objective, labels={field.loss.element: field.loss.typed_label})  # as typed
+    objective = objective + expectation(field.sequence_part, "mu") if field.sequence_part else objective
+    return _build_token_decision(
+        "separable", field, decomposition, (field.exchanged.equals(grad(objective)),), objective
+    )
 
 
-def _with_fixed_sums(field: ReducedGradient) -> Any | None:
-    """A loss of each token with this gradient under mu, where no sum H moves with theta."""
-    if _sums_move(field.loss):
+def _find_attached_with_fixed_sums(field: ReducedGradient) -> Any | None:
+    """Return a token loss with this gradient under mu, if no sum H depends on theta; else None."""
+    if _has_moving_sums(field.loss):
         return None
-    if not is_held(field.loss):
+    if not has_detached_part(field.loss):
         return split_sequence_part(field.loss)[1]
-    alone = set(field.score_coefficients) == {"now"} and not field.sequence_part
-    found = find_primitive(attach(field.score_coefficients["now"]), "now") if alone else None
-    return None if found is None else to_sympy(found)
+    is_own_score_only = set(field.score_coefficients) == {"now"} and not field.sequence_part
+    integral = find_primitive(attach(field.score_coefficients["now"]), "now") if is_own_score_only else None
+    return None if integral is None else to_sympy(integral)
 
 
-def _of_the_whole(field: ReducedGradient, found: Decomposition) -> Decision | None:
-    """A whole sequence is one sample, of which every E_m[h s] is a gradient."""
+def _decide_sequence(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Treat the sequence as one sample, of which every E_m[h s] is a gradient."""
     if field.sequence_coefficient is None:
         return None
-    under, on_policy = field.loss.measure, field.start.context.on_policy
+    measure, on_policy = field.loss.measure, field.start.context.on_policy
     try:
-        same = field.start.equals(expectation(field.sequence_coefficient * s, under))
+        proof = field.start.equals(expectation(field.sequence_coefficient * s, measure))
     except ProofError:
         return None
-    h = (
-        substitute_on_policy(to_ring(field.sequence_coefficient))
-        if on_policy
-        else to_ring(field.sequence_coefficient)
-    )
-    under = "q" if on_policy else under
-    of = find_objective_under(h, under)
-    aim = None if of is None else expectation(to_sympy(of), under)
-    return _of_tokens(
-        "separable", field, found, (same, *((field.start.equals(grad(aim)),) if aim else ())), aim
-    )
+    h = to_ring(field.sequence_coefficient)
+    h, measure = (substitute_on_policy(h), "q") if on_policy else (h, measure)
+    integrand = find_objective_under(h, measure)
+    objective = None if integrand is None else expectation(to_sympy(integrand), measure)
+    proofs = (proof, *((field.start.equals(grad(objective)),) if objective else ()))
+    return _build_token_decision("separable", field, decomposition, proofs, objective)
 
 
-def _to_date(field: ReducedGradient, found: Decomposition) -> Decision | None:
-    """E_q[sum_t c sum_{u <= t} s_u] = grad E_q[sum_t c], where c itself does not move in the mean.
+def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Use E_q[sum_t c sum_{u <= t} s_u] = grad E_q[sum_t c], if E_q[grad c] = 0.
 
-    The same with the scores of all u, and beside named terms, whose objectives are added.
+    The same holds with the scores of all u.  Objectives of named terms are added.
     """
-    for of, beside in ((field.coefficients, Quantity(Side())), (found.remainder, found.named_objective)):
-        credited = set(of) in ({"past", "now"}, {"past", "now", "future"})
-        if field.index != "t" or not credited or beside is None or any(c != of["now"] for c in of.values()):
+    for coefficients, other_objective in (
+        (field.coefficients, Quantity(Side())),
+        (decomposition.remainder, decomposition.named_objective),
+    ):
+        is_to_date = set(coefficients) in ({"past", "now"}, {"past", "now", "future"})
+        if (
+            field.index != "t"
+            or not is_to_date
+            or other_objective is None
+            or any(c != coefficients["now"] for c in coefficients.values())
+        ):
             continue
-        if any(parse_name(name).base in HELD for name in of["now"].names()):
-            continue  # sums that are held fixed, whose values may move
-        aim = sum_over_t(to_sympy(of["now"]), "q") + beside
+        if any(parse_name(name).base in HELD for name in coefficients["now"].names()):
+            continue  # detached sums, whose values may depend on theta
+        objective = sum_over_t(to_sympy(coefficients["now"]), "q") + other_objective
         with suppress(ProofError):
-            return _of_tokens("separable", field, found, (field.exchanged.equals(grad(aim)),), aim)
+            return _build_token_decision(
+                "separable", field, decomposition, (field.exchanged.equals(grad(objective)),), objective
+            )
     return None
 
 
-def _curl(field: ReducedGradient, found: Decomposition) -> Decision | None:
-    """separable where the curl is 0, none where it is not on some model."""
+def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Decide separable if the curl is 0, none if it is not 0 on some model."""
     if field.products:
-        off = taken_off(field)
-        target, turned = decide_products(
-            [(off.h, ONE)] if off else field.products, "mu" if off else "q", field.loss.defined
+        centred_form = find_centred_form(field)
+        target, curl_proofs = decide_products(
+            [(centred_form.h, ONE)] if centred_form else field.products,
+            "mu" if centred_form else "q",
+            field.loss.defined,
         )
-        right = right_of(field, found)
+        gradient = build_named_gradient(field, decomposition)
         if target is None:
             return None
-        proofs = (equation(field, right), *turned)
-        return Decision(target, right, proofs, found, None, turned[0] if target == "none" else None)
+        proofs = (prove_gradient(field, gradient), *curl_proofs)
+        curl_proof = curl_proofs[0] if target == "none" else None
+        return Decision(target, gradient, proofs, decomposition, None, curl_proof)
     if not field.index or field.attached_loss is None:
         return None
-    under, on_policy = field.loss.measure, field.start.context.on_policy
+    measure, on_policy = field.loss.measure, field.start.context.on_policy
     setting = {"on_policy": on_policy, "defined": field.loss.defined}
     try:
-        flat = derive(curl(field.attached_loss, under), **setting).equals(0)  # the constant's is 0
-        return _of_tokens("separable", field, found, (flat,))
+        flat_proof = derive(curl(field.attached_loss, measure), **setting).equals(0)  # the constant's is 0
+        return _build_token_decision("separable", field, decomposition, (flat_proof,))
     except ProofError:
         pass
     values = choose_tree_values(field.loss)
     attached = substitute_tree_values(field.attached_loss, values)
     setting["defined"] = substitute_in_context(field.loss.defined, values)
     try:
-        twisted = derive(curl(attached, under), **setting).differs_from(0)
+        curl_proof = derive(curl(attached, measure), **setting).differs_from(0)
     except ProofError:
         return None
-    same = token_gradient(field.attached_loss, under)
-    same = same + expected_gradient(field.sequence_part, under) if field.sequence_part else same
-    proof = field.exchanged.equals(same)
-    told = (proof,) if field.start.start != proof.theorem.statement.right else ()
-    return _of_tokens("none", field, found, (twisted, *told), None, twisted)
+    gradient = token_gradient(field.attached_loss, measure)
+    if field.sequence_part:
+        gradient = gradient + expected_gradient(field.sequence_part, measure)
+    proof = field.exchanged.equals(gradient)
+    added = (proof,) if field.start.start != proof.theorem.statement.right else ()
+    return _build_token_decision("none", field, decomposition, (curl_proof, *added), None, curl_proof)
 
 
 RUNGS: tuple[Rung, ...] = (
-    _named, _primitive, _covariances, _attached, _of_the_whole, _to_date, _curl,
+    _decide_named, _decide_by_primitive, _decide_by_covariances, _decide_attached, _decide_sequence,
+    _decide_by_scores_to_date, _decide_by_curl,
 )  # fmt: skip
 
 
-def _of_tokens(
+def _build_token_decision(
     target: str,
     field: ReducedGradient,
-    found: Decomposition,
+    decomposition: Decomposition,
     proofs: tuple[Proof, ...],
-    aim: Any = None,
-    turned: Any = None,
+    objective: Any = None,
+    curl_proof: Any = None,
 ) -> Decision:
-    return Decision(
-        target, found.whole_quantity, (equation(field, found.whole_quantity), *proofs), found, aim, turned
-    )
-
-
-# ---------------------------------------------------------------------------- the main equation
-def equation(field: ReducedGradient, right: Quantity) -> Proof:
-    """The field is this; (n - 1)/m is 1 by the premise, and means off-policy are multiplied out."""
-    left = field.exchanged if field.loss.index or field.canonical_form is None else field.canonical_form
-    if left.context.premises:
-        return left.equals(right, using=[(0, None)])
-    try:
-        return left.equals(right)
-    except ProofError:
-        if field.loss.index != "i":
-            raise
-        return left.equals(right, evaluate=True)
-
-
-def right_of(field: ReducedGradient, found: Decomposition) -> Quantity:
-    """The field in words of named quantities; E_q[a] E_q[s/rho] is -E_mu[a rho] grad KL(mu||q)."""
-    if field.index == "t" or (not found.remainder and not field.products):
-        return found.whole_quantity
-    off = taken_off(field)
-    if off is None:
-        total = Quantity(Side.atom(E("q", field.c, ("x",))))
-        pairs = (Side.of((1, (E("q", a), E("q", b, ("x",))))) for a, b in field.products)
-        return sum(map(Quantity, pairs), total)
-    named = decompose("", {"x": off.c}, field.reduced_parameters, field.loss.defined)
-    total = named.whole_quantity if not named.remainder else Quantity(Side.atom(E("q", off.c, ("x",))))
-    return total + off.mean * grad(KL("mu", "q")) * to_sympy(off.share)
-
-
-@dataclass(frozen=True)
-class TakenOff:
-    """The expected gradient E_q[c s] - share E_mu[h] E_mu[s]; share is 1, or 1 - 1/n."""
-
-    share: ExpPoly
-    h: ExpPoly
-    c: ExpPoly
-
-    @property
-    def mean(self) -> Quantity:
-        """E_mu[h]."""
-        return expectation(to_sympy(self.h), "mu")
-
-
-def taken_off(field: ReducedGradient, reduced: bool = False) -> TakenOff | None:
-    """Return h and c of an expected gradient of that form; None for any other.
-
-    reduced: h in canonical form, which lacks the part whose mean is a number; not as the option centres it.
-    """
-    total = ZERO
-    for a, b in field.products:
-        scale = b * WEIGHT
-        if collect_random_names(scale, field.loss.defined):
-            return None
-        total = total - a * WEIGHT * scale
-    share, h = split_own_share(total)
-    if field.loss.centred_coefficient is None or reduced or not total:
-        return TakenOff(share, h, field.c) if total else None
-    c = field.loss.centred_coefficient * share * WEIGHT.inverse()
-    return TakenOff(
-        share, field.loss.centred_coefficient, c - select_constant_terms(c, field.random_names.all)
-    )
+    gradient = decomposition.whole_quantity
+    proofs = (prove_gradient(field, gradient), *proofs)
+    return Decision(target, gradient, proofs, decomposition, objective, curl_proof)

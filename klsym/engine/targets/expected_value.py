@@ -1,4 +1,4 @@
-"""Name the expected value of a loss: E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t].  Untrusted."""
+"""Find the target of the expected value of a loss: E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t].  Untrusted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
 from klsym.engine.regions.piecewise import keep_used_regions
-from klsym.engine.targets.in_print import InPrint
+from klsym.engine.targets.in_print import ValuePrinter
 from klsym.engine.verdicts.verdict import Search, TargetReading
 from klsym.kernel.derivatives import attach
 from klsym.kernel.ring import ZERO, ExpPoly
@@ -39,71 +39,77 @@ from klsym.notation.losses import Written
 FINITE = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}  # a << b, without which the KL is infinite
 
 
-def value_of(written: Written, setting: Setting, roots: bool = False) -> tuple[TargetReading, ExpPoly | None]:
-    """What E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t] is: a target, and a constant beside it."""
-    centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
-    if setting.use == "reward" and centred:
+def find_expected_value(
+    written: Written, setting: Setting, roots: bool = False
+) -> tuple[TargetReading, ExpPoly | None]:
+    """Return the target of E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t], and the constant added to it."""
+    is_centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
+    if setting.use == "reward" and is_centred:
         return TargetReading("zero"), ZERO  # what is centred has mean 0
-    read = read_loss(written.expression, setting, roots)
-    if read.sums:
+    loss = read_loss(written.expression, setting, roots)
+    if loss.sums:
         return TargetReading(None), None
-    e, index = read.expression, read.index
+    e, index = loss.expression, loss.index
     if setting.on_policy and index == "t":
         e = to_sympy(substitute_on_policy(to_ring(e)))
-    under, copied = choose_measure(to_ring(e), setting), needs_sampler(to_ring(e), setting)
-    defined = keep_used_regions(read.regions.context, to_ring(e))
-    start = derive(_mean(e, index, under, defined), on_policy=copied, defined=defined)
+    measure, detached_q = choose_measure(to_ring(e), setting), needs_sampler(to_ring(e), setting)
+    defined = keep_used_regions(loss.regions.context, to_ring(e))
+    start = derive(_build_mean(e, index, measure, defined), on_policy=detached_q, defined=defined)
     names = sort_random_names(defined)
-    whole, tokens, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
+    sequence_terms, token_parts, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
     for scale, atoms in start.reduce().left.terms:
         match atoms:
             case ():
                 constant = constant + scale
             case (E("q", a, ()),):
-                whole = whole + a * scale
+                sequence_terms = sequence_terms + a * scale
             case (Indexed("t", "q", a, ()),):
-                tokens = _with_terms(tokens, a * scale)
+                token_parts = _add_terms(token_parts, a * scale)
             case _:
                 return TargetReading("separable"), ZERO
-    constant, whole = rewrite_in_n(constant), rewrite_in_n(whole)
-    found = _meaning_of_value(recognise_value(whole, names), tokens, start)
-    shown = InPrint(defined, tokens=False)
-    return shown.reading(found), shown.value(constant)
+    constant, sequence_terms = rewrite_in_n(constant), rewrite_in_n(sequence_terms)
+    reading = _name_value(recognise_value(sequence_terms, names), token_parts, start)
+    printer = ValuePrinter(defined, tokens=False)
+    return printer.rewrite_reading(reading), printer.rewrite_value(constant)
 
 
-def _mean(e: Any, index: str, under: str, defined: Context) -> Quantity:
+def _build_mean(e: Any, index: str, measure: str, defined: Context) -> Quantity:
     if index == "i":
-        return mean_over_i(e, under)
+        return mean_over_i(e, measure)
     if not index:
-        return expectation(e, under)
-    constant, each = split_sequence_loss(to_sympy(attach(to_ring(e))), defined)  # a value, detached or not
-    return sum_over_t(each, under) + (expectation(constant, under) if constant else 0)
+        return expectation(e, measure)
+    sequence_part, token_part = split_sequence_loss(
+        to_sympy(attach(to_ring(e))), defined
+    )  # a value, detached or not
+    return sum_over_t(token_part, measure) + (expectation(sequence_part, measure) if sequence_part else 0)
 
 
-def _with_terms(found: NamedParts, element: ExpPoly) -> NamedParts:
+def _add_terms(parts: NamedParts, element: ExpPoly) -> NamedParts:
     for term in split_terms(element):
         name, multiple = recognise_token_term(term)
-        found = replace(found, **{name: getattr(found, name) + multiple})
-    return found
+        parts = replace(parts, **{name: getattr(parts, name) + multiple})
+    return parts
 
 
-def _meaning_of_value(one: NamedParts, tokens: NamedParts, start: Derivation) -> TargetReading:
-    both = NamedParts(
+def _name_value(sequence_parts: NamedParts, token_parts: NamedParts, start: Derivation) -> TargetReading:
+    parts = NamedParts(
         *(
-            getattr(one, x) + getattr(tokens, x)
+            getattr(sequence_parts, x) + getattr(token_parts, x)
             for x in ("reverse", "forward", "reward", "constant", "remainder")
         )
     )
-    if both.remainder and (reward := find_whole_reward(tokens.remainder)) is not None:
-        both = replace(both, reward=both.reward + reward, remainder=both.remainder - tokens.remainder)
-    elif tokens.remainder:
+    if parts.remainder and (reward := find_whole_reward(token_parts.remainder)) is not None:
+        parts = replace(
+            parts, reward=parts.reward + reward, remainder=parts.remainder - token_parts.remainder
+        )
+    elif token_parts.remainder:
         return TargetReading("separable")
-    assumed = Search(assumed_of_value, start, tuple(both.multiples))
-    return TargetReading.of(both, both.unnamed_value, assumed)
+    assumptions = Search(collect_value_assumptions, start, tuple(parts.multiples))
+    return TargetReading.read_parts(parts, parts.unnamed_value, assumptions)
 
 
-def assumed_of_value(start: Derivation, names: tuple[str, ...]) -> tuple[Message, ...]:
-    """The hypotheses of a mean in canonical form; names: the divergences that stand for terms of it."""
+def collect_value_assumptions(start: Derivation, names: tuple[str, ...]) -> tuple[Message, ...]:
+    """Return the hypotheses of a mean in canonical form; names: the divergences that replace its terms."""
     proof = start.equals(Quantity(start.reduce().left))
     supports = (Message("support", first=a, second=b) for a, b in (FINITE[x] for x in names if x in FINITE))
     return tuple(dict.fromkeys((*proof.assumptions, *supports)))

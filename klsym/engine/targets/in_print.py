@@ -1,4 +1,4 @@
-"""The values of a verdict, with steps, logs and sums in place of the names for them.  Untrusted."""
+"""Rewrite the values of a verdict for print: steps, logs and sums replace their names.  Untrusted."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from klsym.notation.values import LazyFormula, names
 KINDS = {"past": Before, "future": After, "others": OfOthers}
 
 
-def _base(name: str) -> str:
+def _read_base(name: str) -> str:
     return parse_name(name).base
 
 
-def in_loo(e: Any) -> Any:
-    """With x - loo(x) for others(x)/m, where that says it in fewer words.
+def rewrite_with_loo(e: Any) -> Any:
+    """Replace others(x)/m by x - loo(x), if that is shorter.
 
     >>> from klsym.language.expressions import R, others, rho
-    >>> in_loo(own(rho) * others(R) / m - own(rho) * own(R))
+    >>> rewrite_with_loo(own(rho) * others(R) / m - own(rho) * own(R))
     -loo(R)*rho_self
     """
     for name in (*LOG_RATIOS, "R", "M"):
@@ -52,29 +52,34 @@ def in_loo(e: Any) -> Any:
     return e
 
 
-def shown_side(side: Side, labels: Labels | None, context: Context, tokens: bool) -> str:
-    """A side of a statement, with a step in place of the name of each region."""
+def format_side(side: Side, labels: Labels | None, context: Context, tokens: bool) -> str:
+    """Return a side of a statement as text, with a step in place of the name of each region."""
 
-    def with_steps(node: Formula) -> Formula:
+    def replace_regions(node: Formula) -> Formula:
         name = at_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
         if name and context.defined(name, REGION) is not None:
             return losses.tree_of(to_steps(ExpPoly.variable(name), context, tokens))
-        return rebuilt(node, with_steps)
+        return rebuilt(node, replace_regions)
 
-    return TEXT(with_steps(formulas.tree_of(side, labels)))
+    return TEXT(replace_regions(formulas.tree_of(side, labels)))
 
 
-def implied_in_steps(of: Quantity, context: Context) -> Quantity:
-    """The same quantity, with what holds regions as it was written, or in steps."""
-    written = {e: label for e, label in of.labels.items() if isinstance(label, losses.Written)}
-    known = {*elements(of.side), *of.labels}
-    held = (e for e in known if any(context.defined(name, REGION) is not None for name in e.names()))
-    return replace(of, labels={**of.labels, **{e: to_steps(e, context) for e in held}, **written})
+def write_regions_as_steps(quantity: Quantity, context: Context) -> Quantity:
+    """Label the elements with regions of a quantity as they were typed, or by steps."""
+    typed_labels = {e: label for e, label in quantity.labels.items() if isinstance(label, losses.Written)}
+    all_elements = {*elements(quantity.side), *quantity.labels}
+    with_regions = (
+        e for e in all_elements if any(context.defined(name, REGION) is not None for name in e.names())
+    )
+    return replace(
+        quantity,
+        labels={**quantity.labels, **{e: to_steps(e, context) for e in with_regions}, **typed_labels},
+    )
 
 
 @dataclass(frozen=True)
-class InPrint:
-    """How values are shown; tokens: those of slots.  sums: H of a slot -> future(k3) and its like.
+class ValuePrinter:
+    """Rewrites values for print; tokens: values have slots.  sums: H of a slot -> future(k3) and its like.
 
     batch: x_self - x_others/m is loo(x) where there are bounds.
     """
@@ -85,84 +90,90 @@ class InPrint:
     batch: bool = False
 
     @staticmethod
-    def of_sums(loss: SlotLoss) -> InPrint:
-        """That of a loss with H, H2, .. in it; sums of what speaks of other tokens have no other name."""
-        found: dict[Any, Any] = {}
+    def build_for_loss(loss: SlotLoss) -> ValuePrinter:
+        """Return the printer for a loss with sums H, H2, ..; sums of sums keep their names."""
+        sum_expressions: dict[Any, Any] = {}
         for name, value in loss.sums.items():
-            base, shown = _base(name), to_steps(to_ring(without_sg(value)), loss.defined)
-            each = remove_slots(shown.xreplace({of: name for name, of in CRITIC.items()}))
-            if any("[" in x.name for x in each.free_symbols):
+            base, value_in_steps = _read_base(name), to_steps(to_ring(without_sg(value)), loss.defined)
+            bare_value = remove_slots(value_in_steps.xreplace({of: name for name, of in CRITIC.items()}))
+            if any("[" in x.name for x in bare_value.free_symbols):
                 continue
-            mine = shown if loss.index == "t" else own(shown)
-            found |= {at_slot(base, z): kind(each) for z, kind in KINDS.items()}
-            found[at_slot(base, loss.own_slot)] = mine
-        put = {to_sympy(ExpPoly.variable(name)): value for name, value in found.items()}
-        return InPrint(loss.defined, loss.index == "t", put, loss.index == "i")
+            own_value = value_in_steps if loss.index == "t" else own(value_in_steps)
+            sum_expressions |= {at_slot(base, z): kind(bare_value) for z, kind in KINDS.items()}
+            sum_expressions[at_slot(base, loss.own_slot)] = own_value
+        substitution = {to_sympy(ExpPoly.variable(name)): value for name, value in sum_expressions.items()}
+        return ValuePrinter(loss.defined, loss.index == "t", substitution, loss.index == "i")
 
-    def value(self, value: Any) -> Any:
-        """A coefficient, or those of slots, unless no name stands in it."""
+    def rewrite_value(self, value: Any) -> Any:
+        """Rewrite a coefficient, or those of slots, if it contains a name of a region or a sum."""
         if isinstance(value, LazyFormula):
-            return LazyFormula(value.build, tuple(map(self.value, value.of)))
+            return LazyFormula(value.build, tuple(map(self.rewrite_value, value.of)))
         if isinstance(value, sympy.Basic):
-            return self._summed(value)
-        known = {definition.name for definition in self.context.definitions}
-        known |= {_base(str(symbol)) for symbol in self.sums}
-        if not isinstance(value, Mapping | ExpPoly) or known.isdisjoint(map(_base, names(value))):
+            return self._replace_sum_names(value)
+        hidden_names = {definition.name for definition in self.context.definitions}
+        hidden_names |= {_read_base(str(symbol)) for symbol in self.sums}
+        if not isinstance(value, Mapping | ExpPoly) or hidden_names.isdisjoint(map(_read_base, names(value))):
             return value
         if isinstance(value, Mapping):
-            return self._summed(to_scored_steps(value, self.context, self.tokens))
-        return self._summed(to_steps(value, self.context, self.tokens))
+            return self._replace_sum_names(to_scored_steps(value, self.context, self.tokens))
+        return self._replace_sum_names(to_steps(value, self.context, self.tokens))
 
-    def _summed(self, e: Any) -> Any:
+    def _replace_sum_names(self, e: Any) -> Any:
         e = sympy.factor_terms(e.xreplace(self.sums)) if e.has(*self.sums) else e
-        return in_loo(e) if self.batch else e
+        return rewrite_with_loo(e) if self.batch else e
 
-    def cases(self, rows: Cases) -> Cases:
-        """Conditions and coefficients."""
-        return tuple((tuple(map(self._condition, where)), self.value(c)) for where, c in rows)
+    def rewrite_cases(self, rows: Cases) -> Cases:
+        """Rewrite conditions and coefficients."""
+        return tuple((tuple(map(self._rewrite_condition, where)), self.rewrite_value(c)) for where, c in rows)
 
-    def _condition(self, on: Condition) -> Condition:
-        scale, x = split_leading_coefficient(sympy.expand(self.value(on.x)))
+    def _rewrite_condition(self, on: Condition) -> Condition:
+        scale, x = split_leading_coefficient(sympy.expand(self.rewrite_value(on.x)))
         return Condition(x, tuple(sign if scale > 0 else -sign for sign in on.signs))
 
-    def reading(self, reading: TargetReading) -> TargetReading:
-        """A target, with its parts in print."""
-        parts = {name: self.value(part) for name, part in reading.parts.items()}
-        return replace(reading, parts=parts, rest=self.value(reading.rest))
+    def rewrite_reading(self, reading: TargetReading) -> TargetReading:
+        """Rewrite the parts of a target."""
+        parts = {name: self.rewrite_value(part) for name, part in reading.parts.items()}
+        return replace(reading, parts=parts, rest=self.rewrite_value(reading.rest))
 
-    def message(self, said: Message) -> Message:
-        """A message, which holds values in tuples and signs."""
-        return Message(said.code, **{key: self._within(value) for key, value in said.values.items()})
-
-    def _within(self, value: Any) -> Any:
-        if isinstance(value, tuple) and not isinstance(value, LazyFormula):
-            return tuple(map(self._within, value))
-        return (
-            replace(value, where=self._within(value.where)) if isinstance(value, Sign) else self.value(value)
+    def rewrite_message(self, message: Message) -> Message:
+        """Rewrite the values in a message, in tuples and signs too."""
+        return Message(
+            message.code, **{key: self._rewrite_within(value) for key, value in message.values.items()}
         )
 
-    def with_sums(self, verdict: Verdict) -> Verdict:
-        """A verdict without the names of sums, by cases too."""
+    def _rewrite_within(self, value: Any) -> Any:
+        if isinstance(value, tuple) and not isinstance(value, LazyFormula):
+            return tuple(map(self._rewrite_within, value))
+        return (
+            replace(value, where=self._rewrite_within(value.where))
+            if isinstance(value, Sign)
+            else self.rewrite_value(value)
+        )
+
+    def rewrite_sums(self, verdict: Verdict) -> Verdict:
+        """Replace the names of sums in a verdict and its cases."""
         if not self.sums and not (self.batch and isinstance(verdict.h, sympy.Basic)):
             return verdict
         return replace(
-            self.verdict(verdict),
-            per_sample_cases=self._later(verdict.per_sample_cases),
-            coefficient_cases=self._later(verdict.coefficient_cases),
-            bias_cases=self._later(verdict.bias_cases),
+            self.rewrite_verdict(verdict),
+            per_sample_cases=self._rewrite_lazily(verdict.per_sample_cases),
+            coefficient_cases=self._rewrite_lazily(verdict.coefficient_cases),
+            bias_cases=self._rewrite_lazily(verdict.bias_cases),
         )
 
-    def _later(self, rows: Cases) -> Cases:
-        return LazyCases(self.cases, rows) if isinstance(rows, LazyCases) else self.cases(rows)
+    def _rewrite_lazily(self, rows: Cases) -> Cases:
+        return (
+            LazyCases(self.rewrite_cases, rows) if isinstance(rows, LazyCases) else self.rewrite_cases(rows)
+        )
 
-    def verdict(self, verdict: Verdict) -> Verdict:
-        """A verdict, h, c and its targets in print."""
+    def rewrite_verdict(self, verdict: Verdict) -> Verdict:
+        """Rewrite h, c, the targets and the messages of a verdict."""
         return replace(
             verdict,
-            h=self.value(verdict.h),
-            c=self.value(verdict.c),
-            gradient=self.reading(verdict.gradient),
-            value=self.reading(verdict.value),
-            constant=self.value(verdict.constant),
-            messages=tuple(map(self.message, verdict.messages)),
+            h=self.rewrite_value(verdict.h),
+            c=self.rewrite_value(verdict.c),
+            gradient=self.rewrite_reading(verdict.gradient),
+            value=self.rewrite_reading(verdict.value),
+            constant=self.rewrite_value(verdict.constant),
+            messages=tuple(map(self.rewrite_message, verdict.messages)),
         )

@@ -1,7 +1,7 @@
-"""Find what an expected gradient of samples is the gradient of, where the target does not say so.  Untrusted.
+"""Find the objective of an expected gradient of samples that is no combination of named terms.  Untrusted.
 
     E_q[c s] = a grad KL(q||p) + b grad KL(p||q) + grad E_q[h] + grad E_q[F]
-    E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), with weights for what moves in h
+    E_mu[h s] - E_mu[h] E_mu[s] = grad Cov_mu(h, log q), with other weights for what depends on theta in h
 
 `fields.primitives` holds the primitives F of single coefficients.
 """
@@ -30,85 +30,89 @@ from klsym.language.unfolding import PLAIN, d_log_q
 
 
 @lru_cache(maxsize=64)  # asked for its name, its proof and its shape
-def objective(found: NamedParts) -> Quantity | None:
-    """Return a KL(q||p) + b KL(p||q) + E_q[h] + E_m[F], F for the rest; None where no F is known.
+def build_objective(parts: NamedParts) -> Quantity | None:
+    """Return a KL(q||p) + b KL(p||q) + E_q[h] + E_m[F], F for the remainder; None where no F is known.
 
-    Beside a rest that is not over T everything is one expectation, up to a constant.
+    With a remainder that is not divided by T, everything is one expectation, up to a constant.
 
     >>> from klsym.language.convert import to_ring
-    >>> from klsym.engine.fields.named_terms import recognise
+    >>> from klsym.engine.fields.named_terms import recognise_coefficient
     >>> from klsym.language.expressions import k1, rho
-    >>> objective(recognise(to_ring(k1 / rho + k1))), objective(recognise(to_ring(1 / rho)))
-    (E_mu[k1**2/2] + E_q[k1], -KL(mu||q))
+    >>> [build_objective(recognise_coefficient(to_ring(c))) for c in (k1 / rho + k1, 1 / rho)]
+    [E_mu[k1**2/2] + E_q[k1], -KL(mu||q)]
     """
-    if found.remainder and "length" not in found.remainder.names():
-        return _of_rest(found.reverse * K1 - found.forward * R_RATIO + found.reward + found.remainder)
-    rest = _of_rest(found.remainder)
-    if rest is None:
+    if parts.remainder and "length" not in parts.remainder.names():
+        return _build_remainder_objective(
+            parts.reverse * K1 - parts.forward * R_RATIO + parts.reward + parts.remainder
+        )
+    remainder = _build_remainder_objective(parts.remainder)
+    if remainder is None:
         return None
-    total = KL("q", "p") * to_sympy(found.reverse) + KL("p", "q") * to_sympy(found.forward)
-    return total + (expectation(to_sympy(found.reward), "q") if found.reward else 0) + rest
+    total = KL("q", "p") * to_sympy(parts.reverse) + KL("p", "q") * to_sympy(parts.forward)
+    return total + (expectation(to_sympy(parts.reward), "q") if parts.reward else 0) + remainder
 
 
-def _of_rest(rest: ExpPoly) -> Quantity | None:
-    """Terms that hold 1/rho are means under mu, the others under q."""
-    under_mu = ExpPoly({k: v for k, v in rest.terms.items() if dict(k[1]).get((("w", 1),)) == -1})
-    if len(rest.terms) > MAX_PRIMITIVE_TERMS:
+def _build_remainder_objective(remainder: ExpPoly) -> Quantity | None:
+    """Return the objective of terms without a name: terms with 1/rho are means under mu, others under q."""
+    under_mu = ExpPoly({k: v for k, v in remainder.terms.items() if dict(k[1]).get((("w", 1),)) == -1})
+    if len(remainder.terms) > MAX_PRIMITIVE_TERMS:
         return None
     total = Quantity(Side())
-    for measure, c in (("mu", under_mu * WEIGHT), ("q", rest - under_mu)):
-        found = find_objective_under(c, measure)
-        if found is None:
+    for measure, c in (("mu", under_mu * WEIGHT), ("q", remainder - under_mu)):
+        integrand = find_objective_under(c, measure)
+        if integrand is None:
             return None
-        if measure == "mu":  # E_mu[log q] is -KL(mu||q), up to what does not move
-            rest, share = _less_multiple(found, "log_q")
-            total = total - (KL("mu", "q") * to_sympy(share) if share else 0)
-        else:  # E_q[log rho] is KL(q||mu), and then E_q[k1] is said to be KL(q||p)
-            rest, share = _less_multiple(found - select_constant_terms(found), "w")
-            rest, of_k1 = _less_multiple(rest, "k1") if share else (rest, ZERO)
-            for other, times in (("p", of_k1), ("mu", share)):
-                total = total + (KL("q", other) * to_sympy(times) if times else 0)
-        total = total + (expectation(to_sympy(rest), measure) if rest else 0)
+        if measure == "mu":  # E_mu[log q] is -KL(mu||q), up to a term independent of theta
+            remainder, multiple = _split_off_multiple(integrand, "log_q")
+            total = total - (KL("mu", "q") * to_sympy(multiple) if multiple else 0)
+        else:  # E_q[log rho] is KL(q||mu), and then E_q[k1] is named KL(q||p)
+            remainder, multiple = _split_off_multiple(integrand - select_constant_terms(integrand), "w")
+            remainder, k1_multiple = _split_off_multiple(remainder, "k1") if multiple else (remainder, ZERO)
+            for policy, factor in (("p", k1_multiple), ("mu", multiple)):
+                total = total + (KL("q", policy) * to_sympy(factor) if factor else 0)
+        total = total + (expectation(to_sympy(remainder), measure) if remainder else 0)
     return total
 
 
-def _less_multiple(element: ExpPoly, name: str) -> tuple[ExpPoly, ExpPoly]:
-    """(e, a) with e + a x the element, a a constant and x the quantity of this name."""
-    alone = ((key, value) for key, value in element.terms.items() if is_multiple(key, name))
-    found = sum((ExpPoly({key: value}) for key, value in alone), ZERO)
-    return element - found, found * ExpPoly.variable(name).inverse()
+def _split_off_multiple(element: ExpPoly, name: str) -> tuple[ExpPoly, ExpPoly]:
+    """Return (e, a) with e + a x the element, a a constant and x the variable of this name."""
+    matching = ((key, value) for key, value in element.terms.items() if is_multiple(key, name))
+    multiples = sum((ExpPoly({key: value}) for key, value in matching), ZERO)
+    return element - multiples, multiples * ExpPoly.variable(name).inverse()
 
 
-def gradient_of(total: Quantity) -> Quantity:
-    """grad of each term, such as 3 grad KL(q||p) + grad E_q[R]."""
+def differentiate_terms(total: Quantity) -> Quantity:
+    """Return grad of each term, such as 3 grad KL(q||p) + grad E_q[R]."""
     parts = (grad(Quantity(Side.of((1, atoms)))) * to_sympy(c) for c, atoms in total.side.terms)
     return sum(parts, Quantity(Side()))
 
 
-def covariances(h: ExpPoly, defined: Context = PLAIN) -> tuple[Quantity, Quantity] | None:
-    """Cov_mu(h, log q) and its gradient E_mu[h s] - E_mu[h] E_mu[s], for h = sum_x a_x x + b.
+def build_covariances(h: ExpPoly, defined: Context = PLAIN) -> tuple[Quantity, Quantity] | None:
+    """Return Cov_mu(h, log q) and its gradient E_mu[h s] - E_mu[h] E_mu[s], for h = sum_x a_x x + b.
 
-    a_x: constants, x: k1, log q or log q - log mu.  b: what is free of theta.
+    a_x: constants, x: k1, log q or log q - log mu.  b: independent of theta.
 
         sum_x a_x (grad E_mu[x^2]/2 - E_mu[x] grad E_mu[x]) + grad E_mu[b log q] - E_mu[b] grad E_mu[log q]
     """
     context = derive(expectation(to_sympy(h), "mu"), defined=defined).context
     rewards = sort_random_names(defined).rewards
-    aim, gradient, free = Quantity(Side()), Quantity(Side()), h
+    objective, gradient, reward_part = Quantity(Side()), Quantity(Side()), h
     for name in LOG_RATIOS:
         x = ExpPoly.variable(name)
         a = sum((term for term in split_terms(h) if dict(next(iter(term.terms))[0]).get(name) == 1), ZERO)
-        free, a, of = free - a, a * x.inverse(), to_sympy(x)
+        reward_part, a, x_expression = reward_part - a, a * x.inverse(), to_sympy(x)
         if a.names() & {*SAMPLE_BASES}:
             return None
-        turned = grad(expectation(of**2 / 2, "mu")) - expectation(of, "mu") * grad(expectation(of, "mu"))
-        aim = aim + covariance(of, of, "mu") * (to_sympy(a) / 2)
-        gradient = gradient + turned * to_sympy(a)
-    if d_log_q(free, context):
+        x_gradient = grad(expectation(x_expression**2 / 2, "mu")) - expectation(x_expression, "mu") * grad(
+            expectation(x_expression, "mu")
+        )
+        objective = objective + covariance(x_expression, x_expression, "mu") * (to_sympy(a) / 2)
+        gradient = gradient + x_gradient * to_sympy(a)
+    if d_log_q(reward_part, context):
         return None
-    if free.names() & {*SAMPLE_BASES, *rewards}:
-        b = to_sympy(free)
-        aim = aim + covariance(b, log_q, "mu")
+    if reward_part.names() & {*SAMPLE_BASES, *rewards}:
+        b = to_sympy(reward_part)
+        objective = objective + covariance(b, log_q, "mu")
         gradient = gradient + grad(expectation(b * log_q, "mu"))
         gradient = gradient - expectation(b, "mu") * grad(expectation(log_q, "mu"))
-    return aim, gradient
+    return objective, gradient

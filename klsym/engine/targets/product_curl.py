@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any
 
 from klsym.engine.fields.in_trees import REWARD, substitute_in_context
-from klsym.engine.proof.counterexamples import completed, tree_models
-from klsym.engine.proof.counterexamples import models as models_of_samples
+from klsym.engine.proof.counterexamples import add_rows, generate_tree_models
+from klsym.engine.proof.counterexamples import generate_models as models_of_samples
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity
 from klsym.errors import ProofError
@@ -43,47 +43,50 @@ SHORT_TREES = 8  # trees of sequences of one and two tokens that are tried
 def decide_products(
     products: Collection[tuple[ExpPoly, ExpPoly]], under: str, defined: Context
 ) -> tuple[str | None, tuple[Proof, ...]]:
-    """Is sum_k E_m[a_k] E_m[b_k s] a gradient?  The target with its theorem; None where it is open."""
+    """Decide whether sum_k E_m[a_k] E_m[b_k s] is a gradient: the target with its theorem; None if open."""
     total = Quantity(Side())
     for a, b in products:
-        total = total + _curl_of_product(a, b, under, defined)
-    told = [*elements(total.side), *(definition.e for definition in defined.definitions)]
-    spoken = {parse_name(name).base for of in told for name in of.names()}
+        total = total + _build_product_curl(a, b, under, defined)
+    expressions = [*elements(total.side), *(definition.e for definition in defined.definitions)]
+    bases = {parse_name(name).base for of in expressions for name in of.names()}
     try:
         return "separable", (derive(total, defined=defined).equals(0, evaluate=under == "q"),)
     except ProofError:
         pass
-    start = derive(_one_advantage(total), defined=substitute_in_context(defined, {"A": REWARD}))
-    spoken = {"R" if base == "A" else base for base in spoken}
-    for model in _models(start, spoken):
+    start = derive(_replace_advantages(total), defined=substitute_in_context(defined, {"A": REWARD}))
+    bases = {"R" if base == "A" else base for base in bases}
+    for model in _list_models(start, bases):
         try:
-            return "none", (start.differs_from(0, model=completed(model, spoken)),)
+            return "none", (start.differs_from(0, model=add_rows(model, bases)),)
         except ProofError:
             continue
     return None, ()
 
 
-def _models(start: Derivation, names: Collection[str]) -> Any:
+def _list_models(start: Derivation, names: Collection[str]) -> Any:
     numbers = {name: str(Fraction(2 + i, 3)) for i, name in enumerate(start.context.parameters)}
     numbers |= {name: value for name, value in BATCH.items() if name in numbers}
     if "length" in names:
-        return [{**model, "parameters": numbers} for model in islice(tree_models(start.context), SHORT_TREES)]
-    trees = (ONE_TOKEN, UNEVEN, OF_BOTH_SIGNS, *_any(start.context))
+        return [
+            {**model, "parameters": numbers}
+            for model in islice(generate_tree_models(start.context), SHORT_TREES)
+        ]
+    trees = (ONE_TOKEN, UNEVEN, OF_BOTH_SIGNS, *_generate_models(start.context))
     return [{"tree": tree, "path": [], "parameters": numbers} for tree in trees]
 
 
-def _any(context: Context) -> Iterator[dict[str, Any]]:
-    """Sequences of one token with any densities and rewards, along the logits of the first two."""
+def _generate_models(context: Context) -> Iterator[dict[str, Any]]:
+    """Yield sequences of one token with random densities and rewards, and the logits of the first two."""
     wide = (model["tree"] for model in models_of_samples(context) if len(model["tree"]["q"]) > 2)
     for tree in islice(wide, SAMPLES):
         size = len(tree["q"])
         yield tree | {"u": ["1", *["0"] * (size - 1)], "v": ["0", "1", *["0"] * (size - 2)]}
 
 
-def _one_advantage(total: Quantity) -> Quantity:
-    """One A: the reward, whose values models hold."""
+def _replace_advantages(total: Quantity) -> Quantity:
+    """Replace A by R, for which models have values."""
 
-    def put(atom: Any) -> Any:
+    def replace_in_atom(atom: Any) -> Any:
         names = {
             x: ExpPoly.variable(x.replace("A", "R", 1))
             for x in atom.coefficient.names()
@@ -91,31 +94,34 @@ def _one_advantage(total: Quantity) -> Quantity:
         }
         return Indexed(atom.index, atom.measure, atom.coefficient.substitute(names), atom.score)
 
-    return Quantity(Side.of(*((k, tuple(map(put, atoms))) for k, atoms in total.side.terms)))
+    return Quantity(Side.of(*((k, tuple(map(replace_in_atom, atoms))) for k, atoms in total.side.terms)))
 
 
-def _curl_of_product(a: ExpPoly, b: ExpPoly, under: str, defined: Context) -> Quantity:
-    """d_u E_m[a] E_m[b s].v - d_v E_m[a] E_m[b s].u, in the slots of a token."""
+def _build_product_curl(a: ExpPoly, b: ExpPoly, under: str, defined: Context) -> Quantity:
+    """Return d_u E_m[a] E_m[b s].v - d_v E_m[a] E_m[b s].u, in the slots of a token."""
     context = derive(Quantity(Side.atom(E(under, a * b))), defined=defined).context
-    moved = d_log_q(a, context) + (a if under == "q" else ZERO)
-    slope, other = (of_tokens(x, context) for x in (moved, b))
+    derivative = d_log_q(a, context) + (a if under == "q" else ZERO)
+    slope, factor = (rewrite_in_token_slots(x, context) for x in (derivative, b))
 
-    def mean(of: ExpPoly, along: str) -> Indexed:
-        return Indexed("t", under, of, (along,))
+    def build_mean(integrand: ExpPoly, score_slot: str) -> Indexed:
+        return Indexed("t", under, integrand, (score_slot,))
 
-    along, across = (mean(slope, "now"), mean(other, "now'")), (mean(slope, "now'"), mean(other, "now"))
+    along, across = (
+        (build_mean(slope, "now"), build_mean(factor, "now'")),
+        (build_mean(slope, "now'"), build_mean(factor, "now")),
+    )
     return Quantity(Side.of((1, along), (-1, across)))
 
 
-def of_tokens(e: ExpPoly, context: Context) -> ExpPoly:
-    """A function of a sample in the slots of a token.
+def rewrite_in_token_slots(e: ExpPoly, context: Context) -> ExpPoly:
+    """Return a function of a sample in the slots of a token.
 
     Without a length each sample is a sequence of one token; with one, x = x_past + x_now + x_future.
     """
     if "length" not in e.names():
         return in_slot(e, "now", context)
 
-    def summed(name: str) -> ExpPoly:
+    def sum_slots(name: str) -> ExpPoly:
         return sum((ExpPoly.variable(at_slot(name, slot)) for slot in SEQUENCE), ZERO)
 
-    return e.substitute({name: summed(name) for name in e.names() & {*SUMS} - {"length"}})
+    return e.substitute({name: sum_slots(name) for name in e.names() & {*SUMS} - {"length"}})

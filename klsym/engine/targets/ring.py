@@ -1,4 +1,4 @@
-"""explain inside the ring: loss -> slot loss -> field -> decision -> verdict, at every index.  Untrusted.
+"""explain inside the ring: loss -> slot loss -> expected gradient -> decision -> verdict.  Untrusted.
 
 h and the value are those of the loss and the options as they were given, whatever they were expanded to.
 """
@@ -30,32 +30,32 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.regions.in_steps import multiply_by_ratios, select_unbounded_terms, to_steps
 from klsym.engine.regions.piecewise import is_piecewise
-from klsym.engine.targets.clamp_messages import with_clamps
-from klsym.engine.targets.counterexample import counterexample
+from klsym.engine.targets.clamp_messages import add_clip_results
+from klsym.engine.targets.counterexample import find_counterexample
 from klsym.engine.targets.decide import Decision, decide
-from klsym.engine.targets.expected_value import value_of
-from klsym.engine.targets.in_print import InPrint, implied_in_steps, shown_side
+from klsym.engine.targets.expected_value import find_expected_value
+from klsym.engine.targets.in_print import ValuePrinter, format_side, write_regions_as_steps
 from klsym.engine.targets.ring_notes import (
-    assumed_by,
-    assuming,
-    coefficient_under_q,
-    kept,
-    readings,
-    undecided,
+    collect_assumptions,
+    collect_remarks,
+    compare_with_full_gradient,
+    find_canonical_coefficient,
+    generate_reading_notes,
+    select_assuming_proofs,
 )
 from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict, is_ascended
 from klsym.engine.verdicts.warnings import (
     Facts,
-    all_proximal,
-    batch_warnings,
-    facts_of,
-    in_gradient,
+    collect_facts,
     is_attached,
-    needs_its_gradient,
-    terms_with_slopes,
-    token_warnings,
-    warnings_for,
-    without_weight,
+    is_proximal,
+    list_batch_warnings,
+    list_token_warnings,
+    list_warnings,
+    name_terms_with_slopes,
+    name_unweighted_terms,
+    needs_weight_gradient,
+    select_unweighted,
 )
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES, parse_name
@@ -79,114 +79,116 @@ def explain_ring(written: Written, setting: Setting) -> Verdict:
     single = reduce_typed_loss(written, setting)
     if setting.batch != "none":
         return explain_centred(written, setting, single)
-    verdict = verdict_of(written, setting, single, single)
+    verdict = build_verdict(written, setting, single, single)
     on_ties_alone = verdict.target not in (None, "zero") and not verdict.pushes
     if verdict.target and not on_ties_alone:
         return verdict
-    return _without_empty_regions(verdict, written, setting, single)
+    return _drop_empty_regions(verdict, written, setting, single)
 
 
-def _without_empty_regions(
+def _drop_empty_regions(
     verdict: Verdict, written: Written, setting: Setting, single: ReducedGradient
 ) -> Verdict:
-    """The verdict on the same loss without regions that zeros show to be empty, which rests on SymPy."""
-    other = reduce_loss(build_slot_loss(written, setting, roots=True))
-    if other.loss.element == single.loss.element:
+    """Return the verdict without regions that zeros of functions show to be empty; trust is SymPy."""
+    field = reduce_loss(build_slot_loss(written, setting, roots=True))
+    if field.loss.element == single.loss.element:
         return verdict
-    found = verdict_of(written, setting, other, other)
-    if found.target is None:
+    reduced = build_verdict(written, setting, field, field)
+    if reduced.target is None:
         return verdict
     kinks = (Message("no-outcome-at-kinks"),)
-    value, constant = value_of(written, setting, roots=True)
-    found = replace(found, value=value, constant=constant)
-    said = (Message("outside-the-core", trust="sympy"), *found.messages)
-    return replace(found, trust="sympy", messages=said, assumptions=(*found.assumptions, *kinks))
+    value, constant = find_expected_value(written, setting, roots=True)
+    reduced = replace(reduced, value=value, constant=constant)
+    messages = (Message("outside-the-core", trust="sympy"), *reduced.messages)
+    return replace(reduced, trust="sympy", messages=messages, assumptions=(*reduced.assumptions, *kinks))
 
 
-def names_only(written: Written, setting: Setting, part: str) -> bool:
-    """Return False where the named terms of the expected gradient are not once this part; proves nothing."""
+def is_single_part(written: Written, setting: Setting, part: str) -> bool:
+    """Is the expected gradient one named term with multiple 1?  True if unknown; proves nothing."""
     try:
-        return named_parts(written, setting) == {part: ONE}
+        return find_named_parts(written, setting) == {part: ONE}
     except (NotInRing, UsageError):
         return True
 
 
-def named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | None:
-    """The named terms of the expected gradient, where there are no others; proves nothing."""
-    whole = rewrite_for_sequence(written) if setting.level == "sequence" else written
-    field = reduce_loss(build_slot_loss(whole, setting))
+def find_named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | None:
+    """Return the named terms of the expected gradient; None if there is a remainder; proves nothing."""
+    typed_loss = rewrite_for_sequence(written) if setting.level == "sequence" else written
+    field = reduce_loss(build_slot_loss(typed_loss, setting))
     if setting.batch != "none":
-        field = reduce_loss(build_centred_loss(coefficient_of(field, setting), setting, field.loss.defined))
-    found = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
-    return None if found.remainder or field.products else found.combination
+        field = reduce_loss(build_centred_loss(find_sample_h(field, setting), setting, field.loss.defined))
+    decomposition = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
+    return None if decomposition.remainder or field.products else decomposition.combination
 
 
-def coefficient_of(single: ReducedGradient, setting: Setting) -> ExpPoly:
-    """The coefficient h of one sample, which an option batch centres."""
+def find_sample_h(single: ReducedGradient, setting: Setting) -> ExpPoly:
+    """Return the coefficient h of one sample, which an option batch centres."""
     h = single.score_coefficients.get("x", ZERO)
     return substitute_on_policy(h) if setting.on_policy else h
 
 
 def explain_centred(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
     """Return the verdict where h less its mean over the batch multiplies the score."""
-    field = reduce_loss(build_centred_loss(coefficient_of(single, setting), setting, single.loss.defined))
-    return verdict_of(written, setting, field, single)
+    field = reduce_loss(build_centred_loss(find_sample_h(single, setting), setting, single.loss.defined))
+    return build_verdict(written, setting, field, single)
 
 
-def verdict_of(
+def build_verdict(
     written: Written,
     setting: Setting,
     field: ReducedGradient,
     single: ReducedGradient,
     decision: Decision | None = None,
-    explained: Callable[[Written, Setting], Verdict] | None = None,
+    explain: Callable[[Written, Setting], Verdict] | None = None,
 ) -> Verdict:
-    """The verdict on a field; single: that of one sample, where its coefficient is centred.
+    """Build the verdict on an expected gradient; single: that of one sample, before centring.
 
-    decision, explained: of the field, and of the loss where no bound binds, where the ladder has none.
+    decision: of the expected gradient, if the rungs have none; explain: for the loss inside the clip range.
     """
     decision = decision or decide(field)
-    notes = tuple(kept(decision)) if field.index == "t" else ()
-    link = _at_one_sample(single, setting) if setting.batch != "none" else ()
+    notes = tuple(compare_with_full_gradient(decision)) if field.index == "t" else ()
+    link = _prove_sample_gradient(single, setting) if setting.batch != "none" else ()
     proofs = (*decision.proofs, *link, *(note.values["proof"] for note in notes))
+    assuming = select_assuming_proofs(field, decision, proofs)
+    reading_notes = generate_reading_notes(field, setting)
     verdict = replace(
-        partial(written, setting, single),
-        c=_factored(coefficient_under_q(field)),
-        gradient=_meaning(field, decision),
+        build_partial_verdict(written, setting, single),
+        c=_split_factor(find_canonical_coefficient(field)),
+        gradient=_read_target(field, decision),
         trust=decision.trust,
-        assumptions=tuple(
-            dict.fromkeys((*readings(field, setting), *assumed_by(assuming(field, decision, proofs))))
-        ),
-        steps=Chain(proofs[0], decision.of_objective),
-        model=Search(counterexample, field, decision),
+        assumptions=tuple(dict.fromkeys((*reading_notes, *collect_assumptions(assuming)))),
+        steps=Chain(proofs[0], decision.proof_of_objective),
+        model=Search(find_counterexample, field, decision),
         proofs=proofs,
-        implied=decision.objective and implied_in_steps(decision.objective, field.loss.defined),
-        shown=_shown(field, decision),
-        remarks=(*notes, *undecided(field, decision)),
+        implied=decision.objective and write_regions_as_steps(decision.objective, field.loss.defined),
+        shown=_format_gradient(field, decision),
+        remarks=(*notes, *collect_remarks(field, decision)),
     )
     if not field.index:
-        verdict = _with_shape(verdict, written, field)
-    verdict = replace(verdict, messages=_messages(verdict, field, single, decision, setting))
-    verdict = with_clamps(verdict, written, setting, field, single, explained or explain_ring)
-    return InPrint.of_sums(field.loss).with_sums(verdict) if setting.batch == "none" else verdict
+        verdict = _add_shape(verdict, written, field)
+    verdict = replace(verdict, messages=_collect_messages(verdict, field, single, decision, setting))
+    verdict = add_clip_results(verdict, written, setting, field, single, explain or explain_ring)
+    if setting.batch != "none":
+        return verdict
+    return ValuePrinter.build_for_loss(field.loss).rewrite_sums(verdict)
 
 
-def partial(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
-    """What a verdict says, before the theorems that it rests on."""
-    value, constant = value_of(written, setting)
-    h, centres = coefficient_of(single, setting), setting.batch != "none"
+def build_partial_verdict(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
+    """Build a verdict without theorems."""
+    value, constant = find_expected_value(written, setting)
+    h, is_centred = find_sample_h(single, setting), setting.batch != "none"
     defined = single.loss.defined
-    centred = (to_steps(h, defined) if defined.definitions else h) if centres else None
+    centred = (to_steps(h, defined) if defined.definitions else h) if is_centred else None
     expanded = (
-        expand_options(written, setting, tree_of(centred)) if centres and setting.use == "loss" else None
+        expand_options(written, setting, tree_of(centred)) if is_centred and setting.use == "loss" else None
     )
     return Verdict(
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
         setting=setting,
-        h=_less_mean(h, setting, defined) if centres else _pushes(single, setting),
+        h=_subtract_mean(h, setting, defined) if is_centred else _show_score_coefficients(single, setting),
         c=single.c,
-        gradient=TargetReading.of(recognise_coefficient(single.c, single.random_names)),
+        gradient=TargetReading.read_parts(recognise_coefficient(single.c, single.random_names)),
         value=value,
         constant=constant,
         trust="open",
@@ -194,7 +196,7 @@ def partial(written: Written, setting: Setting, single: ReducedGradient) -> Verd
         steps=(),
         model=None,
         inside_clamps=None,
-        scores_named=_scores_named(single, setting),
+        scores_named=_has_named_scores(single, setting),
         expansion=expanded,
         centred=centred,
         written=written,
@@ -202,87 +204,90 @@ def partial(written: Written, setting: Setting, single: ReducedGradient) -> Verd
 
 
 # ---------------------------------------------------------------------------- h and c, in print
-def _pushes(field: ReducedGradient, setting: Setting) -> Any:
-    """h: with the scores of its slots where there are several."""
+def _show_score_coefficients(field: ReducedGradient, setting: Setting) -> Any:
+    """Return h, with the scores of its slots if there are several."""
     match field.loss.index:
         case "":
             return field.score_coefficients.get("x", ZERO)
         case "i" if field.loss.detached and isinstance(
             field.loss.label and field.loss.label.expression, LeftOut | Centred
         ):
-            less = _less_mean(field.sample_coefficient, _batch_of(field, setting), field.loss.defined)
-            return scored(less, own(s))
+            centred = _subtract_mean(
+                field.sample_coefficient, _infer_batch_option(field, setting), field.loss.defined
+            )
+            return scored(centred, own(s))
         case "i" if {*field.score_coefficients} <= {"self"}:
             return field.score_coefficients.get("self", ZERO) * ExpPoly.variable("s[self]")
     return field.score_coefficients
 
 
-def _scores_named(field: ReducedGradient, setting: Setting) -> tuple[bool, bool]:
+def _has_named_scores(field: ReducedGradient, setting: Setting) -> tuple[bool, bool]:
     if field.index == "t":
         return not {*field.score_coefficients} <= {"now"}, not {*field.coefficients} <= {"now"}
     return field.loss.index == "i" and setting.batch == "none", False
 
 
-def _less_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
-    """h less the mean of the batch."""
+def _subtract_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
+    """Return h minus the mean of the batch."""
     random = collect_random_names(h, defined)
     if not random:
         return ZERO  # equal numbers less their mean
-    linear = random <= {*SAMPLE_BASES} and all(_is_linear(term) for term in split_terms(h))
-    value = to_sympy(h) if linear else H
-    less = less_others if setting.batch == "leave-one-out" else less_mean
-    return less(to_ring(own(value)), to_ring(others(value)))
+    is_linear = random <= {*SAMPLE_BASES} and all(_is_linear(term) for term in split_terms(h))
+    value = to_sympy(h) if is_linear else H
+    subtract = less_others if setting.batch == "leave-one-out" else less_mean
+    return subtract(to_ring(own(value)), to_ring(others(value)))
 
 
-def _batch_of(field: ReducedGradient, setting: Setting) -> Setting:
-    """The option batch that a detached loo(h) or centred(h) amounts to."""
-    of = field.loss.label.expression if field.loss.label else None
-    if setting.use == "reward" and isinstance(of, LeftOut | Centred):
-        return replace(setting, batch=CENTRING_OPTION[type(of)])
+def _infer_batch_option(field: ReducedGradient, setting: Setting) -> Setting:
+    """Return the setting whose option batch equals a detached loo(h) or centred(h)."""
+    typed = field.loss.label.expression if field.loss.label else None
+    if setting.use == "reward" and isinstance(typed, LeftOut | Centred):
+        return replace(setting, batch=CENTRING_OPTION[type(typed)])
     return setting
 
 
 def _is_linear(term: ExpPoly) -> bool:
-    """Constants times k1, log q or R, of which a sum over samples can be written."""
+    """Is it a constant times k1, log q or R, so that a sum over samples can be written?"""
     [(monomial, exponent)] = term.terms
     random = [(x, power) for x, power in monomial if x in SAMPLE_BASES]
     inside = {x for inner, _ in exponent for x, _ in inner} & {*SAMPLE_BASES}
     return random in ([("k1", 1)], [("R", 1)], [("log_q", 1)]) and not inside
 
 
-def _factored(c: Any) -> Any:
-    """(1 - 1/n) apart."""
-    scale, bare = split_own_share(c) if isinstance(c, ExpPoly) else (ONE, c)
-    return LazyFormula(product, (scale, bare)) if scale != ONE else c
+def _split_factor(c: Any) -> Any:
+    """Return c with a factor 1 - 1/n in front."""
+    scale, coefficient = split_own_share(c) if isinstance(c, ExpPoly) else (ONE, c)
+    return LazyFormula(product, (scale, coefficient)) if scale != ONE else c
 
 
-def _meaning(field: ReducedGradient, decision: Decision) -> TargetReading:
-    """The multiples of the contract; beside other terms only those of rewards are worth naming."""
-    found = decision.found
+def _read_target(field: ReducedGradient, decision: Decision) -> TargetReading:
+    """Return the target with its multiples; with other terms, only those of rewards are named."""
+    decomposition = decision.decomposition
     if decision.target in ("zero", *KLS, "combination"):
-        return TargetReading(decision.target, found.combination)
-    if field.canonical_form is None or not (found.named or found.remainder or field.products):
+        return TargetReading(decision.target, decomposition.combination)
+    if field.canonical_form is None or not (decomposition.named or decomposition.remainder or field.products):
         return TargetReading(decision.target)
     if field.products:
-        return TargetReading(decision.target, {}, coefficient_under_q(field))
-    reward = {name: value for name, value in found.combination.items() if name == "reward"}
-    rest = found.subtract_rewards(field.coefficients)
-    return TargetReading(decision.target, reward, rest.get("x", ZERO) if not field.index else rest)
+        return TargetReading(decision.target, {}, find_canonical_coefficient(field))
+    reward = {name: value for name, value in decomposition.combination.items() if name == "reward"}
+    remainder = decomposition.subtract_rewards(field.coefficients)
+    return TargetReading(decision.target, reward, remainder.get("x", ZERO) if not field.index else remainder)
 
 
-def _shown(field: ReducedGradient, decision: Decision) -> str:
-    of = decision.stated or (grad(decision.objective) if decision.objective else decision.right)
-    rest = decision.found.remainder
-    over_T = decision.objective is not None and any("length" in c.names() for c in rest.values())
+def _format_gradient(field: ReducedGradient, decision: Decision) -> str:
+    gradient = grad(decision.objective) if decision.objective else decision.gradient
+    quantity = decision.objective_gradient or gradient
+    remainder = decision.decomposition.remainder
+    over_T = decision.objective is not None and any("length" in c.names() for c in remainder.values())
     by_regions = decision.objective is not None and bool(field.loss.defined.definitions)
-    shown = field.index or field.products or over_T or by_regions
-    labels = of.labels if by_regions else None
-    return shown_side(of.side, labels, field.loss.defined, field.index == "t") if shown else ""
+    is_shown = field.index or field.products or over_T or by_regions
+    labels = quantity.labels if by_regions else None
+    return format_side(quantity.side, labels, field.loss.defined, field.index == "t") if is_shown else ""
 
 
 # ---------------------------------------------------------------------------- batches
-def _at_one_sample(single: ReducedGradient, setting: Setting) -> tuple[Proof, ...]:
-    """grad L = h s at each sample: the coefficient that is centred."""
+def _prove_sample_gradient(single: ReducedGradient, setting: Setting) -> tuple[Proof, ...]:
+    """Prove grad L = h s at each sample, for the coefficient that is centred."""
     if setting.use == "reward":
         return ()
     gradient = sample_gradient(single.loss.expression)
@@ -291,39 +296,40 @@ def _at_one_sample(single: ReducedGradient, setting: Setting) -> tuple[Proof, ..
 
 
 # ---------------------------------------------------------------------------- shape and warnings
-def _with_shape(verdict: Verdict, written: Written, field: ReducedGradient) -> Verdict:
-    """The verdict, with f or the convexity in q of what c(k1, w, log q) descends, beside a mean reward."""
+def _add_shape(verdict: Verdict, written: Written, field: ReducedGradient) -> Verdict:
+    """Add the generator f of the objective, or its convexity in q; a mean reward is split off."""
     if field.products:
         return verdict
     share, c = split_own_share(field.c)
-    found = recognise_coefficient(c, field.random_names)
-    ascended = is_ascended(written, verdict.setting)
-    penalty = (c - found.reward) * (-1 if ascended else 1)
-    of_r = _generated(penalty, found.target, field) if share == ONE else None
-    if of_r is not None:
-        of_r = replace(of_r, reward=found.reward if ascended else -found.reward)
-        verdict = replace(verdict, generated=of_r, penalty=penalty)
-        return verdict if of_r.f is None or isinstance(of_r.f, ExpPoly) else _with_pieces(verdict)
-    if found.target != "separable" or verdict.implied is None or c.names() & field.random_names.random:
+    parts = recognise_coefficient(c, field.random_names)
+    is_ascending = is_ascended(written, verdict.setting)
+    penalty = (c - parts.reward) * (-1 if is_ascending else 1)
+    generator = _find_generator(penalty, parts.target, field) if share == ONE else None
+    if generator is not None:
+        generator = replace(generator, reward=parts.reward if is_ascending else -parts.reward)
+        verdict = replace(verdict, generated=generator, penalty=penalty)
+        in_ring = generator.f is None or isinstance(generator.f, ExpPoly)
+        return verdict if in_ring else _add_piece_assumptions(verdict)
+    if parts.target != "separable" or verdict.implied is None or c.names() & field.random_names.random:
         return verdict
     return replace(verdict, functional=find_convexity(penalty))
 
 
-def _with_pieces(verdict: Verdict) -> Verdict:
-    """The shape of an f outside the ring is not looked at again."""
+def _add_piece_assumptions(verdict: Verdict) -> Verdict:
+    """Add the assumptions of an f outside the ring."""
     from klsym.engine.divergences.f_divergence_smooth import list_nonzero_conditions
 
     f = verdict.generated.f if verdict.generated else None
     kinks = (Message("no-outcome-at-kinks"),) if is_piecewise(f) else ()
-    assumed = (*verdict.assumptions, *list_nonzero_conditions(f), *kinks)
-    return replace(verdict, penalty=None, assumptions=assumed)
+    assumptions = (*verdict.assumptions, *list_nonzero_conditions(f), *kinks)
+    return replace(verdict, penalty=None, assumptions=assumptions)
 
 
-def _generated(c: ExpPoly, target: str, field: ReducedGradient) -> Generated | None:
+def _find_generator(c: ExpPoly, target: str, field: ReducedGradient) -> Generated | None:
     defined = field.loss.defined
     kinds = {definition.kind for definition in defined.definitions if definition.name in c.names()}
     if not kinds or target in (*KLS, "combination"):
-        return find_divergence(c) or _at_powers(c)
+        return find_divergence(c) or _find_power_generator(c)
     if target != "f-divergence":
         return None
     from klsym.engine.divergences.f_divergence_piecewise import find_piecewise_divergence
@@ -336,8 +342,8 @@ def _generated(c: ExpPoly, target: str, field: ReducedGradient) -> Generated | N
     )
 
 
-def _at_powers(c: ExpPoly) -> Generated | None:
-    """f of r**alpha and its like, for which the ring has none."""
+def _find_power_generator(c: ExpPoly) -> Generated | None:
+    """Return the generator of r**alpha and its like, which is not in the ring."""
     if c.names() <= {*SAMPLE_BASES}:
         return None
     from klsym.engine.divergences.f_divergence_smooth import find_power_divergence
@@ -345,89 +351,91 @@ def _at_powers(c: ExpPoly) -> Generated | None:
     return find_power_divergence(c)
 
 
-def _messages(
+def _collect_messages(
     verdict: Verdict, field: ReducedGradient, single: ReducedGradient, decision: Decision, setting: Setting
 ) -> tuple[Message, ...]:
     if field.index == "t":
-        return token_warnings(verdict, _facts_of_tokens(field, decision, setting.on_policy))
-    pushes, as_option, defined = single.score_coefficients, _batch_of(field, setting), field.loss.defined
+        return list_token_warnings(verdict, _collect_token_facts(field, decision, setting.on_policy))
+    coefficients, defined = single.score_coefficients, field.loss.defined
+    as_option = _infer_batch_option(field, setting)
     typed = single.loss.label if single.loss.index != "i" else None
-    mine = pushes.get("x", pushes.get("self", ZERO))
-    if not field.random_names.all.isdisjoint(parse_name(name).base for name in mine.names()):
-        facts = _facts_of_regions(
-            single, substitute_on_policy(mine) if setting.on_policy else mine, setting.on_policy
-        )
+    h = coefficients.get("x", coefficients.get("self", ZERO))
+    if not field.random_names.all.isdisjoint(parse_name(name).base for name in h.names()):
+        h = substitute_on_policy(h) if setting.on_policy else h
+        facts = _collect_region_facts(single, h, setting.on_policy)
     else:
         in_ring = typed is not None and is_in_ring(typed.expression)
         loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
-        facts = facts_of(loss, mine, field.c, setting.on_policy, defined)
+        facts = collect_facts(loss, h, field.c, setting.on_policy, defined)
     if as_option.batch != "none":
-        still = not collect_random_names(field.sample_coefficient, defined)
+        vanishes = not collect_random_names(field.sample_coefficient, defined)
         if setting.batch == "none":
-            facts = facts_of(
+            facts = collect_facts(
                 field.sample_coefficient, field.sample_coefficient, field.c, setting.on_policy, defined
             )
-        facts = replace(facts, vanishes=still or facts.vanishes)
-        said = batch_warnings(replace(verdict, setting=as_option), facts)
-        bare = setting.batch == "none"
-        return tuple(x for x in said if x.code != "value-is-not-gradient") if bare else said
+        facts = replace(facts, vanishes=vanishes or facts.vanishes)
+        messages = list_batch_warnings(replace(verdict, setting=as_option), facts)
+        if setting.batch != "none":
+            return messages
+        return tuple(x for x in messages if x.code != "value-is-not-gradient")
     if field.loss.index == "i":
-        still = is_zero(field.score_coefficients.values(), setting.on_policy)
-        facts = replace(facts, vanishes=still, noisy=False)
+        vanishes = is_zero(field.score_coefficients.values(), setting.on_policy)
+        facts = replace(facts, vanishes=vanishes, noisy=False)
         return (
-            *warnings_for(verdict, facts),
-            *((Message("baseline-attached"),) if "others" in pushes else ()),
+            *list_warnings(verdict, facts),
+            *((Message("baseline-attached"),) if "others" in coefficients else ()),
         )
-    said = warnings_for(verdict, facts)
+    messages = list_warnings(verdict, facts)
     if verdict.generated is not None:
-        return (*said, *list_divergence_messages(verdict.generated))
-    return (*said, *list_convexity_messages(verdict.functional)) if verdict.functional else said
+        return (*messages, *list_divergence_messages(verdict.generated))
+    return (*messages, *list_convexity_messages(verdict.functional)) if verdict.functional else messages
 
 
-def _facts_of_regions(single: ReducedGradient, mine: ExpPoly, on_policy: bool) -> Facts:
-    """Those of a loss with bounds or logs; a bound on rho weighs, too."""
+def _collect_region_facts(single: ReducedGradient, coefficient: ExpPoly, on_policy: bool) -> Facts:
+    """Return the facts of a loss with bounds or logs; a region of rho counts as a weight."""
     loss, context = single.loss, single.loss.defined
-    weighed = multiply_by_ratios(mine, context)
-    found, bare = facts_of(loss.element, weighed, ZERO, on_policy, context), without_weight(weighed)
-    moves = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
-    literal = moves and needs_its_gradient(loss.element, single.random_names.all)
-    found = replace(found, noisy=False, literal=literal)
-    if any(context.defined(name, REGION) is not None for name in bare.names()):
-        return replace(found, bare=terms_with_slopes(remove_slots(loss.typed)))
-    return found
+    weighted = multiply_by_ratios(coefficient, context)
+    facts = collect_facts(loss.element, weighted, ZERO, on_policy, context)
+    unweighted = select_unweighted(weighted)
+    has_rho = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
+    literal = has_rho and needs_weight_gradient(loss.element, single.random_names.all)
+    facts = replace(facts, noisy=False, literal=literal)
+    if any(context.defined(name, REGION) is not None for name in unweighted.names()):
+        return replace(facts, unweighted_terms=name_terms_with_slopes(remove_slots(loss.typed)))
+    return facts
 
 
-def _bare_terms(bare: tuple[ExpPoly, ...], field: ReducedGradient) -> Message | None:
-    """The terms themselves, or those of the loss of which they are the slope: a region says less."""
+def _describe_bare_terms(bare: tuple[ExpPoly, ...], field: ReducedGradient) -> Message | None:
+    """Return the message on unweighted terms; those with regions are named by the terms of the loss."""
     typed = field.loss.label
     if typed is None or not any(collect_random_names(c, field.loss.defined) - {*SAMPLE_BASES} for c in bare):
-        return in_gradient(*bare)
-    return Message("some-terms") if field.loss.detached else terms_with_slopes(typed.expression, now)
+        return name_unweighted_terms(*bare)
+    return Message("some-terms") if field.loss.detached else name_terms_with_slopes(typed.expression, now)
 
 
-def _facts_of_tokens(field: ReducedGradient, decision: Decision, on_policy: bool) -> Facts:
+def _collect_token_facts(field: ReducedGradient, decision: Decision, on_policy: bool) -> Facts:
     """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
     loss = to_ring(without_sg(field.loss.uncredited) if field.loss.detached else field.loss.uncredited)
     slots = field.coefficients
-    held = [to_ring(without_sg(value)) for value in field.loss.sums.values()]
+    sum_values = [to_ring(without_sg(value)) for value in field.loss.sums.values()]
     factors = [loss] if field.loss.detached else list(field.score_coefficients.values())
-    tailed = [*factors, *held]
+    all_factors = [*factors, *sum_values]
     factors = [multiply_by_ratios(c, field.loss.defined) for c in factors]
-    bare = dict.fromkeys(part for part in map(without_weight, factors) if part)
+    bare = dict.fromkeys(part for part in map(select_unweighted, factors) if part)
     ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
     weights = {name.slot for name in ratios if name.base == "w"}
     return Facts(
         vanishes=is_zero(field.score_coefficients.values(), on_policy),
-        weighted=any(without_weight(c) != c for c in factors),
-        bare=_bare_terms(tuple(bare), field),
-        proximal=bool(bare) and all(map(all_proximal, bare)),
+        weighted=any(select_unweighted(c) != c for c in factors),
+        unweighted_terms=_describe_bare_terms(tuple(bare), field),
+        proximal=bool(bare) and all(map(is_proximal, bare)),
         attached=is_attached(loss),
-        literal=needs_its_gradient(loss),
-        heavy=find_unbounded_ratio(
-            [select_unbounded_terms(c, field.loss.defined) for c in tailed], slots.values(), on_policy
+        literal=needs_weight_gradient(loss),
+        unbounded_ratio=find_unbounded_ratio(
+            [select_unbounded_terms(c, field.loss.defined) for c in all_factors], slots.values(), on_policy
         ),
-        pieces=decision.found.multiples,
-        alone="now" in weights and "past" not in weights,
-        typed=field.loss.label is not None and field.loss.label.expression.has(rho),
+        named_multiples=decision.decomposition.multiples,
+        is_token_weight_only="now" in weights and "past" not in weights,
+        rho_typed=field.loss.label is not None and field.loss.label.expression.has(rho),
         defined=field.loss.defined,
     )

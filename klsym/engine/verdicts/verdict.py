@@ -34,15 +34,15 @@ UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective
 
 
 class LazyRows(Sequence[Any]):
-    """A sequence whose rows are made when they are looked at; equal to any other with the same rows."""
+    """A sequence whose rows are computed on first access; equal to any other with the same rows."""
 
     rows: Any
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, at: Any) -> Any:
-        return self.rows[at]
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and self.rows == tuple(other)
@@ -51,9 +51,9 @@ class LazyRows(Sequence[Any]):
 
 
 class Chain(LazyRows):
-    """The steps of a proof, printed when they are looked at.
+    """The steps of a proof, printed on first access.
 
-    Most verdicts are on the way to another one, or are asked for their target alone.
+    Most verdicts are intermediate, or only their target is used.
     objective: a second proof, which ends in the gradient of the objective and starts where the first one
     starts or ends.
     """
@@ -63,24 +63,24 @@ class Chain(LazyRows):
 
     @cached_property
     def printed(self) -> list[tuple[Printed, str]]:
-        """The rows: two that look alike in LaTeX are one if they look alike in text too."""
-        return [*printed_chain(self.proof, LATEX, TEXT), *self._to_objective]
+        """The rows; two that are equal in LaTeX and in text are merged."""
+        return [*printed_chain(self.proof, LATEX, TEXT), *self.objective_steps]
 
     @cached_property
-    def _to_objective(self) -> list[tuple[Printed, str]]:
-        """The rows that follow, or one for all of them where they start at the first row."""
+    def objective_steps(self) -> list[tuple[Printed, str]]:
+        """The rows of the second proof, or one for all of them if it starts at the first row."""
         if self.objective is None:
             return []
-        others = printed_chain(self.objective, LATEX, TEXT)[1:]
-        if not others or self.objective.theorem.statement.left == self.proof.theorem.statement.right:
-            return others
-        why = ", ".join(dict.fromkeys(reason for _, reason in others))
-        return [(others[-1][0], f"from the first line: {why}")]
+        rows = printed_chain(self.objective, LATEX, TEXT)[1:]
+        if not rows or self.objective.theorem.statement.left == self.proof.theorem.statement.right:
+            return rows
+        reasons = ", ".join(dict.fromkeys(reason for _, reason in rows))
+        return [(rows[-1][0], f"from the first line: {reasons}")]
 
     @property
     def objective_row(self) -> tuple[ChainStep, ...]:
         """The last row, where it is the gradient of the objective."""
-        return tuple((why, row(TEXT), row(LATEX)) for row, why in self._to_objective[-1:])
+        return tuple((why, row(TEXT), row(LATEX)) for row, why in self.objective_steps[-1:])
 
     @cached_property
     def rows(self) -> tuple[ChainStep, ...]:
@@ -94,55 +94,61 @@ class Chain(LazyRows):
 
 
 class LazyCases(LazyRows):
-    """Cases, or steps that tell them, made when they are looked at: look(*of)."""
+    """Cases, or steps with cases, computed on first access: build(*arguments)."""
 
-    def __init__(self, look: Callable[..., Sequence[Any]], *of: Any) -> None:
-        self.look, self.of = look, of
+    def __init__(self, build: Callable[..., Sequence[Any]], *arguments: Any) -> None:
+        self.build, self.arguments = build, arguments
 
     @cached_property
     def rows(self) -> Sequence[Any]:
-        return tuple(self.look(*self.of))
+        return tuple(self.build(*self.arguments))
 
 
 class Search:
-    """A model, or the assumptions of a value, looked for when they are asked for: look(*of)."""
+    """A model, or the assumptions of a value, computed on first access: search(*arguments)."""
 
-    def __init__(self, look: Callable[..., Any], *of: Any) -> None:
-        self.look, self.of = look, of
+    def __init__(self, search: Callable[..., Any], *arguments: Any) -> None:
+        self.search, self.arguments = search, arguments
 
     @cached_property
-    def found(self) -> Any:
-        return self.look(*self.of)
+    def result(self) -> Any:
+        return self.search(*self.arguments)
 
 
 @dataclass(frozen=True)
 class TargetReading:
-    """A target with the multiples of its named parts, and what fits no name; the target None is open.
+    """A target with the multiples of its named parts, and the remainder; the target None is open.
 
-    assumed: the assumptions of a value; those of a gradient are the verdict's.
+    assumed_messages: the assumptions of a value; those of a gradient are the verdict's.
     """
 
     target: str | None
     parts: Mapping[str, Any] = field(default_factory=dict)
     rest: Any = None
-    assumed: Search | tuple[Message, ...] = field(default=(), compare=False, repr=False)
+    assumed_messages: Search | tuple[Message, ...] = field(default=(), compare=False, repr=False)
 
     @staticmethod
-    def of(
-        found: NamedParts, unnamed: ExpPoly | None = None, assumed: Search | tuple[Message, ...] = ()
+    def read_parts(
+        parts: NamedParts, unnamed: ExpPoly | None = None, assumed_messages: Search | tuple[Message, ...] = ()
     ) -> TargetReading:
-        """unnamed: what is left beside the policy gradient of the rewards, where there is a rest."""
-        if not found.remainder:
-            return TargetReading(found.target, found.multiples, None, assumed)
-        reward = {"reward": found.reward} if found.reward else {}
-        return TargetReading(found.target, reward, found.unnamed if unnamed is None else unnamed, assumed)
+        """Return the target of named parts; unnamed: all but the rewards, if there is a remainder."""
+        if not parts.remainder:
+            return TargetReading(parts.target, parts.multiples, None, assumed_messages)
+        reward = {"reward": parts.reward} if parts.reward else {}
+        return TargetReading(
+            parts.target, reward, parts.unnamed if unnamed is None else unnamed, assumed_messages
+        )
 
     @property
     def assumptions(self) -> tuple[Message, ...]:
-        """What a value that has a name assumes."""
+        """The assumptions of a value with a name."""
         if self.target in UNNAMED:
             return ()
-        return self.assumed.found if isinstance(self.assumed, Search) else self.assumed
+        return (
+            self.assumed_messages.result
+            if isinstance(self.assumed_messages, Search)
+            else self.assumed_messages
+        )
 
     @cached_property
     def multiples(self) -> dict[str, str]:
@@ -161,7 +167,7 @@ class TargetReading:
 
     @property
     def names_scores(self) -> bool:
-        """Does the rest hold the scores of its slots?  That of the token itself alone goes without saying."""
+        """Does the remainder contain scores of slots other than the token itself?"""
         if isinstance(self.rest, Mapping):
             return not set(self.rest) <= {"now"}
         return any(x.name.partition("[")[0] == s.name for x in getattr(self.rest, "free_symbols", ()))
@@ -170,18 +176,18 @@ class TargetReading:
         return {"target": self.target, "combination": self.complete or None}
 
 
-def _in_grammar(value: Any) -> str:
-    """A coefficient as text, with estimators by name; what a check writes in its place stays as it is."""
+def _format_coefficient(value: Any) -> str:
+    """Return a coefficient as text, with estimators by name; text stays as it is."""
     return value if isinstance(value, str) else TEXT(with_k3(tree_of(value)))
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The answer of `explain`, as values: how it is said and printed stands in `klsym.render.verdict`.
+    """The answer of `explain`, as values; `klsym.render.verdict` prints it.
 
-    h and c are what multiplies the score, grad L = h s at a sample and E_q[c s] = E_m[h s], as values
-    (`render.values`); each is None where it is not known.
-    constant: what the value has beside its named parts; None where it is not known.
+    h and c are the coefficients of the score, grad L = h s at a sample and E_q[c s] = E_m[h s], as values
+    (`notation.values`); each is None if it is not known.
+    constant: the constant added to the named parts of the value; None if it is not known.
     gradient and value say what the expected gradient and the expected value are; `proofs` are the
     kernel's theorems behind them (empty when the loss lies outside the ring); `witness` is the finite
     model in which the expected gradient is not grad KL(q||p), or for the target "none" not the gradient
@@ -238,7 +244,7 @@ class Verdict:
 
     @property
     def truncated(self) -> bool:
-        """Do samples come from a sampler that is cut off?"""
+        """Do samples come from a truncated sampler?"""
         return (self.asked or self.setting).truncated
 
     @property
@@ -248,18 +254,18 @@ class Verdict:
 
     @cached_property
     def witness(self) -> dict[str, Any] | None:
-        """The model that was given, or what the search for it finds."""
-        return self.model.found if isinstance(self.model, Search) else self.model
+        """The counterexample, searched for on first access; None if there is none."""
+        return self.model.result if isinstance(self.model, Search) else self.model
 
     @cached_property
     def effects(self) -> Effects | None:
-        """What descending f does where it is no divergence: looked for when it is asked for."""
+        """The effects of minimising f if it is no divergence, computed on first access."""
         return None if self.penalty is None else find_effects(self.penalty)
 
     @property
     def objective(self) -> str | None:
         """LaTeX of the objective of which the expected gradient is the gradient, where it is known."""
-        rows = self.objective_rows(LATEX)
+        rows = self.list_objective_terms(LATEX)
         return LATEX(total(*rows)) if rows else None
 
     @property
@@ -267,13 +273,13 @@ class Verdict:
         """Does the update ascend the objective, as it does a reward?"""
         return self.written is not None and is_ascended(self.written, self.setting)
 
-    def objective_rows(self, spell: Text) -> list[Formula]:
-        """The terms of the objective, a mean reward first; none where no objective is known."""
+    def list_objective_terms(self, spell: Text) -> list[Formula]:
+        """Return the terms of the objective, a mean reward first; none if no objective is known."""
         if self.target in (None, "none"):
             return []
         if self.implied is not None:
-            whole = self._implied_formula(spell)
-            return list(whole.terms) if isinstance(whole, Sum) else [whole]
+            objective = self._build_implied_formula(spell)
+            return list(objective.terms) if isinstance(objective, Sum) else [objective]
         if self.objective_formula is not None:
             return [self.objective_formula]
         if self.target == "zero":
@@ -284,18 +290,20 @@ class Verdict:
             return []
         f = Mean("q", in_r(self.generated.f, sums=spell.positions))
         reward = [negated(mean_of(tree_of(self.generated.reward)))] if self.generated.reward else []
-        descended = [*reward, f]
-        return [negated(row) for row in descended] if self.ascends else descended
+        terms = [*reward, f]
+        return [negated(row) for row in terms] if self.ascends else terms
 
-    def implied_in(self, spell: Text) -> str:
-        """The implied objective in one notation."""
-        return spell(self._implied_formula(spell))
+    def format_implied(self, spell: Text) -> str:
+        """Return the implied objective in one notation."""
+        return spell(self._build_implied_formula(spell))
 
-    def _implied_formula(self, spell: Text) -> Formula:
-        """What holds regions as it was written, or in steps."""
+    def _build_implied_formula(self, spell: Text) -> Formula:
+        """Build the implied objective; elements with regions are written as typed, or in steps."""
         assert self.implied is not None
-        told = self.implied.labels.items()
-        labels = {of: label for of, label in told if isinstance(label, Written) or label.has(Heaviside, sign)}
+        labelled = self.implied.labels.items()
+        labels = {
+            of: label for of, label in labelled if isinstance(label, Written) or label.has(Heaviside, sign)
+        }
         return with_k3(formulas.tree_of(self.implied.side, labels, spell.positions))
 
     @property
@@ -308,12 +316,12 @@ class Verdict:
     @cached_property
     def per_sample(self) -> str:
         """h in the grammar; empty where it is not known."""
-        return "" if self.h is None else _in_grammar(self.h)
+        return "" if self.h is None else _format_coefficient(self.h)
 
     @cached_property
     def coefficient(self) -> str | None:
         """c in the grammar."""
-        return None if self.c is None else _in_grammar(self.c)
+        return None if self.c is None else _format_coefficient(self.c)
 
     @property
     def value_constant(self) -> str:
@@ -332,21 +340,21 @@ class Verdict:
     @property
     def steps_in_latex(self) -> list[tuple[str, str]]:
         """Rules and formulas in LaTeX."""
-        found = self.steps
-        return found.in_latex if isinstance(found, Chain) else [(rule, latex) for rule, _, latex in found]
+        steps = self.steps
+        return steps.in_latex if isinstance(steps, Chain) else [(rule, latex) for rule, _, latex in steps]
 
 
 def is_ascended(written: Written, setting: Setting) -> bool:
-    """Does an update ascend it?  A reward is ascended; a penalty without R and A is taken off the reward."""
+    """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one."""
     if setting.use != "reward" or not written.expression.has(R, A):
         return False
     return bool(expand(unfold(without_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
 
 
-def undecided(written: Written, setting: Setting, why: Message, h: Any = None) -> Verdict:
+def build_open_verdict(written: Written, setting: Setting, reason: Message, h: Any = None) -> Verdict:
     """Return the verdict on a loss whose target is open for this reason; h: the gradient at a sample."""
     return Verdict(
         loss=written.typed or written.text, loss_latex=losses.show(written, LATEX), setting=setting,
         h=h, c=None, gradient=TargetReading(None), value=TargetReading(None), constant=None, trust="open",
-        assumptions=(), steps=(), model=None, inside_clamps=None, messages=(why,), written=written,
+        assumptions=(), steps=(), model=None, inside_clamps=None, messages=(reason,), written=written,
     )  # fmt: skip

@@ -25,96 +25,100 @@ from klsym.language.messages import Message
 from klsym.notation.values import names
 
 # What a loss under q would speak of: the reference, rewards, a critic.
-OF_TARGET = re.compile(r"\b(k\d*|r|log_p|p|R|A|V|V_next)(_(past|now|future|self|others))?\b")
+TARGET_NAMES = re.compile(r"\b(k\d*|r|log_p|p|R|A|V|V_next)(_(past|now|future|self|others))?\b")
 Check = Callable[[Verdict, "Facts"], Message | None]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the warnings look at.
+    """The facts that the warnings depend on.
 
-    vanishes: the gradient is zero at every sample.  weighted: some of its terms hold rho.  bare: the
-    terms that hold none.  attached: the loss holds rho outside sg.  literal: on-policy, 1 in its
-    place gives another expected gradient.  noisy: a multiple of rho s stands beside the rest.  heavy: which
-    ratio is unbounded in the gradient at a sample, r or rho*r = p/mu.
-    proximal: the terms that hold no rho all hold rho_old.
-    pieces: the multiples of E_q[1/T] and of other named quantities of sequences.  alone: a token's own rho
-    stands without those before it.  typed: rho itself was typed, of which the weights speak.
+    vanishes: the gradient is zero at every sample.  weighted: some of its terms contain rho.
+    unweighted_terms: a message on those that do not.  attached: the loss contains rho outside sg.
+    literal: on-policy, 1 for rho gives another expected gradient.  noisy: a multiple of rho s is added.
+    unbounded_ratio: the ratio that is unbounded in the gradient at a sample, r or rho*r = p/mu.
+    proximal: the terms without rho all contain rho_old.
+    named_multiples: the multiples of E_q[1/T] and of other named quantities of sequences.
+    is_token_weight_only: a token's rho appears without those before it.  rho_typed: rho itself was typed.
     defined: the definitions of the names of regions and logs.
     """
 
     vanishes: bool
     weighted: bool
-    bare: Message | None
+    unweighted_terms: Message | None
     attached: bool
     literal: bool
     noisy: bool = False
-    heavy: str = ""
+    unbounded_ratio: str = ""
     proximal: bool = False
-    pieces: Mapping[str, ExpPoly] = field(default_factory=dict)
-    alone: bool = True
-    typed: bool = True
+    named_multiples: Mapping[str, ExpPoly] = field(default_factory=dict)
+    is_token_weight_only: bool = True
+    rho_typed: bool = True
     defined: Context = field(default_factory=Context)
 
 
-def facts_of(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool, defined: Context) -> Facts:
-    """The facts of a loss in the ring."""
+def collect_facts(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool, defined: Context) -> Facts:
+    """Return the facts of a loss in the ring."""
     weight = ExpPoly.variable("w").exp()
     unweighted = per_sample if on_policy else per_sample * weight.inverse()
-    bare = without_weight(per_sample)
+    terms_without_rho = select_unweighted(per_sample)
     return Facts(
         vanishes=is_zero([per_sample], on_policy),
-        weighted=bare != per_sample,
-        bare=in_gradient(bare),
-        proximal=all_proximal(bare),
+        weighted=terms_without_rho != per_sample,
+        unweighted_terms=name_unweighted_terms(terms_without_rho),
+        proximal=is_proximal(terms_without_rho),
         attached=is_attached(loss),
-        literal=needs_its_gradient(loss),
+        literal=needs_weight_gradient(loss),
         noisy=bool(recognise_coefficient(unweighted).constant),
-        heavy=find_unbounded_ratio([per_sample], [c], on_policy),
-        pieces=_per_length(c),
+        unbounded_ratio=find_unbounded_ratio([per_sample], [c], on_policy),
+        named_multiples=_find_length_multiple(c),
         defined=defined,
     )
 
 
-def in_gradient(*terms: Any) -> Message | None:
-    """Where rho is missing: at these terms of the coefficient of the score."""
+def name_unweighted_terms(*terms: Any) -> Message | None:
+    """Return the message on terms of the coefficient of the score without rho."""
     return Message("in-gradient", of=terms) if any(terms) else None
 
 
-def without_weight(element: ExpPoly) -> ExpPoly:
-    """The terms that no power of rho multiplies, of whichever slot."""
-    kept = {key: value for key, value in element.terms.items() if not _weights(key[1], moving=False)}
-    return ExpPoly(kept)
+def select_unweighted(element: ExpPoly) -> ExpPoly:
+    """Return the terms without a power of rho of any slot."""
+    unweighted = {
+        key: value
+        for key, value in element.terms.items()
+        if not _collect_weights(key[1], attached_only=False)
+    }
+    return ExpPoly(unweighted)
 
 
-def all_proximal(element: ExpPoly) -> bool:
-    """Does each term hold a power of rho_old?"""
+def is_proximal(element: ExpPoly) -> bool:
+    """Does each term contain a power of rho_old?"""
     names = ({name for m, _ in exponent for name, _ in m} for _, exponent in element.terms)
     return bool(element) and all(any(parse_name(n).base == "o" for n in here) for here in names)
 
 
 def is_attached(loss: ExpPoly) -> bool:
-    """Does rho stand outside sg?"""
-    return any(_weights(exponent) for _, exponent in loss.terms)
+    """Is there a rho outside sg?"""
+    return any(_collect_weights(exponent) for _, exponent in loss.terms)
 
 
-def _weights(exponent: Exponent, moving: bool = True) -> set[str]:
+def _collect_weights(exponent: Exponent, attached_only: bool = True) -> set[str]:
     names = {name for monomial, _ in exponent for name, _ in monomial if parse_name(name).base == "w"}
-    return {name for name in names if not (moving and parse_name(name).detached)}
+    return {name for name in names if not (attached_only and parse_name(name).detached)}
 
 
-def needs_its_gradient(loss: ExpPoly, random: Collection[str] = ()) -> bool:
-    """On-policy w = 0: the literal 1 for rho = exp(w) drops E_q[(d_w L) s], which is 0 if d_w L is constant.
+def needs_weight_gradient(loss: ExpPoly, random: Collection[str] = ()) -> bool:
+    """Does 1 for rho = exp(w) change the expected gradient on-policy, by E_q[(d_w L) s], d_w L not constant?
 
-    random: further names that change from sample to sample.  Polynomials in w are those of log mu, not of
-    rho: their w does not move here.
+    random: further names that change from sample to sample.  Polynomials in w come from log mu, not from rho:
+    they count as detached.
     """
     fixed = ZERO
     for (monomial, exponent), value in loss.terms.items():
-        factor = ExpPoly({(monomial, ()): value}).rename(_fixed)
+        factor = ExpPoly({(monomial, ()): value}).rename(_detach_weight)
         fixed = fixed + factor * ExpPoly({((), exponent): 1})
-    for name in {name for _, exponent in loss.terms for name in _weights(exponent)}:
-        slope = fixed.derive(_along(name))
+    for name in {name for _, exponent in loss.terms for name in _collect_weights(exponent)}:
+        slope = fixed.derive(_differentiate_along(name))
         zero = {x: ZERO for x in slope.names() if parse_name(x).base == "w"}
         at_q = slope.substitute(zero).rename(lambda x: x.removeprefix("sg(").removesuffix(")"))
         if any(parse_name(x).base in (*SAMPLE_BASES, *random) for x in at_q.names()):
@@ -122,63 +126,63 @@ def needs_its_gradient(loss: ExpPoly, random: Collection[str] = ()) -> bool:
     return False
 
 
-def _along(name: str) -> Callable[[str], ExpPoly]:
+def _differentiate_along(name: str) -> Callable[[str], ExpPoly]:
     return lambda variable: ONE if variable == name else ZERO
 
 
-def _fixed(name: str) -> str:
+def _detach_weight(name: str) -> str:
     return name if parse_name(name).base != "w" or parse_name(name).detached else f"sg({name})"
 
 
-def _per_length(c: ExpPoly) -> dict[str, ExpPoly]:
-    """The multiple of 1/T in a coefficient, if it is independent of the sample.
+def _find_length_multiple(c: ExpPoly) -> dict[str, ExpPoly]:
+    """Return the multiple of 1/T in a coefficient, if it is independent of the sample.
 
-    Beside another power of T alone, such as 1/T**2, its sign does not say how 1/T moves.
+    With another power of T, such as 1/T**2, its sign does not determine the effect on 1/T.
     """
-    found = ZERO
+    multiple = ZERO
     for (monomial, exponent), value in c.terms.items():
-        power = 0 if exponent or _samples(monomial) else dict(monomial).get("length", 0)
+        power = 0 if exponent or _collect_sample_names(monomial) else dict(monomial).get("length", 0)
         if power not in (0, -1):
             return {}
         if power == -1:
-            found = found + ExpPoly({(monomial, exponent): value}) * ExpPoly.variable("length")
-    return {"1/T": found} if found else {}
+            multiple = multiple + ExpPoly({(monomial, exponent): value}) * ExpPoly.variable("length")
+    return {"1/T": multiple} if multiple else {}
 
 
-def _samples(monomial: Monomial) -> set[str]:
+def _collect_sample_names(monomial: Monomial) -> set[str]:
     return {name for name, _ in monomial} & set(SAMPLE_BASES) - {"length"}
 
 
-def terms_with_slopes(loss: Any, place: Callable[[Any], Any] = lambda e: e) -> Message:
-    """The terms of a loss that have a slope and no weight."""
+def name_terms_with_slopes(loss: Any, place: Callable[[Any], Any] = lambda e: e) -> Message:
+    """Return the message on the terms of a loss that have a gradient and no weight."""
     terms = sympy.Add.make_args(sympy.expand_mul(loss))
-    sloping = [t for t in terms if not _holds_weight(t) and (t.has(log_q) or t.has(log_old))]
+    sloping = [t for t in terms if not _has_weight(t) and (t.has(log_q) or t.has(log_old))]
     return Message("gradient-of", of=place(sympy.Add(*sloping))) if sloping else Message("some-terms")
 
 
-def _holds_weight(e: Any) -> bool:
+def _has_weight(e: Any) -> bool:
     return bool(e.has(log_mu))
 
 
-def warnings_for(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
-    """All warnings that apply."""
-    return tuple(_applying(CHECKS, verdict, facts))
+def list_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
+    """Return all warnings that apply."""
+    return tuple(_apply_checks(CHECKS, verdict, facts))
 
 
-def _applying(checks: Iterable[Check], verdict: Verdict, facts: Facts) -> Iterator[Message]:
+def _apply_checks(checks: Iterable[Check], verdict: Verdict, facts: Facts) -> Iterator[Message]:
     for check in checks:
         message = check(verdict, facts)
         if message is not None:
             yield message
 
 
-def outside_the_core(verdict: Verdict, facts: Facts) -> Message | None:
+def check_core(verdict: Verdict, facts: Facts) -> Message | None:
     if verdict.trust == "kernel":
         return None
     return Message("outside-the-core", trust="open" if verdict.target is None else verdict.trust)
 
 
-def zero_gradient(verdict: Verdict, facts: Facts) -> Message | None:
+def check_zero_gradient(verdict: Verdict, facts: Facts) -> Message | None:
     if verdict.target != "zero":
         return None
     if facts.vanishes:
@@ -186,101 +190,117 @@ def zero_gradient(verdict: Verdict, facts: Facts) -> Message | None:
     return Message("zero-gradient", loss=verdict.loss, setting=verdict.setting)
 
 
-OF_DESCENT = ("wrong-sign", "pushes-from-mu", "length-rewarded", "counts-tokens")  # what descending it does
-OF_LOSS = ("vanishes", "zero-gradient")  # warnings that name the loss
+DESCENT_WARNINGS = (
+    "wrong-sign",
+    "pushes-from-mu",
+    "length-rewarded",
+    "counts-tokens",
+)  # what descending it does
+LOSS_WARNINGS = ("vanishes", "zero-gradient")  # warnings that name the loss
 
 
-def value_is_not_gradient(verdict: Verdict, facts: Facts) -> Message | None:
+def check_value(verdict: Verdict, facts: Facts) -> Message | None:
     if verdict.unbiased_for("reverse-kl") and verdict.target != "reverse-kl":
         return Message("value-is-not-gradient", target=verdict.target)
     return None
 
 
-def missing_weight(verdict: Verdict, facts: Facts) -> Message | None:
-    """Where rho is missing: everywhere, or at these terms of the coefficient of s.
+def check_missing_weight(verdict: Verdict, facts: Facts) -> Message | None:
+    """Warn where rho is missing: everywhere, or at some terms of the coefficient of s.
 
-    A loss of q and the sampler alone, such as (log_q - log_mu)**2, is meant under the sampler.
+    A loss of q and the sampler alone, such as (log_q - log_mu)**2, is meant to be under the sampler.
     """
-    if verdict.setting.on_policy or facts.vanishes or not facts.bare or not OF_TARGET.search(verdict.loss):
+    if (
+        verdict.setting.on_policy
+        or facts.vanishes
+        or not facts.unweighted_terms
+        or not TARGET_NAMES.search(verdict.loss)
+    ):
         return None
     if facts.proximal:
         return Message("weighed-by-old")
-    return Message("missing-weight", at=facts.bare if facts.weighted else None, setting=verdict.setting)
+    return Message(
+        "missing-weight", at=facts.unweighted_terms if facts.weighted else None, setting=verdict.setting
+    )
 
 
-def literal_weight(verdict: Verdict, facts: Facts) -> Message | None:
+def check_literal_weight(verdict: Verdict, facts: Facts) -> Message | None:
     if not verdict.setting.on_policy or verdict.setting.use == "reward" or not facts.literal:
         return None
     return Message("literal-weight")
 
 
-def mean_zero_noise(verdict: Verdict, facts: Facts) -> Message | None:
+def check_noise(verdict: Verdict, facts: Facts) -> Message | None:
     if verdict.target == "zero" or not facts.noisy:
         return None
     return Message("mean-zero-noise", of="s" if verdict.setting.on_policy else "rho*s")
 
 
-def wrong_sign(verdict: Verdict, facts: Facts) -> Message | None:
-    """A KL with a negative multiple, or a mean reward with a positive one; what it does beside other terms
-    is not said of the whole."""
+def check_sign(verdict: Verdict, facts: Facts) -> Message | None:
+    """Warn of a KL with a negative multiple, or a mean reward with a positive one; of other terms nothing is
+    said."""
     if verdict.setting.use == "reward":
         return None
     parts = verdict.gradient.parts
-    found = [(("increases", name), v) for name, v in parts.items() if name in ("reverse-kl", "forward-kl")]
-    found += [(("pushes", "mu"), c) for c in _of_mu(verdict)]
-    signs = [(what, _sign_in_regions(v, facts.defined)) for what, v in found]
-    if not _names_both_rewards(verdict, facts.defined):  # one may be the baseline of the other
-        signs += _lowered(_as_sympy(parts.get("reward", ZERO)), facts.defined)
-    does = tuple((what, sign) for what, sign in signs if sign is not None)
-    if not does:
+    effects = [(("increases", name), v) for name, v in parts.items() if name in ("reverse-kl", "forward-kl")]
+    effects += [(("pushes", "mu"), c) for c in _find_kl_of_mu(verdict)]
+    signs = [(what, _find_sign_in_regions(v, facts.defined)) for what, v in effects]
+    if not _has_both_rewards(verdict, facts.defined):  # one may be the baseline of the other
+        signs += _list_lowered_rewards(_to_sympy(parts.get("reward", ZERO)), facts.defined)
+    signed_effects = tuple((what, sign) for what, sign in signs if sign is not None)
+    if not signed_effects:
         return None
-    pushes = any(what[0] == "pushes" for what, _ in does)
-    return Message("pushes-from-mu" if pushes else "wrong-sign", does=does, alone=_is_alone(verdict, does))
+    is_of_mu = any(what[0] == "pushes" for what, _ in signed_effects)
+    return Message(
+        "pushes-from-mu" if is_of_mu else "wrong-sign",
+        does=signed_effects,
+        alone=_is_alone(verdict, signed_effects),
+    )
 
 
-def _names_both_rewards(verdict: Verdict, defined: Context) -> bool:
-    found = names(verdict.h).union(*(definition.e.names() for definition in defined.definitions))
-    return {R.name, A.name} <= {name.partition("[")[0] for name in found}
+def _has_both_rewards(verdict: Verdict, defined: Context) -> bool:
+    all_names = names(verdict.h).union(*(definition.e.names() for definition in defined.definitions))
+    return {R.name, A.name} <= {name.partition("[")[0] for name in all_names}
 
 
-def _as_sympy(value: Any) -> Any:
+def _to_sympy(value: Any) -> Any:
     return to_sympy(value) if isinstance(value, ExpPoly) else value
 
 
-def _sign_in_regions(value: Any, defined: Context) -> Sign | None:
-    """The sign of a multiple, which is the same in all regions that it names."""
+def _find_sign_in_regions(value: Any, defined: Context) -> Sign | None:
+    """Return the sign of a multiple, if it is the same in all its regions."""
     if isinstance(value, ExpPoly) and any(defined.defined(x, REGION) is not None for x in value.names()):
-        return _of_all_cases(value, defined)
-    return sign_of(_as_sympy(value))
+        return _find_sign_in_cases(value, defined)
+    return find_sign(_to_sympy(value))
 
 
-def _lowered(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:
-    """The mean of a reward, or of what a reward with bounds makes of it."""
-    held = {name for name in names(reward) if defined.defined(name) is not None}
-    regions = {name for name in held if defined.defined(name, REGION) is not None}
-    if any(not defined.is_constant(ExpPoly.variable(name)) for name in held - regions):
+def _list_lowered_rewards(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:
+    """Yield the rewards whose mean the loss lowers, with the sign; clipped rewards by cases."""
+    defined_names = {name for name in names(reward) if defined.defined(name) is not None}
+    regions = {name for name in defined_names if defined.defined(name, REGION) is not None}
+    if any(not defined.is_constant(ExpPoly.variable(name)) for name in defined_names - regions):
         return  # a log moves with the reward, and its slope is not looked at
     bounds = defined.within(*map(ExpPoly.variable, regions))
-    told = {parse_name(name).base for e in bounds for name in e.names()} | names(reward)
-    slopes = {x: reward.diff(x) for x in (R, A) if x.name in told}
+    bases = {parse_name(name).base for e in bounds for name in e.names()} | names(reward)
+    slopes = {x: reward.diff(x) for x in (R, A) if x.name in bases}
     for x, slope in slopes.items():
         if names(slope) & regions:
-            yield ("lowers-rising-reward", x), _of_all_cases(to_ring(-slope), defined)
+            yield ("lowers-rising-reward", x), _find_sign_in_cases(to_ring(-slope), defined)
         else:
-            negative = to_steps(to_ring(-slope), defined) if held else -slope
-            yield ("lowers", reward if slope.has(x) else x), sign_of(negative)
+            negative = to_steps(to_ring(-slope), defined) if defined_names else -slope
+            yield ("lowers", reward if slope.has(x) else x), find_sign(negative)
 
 
-def _of_all_cases(element: ExpPoly, defined: Context) -> Sign | None:
-    """The sign that it has in all cases but those where it is 0; None where there is no one sign."""
+def _find_sign_in_cases(element: ExpPoly, defined: Context) -> Sign | None:
+    """Return the sign that it has in all cases in which it is not 0; None if they differ."""
     rows = split_into_cases({"x": element}, defined, lambda slots, context: to_steps(slots["x"], context))
-    found = {sign_of(value) for _, value in rows if value}
-    return found.pop() if len(found) == 1 else None
+    signs = {find_sign(value) for _, value in rows if value}
+    return signs.pop() if len(signs) == 1 else None
 
 
-def _is_alone(verdict: Verdict, does: Sequence[tuple[tuple[str, Any], Sign]]) -> bool:
+def _is_alone(verdict: Verdict, signed_effects: Sequence[tuple[tuple[str, Any], Sign]]) -> bool:
     """Has the objective one term?  A mean of several rewards may rise while that of one of them falls."""
-    [(kind, of), _], *_ = does
+    [(kind, of), _], *_ = signed_effects
     if kind == "pushes":
         return verdict.implied is not None and len(verdict.implied.side.terms) == 1
     if verdict.target in UNNAMED or len(verdict.gradient.parts) > 1:
@@ -289,25 +309,25 @@ def _is_alone(verdict: Verdict, does: Sequence[tuple[tuple[str, Any], Sign]]) ->
     return kind != "lowers" or of == reward or bool(sympy.expand(reward - reward.diff(of) * of) == 0)
 
 
-def _of_mu(verdict: Verdict) -> list[ExpPoly]:
-    """The multiple of KL(mu||q) in the objective."""
+def _find_kl_of_mu(verdict: Verdict) -> list[ExpPoly]:
+    """Return the multiple of KL(mu||q) in the objective, in a list; empty if there is none."""
     terms = verdict.implied.side.terms if verdict.implied is not None else ()
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
 
 
 @dataclass(frozen=True)
 class Sign:
-    """What the sign of a multiple is; always: for all weights that meet the condition `where` < 0, if any."""
+    """A negative multiple: always, or where the condition `where` < 0 holds."""
 
     always: bool
     where: Any = None
 
 
 @lru_cache(maxsize=1024)
-def sign_of(value: Any) -> Sign | None:
-    """Where a multiple is negative; None for no positive parameters.
+def find_sign(value: Any) -> Sign | None:
+    """Return where a multiple is negative; None if for no positive parameters.
 
-    Parameters are weights, meant to be positive; a condition that no positive ones meet is not told.
+    Parameters are positive weights; a condition that none of them satisfy is not reported.
     """
     size = {x: sympy.Dummy(positive=True) + int(x.name == "n") for x in value.free_symbols}  # n is 2 or more
     counts = {x: size[x] for x in size if x.name in COUNTS}
@@ -319,54 +339,61 @@ def sign_of(value: Any) -> Sign | None:
     return Sign(bool(value.subs(weights).factor().is_negative), value)
 
 
-def heavy_tail(verdict: Verdict, facts: Facts) -> Message | None:
-    return Message("heavy-tail", ratio=facts.heavy) if facts.heavy else None
+def check_tail(verdict: Verdict, facts: Facts) -> Message | None:
+    return Message("heavy-tail", ratio=facts.unbounded_ratio) if facts.unbounded_ratio else None
 
 
-def length_in_front(verdict: Verdict, facts: Facts) -> Message | None:
+def check_length(verdict: Verdict, facts: Facts) -> Message | None:
     if not verdict.setting.averaged or facts.vanishes:
         return None
-    multiple = facts.pieces.get("1/T")
+    multiple = facts.named_multiples.get("1/T")
     if multiple is None or verdict.setting.use == "reward":
         return Message("length-in-front")
-    return Message("length-rewarded", sign=sign_of(to_sympy(multiple)))
+    return Message("length-rewarded", sign=find_sign(to_sympy(multiple)))
 
 
-def cut_sampler(verdict: Verdict, facts: Facts) -> Message | None:
-    """What a sampler that is cut off does not see of the gradient of all samples."""
+def check_cut_sampler(verdict: Verdict, facts: Facts) -> Message | None:
+    """Report the part of the gradient that samples of a truncated sampler miss."""
     if not verdict.setting.truncated or facts.vanishes:
         return None
     if verdict.c is None or re.search(r"\b[MS]\b", verdict.loss):
         return Message("cut-sampler", of=None)
-    whole = verdict.c.substitute({"M": ONE, "S": ONE})
-    named = any(name.startswith(OF_REGIONS) for name in whole.names())
-    return Message("cut-sampler", of=None if named else (1 - M) * to_sympy(whole))
+    coefficient = verdict.c.substitute({"M": ONE, "S": ONE})
+    has_region = any(name.startswith(OF_REGIONS) for name in coefficient.names())
+    return Message("cut-sampler", of=None if has_region else (1 - M) * to_sympy(coefficient))
 
 
 CHECKS: tuple[Check, ...] = (
-    cut_sampler, outside_the_core, zero_gradient, value_is_not_gradient, missing_weight, literal_weight,
-    mean_zero_noise, wrong_sign, length_in_front, heavy_tail,
+    check_cut_sampler, check_core, check_zero_gradient, check_value, check_missing_weight,
+    check_literal_weight,
+    check_noise, check_sign, check_length, check_tail,
 )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- tokens
-def prefixes_of_mu(verdict: Verdict, facts: Facts) -> Message | None:
-    """rho_t alone weighs a token given its prefix, and the prefix is still drawn from mu."""
+def check_prefixes(verdict: Verdict, facts: Facts) -> Message | None:
+    """Warn that rho_t alone weighs a token given its prefix, and the prefix is still drawn from mu."""
     setting = verdict.setting
-    if setting.on_policy or setting.weights != "token" or not (facts.weighted and facts.alone):
+    if setting.on_policy or setting.weights != "token" or not (facts.weighted and facts.is_token_weight_only):
         return None
     # of the target zero, whatever the prefixes are drawn from
-    return None if verdict.target == "zero" else Message("prefixes-of-mu", typed=facts.typed)
+    return None if verdict.target == "zero" else Message("prefixes-of-mu", typed=facts.rho_typed)
 
 
-def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
+def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
     setting = verdict.setting
-    if verdict.target == "zero" or "reverse-kl" in facts.pieces:
+    if verdict.target == "zero" or "reverse-kl" in facts.named_multiples:
         return None
     if setting.use == "reward":
-        whole = any(name.startswith("advantage") for name in facts.pieces)  # each score meets it
-        return Message("later-rewards-dropped") if setting.credit == "same-token" and not whole else None
-    if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.pieces):
+        is_whole_advantage = any(
+            name.startswith("advantage") for name in facts.named_multiples
+        )  # each score meets it
+        return (
+            Message("later-rewards-dropped")
+            if setting.credit == "same-token" and not is_whole_advantage
+            else None
+        )
+    if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.named_multiples):
         return None
     if not setting.on_policy and setting.weights != "token" and facts.attached:
         # the attached weight of the prefix carries its scores: the value is at fault, not the level
@@ -374,40 +401,42 @@ def effect_on_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
     return Message("later-dropped")
 
 
-def advantage_counts_once(verdict: Verdict, facts: Facts) -> Message | None:
-    """The convention on A where the rewards of several tokens are added up."""
-    credits = verdict.setting.use == "reward" and verdict.setting.credit in ("to-go", "total")
-    named = verdict.written is not None and verdict.written.expression.has(A)
-    return Message("advantage-counts-once") if credits and named else None
+def check_advantage_credit(verdict: Verdict, facts: Facts) -> Message | None:
+    """State the convention on A, if the rewards of several tokens are summed."""
+    is_credited = verdict.setting.use == "reward" and verdict.setting.credit in ("to-go", "total")
+    has_advantage = verdict.written is not None and verdict.written.expression.has(A)
+    return Message("advantage-counts-once") if is_credited and has_advantage else None
 
 
-def counted_tokens(verdict: Verdict, facts: Facts) -> Message | None:
-    if "T" not in facts.pieces:
+def check_token_count(verdict: Verdict, facts: Facts) -> Message | None:
+    if "T" not in facts.named_multiples:
         return None
-    return Message("counts-tokens", use=verdict.setting.use, sign=sign_of(to_sympy(facts.pieces["T"])))
+    return Message(
+        "counts-tokens", use=verdict.setting.use, sign=find_sign(to_sympy(facts.named_multiples["T"]))
+    )
 
 
 TOKEN_CHECKS = (
-    outside_the_core, zero_gradient, value_is_not_gradient, missing_weight, prefixes_of_mu,
-    effect_on_later_tokens, literal_weight, wrong_sign, length_in_front, counted_tokens, heavy_tail,
-    advantage_counts_once,
+    check_core, check_zero_gradient, check_value, check_missing_weight, check_prefixes,
+    check_later_tokens, check_literal_weight, check_sign, check_length, check_token_count, check_tail,
+    check_advantage_credit,
 )  # fmt: skip
 
 
-def token_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
-    """All warnings about token losses."""
-    return tuple(_applying(TOKEN_CHECKS, verdict, facts))
+def list_token_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
+    """Return all warnings about token losses."""
+    return tuple(_apply_checks(TOKEN_CHECKS, verdict, facts))
 
 
 # ---------------------------------------------------------------------------- batches
-def batch_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
-    """Those of one sample, and what centring does."""
-    found = list(warnings_for(verdict, replace(facts, noisy=False)))  # a constant is centred away
+def list_batch_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
+    """Return the warnings of one sample, and those on centring."""
+    messages = list(list_warnings(verdict, replace(facts, noisy=False)))  # a constant is centred away
     shrinks = verdict.setting.batch == "mean" and verdict.target != "zero"
     if shrinks:
-        found.append(Message("mean-shrinks"))
+        messages.append(Message("mean-shrinks"))
     if shrinks and {"reward", "reverse-kl"} <= set(verdict.gradient.multiples):
-        found.append(Message("shrink-together"))
+        messages.append(Message("shrink-together"))
     if "mean_h" in names(verdict.c):
-        found.append(Message("score-has-a-mean"))
-    return tuple(found)
+        messages.append(Message("score-has-a-mean"))
+    return tuple(messages)

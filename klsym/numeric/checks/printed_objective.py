@@ -33,7 +33,7 @@ def objective_slope(verdict: Any, read: Callable[[str], Any], world: World) -> A
 
     read: an expression from its text.
     """
-    terms = verdict.objective_rows(TEXT)
+    terms = verdict.list_objective_terms(TEXT)
     try:
         return _Reader(read, world).of(tree.total(*terms))[1] if terms else None
     except NotEvaluated:

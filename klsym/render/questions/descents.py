@@ -49,7 +49,7 @@ def divergence_words(verdict: Any) -> str:
         return combination_text(gradient.multiples).replace("grad ", "")
     if found is not None and found.f is not None:
         return f"E_q[f(r)] with f = {TEXT(in_r(found.f))}"
-    return verdict.implied_in(TEXT) if verdict.implied is not None else "another objective"
+    return verdict.format_implied(TEXT) if verdict.implied is not None else "another objective"
 
 
 class PrintedDescents(Descents):

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.proof.shown_counterexample import shown_witness
+from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.ledger.evidence import Evidence
 from klsym.notation.printers import LATEX
 from klsym.tables.writing.table import Cell, listed, math, words
@@ -28,7 +28,7 @@ def witness(part: Proof | Evidence, *claims: str) -> Cell:
     """
     if isinstance(part, Evidence):
         return listed([words(f"{reason}: ", *claims) + math(latex, *claims) for reason, latex in part.steps])
-    shown = shown_witness(part)
+    shown = describe_counterexample(part)
     relation = r"\ne" if part.theorem.statement.relation == "=" else ">"
     values = math(f"{_digits(shown['left'])} {relation} {_digits(shown['right'])}", *claims)
     parameters = [_vector(name, [value]) for name, value in shown.get("parameters", {}).items()]

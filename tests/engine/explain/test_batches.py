@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from klsym.api import Verdict, explain
-from klsym.engine.proof.numeric_curl import across
+from klsym.engine.proof.numeric_curl import choose_second_direction
 from klsym.language.parser import parse
 from klsym.notation.printers import LATEX
 from klsym.notation.values import names, shown
@@ -91,7 +91,7 @@ def test_what_the_names_of_a_batch_stand_for_is_declared() -> None:
 )
 def test_the_two_directions_of_a_curl_differ(u: list[str]) -> None:
     """Along one direction twice every curl is 0, so that a model would be tried in vain."""
-    v = across(u)
+    v = choose_second_direction(u)
     assert v != u and len(v) == len(u) and sorted(v) == sorted(u)
 
 

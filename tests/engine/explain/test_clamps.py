@@ -34,7 +34,7 @@ def test_grpo_is_answered_on_a_screen() -> None:
     lines = str(verdict).splitlines()
     assert time.process_time() - start < 5
     assert len(lines) <= 25
-    assert verdict.implied_in(TEXT) == (
+    assert verdict.format_implied(TEXT) == (
         "E_mu[sum_t (beta*k3_now - min(rho_now*A, A*clip(rho_now, 1 - eps, eps + 1)))]"
     )
     assert "maximises E[A] of each token, at prefixes of mu" in re.sub(r"\s+", " ", str(verdict))

@@ -24,7 +24,7 @@ from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.fields.slot_loss import choose_measure, needs_sampler
 from klsym.engine.options.settings import checked_setting
 from klsym.engine.proof.derivation import Derivation, Proof, derive
-from klsym.engine.proof.quantities import KL, Quantity, expectation, grad, quantity
+from klsym.engine.proof.quantities import KL, Quantity, expectation, grad, to_quantity
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import check, read
 from klsym.language.convert import to_ring
@@ -185,7 +185,7 @@ def _start_of_value(case: Case) -> Derivation:
 
 def _quantity(multiples: Multiples, kind: str, case: Case) -> Quantity:
     """The right side in the engine's words."""
-    total = quantity(0)
+    total = to_quantity(0)
     for name, text in multiples.items():
         expression = parse(text, ())
         if case.level != "sample":
@@ -194,7 +194,7 @@ def _quantity(multiples: Multiples, kind: str, case: Case) -> Quantity:
             of = KL("q", "p") if name == "reverse-kl" else KL("p", "q")
             total = total + (of if kind == "value" else grad(of)) * expression
         elif name == "constant":
-            total = total + quantity(expression)
+            total = total + to_quantity(expression)
         else:
             total = total + expectation(expression * s, "q")
     return total

@@ -106,7 +106,7 @@ def record(
 
 # ---------------------------------------------------------------------------- running one
 def run(examine: Callable[[int, int], Any], numbers: list[int], seed: int, jobs: int, each: Any) -> None:
-    """All outcomes, in the order in which they come, handed to `uncredited`."""
+    """All outcomes, in the order in which they come, handed to `each`."""
     # a bar on a terminal, a line every ten seconds in a log
     pause = 0.2 if sys.stderr.isatty() else 10
     with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
