@@ -4,9 +4,9 @@ A gradient of 0 through exp(100) = inf is 0*inf, not a number, although the form
 library only; without rounding it is the arithmetic of float64.
 
 >>> single = Arithmetic()
->>> x = single.leaf(100.0)
->>> bounded = single.clip(single.exp(x), single.number(0), single.number(10))
->>> bounded.value, single.gradient(bounded, x)
+>>> x = single.make_leaf(100.0)
+>>> bounded = single.clip(single.exp(x), single.make_number(0), single.make_number(10))
+>>> bounded.value, single.differentiate(bounded, x)
 (10.0, nan)
 """
 

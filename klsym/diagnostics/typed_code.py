@@ -2,7 +2,7 @@
 
 >>> from klsym.diagnostics.arithmetic import Arithmetic
 >>> double = Arithmetic(single=False)
->>> inputs = {"log_q": double.leaf(-1.0), "log_p": double.number(-1.5)}
+>>> inputs = {"log_q": double.make_leaf(-1.0), "log_p": double.make_number(-1.5)}
 >>> found = run_typed("d = log_p - log_q; torch.expm1(d) - d", (), double, lambda e: inputs[e.name])
 >>> round(found.value, 12)
 0.106530659713

@@ -206,7 +206,7 @@ def test_the_judge_rejects_a_wrong_slope_at_a_bound(monkeypatch: pytest.MonkeyPa
 def test_the_judge_sees_scores_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scores of the prefix."""
     honest = clamps._find_score_coefficients
-    monkeypatch.setattr(clamps, "_pushes", lambda *given: {
+    monkeypatch.setattr(clamps, "_find_score_coefficients", lambda *given: {
         slot: h for slot, h in honest(*given).items() if slot != "past"})  # fmt: skip
     case = written("-min(rho*A, clip(rho, 0.8, 1.2)*A) + k3", "off token prefix")
     assert any("off by" in line for line in examine(case).complaints)
