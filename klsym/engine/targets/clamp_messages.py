@@ -86,7 +86,7 @@ def add_clip_results(
     coefficients = _find_score_coefficients(
         single, setting, any(x.code == "away" for x in verdict.assumptions)
     )
-    shown = replace(
+    extended = replace(
         verdict,
         inside_clamps=None if inside is None else _read_target_inside(inside, setting, explain),
         assumptions=(*collect_region_assumptions(written, setting, field.loss.defined), *verdict.assumptions),
@@ -98,14 +98,16 @@ def add_clip_results(
     )
     context = field.loss.defined
     if all(definition.kind != REGION for definition in context.definitions):
-        shown = ValuePrinter(context, field.index == "t").rewrite_verdict(shown)
-        return replace(shown, messages=(*shown.messages, *_check_undefined(written, shown.h, context)))
+        extended = ValuePrinter(context, field.index == "t").rewrite_verdict(extended)
+        return replace(
+            extended, messages=(*extended.messages, *_check_undefined(written, extended.h, context))
+        )
     if field is not single:
-        return _show_centred(shown, field)
-    shown = replace(
-        shown, bias_cases=LazyCases(_find_bias, coefficients, inside, setting, field) if inside else ()
+        return _show_centred(extended, field)
+    extended = replace(
+        extended, bias_cases=LazyCases(_find_bias, coefficients, inside, setting, field) if inside else ()
     )
-    return _add_region_cases(shown, written, setting, field, coefficients)
+    return _add_region_cases(extended, written, setting, field, coefficients)
 
 
 def _add_region_cases(
@@ -118,7 +120,7 @@ def _add_region_cases(
         LazyCases(_split_coefficient_cases, coefficients, field),
     )
     h = to_scored_steps(coefficients, context, tokens)
-    shown = replace(
+    extended = replace(
         verdict,
         h=h,
         c=None,
@@ -128,13 +130,13 @@ def _add_region_cases(
         messages=(*verdict.messages, *_check_undefined(written, h, context)),
     )
     if slots is None:
-        return shown
+        return extended
     canonical_rows, c = (
         LazyCases(_weigh_cases, rows, coefficients, slots, field),
         to_scored_steps(slots, context, tokens),
     )
     return replace(
-        shown,
+        extended,
         steps=LazyCases(_choose_steps, verdict, rows, canonical_rows, field, setting),
         c=c,
         scores_named=(has_scores(h), has_scores(c)),
@@ -215,14 +217,14 @@ def _format_mean_of_cases(
 def _show_centred(verdict: Verdict, field: ReducedGradient) -> Verdict:
     """Return the verdict on a batch, with (1 - 1/n) in front of c."""
     share, c = split_own_share(find_canonical_coefficient(field) or ZERO)
-    shown = to_steps(c, field.loss.defined)
-    factors = LazyFormula(product, (share, shown))
+    c_in_steps = to_steps(c, field.loss.defined)
+    factors = LazyFormula(product, (share, c_in_steps))
     return replace(
         verdict,
         gradient=ValuePrinter(field.loss.defined, False).rewrite_reading(
             _add_constant(verdict.gradient, {"x": c * share})
         ),
-        c=None if verdict.c is None else shown if share == ONE else factors,
+        c=None if verdict.c is None else c_in_steps if share == ONE else factors,
         coefficient_cases=LazyCases(_split_coefficient_cases, {"x": c * share}, field),
     )
 

@@ -78,8 +78,8 @@ def generate_reading_notes(field: ReducedGradient, setting: Setting) -> Iterator
 
 def _format_mean(h: ExpPoly, field: ReducedGradient) -> str:
     context = field.loss.defined
-    shown = to_steps(h, context) if context.definitions else to_sympy(h)
-    return TEXT(Mean("mu", losses.tree_of(shown)))
+    integrand = to_steps(h, context) if context.definitions else to_sympy(h)
+    return TEXT(Mean("mu", losses.tree_of(integrand)))
 
 
 def collect_remarks(field: ReducedGradient, decision: Decision) -> tuple[Message, ...]:

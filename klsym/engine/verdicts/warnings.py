@@ -94,7 +94,7 @@ def select_unweighted(element: ExpPoly) -> ExpPoly:
 def is_proximal(element: ExpPoly) -> bool:
     """Does each term contain a power of rho_old?"""
     names = ({name for m, _ in exponent for name, _ in m} for _, exponent in element.terms)
-    return bool(element) and all(any(parse_name(n).base == "o" for n in here) for here in names)
+    return bool(element) and all(any(parse_name(n).base == "o" for n in inside) for inside in names)
 
 
 def is_attached(loss: ExpPoly) -> bool:
@@ -244,13 +244,13 @@ def check_sign(verdict: Verdict, facts: Facts) -> Message | None:
     parts = verdict.gradient.parts
     effects = [(("increases", name), v) for name, v in parts.items() if name in ("reverse-kl", "forward-kl")]
     effects += [(("pushes", "mu"), c) for c in _find_kl_of_mu(verdict)]
-    signs = [(what, _find_sign_in_regions(v, facts.defined)) for what, v in effects]
+    signs = [(effect, _find_sign_in_regions(v, facts.defined)) for effect, v in effects]
     if not _has_both_rewards(verdict, facts.defined):  # one may be the baseline of the other
         signs += _list_lowered_rewards(_to_sympy(parts.get("reward", ZERO)), facts.defined)
-    signed_effects = tuple((what, sign) for what, sign in signs if sign is not None)
+    signed_effects = tuple((effect, sign) for effect, sign in signs if sign is not None)
     if not signed_effects:
         return None
-    is_of_mu = any(what[0] == "pushes" for what, _ in signed_effects)
+    is_of_mu = any(effect[0] == "pushes" for effect, _ in signed_effects)
     return Message(
         "pushes-from-mu" if is_of_mu else "wrong-sign",
         does=signed_effects,
