@@ -1,7 +1,7 @@
 """Phase portraits: the flow of E_q[R] - beta (penalty) for three outcomes, one panel a placement.
 
 The flow is gradient ascent on the logits, dtheta_j/dt = q_j (C_j - sum q C) with C = R - beta c.  Its rest
-points are those of `engine.optimum`; nothing in the drawing knows where they are.
+points are those of `engine.questions.optimum`; nothing in the drawing knows where they are.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.questions.optimum import Optimum, optimum
-from klsym.engine.questions.outcomes import in_floats
+from klsym.engine.questions.optimum import Optimum, find_optimum
+from klsym.engine.questions.outcomes import to_floats
 from klsym.figures.style import BLACK, CORNERS, GREY, PAGE, PURPLE, SKY, panels, simplex
 from klsym.kernel.ring import ExpPoly
 
@@ -46,7 +46,7 @@ def draw(
 
 def _portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) -> None:
     simplex(ax, GREY)
-    found = optimum(c, beta, rewards.tolist(), reference.tolist())
+    found = find_optimum(c, beta, rewards.tolist(), reference.tolist())
     rest = [np.array(s.policy) @ CORNERS for s in (*found.stationary, *found.boundary)]
     for start in _starts():
         line = _line(start, c, rewards, reference, beta, rest)
@@ -85,7 +85,7 @@ def _starts() -> list[Any]:
 
 def _line(start: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float, rest: list[Any]) -> Any:
     """A line of flow in steps of equal length, up to a rest point or an edge."""
-    terms = in_floats(c)
+    terms = to_floats(c)
 
     def direction(q: Any) -> Any:
         k = np.log(q / reference)

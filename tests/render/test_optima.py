@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpmath import lambertw
 
-from klsym.engine.questions.optimum import optimum
+from klsym.engine.questions.optimum import find_optimum
 from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3, log_q, r, rho
 from klsym.render.questions.optima import closed_form, optimum_text
@@ -35,7 +35,7 @@ FORMS = {
 def test_the_form_is_the_policy(name):
     c, shown, policy = FORMS[name]
     assert closed_form(to_ring(c)) == shown
-    [found] = optimum(to_ring(c), BETA, list(REWARDS), list(P)).stationary
+    [found] = find_optimum(to_ring(c), BETA, list(REWARDS), list(P)).stationary
     assert np.abs(policy(found.multiplier) - np.array(found.policy)).max() < 1e-10
 
 
@@ -44,7 +44,7 @@ def test_forms_with_branches():
     assert closed_form(to_ring(k3)) == (
         r"q_j = p_j / r_j,\quad r_j = -W\!\left(-e^{(\nu - R_j)/\beta}\right)\ \text{on either branch}"
     )
-    for found in optimum(to_ring(k3 + 1), BETA, list(REWARDS), list(P)).stationary:
+    for found in find_optimum(to_ring(k3 + 1), BETA, list(REWARDS), list(P)).stationary:
         for q, p, reward in zip(found.policy, P, REWARDS, strict=True):
             inner = -np.exp((found.multiplier - reward) / BETA)
             branches = [float(-lambertw(inner, k).real) for k in (0, -1)]
@@ -52,7 +52,7 @@ def test_forms_with_branches():
     assert closed_form(to_ring(k2)) == (
         r"q_j = p_j\, \exp\!\left(\pm\sqrt{\frac{2\, (R_j - \nu)}{\beta}}\right)"
     )
-    for found in optimum(to_ring(k1 + k2), BETA, list(REWARDS), list(P)).stationary:
+    for found in find_optimum(to_ring(k1 + k2), BETA, list(REWARDS), list(P)).stationary:
         for q, p, reward in zip(found.policy, P, REWARDS, strict=True):
             root = np.sqrt(1 + (reward - found.multiplier) / (BETA / 2))
             assert min(abs(np.log(q / p) - x) for x in (-1 + root, -1 - root)) < 1e-6
@@ -64,7 +64,7 @@ def test_what_does_not_invert_has_no_form(c):
 
 
 def test_the_table():
-    found = optimum(to_ring(k2), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
+    found = find_optimum(to_ring(k2), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
     lines = optimum_text("k2", "1", found, ("no restoring force at q = p",)).splitlines()
     assert lines[0] == "maximise E_q[R] - beta * k2, beta = 1"
     assert lines[1] == "  1 policy with mass on every outcome, and no other"

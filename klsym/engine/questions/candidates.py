@@ -5,7 +5,7 @@ which none asks for as much as another.  What lies beyond that grammar stands he
 for every f, and sums over tokens.  Nothing here says which of them is right: the engine judges each one.
 
 >>> from klsym.engine.options.settings import Setting
->>> [(one.loss, one.source) for one in candidates("forward-kl", Setting(use="reward"), "reward")]
+>>> [(one.loss, one.source) for one in list_candidates("forward-kl", Setting(use="reward"), "reward")]
 [('-r', 'catalogue'), ('1 - r', 'catalogue')]
 """
 
@@ -46,7 +46,7 @@ class Candidate:
     source: str
 
 
-def candidates(target: str, setting: Setting, use: str = "loss") -> Iterator[Candidate]:
+def list_candidates(target: str, setting: Setting, use: str = "loss") -> Iterator[Candidate]:
     """Losses with the settings in which they may be right: each is for the engine to judge.
 
     target: "reverse-kl" or "forward-kl", or one of these of each next token.
@@ -57,42 +57,44 @@ def candidates(target: str, setting: Setting, use: str = "loss") -> Iterator[Can
     target = NEXT_TOKENS.get(target, target)
     if setting.truncated:
         return
-    found = stored().of(setting.sampling, setting.use)
-    listed = dict.fromkeys((found.estimates if use == "value" else found.best)[target], "catalogue")
+    search = stored().of(setting.sampling, setting.use)
+    listed = dict.fromkeys((search.estimates if use == "value" else search.best)[target], "catalogue")
     if use != "reward":
-        text = _generated(target, setting, use)
-        same = [loss for loss in listed if to_ring(parse(loss)) == to_ring(parse(text))]
-        listed[text] = "catalogue" if same else "generator"  # with r - 1 in it, for the digits of expm1
-        listed = {loss: source for loss, source in listed.items() if loss == text or loss not in same}
+        text = _write_generated_loss(target, setting, use)
+        equal_losses = [loss for loss in listed if to_ring(parse(loss)) == to_ring(parse(text))]
+        listed[text] = (
+            "catalogue" if equal_losses else "generator"
+        )  # with r - 1 in it, for the digits of expm1
+        listed = {loss: source for loss, source in listed.items() if loss == text or loss not in equal_losses}
     listed = exact | listed
     if setting.level == "token" and not exact:
         before = TO_PREFIX_OF_Q_TEXT if setting.on_policy else ATTACHED.format(TO_PREFIX_OF_Q_TEXT)
         listed |= {loss.format(before): "tokens" for loss in TOKEN_LOSSES.get((target, use), ())}
     for loss, source in listed.items():
-        for place in placements(setting, loss):
+        for place in list_placements(setting, loss):
             yield Candidate(loss, place, source)
 
 
-def _generated(target: str, setting: Setting, use: str) -> str:
+def _write_generated_loss(target: str, setting: Setting, use: str) -> str:
     f = OPTIMAL_LOSSES[target]
     return f if use == "value" and setting.on_policy else ATTACHED.format(f"({f})" if " " in f else f)
 
 
-def tempting(setting: Setting, use: str) -> Iterator[str]:
+def list_tempting_losses(setting: Setting, use: str) -> Iterator[str]:
     """What is written for a KL penalty in such a setting: each estimator, unweighted and weighted."""
-    for pattern in _patterns(setting, use):
+    for pattern in _list_patterns(setting, use):
         for estimate in CALLED_KL if pattern == BARE else NAMES:
             yield pattern.format(estimate)
 
 
-def _patterns(setting: Setting, use: str) -> tuple[str, ...]:
+def _list_patterns(setting: Setting, use: str) -> tuple[str, ...]:
     """Detached, sg says nothing; on-policy the weight of what is detached is 1."""
     if use == "loss":
         return BARE, ATTACHED, DETACHED_WEIGHT
     return (BARE,) if setting.on_policy else (BARE, ATTACHED)
 
 
-def placements(setting: Setting, loss: str) -> Iterator[Setting]:
+def list_placements(setting: Setting, loss: str) -> Iterator[Setting]:
     """The settings of tokens that agree with this one: which rewards a score meets, and what rho is."""
     if setting.level != "token":
         yield setting

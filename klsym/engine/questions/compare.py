@@ -27,7 +27,7 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
-from klsym.engine.questions.variances import Estimate, Spread, spread
+from klsym.engine.questions.variances import Estimate, Spread, compare_variances
 from klsym.engine.targets.clamp_messages import collect_region_assumptions
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE
@@ -95,18 +95,21 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
                 " and leave credit out"
             )
         setting = replace(setting, credit="")
-    found = compared(pair, setting)
-    return replace(found, readings=(*(note for one in pair for note in _reading(one)), *found.readings))
+    comparison = compare_losses(pair, setting)
+    return replace(
+        comparison,
+        readings=(*(note for written in pair for note in _describe_reading(written)), *comparison.readings),
+    )
 
 
-def _reading(written: Written) -> tuple[Message, ...]:
+def _describe_reading(written: Written) -> tuple[Message, ...]:
     """How a loss was read that is typed in another spelling."""
     if not written.typed:
         return ()
     return (Message("read-as", typed=written.typed, loss=written.text), *written.notes)
 
 
-def compared(pair: WrittenPair, setting: Setting) -> Comparison:
+def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
     """The comparison of two losses that are used so."""
     if setting.truncated:
         raise UsageError("compare: for samples from M*q/S compare M*LOSS with M*OTHER, on-policy")
@@ -115,24 +118,28 @@ def compared(pair: WrittenPair, setting: Setting) -> Comparison:
             raise UsageError("compare: losses that sum over the samples of a batch are not compared")
         refuse_taken_names(written, setting)
     if any(has_vocabulary_sum(written.expression) for written in pair):
-        return _exact_means(pair, setting)
+        return _compare_exact_means(pair, setting)
     if setting.level == "sequence":
         pair = (rewrite_for_sequence(pair[0]), rewrite_for_sequence(pair[1]))
     if setting.averaged and setting.level == "sequence":
-        pair = tuple(replace(one, expression=one.expression / length) for one in pair)  # type: ignore[assignment]
+        pair = tuple(replace(written, expression=written.expression / length) for written in pair)  # type: ignore[assignment]
     place = replace(setting, aggregate="") if setting.level == "sequence" else setting
     try:
         losses = build_slot_losses(pair, place)
     except NotInRing as error:
         raise UsageError(f"compare: {error}") from None
     copied = any(needs_sampler(loss.element, setting) for loss in losses)
-    asked = [_asked(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)]
+    asked = [
+        _build_quantities(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)
+    ]
     context = losses[0].defined
-    told = tuple(dict.fromkeys(x for one in pair for x in collect_region_assumptions(one, place, context)))
-    return replace(_decided(pair, setting, copied, context, asked), readings=told)
+    messages = tuple(
+        dict.fromkeys(x for written in pair for x in collect_region_assumptions(written, place, context))
+    )
+    return replace(_decide_by_theorems(pair, setting, copied, context, asked), readings=messages)
 
 
-def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
+def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     """By the sampled losses, which have the same mean and expected gradient."""
     from klsym.engine.outside.vocabulary_means import NotALinearMean, find_sampled_loss
 
@@ -140,26 +147,26 @@ def _exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
         drawn, places, valued = zip(*(find_sampled_loss(written, setting) for written in pair), strict=True)
     except NotALinearMean as error:
         raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
-    found = compared((drawn[0], drawn[1]), places[0])
-    value = found.value if all(valued) else OPEN_ANSWER
-    open_ = _open(value, None, found.gradient)
+    comparison = compare_losses((drawn[0], drawn[1]), places[0])
+    value = comparison.value if all(valued) else OPEN_ANSWER
+    open_ = _list_open_questions(value, None, comparison.gradient)
     return replace(
-        found,
+        comparison,
         losses=(pair[0].text, pair[1].text),
         setting=setting,
         value=value,
         per_sample=OPEN_ANSWER,
         variance=None,
-        trust="open" if open_ else found.gradient.trust,
+        trust="open" if open_ else comparison.gradient.trust,
         open_questions=(*open_, Message("samples-of-all-outcomes"), Message("variances-of-all-outcomes")),
         readings=(
-            *found.readings,
-            Message("drawn", losses=tuple(dict.fromkeys(one.text for one in drawn))),
+            *comparison.readings,
+            Message("drawn", losses=tuple(dict.fromkeys(written.text for written in drawn))),
         ),
     )
 
 
-def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[Message, ...]:
+def _list_open_questions(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[Message, ...]:
     """The questions that were asked and left open."""
     named = (("value", value), ("gradient", per_sample), ("expected gradient", gradient))
     return tuple(
@@ -170,19 +177,19 @@ def _open(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[M
 
 
 # ---------------------------------------------------------------------------- by theorems
-def _decided(
+def _decide_by_theorems(
     pair: WrittenPair, setting: Setting, copied: bool, defined: Context, asked: list[ComparedQuantities]
 ) -> Comparison:
     """copied: a loss mentions the sampler, which on-policy is a detached copy of q."""
     value, per_sample, gradient = (
-        decided(one, other, copied, defined) for one, other in zip(*asked, strict=True)
+        decided(first, second, copied, defined) for first, second in zip(*asked, strict=True)
     )
-    open_ = _open(value, per_sample, gradient)
+    open_ = _list_open_questions(value, per_sample, gradient)
     of_bounds, variance = bool(defined.definitions), None
     unasked = Message("variances-of-bounds") if of_bounds else Message("variances-of-tokens")
     if not of_bounds and setting.level != "token":
-        a, b = (_estimate(one.per_sample, copied) for one in asked)
-        variance = spread(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
+        a, b = (_build_estimate(first.per_sample, copied) for first in asked)
+        variance = compare_variances(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
         unknown = variance.lower == "open"
         open_ = (*open_, *((Message("order-of-variances"),) if unknown else ()))
     return Comparison(
@@ -191,14 +198,14 @@ def _decided(
     )  # fmt: skip
 
 
-def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> ComparedQuantities:
+def _build_quantities(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> ComparedQuantities:
     """At a sequence, what is the same at each token is left at each."""
     if loss.sums:
         raise UsageError(NOT_COMPARED)
     under = "mu" if copied or not setting.on_policy else "q"
-    constant, rest = split_sequence_part(loss)
-    gradient = measured(build_quantity(replace(loss, expression=rest), constant), under)
-    whole = measured(build_quantity(loss), SAMPLE)
+    constant, remainder = split_sequence_part(loss)
+    gradient = change_measure(build_quantity(replace(loss, expression=remainder), constant), under)
+    whole = change_measure(build_quantity(loss), SAMPLE)
     if loss.index == "t":
         value = sum_over_t(loss.expression, under)
         label = loss.label if loss.typed is None else loss.typed_label
@@ -207,17 +214,17 @@ def _asked(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> 
     return ComparedQuantities(value, whole, gradient)
 
 
-def measured(quantity: Quantity, measure: str) -> Quantity:
+def change_measure(quantity: Quantity, measure: str) -> Quantity:
     """The same means under another measure, or at one sample."""
 
-    def moved(atom: Any) -> Any:
+    def replace_measure(atom: Any) -> Any:
         return replace(atom, measure=measure)
 
-    terms = ((c, tuple(map(moved, atoms))) for c, atoms in quantity.side.terms)
+    terms = ((c, tuple(map(replace_measure, atoms))) for c, atoms in quantity.side.terms)
     return replace(quantity, side=Side.of(*terms))
 
 
-def _estimate(gradient: Quantity, copied: bool) -> Estimate:
+def _build_estimate(gradient: Quantity, copied: bool) -> Estimate:
     """grad L = a s, with the kernel's theorem that says so."""
     start = derive(gradient, on_policy=copied)
     a = ZERO

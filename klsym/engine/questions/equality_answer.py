@@ -8,7 +8,7 @@ from typing import Any
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity
 from klsym.engine.proof.shown_counterexample import describe_counterexample
-from klsym.engine.questions.variances import model_of
+from klsym.engine.questions.variances import describe_outcome_model
 from klsym.errors import ProofError
 from klsym.kernel.statements import Context
 
@@ -37,5 +37,5 @@ def decided(left: Quantity, right: Quantity, copied: bool, defined: Context) -> 
         proof = start.differs_from(right)
     except ProofError:
         return OPEN_ANSWER
-    shown = describe_counterexample if "tree" in proof.theorem.close["model"] else model_of
+    shown = describe_counterexample if "tree" in proof.theorem.close["model"] else describe_outcome_model
     return Answer(False, "kernel", proof, shown(proof))

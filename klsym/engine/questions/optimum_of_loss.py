@@ -18,7 +18,7 @@ from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.slot_loss import build_slot_loss, collect_random_names, has_vocabulary_sum
 from klsym.engine.options.settings import checked_setting
 from klsym.engine.outside.vocabulary_means import find_sampled_loss
-from klsym.engine.questions.optimum import Optimum, optimum
+from klsym.engine.questions.optimum import Optimum, find_optimum
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES
 from klsym.kernel.ring import ExpPoly
@@ -57,12 +57,12 @@ def where_training_ends(
     **options: Any,
 ) -> OptimumAnswer:
     """All stationary policies of E_q[R] - beta (penalty); see `klsym.api.where_training_ends`."""
-    paid = tuple(exact_number("rewards", value) for value in rewards)
+    paid = tuple(read_number("rewards", value) for value in rewards)
     if not 2 <= len(paid) <= MAX_OUTCOMES:
         raise UsageError(f"rewards: 2 to {MAX_OUTCOMES} numbers expected, got {len(paid)}")
-    p, mu = (probabilities(name, row, len(paid)) for name, row in
+    p, mu = (read_probabilities(name, row, len(paid)) for name, row in
              (("reference", reference), ("behaviour", behaviour)))  # fmt: skip
-    written, strength = as_written(loss, ()), exact_number("beta", beta)
+    written, strength = as_written(loss, ()), read_number("beta", beta)
     _refuse_names(written.expression)
     setting = checked_setting(**options)
     if setting.truncated:
@@ -74,13 +74,13 @@ def where_training_ends(
             raise NotInRing("it holds cases, logs or roots")
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
-    found = optimum(c, strength, paid, p, mu)
+    optimum_found = find_optimum(c, strength, paid, p, mu)
     of_r, messages = (
         find_divergence(c) if strength > 0 else None,
-        tuple(_messages(c, strength, found, len(paid))),
+        tuple(_list_messages(c, strength, optimum_found, len(paid))),
     )
     messages = (*written.notes, *messages)
-    return OptimumAnswer(written.text, strength, paid, p, mu, c, found, of_r, messages)
+    return OptimumAnswer(written.text, strength, paid, p, mu, c, optimum_found, of_r, messages)
 
 
 def _refuse_names(penalty: Any) -> None:
@@ -94,26 +94,26 @@ def _refuse_names(penalty: Any) -> None:
         raise UsageError(f"optimum: a number in place of {named[0]} expected")
 
 
-def _messages(c: ExpPoly, beta: Fraction, found: Optimum, size: int) -> Iterator[Message]:
+def _list_messages(c: ExpPoly, beta: Fraction, optimum_found: Optimum, size: int) -> Iterator[Message]:
     """What the penalty does not do, and what a list of isolated policies does not say."""
-    ends = (*found.stationary, *found.boundary)
+    ends = (*optimum_found.stationary, *optimum_found.boundary)
     if not c.names():
         yield Message("rewards-alone-decide")
     if beta < 0:
         yield Message("penalty-is-rewarded")
-    if len([one for one in ends if one.stable]) > 1:
+    if len([point for point in ends if point.stable]) > 1:
         yield Message("start-decides-the-end")
-    for face in found.continua:
+    for face in optimum_found.continua:
         yield Message("policies-not-isolated", outcomes=() if len(face) == size else face)
-    if found.complete is None:
+    if optimum_found.complete is None:
         yield Message("policies-may-be-missing")
-    if any(one.stable is None for one in ends):
+    if any(point.stable is None for point in ends):
         yield Message("stability-open")
-    if found.boundary_complete is None:
+    if optimum_found.boundary_complete is None:
         yield Message("boundary-may-be-missing")
 
 
-def exact_number(name: str, value: object) -> Fraction:
+def read_number(name: str, value: object) -> Fraction:
     """An exact number from 1, "-0.5", "2/3" or "1e-3"."""
     try:
         if (
@@ -122,22 +122,22 @@ def exact_number(name: str, value: object) -> Fraction:
             or len(str(value)) > 40
         ):
             raise ValueError
-        found = Fraction(str(value).strip())
+        number = Fraction(str(value).strip())
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"{name}: a number expected, got {str(value)[:40]!r}") from None
-    if abs(found) > MAX_NUMBER:
+    if abs(number) > MAX_NUMBER:
         raise UsageError(f"{name}: a number up to a million expected, got {str(value)[:40]}")
-    return found
+    return number
 
 
-def probabilities(name: str, row: Iterable[object] | None, count: int) -> tuple[Fraction, ...]:
+def read_probabilities(name: str, row: Iterable[object] | None, count: int) -> tuple[Fraction, ...]:
     """Positive numbers that sum to 1, one an outcome."""
     if row is None:
         return (Fraction(1, count),) * count
-    found = tuple(exact_number(name, value) for value in row)
-    if len(found) != count:
-        raise UsageError(f"{name}: {count} numbers expected, one for each reward, got {len(found)}")
-    total = sum(found, Fraction(0))
-    if any(value < SUM_TOLERANCE for value in found) or abs(total - 1) > SUM_TOLERANCE:
+    values = tuple(read_number(name, value) for value in row)
+    if len(values) != count:
+        raise UsageError(f"{name}: {count} numbers expected, one for each reward, got {len(values)}")
+    total = sum(values, Fraction(0))
+    if any(value < SUM_TOLERANCE for value in values) or abs(total - 1) > SUM_TOLERANCE:
         raise UsageError(f"{name}: probabilities of at least {float(SUM_TOLERANCE):g} that sum to 1 expected")
-    return tuple(value / total for value in found)
+    return tuple(value / total for value in values)

@@ -35,19 +35,19 @@ class MonotonePiece:
     level_rises: bool
 
 
-def in_floats(c: ExpPoly) -> FloatTerms:
+def to_floats(c: ExpPoly) -> FloatTerms:
     """The terms of a function of k1."""
-    found: FloatTerms = []
+    terms: FloatTerms = []
     for (monomial, exponent), value in c.terms.items():
         shift = float(dict(exponent).get((), 0))
         rate = float(dict(exponent).get((("k1", 1),), 0))
         if abs(shift) > 600:
             raise UsageError("optimum: a coefficient beyond floats: smaller powers of rho expected")
-        found.append((float(value) * math.exp(shift), dict(monomial).get("k1", 0), rate))
-    return found
+        terms.append((float(value) * math.exp(shift), dict(monomial).get("k1", 0), rate))
+    return terms
 
 
-def value_at(terms: FloatTerms, k: float) -> tuple[float, float]:
+def compute_value(terms: FloatTerms, k: float) -> tuple[float, float]:
     """The sum of the terms, and a bound of its rounding error; infinite beyond floats."""
     total = error = 0.0
     try:
@@ -68,19 +68,19 @@ def value_at(terms: FloatTerms, k: float) -> tuple[float, float]:
     return (0.0, math.inf) if abs(total) < 1e-6 else (math.copysign(math.inf, total), 0.0)
 
 
-def bounds_on(terms: FloatTerms, low: float, high: float) -> Interval:
+def bound_terms(terms: FloatTerms, low: float, high: float) -> Interval:
     """Bounds of the sum of the terms over an interval of k, term by term."""
-    least = most = 0.0
+    lower = upper = 0.0
     for c, n, a in terms:
         powers = [low**n, high**n, *([0.0] if n and low < 0 < high else [])]
-        rates = sorted(_exp(a * k) for k in (low, high))
+        rates = sorted(_compute_exp(a * k) for k in (low, high))
         ends = [c * x * y if x and y else 0.0 for x in (min(powers), max(powers)) for y in rates]
-        least, most = least + min(ends), most + max(ends)
-    margin = 1e-12 * max(abs(least), abs(most))
-    return (least - margin, most + margin) if math.isfinite(margin) else (-math.inf, math.inf)
+        lower, upper = lower + min(ends), upper + max(ends)
+    margin = 1e-12 * max(abs(lower), abs(upper))
+    return (lower - margin, upper + margin) if math.isfinite(margin) else (-math.inf, math.inf)
 
 
-def _exp(x: float) -> float:
+def _compute_exp(x: float) -> float:
     return math.exp(x) if x < 700 else math.inf
 
 
@@ -93,33 +93,35 @@ class Outcome:
         self.exact = (c, Fraction(beta), Fraction(reward))
         self.c, self.beta, self.reward, self.p = c, float(beta), float(reward), float(p)
         self.log_p = math.log(self.p)
-        self.terms, self.slopes = in_floats(c), in_floats(differentiate_in_log_q(c))
-        self.pieces = tuple(self._pieces()) if beta else ()
+        self.terms, self.slopes = to_floats(c), to_floats(differentiate_in_log_q(c))
+        self.pieces = tuple(self._iterate_pieces()) if beta else ()
         self._known: dict[tuple[MonotonePiece, float], Interval] = {}
 
-    def _pieces(self) -> Iterator[MonotonePiece]:
+    def _iterate_pieces(self) -> Iterator[MonotonePiece]:
         """Between the zeros of dc/dk, up to q = 1."""
         rising, top = differentiate_in_log_q(self.c), -self.log_p
         if not rising:
             return
-        found: Any = [(next(iter(rising.terms.values())), (None, None))]
+        intervals: Any = [(next(iter(rising.terms.values())), (None, None))]
         if rising.names():
-            found = find_sign_intervals(rising)
-        if found is None:
+            intervals = find_sign_intervals(rising)
+        if intervals is None:
             raise UsageError("the zeros of the slope of the coefficient cannot be enclosed")
-        for sign, (lower, upper) in found:
+        for sign, (lower, upper) in intervals:
             low = -math.inf if lower is None else float((lower[0] + lower[1]) / 2)
             high = top if upper is None else min(top, float((upper[0] + upper[1]) / 2))
             if low < high:
                 yield MonotonePiece(low, high, (sign > 0) == (self.beta < 0))
 
-    def level(self, k: float) -> tuple[float, float]:
+    def compute_level(self, k: float) -> tuple[float, float]:
         """R - beta c, and a bound of its error."""
         if k == -math.inf:
             return self.far, ROUNDING * (abs(self.reward) + abs(self.far))
-        value, error = value_at(self.terms, k)
-        found = self.reward - self.beta * value
-        return found, abs(self.beta) * (error + 2 * ROUNDING * abs(value)) + 2 * ROUNDING * abs(self.reward)
+        value, error = compute_value(self.terms, k)
+        value_of_level = self.reward - self.beta * value
+        return value_of_level, abs(self.beta) * (error + 2 * ROUNDING * abs(value)) + 2 * ROUNDING * abs(
+            self.reward
+        )
 
     @cached_property
     def _leading(self) -> tuple[Fraction, int, float]:
@@ -148,47 +150,47 @@ class Outcome:
     @property
     def level_at_one(self) -> float:
         """The level at q = 1."""
-        return self.level(-self.log_p)[0]
+        return self.compute_level(-self.log_p)[0]
 
-    def gap(self, other: Outcome) -> float | None:
+    def compare_levels(self, other: Outcome) -> float | None:
         """This level less that of the other, both constant: 0 only where that is exact; None: not certain."""
         if not self.exact[1] or self.c == other.c:
             return float(self.exact[2] - other.exact[2])
-        found = self.far - other.far
-        return found if abs(found) > 1e-12 * (1 + abs(self.reward) + abs(other.reward)) else None
+        difference = self.far - other.far
+        return difference if abs(difference) > 1e-12 * (1 + abs(self.reward) + abs(other.reward)) else None
 
-    def drifting(self, rate: float) -> Outcome:
+    def add_drift(self, rate: float) -> Outcome:
         """The outcome with the level R - beta c - rate/q."""
         r = (-ExpPoly.variable("k1")).exp()
         return Outcome(self.c + r * Fraction(rate / (self.beta * self.p)), *self.exact[1:], self.p)
 
-    def ends(self, piece: MonotonePiece) -> Interval:
+    def list_ends(self, piece: MonotonePiece) -> Interval:
         """The levels at the two ends of a piece, the lower one first."""
-        a, b = self.level(piece.lower)[0], self.level(piece.upper)[0]
+        a, b = self.compute_level(piece.lower)[0], self.compute_level(piece.upper)[0]
         return min(a, b), max(a, b)
 
-    def rate(self, low: float, high: float) -> Interval:
+    def bound_rate(self, low: float, high: float) -> Interval:
         """Bounds of d level/dk over an interval of k."""
         if low < LOWEST:
             return -math.inf, math.inf
-        ends = [-self.beta * x for x in bounds_on(self.slopes, low, high)]
+        ends = [-self.beta * x for x in bound_terms(self.slopes, low, high)]
         return min(ends), max(ends)
 
-    def mass(self, k: float) -> float:
+    def compute_mass(self, k: float) -> float:
         return math.exp(min(self.log_p + k, 1.0))
 
-    def inverse(self, piece: MonotonePiece, nu: float) -> Interval:
+    def enclose_inverse(self, piece: MonotonePiece, nu: float) -> Interval:
         """An interval of k, within the piece, that holds the k with level(k) = nu."""
         if (piece, nu) not in self._known:
-            self._known[piece, nu] = self._enclosed(piece, nu)
+            self._known[piece, nu] = self._enclose(piece, nu)
         return self._known[piece, nu]
 
-    def _enclosed(self, piece: MonotonePiece, nu: float) -> Interval:
+    def _enclose(self, piece: MonotonePiece, nu: float) -> Interval:
         way = 1 if piece.level_rises else -1
 
         def side(k: float) -> int:
             """-1: k is certainly too low, 1: too high, 0: too near to say."""
-            value, error = self.level(k)
+            value, error = self.compute_level(k)
             return 0 if not abs(value - nu) > error + ROUNDING * abs(nu) else way * (1 if value > nu else -1)
 
         low, high, step = piece.lower, piece.upper, 1.0
@@ -198,24 +200,24 @@ class Outcome:
                 step *= 2
                 low = high - step
             if low <= LOWEST:
-                return -math.inf, self._least(piece, side)
-        k = self._found(low, high, nu, way)
-        return self._widened(k, -1, low, side), self._widened(k, 1, high, side)
+                return -math.inf, self._find_high_point(piece, side)
+        k = self._solve_level(low, high, nu, way)
+        return self._widen(k, -1, low, side), self._widen(k, 1, high, side)
 
-    def _least(self, piece: MonotonePiece, side: Callable[[float], int]) -> float:
+    def _find_high_point(self, piece: MonotonePiece, side: Callable[[float], int]) -> float:
         """Of a level that is reached nowhere above minus infinity: k that is certainly too high."""
         k = min(piece.upper, -1.0)
         while k > LOWEST and side(2 * k) > 0:
             k *= 2
         return k if side(k) > 0 else piece.upper
 
-    def _found(self, low: float, high: float, nu: float, way: int) -> float:
+    def _solve_level(self, low: float, high: float, nu: float, way: int) -> float:
         """By bisection, with Newton's steps where they stay inside."""
         k = (low + high) / 2
         for _ in range(MAX_BISECTIONS):
-            gap = way * (self.level(k)[0] - nu)
+            gap = way * (self.compute_level(k)[0] - nu)
             low, high = (low, k) if gap > 0 else (k, high)
-            rate = -way * self.beta * value_at(self.slopes, k)[0]
+            rate = -way * self.beta * compute_value(self.slopes, k)[0]
             step = k - gap / rate if rate > 0 and math.isfinite(gap / rate) else low
             following = step if low < step < high and abs(step - k) < (high - low) / 3 else (low + high) / 2
             if abs(following - k) <= 2 * ROUNDING * abs(k) or following in (low, high):
@@ -224,7 +226,7 @@ class Outcome:
         return k
 
     @staticmethod
-    def _widened(k: float, way: int, end: float, side: Callable[[float], int]) -> float:
+    def _widen(k: float, way: int, end: float, side: Callable[[float], int]) -> float:
         width = ROUNDING * (1 + abs(k))
         while way * (end - k) > width:
             if side(k + way * width) == way:

@@ -24,10 +24,10 @@ from klsym.engine.options.settings import Level, Sampling, Setting, checked_sett
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
-from klsym.engine.questions.candidates import EXACT_LOSSES, Candidate, candidates, tempting
+from klsym.engine.questions.candidates import EXACT_LOSSES, Candidate, list_candidates, list_tempting_losses
 from klsym.engine.questions.catalogue import holds_r, stored
-from klsym.engine.questions.compare import compared
-from klsym.engine.questions.variances import Estimate, Spread, spread
+from klsym.engine.questions.compare import compare_losses
+from klsym.engine.questions.variances import Estimate, Spread, compare_variances
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.engine.verdicts.warnings import is_attached, needs_weight_gradient
 from klsym.errors import ProofError, UsageError
@@ -230,13 +230,15 @@ def recommend(
 
 @lru_cache(maxsize=256)
 def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
-    tried = list(candidates(target, setting, use))
+    tried = list(list_candidates(target, setting, use))
     if setting.truncated:  # an exact sum needs no sample
         tried = [Candidate(EXACT_LOSSES[target], replace(setting, sampling="on-policy"), "exact")]
     judgements = ((one, judged(one.loss, one.setting, target, use)) for one in tried)
     ranked = _ranked([replace(found, source=one.source) for one, found in judgements if found], use)
     wrong = tuple(
-        one for one in (_wrong(text, setting, target, use) for text in tempting(setting, use)) if one
+        one
+        for one in (_wrong(text, setting, target, use) for text in list_tempting_losses(setting, use))
+        if one
     )
     elsewhere = None if ranked or target in NEXT_TOKENS else _elsewhere(target, use, setting)
     alone = use != "value" and setting.level != "token" and not setting.truncated
@@ -340,9 +342,9 @@ def _spread(a: Choice, b: Choice, use: str) -> Spread | None:
     if a.setting.level == "token" or a.setting != b.setting:
         return None
     if use != "value":
-        return compared((a.written, b.written), a.setting).variance
+        return compare_losses((a.written, b.written), a.setting).variance
     first, second = (Estimate(one.element, one.value) for one in (a, b) if one.value)
-    return spread(first, second, "q" if a.setting.on_policy else "mu", True, scored=False)
+    return compare_variances(first, second, "q" if a.setting.on_policy else "mu", True, scored=False)
 
 
 def _slope(element: ExpPoly) -> bool:

@@ -78,26 +78,26 @@ class Pair:
         """E_m[(a^2 - b^2) s^2]."""
         return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE * self.power)))
 
-    def mean(self, a: ExpPoly) -> Quantity:
+    def build_mean(self, a: ExpPoly) -> Quantity:
         return Quantity(Side.atom(E(self.m, a, ("x",) * self.power)))
 
-    def second(self, a: ExpPoly) -> Quantity:
+    def build_second_moment(self, a: ExpPoly) -> Quantity:
         return Quantity(Side.atom(E(self.m, a * a, TWICE * self.power)))
 
-    def variance(self, a: ExpPoly) -> Quantity:
-        return self.second(a) - self.mean(a) * self.mean(a)
+    def build_variance(self, a: ExpPoly) -> Quantity:
+        return self.build_second_moment(a) - self.build_mean(a) * self.build_mean(a)
 
-    def judged(self, a: ExpPoly) -> Quantity:
+    def build_compared(self, a: ExpPoly) -> Quantity:
         """What an order at each sample speaks of: variances where the means agree."""
-        return self.variance(a) if self.exact else self.second(a)
+        return self.build_variance(a) if self.exact else self.build_second_moment(a)
 
-    def identity(self) -> Proof:
+    def prove_identity(self) -> Proof:
         """The difference of the variances."""
         right = self.gap
         if not self.exact:
-            squares = [self.mean(x) * self.mean(x) for x in (self.a, self.b)]
+            squares = [self.build_mean(x) * self.build_mean(x) for x in (self.a, self.b)]
             right = right - (squares[0] - squares[1])
-        return derive(self.variance(self.a) - self.variance(self.b)).equals(right)
+        return derive(self.build_variance(self.a) - self.build_variance(self.b)).equals(right)
 
 
 @dataclass(frozen=True)
@@ -137,43 +137,43 @@ class Spread:
         return tuple(proof for proof in found if proof)
 
 
-def spread(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -> Spread:
+def compare_variances(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -> Spread:
     """How the variances compare; m, exact, scored: as of a `Pair`."""
     pair = Pair(a.coefficient, b.coefficient, m, exact, scored)
-    lower, order = _order(pair)
-    regional, regional_lower = (None, "") if order else _in_region(pair)
-    signs = () if order else _signs(pair)
-    a_less, b_less = (None, None) if lower != "open" else _models(pair)
+    lower, order = _prove_order(pair)
+    regional, regional_lower = (None, "") if order else _prove_in_region(pair)
+    signs = () if order else _prove_signs(pair)
+    a_less, b_less = (None, None) if lower != "open" else _find_models(pair)
     if a_less and b_less:
         lower = "depends"
-    base = (a.proof, b.proof, pair.identity())
+    base = (a.proof, b.proof, pair.prove_identity())
     return Spread(pair, lower, order, regional, regional_lower, signs, a_less, b_less, base)
 
 
 # ---------------------------------------------------------------------------- an order for all models
-def _order(pair: Pair) -> tuple[str, tuple[Proof, ...]]:
+def _prove_order(pair: Pair) -> tuple[str, tuple[Proof, ...]]:
     """The loss with the lower variance in every model, and the theorems that say so."""
-    equal = _attempt(lambda: derive(pair.variance(pair.a)).equals(pair.variance(pair.b)))
+    equal = _try_proof(lambda: derive(pair.build_variance(pair.a)).equals(pair.build_variance(pair.b)))
     if equal:
         return "equal", equal
     for name, low, high in (("A", pair.a, pair.b), ("B", pair.b, pair.a)):
-        proofs = _proportional(pair, low, high)
+        proofs = _prove_proportional(pair, low, high)
         if not proofs and pair.exact:
-            proofs = _summed(pair, low, high)
+            proofs = _prove_by_sum(pair, low, high)
         if proofs:
             return name, proofs
     return "open", ()
 
 
-def _attempt(build: Any) -> tuple[Proof, ...]:
+def _try_proof(build: Any) -> tuple[Proof, ...]:
     try:
-        found = build()
+        proofs = build()
     except (ProofError, NotInRing):
         return ()
-    return found if isinstance(found, tuple) else (found,)
+    return proofs if isinstance(proofs, tuple) else (proofs,)
 
 
-def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
+def _prove_proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     """low = c high with a number |c| < 1: the variances differ by (1 - c^2) Var_m."""
     c = find_multiple(low, high)
     if not high or high * c != low or c * c >= 1:
@@ -182,110 +182,114 @@ def _proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
         "at": pair.m, "variance": to_sympy(high), "power": pair.power,
         "scale": to_sympy(ExpPoly.number(1 - c * c)),
     }  # fmt: skip
-    return _attempt(lambda: derive(pair.variance(low)).at_most(pair.variance(high), rows=[row]))
+    return _try_proof(lambda: derive(pair.build_variance(low)).at_most(pair.build_variance(high), rows=[row]))
 
 
-def _summed(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
+def _prove_by_sum(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     """high^2 - low^2 as squares alone, in the mean; with tangents, at each sample."""
     rows = find_positive_sum(high * high - low * low)
     if rows is None:
         return ()
     if not rows.tangents:
         terms = [{**row, "at": pair.m, "power": pair.power} for row in rows.squares]
-        return _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), terms))
-    return _attempt(lambda: _at_a_sample(high * high - low * low, rows))
+        return _try_proof(
+            partial(_prove_by_squares, pair.build_compared(low), pair.build_compared(high), terms)
+        )
+    return _try_proof(lambda: _prove_at_sample(high * high - low * low, rows))
 
 
-def _at_a_sample(gap: ExpPoly, rows: Rows) -> tuple[Proof, ...]:
+def _prove_at_sample(gap: ExpPoly, rows: Rows) -> tuple[Proof, ...]:
     """0 <= gap, the sum of the rows."""
     shown = [{**row, "at": "sample"} for row in (*rows.squares, *rows.tangents)]
     return (derive(Quantity(Side())).at_most(Quantity(Side.atom(Point(gap))), rows=shown),)
 
 
 # ---------------------------------------------------------------------------- where
-def _in_region(pair: Pair) -> tuple[Proof | None, str]:
+def _prove_in_region(pair: Pair) -> tuple[Proof | None, str]:
     """The order in the region that the sign of a^2 - b^2 at each sample names, if it holds q = p = mu."""
     split = pair.split
-    for name, rest, low, high in (
+    for name, remainder, low, high in (
         ("B", split.remainder, pair.b, pair.a),
         ("A", -split.remainder, pair.a, pair.b),
     ):
         row = {
-            "at": pair.m, "power": pair.power, "b": to_sympy(split.root), "nonnegative": to_sympy(rest),
-            "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_logarithm(split.unit)),
+            "at": pair.m, "power": pair.power, "b": to_sympy(split.root), "nonnegative": to_sympy(remainder),
+            "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_take_logarithm(split.unit)),
         }  # fmt: skip
-        found = _attempt(partial(_by_squares, pair.judged(low), pair.judged(high), [row]))
-        if found:
-            return found[0], name
+        proofs = _try_proof(
+            partial(_prove_by_squares, pair.build_compared(low), pair.build_compared(high), [row])
+        )
+        if proofs:
+            return proofs[0], name
     return None, ""
 
 
-def _by_squares(low: Quantity, high: Quantity, terms: list[Any]) -> Proof:
+def _prove_by_squares(low: Quantity, high: Quantity, terms: list[Any]) -> Proof:
     return derive(low).at_most(high, rows=terms)
 
 
-def _signs(pair: Pair) -> tuple[Proof, ...]:
+def _prove_signs(pair: Pair) -> tuple[Proof, ...]:
     """The order of the second moments for all models; else 0 <= f for the factors that the region drops."""
     for low, high in ((pair.a, pair.b), (pair.b, pair.a)):
-        found = _summed(pair, low, high)
-        if found:
-            return found
+        proofs = _prove_by_sum(pair, low, high)
+        if proofs:
+            return proofs
     for factor in pair.split.signed_factors:
         rows = find_positive_sum(factor)
-        found += _at_a_sample(factor, rows) if rows else ()
-    return found
+        proofs += _prove_at_sample(factor, rows) if rows else ()
+    return proofs
 
 
-def _logarithm(unit: ExpPoly) -> ExpPoly:
+def _take_logarithm(unit: ExpPoly) -> ExpPoly:
     [(_, exponent)] = unit.terms
     return ExpPoly({(monomial, ()): value for monomial, value in exponent})
 
 
 # ---------------------------------------------------------------------------- models
-def _models(pair: Pair) -> tuple[Proof | None, Proof | None]:
+def _find_models(pair: Pair) -> tuple[Proof | None, Proof | None]:
     """Models in which A, and in which B, varies less; the first that is found of each."""
-    a, b = (derive(pair.variance(x)) for x in (pair.a, pair.b))
-    context = written_out(derive(pair.variance(pair.a) - pair.variance(pair.b)).context)
+    a, b = (derive(pair.build_variance(x)) for x in (pair.a, pair.b))
+    context = written_out(derive(pair.build_variance(pair.a) - pair.build_variance(pair.b)).context)
     ends = (a.reduce().left, b.reduce().left)
     known = {"A": ends, "B": (ends[1], ends[0])}  # floats tell where the order is one that has been found
-    found: dict[str, Proof] = {}
-    for model in _candidates(context, {"R", "A"} & (pair.a.names() | pair.b.names())):
+    refutations: dict[str, Proof] = {}
+    for model in _iterate_models(context, {"R", "A"} & (pair.a.names() | pair.b.names())):
         read = Model.from_json(model, context)
-        if any(is_plainly_at_most(*known[name], read) for name in found):
+        if any(is_plainly_at_most(*known[name], read) for name in refutations):
             continue
         try:
             left, right = (enclose(end, read) for end in ends)
         except ProofError:  # a power beyond what is enclosed
             break
-        if left.upper < right.lower and "A" not in found:
-            found["A"] = b.differs_from(pair.variance(pair.a), relation="<=", model=model)
-        if right.upper < left.lower and "B" not in found:
-            found["B"] = a.differs_from(pair.variance(pair.b), relation="<=", model=model)
-        if len(found) == 2:
+        if left.upper < right.lower and "A" not in refutations:
+            refutations["A"] = b.differs_from(pair.build_variance(pair.a), relation="<=", model=model)
+        if right.upper < left.lower and "B" not in refutations:
+            refutations["B"] = a.differs_from(pair.build_variance(pair.b), relation="<=", model=model)
+        if len(refutations) == 2:
             break
-    return found.get("A"), found.get("B")
+    return refutations.get("A"), refutations.get("B")
 
 
-def _candidates(context: Context, rewards: Set[str]) -> Iterator[dict[str, Any]]:
+def _iterate_models(context: Context, rewards: Set[str]) -> Iterator[dict[str, Any]]:
     """Batch sizes and lengths are whole numbers; where rewards matter, they are tried with both signs."""
     tried = chain(
         generate_models(context),
         generate_uneven_models(context),
-        map(_negated, generate_models(context)) if rewards else (),
+        map(_negate_rewards, generate_models(context)) if rewards else (),
     )
     for number, model in enumerate(tried):
         counts = {name: str(2 + number % 3) for name in context.parameters if name in COUNTS}
         yield {**model, "parameters": {**model["parameters"], **counts}}
 
 
-def _negated(model: dict[str, Any]) -> dict[str, Any]:
+def _negate_rewards(model: dict[str, Any]) -> dict[str, Any]:
     """The same model with every reward times -1."""
     tree = model["tree"]
     rewards = {name: [str(-Fraction(x)) for x in row] for name, row in tree["rewards"].items()}
     return {**model, "tree": {**tree, "rewards": rewards}}
 
 
-def model_of(proof: Proof) -> dict[str, Any]:
+def describe_outcome_model(proof: Proof) -> dict[str, Any]:
     """The model of a refutation, less what the statement does not mention."""
     close, statement = proof.theorem.close, proof.theorem.statement
     refuted = show_statement(statement, proof.labels)

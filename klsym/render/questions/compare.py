@@ -13,7 +13,7 @@ from typing import Any
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.questions.compare import Comparison
 from klsym.engine.questions.equality_answer import Answer
-from klsym.engine.questions.variances import Spread, model_of
+from klsym.engine.questions.variances import Spread, describe_outcome_model
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.language.abbreviations import Context
@@ -88,7 +88,7 @@ class PrintedSpread(Spread):
         """E_m[a s]^2 - E_m[b s]^2; empty where the expected gradients agree."""
         if self.exact:
             return ""
-        first, second = (f"{self.pair.mean(x)}^2" if x else "0" for x in (self.pair.a, self.pair.b))
+        first, second = (f"{self.pair.build_mean(x)}^2" if x else "0" for x in (self.pair.a, self.pair.b))
         return f"({first} - {second})" if self.pair.b else first
 
     @property
@@ -116,13 +116,13 @@ class PrintedSpread(Spread):
     @staticmethod
     def witness(proof: Proof) -> dict[str, Any]:
         """The model behind a_less or b_less."""
-        return model_of(proof)
+        return describe_outcome_model(proof)
 
     def to_json(self) -> dict[str, Any]:
         in_region = self.regional and {
             "lower": self.regional_lower, "where": self.where, "statement": str(self.regional),
         }  # fmt: skip
-        witnesses = [proof and model_of(proof) for proof in (self.a_less, self.b_less)]
+        witnesses = [proof and describe_outcome_model(proof) for proof in (self.a_less, self.b_less)]
         return {
             "coefficients": list(self.coefficients), "under": self.measure, "exact": self.exact,
             "difference": self.difference, "correction": self.correction or None,

@@ -14,7 +14,7 @@ import pytest
 import sympy
 
 from klsym.api import where_training_ends
-from klsym.engine.questions.optimum import optimum
+from klsym.engine.questions.optimum import find_optimum
 from klsym.errors import UsageError
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import beta, k1, k2, log_mu, log_p, log_q, r
@@ -113,7 +113,7 @@ RISING = {"the reverse KL": k1, "the forward KL": -r, "both": k1 - 2 * r, "the e
 def test_a_coefficient_that_rises_has_one_optimum(name):
     rng = np.random.default_rng(3)
     p = softmax(rng.normal(size=3) * 0.6)
-    found = optimum(to_ring(RISING[name]), 0.7, list(rng.normal(size=3)), list(p), list(p))
+    found = find_optimum(to_ring(RISING[name]), 0.7, list(rng.normal(size=3)), list(p), list(p))
     assert found.unique and found.stationary[0].stable and not found.boundary
 
 
@@ -133,35 +133,35 @@ def test_stability_is_that_of_the_jacobian():
 def test_closed_forms():
     rewards, p, scale = np.array([1.0, 0.0, 0.5]), np.array([0.2, 0.3, 0.5]), 0.7
     tilt = p * np.exp(rewards / scale)
-    [found] = optimum(to_ring(k1), scale, list(rewards), list(p)).stationary
+    [found] = find_optimum(to_ring(k1), scale, list(rewards), list(p)).stationary
     assert np.abs(np.array(found.policy) - tilt / tilt.sum()).max() < 1e-12
     assert abs(found.multiplier - scale * np.log(tilt.sum())) < 1e-12
-    [found] = optimum(to_ring(-r), scale, list(rewards), list(p)).stationary
+    [found] = find_optimum(to_ring(-r), scale, list(rewards), list(p)).stationary
     assert np.abs(scale * p / (found.multiplier - rewards) - np.array(found.policy)).max() < 1e-12
 
 
 def test_constant_rewards_have_a_second_policy_with_k2_in_the_reward():
-    found = optimum(to_ring(k2), 1.0, [0.0, 0.0], [1 / 3, 2 / 3])
+    found = find_optimum(to_ring(k2), 1.0, [0.0, 0.0], [1 / 3, 2 / 3])
     policies = [s.policy for s in found.stationary]
     assert any(abs(a - 2 / 3) < 1e-7 for a, _ in policies) and any(abs(a - 1 / 3) < 1e-7 for a, _ in policies)
     assert not any(s.stable for s in found.stationary)
 
 
 def test_without_a_penalty_there_is_no_interior_optimum():
-    found = optimum(to_ring(k1), 0.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
+    found = find_optimum(to_ring(k1), 0.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
     assert not found.stationary and [s.policy for s in found.boundary] == [(1.0, 0.0, 0.0)]
 
 
 def test_a_constant_coefficient_is_no_penalty():
     """k1 in the loss: the best outcome alone attracts; with equal rewards every policy is stationary."""
-    found = optimum(to_ring(0 * k1 + 3), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
+    found = find_optimum(to_ring(0 * k1 + 3), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
     assert found.complete and not found.stationary
     assert [s.policy for s in found.boundary] == [(1.0, 0.0, 0.0)]
-    assert not optimum(to_ring(0 * k1 + 3), 1.0, [0.5, 0.5], [0.2, 0.8]).complete
+    assert not find_optimum(to_ring(0 * k1 + 3), 1.0, [0.5, 0.5], [0.2, 0.8]).complete
 
 
 def test_bad_input():
     with pytest.raises(UsageError, match="a number for beta"):
-        optimum(to_ring(beta * k1), 1.0, [1.0, 0.0], [0.5, 0.5])
+        find_optimum(to_ring(beta * k1), 1.0, [1.0, 0.0], [0.5, 0.5])
     with pytest.raises(UsageError, match="fewer outcomes"):
-        optimum(to_ring(k1**3 - 3 * k1), 1.0, [0.0] * 12, [1 / 12] * 12)
+        find_optimum(to_ring(k1**3 - 3 * k1), 1.0, [0.0] * 12, [1 / 12] * 12)

@@ -14,7 +14,7 @@ from klsym.api import recommend
 from klsym.cli import main
 from klsym.commands.parser import FRAMEWORKS as FRAMEWORKS_OF_COMMAND
 from klsym.engine.questions import recommend as engine
-from klsym.engine.questions.candidates import Candidate, candidates
+from klsym.engine.questions.candidates import Candidate, list_candidates
 from klsym.engine.questions.catalogue import stored
 from klsym.errors import UsageError
 from klsym.language.convert import to_ring
@@ -175,14 +175,14 @@ def test_what_the_catalogue_has_in_no_gradient_is_not_right_for_another_kl():
     other = {"reverse-kl": "forward-kl", "forward-kl": "reverse-kl"}
     for target, sampling, use in CASES:
         setting = engine.checked_setting(sampling=sampling, use="loss" if use == "value" else use)
-        for one in candidates(target, setting, use):
+        for one in list_candidates(target, setting, use):
             assert engine.judged(one.loss, setting, target, use)
             assert not engine.judged(one.loss, setting, other[target], use)
 
 
 def test_where_none_is_right_it_says_so_and_where_one_is(monkeypatch):
     monkeypatch.setattr(engine, "candidates", lambda target, setting, use: (
-        one for one in candidates(target, setting, use) if one.source != "tokens"
+        one for one in list_candidates(target, setting, use) if one.source != "tokens"
     ))  # fmt: skip
     engine._recommended.cache_clear()
     answer = recommend("forward-kl", level="token")
