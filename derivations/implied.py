@@ -36,7 +36,7 @@ from klsym.kernel.meta import score_coefficient
 from klsym.language.abbreviations import Side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.ledger.evidence import Evidence
-from klsym.notation.formulas import element
+from klsym.notation.formulas import show_element
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import LATEX
 
@@ -151,8 +151,8 @@ def _strength(name, start):
 
     return Evidence(
         "exact",
-        f"{name}: f''(1) = {element(found)}",
-        rf"{latex} \text{{ {where}}}:\quad f''(1) = {element(found, LATEX)}",
+        f"{name}: f''(1) = {show_element(found)}",
+        rf"{latex} \text{{ {where}}}:\quad f''(1) = {show_element(found, LATEX)}",
         "sympy",
         oracle=oracle,
         holds=not found.names() & {"k1", "w", "log_q"},

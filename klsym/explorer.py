@@ -38,7 +38,7 @@ from klsym.engine.options.settings import (
     checked_setting,
 )
 from klsym.errors import KlsymError, UsageError
-from klsym.render.verdict import verdict_markdown
+from klsym.render.verdict import format_verdict_markdown
 
 LEADING = tuple(o.name for o in OPTIONS if o.always)  # the others mean something beside them, or not
 FOLLOWING = {o.name: o for o in OPTIONS if not o.always}
@@ -152,7 +152,7 @@ class Explorer:
         """
         if self.verdict is None:
             return {"text/plain": self.error, "text/markdown": f"```text\n{self.error}\n```"}
-        return {"text/plain": str(self.verdict), "text/markdown": verdict_markdown(self.verdict)}
+        return {"text/plain": str(self.verdict), "text/markdown": format_verdict_markdown(self.verdict)}
 
     def widget(self) -> Any:
         """The form with the answer below, an ipywidgets box; the same one at every call.

@@ -30,7 +30,7 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
     from klsym.audit.audits import audit
     from klsym.engine.answers.expectation import read_expectation
     from klsym.errors import KlsymError
-    from klsym.render.headline import does
+    from klsym.render.headline import describe_update
 
     try:
         read_expectation(target)
@@ -38,4 +38,6 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
     except KlsymError as error:
         raise error.with_traceback(None) from None
     if not found.meets(target):
-        raise AssertionError(f"{found.code.name} {does(found.verdict)}; expected {target}\n\n{found}")
+        raise AssertionError(
+            f"{found.code.name} {describe_update(found.verdict)}; expected {target}\n\n{found}"
+        )

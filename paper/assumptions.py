@@ -15,7 +15,7 @@ from klsym.kernel.ring import ExpPoly
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.settle_claim import Settled
 from klsym.notation import formulas
-from klsym.notation.hypotheses import named_supports, show_hypothesis
+from klsym.notation.hypotheses import list_supports, show_hypothesis
 from klsym.notation.printers import LATEX
 from klsym.write_up.prose import prose
 from klsym.write_up.tex import breakable
@@ -40,7 +40,7 @@ def in_short(settled: Settled) -> Iterator[str]:
             shown |= {prose(_abbreviated(line)): None for line in part.hypotheses}
             continue
         if part.kind != "refuted":
-            shown |= {prose(f"{a} << {b}"): None for a, b in named_supports(part.theorem)}
+            shown |= {prose(f"{a} << {b}"): None for a, b in list_supports(part.theorem)}
         for hypothesis in part.theorem.hypotheses:
             if hypothesis[0] not in AUTOMATIC:
                 shown[_shown(hypothesis, part)] = None
@@ -57,7 +57,7 @@ def in_full(settled: Settled) -> Iterator[str]:
     yield from in_short(settled)
     for kind, words in AUTOMATIC.items():
         found = {
-            _inline(formulas.atom(hypothesis[1], proof.labels or {}, LATEX)): None
+            _inline(formulas.show_atom(hypothesis[1], proof.labels or {}, LATEX)): None
             for proof in settled.proofs
             for hypothesis in proof.theorem.hypotheses
             if hypothesis[0] == kind
@@ -77,11 +77,11 @@ def _shown(hypothesis: Hypothesis, proof: Proof) -> str:
         case ("on-policy",):
             return "on-policy"
         case ("premise" | "equal" as use, number):
-            left, right = (formulas.side(side, proof.labels, LATEX) for side in context.premises[number])
+            left, right = (formulas.show_side(side, proof.labels, LATEX) for side in context.premises[number])
             return (r"for every $\theta$, " if use == "premise" else "") + _inline(f"{left} = {right}")
         case ("given",):
             values = (
-                f"{formulas.variable(name, LATEX)} = {formulas.element(value, LATEX)}"
+                f"{formulas.show_variable(name, LATEX)} = {formulas.show_element(value, LATEX)}"
                 for name, value in context.given
             )
             place = "step" if "[" in context.given[0][0] else "sample"

@@ -15,8 +15,8 @@ from klsym.ledger.settle_claim import Settled
 from klsym.ledger.view import statement_latex
 from klsym.notation import formulas
 from klsym.notation.printers import LATEX
-from klsym.notation.proof_latex import conclusion
-from klsym.notation.text import chain
+from klsym.notation.proof_latex import format_conclusion
+from klsym.notation.text import format_chain
 from klsym.paper.assumptions import in_full, in_short
 from klsym.paper.witness import counterexample
 from klsym.write_up.bibliography import cited
@@ -97,15 +97,15 @@ def premises(settled: Settled) -> Iterator[tuple[str, str]]:
     for number, part in enumerate(settled.parts, start=1):
         if isinstance(part, Proof) and part.theorem.statement.context.premises:
             sides = part.theorem.statement.context.premises[0]
-            left, right = (formulas.side(side, part.labels, LATEX) for side in sides)
+            left, right = (formulas.show_side(side, part.labels, LATEX) for side in sides)
             yield f"premise/{settled.claim.id}/{number}", breakable(f"{left} = {right}")
 
 
 def _proof(proof: Proof) -> list[str]:
     """The chain from the left side to the right one; a refuted statement is followed by its model."""
-    (first, _), *rest = chain(proof, LATEX)
+    (first, _), *rest = format_chain(proof, LATEX)
     rows = [("", first, ""), *((r"{}= ", formula, rule) for formula, rule in rest)]
-    ending = conclusion(proof)
+    ending = format_conclusion(proof)
     if ending:
         rows.append(("", ending, str(proof.part["close"]["by"])))
     if len(rows) == 2 and len(rows[1][1]) <= LONGEST:  # one step: its rule stands beside the statement

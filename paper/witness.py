@@ -20,7 +20,7 @@ from klsym.language.abbreviations import (
 )
 from klsym.notation.printers import LATEX
 from klsym.notation.text import show_interval
-from klsym.render.listing import tree_rows
+from klsym.render.listing import list_tree_rows
 
 LONGEST = 24  # digits of a fraction that is printed as such
 
@@ -88,7 +88,7 @@ def _power(text: str) -> str:
 
 def _tree(tree: dict[str, Any], parameters: str) -> str:
     """One row for each prefix after which a token is drawn."""
-    (_, *names), found, _ = tree_rows(tree)
+    (_, *names), found, _ = list_tree_rows(tree)
     head = " & ".join(["after", *(f"${LATEX.measure(name)}$" for name in names)])
     rows = []
     for prefix, *cells in found:

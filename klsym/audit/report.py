@@ -15,7 +15,7 @@ from klsym.engine.answers.expectation import is_met, read_expectation
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
-from klsym.render.headline import does, trust_word, use_words
+from klsym.render.headline import describe_update, describe_use, name_trust
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +94,8 @@ class Audit:
     def row(self) -> tuple[str, str, str, str]:
         """One row of a table of audits: code, options, loss, target."""
         options = ", ".join(f"{k}={v}" for k, v in self.set.items()) or "-"
-        words = f"({use_words(self.verdict.setting)}) {does(self.verdict)} ({trust_word(self.verdict)})"
+        update = f"{describe_update(self.verdict)} ({name_trust(self.verdict)})"
+        words = f"({describe_use(self.verdict.setting)}) {update}"
         return self.code.name, options, self.expression, words
 
     def _repr_html_(self) -> str:

@@ -8,14 +8,16 @@ from typing import Any
 
 from klsym.commands.console import get_terminal_width
 from klsym.diagnostics.codes import Code, find_code, load_codes
-from klsym.render.diagnoses import page_text
+from klsym.render.diagnoses import format_page
 
 
 def show_rule(options: argparse.Namespace) -> int:
     """The page of one code."""
     code = find_code(options.code)
     print(
-        json.dumps(_code_as_json(code)) if options.format == "json" else page_text(code, get_terminal_width())
+        json.dumps(_code_as_json(code))
+        if options.format == "json"
+        else format_page(code, get_terminal_width())
     )
     return 0
 

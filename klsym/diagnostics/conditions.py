@@ -27,7 +27,7 @@ from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
 from klsym.language.messages import Message
 from klsym.language.sums import Normalised, clamped_words
 from klsym.notation.losses import Written
-from klsym.notation.values import names
+from klsym.notation.values import collect_names
 
 MAX_TERMS = 12  # of a loss whose neighbours are explained
 OF_WARNING = {  # codes of warnings -> the diagnostic that says them
@@ -279,7 +279,7 @@ def check_unused_inputs(context: DiagnosedLoss) -> Messages:
 def _collect_gradient_names(verdict: Verdict) -> set[str]:
     """Return the names in the score coefficient and in the conditions of its cases; k1 and r contain p."""
     values = [verdict.h, *(x for on, h in verdict.per_sample_cases for x in (h, *(c.x for c in on)))]
-    names_found = {name for value in values for name in names(value)}
+    names_found = {name for value in values for name in collect_names(value)}
     bases = {name.partition("[")[0] for name in names_found}
     return names_found | ({"p"} if bases & {"k1", "k2", "k3", "r", "log_p"} else set())
 

@@ -14,7 +14,7 @@ from klsym.ledger.evidence import Evidence
 from klsym.ledger.progress import Wrapper, plainly
 from klsym.ledger.registry import Claim
 from klsym.ledger.settle_claim import Settled, settle
-from klsym.render.listing import columns
+from klsym.render.listing import align_columns
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def counts(results: list[Judged]) -> str:
         parts = sum(r.checked for r in chosen)
         agrees = parts - sum(len(r.oracle) for r in chosen)
         rows.append((area, *map(str, (len(chosen), len(settled), len(kernel), parts, agrees))))
-    lines = list(columns(rows, 1))
+    lines = list(align_columns(rows, 1))
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:-1], "-" * len(lines[0]), lines[-1]])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.registry import Claim
-from klsym.notation.proof_latex import theorem_latex
+from klsym.notation.proof_latex import show_theorem_latex
 
 VERDICTS = {
     "proved": "proved",
@@ -78,7 +78,7 @@ def verdict_words(claim: Claim) -> str:
 def statement_latex(part: Any) -> str:
     """The statement of a proof or of other evidence; what is refuted is printed with its negation."""
     if not isinstance(part, Evidence):
-        return theorem_latex(part)
+        return show_theorem_latex(part)
     return rf"\text{{not: }}{part.latex}" if part.kind == "refuted" else part.latex
 
 

@@ -3,7 +3,7 @@
 >>> from types import SimpleNamespace as Value
 >>> from klsym.language.expressions import A, eps, rho
 >>> bound, sign = Value(x=rho - eps - 1, signs=(1, 0)), Value(x=A, signs=(1,))
->>> where((bound, sign)), where(())
+>>> describe_conditions((bound, sign)), describe_conditions(())
 ('rho >= eps + 1 and A > 0', 'otherwise')
 """
 
@@ -16,25 +16,27 @@ import sympy
 
 from klsym.language.expressions import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.notation import losses
-from klsym.notation.estimators import k3_in
+from klsym.notation.estimators import replace_by_k3
 from klsym.notation.printers import LATEX, TEXT, Text
 
 RELATIONS = {(1,): ">", (1, 0): ">=", (0,): "=", (0, -1): "<=", (-1,): "<", (1, -1): "!="}
 IN_LATEX = {">=": r"\ge", "<=": r"\le", "!=": r"\ne"}
 
 
-def where(conditions: Iterable[Any], spell: Text = TEXT) -> str:
+def describe_conditions(conditions: Iterable[Any], spell: Text = TEXT) -> str:
     """The conditions in words."""
     joined = " and " if spell is TEXT else r",\ "
-    shown = joined.join(_condition(c.x, tuple(sorted(c.signs, reverse=True)), spell) for c in conditions)
+    shown = joined.join(
+        _format_condition(c.x, tuple(sorted(c.signs, reverse=True)), spell) for c in conditions
+    )
     return shown or ("otherwise" if spell is TEXT else r"\text{otherwise}")
 
 
-def _condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
+def _format_condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
     """What varies from sample to sample on the left, what is the same at all on the right."""
-    x = k3_in(x)
+    x = replace_by_k3(x)
     terms = sympy.Add.make_args(x)
-    varying = [t for t in terms if _speaks_of(t, LOGS)] or [t for t in terms if _speaks_of(t, REWARDS)]
+    varying = [t for t in terms if _has_symbol(t, LOGS)] or [t for t in terms if _has_symbol(t, REWARDS)]
     left = sympy.Add(*varying) if varying else x
     relation = RELATIONS[signs]
     sides = (losses.show(side, spell) for side in (left, sympy.expand(left - x)))
@@ -44,27 +46,27 @@ def _condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
 LOGS = (log_q, log_p, log_mu, log_old)
 
 
-def _speaks_of(e: Any, symbols: tuple[Any, ...]) -> bool:
+def _has_symbol(e: Any, symbols: tuple[Any, ...]) -> bool:
     """Of one of the symbols, in whichever slot?"""
     names = {symbol.name.partition("[")[0] for symbol in e.free_symbols}
     return bool(names & {symbol.name for symbol in symbols})
 
 
-def value(coefficient: Any, spell: Text = TEXT) -> str:
+def show_coefficient(coefficient: Any, spell: Text = TEXT) -> str:
     """The coefficient; where it is 0/0 there is none."""
     if coefficient.has(sympy.nan, sympy.zoo):
         return "no value" if spell is TEXT else r"\text{no value}"
     return losses.show(coefficient, spell)
 
 
-def lines(cases: Iterable[tuple[Any, Any]]) -> list[str]:
+def format_lines(cases: Iterable[tuple[Any, Any]]) -> list[str]:
     """One line a case, for (conditions, coefficient)."""
-    rows = [(value(c), f"{'where ' if on else ''}{where(on)}") for on, c in cases]
+    rows = [(show_coefficient(c), f"{'where ' if on else ''}{describe_conditions(on)}") for on, c in cases]
     width = max((len(shown) for shown, _ in rows), default=0)
     return [f"{shown:<{width}}  {place}" for shown, place in rows]
 
 
-def latex(cases: Iterable[tuple[Any, Any]]) -> str:
+def format_latex(cases: Iterable[tuple[Any, Any]]) -> str:
     """All cases behind one brace."""
-    rows = (f"{value(c, LATEX)} & {where(on, LATEX)}" for on, c in cases)
+    rows = (f"{show_coefficient(c, LATEX)} & {describe_conditions(on, LATEX)}" for on, c in cases)
     return r"\begin{cases} " + r" \\ ".join(rows) + r" \end{cases}"

@@ -1,8 +1,8 @@
 """Coefficients as trees: exponential polynomials as formulas in k1, r, rho, rho_old.  Standard library only.
 
 >>> from klsym.kernel.ring import ExpPoly
->>> k1 = ExpPoly.variable("k1")
->>> element((-k1).exp() - 1 + k1), element(ExpPoly.variable("w").exp() * k1)
+>>> k1 = ExpPoly.show_variable("k1")
+>>> show_element((-k1).exp() - 1 + k1), show_element(ExpPoly.show_variable("w").exp() * k1)
 ('k1 + r - 1', 'rho*k1')
 """
 
@@ -16,7 +16,7 @@ from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial
 from klsym.kernel.ring import Number as Rational
 from klsym.language.defined import LOG, OF_LOGS, known
-from klsym.notation.positions import SLOT_ORDER, in_slot
+from klsym.notation.positions import SLOT_ORDER, build_in_slot
 from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import (
     Call,
@@ -25,11 +25,11 @@ from klsym.notation.tree import (
     Number,
     Power,
     Quotient,
+    add_terms,
+    build_number,
     is_long_decimal,
     is_open,
-    number,
-    product,
-    total,
+    multiply,
 )  # fmt: skip
 
 RATIOS = {"k1": "r", "w": "rho", "o": "rho_old"}  # what exp(-k1), exp(w), exp(o) are called
@@ -38,16 +38,16 @@ WEIGHTS = ("w", "o")
 Factors = list[Formula]
 
 
-def element(value: ExpPoly, spell: Text = TEXT) -> str:
+def show_element(value: ExpPoly, spell: Text = TEXT) -> str:
     """An exponential polynomial as a formula; the text form is in the loss grammar."""
-    return spell(coefficient(value, spell.positions))
+    return spell(build_coefficient(value, spell.positions))
 
 
-def variable(name: str, spell: Text) -> str:
-    return spell(letter(name, spell.positions))
+def show_variable(name: str, spell: Text) -> str:
+    return spell(build_letter(name, spell.positions))
 
 
-def coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> Formula:
+def build_coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> Formula:
     """The tree of an element.
 
     sums: variables of slots as sums over positions, else by name.  tail: factors that follow, such as the
@@ -55,40 +55,40 @@ def coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> Formula:
     """
     if not value:
         return Number(0)
-    found = common_factor(value)
-    if found:
-        common, rest = found
-        return _term(*common, 1, sums, (_sum(rest, sums), *tail))
+    factorisation = find_common_factor(value)
+    if factorisation:
+        common, cofactor = factorisation
+        return _build_term(*common, 1, sums, (_build_sum(cofactor, sums), *tail))
     if len(value.terms) == 1:
         [((monomial, exponent), scale)] = value.terms.items()
-        return _term(monomial, exponent, scale, sums, tail)
-    return product(_sum(value, sums), *tail) if tail else _sum(value, sums)
+        return _build_term(monomial, exponent, scale, sums, tail)
+    return multiply(_build_sum(value, sums), *tail) if tail else _build_sum(value, sums)
 
 
-def _sum(value: ExpPoly, sums: bool) -> Formula:
-    rows = sorted(value.terms.items(), key=_display_order)
+def _build_sum(value: ExpPoly, sums: bool) -> Formula:
+    rows = sorted(value.terms.items(), key=_get_display_order)
     if rows[0][1] < 0:  # a positive term first, if there is one
         rows.sort(key=lambda row: row[1] < 0)
-    return total(*(_term(monomial, exponent, scale, sums) for (monomial, exponent), scale in rows))
+    return add_terms(*(_build_term(monomial, exponent, scale, sums) for (monomial, exponent), scale in rows))
 
 
-def _display_order(row: tuple[tuple[Monomial, Exponent], Rational]) -> tuple[Any, ...]:
+def _get_display_order(row: tuple[tuple[Monomial, Exponent], Rational]) -> tuple[Any, ...]:
     """Polynomials by falling degree, then exponentials, then what is constant over samples."""
     (monomial, exponent), _ = row
-    sample = [(_slot_order(n), p) for n, p in monomial if not _is_parameter(n)]
+    sample = [(_get_slot_order(n), p) for n, p in monomial if not _is_parameter(n)]
     constant = not sample and not any(not _is_parameter(n) for m, _ in exponent for n, _ in m)
     degree = -sum(p for _, p in sample or monomial)
     return (constant, bool(exponent), degree, sample, exponent, monomial)
 
 
-def _slot_order(name: str) -> tuple[str, int, str]:
+def _get_slot_order(name: str) -> tuple[str, int, str]:
     """past before now before future, self before others."""
     slot = parse_name(name).slot
     head, _, tail = name.partition("[")
     return head + tail.partition("]")[2], SLOT_ORDER.index(slot) if slot in SLOT_ORDER else -1, slot
 
 
-def common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] | None:
+def find_common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] | None:
     """The weights and parameters that every term shares, such as rho in rho*(k1 + 1)."""
     if len(value.terms) < 2:
         return None
@@ -110,32 +110,32 @@ def common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] |
     return (monomial, shared), value * factor.inverse()
 
 
-def _term(
+def _build_term(
     monomial: Monomial, exponent: Exponent, value: Rational, sums: bool, tail: tuple[Formula, ...] = ()
 ) -> Formula:
     """Numbers, parameters, weights, the rest, over a denominator."""
-    over = sorted(((n, p) for n, p in monomial if p > 0), key=lambda row: _slot_order(row[0]))
-    weights, below = _exponential(exponent, sums)
-    lead = [_power(n, p, sums) for n, p in over if _is_parameter(n)]
-    factors = [*weights, *(_power(n, p, sums) for n, p in over if not _is_parameter(n)), *tail]
-    bottom = [_power(n, -p, sums) for n, p in monomial if p < 0] + below
+    over = sorted(((n, p) for n, p in monomial if p > 0), key=lambda row: _get_slot_order(row[0]))
+    weights, below = _split_exponential(exponent, sums)
+    lead = [_build_power(n, p, sums) for n, p in over if _is_parameter(n)]
+    factors = [*weights, *(_build_power(n, p, sums) for n, p in over if not _is_parameter(n)), *tail]
+    bottom = [_build_power(n, -p, sums) for n, p in monomial if p < 0] + below
     size = -value if value < 0 else value
     if size.denominator != 1 and not is_long_decimal(size) and (lead or factors or bottom):
         bottom.insert(0, Number(size.denominator))
         size = size.numerator
     if size != 1 or not (lead or factors):
-        lead.insert(0, number(size))
-    whole = _over(lead, factors, bottom, small=not below)
+        lead.insert(0, build_number(size))
+    whole = _divide_product(lead, factors, bottom, small=not below)
     return Minus(whole) if value < 0 else whole
 
 
-def _over(lead: Factors, factors: Factors, bottom: Factors, small: bool) -> Formula:
+def _divide_product(lead: Factors, factors: Factors, bottom: Factors, small: bool) -> Formula:
     """A product over a denominator, which does not reach under a sum over positions: (b/2m) sum_j k_j."""
     if not bottom:
-        return product(*lead, *factors)
+        return multiply(*lead, *factors)
     if any(map(is_open, factors)):
-        return product(Quotient(product(*lead), product(*bottom), small), *factors)
-    return Quotient(product(*lead, *factors), product(*bottom))
+        return multiply(Quotient(multiply(*lead), multiply(*bottom), small), *factors)
+    return Quotient(multiply(*lead, *factors), multiply(*bottom))
 
 
 def _is_parameter(name: str) -> bool:
@@ -143,93 +143,95 @@ def _is_parameter(name: str) -> bool:
     return base not in SAMPLE_BASES and not base.startswith(OF_LOGS)
 
 
-def _power(name: str, power: int, sums: bool) -> Formula:
-    base = letter(name, sums)
-    return base if power == 1 else Power(base, number(power))
+def _build_power(name: str, power: int, sums: bool) -> Formula:
+    base = build_letter(name, sums)
+    return base if power == 1 else Power(base, build_number(power))
 
 
 @lru_cache(maxsize=1024)
-def letter(name: str, sums: bool = False) -> Formula:
+def build_letter(name: str, sums: bool = False) -> Formula:
     """A sample variable: w and o, which have no names of their own in the grammar, are logs of ratios."""
     parsed = parse_name(name)
-    if (found := known(name)) is not None:
-        kind, e = found
-        shown = _with_k3(e, sums)
+    if (definition := known(name)) is not None:
+        kind, e = definition
+        shown = _build_with_k3(e, sums)
         inner: Formula = Call("log", (shown,)) if kind == LOG else shown
     elif parsed.base in WEIGHTS:
-        inner = Call("log", (in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True),))
+        inner = Call("log", (build_in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True),))
     else:
-        inner = in_slot(parsed.base, parsed.slot, sums, parsed.primes)
+        inner = build_in_slot(parsed.base, parsed.slot, sums, parsed.primes)
     return Call("sg", (inner,)) if parsed.detached else inner
 
 
-def _exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors]:
+def _split_exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors]:
     """exp(Q) as powers of rho and r, and exp of what is left: (numerator, denominator)."""
     ratios: dict[str, list[tuple[Monomial, Rational]]] = {}
-    rest: dict[Monomial, Rational] = {}
+    remaining: dict[Monomial, Rational] = {}
     for monomial, value in exponent:
         name = next((n for n, p in monomial if p == 1 and parse_name(n).base in RATIOS), None)
         if name is None:
-            rest[monomial] = value
+            remaining[monomial] = value
             continue
         others = tuple(item for item in monomial if item[0] != name)
         ratios.setdefault(name, []).append((others, -value if parse_name(name).base == "k1" else value))
     above: Factors = []
     below: Factors = []
-    for monomial in [m for m in rest if _is_log(m)]:
-        value = rest.pop(monomial)
-        inside = _power_inside(monomial[0][0], -value if value < 0 else value, sums)
+    for monomial in [m for m in remaining if _is_log(m)]:
+        value = remaining.pop(monomial)
+        inside = _build_power_of_log(monomial[0][0], -value if value < 0 else value, sums)
         (below if value < 0 else above).append(inside)
     for name in sorted(ratios, reverse=True):  # rho before r
         [*_, (monomial, value)] = ratios[name]
         inverted = len(ratios[name]) == 1 and not monomial and value < 0
         power = [(m, -v) for m, v in ratios[name]] if inverted else ratios[name]
-        (below if inverted else above).append(_ratio(name, power, sums))
-    if rest:
-        inner = ExpPoly({(m, ()): v for m, v in rest.items()})
-        above.append(Call("exp", (coefficient(inner, sums),)))
+        (below if inverted else above).append(_build_ratio_power(name, power, sums))
+    if remaining:
+        inner = ExpPoly({(m, ()): v for m, v in remaining.items()})
+        above.append(Call("exp", (build_coefficient(inner, sums),)))
     return above, below
 
 
 def _is_log(monomial: Monomial) -> bool:
     """Is it the name of a log, so that exp of a multiple is a power?"""
-    found = known(monomial[0][0]) if len(monomial) == 1 and monomial[0][1] == 1 else None
-    return found is not None and found[0] == LOG
+    definition = known(monomial[0][0]) if len(monomial) == 1 and monomial[0][1] == 1 else None
+    return definition is not None and definition[0] == LOG
 
 
-def _with_k3(e: ExpPoly, sums: bool) -> Formula:
+def _build_with_k3(e: ExpPoly, sums: bool) -> Formula:
     """An element with c k3 for c (r + k1 - 1): so it is seen to be positive."""
     for name in sorted(n for n in e.names() if parse_name(n).base == "k1"):
         x = ExpPoly.variable(name)
         [key], [line] = (-x).exp().terms, x.terms
         scale = e.terms.get(key, 0)
         if scale > 0 and e.terms.get(line, 0) == scale:
-            rest = e - scale * ((-x).exp() - 1 + x)
-            k3 = in_slot("k3", parse_name(name).slot, sums)
-            three = k3 if scale == 1 else product(number(scale), k3)
-            return total(three, coefficient(rest, sums)) if rest else three
-    return coefficient(e, sums)
+            remainder = e - scale * ((-x).exp() - 1 + x)
+            k3 = build_in_slot("k3", parse_name(name).slot, sums)
+            three = k3 if scale == 1 else multiply(build_number(scale), k3)
+            return add_terms(three, build_coefficient(remainder, sums)) if remainder else three
+    return build_coefficient(e, sums)
 
 
-def _power_inside(name: str, power: Rational, sums: bool) -> Formula:
+def _build_power_of_log(name: str, power: Rational, sums: bool) -> Formula:
     """exp(a log(e)) = e^a."""
-    found = known(name)
-    assert found is not None
-    base = _with_k3(found[1], sums)
+    definition = known(name)
+    assert definition is not None
+    base = _build_with_k3(definition[1], sums)
     whole, half = divmod(Fraction(power), 1)
-    shown: list[Formula] = [] if not whole else [base if whole == 1 else Power(base, number(int(whole)))]
+    shown: list[Formula] = (
+        [] if not whole else [base if whole == 1 else Power(base, build_number(int(whole)))]
+    )
     if half == Fraction(1, 2):
         shown.append(Call("sqrt", (base,)))
     elif half:
-        shown = [Power(base, number(power))]
-    inner = product(*shown)
+        shown = [Power(base, build_number(power))]
+    inner = multiply(*shown)
     return Call("sg", (inner,)) if parse_name(name).detached else inner
 
 
-def _ratio(name: str, power: list[tuple[Monomial, Rational]], sums: bool) -> Formula:
+def _build_ratio_power(name: str, power: list[tuple[Monomial, Rational]], sums: bool) -> Formula:
     parsed = parse_name(name)
-    base = in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True)
+    base = build_in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True)
     if parsed.detached:
         base = Call("sg", (base,))
     exponent = ExpPoly({(m, ()): v for m, v in power})
-    return base if exponent == ONE else Power(base, coefficient(exponent, sums))
+    return base if exponent == ONE else Power(base, build_coefficient(exponent, sums))

@@ -15,80 +15,84 @@ from klsym.notation.tree import (
     Name,
     Number,
     Product,
-    negated,
-    total,
+    add_terms,
+    negate,
 )
 
 REVERSE, FORWARD = (Divergence("KL", Name(a), Name(b)) for a, b in ("qp", "pq"))
 NAMES = {"reverse-kl": REVERSE, "forward-kl": FORWARD}
 
 
-def combination_text(multiples: Mapping[str, str]) -> str:
+def format_combination(multiples: Mapping[str, str]) -> str:
     """grad KL(q||p) - grad KL(p||q), from the multiples.
 
-    >>> combination_text({"reverse-kl": "1", "forward-kl": "-lam"})
+    >>> format_combination({"reverse-kl": "1", "forward-kl": "-lam"})
     'grad KL(q||p) - lam grad KL(p||q)'
-    >>> combination_text({"reward": "-A", "rest": "beta/rho"})
+    >>> format_combination({"reward": "-A", "rest": "beta/rho"})
     '-grad E_q[A] + E_q[beta/rho*s]'
     """
-    return TEXT(total(*(_gradient(name, read(value)) for name, value in multiples.items())))
+    return TEXT(add_terms(*(_build_gradient(name, read(value)) for name, value in multiples.items())))
 
 
-def value_text(multiples: Mapping[str, str], constant: str) -> str:
+def format_value(multiples: Mapping[str, str], constant: str) -> str:
     """What a value comes to.
 
-    >>> value_text({"reverse-kl": "1", "reward": "-beta*R"}, "-3")
+    >>> format_value({"reverse-kl": "1", "reward": "-beta*R"}, "-3")
     'KL(q||p) - E_q[beta*R] - 3'
     """
-    rows = (mean_of(read(v)) if n == "reward" else _times(read(v), NAMES[n]) for n, v in multiples.items())
-    return TEXT(total(*rows, *([read(constant)] if constant != "0" else [])))
+    rows = (
+        build_mean(read(v)) if n == "reward" else _scale_target(read(v), NAMES[n])
+        for n, v in multiples.items()
+    )
+    return TEXT(add_terms(*rows, *([read(constant)] if constant != "0" else [])))
 
 
-def objective_rows(multiples: Mapping[str, str]) -> list[Formula]:
+def build_objective_terms(multiples: Mapping[str, str]) -> list[Formula]:
     """The terms of the objective with these multiples, rewards first.
 
-    >>> TEXT(total(*objective_rows({"forward-kl": "beta", "reward": "-A"})))
+    >>> TEXT(add_terms(*build_objective_terms({"forward-kl": "beta", "reward": "-A"})))
     '-E_q[A] + beta*KL(p||q)'
     """
     named = sorted(multiples.items(), key=lambda row: row[0] != "reward")
     return [
-        mean_of(read(v)) if name == "reward" else _times(read(v), NAMES[name], False) for name, v in named
+        build_mean(read(v)) if name == "reward" else _scale_target(read(v), NAMES[name], False)
+        for name, v in named
     ]
 
 
-def objective_text(multiples: Mapping[str, str]) -> str:
+def format_objective(multiples: Mapping[str, str]) -> str:
     """The objective with these multiples.
 
-    >>> objective_text({"reverse-kl": "2"})
+    >>> format_objective({"reverse-kl": "2"})
     '2*KL(q||p)'
     """
-    return TEXT(total(*objective_rows(multiples)))
+    return TEXT(add_terms(*build_objective_terms(multiples)))
 
 
-def combination_latex(multiples: Mapping[str, str]) -> str:
+def format_objective_latex(multiples: Mapping[str, str]) -> str:
     r"""The objective with these multiples, which are text.
 
-    >>> combination_latex({"reverse-kl": "beta", "reward": "-A"})
+    >>> format_objective_latex({"reverse-kl": "beta", "reward": "-A"})
     '-\\mathbb{E}_{q}\\!\\left[A\\right] + \\beta\\,\\mathrm{KL}(q\\,\\Vert\\,p)'
     """
-    return LATEX(total(*objective_rows(multiples)))
+    return LATEX(add_terms(*build_objective_terms(multiples)))
 
 
-def mean_of(value: Formula) -> Formula:
+def build_mean(value: Formula) -> Formula:
     """One sign comes out of the mean."""
-    return Minus(mean_of(value.of)) if isinstance(value, Minus) else Mean("q", value)
+    return Minus(build_mean(value.of)) if isinstance(value, Minus) else Mean("q", value)
 
 
-def _gradient(name: str, value: Formula) -> Formula:
+def _build_gradient(name: str, value: Formula) -> Formula:
     if name == "reward":
-        mean = mean_of(value)
+        mean = build_mean(value)
         return Minus(Gradient(mean.of)) if isinstance(mean, Minus) else Gradient(mean)
     if name == "rest":
         return Mean("q", Product((value, Name("s"))))
-    return _times(value, Gradient(NAMES[name]))
+    return _scale_target(value, Gradient(NAMES[name]))
 
 
-def _times(value: Formula, target: Formula, loose: bool = True) -> Formula:
+def _scale_target(value: Formula, target: Formula, loose: bool = True) -> Formula:
     if isinstance(value, Minus):
-        return negated(_times(value.of, target, loose))
+        return negate(_scale_target(value.of, target, loose))
     return target if value == Number(1) else Product((value, target), loose=loose)

@@ -4,10 +4,10 @@ A mean is one thing at every index, that of a single sample included; sums over 
 
 >>> from klsym.kernel.ring import ExpPoly
 >>> from klsym.notation.printers import LATEX
->>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
->>> side(Side.atom(Mean("t", "q", togo, ("now",))))
+>>> togo = ExpPoly.show_variable("k1[now]") + ExpPoly.show_variable("k1[future]")
+>>> show_side(Side.show_atom(Mean("t", "q", togo, ("now",))))
 'E_q[sum_t (k1_now + k1_future)*s_now]'
->>> atom(Mean("t", "sample", togo, ("now",)), {}, LATEX)
+>>> show_atom(Mean("t", "sample", togo, ("now",)), {}, LATEX)
 '\\\\sum_t s_t \\\\sum_{u\\\\ge t} k_{1,u}'
 """
 
@@ -38,10 +38,10 @@ from klsym.language.abbreviations import (
     TokenDivergence,
 )
 from klsym.notation import tree
-from klsym.notation.coefficients import coefficient, element, variable
-from klsym.notation.positions import SLOT_ORDER, TOGETHER, in_slot
+from klsym.notation.coefficients import build_coefficient, show_element, show_variable
+from klsym.notation.positions import SLOT_ORDER, TOGETHER, build_in_slot
 from klsym.notation.printers import TEXT, Text
-from klsym.notation.tree import Formula, Minus, Name, Number, Power, Product, negated, product, total
+from klsym.notation.tree import Formula, Minus, Name, Number, Power, Product, add_terms, multiply, negate
 from klsym.notation.variances import as_variances
 
 __all__ = [
@@ -72,50 +72,50 @@ class SidedLabels(dict[ExpPoly, Any]):
         self.right = right
 
 
-def on_the_right(labels: Labels | None) -> Labels | None:
+def choose_right_labels(labels: Labels | None) -> Labels | None:
     return labels.right if isinstance(labels, SidedLabels) else labels
 
 
-def side(value: Side, labels: Labels | None = None, spell: Text = TEXT) -> str:
+def show_side(value: Side, labels: Labels | None = None, spell: Text = TEXT) -> str:
     """A side of a statement; losses appear as they were written where `labels` knows them."""
-    return spell(tree_of(value, labels, spell.positions))
+    return spell(build_tree(value, labels, spell.positions))
 
 
-def atom(value: Atom, labels: Labels, spell: Text) -> str:
-    return spell(_atom(value, labels, spell.positions))
+def show_atom(value: Atom, labels: Labels, spell: Text) -> str:
+    return spell(_build_atom(value, labels, spell.positions))
 
 
 # ---------------------------------------------------------------------------- sides
-def tree_of(value: Side, labels: Labels | None = None, sums: bool = False) -> Formula:
+def build_tree(value: Side, labels: Labels | None = None, sums: bool = False) -> Formula:
     """The tree of a side; sums: with sums over positions, as in mathematics."""
     variances, others = as_variances(value.terms)
-    written = (_as_written(*term, labels or {}) for term in _with_scores_together(others))
-    terms = [_term(scale, atoms, labels or {}, sums) for scale, atoms in written]
-    terms += [_variance(scale, of, labels or {}, sums) for scale, of in variances]
+    written = (_as_written(*term, labels or {}) for term in _combine_scores(others))
+    terms = [_build_term(scale, atoms, labels or {}, sums) for scale, atoms in written]
+    terms += [_build_variance(scale, of, labels or {}, sums) for scale, of in variances]
     terms.sort(key=lambda term: isinstance(term, Minus))
-    return total(*terms)
+    return add_terms(*terms)
 
 
-def _variance(scale: ExpPoly, of: Mean, labels: Labels, sums: bool) -> Formula:
+def _build_variance(scale: ExpPoly, of: Mean, labels: Labels, sums: bool) -> Formula:
     """Var_m of a mean's value, as it was written up to its sign."""
-    written = (known for known in labels if abs(_multiple(known, of.coefficient)) == 1)
-    inner = scored("", next(written, of.coefficient), of.score, labels, sums)
-    found: Formula = tree.Covariance(of.measure, inner, inner)
+    written = (known for known in labels if abs(_find_multiple(known, of.coefficient)) == 1)
+    inner = build_scored("", next(written, of.coefficient), of.score, labels, sums)
+    covariance: Formula = tree.Covariance(of.measure, inner, inner)
     if _is_negative(scale):
-        return negated(_variance(-scale, of, labels, sums))
-    return found if scale == ONE else Product((coefficient(scale, sums), found), loose=True)
+        return negate(_build_variance(-scale, of, labels, sums))
+    return covariance if scale == ONE else Product((build_coefficient(scale, sums), covariance), loose=True)
 
 
 def _is_negative(scale: ExpPoly) -> bool:
     return all(value < 0 for value in scale.terms.values())
 
 
-def _term(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sums: bool) -> Formula:
+def _build_term(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sums: bool) -> Formula:
     if _is_negative(scale):
-        return negated(_term(-scale, atoms, labels, sums))
-    factors = [_atom(item, labels, sums) for item in atoms]
+        return negate(_build_term(-scale, atoms, labels, sums))
+    factors = [_build_atom(item, labels, sums) for item in atoms]
     if scale != ONE or not factors:
-        factors.insert(0, coefficient(scale, sums))
+        factors.insert(0, build_coefficient(scale, sums))
     return Product(tuple(factors), loose=True) if len(factors) > 1 else factors[0]
 
 
@@ -131,7 +131,7 @@ def _as_written(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels) -> Term
     factors: list[Atom] = []
     for item in atoms:
         if len(atoms) > 1 and isinstance(item, Mean) and item.coefficient not in labels:
-            lead = {known: _multiple(known, item.coefficient) for known in labels}
+            lead = {known: _find_multiple(known, item.coefficient) for known in labels}
             known = next((known for known, number in lead.items() if number), item.coefficient)
             scale = scale * (1 / Fraction(lead.get(known, 1)))
             item = replace(item, coefficient=known)
@@ -139,7 +139,7 @@ def _as_written(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels) -> Term
     return scale, tuple(factors)
 
 
-def _multiple(a: ExpPoly, b: ExpPoly) -> Rational:
+def _find_multiple(a: ExpPoly, b: ExpPoly) -> Rational:
     """The rational c with a = c b, or 0."""
     key = min(b.terms)
     c = Fraction(a.terms.get(key, 0)) / b.terms[key]
@@ -147,163 +147,167 @@ def _multiple(a: ExpPoly, b: ExpPoly) -> Rational:
 
 
 # ---------------------------------------------------------------------------- atoms
-def _atom(value: Atom, labels: Labels, sums: bool) -> Formula:
+def _build_atom(value: Atom, labels: Labels, sums: bool) -> Formula:
     match value:
         case Mean(index, measure, a, score):
-            return _averaged(index, measure, scored(index, a, score, labels, sums))
+            return _build_average(index, measure, build_scored(index, a, score, labels, sums))
         case MeanGradient(index, measure, loss):
-            return _averaged(index, measure, tree.Gradient(_label(loss, index, labels, sums)))
+            return _build_average(index, measure, tree.Gradient(_build_label(loss, index, labels, sums)))
         case Curl(index, measure, loss):
-            return tree.Curl(_atom(MeanGradient(index, measure, loss), labels, sums))
+            return tree.Curl(_build_atom(MeanGradient(index, measure, loss), labels, sums))
         case MeanVariance(measure, a, score):
-            mean = tree.Over("i", scored("i", a, score, {}, sums))
+            mean = tree.Over("i", build_scored("i", a, score, {}, sums))
             return tree.Covariance(measure, mean, mean)
         case TokenDivergence(measure, a, b, gradient):
             shown: Formula = tree.Divergence("KL", Name(a, "t"), Name(b, "t"))
-            return _averaged("t", measure, tree.Gradient(shown) if gradient else shown)
+            return _build_average("t", measure, tree.Gradient(shown) if gradient else shown)
         case Divergence(kind, a, b):
             return tree.Divergence(kind, Name(a), Name(b))
         case Covariance(measure, a, b):
-            return tree.Covariance(measure, *(_label(x, "", labels, sums) for x in (a, b)))
+            return tree.Covariance(measure, *(_build_label(x, "", labels, sums) for x in (a, b)))
         case Bregman(phi):
-            return tree.Bregman(_label(phi, "", labels, sums))
+            return tree.Bregman(_build_label(phi, "", labels, sums))
         case Gradient(of):
-            return tree.Gradient(tree_of(of, labels, sums))
+            return tree.Gradient(build_tree(of, labels, sums))
     raise TypeError(f"{type(value).__name__} is no atom")
 
 
-def _averaged(index: str, measure: str, inner: Formula) -> Formula:
+def _build_average(index: str, measure: str, inner: Formula) -> Formula:
     """E_m[sum_t inner]; the value at one batch is that at one i, at one sequence its sum over t."""
     if measure != SAMPLE:
         return tree.Mean(measure, tree.Over(index, inner) if index else inner)
     return tree.Over("t", inner) if "t" in index else inner
 
 
-def _label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Formula:
+def _build_label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Formula:
     """The loss as it was written, or its normal form."""
     if value not in labels:
-        return coefficient(_merged(value, index, sums), sums)
+        return build_coefficient(_merge_slots(value, index, sums), sums)
     from klsym.notation import losses  # needs SymPy, as whoever made the label does
 
-    return losses.tree_of(labels[value], sums)
+    return losses.build_tree(labels[value], sums)
 
 
-def equation(value: ExpPoly, sums: bool = False) -> Formula:
+def build_equation(value: ExpPoly, sums: bool = False) -> Formula:
     """value = 0 with its negative terms on the right; k1 = 0 is r = 1."""
     for name, ratio in (("k1", "r"), ("w", "rho")):
         if set(value.terms) == {(((name, 1),), ())}:
             return tree.Relation(Name(ratio), "=", Number(1))
     above = ExpPoly({key: c for key, c in value.terms.items() if c > 0})
     left, right = (above, above - value) if above else (-value, above)
-    return tree.Relation(coefficient(left, sums), "=", coefficient(right, sums))
+    return tree.Relation(build_coefficient(left, sums), "=", build_coefficient(right, sums))
 
 
-def scored(index: str, a: ExpPoly, score: Score, labels: Labels, sums: bool) -> Formula:
+def build_scored(index: str, a: ExpPoly, score: Score, labels: Labels, sums: bool) -> Formula:
     """a s, a s^2, or a alone."""
     if a in labels and not (score and (index or a in (ONE, -ONE))):
-        tail = _scores(score, index, sums)
-        return product(_label(a, index, labels, sums), *tail) if tail else _label(a, index, labels, sums)
-    return _scored(index, a, score, sums)
+        tail = _build_scores(score, index, sums)
+        return (
+            multiply(_build_label(a, index, labels, sums), *tail)
+            if tail
+            else _build_label(a, index, labels, sums)
+        )
+    return _build_unlabelled(index, a, score, sums)
 
 
 @lru_cache(maxsize=1024)
-def _scored(index: str, a: ExpPoly, score: Score, sums: bool) -> Formula:
-    return coefficient(_merged(a, index, sums), sums, *_scores(score, index, sums))
+def _build_unlabelled(index: str, a: ExpPoly, score: Score, sums: bool) -> Formula:
+    return build_coefficient(_merge_slots(a, index, sums), sums, *_build_scores(score, index, sums))
 
 
-def _scores(score: Score, index: str, sums: bool) -> tuple[Formula, ...]:
-    score = tuple(sorted(score, key=_score_order))
+def _build_scores(score: Score, index: str, sums: bool) -> tuple[Formula, ...]:
+    score = tuple(sorted(score, key=_get_score_order))
     two = any(entry.endswith(SECOND) for entry in score)
-    tail = tuple(_one_score(entry, index, two, sums) for entry in score)
+    tail = tuple(_build_score(entry, index, two, sums) for entry in score)
     return (Power(tail[0], Number(len(tail))),) if len(tail) > 1 and len({*score}) == 1 else tail
 
 
-def _score_order(entry: str) -> tuple[bool, int]:
+def _get_score_order(entry: str) -> tuple[bool, int]:
     """The first direction before the second, past before now before future, self before other."""
     slot = slot_of_score(entry)
     return entry.endswith(SECOND), SLOT_ORDER.index(slot) if slot in SLOT_ORDER else len(SLOT_ORDER)
 
 
-def _one_score(entry: str, index: str, two: bool, sums: bool) -> Formula:
+def _build_score(entry: str, index: str, two: bool, sums: bool) -> Formula:
     """s_t, sum_{u<t} s_u, or u.s_t and v.s_t along two directions."""
     slot = slot_of_score(entry)
     if sums:
-        shown = in_slot("s", _shown_slot(slot, index), sums)
+        shown = build_in_slot("s", _choose_slot(slot, index), sums)
     else:
-        shown = total(*(in_slot("s", part, sums) for part in TOGETHER.get(slot, (slot,))))
+        shown = add_terms(*(build_in_slot("s", part, sums) for part in TOGETHER.get(slot, (slot,))))
     return tree.Along("v" if entry.endswith(SECOND) else "u", shown) if two else shown
 
 
-def _shown_slot(slot: str, index: str) -> str:
+def _choose_slot(slot: str, index: str) -> str:
     """In a batch of sequences every step carries its i as well."""
     return f"i_{slot}" if index == "it" and slot != "others" else slot
 
 
 # ---------------------------------------------------------------------------- merging
-def _merged(a: ExpPoly, index: str, sums: bool) -> ExpPoly:
+def _merge_slots(a: ExpPoly, index: str, sums: bool) -> ExpPoly:
     """The coefficient with sums over adjacent slots as one, where that makes it shorter."""
     if not index or not sums:
         return a
     for base in sorted({name for name in a.names() if parse_name(name).slot != "x"}):
-        a = _shortest(a, _without_slot(base))
+        a = _find_shortest(a, _remove_slot(base))
     a = a.substitute({"length[now]": ONE})
-    return a.rename(lambda name: at_slot(_without_slot(name), _slot_in_print(name, index)))
+    return a.rename(lambda name: at_slot(_remove_slot(name), _choose_slot_in_print(name, index)))
 
 
-def _slot_in_print(name: str, index: str) -> str:
+def _choose_slot_in_print(name: str, index: str) -> str:
     parsed = parse_name(name)
     is_parameter = parsed.slot == "x" and parsed.base not in SAMPLE_BASES
-    return "x" if is_parameter else _shown_slot(parsed.slot, index)
+    return "x" if is_parameter else _choose_slot(parsed.slot, index)
 
 
-def _without_slot(name: str) -> str:
+def _remove_slot(name: str) -> str:
     head, _, tail = name.partition("[")
     return head + tail.partition("]")[2]
 
 
-def _shortest(a: ExpPoly, base: str) -> ExpPoly:
+def _find_shortest(a: ExpPoly, base: str) -> ExpPoly:
     """V_past = V_upto - V_now and the like, whichever leaves the fewest terms.
 
     Only with another part of the sum do terms cancel.
     """
     best, names = a, a.names()
     for together, parts in TOGETHER.items():
-        here = [part for part in parts if at_slot(base, part) in names]
-        for part in here if len(here) > 1 else ():
+        present_parts = [part for part in parts if at_slot(base, part) in names]
+        for part in present_parts if len(present_parts) > 1 else ():
             others = (ExpPoly.variable(at_slot(base, p)) for p in parts if p != part)
             value = sum((other * -1 for other in others), ExpPoly.variable(at_slot(base, together)))
-            found = a.substitute({at_slot(base, part): value})
-            best = found if _size(found) < _size(best) else best
+            candidate = a.substitute({at_slot(base, part): value})
+            best = candidate if _count_symbols(candidate) < _count_symbols(best) else best
     return best
 
 
-def _size(a: ExpPoly) -> int:
+def _count_symbols(a: ExpPoly) -> int:
     return sum(
         1 + sum(abs(power) for m in (monomial, *(m for m, _ in exponent)) for _, power in m)
         for monomial, exponent in a.terms
     )
 
 
-def _with_scores_together(terms: Iterable[Term]) -> list[Term]:
+def _combine_scores(terms: Iterable[Term]) -> list[Term]:
     """Sums over t that differ in the slot of their score alone, as one with the score of both slots."""
-    found: list[Term] = []
+    combined: list[Term] = []
     groups: dict[Mean, list[str]] = {}  # by the value without its score
     for scale, atoms in terms:
         item = atoms[0] if len(atoms) == 1 else None
         if isinstance(item, Mean) and item.index and len(item.score) == 1 and scale == ONE:
             groups.setdefault(replace(item, score=()), []).append(item.score[0])
         else:
-            found.append((scale, atoms))
+            combined.append((scale, atoms))
     for item, slots in groups.items():
-        found += [(ONE, (replace(item, score=(slot,)),)) for slot in _together(slots)]
-    return found
+        combined += [(ONE, (replace(item, score=(slot,)),)) for slot in _combine_slots(slots)]
+    return combined
 
 
-def _together(slots: list[str]) -> list[str]:
-    rest = list(slots)
+def _combine_slots(slots: list[str]) -> list[str]:
+    remaining = list(slots)
     chosen = []
     for together, parts in TOGETHER.items():
-        if set(parts) <= set(rest):
+        if set(parts) <= set(remaining):
             chosen.append(together)
-            rest = [slot for slot in rest if slot not in parts]
-    return [*chosen, *rest]
+            remaining = [slot for slot in remaining if slot not in parts]
+    return [*chosen, *remaining]

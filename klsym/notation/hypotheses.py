@@ -1,7 +1,7 @@
 """What a theorem assumes: a message for each hypothesis of the kernel, and how it is written.
 
->>> message = assumption(("support", "q", "p"), Context())
->>> message, written_out(message)
+>>> message = build_assumption(("support", "q", "p"), Context())
+>>> message, write_hypothesis(message)
 (Message('support', first='q', second='p'), 'q << p: wherever q > 0, also p > 0')
 """
 
@@ -28,45 +28,47 @@ EXIST = ("exist", "exist with absolute values inside the sum")
 OVER_T = ", over t with absolute values inside the sum"
 
 
-def assumptions(theorem: Theorem, labels: Labels | None = None) -> tuple[Message, ...]:
+def list_assumptions(theorem: Theorem, labels: Labels | None = None) -> tuple[Message, ...]:
     """What a theorem assumes; that a positive parameter is not 0 goes without saying."""
     positive = {("nonzero", h[1]) for h in theorem.hypotheses if h[0] == "positive"}
     shown = [h for h in theorem.hypotheses if h not in positive]
-    standing = [_standing(theorem)] if named_means(theorem) else []
-    return (*standing, *(assumption(h, theorem.statement.context, labels) for h in shown))
+    existence = [_build_means_exist(theorem)] if has_means(theorem) else []
+    return (*existence, *(build_assumption(h, theorem.statement.context, labels) for h in shown))
 
 
-def assumption(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> Message:
+def build_assumption(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> Message:
     """One hypothesis, its formulas as text."""
     match hypothesis:
         case ("support", a, b):
             return Message("support", first=a, second=b)
         case ("exchange", Mean() as mean):
-            return Message("exchange", under=mean.measure, of=formulas.atom(mean, labels or {}, TEXT))
+            return Message("exchange", under=mean.measure, of=formulas.show_atom(mean, labels or {}, TEXT))
         case ("lipschitz", Mean() as mean):
-            return Message("lipschitz", under=mean.measure, of=formulas.atom(mean, labels or {}, TEXT))
+            return Message("lipschitz", under=mean.measure, of=formulas.show_atom(mean, labels or {}, TEXT))
         case ("away" | "off" | "apart" | "above" as kind, at, ExpPoly() as element):
-            return Message(kind, at=str(at), element=_upright(element))
+            return Message(kind, at=str(at), element=_normalise_multiple(element))
         case ("fact", ExpPoly() as element):
             return Message("fact", element=element)
         case ("exists", atom):
-            return Message("exists", of=formulas.atom(atom, labels or {}, TEXT), over_t=_is_over_t(atom))
+            return Message("exists", of=formulas.show_atom(atom, labels or {}, TEXT), over_t=_is_over_t(atom))
         case ("nonnegative", at, ExpPoly() as element):
             return Message("nonnegative", at=str(at), element=element)
         case ("on-policy",):
             return Message("on-policy")
         case ("given",):
-            rows = tuple((formulas.variable(n, TEXT), formulas.element(v)) for n, v in context.given)
-            return Message("given", place=place_of(context), rows=rows)
+            rows = tuple(
+                (formulas.show_variable(n, TEXT), formulas.show_element(v)) for n, v in context.given
+            )
+            return Message("given", place=name_place(context), rows=rows)
         case ("premise" | "equal" as use, number):
-            left, right = (formulas.side(side, labels, TEXT) for side in context.premises[number])
+            left, right = (formulas.show_side(side, labels, TEXT) for side in context.premises[number])
             return Message(use, left=left, right=right)
         case ("batch" | "ends" | "nonzero" | "positive" | "generic" as kind, of):
             return Message(kind, of=of)
     raise ValueError(f"unknown hypothesis {hypothesis!r}")
 
 
-def place_of(context: Context) -> str:
+def name_place(context: Context) -> str:
     """Where a given value holds."""
     return "step" if "[" in context.given[0][0] else "sample"
 
@@ -75,18 +77,18 @@ def _is_over_t(atom: Atom) -> bool:
     return "t" in getattr(atom, "index", "")
 
 
-def exists(atom: Atom) -> str:
+def describe_existence(atom: Atom) -> str:
     """How a mean must exist."""
     return EXISTS[_is_over_t(atom)]
 
 
-def _standing(theorem: Theorem) -> Message:
+def _build_means_exist(theorem: Theorem) -> Message:
     """What every theorem presupposes."""
     over_t = any(map(_is_over_t, atoms_of(theorem.statement.left, theorem.statement.right)))
-    return Message("means-exist", over_t=over_t, supports=named_supports(theorem))
+    return Message("means-exist", over_t=over_t, supports=list_supports(theorem))
 
 
-def named_means(theorem: Theorem) -> bool:
+def has_means(theorem: Theorem) -> bool:
     """Does the statement name a mean, which must exist?  A finite model has all of them."""
     statement = theorem.statement
     sides = [statement.left, statement.right, *(side for pair in statement.context.premises for side in pair)]
@@ -94,102 +96,108 @@ def named_means(theorem: Theorem) -> bool:
     return theorem.kind != "refuted" and any(getattr(atom, "measure", "") != SAMPLE for atom in means)
 
 
-def named_supports(theorem: Theorem) -> tuple[tuple[str, str], ...]:
+def list_supports(theorem: Theorem) -> tuple[tuple[str, str], ...]:
     """The supports without which a divergence that the statement names is infinite."""
-    found = []
+    supports = []
     for atom in atoms_of(theorem.statement.left, theorem.statement.right):
         if isinstance(atom, Divergence | TokenDivergence):
             pairs = [(atom.first, atom.second), (atom.second, atom.first)]
-            found += pairs[: 2 if getattr(atom, "kind", "") == "J" else 1]
-    return tuple(dict.fromkeys(found))
+            supports += pairs[: 2 if getattr(atom, "kind", "") == "J" else 1]
+    return tuple(dict.fromkeys(supports))
 
 
 # ---------------------------------------------------------------------------- in words
-def _means_exist(over_t: bool, supports: tuple[tuple[str, str], ...]) -> str:
+def _describe_means_exist(over_t: bool, supports: tuple[tuple[str, str], ...]) -> str:
     shown = " and ".join(f"{a} << {b} (wherever {a} > 0, also {b} > 0)" for a, b in supports)
     return STANDING + OVER_T * over_t + (f", so that {shown}" if shown else "")
 
 
-def _exists(of: str | tuple[str, ...], over_t: bool) -> str:
+def _describe_existence(of: str | tuple[str, ...], over_t: bool) -> str:
     shown = of if isinstance(of, str) else " and ".join(of)
     return f"{shown} {EXISTS[over_t] if isinstance(of, str) else EXIST[over_t]}"
 
 
-def _support(first: str, second: str) -> str:
+def _describe_support(first: str, second: str) -> str:
     if first == "count":
         return f"{second} > 0 at every outcome"
     return f"{first} << {second}: wherever {first} > 0, also {second} > 0"
 
 
-def _region(at: str, element: ExpPoly) -> str:
+def _describe_region(at: str, element: ExpPoly) -> str:
     """2*k1 + 1 >= 0 wherever mu > 0, that is r <= exp(1/2); for d > 0, c + d k1 >= 0 means log r <= c/d."""
     place = " at every outcome" if at == "count" else "" if at == SAMPLE else f" wherever {at} > 0"
-    shown = f"{formulas.element(element)} >= 0{place}"
+    shown = f"{formulas.show_element(element)} >= 0{place}"
     for name, ratio, sign in (("k1", "r", 1), ("w", "rho", -1)):
-        slope, rest = element.terms.get((((name, 1),), ()), 0), element.terms.get(((), ()), 0)
-        if slope and element == ExpPoly.variable(name) * slope + rest:
-            edge = formulas.element(ExpPoly.number(Fraction(rest) / slope * sign).exp())
+        slope, constant = element.terms.get((((name, 1),), ()), 0), element.terms.get(((), ()), 0)
+        if slope and element == ExpPoly.variable(name) * slope + constant:
+            edge = formulas.show_element(ExpPoly.number(Fraction(constant) / slope * sign).exp())
             shown += f", that is {ratio} {'<=' if slope * sign > 0 else '>='} {edge}"
     return shown
 
 
-def _upright(element: ExpPoly) -> ExpPoly:
+def _normalise_multiple(element: ExpPoly) -> ExpPoly:
     """A multiple of e, which is 0 where e is: a random term of it stands there once."""
-    random = [key for key in element.terms if _bases(ExpPoly({key: 1})) & {*SAMPLE_BASES}]
+    random = [key for key in element.terms if _list_bases(ExpPoly({key: 1})) & {*SAMPLE_BASES}]
     return element * (1 / Fraction(element.terms[max(random or element.terms)]))
 
 
-def _bases(element: ExpPoly) -> set[str]:
+def _list_bases(element: ExpPoly) -> set[str]:
     return {parse_name(name).base for name in element.names()}
 
 
-def _bound(element: ExpPoly) -> str:
+def _format_bound(element: ExpPoly) -> str:
     """What moves with theta on the left: rho = 1 - eps."""
-    moving = [key for key in element.terms if _bases(ExpPoly({key: 1})) & {*LOG_RATIOS}]
-    left = ExpPoly({key: element.terms[key] for key in moving})
-    if not left or left == element or _bases(left) & _bases(element - left):
-        return TEXT(formulas.equation(element))
-    return f"{formulas.element(left)} = {formulas.element(left - element)}"
+    moving = [key for key in element.terms if _list_bases(ExpPoly({key: 1})) & {*LOG_RATIOS}]
+    moving_part = ExpPoly({key: element.terms[key] for key in moving})
+    if (
+        not moving_part
+        or moving_part == element
+        or _list_bases(moving_part) & _list_bases(element - moving_part)
+    ):
+        return TEXT(formulas.build_equation(element))
+    return f"{formulas.show_element(moving_part)} = {formulas.show_element(moving_part - element)}"
 
 
-def _no_sample(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
+def _describe_no_sample(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
     """Of one bound, or of several."""
-    return f"{_nowhere(at)} where {' or '.join(map(_bound, _several(element)))}"
+    return f"{_describe_absence(at)} where {' or '.join(map(_format_bound, _as_tuple(element)))}"
 
 
-def _nowhere(at: str) -> str:
+def _describe_absence(at: str) -> str:
     known = {"count": "no outcome lies", SAMPLE: "the sample does not lie"}
     return known.get(at, f"no sample from {at} lies")
 
 
-def _several(element: ExpPoly | tuple[ExpPoly, ...]) -> tuple[ExpPoly, ...]:
+def _as_tuple(element: ExpPoly | tuple[ExpPoly, ...]) -> tuple[ExpPoly, ...]:
     return element if isinstance(element, tuple) else (element,)
 
 
-def _above(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
-    several = _several(element)
+def _describe_above(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
+    several = _as_tuple(element)
     if all(e == ExpPoly.variable("M") for e in several):
         return f"a sequence from {at} has at least one token with M_now = 1, almost surely: M > 0"
-    return f"{_nowhere(at)} where {' or '.join(map(_not_positive, several))}"
+    return f"{_describe_absence(at)} where {' or '.join(map(_format_not_positive, several))}"
 
 
-def _not_positive(element: ExpPoly) -> str:
-    return f"{formulas.element(element)} <= 0"
+def _format_not_positive(element: ExpPoly) -> str:
+    return f"{formulas.show_element(element)} <= 0"
 
 
 WRITTEN: dict[str, str | Callable[..., str]] = {
-    "means-exist": _means_exist,
-    "support": _support,
+    "means-exist": _describe_means_exist,
+    "support": _describe_support,
     "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",
     "lipschitz": "grad and E_{under} may be exchanged in {of} (near theta its terms are Lipschitz,"
     " with constants that have a sum)",
-    "away": _no_sample,
-    "off": lambda at, element: f"{_no_sample(at, element)}, and it moves with theta",
-    "apart": lambda at, element: f"{_no_sample(at, element)}, at any theta nearby: there the loss jumps",
-    "above": _above,
-    "fact": lambda element: f"{formulas.element(element)} >= 0",
-    "exists": _exists,
-    "nonnegative": _region,
+    "away": _describe_no_sample,
+    "off": lambda at, element: f"{_describe_no_sample(at, element)}, and it moves with theta",
+    "apart": lambda at, element: (
+        f"{_describe_no_sample(at, element)}, at any theta nearby: there the loss jumps"
+    ),
+    "above": _describe_above,
+    "fact": lambda element: f"{formulas.show_element(element)} >= 0",
+    "exists": _describe_existence,
+    "nonnegative": _describe_region,
     "on-policy": "on-policy: samples come from q itself, and the sampler is not differentiated (mu = sg(q))",
     "given": lambda place, rows: f"at every {place} {', '.join(f'{name} = {value}' for name, value in rows)}",
     "premise": "for every theta {left} = {right}",
@@ -202,16 +210,16 @@ WRITTEN: dict[str, str | Callable[..., str]] = {
 }
 
 
-def filled(sentence: str | Callable[..., Any], values: dict[str, Any]) -> str:
+def fill_sentence(sentence: str | Callable[..., Any], values: dict[str, Any]) -> str:
     """A sentence with its values."""
     return sentence.format(**values) if isinstance(sentence, str) else str(sentence(**values))
 
 
-def written_out(message: Message) -> str:
+def write_hypothesis(message: Message) -> str:
     """One hypothesis of the kernel in words."""
-    return filled(WRITTEN[message.code], message.values)
+    return fill_sentence(WRITTEN[message.code], message.values)
 
 
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
     """The same, from the hypothesis itself."""
-    return written_out(assumption(hypothesis, context, labels))
+    return write_hypothesis(build_assumption(hypothesis, context, labels))

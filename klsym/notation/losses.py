@@ -21,7 +21,7 @@ from klsym.language.defined import LOG, OF_CONSTANTS, OF_LOGS, known
 from klsym.language.expressions import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
 from klsym.language.messages import Message
 from klsym.notation import tree
-from klsym.notation.positions import SLOT_ORDER, in_slot
+from klsym.notation.positions import SLOT_ORDER, build_in_slot
 from klsym.notation.printers import Text
 from klsym.notation.tree import (
     Call,
@@ -31,10 +31,10 @@ from klsym.notation.tree import (
     Name,
     Number,
     Relation,
-    negated,
-    number,
-    product,
-    quotient,
+    build_number,
+    divide,
+    multiply,
+    negate,
 )
 
 WEIGHT = re.compile(r"rho(_[a-z]+)*|sg\(rho(_[a-z]+)*\)")
@@ -63,24 +63,24 @@ class Written:
 
 def show(loss: Any, spell: Text) -> str:
     """The loss in one notation; typed text is kept as it is."""
-    return spell(tree_of(loss, spell.positions))
+    return spell(build_tree(loss, spell.positions))
 
 
-def tree_of(loss: Any, sums: bool = False) -> Formula:
+def build_tree(loss: Any, sums: bool = False) -> Formula:
     """The tree of a loss; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(loss, Written):
-        return tree.Typed(loss.text, tree_of(loss.expression, sums))
-    return _walk(_spelled_out(as_expression(loss)), sums)
+        return tree.Typed(loss.text, build_tree(loss.expression, sums))
+    return _walk(_expand_logs(as_expression(loss)), sums)
 
 
-def _spelled_out(e: Any) -> Any:
+def _expand_logs(e: Any) -> Any:
     """Logs in place of their names."""
-    found = {x: known(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))}
-    if not found:
+    definitions = {x: known(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))}
+    if not definitions:
         return e
     from klsym.language.convert import to_sympy
 
-    values = {x: (of[0], _spelled_out(to_sympy(of[1]))) for x, of in found.items() if of}
+    values = {x: (of[0], _expand_logs(to_sympy(of[1]))) for x, of in definitions.items() if of}
     return e.xreplace({x: sympy.log(of) if kind == LOG else of for x, (kind, of) in values.items()})
 
 
@@ -88,36 +88,36 @@ def _spelled_out(e: Any) -> Any:
 def _walk(e: Any, sums: bool) -> Formula:
     """A loss is printed in each line of its chain, and losses share their terms."""
     if e.is_Rational:
-        return number(int(e.p) if e.q == 1 else Fraction(int(e.p), int(e.q)))
+        return build_number(int(e.p) if e.q == 1 else Fraction(int(e.p), int(e.q)))
     if e is sympy.E:
         return Call("exp", (Number(1),))
     if e.is_Symbol or (isinstance(e, Estimator) and e in ATOMS.values()):
         name, _, slot = e.name.partition("[")
-        return in_slot(name, slot.removesuffix("]") or "x", sums)
-    if isinstance(e, Estimator) and e.slot and e.xreplace(_plain(e)) in ATOMS.values():
-        return in_slot(e.name, e.slot, sums, ratio=e.name in ("r", "rho", "rho_old"))
+        return build_in_slot(name, slot.removesuffix("]") or "x", sums)
+    if isinstance(e, Estimator) and e.slot and e.xreplace(_find_plain_symbols(e)) in ATOMS.values():
+        return build_in_slot(e.name, e.slot, sums, ratio=e.name in ("r", "rho", "rho_old"))
     if isinstance(e, Estimator):  # of other densities than its name says
         return _walk(e.definition(), sums)
     if e.is_Add:
-        return _sum(e, sums)
+        return _build_sum(e, sums)
     if e.is_Mul:
-        return _product(e, sums)
+        return _build_product(e, sums)
     if e.is_Pow:
-        return _power(e, sums)
+        return _build_power(e, sums)
     if isinstance(e, sympy.Piecewise):
-        return Cases(tuple((_walk(value, sums), _condition(when, sums)) for value, when in e.args))
-    return _call(e, sums)
+        return Cases(tuple((_walk(value, sums), _build_condition(when, sums)) for value, when in e.args))
+    return _build_call(e, sums)
 
 
-def _power(e: Any, sums: bool) -> Formula:
+def _build_power(e: Any, sums: bool) -> Formula:
     if e.exp == sympy.Rational(1, 2):
         return Call("sqrt", (_walk(e.base, sums),))
     if e.exp.is_Rational and e.exp < 0:
-        return quotient(Number(1), _walk(e.base**-e.exp, sums))
+        return divide(Number(1), _walk(e.base**-e.exp, sums))
     return tree.Power(_walk(e.base, sums), _walk(e.exp, sums))
 
 
-def _call(e: Any, sums: bool) -> Formula:
+def _build_call(e: Any, sums: bool) -> Formula:
     if isinstance(e, sympy.Subs):  # g'(k1)
         name, primes = e.expr.expr.func.__name__, int(e.expr.derivative_count)
         if len(e.point) > 1:
@@ -126,10 +126,10 @@ def _call(e: Any, sums: bool) -> Formula:
     if isinstance(e, AppliedUndef) and len(e.args) > 1:
         return Name(e.func.__name__)  # a generic function of everything
     if isinstance(e, sympy.Heaviside | sympy.sign):
-        return _step(e, sums)
+        return _build_step(e, sums)
     if isinstance(e, sg) and isinstance(e.args[0], sympy.Heaviside):
         x, at_zero = e.args[0].args
-        return _comparison(x, at_zero, sums)
+        return _build_comparison(x, at_zero, sums)
     if isinstance(e, sympy.exp):
         logs = [x for x in sympy.Mul.make_args(e.args[0]) if isinstance(x, sympy.log)]
         if len(logs) == 1:  # exp(a log(x)) = x^a
@@ -139,119 +139,122 @@ def _call(e: Any, sums: bool) -> Formula:
     return Call(CALLS.get(e.func) or str(e.func.__name__), tuple(_walk(a, sums) for a in e.args))
 
 
-def _condition(e: Any, sums: bool) -> Formula | None:
+def _build_condition(e: Any, sums: bool) -> Formula | None:
     """When a case holds; None for true, otherwise."""
     if e == True:  # noqa: E712  (SymPy's own truth)
         return None
     if isinstance(e, sympy.And | sympy.Or):
         word = tree.Words(" and " if isinstance(e, sympy.And) else " or ")
-        first, *rest = (_condition(a, sums) or tree.Words("true") for a in e.args)
+        first, *rest = (_build_condition(a, sums) or tree.Words("true") for a in e.args)
         return tree.Phrase((first, *(part for item in rest for part in (word, item))))
     return Relation(_walk(e.lhs, sums), SIGNS.get(e.rel_op, e.rel_op), _walk(e.rhs, sums))
 
 
-def _plain(e: Any) -> dict[Any, Any]:
+def _find_plain_symbols(e: Any) -> dict[Any, Any]:
     """The symbols of a slot, and the one-sample symbols that they are copies of."""
     return {
         symbol: known for symbol in e.free_symbols for known in SLOTTED if symbol.name.startswith(f"{known}[")
     }
 
 
-def _step(e: Any, sums: bool) -> Formula:
+def _build_step(e: Any, sums: bool) -> Formula:
     """Steps and signs in the grammar: where(x > 0, 1, where(x < 0, -1, 0)) is the sign of x."""
     x = e.args[0]
     if sums:
-        return Call("sgn", (_walk(x, sums),)) if isinstance(e, sympy.sign) else _comparison(x, 0, sums)
-    above, below, one, zero = _relation(x, 0, sums), _relation(-x, 0, sums), Number(1), Number(0)
+        return Call("sgn", (_walk(x, sums),)) if isinstance(e, sympy.sign) else _build_comparison(x, 0, sums)
+    above, below, one, zero = _build_relation(x, 0, sums), _build_relation(-x, 0, sums), Number(1), Number(0)
     if isinstance(e, sympy.sign):
         return Call("where", (above, one, Call("where", (below, tree.Minus(one), zero))))
     if e.args[1] in (0, 1):
-        return Call("where", (_relation(x, e.args[1], sums), one, zero))
+        return Call("where", (_build_relation(x, e.args[1], sums), one, zero))
     return Call("where", (above, one, Call("where", (below, zero, Number(sympy.Rational(1, 2))))))
 
 
-def _comparison(x: Any, at_zero: Any, sums: bool) -> Formula:
+def _build_comparison(x: Any, at_zero: Any, sums: bool) -> Formula:
     """1 where x > 0, or x >= 0: a number in the grammar."""
-    relation = _relation(x, at_zero, sums)
+    relation = _build_relation(x, at_zero, sums)
     return tree.Indicator(relation) if sums else Call("", (relation,))
 
 
-def _relation(x: Any, at_zero: Any, sums: bool) -> Relation:
+def _build_relation(x: Any, at_zero: Any, sums: bool) -> Relation:
     """x > 0, or x >= 0; what is negative in x, and numbers, stand on the right."""
-    number, rest = x.as_coeff_Add()
-    if not rest.is_Add:  # 5 rho > 6 as rho > 6/5
-        scale, rest = abs(rest.as_coeff_Mul()[0]), rest / abs(rest.as_coeff_Mul()[0])
+    number, variable_part = x.as_coeff_Add()
+    if not variable_part.is_Add:  # 5 rho > 6 as rho > 6/5
+        scale, variable_part = (
+            abs(variable_part.as_coeff_Mul()[0]),
+            variable_part / abs(variable_part.as_coeff_Mul()[0]),
+        )
         number = number / scale
-    right = sympy.Add(*(-t for t in sympy.Add.make_args(rest) if t.could_extract_minus_sign()))
-    left, sign = rest + right, ">=" if at_zero == 1 else ">"
+    right = sympy.Add(*(-t for t in sympy.Add.make_args(variable_part) if t.could_extract_minus_sign()))
+    left, sign = variable_part + right, ">=" if at_zero == 1 else ">"
     if left == 0:
         left, right, number, sign = right, left, -number, sign.replace(">", "<")
     return Relation(_walk(left, sums), sign, _walk(right - number, sums))
 
 
-def _sum(e: Any, sums: bool) -> Formula:
-    rows = [_walk(argument, sums) for argument in sorted(e.args, key=_term_order)]
+def _build_sum(e: Any, sums: bool) -> Formula:
+    rows = [_walk(argument, sums) for argument in sorted(e.args, key=_get_term_order)]
     if isinstance(rows[0], Minus):  # a positive term first, if any
         rows.sort(key=lambda row: isinstance(row, Minus))
-    return tree.total(*rows)
+    return tree.add_terms(*rows)
 
 
-def _term_order(e: Any) -> tuple[Any, ...]:
-    return (bool(e.is_number), bool(e.has(sg)), _slot_rank(e), _text(e))
+def _get_term_order(e: Any) -> tuple[Any, ...]:
+    return (bool(e.is_number), bool(e.has(sg)), _get_slot_rank(e), _format_sympy(e))
 
 
 @lru_cache(maxsize=8192)
-def _text(e: Any) -> str:
+def _format_sympy(e: Any) -> str:
     """SymPy's text of an expression, by which terms are ordered."""
     return str(e)
 
 
-def _slot_rank(e: Any) -> int:
+def _get_slot_rank(e: Any) -> int:
     """past before now before future, self before others."""
     slots = {symbol.name.partition("[")[2].removesuffix("]") for symbol in e.free_symbols}
     return max((SLOT_ORDER.index(slot) for slot in slots if slot in SLOT_ORDER), default=-1)
 
 
-def _product(e: Any, sums: bool) -> Formula:
+def _build_product(e: Any, sums: bool) -> Formula:
     if e.as_coeff_Mul()[0].is_negative:
-        return negated(_walk(-e, sums))
+        return negate(_walk(-e, sums))
     numerator, denominator = e.as_numer_denom()
-    over = _factors(numerator, sums)
-    return over if denominator == 1 else quotient(over, _walk(denominator, sums))
+    over = _build_factors(numerator, sums)
+    return over if denominator == 1 else divide(over, _walk(denominator, sums))
 
 
-def _factors(e: Any, sums: bool) -> Formula:
+def _build_factors(e: Any, sums: bool) -> Formula:
     """A product in the order in which it is read; rho_{<t} rho_t is rho_{<=t} where slots are positions."""
-    factors = [_walk(factor, sums) for factor in sorted(sympy.Mul.make_args(e), key=_factor_order)]
+    factors = [_walk(factor, sums) for factor in sorted(sympy.Mul.make_args(e), key=_get_factor_order)]
     for ratio in ("rho", "rho_old", "r") if sums else ():
         for before, after, both in (("<t", "t", "upto"), ("t", ">t", "from")):
             pair = [Name(ratio, before), Name(ratio, after)]
             if all(name in factors for name in pair):
-                factors.insert(factors.index(pair[0]), in_slot(ratio, both, sums, ratio=True))
+                factors.insert(factors.index(pair[0]), build_in_slot(ratio, both, sums, ratio=True))
                 factors = [factor for factor in factors if factor not in pair]
-    return product(*factors)
+    return multiply(*factors)
 
 
-def _factor_order(e: Any) -> tuple[int, str]:
+def _get_factor_order(e: Any) -> tuple[int, str]:
     """Numbers, parameters, weights, rewards, then the rest."""
-    text = e.name if e.is_Symbol else _text(e)
+    text = e.name if e.is_Symbol else _format_sympy(e)
     if e.is_number:
         return 0, text
     if e.is_Symbol and text not in ("R", "A", "M", "log_q", "log_p", "log_mu", "log_old", "s"):
         return 1, text
     if WEIGHT.fullmatch(text):
-        return 2, f"{_slot_rank(e)} {text}"
+        return 2, f"{_get_slot_rank(e)} {text}"
     if text == "s":
         return 5, text
     return (3 if text in ("R", "A", "M") else 4), text
 
 
-def over(text: str, b: Any, spell: Text) -> str:
+def divide_text(text: str, b: Any, spell: Text) -> str:
     """text/b, for an element b of the ring.
 
     >>> from klsym.language.convert import to_ring
     >>> from klsym.notation.printers import TEXT
-    >>> over("E_q[R]", to_ring(sympy.Symbol("beta", real=True)), TEXT)
+    >>> divide_text("E_q[R]", to_ring(sympy.Symbol("beta", real=True)), TEXT)
     '(1/beta)*E_q[R]'
     """
     from klsym.language.convert import to_sympy

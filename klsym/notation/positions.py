@@ -1,13 +1,13 @@
 """Variables of slots as trees: a name of its own in text, k1_past, and a sum over positions in mathematics.
 
 >>> from klsym.notation.printers import LATEX, TEXT
->>> LATEX(in_slot("k1", "past", sums=True)), TEXT(in_slot("k1", "past", sums=False))
+>>> LATEX(build_in_slot("k1", "past", sums=True)), TEXT(build_in_slot("k1", "past", sums=False))
 ('\\\\sum_{u<t} k_{1,u}', 'k1_past')
 """
 
 from __future__ import annotations
 
-from klsym.notation.tree import Big, Formula, Minus, Name, Number, total
+from klsym.notation.tree import Big, Formula, Minus, Name, Number, add_terms
 
 SLOT_ORDER = ("past", "now", "future", "self", "other", "others", "rest")
 # Sums over slots together, in print only: sum_{u <= t}, sum_{u >= t}, sum_u, sum_j.
@@ -43,11 +43,11 @@ CRITIC = {"past": ("V", "t"), "now": ("V_next", "t+1")}
 KNOWN = {"now": r"\le t", "future": r"\le T"}  # what is known once a token, or everything, is drawn
 
 
-def in_slot(name: str, slot: str, sums: bool, primes: int = 0, ratio: bool = False) -> Formula:
+def build_in_slot(name: str, slot: str, sums: bool, primes: int = 0, ratio: bool = False) -> Formula:
     """A variable of a slot: its sum over the positions there, the product of a ratio.
 
     >>> from klsym.notation.printers import LATEX, TEXT
-    >>> TEXT(in_slot("A", "past", sums=False)), LATEX(in_slot("A", "now", sums=True))
+    >>> TEXT(build_in_slot("A", "past", sums=False)), LATEX(build_in_slot("A", "now", sums=True))
     ('V', 'V_{t+1}')
     """
     if name == "A" and slot in CRITIC:  # any function of the tokens before t, or of those up to t
@@ -57,7 +57,7 @@ def in_slot(name: str, slot: str, sums: bool, primes: int = 0, ratio: bool = Fal
         return Name(name, "" if slot == "x" else slot, primes)
     of_one = slot.removeprefix("i_")  # of a sequence of a batch
     if name == "length" and of_one in STEPS:
-        return _steps(of_one, Name("length", "i" if of_one != slot else ""))
+        return _count_positions(of_one, Name("length", "i" if of_one != slot else ""))
     range_, index, beyond = POSITIONS[slot]
     if name == "A" and of_one in KNOWN:
         beyond = ("i," if of_one != slot else "") + KNOWN[of_one]
@@ -70,10 +70,10 @@ def in_slot(name: str, slot: str, sums: bool, primes: int = 0, ratio: bool = Fal
 STEPS = ("past", "now", "upto", "future", "from", "all")
 
 
-def _steps(slot: str, length: Formula) -> Formula:
+def _count_positions(slot: str, length: Formula) -> Formula:
     """How many positions a slot has: t - 1 before t, T - t after it."""
     t, one = Name("t"), Number(1)
     return {
-        "past": total(t, Minus(one)), "now": one, "upto": t, "future": total(length, Minus(t)),
-        "from": total(length, Minus(t), one), "all": length,
+        "past": add_terms(t, Minus(one)), "now": one, "upto": t, "future": add_terms(length, Minus(t)),
+        "from": add_terms(length, Minus(t), one), "all": length,
     }[slot]  # fmt: skip

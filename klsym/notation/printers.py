@@ -42,7 +42,7 @@ from klsym.notation.tree import (
     Sum,
     Typed,
     Words,
-    decimal,
+    format_decimal,
     is_long_decimal,
     is_open,
     is_tall,
@@ -101,10 +101,10 @@ IN_LATEX = {
 Piece = Any  # what a printer puts together: strings; in MathML the items of a row
 
 
-def binding(text: str) -> int:
+def get_binding(text: str) -> int:
     """How tightly typed text binds, from its syntax.
 
-    >>> binding("k1 + 1") == SUM, binding("sg(rho)*k2") == PRODUCT, binding("sum_t R_t") == SUM
+    >>> get_binding("k1 + 1") == SUM, get_binding("sg(rho)*k2") == PRODUCT, get_binding("sum_t R_t") == SUM
     (True, True, True)
     """
     try:
@@ -116,7 +116,7 @@ def binding(text: str) -> int:
 
 def is_sum(text: str) -> bool:
     """Does typed text need brackets as a factor?"""
-    return binding(text) == SUM
+    return get_binding(text) == SUM
 
 
 def _is_multiple(formula: Formula) -> bool:
@@ -128,7 +128,7 @@ def _is_multiple(formula: Formula) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _split(template: str) -> tuple[str, ...]:
+def _split_template(template: str) -> tuple[str, ...]:
     return tuple(template.split("#"))
 
 
@@ -153,7 +153,7 @@ class Text:
 
     def fill(self, template: str, *pieces: Piece) -> Piece:
         """A template with a piece for each #."""
-        first, *rest = _split(template)
+        first, *rest = _split_template(template)
         for piece, after in zip(pieces, rest, strict=True):
             first += piece + after
         return first
@@ -169,7 +169,7 @@ class Text:
             case Name(_, _, primes):
                 return PREFIX if primes else ATOM
             case Typed(text):
-                return binding(text)
+                return get_binding(text)
         return LEVELS.get(type(formula), ATOM)
 
     def inner(self, formula: Formula) -> Piece:
@@ -180,7 +180,7 @@ class Text:
             case Name(name, below, primes):
                 return self.leaf(self.variable(name, below, primes))
             case Sum(terms):
-                return reduce(self._and_term, terms[1:], self.inner(terms[0]))
+                return reduce(self._add_term, terms[1:], self.inner(terms[0]))
             case Minus(of):
                 return self.put("minus", self.show(of, BIG))
             case Product(factors, loose):
@@ -195,15 +195,15 @@ class Text:
             case Typed(text, loss):
                 return self.typed(text, loss)
             case Relation() | Cases() | Indicator() | Words() | Phrase():
-                return self._said(formula)
-        return self._named(formula)
+                return self._show_phrase(formula)
+        return self._show_mean(formula)
 
-    def _and_term(self, before: Piece, term: Formula) -> Piece:
+    def _add_term(self, before: Piece, term: Formula) -> Piece:
         if isinstance(term, Minus):
             return self.put("subtract", before, self.show(term.of, BIG))
         return self.put("add", before, self.show(term, BIG))
 
-    def _named(self, formula: Formula) -> Piece:
+    def _show_mean(self, formula: Formula) -> Piece:
         """Means and what is made of them."""
         match formula:
             case Mean("count", of):
@@ -232,7 +232,7 @@ class Text:
                 return self.put("bregman", self.inner(phi))
         raise TypeError(f"{type(formula).__name__} is no formula")
 
-    def _said(self, formula: Formula) -> Piece:
+    def _show_phrase(self, formula: Formula) -> Piece:
         match formula:
             case Relation(left, sign, right):
                 return self.put(sign, self.inner(left), self.inner(right))
@@ -255,7 +255,7 @@ class Text:
     # -- what the notations do differently ----------------------------------------------
     def number(self, value: Fraction | int) -> str:
         """Exact: 2/3, and a decimal such as 1e-08 or 1.0000001 where a fraction would be long."""
-        return decimal(value) if is_long_decimal(value) else str(value)
+        return format_decimal(value) if is_long_decimal(value) else str(value)
 
     def name(self, name: str) -> str:
         return "T" if name == "length" else name

@@ -9,13 +9,13 @@ from klsym.language.messages import Message
 from klsym.language.unfolding import Theorem
 from klsym.notation import formulas
 from klsym.notation.formulas import Labels
-from klsym.notation.hypotheses import assumptions, written_out
+from klsym.notation.hypotheses import list_assumptions, write_hypothesis
 from klsym.notation.printers import LATEX, Text
 from klsym.notation.text import (
     SPAN,
-    chain,
-    condition,
-    family,
+    build_equality_condition,
+    build_family,
+    format_chain,
     show_statement,
     show_theorem,
 )
@@ -37,12 +37,12 @@ class ProofView:
     @cached_property
     def assumptions(self) -> tuple[Message, ...]:
         """What the theorem assumes."""
-        return assumptions(self.theorem, self.labels)
+        return list_assumptions(self.theorem, self.labels)
 
     @property
     def hypotheses(self) -> list[str]:
         """The same, in words."""
-        return [written_out(message) for message in self.assumptions]
+        return [write_hypothesis(message) for message in self.assumptions]
 
     @property
     def stated(self) -> str:
@@ -53,49 +53,49 @@ class ProofView:
         return show_theorem(self.theorem, self.labels)
 
     def _repr_latex_(self) -> str:
-        return derivation_block(self)
+        return format_derivation(self)
 
 
-def theorem_latex(proof: ProofView) -> str:
+def show_theorem_latex(proof: ProofView) -> str:
     """The statement alone."""
     return show_theorem(proof.theorem, proof.labels, LATEX)
 
 
-def aligned(rows: list[tuple[str, str]], last: tuple[str, str] | None = None) -> str:
+def align_rows(rows: list[tuple[str, str]], last_row: tuple[str, str] | None = None) -> str:
     """(formula, rule) rows as one aligned block, the rule names in the right margin.
 
     last: a last row that brings its own relation sign.
     """
-    (first, _), *rest = rows
-    lines = [rf"= {formula} && \text{{{rule}}}" for formula, rule in rest]
-    if last and last[0]:
-        lines.append(rf"{last[0]} && \text{{{last[1]}}}")
+    (first, _), *further_rows = rows
+    lines = [rf"= {formula} && \text{{{rule}}}" for formula, rule in further_rows]
+    if last_row and last_row[0]:
+        lines.append(rf"{last_row[0]} && \text{{{last_row[1]}}}")
     body = " \\\\\n".join(f"&{line}" for line in lines)
     return "\\begin{aligned}\n" + f"{first} {body}" + "\n\\end{aligned}"
 
 
-def derivation_block(proof: ProofView) -> str:
+def format_derivation(proof: ProofView) -> str:
     """The chain, for a notebook or a paper (needs amsmath)."""
-    last = (conclusion(proof), str(proof.part["close"]["by"]))
-    return f"$$\n{aligned(chain(proof, LATEX), last)}\n$$"
+    last_row = (format_conclusion(proof), str(proof.part["close"]["by"]))
+    return f"$$\n{align_rows(format_chain(proof, LATEX), last_row)}\n$$"
 
 
-def conclusion(proof: ProofView) -> str:
+def format_conclusion(proof: ProofView) -> str:
     """How the chain ends when it does not end in an equality."""
-    return " ".join(part for part in ending(proof) if part)
+    return " ".join(part for part in build_ending(proof) if part)
 
 
-def ending(proof: ProofView, spell: Text = LATEX) -> tuple[str, str]:
+def build_ending(proof: ProofView, spell: Text = LATEX) -> tuple[str, str]:
     """The same: a sign in LaTeX and what follows it; empty for an equality."""
     theorem = proof.theorem
-    right = formulas.tree_of(theorem.statement.right, proof.labels, sums=True)
+    right = formulas.build_tree(theorem.statement.right, proof.labels, sums=True)
     if theorem.kind == "unique":
         always = Words("", r"0\ \forall q, p, \mu \iff ")
-        return "=", spell(Phrase((always, family(theorem, sums=True))))
+        return "=", spell(Phrase((always, build_family(theorem, sums=True))))
     if theorem.kind == "independent":
         return r"\notin", spell(Words("", SPAN))
     if theorem.kind == "refuted":
         return r"\ne" if theorem.statement.relation == "=" else r"\not\le", spell(right)
     if theorem.statement.relation == "<=":
-        return r"\le", spell(Phrase((right, *condition(theorem, sums=True))))
+        return r"\le", spell(Phrase((right, *build_equality_condition(theorem, sums=True))))
     return "", ""

@@ -33,7 +33,7 @@ from klsym.notation.tree import (
     Relation,
     Sum,
     Words,
-    negated,
+    negate,
 )
 
 TOKEN = re.compile(
@@ -63,10 +63,10 @@ def read(text: str, any_name: bool = True) -> Formula:
     Raises UsageError: what is no formula.
     """
     reader = _Reader(text.replace("chi^2", "chi2"), any_name)
-    found = reader.relation()
+    formula = reader.relation()
     if reader.kind:
-        raise reader.refused()
-    return found
+        raise reader.make_error()
+    return formula
 
 
 class _Reader:
@@ -79,15 +79,17 @@ class _Reader:
 
     def advance(self) -> str:
         """Go to the next token; the one that was read."""
-        before, found = self.token, TOKEN.match(self.text, self.place)
-        if found is None and self.text[self.place :].strip():
-            raise self.refused()
-        self.kind, self.token = (found.lastgroup or "", found[0].strip()) if found else ("", "")
-        self.spaced = bool(found) and self.text[self.place : self.place + 1] == " "
-        self.place = found.end() if found else len(self.text)
+        before, token_match = self.token, TOKEN.match(self.text, self.place)
+        if token_match is None and self.text[self.place :].strip():
+            raise self.make_error()
+        self.kind, self.token = (
+            (token_match.lastgroup or "", token_match[0].strip()) if token_match else ("", "")
+        )
+        self.spaced = bool(token_match) and self.text[self.place : self.place + 1] == " "
+        self.place = token_match.end() if token_match else len(self.text)
         return before
 
-    def refused(self) -> UsageError:
+    def make_error(self) -> UsageError:
         return UsageError(f"no formula: {self.text[:60]!r} at character {self.place}")
 
     def take(self, *signs: str) -> str:
@@ -96,7 +98,7 @@ class _Reader:
 
     def need(self, sign: str) -> None:
         if not self.take(sign):
-            raise self.refused()
+            raise self.make_error()
 
     def relation(self) -> Formula:
         """a = b <= c, or a | b: a given b."""
@@ -116,12 +118,12 @@ class _Reader:
         """Factors with * or without; what is divided is the product before the bar."""
         if self.token in OVER:
             name = self.advance()
-            return Over(OVER[name], self.product()) if self.acts() else _letter(name)
+            return Over(OVER[name], self.product()) if self.has_operand() else _build_letter(name)
         factors, loose = [self.power()], False
         while True:
             if self.take("/"):
                 over = factors[0] if len(factors) == 1 else Product(tuple(factors), loose)
-                factors, loose = [_ratio(over, self.power())], False
+                factors, loose = [_build_ratio(over, self.power())], False
             elif self.take("*"):
                 factors.append(self.power())
             elif self.kind in ("name", "number", "star") or self.token in ("(", "["):
@@ -134,7 +136,7 @@ class _Reader:
         if self.take("_+"):
             base = Call("max", (Number(0), base))
         if self.take("**", "^"):
-            base = Power(base, negated(self.atom()) if self.take("-") else self.atom())
+            base = Power(base, negate(self.atom()) if self.take("-") else self.atom())
         if sign := self.take("..", "."):
             base = Call("", (base,)) if isinstance(base, Sum | Product) else base
             return Phrase((base, Words(sign, r"\ldots " if sign == ".." else r"\cdot "), self.power()))
@@ -142,7 +144,7 @@ class _Reader:
 
     def atom(self) -> Formula:
         if self.kind == "number":
-            return _number(self.advance())
+            return _build_number(self.advance())
         if self.kind == "star":
             stem, _, below = self.advance().partition("*")
             letter = (GREEK | ALONE).get(stem, stem)
@@ -167,7 +169,7 @@ class _Reader:
         self.need("]")
         return inner
 
-    def acts(self) -> bool:
+    def has_operand(self) -> bool:
         """Is there something that an operator before it acts on?"""
         return self.kind in ("name", "number", "star") or self.token in ("(", "[", "|")
 
@@ -177,49 +179,49 @@ class _Reader:
         bare = stem.rstrip("'")
         strange = (len(bare) > 1 or "_" in below) and not {name, bare} & KNOWN and bare not in INDEXED
         if not self.any_name and strange and not name.startswith(PARTS):
-            raise self.refused()
+            raise self.make_error()
         if stem == "E" and self.take("["):
             return Mean(below, self.closed())
-        if name == "grad" and self.acts():
+        if name == "grad" and self.has_operand():
             return Gradient(self.power())
         if name in ("u", "v") and self.take("."):
             return Along(name, self.power())
-        if stem in ("Var", "Cov") and below and self.acts():
-            found = self.arguments() if self.take("(") else (self.power(),)
-            return Covariance(below, found[0], found[-1])
-        if name in PREFIXES and self.token != "(" and self.acts():
+        if stem in ("Var", "Cov") and below and self.has_operand():
+            operands = self.arguments() if self.take("(") else (self.power(),)
+            return Covariance(below, operands[0], operands[-1])
+        if name in PREFIXES and self.token != "(" and self.has_operand():
             return Phrase((Words(f"{name} ", rf"\{name} "), self.power()))
         if self.spaced or not self.take("("):
-            return _letter(name)
+            return _build_letter(name)
         arguments = self.arguments()
         if stem in DIVERGENCES and len(arguments) == 2:
             return Divergence(stem, *arguments)
         if below or (name in ALONE and name not in PREFIXES) or name in NAMES:
-            return Phrase((_letter(name), Call("", arguments)))
+            return Phrase((_build_letter(name), Call("", arguments)))
         return Call(name.rstrip("'"), arguments, name.count("'"))
 
     def arguments(self) -> tuple[Formula, ...]:
-        found = [self.relation()]
+        items = [self.relation()]
         while self.take(",", "||"):
-            found.append(self.relation())
+            items.append(self.relation())
         self.need(")")
-        return tuple(found)
+        return tuple(items)
 
 
-def _ratio(over: Formula, under: Formula) -> Formula:
+def _build_ratio(over: Formula, under: Formula) -> Formula:
     if isinstance(over, Number) and isinstance(under, Number) and under.value:
         return Number(Fraction(over.value) / under.value)
     return Quotient(over, under)
 
 
-def _number(text: str) -> Formula:
+def _build_number(text: str) -> Formula:
     digits, _, power = text.partition("e")
     if text.isdigit():
         return Number(int(text))
     return Words(text, rf"{digits}\cdot 10^{{{int(power)}}}" if power else text)
 
 
-def _letter(name: str) -> Formula:
+def _build_letter(name: str) -> Formula:
     bare, primes = name.replace("'", ""), name.count("'")
     stem, _, below = bare.partition("_")
     if bare.startswith("is_"):

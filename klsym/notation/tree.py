@@ -3,7 +3,7 @@
 A tree says what is meant, a printer (`spelling`, `mathml`) how it is written and where brackets are needed.
 
 >>> from klsym.notation.printers import LATEX, TEXT
->>> half = quotient(product(Name("k1"), total(Name("r"), Minus(Number(1)))), Number(2))
+>>> half = divide(multiply(Name("k1"), add_terms(Name("r"), Minus(Number(1)))), Number(2))
 >>> TEXT(half), LATEX(half)
 ('k1*(r - 1)/2', '\\\\frac{k_1\\\\,\\\\left(r - 1\\\\right)}{2}')
 """
@@ -208,7 +208,7 @@ def is_open(formula: Formula) -> bool:
     return False
 
 
-def number(value: int | Fraction) -> Formula:
+def build_number(value: int | Fraction) -> Formula:
     return Minus(Number(-value)) if value < 0 else Number(value)
 
 
@@ -217,17 +217,17 @@ LONG = 100_000  # a denominator from which on a decimal is shorter to read
 
 def is_long_decimal(value: int | Fraction) -> bool:
     """Is it a finite decimal whose fraction would be long, such as 1e-8?"""
-    rest = value.denominator
+    cofactor = value.denominator
     for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    return rest == 1 and value.denominator >= LONG
+        while cofactor % prime == 0:
+            cofactor //= prime
+    return cofactor == 1 and value.denominator >= LONG
 
 
-def decimal(value: int | Fraction) -> str:
+def format_decimal(value: int | Fraction) -> str:
     """A finite decimal, exactly.
 
-    >>> decimal(Fraction(1, 10**8)), decimal(1 + Fraction(1, 10**8))
+    >>> format_decimal(Fraction(1, 10**8)), format_decimal(1 + Fraction(1, 10**8))
     ('1e-8', '1.00000001')
     """
     with localcontext(prec=2000):
@@ -235,11 +235,11 @@ def decimal(value: int | Fraction) -> str:
     return shown.replace("E", "e")
 
 
-def negated(formula: Formula) -> Formula:
+def negate(formula: Formula) -> Formula:
     return formula.of if isinstance(formula, Minus) else Minus(formula)
 
 
-def product(*factors: Formula) -> Formula:
+def multiply(*factors: Formula) -> Formula:
     """(-a) b = -(a b); a sum over positions goes last."""
     negative = False
     flat: list[Formula] = []
@@ -252,43 +252,43 @@ def product(*factors: Formula) -> Formula:
     return Minus(whole) if negative else whole
 
 
-def total(*terms: Formula) -> Formula:
+def add_terms(*terms: Formula) -> Formula:
     """a + (b + c) = a + b + c; a sum over positions goes last."""
     flat = [part for term in terms for part in (term.terms if isinstance(term, Sum) else (term,))]
     flat.sort(key=is_open)
     return Sum(tuple(flat)) if len(flat) > 1 else flat[0] if flat else Number(0)
 
 
-def quotient(over: Formula, under: Formula) -> Formula:
+def divide(over: Formula, under: Formula) -> Formula:
     """(-a)/b = -(a/b); (1/b) sum_j k_j, since no sum over positions stands over a bar."""
     if isinstance(over, Minus):
-        return negated(quotient(over.of, under))
+        return negate(divide(over.of, under))
     if is_open(over):
-        return product(Quotient(Number(1), under, small=True), over)
+        return multiply(Quotient(Number(1), under, small=True), over)
     return Quotient(over, under)
 
 
-def parts(formula: Formula) -> list[Formula]:
+def list_parts(formula: Formula) -> list[Formula]:
     """The formulas that a node is made of."""
     rows = [value if isinstance(value, tuple) else (value,) for value in vars(formula).values()]
     return [item for row in rows for item in row if isinstance(item, Formula)]
 
 
-def rebuilt(formula: Formula, part: Callable[[Formula], Formula]) -> Formula:
+def replace_parts(formula: Formula, part: Callable[[Formula], Formula]) -> Formula:
     """The node with part(x) in place of each formula x that it is made of.
 
-    >>> rebuilt(Power(Name("r"), Number(2)), lambda x: Name("rho") if x == Name("r") else x)
+    >>> replace_parts(Power(Name("r"), Number(2)), lambda x: Name("rho") if x == Name("r") else x)
     Power(base=Name(name='rho', below='', primes=0), exponent=Number(value=2))
     """
 
-    def each(value: Any) -> Any:
+    def replace_value(value: Any) -> Any:
         if isinstance(value, tuple):
-            return tuple(map(each, value))
+            return tuple(map(replace_value, value))
         return part(value) if isinstance(value, Formula) else value
 
-    return type(formula)(*map(each, vars(formula).values()))
+    return type(formula)(*map(replace_value, vars(formula).values()))
 
 
 def is_tall(formula: Formula) -> bool:
     """Is there a sum over positions in it, for which brackets must grow?"""
-    return isinstance(formula, Big | Over | Cases) or any(map(is_tall, parts(formula)))
+    return isinstance(formula, Big | Over | Cases) or any(map(is_tall, list_parts(formula)))

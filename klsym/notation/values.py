@@ -2,7 +2,7 @@
 formulas made of such values.
 
 >>> now, past = ExpPoly.variable("k1[now]"), ExpPoly.variable("length")
->>> shown({"past": past, "now": -now}), shown(now, LATEX)
+>>> show_value({"past": past, "now": -now}), show_value(now, LATEX)
 ('T*s_past - k1_now*s_now', 'k_{1,t}')
 """
 
@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.notation.coefficients import coefficient
-from klsym.notation.positions import in_slot
+from klsym.notation.coefficients import build_coefficient
+from klsym.notation.positions import build_in_slot
 from klsym.notation.printers import LATEX as LATEX
 from klsym.notation.printers import TEXT, Text
-from klsym.notation.tree import Call, Formula, Minus, negated, product, quotient, total
+from klsym.notation.tree import Call, Formula, Minus, add_terms, divide, multiply, negate
 
 
 class LazyFormula(NamedTuple):
     """A formula whose parts stay apart in print: what puts their trees together, and the parts.
 
     >>> n = ExpPoly.variable("n")
-    >>> shown(LazyFormula(product, (1 - n.inverse(), ExpPoly.variable("k1") - n)))
+    >>> show_value(LazyFormula(multiply, (1 - n.inverse(), ExpPoly.variable("k1") - n)))
     '(1 - 1/n)*(k1 - n)'
     """
 
@@ -31,77 +31,77 @@ class LazyFormula(NamedTuple):
     of: tuple[Any, ...]
 
 
-def scored(value: Any, score: Any) -> LazyFormula:
+def multiply_by_score(value: Any, score: Any) -> LazyFormula:
     """A value in brackets, times a score function: (k1 - 1)*s_now."""
-    return LazyFormula(_at_score, (value, score))
+    return LazyFormula(_build_scored, (value, score))
 
 
-def _at_score(value: Formula, score: Formula) -> Formula:
-    return product(bracketed(value), score)
+def _build_scored(value: Formula, score: Formula) -> Formula:
+    return multiply(add_brackets(value), score)
 
 
-def bracketed(value: Formula) -> Formula:
+def add_brackets(value: Formula) -> Formula:
     return Call("", (value,))
 
 
-def less_mean(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
+def subtract_mean(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
     """h_i less the mean of a batch, from h_i and the sum of the others.
 
     >>> k1 = [ExpPoly.variable(f"k1[{slot}]") for slot in ("self", "others")]
-    >>> shown(less_mean(*k1)), shown(less_others(*k1))
+    >>> show_value(subtract_mean(*k1)), show_value(subtract_mean_of_others(*k1))
     ('k1_self - (k1_self + k1_others)/n', 'k1_self - k1_others/(n - 1)')
     """
-    return LazyFormula(_less_mean, (mine, others, ExpPoly.variable("n")))
+    return LazyFormula(_subtract_batch_mean, (mine, others, ExpPoly.variable("n")))
 
 
-def less_others(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
+def subtract_mean_of_others(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
     """h_i less the mean of the others."""
-    return LazyFormula(_less, (mine, others, ExpPoly.variable("n") - 1))
+    return LazyFormula(_subtract_quotient, (mine, others, ExpPoly.variable("n") - 1))
 
 
-def _less_mean(mine: Formula, others: Formula, n: Formula) -> Formula:
-    return _less(mine, total(mine, others), n)
+def _subtract_batch_mean(mine: Formula, others: Formula, n: Formula) -> Formula:
+    return _subtract_quotient(mine, add_terms(mine, others), n)
 
 
-def _less(mine: Formula, of: Formula, number: Formula) -> Formula:
-    return total(mine, negated(quotient(of, number)))
+def _subtract_quotient(mine: Formula, of: Formula, number: Formula) -> Formula:
+    return add_terms(mine, negate(divide(of, number)))
 
 
-def shown(value: Any, spell: Text = TEXT) -> str:
+def show_value(value: Any, spell: Text = TEXT) -> str:
     """One value; what a check writes in its place, as text, stays as it is."""
-    return value if isinstance(value, str) else spell(tree_of(value, spell.positions))
+    return value if isinstance(value, str) else spell(build_tree(value, spell.positions))
 
 
-def tree_of(value: Any, sums: bool = False) -> Formula:
+def build_tree(value: Any, sums: bool = False) -> Formula:
     """The tree of a value; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(value, ExpPoly):
-        return coefficient(value, sums)
+        return build_coefficient(value, sums)
     if isinstance(value, Mapping):
-        return _scores(value, sums)
+        return _build_scores(value, sums)
     if isinstance(value, LazyFormula):
-        return value.build(*(tree_of(part, sums) for part in value.of))
+        return value.build(*(build_tree(part, sums) for part in value.of))
     from klsym.notation import losses
 
-    return losses.tree_of(value, sums)
+    return losses.build_tree(value, sums)
 
 
-def names(value: Any) -> set[str]:
+def collect_names(value: Any) -> set[str]:
     """The names that stand in a value.
 
     >>> h = ExpPoly.variable("h1")
-    >>> sorted(names(LazyFormula(product, (h + 1, ExpPoly.variable("k1"))))), names({"now": h})
+    >>> sorted(collect_names(LazyFormula(multiply, (h + 1, ExpPoly.variable("k1"))))), collect_names({"now": h})
     (['h1', 'k1'], {'h1'})
     """
     if isinstance(value, Mapping | LazyFormula):
-        return set().union(*map(names, value.values() if isinstance(value, Mapping) else value.of))
+        return set().union(*map(collect_names, value.values() if isinstance(value, Mapping) else value.of))
     if isinstance(value, ExpPoly):
         return {*value.names()}
     return {x.name for x in getattr(value, "free_symbols", ())}
 
 
-def _scores(slots: Mapping[str, ExpPoly], sums: bool) -> Formula:
+def _build_scores(slots: Mapping[str, ExpPoly], sums: bool) -> Formula:
     """Coefficients of the scores of slots; that of the token itself goes without saying when it is alone."""
     if set(slots) <= {"now"}:
-        return coefficient(slots.get("now", ZERO), sums)
-    rows = [coefficient(c, sums, in_slot("s", slot, sums)) for slot, c in sorted(slots.items())]
-    return total(*sorted(rows, key=lambda row: isinstance(row, Minus)))
+        return build_coefficient(slots.get("now", ZERO), sums)
+    rows = [build_coefficient(c, sums, build_in_slot("s", slot, sums)) for slot, c in sorted(slots.items())]
+    return add_terms(*sorted(rows, key=lambda row: isinstance(row, Minus)))

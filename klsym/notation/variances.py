@@ -23,17 +23,21 @@ def as_variances(terms: Iterable[Term]) -> tuple[list[tuple[ExpPoly, Mean]], lis
 
     All second moments of a measure and a score go into variances, or none: they are one mean in a side.
     """
-    rest, found = list(terms), list[tuple[ExpPoly, Mean]]()
-    squares = [(scale, atoms[0]) for scale, atoms in rest if _is_square(atoms)]
+    remaining, variances = list(terms), list[tuple[ExpPoly, Mean]]()
+    squares = [(scale, atoms[0]) for scale, atoms in remaining if _is_square(atoms)]
     for measure, score in dict.fromkeys((x.measure, x.score) for _, x in squares):
-        mine = [(scale, x) for scale, x in squares if (x.measure, x.score) == (measure, score)]
-        second = [term for term in rest if _is_second_moment(term[1], measure, score)]
-        left = sum((scale * atoms[0].coefficient for scale, atoms in second), ZERO)
-        left = sum((scale * x.coefficient**2 for scale, x in mine), left)
-        if not left:
-            found += [(-scale, x) for scale, x in mine]
-            rest = [term for term in rest if term not in second and (term[0], term[1][0]) not in mine]
-    return found, rest
+        squares_of_score = [(scale, x) for scale, x in squares if (x.measure, x.score) == (measure, score)]
+        second = [term for term in remaining if _is_second_moment(term[1], measure, score)]
+        difference = sum((scale * atoms[0].coefficient for scale, atoms in second), ZERO)
+        difference = sum((scale * x.coefficient**2 for scale, x in squares_of_score), difference)
+        if not difference:
+            variances += [(-scale, x) for scale, x in squares_of_score]
+            remaining = [
+                term
+                for term in remaining
+                if term not in second and (term[0], term[1][0]) not in squares_of_score
+            ]
+    return variances, remaining
 
 
 def _is_square(atoms: tuple[Any, ...]) -> bool:

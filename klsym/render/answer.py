@@ -1,7 +1,7 @@
 """A short answer: what the loss does, diagnostics, the facts, what to write instead; at most 25 lines.
 
 >>> from klsym.api import explain
->>> print(answer_text(answer_of(explain("k2"))))
+>>> print(format_answer(build_answer(explain("k2"))))
 k2: on-policy loss
   minimises KL(q||p), the reverse KL                                      proved
   gradient     E_q[k1*s]
@@ -19,13 +19,13 @@ from typing import Any
 
 from klsym.diagnostics.conditions import select_notes
 from klsym.language.expressions import log_p
-from klsym.notation.cases import lines as case_lines
+from klsym.notation.cases import format_lines as case_lines
 from klsym.notation.printers import is_sum
-from klsym.notation.values import shown
-from klsym.render.details import value_line
-from klsym.render.diagnoses import message_text
-from klsym.render.headline import TRUST, does, title, trust_word
-from klsym.render.sentences import sentences
+from klsym.notation.values import show_value
+from klsym.render.details import describe_value
+from klsym.render.diagnoses import format_message
+from klsym.render.headline import TRUST, describe_update, format_title, name_trust
+from klsym.render.sentences import write_sentences
 
 MAX_LINES = 25
 WIDTH = 100
@@ -47,7 +47,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a short answer says, before it is laid out.
+    """The content of a short answer, before it is laid out.
 
     reading: the loss in the grammar, and how it was read, where it was typed in another spelling.
     terms: what each term of a sum does, and how far that is known.  diagnostics: code, name and sentence.
@@ -55,114 +55,128 @@ class Answer:
 
     title: str
     reading: tuple[str, ...]
-    does: str
+    update: str
     trust: str
     terms: tuple[tuple[str, str, str], ...]
     diagnostics: tuple[tuple[str, str, str], ...]
     facts: tuple[tuple[str, str], ...]
-    write: str
+    suggestion: str
     notes: tuple[str, ...]
-    behind: str
+    proof_contents: str
 
-    def more(self, proof: bool, hidden: bool) -> str:
-        """Where more is said."""
+    def join_commands(self, proof: bool, hidden: bool) -> str:
+        """Return the commands and options that print more."""
         codes = [f"klsym rule {code}" for code, *_ in self.diagnostics[:1]]
-        flags = [*([] if proof else [f"--proof ({self.behind})"]), *codes, *(["--full"] if hidden else [])]
+        flags = [
+            *([] if proof else [f"--proof ({self.proof_contents})"]),
+            *codes,
+            *(["--full"] if hidden else []),
+        ]
         return "   ".join(flags)
 
 
-def answer_of(verdict: Any) -> Answer:
-    """The answer of a printed verdict."""
-    terms = tuple(_terms(verdict))
-    told = [trust for *_, trust in terms] if _is_told_by_terms(verdict, terms) else [trust_word(verdict)]
+def build_answer(verdict: Any) -> Answer:
+    """Build the short answer of a printed verdict."""
+    terms = tuple(_iterate_terms(verdict))
+    trusts = (
+        [trust for *_, trust in terms] if _is_described_by_terms(verdict, terms) else [name_trust(verdict)]
+    )
     return Answer(
-        title(verdict), _reading(verdict), _whole(verdict, terms), max(told, key=WEAKEST.index), terms,
-        tuple((d.code.code, d.code.name, message_text(d)) for d in verdict.diagnostics),
-        tuple(_facts(verdict)), _write(verdict.instead), sentences(select_notes(verdict.messages)),
-        _behind(verdict),
+        format_title(verdict), _list_readings(verdict), _describe_whole(verdict, terms),
+        max(trusts, key=WEAKEST.index), terms,
+        tuple((d.code.code, d.code.name, format_message(d)) for d in verdict.diagnostics),
+        tuple(_iterate_facts(verdict)), _describe_suggestion(verdict.instead),
+        write_sentences(select_notes(verdict.messages)),
+        _describe_proof(verdict),
     )  # fmt: skip
 
 
-def summary(verdict: Any) -> str:
-    """What minimising the loss does, in one sentence."""
-    return _whole(verdict, tuple(_terms(verdict)))
+def write_summary(verdict: Any) -> str:
+    """Say in one sentence what minimising the loss does."""
+    return _describe_whole(verdict, tuple(_iterate_terms(verdict)))
 
 
-def _whole(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> str:
-    """Of a sum without a name what each term does, where they are few."""
-    if not _is_told_by_terms(verdict, terms):
-        return does(verdict)
+def _describe_whole(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> str:
+    """Describe the update; for a sum of few terms whose objective has no name, term by term."""
+    if not _is_described_by_terms(verdict, terms):
+        return describe_update(verdict)
     return f"term by term: {', and '.join(text.partition(';')[0] for _, text, _ in terms)}"
 
 
-def _is_told_by_terms(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> bool:
-    """Where bounds stand in it, the objective of the whole is its own mean under mu, which says little."""
+def _is_described_by_terms(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> bool:
+    """Is it a clipped sum, whose objective is only its own mean under mu, so that its terms say more?"""
     return bool(verdict.target == "separable" and verdict.per_sample_cases and 1 < len(terms) <= MAX_TERMS)
 
 
-def _reading(verdict: Any) -> tuple[str, ...]:
+def _list_readings(verdict: Any) -> tuple[str, ...]:
     if not verdict.read_as:
         return ()
-    return verdict.read_as, *sentences(verdict.written.notes)
+    return verdict.read_as, *write_sentences(verdict.written.notes)
 
 
-def _terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
-    """Each term of a sum; an estimator of a KL that is itself a sum is one term."""
+def _iterate_terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
+    """Iterate over the terms of a sum as (loss, update, trust); an estimator of a KL counts as one term."""
     is_estimator = verdict.value.target in ("reverse-kl", "forward-kl")
     if verdict.target == "zero" or is_estimator:
         return
     for term in verdict.terms:
-        missing = sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
-        yield term.loss, "; ".join([does(term.verdict, verdict.ascends), *missing]), trust_word(term.verdict)
+        missing = write_sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
+        yield (
+            term.loss,
+            "; ".join([describe_update(term.verdict, verdict.ascends), *missing]),
+            name_trust(term.verdict),
+        )
 
 
-def _facts(verdict: Any) -> Iterator[tuple[str, str]]:
+def _iterate_facts(verdict: Any) -> Iterator[tuple[str, str]]:
     if verdict.h is not None:
-        yield "gradient", _gradient(verdict)
+        yield "gradient", _write_gradient(verdict)
     if verdict.target == "none" and verdict.shown:
         yield "equals", verdict.shown
     if not verdict.written or verdict.written.expression.has(log_p) or verdict.value.multiples:
-        yield "value", value_line(verdict)
+        yield "value", describe_value(verdict)
     if verdict.check:
         yield "check", verdict.check["text"]
 
 
-def _gradient(verdict: Any) -> str:
-    """E_mu[h s], with h by cases where bounds bind."""
+def _write_gradient(verdict: Any) -> str:
+    """Write the expected gradient E_mu[h s], with h by cases outside the clip range."""
     setting = verdict.setting
     mean = f"E_{'q' if setting.on_policy else 'mu'}"
     sums, slot = ("sum_t ", "_now") if setting.level == "token" else ("", "")
     if setting.batch != "none" or verdict.scores_named[0]:
         return (
-            f"{mean}[{sums}{_bracket(verdict.per_sample, bool(sums))}]"
+            f"{mean}[{sums}{_add_brackets(verdict.per_sample, bool(sums))}]"
             if verdict.scores_named[0]
-            else _batched(verdict, mean)
+            else _write_batch_gradient(verdict, mean)
         )
     cases = verdict.per_sample_cases
     if cases:
         if len(cases) > MAX_CASES:
             return f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions (--full lists them)"
-        said = "; ".join(" ".join(line.split()) for line in case_lines(cases))
-        return f"{mean}[{sums}h*s{slot}] with h = {said}"
+        cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))
+        return f"{mean}[{sums}h*s{slot}] with h = {cases_text}"
     h = verdict.per_sample
-    score = {"1": f"s{slot}", "-1": f"-s{slot}"}.get(h, f"{_bracket(h)}*s{slot}")
+    score = {"1": f"s{slot}", "-1": f"-s{slot}"}.get(h, f"{_add_brackets(h)}*s{slot}")
     return f"{mean}[{sums}{score}]" if h != "0" else "0 at every sample"
 
 
-def _batched(verdict: Any, mean: str) -> str:
+def _write_batch_gradient(verdict: Any, mean: str) -> str:
     h = verdict.per_sample
     if not verdict.pushes:
         return "0 at every sample"
-    told = verdict.centred is not None and re.search(r"\bH_", h)
-    return f"{mean}[{_bracket(h)}*s_self]" + (f" with H = {shown(verdict.centred)}" if told else "")
+    has_symbol = verdict.centred is not None and re.search(r"\bH_", h)
+    return f"{mean}[{_add_brackets(h)}*s_self]" + (
+        f" with H = {show_value(verdict.centred)}" if has_symbol else ""
+    )
 
 
-def _bracket(h: str, always: bool = True) -> str:
+def _add_brackets(h: str, always: bool = True) -> str:
     return f"({h})" if always and is_sum(h) else h
 
 
-def _write(instead: Any) -> str:
-    """The loss to write, its options, and what it does."""
+def _describe_suggestion(instead: Any) -> str:
+    """Return the suggested loss, its options, and what it minimises."""
     if instead is None:
         return ""
     where = " in place of the penalty" * instead.beside
@@ -172,94 +186,106 @@ def _write(instead: Any) -> str:
     return f"{instead.loss}{options}{where}: minimises KL({a}||{b}){name}"
 
 
-def _behind(verdict: Any) -> str:
-    """What --proof shows."""
+def _describe_proof(verdict: Any) -> str:
+    """Count what --proof prints: the hypotheses, and a counterexample if there is one."""
     count = len(verdict.hypotheses)
     parts = [f"{count} hypothes{'i' if count == 1 else 'e'}s"] if count else ["no hypotheses"]
     return ", ".join([*parts, *(["a counterexample"] if verdict.has_model else [])])
 
 
 # ---------------------------------------------------------------------------- text
-def answer_text(answer: Answer, width: int = WIDTH, proof: bool = False, whole: bool = False) -> str:
-    """For a terminal of this width; proof: more follows; whole: nothing is left out."""
-    sections = _sections(answer, width, whole)
+def format_answer(answer: Answer, width: int = WIDTH, proof: bool = False, whole: bool = False) -> str:
+    """Format an answer for a terminal.  proof: the proof is printed below it; whole: leave nothing out."""
+    sections = _build_sections(answer, width, whole)
     if whole:
         return "\n".join(line for section in sections for line in section.lines)
-    left_out, room = False, MAX_LINES - len(_labelled("more", answer.more(proof, hidden=True), width))
+    left_out, room = (
+        False,
+        MAX_LINES - len(_add_label("more", answer.join_commands(proof, hidden=True), width)),
+    )
     while sum(len(s.lines) for s in sections) > room and any(s.rank for s in sections):
         least = max(s.rank for s in sections)
-        last = max(i for i, s in enumerate(sections) if s.rank == least)
-        del sections[last]
+        position = max(i for i, s in enumerate(sections) if s.rank == least)
+        del sections[position]
         left_out = True
     lines = [line for section in sections for line in section.lines]
     hidden = left_out or len(answer.diagnostics) > MAX_DIAGNOSTICS or len(answer.notes) > MAX_NOTES
-    more = answer.more(proof, hidden)
-    return "\n".join([*lines, *(_labelled("more", more, width) if more else [])])
+    commands = answer.join_commands(proof, hidden)
+    return "\n".join([*lines, *(_add_label("more", commands, width) if commands else [])])
 
 
-def _sections(answer: Answer, width: int, whole: bool) -> list[Section]:
-    found = [
-        Section(0, (*_wrapped(answer.title, "", "  ", width), *_trusted(answer.does, answer.trust, width)))
+def _build_sections(answer: Answer, width: int, whole: bool) -> list[Section]:
+    sections = [
+        Section(
+            0, (*_wrap_text(answer.title, "", "  ", width), *_add_trust(answer.update, answer.trust, width))
+        )
     ]
-    read = [("read as" if i == 0 else "", line) for i, line in enumerate(answer.reading)]
-    found += [Section(0, tuple(_labelled(name, line, width))) for name, line in read]
+    readings = [("read as" if i == 0 else "", line) for i, line in enumerate(answer.reading)]
+    sections += [Section(0, tuple(_add_label(name, line, width))) for name, line in readings]
     pad = min(max((len(name) for name, *_ in answer.terms), default=0), 24)
-    found += [Section(1, tuple(_term_lines(*term, pad, width))) for term in answer.terms]
+    sections += [Section(1, tuple(_format_term(*term, pad, width))) for term in answer.terms]
     for i, (code, name, text) in enumerate(answer.diagnostics):
         if whole or i < MAX_DIAGNOSTICS:
-            found.append(
-                Section(0 if i < 2 else 3, tuple(_wrapped(f"{code} {name}  {text}", "  ", "    ", width)))
+            sections.append(
+                Section(0 if i < 2 else 3, tuple(_wrap_text(f"{code} {name}  {text}", "  ", "    ", width)))
             )
-    facts = (tuple(_labelled(name, text, width)) for name, text in answer.facts)
-    found += [Section(2 if len(lines) <= LONG_FACT else 5, lines) for lines in facts]
-    if answer.write:
-        found.append(Section(0, tuple(_trusted_label("write", answer.write, "proved", width))))
-    shown = () if whole else answer.notes[:MAX_NOTES]
-    found += [Section(4, tuple(_labelled("note", note, width))) for note in shown]
-    return found
+    facts = (tuple(_add_label(name, text, width)) for name, text in answer.facts)
+    sections += [Section(2 if len(lines) <= LONG_FACT else 5, lines) for lines in facts]
+    if answer.suggestion:
+        sections.append(Section(0, tuple(_add_label_and_trust("write", answer.suggestion, "proved", width))))
+    notes = () if whole else answer.notes[:MAX_NOTES]
+    sections += [Section(4, tuple(_add_label("note", note, width))) for note in notes]
+    return sections
 
 
-def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+def _wrap_text(text: str, first_indent: str, next_indent: str, width: int) -> list[str]:
     return textwrap.wrap(
-        text, max(width, 30), initial_indent=first, subsequent_indent=rest, break_long_words=False,
-        break_on_hyphens=False,
+        text, max(width, 30), initial_indent=first_indent, subsequent_indent=next_indent,
+        break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
 
-def _labelled(label: str, text: str, width: int) -> list[str]:
-    return _wrapped(f"{label:<{LABEL}} {text}", "  ", " " * (LABEL + 3), width)
+def _add_label(label: str, text: str, width: int) -> list[str]:
+    return _wrap_text(f"{label:<{LABEL}} {text}", "  ", " " * (LABEL + 3), width)
 
 
-def _trusted(text: str, trust: str, width: int, first: str = "  ", rest: str = "    ") -> list[str]:
-    """A sentence with its trust at the right, or behind its last line."""
-    lines = _wrapped(text, first, rest, width - len(trust) - 2)
+def _add_trust(
+    text: str, trust: str, width: int, first_indent: str = "  ", next_indent: str = "    "
+) -> list[str]:
+    """Wrap a sentence and put its trust at the right, or after its last line."""
+    lines = _wrap_text(text, first_indent, next_indent, width - len(trust) - 2)
     column = min(72, width - len(trust))
     lines[-1] = f"{lines[-1]:<{column - 1}} {trust}" if len(lines[-1]) < column else f"{lines[-1]}  {trust}"
     return lines
 
 
-def _trusted_label(label: str, text: str, trust: str, width: int) -> list[str]:
-    return _trusted(f"{label:<{LABEL}} {text}", trust, width, rest=" " * (LABEL + 3))
+def _add_label_and_trust(label: str, text: str, trust: str, width: int) -> list[str]:
+    return _add_trust(f"{label:<{LABEL}} {text}", trust, width, next_indent=" " * (LABEL + 3))
 
 
-def _term_lines(name: str, text: str, trust: str, pad: int, width: int) -> list[str]:
-    return _trusted(f"{name:<{pad}}  {text}", trust, width, rest=" " * 6)
+def _format_term(name: str, text: str, trust: str, pad: int, width: int) -> list[str]:
+    return _add_trust(f"{name:<{pad}}  {text}", trust, width, next_indent=" " * 6)
 
 
 # ---------------------------------------------------------------------------- Markdown
-def answer_markdown(answer: Answer) -> str:
-    """For a page or an issue."""
-    lines = [f"**{escaped(answer.title)}**", "", f"{escaped(answer.does)} ({answer.trust})", ""]
-    lines += [f"- read as {escaped('; '.join(answer.reading))}"] if answer.reading else []
-    lines += [f"- `{name}`: {escaped(text)} ({trust})" for name, text, trust in answer.terms]
-    lines += [f"- {code} {name}: {escaped(text)}" for code, name, text in answer.diagnostics]
+def format_answer_markdown(answer: Answer) -> str:
+    """Format an answer as Markdown."""
+    lines = [
+        f"**{escape_markdown(answer.title)}**",
+        "",
+        f"{escape_markdown(answer.update)} ({answer.trust})",
+        "",
+    ]
+    lines += [f"- read as {escape_markdown('; '.join(answer.reading))}"] if answer.reading else []
+    lines += [f"- `{name}`: {escape_markdown(text)} ({trust})" for name, text, trust in answer.terms]
+    lines += [f"- {code} {name}: {escape_markdown(text)}" for code, name, text in answer.diagnostics]
     lines += [f"- {name}: `{text}`" for name, text in answer.facts]
-    lines += [f"- write: {escaped(answer.write)} (proved)"] if answer.write else []
-    return "\n".join([*lines, *(f"- note: {escaped(note)}" for note in answer.notes)])
+    lines += [f"- write: {escape_markdown(answer.suggestion)} (proved)"] if answer.suggestion else []
+    return "\n".join([*lines, *(f"- note: {escape_markdown(note)}" for note in answer.notes)])
 
 
-def escaped(text: str) -> str:
-    """Text that Markdown prints as it is."""
+def escape_markdown(text: str) -> str:
+    """Escape the signs that Markdown would interpret."""
     for sign in ("*", "_", "|", "<"):
         text = text.replace(sign, "\\" + sign)
     return text

@@ -1,13 +1,13 @@
-"""The sentences of hypotheses: what is assumed, and what names stand for."""
+"""The sentences of hypotheses: assumptions, and definitions of names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from klsym.notation.cases import where as place
+from klsym.notation.cases import describe_conditions as place
 from klsym.notation.hypotheses import WRITTEN
-from klsym.notation.values import shown
+from klsym.notation.values import show_value
 
 SLOPES = {
     "abs": ("abs at 0 is taken as 0", "(as in PyTorch; in JAX it is 1)"),
@@ -19,7 +19,7 @@ SLOPES = {
 }
 
 
-def _full_at_one(setting: Any, of: str) -> str:
+def _describe_full_at_one(setting: Any, of: str) -> str:
     drawn, given = ("outcome", "") if setting.level == "sample" else ("token", ", given the prefix")
     where = "" if setting.on_policy else ", where mu > 0 wherever q is"
     return (
@@ -28,11 +28,11 @@ def _full_at_one(setting: Any, of: str) -> str:
     )
 
 
-def _full_over_outcomes(of: Any, numbers: Sequence[tuple[Any, Any]]) -> str:
-    values = ", ".join(f"{h} = {shown(value)}" for h, value in numbers)
+def _describe_full_over_outcomes(of: Any, numbers: Sequence[tuple[Any, Any]]) -> str:
+    values = ", ".join(f"{h} = {show_value(value)}" for h, value in numbers)
     return (
         "full(x) is the sum of q(y)*x(y) over every outcome y, the mean of rho*x over the outcome drawn, as"
-        f" its gradient is that of grad(rho*x); the theorems speak of {shown(of)}, for every value of"
+        f" its gradient is that of grad(rho*x); the theorems speak of {show_value(of)}, for every value of"
         f" {values}"
     )
 
@@ -66,13 +66,13 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "slope-at-kinks": "at a kink the slope is that of PyTorch: abs has slope 0 at 0, clip passes the slope"
     " on at its bounds, min and max share it by halves at a tie",
     "slope-at-tie": lambda of: f"the slope of {SLOPES[of][0]}",
-    "let": lambda of, element: f"{of} is {shown(element)}",
-    "log": lambda of, element: f"{of} is log({shown(element)})",
+    "let": lambda of, element: f"{of} is {show_value(element)}",
+    "log": lambda of, element: f"{of} is log({show_value(element)})",
     "region": lambda of, where: f"{of} is 1 where {place((where,))}, and 0 elsewhere",
     "bounds-in-order": "{of} > 0 (so that the bounds of clip do not cross)",
     "mass": "{of} is the mass of the words kept: 0 <= {of} <= 1",
-    "given-std": lambda of: f"H = {shown(of)} at every sample, std^2 = mean_i (H_i - mean H)^2",
+    "given-std": lambda of: f"H = {show_value(of)} at every sample, std^2 = mean_i (H_i - mean H)^2",
     "samples-differ-in-h": "no two samples that differ have the same H",
-    "full-at-one": _full_at_one,
-    "full-over-outcomes": _full_over_outcomes,
+    "full-at-one": _describe_full_at_one,
+    "full-over-outcomes": _describe_full_over_outcomes,
 }  # fmt: skip

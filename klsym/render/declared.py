@@ -1,6 +1,6 @@
-"""What the names in an answer stand for that the grammar of losses has not: slots, sizes, given quantities.
+"""The meaning of names in an answer that the loss grammar does not have: slots, sizes, given values.
 
->>> declared(("k1_now*s_past",))
+>>> describe_names(("k1_now*s_past",))
 {'k1_now': 'k1 of token t given its prefix', 's_past': 'the sum of s over the tokens before t'}
 """
 
@@ -61,7 +61,7 @@ ANY = "any quantity that is free of theta, in a theorem that holds for all"
 LENGTH = "the random length of a sequence"
 
 
-def declared(
+def describe_names(
     texts: Sequence[str],
     hypotheses: Sequence[str] = (),
     level: str = "token",
@@ -69,36 +69,36 @@ def declared(
     given: str = "",
     truncated: bool = False,
 ) -> dict[str, str]:
-    """Each name with its meaning.
+    """Return the meaning of each name.
 
     given: the hypothesis that says what H is.  truncated: the sampler is cut off, to where M = 1.
     level: sample, where n is a parameter like others, or token, sequence or batch.
     loss: what was typed; a reward that it has not is one of a theorem.
     """
-    own = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
-    own |= {"R"} if "gae" in own else set()
-    found = dict(CUT.get(level, CUT["token"])) if truncated else {}
+    typed_names = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
+    typed_names |= {"R"} if "gae" in typed_names else set()
+    meanings = dict(CUT.get(level, CUT["token"])) if truncated else {}
     for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
-        meaning = ANY if name in REWARDS and name not in own else _meaning(name, level)
-        meaning = meaning or _told(name, hypotheses)
+        meaning = ANY if name in REWARDS and name not in typed_names else _describe_name(name, level)
+        meaning = meaning or _find_in_hypotheses(name, hypotheses)
         if meaning:
             meaning = f"{meaning}; {given}" if given and name.split("_")[0] in HELD else meaning
-            found.setdefault(name, meaning)
-    return dict(sorted(found.items()))
+            meanings.setdefault(name, meaning)
+    return dict(sorted(meanings.items()))
 
 
-def _told(name: str, hypotheses: Sequence[str]) -> str:
-    """What a hypothesis says of the name of a region, in whichever slot."""
+def _find_in_hypotheses(name: str, hypotheses: Sequence[str]) -> str:
+    """Return the definition of a region's name in the hypotheses, whatever its slot; else empty."""
     if not name.startswith(OF_REGIONS):
         return ""
     base = SLOT_AT_END.sub("", name)
     return next((x.removeprefix(f"{base} is ") for x in hypotheses if x.startswith(f"{base} is ")), "")
 
 
-def _meaning(name: str, level: str) -> str:
+def _describe_name(name: str, level: str) -> str:
     slotted = SLOT.fullmatch(name)
     if slotted:
-        return _of_slot(*slotted.groups())
+        return _describe_slot(*slotted.groups())
     if name == "T":
         return LENGTH
     if name in VOCABULARY:
@@ -108,7 +108,7 @@ def _meaning(name: str, level: str) -> str:
     return "" if level == "sample" else MEANINGS.get(name, "")
 
 
-def _of_slot(base: str, slot: str) -> str:
+def _describe_slot(base: str, slot: str) -> str:
     if base == "T":
         return COUNTED[slot]
     if slot in OF_ONE:

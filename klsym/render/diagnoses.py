@@ -1,7 +1,7 @@
-"""What a diagnostic says of one loss, and the page of a code.
+"""The message of a diagnostic for one loss, and the page of a code.
 
->>> from klsym.diagnostics.codes import code
->>> page_text(code("KL001"), 60).splitlines()[0]
+>>> from klsym.diagnostics.codes import find_code
+>>> format_page(find_code("KL001"), 60).splitlines()[0]
 'KL001 zero-gradient: the expected gradient is zero'
 """
 
@@ -11,16 +11,16 @@ import textwrap
 
 from klsym.diagnostics.codes import Code
 from klsym.diagnostics.conditions import Diagnostic
-from klsym.render.sentences import sentences
+from klsym.render.sentences import write_sentences
 
 
-def message_text(found: Diagnostic) -> str:
-    """What a diagnostic says of this loss."""
-    return "; ".join(dict.fromkeys(sentences(found.messages)))
+def format_message(diagnostic: Diagnostic) -> str:
+    """Format the messages of a diagnostic as one line."""
+    return "; ".join(dict.fromkeys(write_sentences(diagnostic.messages)))
 
 
-def page_text(code: Code, width: int) -> str:
-    """The page of a code, for a terminal."""
+def format_page(code: Code, width: int) -> str:
+    """Format the page of a code for a terminal."""
     theorem = f"klsym claims {code.theorem}" if code.theorem else "none: this is arithmetic in float32"
     rows = (
         ("What it means", code.means), ("Why it matters", code.matters),

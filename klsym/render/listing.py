@@ -1,4 +1,4 @@
-"""What answers in text share: lists under a heading, columns, models in which two sides differ."""
+"""Lists under a heading, tables and counterexamples as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from klsym.language.messages import Message
 from klsym.notation.hypotheses import OVER_T
 from klsym.notation.text import show_interval
-from klsym.render.sentences import sentence
+from klsym.render.sentences import write_sentence
 
 MAX_LISTED = 4  # hypotheses of one kind that are listed one by one in text; JSON has them all
 JOINED = {
@@ -28,50 +28,56 @@ MANY = {
 }
 
 
-def listed(title: str, items: tuple[str, ...]) -> list[str]:
+def format_list(title: str, items: tuple[str, ...]) -> list[str]:
     return ["", title, *(f"  - {item}" for item in items)] if items else []
 
 
-def in_short(assumptions: Sequence[Message]) -> tuple[str, ...]:
-    """Hypotheses for a reader: many means that exist, or into which grad may pass, as one line each.
+def combine_hypotheses(assumptions: Sequence[Message]) -> tuple[str, ...]:
+    """Return the hypotheses as sentences; many of one kind become one sentence.
 
-    The line asks no less than those it stands for: all of them.
+    That sentence assumes all of those that it replaces: that means exist, or that grad may pass into them.
     """
     counts = Counter(message.code for message in dict.fromkeys(assumptions))
-    many = {code: told.format(counts[code]) for code, told in MANY.items() if counts[code] > MAX_LISTED}
-    return tuple(dict.fromkeys(many.get(x.code) or sentence(x) for x in _joined(assumptions)))
+    joint_sentences = {
+        code: template.format(counts[code]) for code, template in MANY.items() if counts[code] > MAX_LISTED
+    }
+    return tuple(
+        dict.fromkeys(
+            joint_sentences.get(x.code) or write_sentence(x) for x in _combine_messages(assumptions)
+        )
+    )
 
 
-def _joined(assumptions: Sequence[Message]) -> Iterator[Message]:
-    """What is said of several things in one line; supports that the means ask for, with them."""
+def _combine_messages(assumptions: Sequence[Message]) -> Iterator[Message]:
+    """Combine messages of one kind; drop supports that the existence of means already includes."""
     groups: dict[Any, list[Message]] = {}
     for message in dict.fromkeys(assumptions):
         shared = message.values.get(JOINED.get(message.code, ""))
         key = (message.code, shared) if message.code in JOINED else message
         groups.setdefault(key, []).append(message)
-    asked = {pair for x in assumptions for pair in x.values.get("supports", ())}
+    required_pairs = {pair for x in assumptions for pair in x.values.get("supports", ())}
     for group in groups.values():
         first, values = group[0], group[0].values
         if len(group) > 1:
-            yield Message(first.code, **_of_all(group))
-        elif first.code != "support" or (values["first"], values["second"]) not in asked:
+            yield Message(first.code, **_combine_values(group))
+        elif first.code != "support" or (values["first"], values["second"]) not in required_pairs:
             yield first
 
 
-def _of_all(group: Sequence[Message]) -> dict[str, Any]:
-    code, each = group[0].code, [message.values for message in group]
+def _combine_values(group: Sequence[Message]) -> dict[str, Any]:
+    code, values = group[0].code, [message.values for message in group]
     if code == "means-exist":
-        return {**each[0], "supports": tuple(dict.fromkeys(pair for x in each for pair in x["supports"]))}
+        return {**values[0], "supports": tuple(dict.fromkeys(pair for x in values for pair in x["supports"]))}
     if code == "ends":
-        return {"of": " and ".join(x["of"] for x in each)}
+        return {"of": " and ".join(x["of"] for x in values)}
     name = "of" if code == "exists" else "element"
-    return {**each[0], name: tuple(x[name] for x in each)}
+    return {**values[0], name: tuple(x[name] for x in values)}
 
 
-def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:
-    """Lines of a table, the first `left` columns flush left (all of them if None); empty ones left out.
+def align_columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[str]:
+    """Iterate over the lines of a table without its empty columns; the first `left` columns flush left.
 
-    >>> list(columns([["a", "", "1"], ["bb", "", "10"]], left=1))
+    >>> list(align_columns([["a", "", "1"], ["bb", "", "10"]], left=1))
     ['a    1', 'bb  10']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -84,11 +90,11 @@ def columns(rows: Sequence[Sequence[str]], left: int | None = None) -> Iterator[
         yield "  ".join(cells).rstrip()
 
 
-def model_lines(witness: dict[str, Any]) -> list[str]:
-    """A model, and what the two sides of an equation are there."""
+def list_model_lines(witness: dict[str, Any]) -> list[str]:
+    """Return the lines of a counterexample, and the values of the two sides in it."""
     if "tree" in witness:
         at = "".join(ascii_lowercase[branch] for branch in witness.get("path", ()))
-        lines = [*_tree_lines(witness["tree"]), *([f"  at the sequence {at}"] if at else [])]
+        lines = [*_list_tree_lines(witness["tree"]), *([f"  at the sequence {at}"] if at else [])]
     else:
         lines = [f"  {n:<3} = ({', '.join(witness[n])})" for n in ("q", "p", "mu", "old") if n in witness]
         along = [f"{n} = ({', '.join(witness[n])})" for n in ("u", "v") if n in witness]
@@ -102,17 +108,17 @@ def model_lines(witness: dict[str, Any]) -> list[str]:
     return [*lines, f"  left side {left}, right side {right}"]
 
 
-def _tree_lines(tree: dict[str, Any]) -> list[str]:
-    """A tree under a line that says how to read it."""
-    head, rows, caption = tree_rows(tree)
-    return [f"  {caption}", *(f"  {line}" for line in columns([head, *rows]))]
+def _list_tree_lines(tree: dict[str, Any]) -> list[str]:
+    """Return the lines of a tree, after a line on how to read it."""
+    head, rows, caption = list_tree_rows(tree)
+    return [f"  {caption}", *(f"  {line}" for line in align_columns([head, *rows]))]
 
 
-def tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
-    """Heads, one row for each prefix after which a token is drawn, and how they are to be read.
+def list_tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
+    """Return the head of a table, one row for each prefix after which a token is drawn, and a caption.
 
     >>> leaf = {"q": ["1/2", "1/2"], "u": ["1", "0"], "next": [None, None]}
-    >>> tree_rows({**leaf, "next": [leaf, None]})[:2]
+    >>> list_tree_rows({**leaf, "next": [leaf, None]})[:2]
     (['after', 'q', 'u'], [['start', '1/2, 1/2', '1, 0'], ['a', '1/2, 1/2', '1, 0']])
     """
     names = [name for name in ("q", "p", "mu", "old", "R", "A", "M", "T", "u", "v") if name in tree]

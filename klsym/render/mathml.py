@@ -63,16 +63,16 @@ THIN = '<mspace width="0.167em"/>'  # that TeX sets between a function's name an
 
 @dataclass(frozen=True)
 class Item:
-    """What stands in a row: a letter, a sign, a bracket with what is in it."""
+    """An element of a row: a letter, a sign, or a bracket with its content."""
 
     kind: int
     markup: str
-    base: str = ""  # what an index stands below, and the index
+    base: str = ""  # the element that has an index, and the index
     below: str = ""
 
     @property
     def size(self) -> int:
-        """How many signs are seen."""
+        """The number of visible signs."""
         return len(unescape(re.sub("<[^>]*>", "", self.markup)))
 
 
@@ -87,13 +87,13 @@ class Mathml(Latex):
         self.display, self.breaking = display, breaking
 
     def __call__(self, formula: Formula) -> str:
-        return _element(self.inner(formula), self.display, self.breaking)
+        return _format_element(self.inner(formula), self.display, self.breaking)
 
     def fill(self, template: str, *pieces: Piece) -> Row:
-        return _Reader(template, pieces).whole()
+        return _Reader(template, pieces).read_formula()
 
     def leaf(self, shown: str) -> Row:
-        return _Reader(shown).whole()
+        return _Reader(shown).read_formula()
 
 
 MATHML, DISPLAYED = Mathml(), Mathml(display=True, breaking=True)
@@ -101,7 +101,7 @@ MATHML, DISPLAYED = Mathml(), Mathml(display=True, breaking=True)
 
 @cache
 def mathml(latex: str, display: bool = False, breaking: bool = False) -> str:
-    r"""One formula, written in LaTeX, as a <math> element.
+    r"""Return one formula, written in LaTeX, as a <math> element.
 
     >>> mathml(r"\log q")
     '<math><mi>log</mi><mspace width="0.167em"/><mi>q</mi></math>'
@@ -112,64 +112,64 @@ def mathml(latex: str, display: bool = False, breaking: bool = False) -> str:
     breaking: as several elements, between which a line may end: browsers break no line within one.
     Raises UsageError: an unknown command, brackets that do not match, a part that is missing.
     """
-    return _element(_Reader(latex).whole(), display, breaking)
+    return _format_element(_Reader(latex).read_formula(), display, breaking)
 
 
-def _element(row: Row, display: bool, breaking: bool) -> str:
+def _format_element(row: Row, display: bool, breaking: bool) -> str:
     start = "<math display='block'>" if display else "<math>"
-    pieces = _pieces(row) if breaking else [list(row)]
-    return "<wbr/>".join(f"{start}{_markup(piece)}</math>" for piece in pieces)
+    pieces = _split_row(row) if breaking else [list(row)]
+    return "<wbr/>".join(f"{start}{_format_row(piece)}</math>" for piece in pieces)
 
 
-def _pieces(row: Row) -> list[list[Item]]:
-    """A row cut before relations, sums and differences, and behind wide spaces."""
+def _split_row(row: Row) -> list[list[Item]]:
+    """Split a row before relations, sums and differences, and after wide spaces."""
     pieces: list[list[Item]] = [[]]
     long = sum(item.size for item in row) > LONG
-    depth, before = 0, Item(SPACE, "")
+    depth, previous = 0, Item(SPACE, "")
     for item in row:
         depth -= item.kind == CLOSE
-        joins = item.kind == RELATION or (item.kind == SIGN and _ends(before))
-        wide = before.markup == _space("1em")
+        joins = item.kind == RELATION or (item.kind == SIGN and _is_operand(previous))
+        wide = previous.markup == _format_space("1em")
         if (wide or joins) and (long or not depth) and sum(i.size for i in pieces[-1]) >= SHORT:
             pieces.append([])
             # at the start of a row it would lose its spaces
             item = replace(item, markup=item.markup.replace("<mo>", '<mo form="infix">')) if joins else item
         depth += item.kind == OPEN
         pieces[-1].append(item)
-        before = item
+        previous = item
     return pieces
 
 
-def _markup(row: list[Item] | Row) -> str:
-    """A row with the spaces round the names of functions, a minus before an operand close to it."""
-    shown, before = "", Item(SPACE, "")
+def _format_row(row: list[Item] | Row) -> str:
+    """Join the markup of a row, with space around names of functions and none after a prefix minus."""
+    shown, previous = "", Item(SPACE, "")
     for item in row:
         markup = item.markup
-        if item.kind == FUNCTION and _ends(before):
+        if item.kind == FUNCTION and _is_operand(previous):
             shown += THIN
-        if before.kind == FUNCTION and item.kind in (OPERAND, FUNCTION, LARGE):
+        if previous.kind == FUNCTION and item.kind in (OPERAND, FUNCTION, LARGE):
             shown += THIN
-        if item.kind == SIGN and not _ends(before):
+        if item.kind == SIGN and not _is_operand(previous):
             markup = markup.replace("<mo>", '<mo form="prefix">')
         if item.kind == BAR:
-            markup = f'<mo{TIGHT} form="{"postfix" if _ends(before) else "prefix"}">|</mo>'
-            item = Item(CLOSE if _ends(before) else OPEN, markup)
+            markup = f'<mo{TIGHT} form="{"postfix" if _is_operand(previous) else "prefix"}">|</mo>'
+            item = Item(CLOSE if _is_operand(previous) else OPEN, markup)
         shown += markup
-        before = item
+        previous = item
     return shown
 
 
-def _ends(item: Item) -> bool:
+def _is_operand(item: Item) -> bool:
     """Is it an operand, so that a minus after it subtracts?"""
     return item.kind in (OPERAND, FENCED, CLOSE)
 
 
-def _one(row: Row) -> str:
-    """A row as one element."""
-    return row[0].markup if len(row) == 1 and row[0].kind == OPERAND else f"<mrow>{_markup(row)}</mrow>"
+def _wrap_row(row: Row) -> str:
+    """Wrap a row into one element."""
+    return row[0].markup if len(row) == 1 and row[0].kind == OPERAND else f"<mrow>{_format_row(row)}</mrow>"
 
 
-def _space(width: str) -> str:
+def _format_space(width: str) -> str:
     return f'<mspace width="{width}"/>'
 
 
@@ -180,174 +180,176 @@ class _Reader:
         self.latex = reduce(lambda text, pair: text.replace(*pair), REWRITTEN, latex)
         self.pieces, self.place = list(pieces), 0
 
-    def refused(self, reason: str) -> UsageError:
+    def make_error(self, reason: str) -> UsageError:
         return UsageError(f"formula {self.latex[:80]!r}: {reason}")
 
     def peek(self) -> str:
-        """The next token, which stays; nothing at the end."""
-        found = TOKEN.match(self.latex, self.place)
-        return found[1] if found else ""
+        """Return the next token without taking it; empty at the end."""
+        token_match = TOKEN.match(self.latex, self.place)
+        return token_match[1] if token_match else ""
 
-    def next(self) -> str:
-        found = TOKEN.match(self.latex, self.place)
-        self.place = found.end() if found else self.place
-        return found[1] if found else ""
+    def take_token(self) -> str:
+        token_match = TOKEN.match(self.latex, self.place)
+        self.place = token_match.end() if token_match else self.place
+        return token_match[1] if token_match else ""
 
-    def whole(self) -> Row:
-        row = self.row("")
+    def read_formula(self) -> Row:
+        row = self.read_row("")
         if not row:
-            raise self.refused("a part is missing")
+            raise self.make_error("a part is missing")
         return row
 
-    def row(self, *ends: str) -> Row:
-        """Items up to one of the tokens, which stays."""
+    def read_row(self, *ends: str) -> Row:
+        """Read items up to one of the tokens, which is not taken."""
         items: list[Item] = []
         while self.peek() not in ends:
-            items += self.scripted(self.item())
+            items += self.read_scripts(self.item())
         return tuple(items)
 
-    def group(self) -> Row:
-        """What stands in braces, or a single sign."""
-        token = self.next()
+    def read_group(self) -> Row:
+        """Read a group in braces, or a single sign."""
+        token = self.take_token()
         if token[:1].isdigit():  # as TeX reads it, \frac12 is a half
             self.place -= len(token) - 1
             return (Item(OPERAND, f"<mn>{token[0]}</mn>"),)
         if token != "{":
             self.place -= len(token)
             return self.item()
-        row = self.row("}")
-        self.next()
+        row = self.read_row("}")
+        self.take_token()
         if not row:
-            raise self.refused("a part is missing")
+            raise self.make_error("a part is missing")
         return row
 
-    def scripted(self, items: Row) -> Row:
-        """The last of the items with its indices, exponents and primes."""
+    def read_scripts(self, items: Row) -> Row:
+        """Read indices, exponents and primes, and attach them to the last item."""
         scripts: dict[str, str] = {}
         while (token := self.peek()) and token[0] in "_^'":
-            self.next()
+            self.take_token()
             if not items or token in scripts:
-                raise self.refused("two indices, or one of nothing")
+                raise self.make_error("two indices, or one of nothing")
             if token[0] == "'":
                 prime = items[-1].markup + f'<mo{TIGHT} form="postfix">{PRIMES[len(token)]}</mo>'
                 items = (*items[:-1], Item(OPERAND, f"<mrow>{prime}</mrow>"))
             else:
-                scripts[token] = re.sub("<mo(?! lspace)", f"<mo{TIGHT}", _one(self.group()))
+                scripts[token] = re.sub("<mo(?! lspace)", f"<mo{TIGHT}", _wrap_row(self.read_group()))
         if not scripts:
             return items
-        last, base = items[-1], items[-1].base or items[-1].markup
-        scripts = ({"_": last.below} if last.below else {}) | scripts
-        tag = TAGS[last.kind == LARGE]["".join(sign for sign in "_^" if sign in scripts)]
+        base_item, base = items[-1], items[-1].base or items[-1].markup
+        scripts = ({"_": base_item.below} if base_item.below else {}) | scripts
+        tag = TAGS[base_item.kind == LARGE]["".join(sign for sign in "_^" if sign in scripts)]
         inner = base + "".join(scripts[sign] for sign in "_^" if sign in scripts)
-        kind = last.kind if last.kind in (FUNCTION, LARGE) else OPERAND
+        kind = base_item.kind if base_item.kind in (FUNCTION, LARGE) else OPERAND
         return (*items[:-1], Item(kind, f"<{tag}>{inner}</{tag}>", base, scripts.get("_", "")))
 
     def item(self) -> Row:
-        token = self.next()
+        token = self.take_token()
         if token == "#" and self.pieces:
             return self.pieces.pop(0)
         if token == "{":
             self.place -= 1
-            return (Item(OPERAND, _one(self.group())),)
+            return (Item(OPERAND, _wrap_row(self.read_group())),)
         if token.startswith("\\"):
-            return self.command(token[1:])
+            return self.read_command(token[1:])
         if token[:1].isdigit():
             return (Item(OPERAND, f"<mn>{token}</mn>"),)
         if token.isascii() and token.isalpha():
             return (Item(OPERAND, f"<mi>{token}</mi>"),)
         if token in PLAIN:
-            return (_sign(token),)
-        raise self.refused(f"{token!r} is not expected" if token else "a part is missing")
+            return (_make_sign(token),)
+        raise self.make_error(f"{token!r} is not expected" if token else "a part is missing")
 
-    def command(self, name: str) -> Row:
+    def read_command(self, name: str) -> Row:
         for table, kind, tag in TABLES:
             if name in table:
                 return (Item(kind, f"<{tag}>{table[name]}</{tag}>"),)
         if name in SPACES:
-            return (Item(SPACE, _space(SPACES[name])),)
+            return (Item(SPACE, _format_space(SPACES[name])),)
         if name == "left":
-            return self.fenced()
+            return self.read_fenced()
         if name in SIZES:
-            sign = self.next()
+            sign = self.take_token()
             size = f'<mo minsize="{SIZES[name]}"{TIGHT}>{sign}</mo>'
             return (Item(PLAIN.get(sign, OPERAND) if sign != "|" else OPERAND, size),)
         if name in ("frac", "tfrac"):
-            shown = f"<mfrac>{_one(self.group())}{_one(self.group())}</mfrac>"
+            shown = f"<mfrac>{_wrap_row(self.read_group())}{_wrap_row(self.read_group())}</mfrac>"
             small = f'<mstyle displaystyle="false" scriptlevel="0">{shown}</mstyle>'
             return (Item(OPERAND, small if name == "tfrac" else shown),)
         if name == "sqrt":
-            return (Item(OPERAND, f"<msqrt>{_markup(self.group())}</msqrt>"),)
+            return (Item(OPERAND, f"<msqrt>{_format_row(self.read_group())}</msqrt>"),)
         if name == "bar":
-            return (Item(OPERAND, f"<mover>{_one(self.group())}<mo>¯</mo></mover>"),)
+            return (Item(OPERAND, f"<mover>{_wrap_row(self.read_group())}<mo>¯</mo></mover>"),)
         if name == "begin":
-            return self.cases()
-        return () if name == "!" else self.lettered(name)
+            return self.read_cases()
+        return () if name == "!" else self.read_letters(name)
 
-    def fenced(self) -> Row:
-        opened = self.next()
-        inner = self.row(r"\right")
-        self.next()
-        closed = self.next()
+    def read_fenced(self) -> Row:
+        opened = self.take_token()
+        inner = self.read_row(r"\right")
+        self.take_token()
+        closed = self.take_token()
         if opened not in FENCES or closed not in FENCES or not inner:
-            raise self.refused("matching brackets expected")
-        markup = _markup(inner)
+            raise self.make_error("matching brackets expected")
+        markup = _format_row(inner)
         stretchy = "" if TALL.search(markup) else ' stretchy="false"'  # some fonts have gaps round those
-        first, last = (
+        opening, closing = (
             f'<mo fence="true" form="{form}"{stretchy}>{sign}</mo>' if sign != "." else ""
             for form, sign in (("prefix", opened), ("postfix", closed))
         )
-        gap = THIN if first and markup.startswith(("<mfrac", "<mstyle")) else ""  # its line would touch
-        return (Item(FENCED, f"<mrow>{first}{gap}{markup}{last}</mrow>"),)
+        gap = THIN if opening and markup.startswith(("<mfrac", "<mstyle")) else ""  # its line would touch
+        return (Item(FENCED, f"<mrow>{opening}{gap}{markup}{closing}</mrow>"),)
 
-    def cases(self) -> Row:
-        r"""a & b \\ c & d, behind a brace."""
-        if self.argument() != "cases":
-            raise self.refused("no environment but cases is known")
+    def read_cases(self) -> Row:
+        r"""Read a & b \\ c & d, behind a brace."""
+        if self.read_argument() != "cases":
+            raise self.make_error("no environment but cases is known")
         rows, cells, end = "", "", "&"
         while end != r"\end":
-            cells += f"<mtd>{_markup(self.row('&', NEW_LINE, END))}</mtd>"
-            end = self.next()
+            cells += f"<mtd>{_format_row(self.read_row('&', NEW_LINE, END))}</mtd>"
+            end = self.take_token()
             if end != "&":
                 rows, cells = f"{rows}<mtr>{cells}</mtr>", ""
-        self.argument()
+        self.read_argument()
         brace = '<mo fence="true" form="prefix">{</mo>'
         return (Item(FENCED, f'<mrow>{brace}<mtable columnalign="left">{rows}</mtable></mrow>'),)
 
-    def argument(self) -> str:
-        """What stands in braces, as it is written."""
-        found = ARGUMENT.match(self.latex, self.place)
-        if found is None:
-            raise self.refused("a part is missing")
-        self.place = found.end()
-        return found[1]
+    def read_argument(self) -> str:
+        """Return the text in braces, unread."""
+        braces_match = ARGUMENT.match(self.latex, self.place)
+        if braces_match is None:
+            raise self.make_error("a part is missing")
+        self.place = braces_match.end()
+        return braces_match[1]
 
-    def lettered(self, name: str) -> Row:
-        """Words and letters in other fonts."""
+    def read_letters(self, name: str) -> Row:
+        """Read words and letters in other fonts."""
         if name == "text":
-            pieces = re.split(r"(?<!\\)\$", self.argument())
-            rows = (_Reader(p).whole() if i % 2 else self.plain(p) for i, p in enumerate(pieces) if p)
+            pieces = re.split(r"(?<!\\)\$", self.read_argument())
+            rows = (
+                _Reader(p).read_formula() if i % 2 else self.read_words(p) for i, p in enumerate(pieces) if p
+            )
             return tuple(item for row in rows for item in row)
         if name not in FONTS:
-            raise self.refused(f"unknown command \\{name}")
-        letters = self.argument()
+            raise self.make_error(f"unknown command \\{name}")
+        letters = self.read_argument()
         if not letters.isalnum():
-            raise self.refused("letters expected")
+            raise self.make_error("letters expected")
         if FONTS[name]:
             return (Item(OPERAND, f"<mi>{chr(FONTS[name][letters])}</mi>"),)
         upright = ' mathvariant="normal"' if len(letters) == 1 else ""
         return (Item(FUNCTION if name == "operatorname" else OPERAND, f"<mi{upright}>{letters}</mi>"),)
 
-    def plain(self, words: str) -> Row:
-        """Words without their LaTeX escapes; no-break spaces, since MathML drops others at the ends."""
+    def read_words(self, words: str) -> Row:
+        """Read words with LaTeX escapes; no-break spaces, since MathML drops others at the ends."""
         for sign, command in SPECIAL.items():
             words = words.replace(command, NAMES[sign])
         if "\\" in words:
-            raise self.refused("words with a command in them")
+            raise self.make_error("words with a command in them")
         shown = "".join(SIGN_OF.get(c, c) for c in words.replace(" ", "\N{NO-BREAK SPACE}"))
         return (Item(SPACE, f"<mtext>{escape(shown, quote=False)}</mtext>"),)
 
 
-def _sign(token: str) -> Item:
+def _make_sign(token: str) -> Item:
     shown, kind = escape(token.replace("-", "−")), PLAIN[token]
     if kind in (OPEN, CLOSE):
         return Item(kind, f'<mo stretchy="false">{shown}</mo>')

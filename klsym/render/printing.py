@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def as_printed(kind: type[T], data: Any, **changes: Any) -> T:
-    """The fields of a frozen dataclass in a subclass of it; changes: fields that print themselves, too."""
-    found = object.__new__(kind)
-    found.__dict__.update(data.__dict__, **changes)
-    return found
+    """Copy a frozen dataclass into a subclass that prints itself; changes: fields to replace."""
+    instance = object.__new__(kind)
+    instance.__dict__.update(data.__dict__, **changes)
+    return instance

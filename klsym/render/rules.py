@@ -1,4 +1,4 @@
-"""What the rules and closings of the kernel say, for readers: an equation, what it assumes, why, a citation.
+"""The rules and closings of the kernel explained: equation, assumptions, reason, citation.
 
 >>> from klsym import kernel
 >>> set(RULES) == set(kernel.RULES) | {kernel.EQUATION}, set(CLOSINGS) == set(kernel.CLOSINGS)
@@ -96,7 +96,7 @@ RULES: dict[str, Rule] = {
              "hypothesis of the statement, or the theorem that is cited"),
     )
 }  # fmt: skip
-RULE_OF = {"theorem": "equation", "premise": "equation"}  # what a chain calls it -> the rule
+RULE_OF = {"theorem": "equation", "premise": "equation"}  # name in a printed derivation -> the rule
 CLOSINGS = {
     "equality": "Equal normal forms are equal functions of the sample.  An inequality holds since the left"
     " side and some rows are worth the right side: a row is a positive multiple of exp(v) (exp(u) - 1 - u),"

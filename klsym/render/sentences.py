@@ -1,6 +1,6 @@
 """The sentence of each message.
 
->>> sentence(Message("heavy-tail", ratio="r"))
+>>> write_sentence(Message("heavy-tail", ratio="r"))
 'r = p/q is unbounded where q << p: expect heavy tails far from the reference'
 """
 
@@ -13,31 +13,31 @@ import sympy
 
 from klsym.language.messages import Message
 from klsym.notation import formulas, losses
-from klsym.notation.cases import where as place
-from klsym.notation.hypotheses import filled
+from klsym.notation.cases import describe_conditions as place
+from klsym.notation.hypotheses import fill_sentence
 from klsym.notation.printers import TEXT
-from klsym.notation.ratios import is_whole, region
+from klsym.notation.ratios import describe_region, is_whole
 from klsym.notation.tree import Minus
-from klsym.notation.values import shown
+from klsym.notation.values import show_value
 from klsym.render.assumption_sentences import SENTENCES as ASSUMPTIONS
 from klsym.render.assumption_sentences import SLOPES
 from klsym.render.diagnosis_sentences import SENTENCES as DIAGNOSES
 from klsym.render.questions.sentences import SENTENCES as QUESTIONS
-from klsym.render.words import setting_words, target_words
+from klsym.render.words import describe_setting, describe_target
 
 
-def sentence(message: Message) -> str:
-    """What a message says."""
-    return filled(SENTENCES[message.code], message.values)
+def write_sentence(message: Message) -> str:
+    """Return the sentence of a message."""
+    return fill_sentence(SENTENCES[message.code], message.values)
 
 
-def sentences(messages: Iterable[Message]) -> tuple[str, ...]:
-    """What messages say, one by one."""
-    return tuple(map(sentence, messages))
+def write_sentences(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the sentence of each message."""
+    return tuple(map(write_sentence, messages))
 
 
 # ---------------------------------------------------------------------------- warnings
-def _outside_the_core(trust: str) -> str:
+def _describe_outside_core(trust: str) -> str:
     start = "outside the decidable core"
     if trust == "open":
         return f"open: {start}, and numbers at samples do not tell its target from another one"
@@ -45,31 +45,31 @@ def _outside_the_core(trust: str) -> str:
     return f"{start}: this verdict is not proved, it {rests[trust]}"
 
 
-def _zero_gradient(loss: str, setting: Any) -> str:
+def _describe_zero_gradient(loss: str, setting: Any) -> str:
     kind = "a" if setting.use == "reward" else f"an {setting.sampling}"
     return f"{loss} as {kind} {setting.use} has zero expected gradient: it only adds noise"
 
 
-def _value_is_not_gradient(target: str | None) -> str:
+def _describe_value_and_gradient(target: str | None) -> str:
     ends = {"zero": "is zero", "forward-kl": "is that of KL(p||q)"}
     end = ends.get(str(target), "is not that of KL(q||p)")
     return f"the value is unbiased for KL(q||p), but the expected gradient {end}"
 
 
-def _missing_weight(at: Message | None, setting: Any) -> str:
+def _describe_missing_weight(at: Message | None, setting: Any) -> str:
     tokens = setting.level == "token"
     fix = f" (multiply by rho{', with weights prefix' * tokens})" if setting.use == "reward" else ""
-    what = "no importance weight" + (f" at {sentence(at)}" if at else "")
-    return f"{what}: {'sequences' if tokens else 'samples'} come from mu, not from q{fix}"
+    problem = "no importance weight" + (f" at {write_sentence(at)}" if at else "")
+    return f"{problem}: {'sequences' if tokens else 'samples'} come from mu, not from q{fix}"
 
 
-def _where_negative(value: Any) -> str:
-    """The condition that a multiple is negative, after what it is said of."""
-    tree = losses.tree_of(value)
+def _format_negative_condition(value: Any) -> str:
+    """Return " where x < 0" for a multiple x, or " where x > 0" for -x."""
+    tree = losses.build_tree(value)
     return f" where {TEXT(tree.of)} > 0" if isinstance(tree, Minus) else f" where {TEXT(tree)} < 0"
 
 
-def _does(kind: str, of: Any) -> str:
+def _describe_wrong_term(kind: str, of: Any) -> str:
     if kind == "pushes":
         return "pushes q away from mu: it increases KL(mu||q)"
     if kind == "increases":
@@ -79,57 +79,60 @@ def _does(kind: str, of: Any) -> str:
     return f"lowers {TEXT.expectation('q', losses.show(of, TEXT))}"
 
 
-def _wrong_sign(does: Sequence[tuple[tuple[str, Any], Any]], alone: bool) -> str:
-    said = [_does(*what) + ("" if sign.where is None else _where_negative(sign.where)) for what, sign in does]
+def _describe_wrong_sign(does: Sequence[tuple[tuple[str, Any], Any]], alone: bool) -> str:
+    clauses = [
+        _describe_wrong_term(*change) + ("" if sign.where is None else _format_negative_condition(sign.where))
+        for change, sign in does
+    ]
     if alone:
-        return f"descending this loss {said[0]}"
-    return f"a term of the objective, descended alone, {'; another one '.join(said)}"
+        return f"descending this loss {clauses[0]}"
+    return f"a term of the objective, descended alone, {'; another one '.join(clauses)}"
 
 
-def _by_sign(sign: Any, positive: str, negative: str) -> str:
-    """What a multiple does; both ways with the condition where its sign is open."""
+def _choose_by_sign(sign: Any, positive: str, negative: str) -> str:
+    """Choose the text for the sign of a multiple; both, with the condition, if the sign is open."""
     if sign is None:
         return positive
     if sign.where is None:
         return negative
     return (
-        f"{negative}{_where_negative(sign.where)}"
+        f"{negative}{_format_negative_condition(sign.where)}"
         if sign.always
-        else f"{positive} (but{_where_negative(sign.where)} it {negative})"
+        else f"{positive} (but{_format_negative_condition(sign.where)} it {negative})"
     )
 
 
 LENGTH = "1/T depends on later tokens, so that a term of mean zero can have another mean when divided by T"
 
 
-def _length_rewarded(sign: Any) -> str:
+def _describe_length_reward(sign: Any) -> str:
     mean = "E_q[1/T], whose inverse is the harmonic mean length"
     ways = (f"lowers {mean}: longer sequences", f"raises {mean}: shorter sequences")
-    return f"{LENGTH}: descending this {_by_sign(sign, *ways)}"
+    return f"{LENGTH}: descending this {_choose_by_sign(sign, *ways)}"
 
 
-def _counts_tokens(use: str, sign: Any) -> str:
+def _describe_token_count(use: str, sign: Any) -> str:
     ways = ("shortens sequences", "lengthens sequences")[:: -1 if use == "reward" else 1]
     way = "ascending" if use == "reward" else "descending"
-    return f"a constant at each token counts tokens: {way} it {_by_sign(sign, *ways)}"
+    return f"a constant at each token counts tokens: {way} it {_choose_by_sign(sign, *ways)}"
 
 
-def _prefixes_of_mu(typed: bool) -> str:
+def _describe_prefixes_of_mu(typed: bool) -> str:
     ways = "choose weights prefix, or level sequence"
     if not typed:  # of rho, of which the weights speak
         ways = "multiply by exp(past(log_q - log_mu)), or choose level sequence"
     return f"rho_t alone leaves the prefix of t distributed as mu: {ways}"
 
 
-def _pushes_away(where: Any) -> str:
+def _describe_push_away(where: Any) -> str:
     if is_whole(where):
-        return f"pushes q away from p where f has a kink: f is convex {region(where)}"
-    return f"pushes q away from p unless {region(where)}: f is convex there alone"
+        return f"pushes q away from p where f has a kink: f is convex {describe_region(where)}"
+    return f"pushes q away from p unless {describe_region(where)}: f is convex there alone"
 
 
-def _held_weakly(where: Any, of: str) -> str:
-    there = f"only where {region(where, of)}: elsewhere" if where else "nowhere:"
-    return f"the objective is convex in q {there} the penalty weakens as an outcome becomes more likely"
+def _describe_weak_penalty(where: Any, of: str) -> str:
+    region_text = f"only where {describe_region(where, of)}: elsewhere" if where else "nowhere:"
+    return f"the objective is convex in q {region_text} the penalty weakens as an outcome becomes more likely"
 
 
 TAILS = {
@@ -139,49 +142,49 @@ TAILS = {
 }
 
 
-def _cut_sampler(of: Any) -> str:
-    lost = "" if of is None else f", and E_q[{shown(of)}*s] of all samples is missing"
+def _describe_cut_sampler(of: Any) -> str:
+    lost = "" if of is None else f", and E_q[{show_value(of)}*s] of all samples is missing"
     return (
         f"samples come from M*q/S, S = E_q[M] the mass that is drawn: a sample counts 1/S times{lost}; M and"
         " S are not differentiated, and S moves with theta"
     )
 
 
-def _too_many_regions(most: int, names: tuple[str, ...]) -> str:
+def _describe_too_many_regions(most: int, names: tuple[str, ...]) -> str:
     fewer = f"; numbers for {', '.join(names)} make fewer of them" if names else ""
     return f"the bounds divide the samples into more than {most} regions{fewer}"
 
 
 WARNINGS: dict[str, str | Callable[..., str]] = {
-    "outside-the-core": _outside_the_core,
-    "too-many-regions": _too_many_regions,
+    "outside-the-core": _describe_outside_core,
+    "too-many-regions": _describe_too_many_regions,
     "time-is-up": "not decided within {limit:g} s (time): try a larger --time-limit; 0 means no limit",
     "vanishes": "{loss} has zero gradient at every sample: it does nothing",
-    "zero-gradient": _zero_gradient,
-    "value-is-not-gradient": _value_is_not_gradient,
-    "missing-weight": _missing_weight,
-    "in-gradient": lambda of: f"{' and '.join(map(shown, of))} in the gradient",
-    "gradient-of": lambda of: f"the gradient of {shown(of)}",
+    "zero-gradient": _describe_zero_gradient,
+    "value-is-not-gradient": _describe_value_and_gradient,
+    "missing-weight": _describe_missing_weight,
+    "in-gradient": lambda of: f"{' and '.join(map(show_value, of))} in the gradient",
+    "gradient-of": lambda of: f"the gradient of {show_value(of)}",
     "some-terms": "some terms",
     "weighed-by-old": "rho_old = q/old weights samples from mu: the factor mu/old remains, which is 1 where"
     " mu is old (multiply by sg(exp(log_old - log_mu)) to remove it; if that is truncated, a bias remains)",
     "literal-weight": "on-policy rho has the value 1 but not the gradient 0: build it as exp(log_q -"
     " log_q.detach()); the literal 1 gives another target",
     "mean-zero-noise": "a multiple of {of} has mean zero: it changes no expectation, only the variance",
-    "wrong-sign": _wrong_sign,
-    "pushes-from-mu": _wrong_sign,
-    "cut-sampler": _cut_sampler,
+    "wrong-sign": _describe_wrong_sign,
+    "pushes-from-mu": _describe_wrong_sign,
+    "cut-sampler": _describe_cut_sampler,
     "heavy-tail": lambda ratio: TAILS[ratio],
     "length-in-front": LENGTH,
-    "length-rewarded": _length_rewarded,
-    "prefixes-of-mu": _prefixes_of_mu,
+    "length-rewarded": _describe_length_reward,
+    "prefixes-of-mu": _describe_prefixes_of_mu,
     "advantage-counts-once": (
         "A belongs to the whole sequence: it multiplies the score of each token once, and --credit adds up"
         " the other rewards alone"
     ),
     "later-rewards-dropped": "no token gets credit for the rewards after it: choose credit to-go",
     "later-dropped": "the effect of a token on later tokens is dropped",
-    "counts-tokens": _counts_tokens,
+    "counts-tokens": _describe_token_count,
     "mean-shrinks": "each sample is part of the mean that is subtracted from it: the gradient shrinks by 1"
     " - 1/n (multiply by n/(n - 1), or subtract the mean of the other samples)",
     "shrink-together": "the reward and the penalty shrink together; centring one alone shrinks that one"
@@ -191,9 +194,9 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "baseline-attached": "the sum over other samples is differentiated: put sg(..) around a baseline, as"
     " trainers detach it",
     "no-restoring-force": "no restoring force at q = p: f''(1) = 0",
-    "pushes-away": _pushes_away,
+    "pushes-away": _describe_push_away,
     "unbounded-below": "the objective is unbounded below: it falls without end as q goes to 0 somewhere",
-    "held-weakly": _held_weakly,
+    "held-weakly": _describe_weak_penalty,
     "tie": lambda of: f"every sample lies on a tie: the slope of {' '.join(SLOPES[of])}",
     "order-of-pairs": "three arguments of one min or max tie at every sample: the gradient depends on the"
     " order in which code takes them by pairs",
@@ -223,7 +226,7 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------------- what is kept and dropped
+# ---------------------------------------------------------------------------- remarks
 KEPT = {
     "reverse at q": "keeps the KL of each next token at the drawn prefix, drops the effect of a token on"
     " later tokens",
@@ -236,41 +239,41 @@ KEPT = {
 }
 
 
-def _std_limit(h: Any, moves: bool, slope: Any) -> str:
+def _describe_std_limit(h: Any, moves: bool, slope: Any) -> str:
     start = "large n (a limit, not proved here): "
     if moves:
-        return f"{start}E_q[h s]/sd(h), for h = {shown(h)}; sd(h) moves with theta"
+        return f"{start}E_q[h s]/sd(h), for h = {show_value(h)}; sd(h) moves with theta"
     if slope is None:
-        return f"{start}(E_mu[h s] - E_mu[h] E_mu[s])/sd(h), for h = {shown(h)}"
+        return f"{start}(E_mu[h s] - E_mu[h] E_mu[s])/sd(h), for h = {show_value(h)}"
     if not slope:
         return f"{start}grad Cov_mu(h, log_q)/sd_mu(h), and sd_mu(h) does not move with theta"
-    return f"{start}grad {losses.over('sd_mu(h)', slope, TEXT)}"
+    return f"{start}grad {losses.divide_text('sd_mu(h)', slope, TEXT)}"
 
 
-def _signs_turn(rows: dict[str, Sequence[str]], parameters: dict[str, str]) -> str:
-    said = [f"{name} = ({', '.join(row)})" for name, row in rows.items()]
-    said += [f"{name} = {value}" for name, value in parameters.items()]
+def _describe_curl_of_signs(rows: dict[str, Sequence[str]], parameters: dict[str, str]) -> str:
+    clauses = [f"{name} = ({', '.join(row)})" for name, row in rows.items()]
+    clauses += [f"{name} = {value}" for name, value in parameters.items()]
     return (
         "n = 2: the signs leave a curl: R and R**2 have means that move apart, where R is 0, 1, 2 in the"
-        " order of H" + (f" at {', '.join(said)}" if said else "")
+        " order of H" + (f" at {', '.join(clauses)}" if clauses else "")
     )
 
 
-def _mean_length_limit(of: Any) -> str:
+def _describe_mean_length_limit(of: Any) -> str:
     m, verb = "q" if of.setting.on_policy else "mu", "is" if of.target is None else "targets"
     return (
         "large n (a limit, by the law of large numbers, not proved here): the field of the sum over tokens,"
-        f" over E_{m}[T]; that of the sum {verb} {target_words(of)}; E_{m}[T] is positive, so that both are 0"
-        " at the same policies"
+        f" over E_{m}[T]; that of the sum {verb} {describe_target(of)}; E_{m}[T] is positive, so that both"
+        " are 0 at the same policies"
     )
 
 
-def _success_recurrence(beta: Any, step: Any) -> str:
-    sized = f", {shown(beta)} > 0" if beta.free_symbols else ""
+def _describe_success_recurrence(beta: Any, step: Any) -> str:
+    sized = f", {show_value(beta)} > 0" if beta.free_symbols else ""
     return (
         "rewards 0 or 1, large n (a limit), batches of an old policy with the success probability P"
         f"{sized}: the policy that is best against them has the success P' with logit P' = logit P_p +"
-        f" {shown(step)}, P_p that of p (neighbour.grpo-success-recurrence)"
+        f" {show_value(step)}, P_p that of p (neighbour.grpo-success-recurrence)"
     )
 
 
@@ -293,7 +296,7 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     " theta, grad Cov_mu(b, log_q) = grad E_mu[b*log_q] - E_mu[b] grad E_mu[log_q]",
     "signs-alone": "n = 2, for any two numbers R: {half}, whose square is std^2, {square}: divided by std"
     " only the sign is left, 1 or -1",
-    "std-limit": _std_limit,
+    "std-limit": _describe_std_limit,
     "same-scale": "large n (a limit): reward and penalty are divided by the same sd(h), so that the field is"
     " 0 where that of h is",
     "binary-rewards": "rewards 0 or 1, P = E_q[R], any n: {sign}grad Phi(P) with Phi'(P) = E[sqrt(K*(n -"
@@ -304,13 +307,13 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     " 2*arcsin(sqrt(E_q[R]))",
     "coefficient-free": "H and mu do not depend on theta: {proof}",
     "slope-of-std": "mu does not depend on theta, and d std = mean_i {coefficient} dH_i, dH = {slope} s",
-    "signs-turn": _signs_turn,
+    "signs-turn": _describe_curl_of_signs,
     "turns-at-three": "n = 3: d_v F.u - d_u F.v is not 0 on a model of three outcomes, enumerated in forty"
     " digits",
     "weighs-by-spread": "large n (a limit): normalised(h) weighs h by 1/sd(h) and what is added to it by 1,"
     " so that against h it weighs sd(h) times what is written: a penalty fades as the rewards agree",
-    "success-recurrence": _success_recurrence,
-    "adds-no-curl": lambda loss, of: f"{loss} by itself targets {target_words(of)}: a gradient, which adds"
+    "success-recurrence": _describe_success_recurrence,
+    "adds-no-curl": lambda loss, of: f"{loss} by itself targets {describe_target(of)}: a gradient, which adds"
     f" no curl",
     "adds-a-curl": lambda loss, of: f"open: no model that was tried gives {CURL_OPEN}: {loss} has a curl of"
     f" its own",
@@ -324,7 +327,7 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "taken-apart": "for any H in place of the coefficient: {proof}",
     "any-size": "divided by a constant, or each sequence by its own length, it is that of one sequence, for"
     " every n and H: {proof}",
-    "mean-length-limit": _mean_length_limit,
+    "mean-length-limit": _describe_mean_length_limit,
     "no-noise-of-token": "no noise of the drawn token: at each prefix the variance is at most that of the"
     " sampled loss; that of the sum over t can be larger, along directions that prefixes share (claim"
     " neighbour.rao-blackwell)",
@@ -340,53 +343,56 @@ REMARKS: dict[str, str | Callable[..., str]] = {
 SEVERAL = 2  # regions that are told one by one
 
 
-def _at_sampler(times: Any, of: Any) -> str:
-    mean = f"grad E_mu[{shown(of)}]"
-    return mean if times == 1 else f"-{mean}" if times == -1 else f"{shown(times)} {mean}"
+def _format_gradient_at_sampler(times: Any, of: Any) -> str:
+    mean = f"grad E_mu[{show_value(of)}]"
+    return mean if times == 1 else f"-{mean}" if times == -1 else f"{show_value(times)} {mean}"
 
 
-def _zero_but_where(where: Sequence[Any]) -> str:
+def _describe_nonzero_regions(where: Sequence[Any]) -> str:
     few = f"where {', or where '.join(map(place, where))}" if len(where) <= SEVERAL else ""
     return f"a gradient only {few or f'in {len(where)} regions'}"
 
 
-def _bound(value: Any) -> str:
+def _format_bound(value: Any) -> str:
     if value is sympy.oo:
         return "unbounded"
-    return f"at most {f'{value:.6g}' if isinstance(value, float) else shown(value)}"
+    return f"at most {f'{value:.6g}' if isinstance(value, float) else show_value(value)}"
 
 
-def _largest_weight(of: Any, above: Any, below: Any) -> str:
-    name = shown(of)
-    return f"|weight| of {name}: {_bound(above)} where {name} > 0, {_bound(below)} where {name} < 0"
+def _describe_largest_weight(of: Any, above: Any, below: Any) -> str:
+    name = show_value(of)
+    positive, negative = _format_bound(above), _format_bound(below)
+    return f"|weight| of {name}: {positive} where {name} > 0, {negative} where {name} < 0"
 
 
 TERMS: dict[str, str | Callable[..., str]] = {
     "no-expected-gradient": "no expected gradient",
-    "targets": lambda of: target_words(of),
-    "targets-inside": lambda of: f"{target_words(of, of.inside_clamps)} where no bound binds",
-    "gradient-at-sampler": _at_sampler,
-    "gradient-of-objective": lambda of: f"grad {formulas.side(of)}",
-    "zero-but-where": _zero_but_where,
+    "targets": lambda of: describe_target(of),
+    "targets-inside": lambda of: f"{describe_target(of, of.inside_clamps)} where no bound binds",
+    "gradient-at-sampler": _format_gradient_at_sampler,
+    "gradient-of-objective": lambda of: f"grad {formulas.show_side(of)}",
+    "zero-but-where": _describe_nonzero_regions,
     "zero-where": lambda where: f"no gradient where {', or where '.join(map(place, where))}",
-    "largest-weight": _largest_weight,
+    "largest-weight": _describe_largest_weight,
     "no-weight": "no importance weight",
     "old-weight": "weighed by q/old, not by q/mu",
 }
 SENTENCES = {**WARNINGS, **ASSUMPTIONS, **REMARKS, **TERMS, **QUESTIONS, **DIAGNOSES}
 
 
-# ---------------------------------------------------------------------------- what to write instead
-def suggested(found: Any) -> str:
-    """What to write in place of a wrong loss, and why: a `Suggestion` in words."""
-    said = "its expected gradient is {}grad KL({}||{}) (proved)"
-    if found.changed:
-        return f"write {replaced_by(found)}: {said.format('then ', *found.kl)}"
-    how = ", ".join(setting_words(found.setting))
-    return f"write {replaced_by(found)}: {how}, {said.format('', *found.kl)}"
+# ---------------------------------------------------------------------------- suggestions
+def describe_suggestion(suggestion: Any) -> str:
+    """Describe a `Suggestion`: the loss to write, and its expected gradient."""
+    template = "its expected gradient is {}grad KL({}||{}) (proved)"
+    if suggestion.changed:
+        return f"write {describe_replacement(suggestion)}: {template.format('then ', *suggestion.kl)}"
+    how = ", ".join(describe_setting(suggestion.setting))
+    return f"write {describe_replacement(suggestion)}: {how}, {template.format('', *suggestion.kl)}"
 
 
-def replaced_by(found: Any) -> str:
-    """The loss with the options that change, and what it replaces."""
-    where = " in place of the penalty" * found.beside
-    return f"{found.loss}{where}" + (f" with {' and '.join(found.changed)}" if found.changed else "")
+def describe_replacement(suggestion: Any) -> str:
+    """Return the suggested loss with the options that change, and what it replaces."""
+    where = " in place of the penalty" * suggestion.beside
+    return f"{suggestion.loss}{where}" + (
+        f" with {' and '.join(suggestion.changed)}" if suggestion.changed else ""
+    )

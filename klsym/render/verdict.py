@@ -15,28 +15,35 @@ from klsym.diagnostics.conditions import Diagnostic, find_diagnostics
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.notation.printers import LATEX
-from klsym.notation.values import names, shown
-from klsym.render.answer import WIDTH, answer_markdown, answer_of, answer_text, escaped, summary
-from klsym.render.declared import declared
+from klsym.notation.values import collect_names, show_value
+from klsym.render.answer import (
+    WIDTH,
+    build_answer,
+    escape_markdown,
+    format_answer,
+    format_answer_markdown,
+    write_summary,
+)
+from klsym.render.declared import describe_names
 from klsym.render.details import (
-    counterexample_lines,
     derivation_latex,
-    full_text,
-    gradient_rows,
+    format_all_facts,
+    format_proof,
     hypotheses_of,
-    proof_text,
+    list_counterexample_lines,
+    list_gradient_rows,
 )  # fmt: skip
-from klsym.render.effects import effects_lines
+from klsym.render.effects import describe_effects
 from klsym.render.printing import as_printed
-from klsym.render.sentences import sentence, sentences, suggested
-from klsym.render.verdict_json import verdict_json
+from klsym.render.sentences import describe_suggestion, write_sentence, write_sentences
+from klsym.render.verdict_json import build_verdict_json
 
 
 class PrintedSuggestion(Suggestion):
-    """What to write instead, which prints itself."""
+    """A suggested loss that prints itself."""
 
     def __str__(self) -> str:
-        return suggested(self)
+        return describe_suggestion(self)
 
 
 class PrintedVerdict(Verdict):
@@ -44,13 +51,13 @@ class PrintedVerdict(Verdict):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What an engineer should know before using the loss."""
-        return sentences(self.messages)
+        """The warnings of the verdict as sentences."""
+        return write_sentences(self.messages)
 
     @property
     def summary(self) -> str:
-        """What minimising the loss does, in one sentence."""
-        return summary(self)
+        """One sentence on what minimising the loss does."""
+        return write_summary(self)
 
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -59,41 +66,46 @@ class PrintedVerdict(Verdict):
 
     @property
     def has_model(self) -> bool:
-        """Is there a model to be shown, or to be looked for?"""
+        """Is there a counterexample?"""
         return self.witness is not None
 
     @property
     def hypotheses(self) -> tuple[str, ...]:
-        """What the answer assumes."""
-        return tuple(dict.fromkeys(sentences(self.assumptions)))
+        """The assumptions of the answer as sentences."""
+        return tuple(dict.fromkeys(write_sentences(self.assumptions)))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the expected gradient keeps and drops."""
-        return sentences(self.remarks)
+        """Remarks on the expected gradient as sentences."""
+        return write_sentences(self.remarks)
 
     @property
     def coefficient_latex(self) -> str:
-        return "" if self.c is None else shown(self.c, LATEX)
+        return "" if self.c is None else show_value(self.c, LATEX)
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to write in place of a loss that is no KL penalty."""
+        """The suggested loss, if there is one, as a sentence."""
         return (f"instead: {self.instead}",) if self.instead else ()
 
     def cases_json(self) -> list[dict[str, str]] | None:
-        """What multiplies the score where, as text; None for a coefficient that has no cases."""
-        from klsym.notation.cases import value, where
+        """Return the score coefficient of each region as text, or None if it has no cases."""
+        from klsym.notation.cases import describe_conditions, show_coefficient
 
         both = zip(self.per_sample_cases, self.coefficient_cases, strict=False)
         rows = [
-            {"where": where(on), "per_sample": value(h), "coefficient": value(c)} for (on, h), (_, c) in both
+            {
+                "where": describe_conditions(on),
+                "per_sample": show_coefficient(h),
+                "coefficient": show_coefficient(c),
+            }
+            for (on, h), (_, c) in both
         ]
         return rows or None
 
     @property
     def names(self) -> dict[str, str]:
-        """What the names of slots and of given quantities in the answer stand for."""
+        """The meaning of each name in the answer that the loss grammar does not define."""
         inside = self.inside_clamps.complete.values() if self.inside_clamps else ()
         parts = (
             *self.gradient.complete.values(),
@@ -102,21 +114,21 @@ class PrintedVerdict(Verdict):
             *inside,
         )
         cases = (row[of] for row in self.cases_json() or () for of in ("per_sample", "coefficient"))
-        in_batch = self.setting.batch != "none" or any(x.endswith("[self]") for x in names(self.h))
+        in_batch = self.setting.batch != "none" or any(x.endswith("[self]") for x in collect_names(self.h))
         level = "batch" if in_batch else self.setting.level
-        own = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
-        given = next((sentence(x) for x in self.assumptions if x.code in ("given", "given-std")), "")
-        texts, typed = (*own, *parts, *cases), self.read_as or self.loss
-        return declared(texts, self.hypotheses, level, typed, given, self.truncated)
+        main_texts = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
+        given = next((write_sentence(x) for x in self.assumptions if x.code in ("given", "given-std")), "")
+        texts, typed = (*main_texts, *parts, *cases), self.read_as or self.loss
+        return describe_names(texts, self.hypotheses, level, typed, given, self.truncated)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of the command-line contract."""
-        return verdict_json(self)
+        """Return the verdict as JSON data, as `klsym explain --json` prints it."""
+        return build_verdict_json(self)
 
     def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:
-        """The answer for a terminal: 25 lines at most, the proof behind it, or all that is known."""
-        short = answer_text(answer_of(self), width, proof, whole=full)
-        behind = full_text(self) if full else proof_text(self) if proof else ""
+        """Format the answer for a terminal: at most 25 lines; with proof, or with all facts, on request."""
+        short = format_answer(build_answer(self), width, proof, whole=full)
+        behind = format_all_facts(self) if full else format_proof(self) if proof else ""
         return short + ("\n" + behind if behind else "")
 
     def __str__(self) -> str:
@@ -127,67 +139,76 @@ class PrintedVerdict(Verdict):
     @property
     def markdown(self) -> str:
         """The answer for a page or an issue, with the derivation."""
-        return verdict_markdown(self)
+        return format_verdict_markdown(self)
 
     def _repr_html_(self) -> str:
-        return verdict_html(self)
+        return format_verdict_html(self)
 
     def _repr_latex_(self) -> str | None:
         return f"$$\n{derivation_latex(self)}\n$$" if self.steps else None
 
 
 def printed(verdict: Verdict) -> PrintedVerdict:
-    """The same verdict, which prints itself."""
-    shown = as_printed(PrintedVerdict, verdict)
-    if shown.instead is not None:
-        vars(shown)["instead"] = as_printed(PrintedSuggestion, shown.instead)
-    return shown
+    """Return the same verdict as one that prints itself."""
+    printed_verdict = as_printed(PrintedVerdict, verdict)
+    if printed_verdict.instead is not None:
+        vars(printed_verdict)["instead"] = as_printed(PrintedSuggestion, printed_verdict.instead)
+    return printed_verdict
 
 
-def verdict_markdown(verdict: PrintedVerdict) -> str:
-    """For a page or an issue: the answer, the derivation, the counterexample, the hypotheses."""
-    lines = [answer_markdown(answer_of(verdict))]
+def format_verdict_markdown(verdict: PrintedVerdict) -> str:
+    """Format answer, derivation, counterexample and hypotheses as Markdown."""
+    lines = [format_answer_markdown(build_answer(verdict))]
     if verdict.steps:
         lines += ["", "$$", derivation_latex(verdict), "$$"]
     if verdict.witness:
-        lines += ["", "```", *counterexample_lines(verdict.witness, verdict.setting.level)[1:], "```"]
+        lines += ["", "```", *list_counterexample_lines(verdict.witness, verdict.setting.level)[1:], "```"]
     hypotheses = hypotheses_of(verdict)
     return "\n".join(
-        [*lines, *(["", "Hypotheses:", ""] if hypotheses else []), *(f"- {escaped(h)}" for h in hypotheses)]
+        [
+            *lines,
+            *(["", "Hypotheses:", ""] if hypotheses else []),
+            *(f"- {escape_markdown(h)}" for h in hypotheses),
+        ]
     )
 
 
-def verdict_html(verdict: PrintedVerdict) -> str:
-    """For Jupyter: the answer; the derivation, the counterexample and the facts in folded parts."""
-    answer = answer_of(verdict)
+def format_verdict_html(verdict: PrintedVerdict) -> str:
+    """Format a verdict for Jupyter: the answer; derivation, counterexample and facts can be unfolded."""
+    answer = build_answer(verdict)
     items = [
         f"<li><code>{escape(t)}</code> {escape(says)} <i>{trust}</i></li>" for t, says, trust in answer.terms
     ]
     items += [f"<li><b>{code} {name}</b> {escape(text)}</li>" for code, name, text in answer.diagnostics]
     items += [f"<li>{escape(note)}</li>" for note in answer.notes]
-    read = [("read as", "; ".join(answer.reading))] if answer.reading else []
-    rows = [*read, *answer.facts, *([("write", f"{answer.write} (proved)")] if answer.write else [])]
-    model = "\n".join(counterexample_lines(verdict.witness, verdict.setting.level)[1:])
+    readings = [("read as", "; ".join(answer.reading))] if answer.reading else []
+    rows = [
+        *readings,
+        *answer.facts,
+        *([("write", f"{answer.suggestion} (proved)")] if answer.suggestion else []),
+    ]
+    model = "\n".join(list_counterexample_lines(verdict.witness, verdict.setting.level)[1:])
     derivation = f"<div>$$\n{escape(derivation_latex(verdict))}\n$$</div>" if verdict.steps else ""
-    facts = (*gradient_rows(verdict), *(("effect", line) for line in effects_lines(verdict.effects)))
+    facts = (*list_gradient_rows(verdict), *(("effect", line) for line in describe_effects(verdict.effects)))
     parts = {
         "derivation": derivation, "counterexample": f"<pre>{escape(model)}</pre>" if model else "",
-        "hypotheses": _list(hypotheses_of(verdict)), "gradient": _table(facts), "parts": _list(verdict.notes),
+        "hypotheses": _format_list(hypotheses_of(verdict)), "gradient": _format_table(facts),
+        "parts": _format_list(verdict.notes),
     }  # fmt: skip
     return (
-        f"<p><b>{escape(answer.title)}</b><br/>{escape(answer.does)} <i>{answer.trust}</i></p>"
+        f"<p><b>{escape(answer.title)}</b><br/>{escape(answer.update)} <i>{answer.trust}</i></p>"
         + (f"<ul>{''.join(items)}</ul>" if items else "")
-        + _table(rows)
+        + _format_table(rows)
         + "".join(
             f"<details><summary>{name}</summary>{inner}</details>" for name, inner in parts.items() if inner
         )
     )
 
 
-def _table(rows: Any) -> str:
+def _format_table(rows: Any) -> str:
     cells = (f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
     return f"<table>{''.join(cells)}</table>"
 
 
-def _list(items: tuple[str, ...]) -> str:
+def _format_list(items: tuple[str, ...]) -> str:
     return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""

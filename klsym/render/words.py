@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.notation.combination import combination_text
+from klsym.notation.combination import format_combination
 from klsym.notation.printers import TEXT
-from klsym.render.divergences import generated_text
+from klsym.render.divergences import describe_generator
 
 TARGETS = {
     "zero": "nothing: the expected gradient is zero",
@@ -26,9 +26,11 @@ TRUST = {
 }
 
 
-def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detached reward")) -> list[str]:
-    """How a loss is used, in words; of: how one that is differentiated and one that is detached is called."""
-    words = [setting.sampling, of[setting.use == "reward"]]
+def describe_setting(
+    setting: Any, use_names: tuple[str, str] = ("as a loss", "as a detached reward")
+) -> list[str]:
+    """Describe how a loss is used; use_names: the words for a loss and for a detached reward."""
+    words = [setting.sampling, use_names[setting.use == "reward"]]
     words += {"token": ["per token"], "sequence": ["per sequence"]}.get(setting.level, [])
     words += [f"credit {setting.credit}"] if setting.credit else []
     words += [f"{setting.weights} weights"] if setting.weights not in ("", "token") else []
@@ -36,31 +38,31 @@ def setting_words(setting: Any, of: tuple[str, str] = ("as a loss", "as a detach
     return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
 
 
-def target_words(verdict: Verdict, of: Any = None) -> str:
-    """What is targeted, in words; of: the meaning of another gradient, such as that inside the clamps."""
-    gradient = verdict.gradient if of is None else of
-    if of is None and is_objective(verdict):
+def describe_target(verdict: Verdict, reading: Any = None) -> str:
+    """Name the target of the loss; reading: of another gradient, such as that inside the clip range."""
+    gradient = verdict.gradient if reading is None else reading
+    if reading is None and is_objective(verdict):
         return verdict.shown
     if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
         return TARGETS[gradient.target]
-    return TARGETS[gradient.target] if gradient.single else combination_text(gradient.multiples)
+    return TARGETS[gradient.target] if gradient.single else format_combination(gradient.multiples)
 
 
-def reason(verdict: Verdict) -> str:
-    """What the target is, in words and as a formula: why a loss is not what was asked for."""
+def describe_reason(verdict: Verdict) -> str:
+    """Describe the target in words and as a formula, to explain why a loss is not what was asked for."""
     if verdict.gradient.target == "f-divergence" and verdict.generated is not None:
-        return generated_text(verdict.generated)
+        return describe_generator(verdict.generated)
     if verdict.gradient.target == "separable" and verdict.implied is not None:
         return verdict.format_implied(TEXT)
     if verdict.coefficient_cases:
-        from klsym.notation.cases import lines
+        from klsym.notation.cases import format_lines
 
-        cases = (" ".join(line.split()) for line in lines(verdict.coefficient_cases))
+        cases = (" ".join(line.split()) for line in format_lines(verdict.coefficient_cases))
         return f"no KL: pushes with c = {'; '.join(cases)}"
-    return target_words(verdict)
+    return describe_target(verdict)
 
 
 def is_objective(verdict: Verdict) -> bool:
-    """Is what is shown the gradient of something named?  A mean that holds scores is the gradient itself."""
+    """Is the formula shown the gradient of a named objective, and not a mean that contains scores?"""
     named = verdict.gradient.target == "combination" or verdict.objective is not None
     return bool(verdict.shown) and verdict.gradient.target in ("combination", "separable") and named

@@ -12,7 +12,7 @@ from klsym.language.abbreviations import Indexed, Side
 from klsym.language.convert import to_ring
 from klsym.language.expressions import R, beta, k1, rho
 from klsym.notation import formulas
-from klsym.notation.coefficients import coefficient as coefficient_of
+from klsym.notation.coefficients import build_coefficient as coefficient_of
 from klsym.notation.losses import show
 from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import Number, Power
@@ -89,7 +89,7 @@ def _left_out() -> Row:
 def _of_reward(number: int, lead: str) -> Row:
     """R - beta k1, of which the batch mean of the reward alone, or of both, is taken off."""
     found = quote("batch.reward-only-centering", number)
-    rewards = math(formulas.element(_share(found, 1, REWARD), LATEX))
+    rewards = math(formulas.show_element(_share(found, 1, REWARD), LATEX))
     shares = text("<kept>; of the reward <rewards>", kept=kept(found, -beta), rewards=rewards)
     row = (words(lead) + coefficient(found), found.right, shares, NONE)
     return _row("On-policy", (MEAN, ON, "reward"), *row)
@@ -100,7 +100,7 @@ def _pair() -> Row:
     name = "batch.std-normalisation-pair"
     half, square = quote(name), quote(name, 1)
     apart = half.proof.theorem.statement.right * 2
-    sign = math(formulas.side(apart, None, LATEX), *square.claims)
+    sign = math(formulas.show_side(apart, None, LATEX), *square.claims)
     lead = text("over the standard deviation, <half>: the sign of <sign>", half=premise(half), sign=sign)
     return _row("On-policy", ("std", ON, "k1"), lead, NONE, words("only a sign"), NONE)
 
@@ -122,7 +122,7 @@ def _weighted(centring: str) -> Row:
     answer = ask(show(rho * k1, TEXT), sampling=OFF, use="reward", batch=centring)
     found = Quote(answer.proofs[0], ())
     [(name, value)] = found.proof.theorem.statement.context.given
-    given = math(f"{LATEX.name(name)} = {formulas.element(value, LATEX)}")
+    given = math(f"{LATEX.name(name)} = {formulas.show_element(value, LATEX)}")
     first = words(WORDS[centring]) + text("<a>, <given>", a=coefficient(found), given=given)
     whole = found.right + words(", the gradient of no function" if answer.target == "none" else "")
     return _row(OFF_POLICY, (centring, OFF, "rho*k1"), first, whole, kept(found), NONE)
@@ -131,7 +131,7 @@ def _weighted(centring: str) -> Row:
 # ---------------------------------------------------------------------------- pieces of these theorems
 def coefficient(found: Quote) -> Cell:
     """What multiplies the score of sample i."""
-    return math(formulas.side(_at_sample(found), None, LATEX), *found.claims)
+    return math(formulas.show_side(_at_sample(found), None, LATEX), *found.claims)
 
 
 def _at_sample(found: Quote) -> Side:
@@ -144,7 +144,7 @@ def _at_sample(found: Quote) -> Side:
 
 def kept(found: Quote, uncentred: Any = 1) -> Cell:
     """The multiple of grad KL(q||p) over that without centring."""
-    return math(formulas.element(_share(found, uncentred), LATEX), *found.claims)
+    return math(formulas.show_element(_share(found, uncentred), LATEX), *found.claims)
 
 
 def _share(found: Quote, uncentred: Any = 1, of: Side = PENALTY) -> ExpPoly:

@@ -8,7 +8,7 @@ from typing import Any
 
 from klsym.engine.questions.recommend import Choice, Recommendation, recommend
 from klsym.notation import formulas, losses
-from klsym.notation.combination import combination_latex
+from klsym.notation.combination import format_objective_latex
 from klsym.notation.printers import LATEX
 from klsym.tables.losses import OFF, ON, gradient, mean
 from klsym.tables.writing.ledger_lookup import Quote
@@ -82,7 +82,7 @@ def _quieter(found: Recommendation) -> Cell:
     if spread is None:
         return NONE
     if spread.assumed is not None:
-        return text("where ") + math(rf"{formulas.element(spread.assumed[2], LATEX)} \ge 0")
+        return text("where ") + math(rf"{formulas.show_element(spread.assumed[2], LATEX)} \ge 0")
     return words("neither in every model" if spread.lower == "depends" else "not known")
 
 
@@ -96,5 +96,5 @@ def _aim(one: Any, use: str) -> Cell:
     verdict = one.verdict
     if use == "value":
         named = verdict.value.target in TARGETS
-        return math(combination_latex(verdict.value.multiples)) if named else words("no KL")
+        return math(format_objective_latex(verdict.value.multiples)) if named else words("no KL")
     return math(verdict.objective or "0")

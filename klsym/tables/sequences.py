@@ -19,7 +19,7 @@ from klsym.language.abbreviations import (
 )
 from klsym.notation import formulas
 from klsym.notation.printers import LATEX
-from klsym.render.sentences import KEPT, sentence
+from klsym.render.sentences import KEPT, write_sentence
 from klsym.tables.losses import OFF, ON
 from klsym.tables.writing.ledger_lookup import Quote, naming, quote, speaking_of
 from klsym.tables.writing.pieces import noted
@@ -142,13 +142,13 @@ def _keeps(found: Verdict, options: dict[str, str]) -> Cell:
         return lead + at_sequence(dropped.proof) + Cell((), (*dropped.claims, "sequence.reward-to-go"))
     if found.remarks:
         [remark, *_] = found.remarks
-        return noted(KEPT.get(remark.values.get("term", ""), sentence(remark)))
+        return noted(KEPT.get(remark.values.get("term", ""), write_sentence(remark)))
     return {"reverse-kl": words("keeps all"), "zero": words("drops all")}.get(str(found.target), NONE)
 
 
 def at_sequence(proof: Proof) -> Cell:
     """The left side at one sequence."""
-    return math(formulas.side(one_sequence(proof.theorem.statement.left), proof.labels, LATEX))
+    return math(formulas.show_side(one_sequence(proof.theorem.statement.left), proof.labels, LATEX))
 
 
 def one_sequence(side: Side) -> Side:

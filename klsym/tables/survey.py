@@ -14,7 +14,7 @@ from typing import Any
 
 from klsym.language.convert import in_core
 from klsym.language.parser import parse
-from klsym.notation.combination import combination_latex, combination_text
+from klsym.notation.combination import format_combination, format_objective_latex
 from klsym.tables.losses import OFF, ON, claims, field
 from klsym.tables.writing.ledger_lookup import about
 from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, listed, math, text, words
@@ -128,8 +128,8 @@ def _named(verdict: Mapping[str, Any]) -> tuple[Any, ...]:
 def _objective(verdict: Mapping[str, Any]) -> Cell:
     """The implied objective."""
     if verdict["target"] in KNOWN:
-        shown = combination_latex(verdict["combination"])
-        return math(shown) if len(shown) <= LONGEST else words(combination_text(verdict["combination"]))
+        shown = format_objective_latex(verdict["combination"])
+        return math(shown) if len(shown) <= LONGEST else words(format_combination(verdict["combination"]))
     aim = verdict["objective"] or ""
     if verdict["target"] != "zero" and aim and max(map(len, aim.split(r"\right]"))) <= WIDEST:
         return math(aim)

@@ -30,8 +30,8 @@ from klsym.files import write_whole
 from klsym.language.expressions import sg
 from klsym.language.parser import parse
 from klsym.notation import formulas
-from klsym.render.sentences import replaced_by, sentence, sentences
-from klsym.render.words import reason, setting_words
+from klsym.render.sentences import describe_replacement, write_sentence, write_sentences
+from klsym.render.words import describe_reason, describe_setting
 from klsym.tables.writing.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
 
 FACTS, ANSWERS = Path(__file__).with_suffix(".toml"), Path(__file__).with_suffix(".json")
@@ -119,7 +119,7 @@ def settled(one: Trainer) -> dict[str, Any]:
         "kl": _told(one.kl, kl) if kl else None,
         "mind": [few for codes, few in MIND.items() if any(x.code in codes for x in messages)],
         "lines": str(verdict).count("\n") + 1,
-        "write": kl and kl.instead and replaced_by(kl.instead),
+        "write": kl and kl.instead and describe_replacement(kl.instead),
     }
 
 
@@ -129,7 +129,7 @@ def _explained(loss: str, options: Mapping[str, str]) -> Verdict:
 
 def _told(loss: str, verdict: Verdict) -> str:
     """What a term does, where a bound drops it, which weight it lacks."""
-    return "; ".join((_aim(parse(loss), verdict), *sentences(list_limits(verdict))))
+    return "; ".join((_aim(parse(loss), verdict), *write_sentences(list_limits(verdict))))
 
 
 def _aim(e: Any, verdict: Verdict) -> str:
@@ -138,16 +138,16 @@ def _aim(e: Any, verdict: Verdict) -> str:
     if verdict.target == "none":
         return f"no objective: {verdict.shown}" if short else "no objective"
     if verdict.target == "f-divergence":
-        return reason(verdict)
+        return describe_reason(verdict)
     if verdict.target != "separable" or (short and "KL(" in verdict.shown):
-        return sentence(describe_effect(e, verdict))
-    implied = formulas.side(verdict.implied.side) if verdict.implied is not None else ""
+        return write_sentence(describe_effect(e, verdict))
+    implied = formulas.show_side(verdict.implied.side) if verdict.implied is not None else ""
     if "E_q" in implied or "KL(" in implied:
         return f"grad of {implied}"
     setting = verdict.setting
     if not setting.on_policy and setting.use == "loss" and not e.has(sg):
         return OWN
-    return sentence(describe_effect(e, verdict)) if short and "log_q" not in verdict.shown else UNNAMED
+    return write_sentence(describe_effect(e, verdict)) if short and "log_q" not in verdict.shown else UNNAMED
 
 
 def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -186,7 +186,7 @@ def _row(one: Trainer) -> Row:
 
 
 def _loss(one: Trainer) -> Cell:
-    return code(one.loss) + words(f"  ({', '.join(setting_words(checked_setting(**one.options)))})")
+    return code(one.loss) + words(f"  ({', '.join(describe_setting(checked_setting(**one.options)))})")
 
 
 def _does(one: Trainer, answer: Mapping[str, Any]) -> Cell:

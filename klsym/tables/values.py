@@ -78,7 +78,7 @@ def _but_at_one(above: Quote) -> Cell:
     [bound], [parameter] = atoms_of(statement.right), statement.context.parameters
     slope = _slope(bound.coefficient, "k1").substitute({"k1": ZERO})
     only = -slope.substitute({parameter: ZERO}) * _slope(slope, parameter).inverse()
-    found = f"{LATEX.name(parameter)} = {formulas.element(only, LATEX)}"
+    found = f"{LATEX.name(parameter)} = {formulas.show_element(only, LATEX)}"
     return words("both, but at ", *above.claims) + math(found)
 
 

@@ -105,7 +105,7 @@ def _greater(refuted: Quote) -> Cell:
 
 def _gradient(loss: Any) -> Cell:
     quantity = sample_gradient(loss)
-    return math(formulas.side(quantity.side, quantity.labels, LATEX))
+    return math(formulas.show_side(quantity.side, quantity.labels, LATEX))
 
 
 def _noise() -> Row:

@@ -16,9 +16,9 @@ from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.ledger.evidence import Evidence
 from klsym.ledger.settle_claim import Settled
 from klsym.ledger.view import TRUST, statement_latex
-from klsym.notation.proof_latex import ending
-from klsym.notation.text import chain, show_interval, show_statement, show_theorem
-from klsym.render.listing import tree_rows
+from klsym.notation.proof_latex import build_ending
+from klsym.notation.text import format_chain, show_interval, show_statement, show_theorem
+from klsym.render.listing import list_tree_rows
 from klsym.render.mathml import DISPLAYED
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.write_up.hypothesis_groups import grouped
@@ -152,9 +152,9 @@ class Named(NamedTuple):
 
 def derivation(proof: Proof) -> list[tuple[str, Markup, list[Named]]]:
     """The chain of a proof: relation sign, MathML, rules; empty where there is but one line."""
-    rows = chain(proof, DISPLAYED)
+    rows = format_chain(proof, DISPLAYED)
     lines = [("" if i == 0 else "=", Markup(shown), _named(why)) for i, (shown, why) in enumerate(rows)]
-    sign, rest = ending(proof, DISPLAYED)
+    sign, rest = build_ending(proof, DISPLAYED)
     if sign:
         lines.append((sign, Markup(rest), [closing(str(proof.part["close"]["by"]))]))
     return lines if len(lines) > 1 else []
@@ -188,7 +188,7 @@ def closing(name: str) -> Named:
 def witness(proof: Proof) -> dict[str, Any]:
     """The finite model or the tree in which the two sides differ, and what they are there."""
     shown = describe_counterexample(proof)
-    head, rows, caption = tree_rows(shown["tree"]) if "tree" in shown else _outcomes(shown)
+    head, rows, caption = list_tree_rows(shown["tree"]) if "tree" in shown else _outcomes(shown)
     return {
         "head": head, "rows": rows, "numbers": "tree" not in shown,
         "caption": f"{caption[:1].upper()}{caption[1:]}." if caption else "",

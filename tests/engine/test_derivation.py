@@ -21,7 +21,7 @@ from klsym.kernel.statements import MeanGradient
 from klsym.language.abbreviations import elements
 from klsym.language.expressions import H
 from klsym.notation.printers import TEXT
-from klsym.notation.text import chain
+from klsym.notation.text import format_chain
 
 a, b, nu = (parameter(name) for name in ("a", "b", "nu"))
 f, g = Function("f")(k1), Function("g")(k1)
@@ -92,7 +92,7 @@ def test_abbreviations_are_written_out_at_once(text: str) -> None:
     shown, start = WRITTEN_OUT[text], derive(made(text))
     assert parts_of(str(Quantity(start.left))) == parts_of(shown)
     assert start.left_text == str(made(text)) and start.steps == ()
-    rows = [row for row in chain(start.equals(Quantity(start.left)), TEXT) if row[1] == "definition"]
+    rows = [row for row in format_chain(start.equals(Quantity(start.left)), TEXT) if row[1] == "definition"]
     assert [parts_of(formula) for formula, _ in rows] == [parts_of(shown)]
 
 
@@ -292,7 +292,7 @@ def test_a_chain_shows_itself() -> None:
 def test_a_waypoint_is_shown_in_the_words_of_its_author() -> None:
     start = derive(expected_gradient(rho * k3, under=mu))
     proof = start.to(expectation(k1 * s, under=q), by="the weight undoes mu").equals(REVERSE)
-    assert chain(proof, TEXT) == [
+    assert format_chain(proof, TEXT) == [
         ("E_mu[grad(rho*k3)]", ""),
         ("E_q[k1*s]", "the weight undoes mu"),
         ("grad E_q[k1]", "theorem"),
@@ -300,7 +300,7 @@ def test_a_waypoint_is_shown_in_the_words_of_its_author() -> None:
     ]
     plain = start.equals(REVERSE)
     assert (proof.part, proof.theorem) == (plain.part, plain.theorem), "words change no step"
-    assert ("E_mu[rho*k1*s]", "chain rule") in chain(plain, TEXT)
+    assert ("E_mu[rho*k1*s]", "chain rule") in format_chain(plain, TEXT)
 
 
 def test_waypoints_one_after_the_other() -> None:
@@ -310,7 +310,7 @@ def test_waypoints_one_after_the_other() -> None:
         .to(expectation(-r * s, under=q), by="p does not move")
         .equals(expected_gradient(k3, under=q))
     )
-    rows = chain(proof, TEXT)
+    rows = format_chain(proof, TEXT)
     assert rows[:3] == [
         ("grad KL(p||q)", ""),
         ("grad E_p[-k1]", "definition, written out"),
@@ -322,8 +322,8 @@ def test_waypoints_one_after_the_other() -> None:
 def test_a_waypoint_may_follow_a_step() -> None:
     chosen = derive(expected_gradient(rho * k1, under=mu)).differentiate()
     proof = chosen.to(expectation(k1 * s, under=q), by="as before").equals(REVERSE)
-    assert ("E_mu[rho*(k1 + 1)*s]", "chain rule") in chain(proof, TEXT)
-    assert ("E_q[k1*s]", "as before") in chain(proof, TEXT)
+    assert ("E_mu[rho*(k1 + 1)*s]", "chain rule") in format_chain(proof, TEXT)
+    assert ("E_q[k1*s]", "as before") in format_chain(proof, TEXT)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_premise_is_used_and_stands_among_the_hypotheses(text: str) -> None:
     proof = made(text)
     assert proof.theorem.kind == "proved" and "equation" in proof.theorem.rules
     assert PREMISED[text] in proof.hypotheses
-    assert "premise" in [why for _, why in chain(proof, TEXT)]
+    assert "premise" in [why for _, why in format_chain(proof, TEXT)]
     assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
     statement = proof.theorem.statement
     with pytest.raises(ProofError, match=SIDES):
@@ -434,7 +434,7 @@ def test_on_policy_the_gradient_of_a_mean_is_the_mean_of_the_gradient(of: Any, v
     proof = start.equals(value)
     assert any(line.startswith("on-policy") for line in proof.hypotheses)
     assert start.equals(expected_gradient(of, under=mu)).theorem.kind == "proved"
-    assert "on-policy" in [why for _, why in chain(proof, TEXT)]
+    assert "on-policy" in [why for _, why in format_chain(proof, TEXT)]
     if value is not REVERSE:  # where the sampler moves, the score term is there
         with pytest.raises(ProofError, match=SIDES):
             derive(grad(expectation(of, under=q)), on_policy=True).equals(value)

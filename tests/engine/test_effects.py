@@ -18,7 +18,7 @@ from klsym.kernel.models import Model, enclose
 from klsym.language.abbreviations import Context
 from klsym.language.parser import parse
 from klsym.language.unfolding import unfold
-from klsym.render.effects import effects_lines
+from klsym.render.effects import describe_effects
 
 # what is detached and multiplies s, as a function of r
 PENALTIES = {
@@ -64,7 +64,7 @@ def test_the_objective_below_that_of_the_reference(loss: str) -> None:
     q, p = (np.array([float(eval(x)) for x in model[name]]) for name in ("q", "p"))
     f = klsym.explain(loss, use="reward").to_json()["gradient"]["f"]
     value = (q * eval(f, {"log": np.log, "r": p / q})).sum()
-    [shown] = re.findall("the objective is (-[0-9.e-]+)", " ".join(effects_lines(told)))
+    [shown] = re.findall("the objective is (-[0-9.e-]+)", " ".join(describe_effects(told)))
     assert value < 0 and abs(value / float(shown) - 1) < 1e-6
 
 

@@ -16,7 +16,7 @@ from klsym.engine.verdicts.verdict import Search, Verdict
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.language.expressions import A, R, clip, eps, k1, k2, k3, now, own, r, rho
 from klsym.language.messages import Message
-from klsym.notation.tree import product
+from klsym.notation.tree import multiply
 from klsym.notation.values import LazyFormula
 from support.golden import __main__ as command
 from support.golden import answers, compared, coverage, printed, stored
@@ -209,7 +209,7 @@ FORMS = {  # a value, the same in another form, and another value as near to it
     "k2 by k1": (sympy.sqrt(3) * k2, sympy.sqrt(3) * k1**2 / 2, sympy.sqrt(3) * k1**2),
     "m for n - 1": (ExpPoly.variable("m"), N - 1, N),
     "factors apart":
-        (LazyFormula(product, (1 - N.inverse(), K1)), K1 - K1 * N.inverse(), K1 + K1 * N.inverse()),
+        (LazyFormula(multiply, (1 - N.inverse(), K1)), K1 - K1 * N.inverse(), K1 + K1 * N.inverse()),
     "in the ring, as an expression": (K1 * 2, 2 * k1, 2 * k2),
     "the score goes without saying": ({"now": K1}, K1, {"past": K1}),
     "zeros": ({"now": K1, "past": ZERO}, {"now": K1}, {"now": K1, "past": ONE}),

@@ -20,7 +20,7 @@ from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.language.convert import to_ring
 from klsym.ledger.settle_claim import recall
-from klsym.notation.proof_latex import theorem_latex
+from klsym.notation.proof_latex import show_theorem_latex
 from klsym.numeric.exact import check_theorem
 
 Make = Callable[[], Any]
@@ -75,7 +75,7 @@ def test_ending(written: str) -> None:
     assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
     outcome = check_theorem(proof.theorem)
     assert outcome.passed and outcome.kind == "proved", outcome.text
-    shown = theorem_latex(proof)
+    shown = show_theorem_latex(proof)
     words = " ".join(" ".join(re.findall(r"\\text\{([^{}]*)\}", shown)).split())
     assert shown.count("{") == shown.count("}") and "**" not in shown
     for word in ("equality iff", "wherever", "or", "and", "at every outcome", "for every"):

@@ -13,7 +13,7 @@ import pytest
 from klsym.api import explain
 from klsym.engine.outside.vocabulary import OPEN_CODES
 from klsym.language.messages import Message
-from klsym.render.sentences import REMARKS, SENTENCES, sentence
+from klsym.render.sentences import REMARKS, SENTENCES, write_sentence
 
 FOLDER = Path(__file__).parents[2] / "klsym"
 CODE = re.compile(r"[a-z]+(-[a-z]+)*")
@@ -93,7 +93,7 @@ def test_nothing_that_decides_knows_a_sentence() -> None:
     ],
 )  # fmt: skip
 def test_what_a_message_says(message: Message, said: str) -> None:
-    assert sentence(message) == said
+    assert write_sentence(message) == said
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_a_message_says(message: Message, said: str) -> None:
 )
 def test_a_code_without_its_values_is_an_error(message: Message) -> None:
     with pytest.raises((KeyError, TypeError)):
-        sentence(message)
+        write_sentence(message)
 
 
 def test_messages_are_equal_by_code_and_values() -> None:

@@ -158,7 +158,7 @@ def hypotheses_leave_none_out(id, ledger):
     named = {"q": "q", "p": "p", "mu": r"\mu"}
     for kind, proof in kinds:
         if kind[0] in AUTOMATIC:
-            needed = breakable(formulas.atom(kind[1], proof.labels or {}, LATEX))
+            needed = breakable(formulas.show_atom(kind[1], proof.labels or {}, LATEX))
             assert needed in whole.rpartition(AUTOMATIC[kind[0]])[2]
         if kind[0] == "support" and kind[1] != "count":
             assert rf"{named[kind[1]]} \ll {named[kind[2]]}" in short

@@ -10,7 +10,7 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3, lam, r
 from klsym.language.parser import parse
 from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.ratios import in_r, region
+from klsym.notation.ratios import describe_region, rewrite_in_r
 
 COEFFICIENTS = {
     "k1": (k1, "r - log(r) - 1"),
@@ -30,13 +30,13 @@ def test_f_reads_back(name):
     """The text is in the loss grammar, where r and log(r) are what they were."""
     c, expected = COEFFICIENTS[name]
     f = generator(to_ring(c))
-    shown = TEXT(in_r(f))
+    shown = TEXT(rewrite_in_r(f))
     assert to_ring(parse(shown, {"lam"})) == f
     assert shown == expected
 
 
 def test_latex():
-    assert LATEX(in_r(NAMED_GENERATORS["reverse-kl"])) == r"r - \log(r) - 1"
+    assert LATEX(rewrite_in_r(NAMED_GENERATORS["reverse-kl"])) == r"r - \log(r) - 1"
 
 
 REGIONS = {
@@ -53,4 +53,4 @@ REGIONS = {
 @pytest.mark.parametrize("name", REGIONS)
 def test_regions(name):
     c, expected = REGIONS[name]
-    assert region(find_convex_region(to_ring(c))) == expected
+    assert describe_region(find_convex_region(to_ring(c))) == expected

@@ -45,7 +45,7 @@ from klsym.language.expressions import (
 )
 from klsym.language.parser import parse
 from klsym.notation import formulas
-from klsym.notation.combination import combination_latex, combination_text
+from klsym.notation.combination import format_combination, format_objective_latex
 from klsym.notation.hypotheses import show_hypothesis
 from klsym.notation.losses import show
 from klsym.notation.printers import LATEX, TEXT
@@ -82,8 +82,8 @@ def test_the_judge_sees_what_is_wrong(latex: str) -> None:
 @given(ring_elements(), st.integers(-3, 3), st.integers(-3, 3))
 def test_element_text_denotes_the_element_and_its_latex_is_clean(e: ExpPoly, over: int, weight: int) -> None:
     for element in (e, e * V("beta") ** over * (VW * weight).exp()):
-        assert to_ring(parse(formulas.element(element))) == element
-        assert complaints(formulas.element(element, LATEX)) == []
+        assert to_ring(parse(formulas.show_element(element))) == element
+        assert complaints(formulas.show_element(element, LATEX)) == []
 
 
 ELEMENTS = [
@@ -122,8 +122,8 @@ ELEMENTS = [
 @pytest.mark.parametrize(("source", "text", "latex"), ELEMENTS, ids=[row[0] for row in ELEMENTS])
 def test_element(source: str, text: str, latex: str) -> None:
     element = to_ring(parse(source, ["my_weight", "gamma_2"]))
-    assert formulas.element(element) == text
-    assert formulas.element(element, LATEX) == latex
+    assert formulas.show_element(element) == text
+    assert formulas.show_element(element, LATEX) == latex
 
 
 # ---------------------------------------------------------------------------- losses as written
@@ -214,8 +214,8 @@ ATOMS: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("atom", "text", "latex"), ATOMS, ids=[row[1] for row in ATOMS])
 def test_atom(atom: Any, text: str, latex: str) -> None:
-    assert formulas.atom(atom, LABELS, TEXT) == text
-    assert formulas.atom(atom, LABELS, LATEX) == latex
+    assert formulas.show_atom(atom, LABELS, TEXT) == text
+    assert formulas.show_atom(atom, LABELS, LATEX) == latex
     assert complaints(latex) == []
 
 
@@ -236,7 +236,7 @@ SIDES = [
 
 @pytest.mark.parametrize(("side", "text", "latex"), SIDES, ids=[row[1] for row in SIDES])
 def test_side(side: Side, text: str, latex: str) -> None:
-    assert (formulas.side(side), formulas.side(side, None, LATEX)) == (text, latex)
+    assert (formulas.show_side(side), formulas.show_side(side, None, LATEX)) == (text, latex)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_statement(relation: str, kind: str, text: str | None, latex: str) -> No
     ],
 )  # fmt: skip
 def test_combination(multiples: dict[str, str], text: str, latex: str) -> None:
-    assert (combination_text(multiples), combination_latex(multiples)) == (text, latex)
+    assert (format_combination(multiples), format_objective_latex(multiples)) == (text, latex)
 
 
 READ = [

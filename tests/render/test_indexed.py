@@ -163,8 +163,8 @@ TABLE = [(a, text, rf"\mathbb{{E}}_{{q}}\!\left[{latex}\right]") for a, text, la
 
 @pytest.mark.parametrize(("atom", "text", "latex"), TABLE, ids=[row[1] for row in TABLE])
 def test_atom(atom: Atom, text: str, latex: str) -> None:
-    assert formulas.atom(atom, {}, TEXT) == text
-    assert formulas.atom(atom, {}, LATEX) == latex
+    assert formulas.show_atom(atom, {}, TEXT) == text
+    assert formulas.show_atom(atom, {}, LATEX) == latex
     assert complaints(latex) == []
 
 
@@ -193,8 +193,8 @@ SIDES: list[tuple[Side, str]] = [
 
 @pytest.mark.parametrize(("side", "text"), SIDES, ids=[row[1] for row in SIDES])
 def test_side(side: Side, text: str) -> None:
-    assert formulas.side(side) == text
-    assert complaints(formulas.side(side, None, LATEX)) == []
+    assert formulas.show_side(side) == text
+    assert complaints(formulas.show_side(side, None, LATEX)) == []
 
 
 @pytest.mark.parametrize(
@@ -207,20 +207,20 @@ def test_side(side: Side, text: str) -> None:
 )
 def test_scores_of_adjacent_slots_are_one_sum(slots: tuple[str, ...], latex: str) -> None:
     side = sum((Side.atom(t(k("now"), slot)) for slot in slots), Side())
-    shown = formulas.side(side, None, LATEX)
+    shown = formulas.show_side(side, None, LATEX)
     assert shown == rf"\mathbb{{E}}_{{q}}\!\left[\sum_t k_{{1,t}} {latex}\right]"
 
 
 def test_a_negative_sum_at_one_sample_keeps_its_sign_in_latex() -> None:
     a = k("others") - k("self")
-    shown = formulas.side(Side.atom(Q) + Side.atom(i(a, m="sample")), None, LATEX)
+    shown = formulas.show_side(Side.atom(Q) + Side.atom(i(a, m="sample")), None, LATEX)
     assert shown == r"\mathbb{E}_{q}\!\left[k_1\right] - k_{1,i} + \sum_{j\ne i} k_{1,j}"
 
 
 @pytest.mark.parametrize("value", ["k1", None])
 def test_what_is_no_atom_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="is no atom"):
-        formulas.atom(value, {}, TEXT)
+        formulas.show_atom(value, {}, TEXT)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_latex_denotes_the_value(atom: Indexed, random: Any) -> None:
         tuple({b: random.uniform(-1, 1) for b in ("k1", "w", "R", "s")} for _ in range(n)) for n in lengths
     ]
     world = World(tuple(steps), {"beta": 0.7, "\\beta": 0.7, "m": 2.0, "n": 3.0})
-    latex = formulas.atom(atom, {}, LATEX)
+    latex = formulas.show_atom(atom, {}, LATEX)
     expected, size = total(atom.index, atom.coefficient, atom.score, world)
     assert complaints(latex) == []
     assert value_of(latex, world) == pytest.approx(expected, rel=1e-10, abs=1e-10 * size)
@@ -281,7 +281,7 @@ def test_latex_denotes_the_value(atom: Indexed, random: Any) -> None:
 @given(indexed_values(("k1", "R", "length", "sg(k1)")))
 def test_text_denotes_the_value(atom: Indexed) -> None:
     """Read back by the parser, each name of a slot a parameter, and so with sg left out."""
-    shown = formulas.atom(atom, {}, TEXT)
+    shown = formulas.show_atom(atom, {}, TEXT)
     inner = re.fullmatch(r"E_q\[(?:mean_\S+ )?(?:sum_t )?(.*)\]", shown)
     assert inner is not None
     known = {"k1": "k1", "R": "R", "T": "length", "s": "s"}

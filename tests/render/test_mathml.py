@@ -14,8 +14,8 @@ from klsym.ledger.registry import load
 from klsym.ledger.settle_claim import recall
 from klsym.ledger.view import statement_latex
 from klsym.notation.printers import LATEX
-from klsym.notation.proof_latex import conclusion
-from klsym.notation.text import chain, show_statement, show_theorem
+from klsym.notation.proof_latex import format_conclusion
+from klsym.notation.text import format_chain, show_statement, show_theorem
 from klsym.render.mathml import MATHML, mathml
 from klsym.render.rules import RULES
 
@@ -52,8 +52,8 @@ def formulas() -> Iterator[str]:
                 yield from (latex for _, latex in part.steps)
             else:
                 yield show_statement(part.theorem.statement, part.labels, spell=LATEX)
-                yield from (latex for latex, _ in chain(part, LATEX))
-                yield from [conclusion(part)] if conclusion(part) else []
+                yield from (latex for latex, _ in format_chain(part, LATEX))
+                yield from [format_conclusion(part)] if format_conclusion(part) else []
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +93,10 @@ def test_every_formula_of_every_claim_arrives_whole(every: list[str]) -> None:
 def test_the_printer_of_trees_and_the_reader_of_latex_agree() -> None:
     for claim in load().values():
         for part in recall(claim.id).proofs if claim.verdict != "computed" else ():
-            shown = chain(part, MATHML)
-            assert [markup for markup, _ in shown] == [mathml(latex) for latex, _ in chain(part, LATEX)]
+            shown = format_chain(part, MATHML)
+            assert [markup for markup, _ in shown] == [
+                mathml(latex) for latex, _ in format_chain(part, LATEX)
+            ]
             assert show_theorem(part.theorem, part.labels, MATHML) == mathml(statement_latex(part))
 
 

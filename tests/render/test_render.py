@@ -13,11 +13,11 @@ from klsym.api import explain
 from klsym.kernel.ring import ExpPoly
 from klsym.ledger.registry import load
 from klsym.ledger.settle_claim import recall
-from klsym.notation.proof_latex import derivation_block, theorem_latex
+from klsym.notation.proof_latex import format_derivation, show_theorem_latex
 from klsym.notation.text import show_theorem
-from klsym.render.details import value_line
-from klsym.render.headline import does, title
-from klsym.render.verdict import verdict_html, verdict_markdown
+from klsym.render.details import describe_value
+from klsym.render.headline import describe_update, format_title
+from klsym.render.verdict import format_verdict_html, format_verdict_markdown
 from support.float_sheet import SHEET
 from support.latex_complaints import complaints
 
@@ -32,13 +32,13 @@ REWARD, OFF = {"use": "reward"}, {"sampling": "off-policy"}
 @pytest.mark.parametrize("name", [name for name, claim in load().items() if claim.verdict != "computed"])
 def test_claims_print_cleanly(name: str) -> None:
     for proof in recall(name).proofs:
-        assert complaints(theorem_latex(proof)) == []
-        assert complaints(derivation_block(proof).strip("$\n")) == []
+        assert complaints(show_theorem_latex(proof)) == []
+        assert complaints(format_derivation(proof).strip("$\n")) == []
         text = show_theorem(proof.theorem, proof.labels)
         assert text.isprintable() and "\\" not in text and "ExpPoly" not in text
         if proof.theorem.kind == "refuted":
             assert re.search(r"!=.*in general|fails in a model", text)
-            assert re.search(r"\\ne |\\not", theorem_latex(proof))
+            assert re.search(r"\\ne |\\not", show_theorem_latex(proof))
 
 
 @pytest.mark.parametrize(("loss", "sampling", "use", "row"), SHEET)
@@ -62,16 +62,18 @@ def test_verdicts_outside_the_ring_print_cleanly(loss: str) -> None:
 
 
 def check_views(verdict: Any) -> None:
-    assert repr(verdict) == str(verdict) and re.sub(r"\s+", " ", str(verdict)).startswith(title(verdict))
+    assert repr(verdict) == str(verdict) and re.sub(r"\s+", " ", str(verdict)).startswith(
+        format_title(verdict)
+    )
     whole = f"{verdict}\n{verdict.text(full=True)}"
     assert all(line == line.rstrip() and line.isprintable() for line in whole.splitlines())
     assert len(str(verdict).splitlines()) <= 25
-    markdown = verdict_markdown(verdict)
+    markdown = format_verdict_markdown(verdict)
     prose = re.sub(r"\$\$.*?\$\$|```.*?```|`[^`]*`", "", markdown, flags=re.S)
     assert not re.search(r"(?<![\\*])\*(?!\*)|(?<!\\)_|(?<!\\)<", prose)
     first = markdown.splitlines()[0]
-    assert re.sub(r"\\([*_|<])", r"\1", first.strip("*")) == title(verdict)
-    assert html_text(verdict_html(verdict))
+    assert re.sub(r"\\([*_|<])", r"\1", first.strip("*")) == format_title(verdict)
+    assert html_text(format_verdict_html(verdict))
 
 
 def html_text(html: str) -> str:
@@ -80,17 +82,17 @@ def html_text(html: str) -> str:
 
 
 def test_html_shows_the_hypotheses() -> None:
-    text = html_text(verdict_html(explain("k3")))
+    text = html_text(format_verdict_html(explain("k3")))
     assert "p << q" in text and "forward KL" in text and "has mean zero" in text
 
 
 def test_html_shows_the_derivation_and_the_counterexample() -> None:
-    text = html_text(verdict_html(explain("k3")))
+    text = html_text(format_verdict_html(explain("k3")))
     assert r"\begin{aligned}" in text and r"\text{chain rule}" in text and r"\text{theorem}" in text
     assert "Counterexample to E_q[grad k3] = grad KL(q||p)" in text and "q   = (1/2, 1/2)" in text
-    moved = html_text(verdict_html(explain("rho*k3", **OFF)))
+    moved = html_text(format_verdict_html(explain("rho*k3", **OFF)))
     assert r"\text{change of measure}" in moved and "Counterexample" not in moved
-    assert "Counterexample" not in html_text(verdict_html(explain("k2")))
+    assert "Counterexample" not in html_text(format_verdict_html(explain("k2")))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_html_shows_the_derivation_and_the_counterexample() -> None:
     ],
 )  # fmt: skip
 def test_what_minimising_does(loss: str, options: dict[str, str], line: str) -> None:
-    assert line in does(explain(loss, **options))
+    assert line in describe_update(explain(loss, **options))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_what_minimising_does(loss: str, options: dict[str, str], line: str) -> 
     ],
 )
 def test_value_line(loss: str, options: dict[str, str], line: str) -> None:
-    assert value_line(explain(loss, **options)) == line
+    assert describe_value(explain(loss, **options)) == line
 
 
 def test_a_witness_with_rewards_shows_them() -> None:

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from klsym.notation.tree import Formula, Minus, Name, Number, Power, Quotient, Sum, parts
+from klsym.notation.tree import Formula, Minus, Name, Number, Power, Quotient, Sum, list_parts
 
 HALF = Quotient(Number(1), Number(2), small=True)
 
@@ -45,5 +45,5 @@ def test_copies_are_equal_and_print_their_fields():
 
 
 def test_the_parts_of_a_node_are_formulas():
-    assert parts(Sum((Name("k1"), HALF))) == [Name("k1"), HALF]
-    assert all(isinstance(part, Formula) for part in parts(HALF)) and len(parts(HALF)) == 2
+    assert list_parts(Sum((Name("k1"), HALF))) == [Name("k1"), HALF]
+    assert all(isinstance(part, Formula) for part in list_parts(HALF)) and len(list_parts(HALF)) == 2

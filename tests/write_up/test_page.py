@@ -24,7 +24,7 @@ from klsym.ledger.settle_all import Judged
 from klsym.ledger.settle_claim import Settled, settle
 from klsym.ledger.view import statement_latex
 from klsym.notation.printers import LATEX
-from klsym.notation.text import chain, show_statement
+from klsym.notation.text import format_chain, show_statement
 from klsym.render.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.tables.writing.table import Column, Row, Table, code, math, words
@@ -146,7 +146,7 @@ def test_every_step_is_there_with_its_rule(whole: str, results: list[Judged]) ->
     for result in results:
         mine = claim_of(whole, result.settled.claim.id)
         for proof in result.settled.proofs:
-            for latex, why in chain(proof, LATEX)[1:]:
+            for latex, why in format_chain(proof, LATEX)[1:]:
                 assert mathml(latex, True, True) in mine
                 notes = {words for *_, by in proof.notes for words in by.split(", ")}
                 for name in why.split(", "):

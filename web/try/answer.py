@@ -25,7 +25,7 @@ from klsym.engine.options.settings import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.escaping import printable
 from klsym.language.roles import guessed_roles, names_without_role, with_roles
-from klsym.render.diagnoses import page_text
+from klsym.render.diagnoses import format_page
 
 gc.set_threshold(200_000)  # as the command sets it: SymPy and klsym make many objects, and most of them stay
 WIDTH = 100  # columns of the text, as on a terminal
@@ -126,7 +126,7 @@ def optimum(asked: Question) -> Reply:
 def rule(asked: Question) -> Reply:
     """The page of a diagnostic code."""
     found = find_code(asked.get("code", ""))
-    return _reply(rule_html(found), page_text(found, WIDTH), ["rule", found.code])
+    return _reply(rule_html(found), format_page(found, WIDTH), ["rule", found.code])
 
 
 SETTING = tuple(CHOICES)

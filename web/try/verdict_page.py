@@ -11,13 +11,13 @@ from klsym.errors import KlsymError
 from klsym.language.parser import parse
 from klsym.language.roles import ROLES
 from klsym.notation.losses import show
-from klsym.render.answer import answer_of
-from klsym.render.details import counterexample_lines, gradient_rows, hypotheses_of
-from klsym.render.effects import effects_lines
-from klsym.render.headline import use_words
+from klsym.render.answer import build_answer
+from klsym.render.details import hypotheses_of, list_counterexample_lines, list_gradient_rows
+from klsym.render.effects import describe_effects
+from klsym.render.headline import describe_use
 from klsym.render.mathml import DISPLAYED, MATHML, mathml
-from klsym.render.sentences import sentence
-from klsym.render.verdict_json import verdict_json
+from klsym.render.sentences import write_sentence
+from klsym.render.verdict_json import build_verdict_json
 
 BADGES = {
     "proved": "proved", "rests on SymPy": "sympy", "supported by numbers only": "numeric", "open": "open",
@@ -32,7 +32,7 @@ TITLES = {
 
 def verdict_html(verdict: Any) -> str:
     """The short answer, then the derivation, the counterexample, the hypotheses, the code and all facts."""
-    answer = answer_of(verdict)
+    answer = build_answer(verdict)
     parts = [_head(verdict, answer), _diagnostics(answer), _terms(answer), _facts(verdict, answer)]
     parts += [items(answer.notes, "notes")]
     parts += [folded(name, inner) for name, inner in _proof(verdict) if inner]
@@ -112,8 +112,8 @@ def _choice(role: str, is_chosen: bool) -> str:
 # ---------------------------------------------------------------------------- of a verdict
 def _head(verdict: Any, answer: Any) -> str:
     loss = show(verdict.written.expression, DISPLAYED)
-    head = f'<p class="loss">{loss} <span class="use">{escape(use_words(verdict.setting))}</span></p>'
-    said = f'<p class="does">{escape(answer.does)} {badge(answer.trust)}</p>'
+    head = f'<p class="loss">{loss} <span class="use">{escape(describe_use(verdict.setting))}</span></p>'
+    said = f'<p class="does">{escape(answer.update)} {badge(answer.trust)}</p>'
     return f"<header>{head}{said}{_equation(verdict)}</header>"
 
 
@@ -146,31 +146,31 @@ def _facts(verdict: Any, answer: Any) -> str:
     if answer.reading:
         told.append(("read as", f"<code>{escape(answer.reading[0])}</code>"))
         unsaid = (note for note in verdict.written.notes if note.code != "names-read")  # the form shows those
-        told.append(("", "<br>".join(escape(sentence(note)) for note in unsaid)))
+        told.append(("", "<br>".join(escape(write_sentence(note)) for note in unsaid)))
     formulas = {text: shown for _, text, shown in verdict.steps}
     for name, text in answer.facts:
         told.append((name, latex(formulas[text]) if text in formulas else f"<code>{escape(text)}</code>"))
     if verdict.instead is not None:
         shown = ask_button(verdict.instead.loss, _remedy(verdict)["options"], formula(verdict.instead.loss))
-        rest = escape(answer.write.removeprefix(verdict.instead.loss))
+        rest = escape(answer.suggestion.removeprefix(verdict.instead.loss))
         told.append(("write", f"{shown}{rest} {badge('proved')}"))
     return rows(pair for pair in told if pair[1])
 
 
 def _remedy(verdict: Any) -> dict[str, Any]:
-    return dict(verdict_json(verdict)["remedy"])
+    return dict(build_verdict_json(verdict)["remedy"])
 
 
 def _proof(verdict: Any) -> Iterable[tuple[str, str]]:
     yield "Derivation", _derivation(verdict)
-    model = counterexample_lines(verdict.witness, verdict.setting.level)[1:]
+    model = list_counterexample_lines(verdict.witness, verdict.setting.level)[1:]
     yield "Counterexample", f"<pre>{escape(chr(10).join(model))}</pre>" if model else ""
     hypotheses = hypotheses_of(verdict)
     yield f"Hypotheses ({len(hypotheses)})", items(hypotheses)
     if verdict.instead is not None:
         snippet = _remedy(verdict).get("snippet")
         yield "Code to write instead", f"<pre>{escape(snippet)}</pre>" if snippet else ""
-    facts = [*gradient_rows(verdict), *(("effect", line) for line in effects_lines(verdict.effects))]
+    facts = [*list_gradient_rows(verdict), *(("effect", line) for line in describe_effects(verdict.effects))]
     listed = rows((name, f"<code>{escape(text)}</code>") for name, text in facts)
     yield "All facts", listed + items(verdict.notes)
 

@@ -403,7 +403,7 @@ def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain
             if h is None or lead in known_leads:
                 continue
             known_leads = known_leads | {lead}
-            name, objective = f"advantage {formulas.element(h)}", _build_mean(to_sympy(h))
+            name, objective = f"advantage {formulas.show_element(h)}", _build_mean(to_sympy(h))
             yield NamedTerm(name, slot, lead, objective, None, "reward", h, defined)
 
 

@@ -204,7 +204,7 @@ def sum_over_slot(element: ExpPoly, slot: str, own_slot: str = "now") -> ExpPoly
 
 def format_sum(typed_sum: Any) -> str:
     """Return a sum as text, such as future(k3)."""
-    return f"{typed_sum.name}({TEXT(losses.tree_of(remove_slots(typed_sum.args[0])))})"
+    return f"{typed_sum.name}({TEXT(losses.build_tree(remove_slots(typed_sum.args[0])))})"
 
 
 def remove_slots(expression: Any) -> Any:

@@ -70,7 +70,7 @@ from klsym.language.unfolding import PLAIN
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
-from klsym.notation.tree import Name, quotient
+from klsym.notation.tree import Name, divide
 
 DRAWN = M / parameter("S")  # what M q/S draws, over q; S = E_q[M]
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
@@ -115,7 +115,7 @@ class SlotLoss:
         return {"": "x", "i": "self", "t": "now"}[self.index]
 
     def build_label(self, expression: Any) -> Written:
-        return Written(TEXT(losses.tree_of(remove_slots(expression))), remove_slots(expression))
+        return Written(TEXT(losses.build_tree(remove_slots(expression))), remove_slots(expression))
 
     @property
     def typed_label(self) -> Written:
@@ -431,14 +431,14 @@ def choose_measure(element: ExpPoly, setting: Setting) -> str:
 
 def divide_by_length(written: Written) -> Written:
     """Return the loss over the length, printed as T."""
-    return Written(TEXT(quotient(losses.tree_of(written), Name("T"))), written.expression / length)
+    return Written(TEXT(divide(losses.build_tree(written), Name("T"))), written.expression / length)
 
 
 def refuse_unless_moderate(element: ExpPoly, written: Written, allowed: set[str] | None = None) -> None:
     """Raise UsageError for division by a random variable, and for powers larger than the grammar allows."""
     random = {n for n in element.inverted() if parse_name(n).base in SAMPLE_BASES} - (allowed or set())
     if random:
-        name = formulas.variable(min(random), TEXT)
+        name = formulas.show_variable(min(random), TEXT)
         raise UsageError(f"division by {name} in {written.text[:60]!r}: it is 0 at some samples")
     exponents = [(m, v) for _, e in element.terms for m, v in e]
     powers = [Fraction(p) for m, _ in element.terms for _, p in m]

@@ -26,7 +26,7 @@ from klsym.language.sums import Before, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
-from klsym.notation.tree import Call, Formula, Name, product, quotient, total
+from klsym.notation.tree import Call, Formula, Name, add_terms, divide, multiply
 
 CREDITS = {"to-go": "togo", "total": "whole"}
 BATCHES = {"leave-one-out": "loo", "mean": "centred", "std": "normalised"}
@@ -39,21 +39,21 @@ def expand_options(written: Written, setting: Setting, h: Formula | None = None)
     """
     expression = written.expression.xreplace({rho: build_weight(setting.weights)})
     weighted = expression != written.expression
-    formula = losses.tree_of(expression if weighted else written)
+    formula = losses.build_tree(expression if weighted else written)
     if setting.credit in CREDITS:
         formula = _apply_credit(expression if expression.has(A) else None, formula, CREDITS[setting.credit])
     if setting.averaged:
-        formula = quotient(formula, Name("T"))
+        formula = divide(formula, Name("T"))
     if setting.truncated:
-        formula = quotient(product(Name("M"), formula), Name("S"))
+        formula = divide(multiply(Name("M"), formula), Name("S"))
     if setting.aggregate == "batch":
-        formula = quotient(product(Name("n"), formula), total(Name("T"), Call("others", (Name("T"),))))
+        formula = divide(multiply(Name("n"), formula), add_terms(Name("T"), Call("others", (Name("T"),))))
     if setting.batch in BATCHES:
         centre = BATCHES[setting.batch]
         if setting.use == "reward":
             formula = Call(centre, (formula,))
         elif h is not None:
-            formula = product(Call("sg", (Call(centre, (h,)),)), Name("log_q"))
+            formula = multiply(Call("sg", (Call(centre, (h,)),)), Name("log_q"))
     has_options = (
         weighted
         or setting.truncated
@@ -78,7 +78,7 @@ def _apply_credit(expression: Any, formula: Formula, credit: str) -> Formula:
     terms = sympy.Add.make_args(sympy.expand_mul(expression))
     credited_once = sympy.Add(*(term for term in terms if term.has(A)))
     uncredited = sympy.Add(*(term for term in terms if not term.has(A)))
-    parts = [losses.tree_of(credited_once)] + (
-        [Call(credit, (losses.tree_of(uncredited),))] if uncredited else []
+    parts = [losses.build_tree(credited_once)] + (
+        [Call(credit, (losses.build_tree(uncredited),))] if uncredited else []
     )
-    return total(*parts)
+    return add_terms(*parts)

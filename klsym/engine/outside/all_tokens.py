@@ -68,8 +68,8 @@ from klsym.language.sums import OfOthers, OverBatch, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
-from klsym.notation.tree import Formula, Words, product, quotient
-from klsym.notation.values import LazyFormula, bracketed, scored
+from klsym.notation.tree import Formula, Words, divide, multiply
+from klsym.notation.values import LazyFormula, add_brackets, multiply_by_score
 
 MAX_TREES = 40  # trees with sequences of one token and of two
 ENTIRE = T + OfOthers(T)  # sum_i T_i
@@ -173,12 +173,12 @@ REMARKS = {"none": Message("turns-at-two-lengths"), "separable": Message("sample
 def _build_scored_coefficient(single: Verdict) -> LazyFormula:
     """Return h, with its scores."""
     if single.scores_named[0] or not single.pushes:
-        return LazyFormula(bracketed, (single.h,))
-    return scored(single.h, (now if single.setting.level == "token" else own)(s))
+        return LazyFormula(add_brackets, (single.h,))
+    return multiply_by_score(single.h, (now if single.setting.level == "token" else own)(s))
 
 
 def _divide_by_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Formula:
-    return quotient(product(pushed, number), tokens)
+    return divide(multiply(pushed, number), tokens)
 
 
 def _find_constant_coefficient(loss: Any, setting: Setting) -> Any | None:

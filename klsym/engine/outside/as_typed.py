@@ -14,9 +14,9 @@ from klsym.language.convert import canonical
 from klsym.language.expressions import log_mu, log_q, rho, without_sg
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.positions import in_slot
+from klsym.notation.positions import build_in_slot
 from klsym.notation.printers import LATEX, TEXT, Text
-from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, Words, product
+from klsym.notation.tree import Call, Formula, Gradient, Mean, Over, Words, multiply
 
 Explained = Callable[[Written, Setting], Verdict]
 
@@ -39,10 +39,10 @@ def build_slope(x: Any) -> Any:
 def show_mean(loss: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
     """Return E_m[sum_t L_t] of a loss as typed; gradient: E_m[sum_t grad L_t], or E_m[sum_t h_t s_t]."""
     tokens = setting.level == "token"
-    formula: Formula = losses.tree_of(loss, spell.positions)
+    formula: Formula = losses.build_tree(loss, spell.positions)
     if gradient:
-        score = in_slot("s", "now" if tokens else "x", spell.positions)
-        formula = Gradient(formula) if setting.use == "loss" else product(Call("sg", (formula,)), score)
+        score = build_in_slot("s", "now" if tokens else "x", spell.positions)
+        formula = Gradient(formula) if setting.use == "loss" else multiply(Call("sg", (formula,)), score)
     return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", formula) if tokens else formula)))
 
 

@@ -47,11 +47,11 @@ from klsym.language.unfolding import d_log_q, written_out
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.tree import Words, quotient
-from klsym.notation.values import LazyFormula, less_mean, shown
+from klsym.notation.tree import Words, divide
+from klsym.notation.values import LazyFormula, show_value, subtract_mean
 
-PUSHED = LazyFormula(quotient, (less_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
-COEFFICIENT = shown(PUSHED)
+PUSHED = LazyFormula(divide, (subtract_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
+COEFFICIENT = show_value(PUSHED)
 FIELD_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,s_i"
 MEAN_LATEX = r"\tfrac1n\sum_i \frac{H_i - \frac1n\sum_j H_j}{\mathrm{std}}\,\log q_i"
 
@@ -177,9 +177,9 @@ def _explain_fixed_samples(verdict: Verdict, h: ExpPoly) -> Verdict:
         latex, proofs = LATEX.expectation("mu", MEAN_LATEX), (*proofs, free)
         note, assumed = Message("coefficient-free", proof=free), collect_assumptions((free,))
     else:
-        text = losses.over(TEXT.expectation("mu", "std"), b, TEXT)
-        latex = losses.over(LATEX.expectation("mu", r"\mathrm{std}"), b, LATEX)
-        slope = formulas.element(b)
+        text = losses.divide_text(TEXT.expectation("mu", "std"), b, TEXT)
+        latex = losses.divide_text(LATEX.expectation("mu", r"\mathrm{std}"), b, LATEX)
+        slope = formulas.show_element(b)
         note = Message("slope-of-std", coefficient=COEFFICIENT, slope=slope)
         assumed = (Message("samples-differ-in-h"), *([Message("nonzero", of=slope)] if b.names() else []))
     return replace(

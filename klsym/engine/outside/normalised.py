@@ -51,8 +51,8 @@ from klsym.language.sums import Normalised
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.tree import total
-from klsym.notation.values import LazyFormula, scored
+from klsym.notation.tree import add_terms
+from klsym.notation.values import LazyFormula, multiply_by_score
 
 MOST = 2  # in one loss
 MOVES = "normalised(h) of what is differentiated is not read: put sg(..) around it, which is another loss"
@@ -86,14 +86,14 @@ def _combine_with_reward(written: Written, main: Written, remainder: Written, se
     pushes = (
         reward_verdict.h
         if reward_verdict.scores_named[0]
-        else scored(_write_own_reward(remainder.expression, setting), own(s))
+        else multiply_by_score(_write_own_reward(remainder.expression, setting), own(s))
     )
     messages = [message for message in reward_verdict.messages if message.code not in LOSS_WARNINGS]
     return replace(
         spread,
         loss=written.text,
         loss_latex=losses.show(written, LATEX),
-        h=LazyFormula(total, (spread.h, pushes)),
+        h=LazyFormula(add_terms, (spread.h, pushes)),
         gradient=TargetReading(spread.target if gradient else None, {}),
         value=reward_verdict.value,
         constant=reward_verdict.constant,
@@ -254,7 +254,7 @@ def _explain_by_option(written: Written, setting: Setting) -> Verdict:
     normalised = written.expression
     single = Written(written.text, normalised.args[0])
     verdict = explain_batch_std(single, replace(setting, batch="std"))
-    h = scored(verdict.h, own(s)) if verdict.pushes else ZERO
+    h = multiply_by_score(verdict.h, own(s)) if verdict.pushes else ZERO
     latex = losses.show(written, LATEX)
     return replace(
         verdict,

@@ -59,8 +59,8 @@ from klsym.language.sums import Before, OverVocabulary, Summed, Whole, clamped_w
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
-from klsym.notation.tree import Formula, product, total
-from klsym.notation.values import LazyFormula, bracketed, scored
+from klsym.notation.tree import Formula, add_terms, multiply
+from klsym.notation.values import LazyFormula, add_brackets, multiply_by_score
 
 ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
 VOCABULARY_RULE = "mean over the vocabulary"
@@ -124,11 +124,11 @@ def _build_per_sample(loss: SampledLoss, alone: Verdict | None) -> Any:
     setting = loss.setting
     score = s if setting.level == "sample" else now(s)
     if setting.use == "reward":
-        return LazyFormula(product, (_write_at_now(loss.typed.expression, setting), score))
+        return LazyFormula(multiply, (_write_at_now(loss.typed.expression, setting), score))
     parts = [part for exact_mean in loss.means for part in _iterate_pushes(exact_mean, setting, score)]
     if alone is not None and alone.pushes:
-        parts.insert(0, alone.h if alone.scores_named[0] else scored(alone.h, score))
-    return LazyFormula(total, tuple(parts)) if parts else ZERO
+        parts.insert(0, alone.h if alone.scores_named[0] else multiply_by_score(alone.h, score))
+    return LazyFormula(add_terms, tuple(parts)) if parts else ZERO
 
 
 def _iterate_pushes(one: ExactMean, setting: Setting, score: Any) -> Iterator[Any]:
@@ -142,16 +142,16 @@ def _iterate_pushes(one: ExactMean, setting: Setting, score: Any) -> Iterator[An
 
 
 def _multiply(of: Formula, slope: Formula) -> Formula:
-    return product(of, bracketed(slope))
+    return multiply(of, add_brackets(slope))
 
 
 def _build_slope_of_factor(c: Any, setting: Setting, score: Any) -> Any:
     """Return grad C, with its scores."""
     if setting.level == "sample":
-        return LazyFormula(product, (without_sg(sympy.diff(c, log_q)), s))
+        return LazyFormula(multiply, (without_sg(sympy.diff(c, log_q)), s))
     at_token = build_slot_loss(Written("", c), replace(setting, use="loss", credit=""))
     slots = collect_score_coefficients(derive(token_gradient(at_token.expression, "q")).differentiate())
-    return LazyFormula(product, (slots, score)) if {*slots} <= {"now"} else slots
+    return LazyFormula(multiply, (slots, score)) if {*slots} <= {"now"} else slots
 
 
 def _write_at_now(e: Any, setting: Setting) -> Any:

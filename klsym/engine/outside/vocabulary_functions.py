@@ -39,10 +39,10 @@ from klsym.language.expressions import M, log_mu, parameter, rho, s, sg, without
 from klsym.language.messages import Message
 from klsym.language.sums import OverBatch, OverVocabulary, is_mass
 from klsym.notation import losses
-from klsym.notation.coefficients import common_factor
+from klsym.notation.coefficients import find_common_factor
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
-from klsym.notation.values import names
+from klsym.notation.values import collect_names
 
 DRAWN = RANDOM - {parameter("T")}
 OUTSIDE = (
@@ -78,7 +78,7 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
 
     >>> from klsym.language.expressions import k1, k3
     >>> found = fix_means(OverVocabulary(k1)**2, True)
-    >>> found.moving, found.names
+    >>> found.moving, found.collect_names
     (((h1, k1),), {h1: 2*full(k1)})
     """
     sums = sorted(loss.atoms(OverVocabulary), key=str)
@@ -173,13 +173,15 @@ def _list_remarks(means: FixedMeans, decided: bool) -> Iterator[Message]:
 def _has_numbers(inner: Verdict, means: FixedMeans) -> bool:
     """Does the expected gradient of the sampled loss depend on the numbers h?"""
     values = (inner.c, inner.gradient.parts, inner.gradient.rest)
-    return not {h.name for h in means.names}.isdisjoint(name for value in values for name in names(value))
+    return not {h.name for h in means.names}.isdisjoint(
+        name for value in values for name in collect_names(value)
+    )
 
 
 def _substitute_numbers(value: Any, means: FixedMeans) -> Any:
     """Replace the numbers h by their values; a common factor of all terms is kept in front."""
     if isinstance(value, ExpPoly):
-        shared, remainder = common_factor(value) or (((), ()), value)
+        shared, remainder = find_common_factor(value) or (((), ()), value)
         value = to_sympy(ExpPoly({shared: 1})) * to_sympy(remainder)
     return value.xreplace(means.names)
 

@@ -349,7 +349,7 @@ def _choice(
     correct = min(unbiased, key=_place, default=None)
     return CatalogueChoice(
         constant=str(constant),
-        gradient=formulas.element(a),
+        gradient=formulas.show_element(a),
         loss=infix(first.code),
         size=first.size,
         unbiased=None if correct is None else infix(correct.code),

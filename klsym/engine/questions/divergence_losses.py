@@ -52,7 +52,7 @@ from klsym.language.expressions import COUNTS, OF_TABLE, PARAMETERS, k1, paramet
 from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, parse, parse_asked
 from klsym.language.sums import mixing
-from klsym.notation.coefficients import element
+from klsym.notation.coefficients import show_element
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT, is_sum
 
@@ -189,7 +189,7 @@ def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple
     g, known = naive_loss(c), name_divergence(f)
     texts = {name: words(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
     parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts)
-    name = ("alpha", "1") if asked.strip() == "alpha" else known and (known[0], element(known[1]))
+    name = ("alpha", "1") if asked.strip() == "alpha" else known and (known[0], show_element(known[1]))
     return parts, build_divergence(f, c) if differentiate_in_log_q(c) else None, name
 
 
@@ -344,7 +344,7 @@ def words(e: ExpPoly) -> str:
     for solution in sympy.linsolve(gaps, unknown) if e else ():
         multiples = (a.xreplace(dict.fromkeys(unknown, sympy.S.Zero)) for a in solution)
         return show(sum(a * OF_TABLE[name] for a, name in zip(multiples, ESTIMATORS, strict=True)), TEXT)
-    return element(e)
+    return show_element(e)
 
 
 def _slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:

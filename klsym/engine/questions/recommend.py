@@ -357,12 +357,12 @@ def _slope(element: ExpPoly) -> bool:
 
 # ---------------------------------------------------------------------------- clamps
 def _clamped(text: str, setting: Setting) -> Clamped | None:
-    from klsym.notation.cases import value, where
+    from klsym.notation.cases import describe_conditions, show_coefficient
 
     try:
         verdict = explain_written(as_written(text, ()), setting)
     except UsageError:
         return None
     inside = verdict.inside_clamps
-    rows = tuple((where(on), value(c)) for on, c in verdict.coefficient_cases)
+    rows = tuple((describe_conditions(on), show_coefficient(c)) for on, c in verdict.coefficient_cases)
     return Clamped(text, verdict.target, inside.target if inside else None, rows)

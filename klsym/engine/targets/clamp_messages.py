@@ -61,10 +61,10 @@ from klsym.language.expressions import (
 )
 from klsym.language.messages import Message
 from klsym.notation import losses
-from klsym.notation.cases import latex as in_cases
+from klsym.notation.cases import format_latex as in_cases
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
-from klsym.notation.tree import Formula, Mean, Over, Words, product
+from klsym.notation.tree import Formula, Mean, Over, Words, multiply
 from klsym.notation.values import LazyFormula
 
 OPEN = TargetReading(None)
@@ -208,9 +208,9 @@ def _generate_case_steps(
 def _format_mean_of_cases(
     measure: str, letter: str, rows: Cases, index: str, slot: str, spell: Text
 ) -> Formula:
-    score = losses.tree_of(Slot(slot)(s) if slot != "x" else s, spell.positions)
+    score = losses.build_tree(Slot(slot)(s) if slot != "x" else s, spell.positions)
     letter_with_cases = Words(letter, in_cases(rows))
-    scored = letter_with_cases if any(has_scores(c) for _, c in rows) else product(letter_with_cases, score)
+    scored = letter_with_cases if any(has_scores(c) for _, c in rows) else multiply(letter_with_cases, score)
     return Mean(measure, Over(index, scored) if index else scored)
 
 
@@ -218,7 +218,7 @@ def _show_centred(verdict: Verdict, field: ReducedGradient) -> Verdict:
     """Return the verdict on a batch, with (1 - 1/n) in front of c."""
     share, c = split_own_share(find_canonical_coefficient(field) or ZERO)
     c_in_steps = to_steps(c, field.loss.defined)
-    factors = LazyFormula(product, (share, c_in_steps))
+    factors = LazyFormula(multiply, (share, c_in_steps))
     return replace(
         verdict,
         gradient=ValuePrinter(field.loss.defined, False).rewrite_reading(

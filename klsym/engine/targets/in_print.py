@@ -27,8 +27,8 @@ from klsym.language.sums import After, Before, LeftOut, OfOthers
 from klsym.notation import formulas, losses
 from klsym.notation.formulas import Labels
 from klsym.notation.printers import TEXT
-from klsym.notation.tree import Formula, Name, rebuilt
-from klsym.notation.values import LazyFormula, names
+from klsym.notation.tree import Formula, Name, replace_parts
+from klsym.notation.values import LazyFormula, collect_names
 
 KINDS = {"past": Before, "future": After, "others": OfOthers}
 
@@ -58,10 +58,10 @@ def format_side(side: Side, labels: Labels | None, context: Context, tokens: boo
     def replace_regions(node: Formula) -> Formula:
         name = at_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
         if name and context.defined(name, REGION) is not None:
-            return losses.tree_of(to_steps(ExpPoly.variable(name), context, tokens))
-        return rebuilt(node, replace_regions)
+            return losses.build_tree(to_steps(ExpPoly.variable(name), context, tokens))
+        return replace_parts(node, replace_regions)
 
-    return TEXT(replace_regions(formulas.tree_of(side, labels)))
+    return TEXT(replace_regions(formulas.build_tree(side, labels)))
 
 
 def write_regions_as_steps(quantity: Quantity, context: Context) -> Quantity:
@@ -112,7 +112,9 @@ class ValuePrinter:
             return self._replace_sum_names(value)
         hidden_names = {definition.name for definition in self.context.definitions}
         hidden_names |= {_read_base(str(symbol)) for symbol in self.sums}
-        if not isinstance(value, Mapping | ExpPoly) or hidden_names.isdisjoint(map(_read_base, names(value))):
+        if not isinstance(value, Mapping | ExpPoly) or hidden_names.isdisjoint(
+            map(_read_base, collect_names(value))
+        ):
             return value
         if isinstance(value, Mapping):
             return self._replace_sum_names(to_scored_steps(value, self.context, self.tokens))

@@ -68,8 +68,14 @@ from klsym.language.sums import Centred, LeftOut
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX
-from klsym.notation.tree import product
-from klsym.notation.values import LazyFormula, less_mean, less_others, scored, tree_of
+from klsym.notation.tree import multiply
+from klsym.notation.values import (
+    LazyFormula,
+    build_tree,
+    multiply_by_score,
+    subtract_mean,
+    subtract_mean_of_others,
+)
 
 CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
 
@@ -180,7 +186,9 @@ def build_partial_verdict(written: Written, setting: Setting, single: ReducedGra
     defined = single.loss.defined
     centred = (to_steps(h, defined) if defined.definitions else h) if is_centred else None
     expanded = (
-        expand_options(written, setting, tree_of(centred)) if is_centred and setting.use == "loss" else None
+        expand_options(written, setting, build_tree(centred))
+        if is_centred and setting.use == "loss"
+        else None
     )
     return Verdict(
         loss=written.text,
@@ -215,7 +223,7 @@ def _show_score_coefficients(field: ReducedGradient, setting: Setting) -> Any:
             centred = _subtract_mean(
                 field.sample_coefficient, _infer_batch_option(field, setting), field.loss.defined
             )
-            return scored(centred, own(s))
+            return multiply_by_score(centred, own(s))
         case "i" if {*field.score_coefficients} <= {"self"}:
             return field.score_coefficients.get("self", ZERO) * ExpPoly.variable("s[self]")
     return field.score_coefficients
@@ -234,7 +242,7 @@ def _subtract_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
         return ZERO  # equal numbers less their mean
     is_linear = random <= {*SAMPLE_BASES} and all(_is_linear(term) for term in split_terms(h))
     value = to_sympy(h) if is_linear else H
-    subtract = less_others if setting.batch == "leave-one-out" else less_mean
+    subtract = subtract_mean_of_others if setting.batch == "leave-one-out" else subtract_mean
     return subtract(to_ring(own(value)), to_ring(others(value)))
 
 
@@ -257,7 +265,7 @@ def _is_linear(term: ExpPoly) -> bool:
 def _split_factor(c: Any) -> Any:
     """Return c with a factor 1 - 1/n in front."""
     scale, coefficient = split_own_share(c) if isinstance(c, ExpPoly) else (ONE, c)
-    return LazyFormula(product, (scale, coefficient)) if scale != ONE else c
+    return LazyFormula(multiply, (scale, coefficient)) if scale != ONE else c
 
 
 def _read_target(field: ReducedGradient, decision: Decision) -> TargetReading:

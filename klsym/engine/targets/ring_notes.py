@@ -79,7 +79,7 @@ def generate_reading_notes(field: ReducedGradient, setting: Setting) -> Iterator
 def _format_mean(h: ExpPoly, field: ReducedGradient) -> str:
     context = field.loss.defined
     integrand = to_steps(h, context) if context.definitions else to_sympy(h)
-    return TEXT(Mean("mu", losses.tree_of(integrand)))
+    return TEXT(Mean("mu", losses.build_tree(integrand)))
 
 
 def collect_remarks(field: ReducedGradient, decision: Decision) -> tuple[Message, ...]:

@@ -19,14 +19,14 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.expressions import A, R, s, unfold, without_sg
 from klsym.language.messages import Message
 from klsym.notation import formulas, losses
-from klsym.notation.combination import mean_of, objective_rows
+from klsym.notation.combination import build_mean, build_objective_terms
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
-from klsym.notation.ratios import in_r
-from klsym.notation.text import Printed, printed_chain
-from klsym.notation.tree import Formula, Mean, Number, Sum, negated, total
-from klsym.notation.values import shown, tree_of
+from klsym.notation.ratios import rewrite_in_r
+from klsym.notation.text import PrintedSide, build_printed_chain
+from klsym.notation.tree import Formula, Mean, Number, Sum, add_terms, negate
+from klsym.notation.values import build_tree, show_value
 
 Cases = Sequence[tuple[tuple[Any, ...], Any]]  # conditions (x, signs) and what the coefficient is there
 ChainStep = tuple[str, str, str]  # rule, text, LaTeX
@@ -62,16 +62,16 @@ class Chain(LazyRows):
         self.proof, self.objective = proof, objective
 
     @cached_property
-    def printed(self) -> list[tuple[Printed, str]]:
+    def printed(self) -> list[tuple[PrintedSide, str]]:
         """The rows; two that are equal in LaTeX and in text are merged."""
-        return [*printed_chain(self.proof, LATEX, TEXT), *self.objective_steps]
+        return [*build_printed_chain(self.proof, LATEX, TEXT), *self.objective_steps]
 
     @cached_property
-    def objective_steps(self) -> list[tuple[Printed, str]]:
+    def objective_steps(self) -> list[tuple[PrintedSide, str]]:
         """The rows of the second proof, or one for all of them if it starts at the first row."""
         if self.objective is None:
             return []
-        rows = printed_chain(self.objective, LATEX, TEXT)[1:]
+        rows = build_printed_chain(self.objective, LATEX, TEXT)[1:]
         if not rows or self.objective.theorem.statement.left == self.proof.theorem.statement.right:
             return rows
         reasons = ", ".join(dict.fromkeys(reason for _, reason in rows))
@@ -153,7 +153,7 @@ class TargetReading:
     @cached_property
     def multiples(self) -> dict[str, str]:
         """The named parts, as grammar strings."""
-        return {name: shown(value) for name, value in self.parts.items()}
+        return {name: show_value(value) for name, value in self.parts.items()}
 
     @property
     def single(self) -> bool:
@@ -163,7 +163,7 @@ class TargetReading:
     @property
     def complete(self) -> dict[str, str]:
         """All parts: they add up to the coefficient, up to a constant."""
-        return {**self.multiples, **({"rest": shown(self.rest)} if self.rest else {})}
+        return {**self.multiples, **({"rest": show_value(self.rest)} if self.rest else {})}
 
     @property
     def names_scores(self) -> bool:
@@ -178,7 +178,7 @@ class TargetReading:
 
 def _format_coefficient(value: Any) -> str:
     """Return a coefficient as text, with estimators by name; text stays as it is."""
-    return value if isinstance(value, str) else TEXT(with_k3(tree_of(value)))
+    return value if isinstance(value, str) else TEXT(with_k3(build_tree(value)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -266,7 +266,7 @@ class Verdict:
     def objective(self) -> str | None:
         """LaTeX of the objective of which the expected gradient is the gradient, where it is known."""
         rows = self.list_objective_terms(LATEX)
-        return LATEX(total(*rows)) if rows else None
+        return LATEX(add_terms(*rows)) if rows else None
 
     @property
     def ascends(self) -> bool:
@@ -285,13 +285,13 @@ class Verdict:
         if self.target == "zero":
             return [Number(0)]
         if self.target not in UNNAMED:
-            return objective_rows(self.gradient.multiples)
+            return build_objective_terms(self.gradient.multiples)
         if self.generated is None or self.generated.f is None:
             return []
-        f = Mean("q", in_r(self.generated.f, sums=spell.positions))
-        reward = [negated(mean_of(tree_of(self.generated.reward)))] if self.generated.reward else []
+        f = Mean("q", rewrite_in_r(self.generated.f, sums=spell.positions))
+        reward = [negate(build_mean(build_tree(self.generated.reward)))] if self.generated.reward else []
         terms = [*reward, f]
-        return [negated(row) for row in terms] if self.ascends else terms
+        return [negate(row) for row in terms] if self.ascends else terms
 
     def format_implied(self, spell: Text) -> str:
         """Return the implied objective in one notation."""
@@ -304,7 +304,7 @@ class Verdict:
         labels = {
             of: label for of, label in labelled if isinstance(label, Written) or label.has(Heaviside, sign)
         }
-        return with_k3(formulas.tree_of(self.implied.side, labels, spell.positions))
+        return with_k3(formulas.build_tree(self.implied.side, labels, spell.positions))
 
     @property
     def pushes(self) -> bool:
@@ -326,7 +326,7 @@ class Verdict:
     @property
     def value_constant(self) -> str:
         """The constant in the grammar."""
-        return "" if self.constant is None else shown(self.constant)
+        return "" if self.constant is None else show_value(self.constant)
 
     def unbiased_for(self, name: str) -> bool:
         """Is the value an unbiased estimate of this KL ("reverse-kl" or "forward-kl")?"""

@@ -22,7 +22,7 @@ from klsym.language.abbreviations import Divergence
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import COUNTS, OF_REGIONS, REWARDS, A, M, R, log_mu, log_old, log_q
 from klsym.language.messages import Message
-from klsym.notation.values import names
+from klsym.notation.values import collect_names
 
 # What a loss under q would speak of: the reference, rewards, a critic.
 TARGET_NAMES = re.compile(r"\b(k\d*|r|log_p|p|R|A|V|V_next)(_(past|now|future|self|others))?\b")
@@ -259,7 +259,7 @@ def check_sign(verdict: Verdict, facts: Facts) -> Message | None:
 
 
 def _has_both_rewards(verdict: Verdict, defined: Context) -> bool:
-    all_names = names(verdict.h).union(*(definition.e.names() for definition in defined.definitions))
+    all_names = collect_names(verdict.h).union(*(definition.e.names() for definition in defined.definitions))
     return {R.name, A.name} <= {name.partition("[")[0] for name in all_names}
 
 
@@ -276,15 +276,15 @@ def _find_sign_in_regions(value: Any, defined: Context) -> Sign | None:
 
 def _list_lowered_rewards(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:
     """Yield the rewards whose mean the loss lowers, with the sign; clipped rewards by cases."""
-    defined_names = {name for name in names(reward) if defined.defined(name) is not None}
+    defined_names = {name for name in collect_names(reward) if defined.defined(name) is not None}
     regions = {name for name in defined_names if defined.defined(name, REGION) is not None}
     if any(not defined.is_constant(ExpPoly.variable(name)) for name in defined_names - regions):
         return  # a log moves with the reward, and its slope is not looked at
     bounds = defined.within(*map(ExpPoly.variable, regions))
-    bases = {parse_name(name).base for e in bounds for name in e.names()} | names(reward)
+    bases = {parse_name(name).base for e in bounds for name in e.names()} | collect_names(reward)
     slopes = {x: reward.diff(x) for x in (R, A) if x.name in bases}
     for x, slope in slopes.items():
-        if names(slope) & regions:
+        if collect_names(slope) & regions:
             yield ("lowers-rising-reward", x), _find_sign_in_cases(to_ring(-slope), defined)
         else:
             negative = to_steps(to_ring(-slope), defined) if defined_names else -slope
@@ -437,6 +437,6 @@ def list_batch_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
         messages.append(Message("mean-shrinks"))
     if shrinks and {"reward", "reverse-kl"} <= set(verdict.gradient.multiples):
         messages.append(Message("shrink-together"))
-    if "mean_h" in names(verdict.c):
+    if "mean_h" in collect_names(verdict.c):
         messages.append(Message("score-has-a-mean"))
     return tuple(messages)

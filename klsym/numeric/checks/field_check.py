@@ -43,7 +43,7 @@ from klsym.language.expressions import (
 )
 from klsym.language.parser import parse
 from klsym.language.sums import OverBatch
-from klsym.notation.values import shown
+from klsym.notation.values import show_value
 from klsym.numeric.checks.printed_objective import objective_slope
 from klsym.numeric.checks.world import Place, World, without_sums
 from klsym.numeric.models import random_model, random_tree
@@ -225,13 +225,13 @@ class Printed:
             world.formulas["H"] = self.literal.coefficient, False
         for message in self.of_code("region"):
             name, where = message.values["of"].partition("_now")[0], message.values["where"]
-            of = self.read(shown(where.x), at_position=True)
+            of = self.read(show_value(where.x), at_position=True)
             world.regions[name] = of, self._of_sequence(of), where.signs
         for message in self.of_code("given"):
             for name, value in message.values["rows"]:
                 world.formulas[name.partition("_")[0]] = self.read(value), self.literal.of_tokens
         for message in self.of_code("given-std"):
-            world.formulas["H"] = self.read(shown(message.values["of"])), False
+            world.formulas["H"] = self.read(show_value(message.values["of"])), False
         for message in self.of_code("mean-h"):
             if found := MEAN.fullmatch(message.values["of"]):
                 world.parameters["mean_h"] = world.mean(self.read(found[2]), found[1])

@@ -35,7 +35,7 @@ def objective_slope(verdict: Any, read: Callable[[str], Any], world: World) -> A
     """
     terms = verdict.list_objective_terms(TEXT)
     try:
-        return _Reader(read, world).of(tree.total(*terms))[1] if terms else None
+        return _Reader(read, world).of(tree.add_terms(*terms))[1] if terms else None
     except NotEvaluated:
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from klsym.render.listing import columns
+from klsym.render.listing import align_columns
 
 if TYPE_CHECKING:
     from klsym.engine.questions.catalogue import Catalogue, CatalogueChoice, CatalogueSearch
@@ -47,7 +47,7 @@ def _counted(catalogue: Catalogue) -> Iterator[str]:
     rows += [["losses with the target", *("" for _ in settings)]]
     for target in TARGETS:
         rows.append([f"  {target}", *(f"{_last(f, target):,}" for f in settings)])
-    return columns([*heads, *rows], 1)
+    return align_columns([*heads, *rows], 1)
 
 
 def _last(found: CatalogueSearch, target: str) -> int:
@@ -64,7 +64,7 @@ def _having(catalogue: Catalogue, kl: str) -> Iterator[str]:
         yield ""
         yield f"{found.sampling}, in the {found.use}: {len(choices)} gradients at a sample"
         heads = ["b", "loss", "with the right value", "losses", "spellings", "b_star"]
-        yield from columns([heads, *map(_row, choices[:SHOWN])], 3)
+        yield from align_columns([heads, *map(_row, choices[:SHOWN])], 3)
 
 
 def _row(choice: CatalogueChoice) -> list[str]:

@@ -18,15 +18,15 @@ from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.language.abbreviations import Context
 from klsym.notation import formulas
-from klsym.notation.hypotheses import assumption, show_hypothesis
+from klsym.notation.hypotheses import build_assumption, show_hypothesis
 from klsym.notation.printers import TEXT, is_sum
 from klsym.notation.text import show_interval, show_statement
-from klsym.render.details import met
-from klsym.render.headline import use_words
-from klsym.render.listing import listed, model_lines
+from klsym.render.details import drop_unused_definitions
+from klsym.render.headline import describe_use
+from klsym.render.listing import format_list, list_model_lines
 from klsym.render.printing import as_printed
 from klsym.render.questions.sentences import READINGS
-from klsym.render.sentences import sentence
+from klsym.render.sentences import write_sentence
 from klsym.render.words import TRUST
 
 MINUS_ONE = ExpPoly.number(-1)
@@ -36,7 +36,7 @@ def region(factors: tuple[ExpPoly, ...], free: tuple[ExpPoly, ...]) -> str:
     """Where the product of the factors is at least 0, or something free is 0; free: nowhere negative."""
     if any(not factor for factor in factors) or factors == (ONE,):
         return "everywhere"
-    zero = " or ".join(f"{formulas.element(f)} = 0" for f in free)
+    zero = " or ".join(f"{formulas.show_element(f)} = 0" for f in free)
     if factors == (MINUS_ONE,):
         return f"only where {zero}" if zero else "nowhere"
     if len(factors) == 1:
@@ -47,7 +47,7 @@ def region(factors: tuple[ExpPoly, ...], free: tuple[ExpPoly, ...]) -> str:
 
 
 def _factor(value: ExpPoly) -> str:
-    shown = formulas.element(value)
+    shown = formulas.show_element(value)
     return TEXT.bracket(shown) if is_sum(shown) else shown
 
 
@@ -76,7 +76,7 @@ class PrintedSpread(Spread):
     @property
     def coefficients(self) -> tuple[str, str]:
         """a and b in print."""
-        return formulas.element(self.pair.a), formulas.element(self.pair.b)
+        return formulas.show_element(self.pair.a), formulas.show_element(self.pair.b)
 
     @property
     def difference(self) -> str:
@@ -110,7 +110,7 @@ class PrintedSpread(Spread):
     def finite(self) -> tuple[str, ...]:
         """The moments without which there are no variances."""
         times = " s^2" if self.pair.scored else ""
-        given = (formulas.element(a) for a in dict.fromkeys((self.pair.a, self.pair.b)) if a)
+        given = (formulas.show_element(a) for a in dict.fromkeys((self.pair.a, self.pair.b)) if a)
         return tuple(f"E_{self.measure}[({a})^2{times}] is finite" for a in given)
 
     @staticmethod
@@ -146,17 +146,19 @@ class PrintedComparison(Comparison):
     @property
     def undecided(self) -> tuple[str, ...]:
         """What is left open."""
-        return tuple(map(sentence, self.open_questions))
+        return tuple(map(write_sentence, self.open_questions))
 
     @property
     def hypotheses(self) -> tuple[str, ...]:
         """What the theorems rest on; a region is named with the theorem that speaks of it."""
         found, moments = self.variance, self.variance.finite if self.variance else ()
-        of_region = assumption(found.assumed, Context()) if found and found.assumed else None
+        of_region = build_assumption(found.assumed, Context()) if found and found.assumed else None
         told = [x for proof in self.proofs for x in proof.assumptions if x != of_region]
         readings = (x for x in self.readings if x.code not in READINGS)
-        told = met((*readings, *told), [answer.statement for _, answer in self.named_answers])
-        return tuple(dict.fromkeys((*map(sentence, told), *moments)))
+        told = drop_unused_definitions(
+            (*readings, *told), [answer.statement for _, answer in self.named_answers]
+        )
+        return tuple(dict.fromkeys((*map(write_sentence, told), *moments)))
 
     @property
     def named_answers(self) -> list[tuple[str, PrintedAnswer]]:
@@ -216,7 +218,7 @@ def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = 
     """For a terminal: the answer; the models, counterexamples and hypotheses with `proof` or `full`."""
     rows = found.named_answers
     lines = [f"A = {found.losses[0]},  B = {found.losses[1]}: {_losses(found.setting)}", _sentence(found)]
-    read = [sentence(message) for message in found.readings if message.code in READINGS]
+    read = [write_sentence(message) for message in found.readings if message.code in READINGS]
     lines += [f"  {'read as' if i == 0 else '':<21} {line}" for i, line in enumerate(read)]
     decided = found.variance or any(answer.same is not None for _, answer in rows)
     lines += [f"  trust                 {(TRUST | OPEN)[found.trust]}"] if decided else []
@@ -229,7 +231,7 @@ def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = 
     if spread and spread.lower not in ("A", "B", "equal"):
         lines.append(f"  {'B is less noisy':<21} at a sample where {spread.region}")
     if not (proof or full):
-        lines += listed("Not decided", found.undecided)
+        lines += format_list("Not decided", found.undecided)
         models = sum(bool(answer.witness) for _, answer in rows)
         counted = f", {models} counterexample{'s' * (models > 1)}" if models else ""
         return "\n".join([*lines, f"  {'more':<21} --proof ({len(found.hypotheses)} hypotheses{counted})"])
@@ -240,15 +242,15 @@ def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = 
             lines += [
                 "",
                 f"Counterexample: {name}, {answer.witness['refutes']}",
-                *model_lines(answer.witness),
+                *list_model_lines(answer.witness),
             ]
-    lines += listed("Not decided", found.undecided) + listed("Hypotheses", found.hypotheses)
+    lines += format_list("Not decided", found.undecided) + format_list("Hypotheses", found.hypotheses)
     return "\n".join(lines)
 
 
 def _losses(setting: Any) -> str:
     """on-policy losses at each token."""
-    first, _, rest = use_words(setting).partition(f" {setting.use}")
+    first, _, rest = describe_use(setting).partition(f" {setting.use}")
     return f"{first} {'losses' if setting.use == 'loss' else 'rewards'}{rest}"
 
 
@@ -321,4 +323,4 @@ def _variance_lines(name: str, witness: dict[str, Any]) -> list[str]:
     """A model; the left side of what it refutes is the larger variance."""
     high, low = show_interval(witness["left"]), show_interval(witness["right"])
     a, b = (low, high) if name == "A" else (high, low)
-    return ["", f"{name} varies less here", *model_lines(witness)[:-1], f"  Var A = {a}, Var B = {b}"]
+    return ["", f"{name} varies less here", *list_model_lines(witness)[:-1], f"  Var A = {a}, Var B = {b}"]

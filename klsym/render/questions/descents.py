@@ -7,13 +7,13 @@ from typing import Any
 
 from klsym.engine.divergences.shape_messages import list_divergence_messages
 from klsym.engine.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
-from klsym.notation.combination import combination_text
+from klsym.notation.combination import format_combination
 from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.ratios import in_r
+from klsym.notation.ratios import rewrite_in_r
 from klsym.notation.text import show_interval
-from klsym.render.divergences import at_reference_text, convexity_text, generated_json
-from klsym.render.listing import columns, listed
-from klsym.render.sentences import sentence
+from klsym.render.divergences import build_generator_json, describe_at_reference, describe_convexity
+from klsym.render.listing import align_columns, format_list
+from klsym.render.sentences import write_sentence
 
 TITLES = {
     "reverse-kl": "KL(q||p)",
@@ -46,9 +46,9 @@ def divergence_words(verdict: Any) -> str:
     if gradient.target == "zero":
         return "nothing: the expected gradient is zero"
     if gradient.target in ("reverse-kl", "forward-kl", "combination"):
-        return combination_text(gradient.multiples).replace("grad ", "")
+        return format_combination(gradient.multiples).replace("grad ", "")
     if found is not None and found.f is not None:
-        return f"E_q[f(r)] with f = {TEXT(in_r(found.f))}"
+        return f"E_q[f(r)] with f = {TEXT(rewrite_in_r(found.f))}"
     return verdict.format_implied(TEXT) if verdict.implied is not None else "another objective"
 
 
@@ -58,12 +58,12 @@ class PrintedDescents(Descents):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What descending it does that no divergence does."""
-        return tuple(map(sentence, (*self.messages, *list_divergence_messages(self.shape))))
+        return tuple(map(write_sentence, (*self.messages, *list_divergence_messages(self.shape))))
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What has no formula in the loss grammar."""
-        return tuple(map(sentence, self.no_formula))
+        return tuple(map(write_sentence, self.no_formula))
 
     def to_json(self) -> dict[str, Any]:
         """All of it, with formulas as grammar strings."""
@@ -92,8 +92,8 @@ def descents_json(found: PrintedDescents) -> dict[str, Any]:
     return {
         "divergence": found.name,
         "multiple": found.multiple,
-        **generated_json(found.shape),
-        "latex": LATEX(in_r(found.shape.f)),
+        **build_generator_json(found.shape),
+        "latex": LATEX(rewrite_in_r(found.shape.f)),
         "coefficient": found.coefficient,
         "values": [_choice(row) for row in found.values],
         "gradients": [_choice(row) for row in found.gradients],
@@ -119,15 +119,15 @@ def _choice(row: DivergenceLoss) -> dict[str, Any]:
 def descents_text(found: PrintedDescents, proof: bool = False, full: bool = False) -> str:
     """For a terminal: f, what estimates it, what descends it, what does not; hypotheses with `proof`."""
     shape, more = found.shape, proof or full
-    convex = convexity_text(shape.where, shape.is_divergence) or "whether it is convex is open"
+    convex = describe_convexity(shape.where, shape.is_divergence) or "whether it is convex is open"
     lines = [
         ": ".join(
             [
                 *([title(found.name, found.multiple)] if found.name else []),
-                f"E_q[f(r)] with f = {TEXT(in_r(shape.f))}",
+                f"E_q[f(r)] with f = {TEXT(rewrite_in_r(shape.f))}",
             ]
         ),
-        f"  f         {convex}; {at_reference_text(shape)}",
+        f"  f         {convex}; {describe_at_reference(shape)}",
         f"  gradient  grad E_q[f(r)] = E_q[c s] with c = f - r f' = {found.coefficient}",
     ]
     lines += ["", "To estimate its value, with any number before r - 1 (0: never negative where f is convex)"]
@@ -142,11 +142,13 @@ def descents_text(found: PrintedDescents, proof: bool = False, full: bool = Fals
     wrong = found.wrong if more else found.wrong[:MAX_WRONG]
     lines += _table([(w.sampling, USES[w.use], w.loss, _refutation(w)) for w in wrong])
     if not more:
-        return "\n".join([*lines, *listed("Warnings", found.warnings[:1]), "", MORE])
+        return "\n".join([*lines, *format_list("Warnings", found.warnings[:1]), "", MORE])
     if found.wrong and found.wrong[0].witness:
         lines += ["", *_model(found.wrong[0].witness)]
-    lines += listed("Hypotheses", _together(hypotheses(row) for row in (*found.values, *found.gradients)))
-    return "\n".join(lines + listed("Warnings", found.warnings))
+    lines += format_list(
+        "Hypotheses", _together(hypotheses(row) for row in (*found.values, *found.gradients))
+    )
+    return "\n".join(lines + format_list("Warnings", found.warnings))
 
 
 def _value(row: DivergenceLoss) -> str:
@@ -159,7 +161,7 @@ def _refutation(wrong: WrongEstimate) -> str:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    return [f"  {line}" for line in columns(rows)]
+    return [f"  {line}" for line in align_columns(rows)]
 
 
 def _model(model: dict[str, Any]) -> list[str]:

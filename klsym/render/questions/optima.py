@@ -17,7 +17,7 @@ from klsym.engine.divergences.shape_messages import list_divergence_messages
 from klsym.engine.questions.optimum import Optimum
 from klsym.engine.questions.optimum_of_loss import OptimumAnswer
 from klsym.kernel.ring import ExpPoly
-from klsym.render.sentences import sentence
+from klsym.render.sentences import write_sentence
 
 K1, LOG_Q = ((((name, 1),), ()) for name in ("k1", "log_q"))
 SQUARE = ((("k1", 2),), ())
@@ -96,7 +96,7 @@ class PrintedOptimum(OptimumAnswer):
     def warnings(self) -> tuple[str, ...]:
         """What descending the penalty does that no divergence does, and what else is to be known."""
         of_f = list_divergence_messages(self.generated) if self.generated is not None else ()
-        return tuple(map(sentence, (*of_f, *self.messages)))
+        return tuple(map(write_sentence, (*of_f, *self.messages)))
 
     def to_json(self) -> dict[str, Any]:
         """The object of the command-line contract."""

@@ -11,14 +11,14 @@ from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, Te
 from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.notation.printers import is_sum
-from klsym.render.details import value_line
-from klsym.render.headline import does
-from klsym.render.listing import columns
+from klsym.render.details import describe_value
+from klsym.render.headline import describe_update
+from klsym.render.listing import align_columns
 from klsym.render.printing import as_printed
 from klsym.render.questions.compare import PrintedSpread, printed_spread
-from klsym.render.sentences import sentences
-from klsym.render.snippets import FRAMEWORKS, snippet
-from klsym.render.words import reason, setting_words
+from klsym.render.sentences import write_sentences
+from klsym.render.snippets import FRAMEWORKS, write_snippet
+from klsym.render.words import describe_reason, describe_setting
 
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
 MAX_CHOICES, MAX_WRONG = 5, 4  # in a short answer
@@ -48,7 +48,7 @@ class PrintedRecommendation(Recommendation):
         if not 0 <= number < len(self.choices):
             raise UsageError(f"choice {number}: there are {len(self.choices)}")
         choice = self.choices[number]
-        return snippet(choice.written, choice.verdict, framework, self.use)
+        return write_snippet(choice.written, choice.verdict, framework, self.use)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `klsym recommend --json` prints."""
@@ -121,12 +121,12 @@ def _in_short(found: PrintedRecommendation) -> list[str]:
         value = (
             ""
             if found.use == "value" or found.target in NEXT_TOKENS
-            else value_line(choice.verdict).replace("not an unbiased estimate of", "biased for")
+            else describe_value(choice.verdict).replace("not an unbiased estimate of", "biased for")
         )
         needed = [f"needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1]]
         told = "; ".join(filter(None, ["proved", value, *needed]))
         rows.append((f"{number + 1}", f"{choice.loss}{_options(choice)}", told))
-    return list(columns(rows))
+    return list(align_columns(rows))
 
 
 def _all_of_them(found: PrintedRecommendation) -> list[str]:
@@ -158,7 +158,7 @@ def _none_right(found: PrintedRecommendation) -> str:
     text = f"{asked(found)}: none of the {found.tried} candidates does"
     if found.elsewhere is None:
         return text
-    words = ", ".join(setting_words(found.elsewhere.setting))
+    words = ", ".join(describe_setting(found.elsewhere.setting))
     return f"{text}; {words}, {found.elsewhere.loss} does"
 
 
@@ -174,8 +174,10 @@ def _not_these(found: PrintedRecommendation, at_most: int | None = None) -> list
 def wrong_reason(one: TemptingLoss, found: PrintedRecommendation) -> str:
     """The verdict on a tempting choice, in a few words."""
     if found.use == "value":
-        return f"its mean is {value_line(one.verdict)}" if _is_formula(one) else value_line(one.verdict)
-    return does(one.verdict) if found.target in NEXT_TOKENS else reason(one.verdict)
+        return (
+            f"its mean is {describe_value(one.verdict)}" if _is_formula(one) else describe_value(one.verdict)
+        )
+    return describe_update(one.verdict) if found.target in NEXT_TOKENS else describe_reason(one.verdict)
 
 
 def _is_formula(one: TemptingLoss) -> bool:
@@ -217,7 +219,7 @@ def proved(choice: PrintedChoice, found: PrintedRecommendation) -> str:
 
 def hypotheses(choice: PrintedChoice, found: PrintedRecommendation) -> tuple[str, ...]:
     """Of the theorem that makes it right."""
-    return tuple(dict.fromkeys(sentences(_assumptions(choice, found))))
+    return tuple(dict.fromkeys(write_sentences(_assumptions(choice, found))))
 
 
 def _assumptions(choice: PrintedChoice, found: PrintedRecommendation) -> tuple[Message, ...]:
@@ -251,7 +253,7 @@ def _value(choice: Choice) -> str:
     """What the value is unbiased for, and which supports it asks for beside those of the gradient."""
     own = _supports(choice.verdict.assumptions)
     more = [x for x in _supports(choice.verdict.value.assumptions) if x not in own]
-    return value_line(choice.verdict) + (f", where {' and '.join(more)}" if more else "")
+    return describe_value(choice.verdict) + (f", where {' and '.join(more)}" if more else "")
 
 
 def push(choice: Choice) -> str:
@@ -366,7 +368,7 @@ def choice_json(choice: PrintedChoice, found: PrintedRecommendation) -> dict[str
     return {
         "loss": choice.loss, "credit": choice.setting.credit or None,
         "weights": choice.setting.weights or None, "trust": verdict.trust,
-        "source": choice.source, "proved": proved(choice, found), "value": value_line(verdict),
+        "source": choice.source, "proved": proved(choice, found), "value": describe_value(verdict),
         "per_sample": verdict.per_sample,
         "kind": choice.kind, "needs": needs(choice), "hypotheses": list(hypotheses(choice, found)),
         "variance_against_next_kind": spread.to_json() if spread else None,
@@ -384,5 +386,5 @@ def wrong_json(one: TemptingLoss, found: PrintedRecommendation) -> dict[str, Any
     return {
         "loss": one.loss, "credit": setting.credit or None, "weights": setting.weights or None,
         "target": one.verdict.target or "open", "reason": wrong_reason(one, found),
-        "trust": one.verdict.trust, "value": value_line(one.verdict),
+        "trust": one.verdict.trust, "value": describe_value(one.verdict),
     }  # fmt: skip

@@ -40,13 +40,15 @@ class Quote:
     @property
     def left(self) -> Cell:
         """The left side."""
-        return math(formulas.side(self.proof.theorem.statement.left, self.proof.labels, LATEX), *self.claims)
+        return math(
+            formulas.show_side(self.proof.theorem.statement.left, self.proof.labels, LATEX), *self.claims
+        )
 
     @property
     def right(self) -> Cell:
         """The right side; of a refuted equation as what the left side is not."""
-        labels = formulas.on_the_right(self.proof.labels)
-        shown = formulas.side(self.proof.theorem.statement.right, labels, LATEX)
+        labels = formulas.choose_right_labels(self.proof.labels)
+        shown = formulas.show_side(self.proof.theorem.statement.right, labels, LATEX)
         return math(rf"\ne {shown}" if self.proof.kind == "refuted" else shown, *self.claims)
 
     @property

@@ -14,14 +14,14 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Side
 from klsym.notation import formulas
 from klsym.notation.printers import LATEX
-from klsym.notation.text import equality as equality_of
+from klsym.notation.text import find_equality as equality_of
 from klsym.tables.writing.ledger_lookup import Quote
 from klsym.tables.writing.table import Cell, math, words
 
 
 def side(value: Side, found: Quote) -> Cell:
     """A side that follows from those of a theorem by adding and scaling, with its letters and its claims."""
-    return math(formulas.side(value, found.proof.labels, LATEX), *found.claims)
+    return math(formulas.show_side(value, found.proof.labels, LATEX), *found.claims)
 
 
 def where(found: Quote) -> Cell:
@@ -35,10 +35,10 @@ def where(found: Quote) -> Cell:
     [(_, at, element)] = regions
     slope, rest = (Fraction(element.terms.get(key, 0)) for key in (((("k1", 1),), ()), ((), ())))
     if slope <= 0 or element != ExpPoly.variable("k1") * slope + rest:
-        raise ValueError(f"a region without a bound on r: {formulas.element(element)}")
-    edge = formulas.element(ExpPoly.number(rest / slope).exp(), LATEX)
+        raise ValueError(f"a region without a bound on r: {formulas.show_element(element)}")
+    edge = formulas.show_element(ExpPoly.number(rest / slope).exp(), LATEX)
     shown = math(rf"r \le {edge}", *found.claims) + words(", that is ")
-    shown = shown + math(rf"{formulas.element(element, LATEX)} \ge 0") + words(", wherever ")
+    shown = shown + math(rf"{formulas.show_element(element, LATEX)} \ge 0") + words(", wherever ")
     return shown + math(rf"{LATEX.name(str(at))} > 0")
 
 
@@ -89,5 +89,5 @@ def premise(found: Quote, number: int = 0) -> Cell:
     """
     labels = found.proof.labels
     pair = found.proof.theorem.statement.context.premises[number]
-    left, right = (formulas.side(value, labels, LATEX) for value in pair)
+    left, right = (formulas.show_side(value, labels, LATEX) for value in pair)
     return math(f"{left} = {right}", *found.claims)

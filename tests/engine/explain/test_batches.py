@@ -18,7 +18,7 @@ from klsym.api import Verdict, explain
 from klsym.engine.proof.numeric_curl import choose_second_direction
 from klsym.language.parser import parse
 from klsym.notation.printers import LATEX
-from klsym.notation.values import names, shown
+from klsym.notation.values import collect_names, show_value
 from klsym.numeric.checks.cross_check import with_check
 from support.judges import batch_judge as judge
 from support.losses.cases import options
@@ -61,8 +61,8 @@ def test_h_is_a_value(loss: str, words: str, latex: str | None, named: str) -> N
     """It can be printed in LaTeX, and says what it is made of."""
     verdict = ask(loss, words)
     assert not isinstance(verdict.h, str) and not isinstance(verdict.c, str)
-    assert names(verdict.h) == {*named.split()}
-    assert latex is None or shown(verdict.h, LATEX) == latex
+    assert collect_names(verdict.h) == {*named.split()}
+    assert latex is None or show_value(verdict.h, LATEX) == latex
 
 
 def test_a_verdict_without_steps_has_no_latex() -> None:

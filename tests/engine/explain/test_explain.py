@@ -20,7 +20,7 @@ from klsym.api import explain
 from klsym.kernel import check, read
 from klsym.language.expressions import A, R, beta, clip, k, k1, k2, k3, lam, log_q, rho, sg
 from klsym.language.parser import parse
-from klsym.render.sentences import sentence
+from klsym.render.sentences import write_sentence
 from support.judges.loss_worlds import at_points
 from support.losses.cases import options
 
@@ -364,7 +364,7 @@ def test_many_hypotheses_on_means_are_one_line_each_in_text_and_whole_in_json() 
     """The line asks for no less: as many means as it stands for, and all others are listed as they are."""
     verdict = explain("R - beta*k3", use="reward", level="token")
     text, whole = verdict.text(proof=True), verdict.to_json()["hypotheses"]
-    kinds = {sentence(x): x.code for x in verdict.assumptions if x.code in ("exchange", "exists")}
+    kinds = {write_sentence(x): x.code for x in verdict.assumptions if x.code in ("exchange", "exists")}
     for kind, told in (("exchange", "in the {} means whose gradient"), ("exists", "the {} other means")):
         these = [line for line in whole if kinds.get(line) == kind]
         assert len(these) > 4

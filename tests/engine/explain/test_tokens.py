@@ -13,9 +13,9 @@ from klsym.api import explain
 from klsym.engine.fields.primitives import find_primitive
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
-from klsym.notation.formulas import element
+from klsym.notation.formulas import show_element
 from klsym.numeric.checks.cross_check import with_check
-from klsym.render.details import value_line
+from klsym.render.details import describe_value
 from support.judges.loss_judge import complaints
 from support.judges.loss_worlds import at_points
 from support.losses.cases import options
@@ -52,7 +52,7 @@ def test_several_powers_of_the_whole_weight_are_checked(loss: str) -> None:
 
 def test_what_is_the_same_at_each_token_counts_once_over_t() -> None:
     """sum_t 1/T = 1: the value of 1 over T is 1; 1 itself counts tokens."""
-    shown = [value_line(explain("1", **options(words))) for words in ("token /T", "token")]
+    shown = [describe_value(explain("1", **options(words))) for words in ("token /T", "token")]
     assert shown == ["1", "not an unbiased estimate of either KL"]
 
 
@@ -86,7 +86,7 @@ def test_a_primitive_has_h_for_its_slope(h: str) -> None:
     assert text is not None
     log_q, *rest = np.random.default_rng(4).normal(size=(4, 5))
     others = dict(zip(("log_p", "log_mu", "R"), rest, strict=True))
-    up, down = (at_points(element(text), log_q=log_q + step, **others) for step in (1e-5, -1e-5))
+    up, down = (at_points(show_element(text), log_q=log_q + step, **others) for step in (1e-5, -1e-5))
     np.testing.assert_allclose((up - down) / 2e-5, at_points(h, log_q=log_q, **others), rtol=1e-6, atol=1e-7)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym.render.sentences import sentence
+from klsym.render.sentences import write_sentence
 from support.losses.cases import options
 from support.oracle.losses import Forest, Setting, sample, samples
 
@@ -102,7 +102,7 @@ def test_warnings(words: str, loss: str, codes: str) -> None:
     messages = klsym.explain(loss, **options(words)).messages
     assert [message.code for message in messages] == codes.split()
     for message in messages:
-        assert re.search(SAID[message.code], sentence(message)), sentence(message)
+        assert re.search(SAID[message.code], write_sentence(message)), write_sentence(message)
 
 
 # what the sentences name: a term, a condition, what to do instead

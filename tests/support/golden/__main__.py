@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from klsym.render.listing import columns as aligned
+from klsym.render.listing import align_columns as aligned
 
 from . import compared, stored
 from .answers import BESIDE, COLUMNS

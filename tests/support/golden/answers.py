@@ -23,7 +23,7 @@ from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
 from klsym.errors import NotInRing
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring
-from klsym.notation.values import LazyFormula, shown, tree_of
+from klsym.notation.values import LazyFormula, build_tree, show_value
 
 from .codes import code_of, counted
 from .points import condition, digest
@@ -112,9 +112,9 @@ def value_of(value: Any, on_policy: bool = False) -> Any:
     element = in_ring(value)
     if element is not None:
         return {"ring": element.to_json()}
-    tree = tree_of(value)
+    tree = build_tree(value)
     at, soft = (digest(tree, on_policy, of) for of in (False, True))
-    return {"at": at, **({"soft": soft} if soft != at else {}), "text": shown(value)[:TEXT_SHOWN]}
+    return {"at": at, **({"soft": soft} if soft != at else {}), "text": show_value(value)[:TEXT_SHOWN]}
 
 
 def in_ring(value: Any) -> ExpPoly | None:
@@ -147,7 +147,7 @@ def at_points(stored: Mapping[str, Any], on_policy: bool) -> str:
     """The values at fixed points of whatever form is stored."""
     if "at" in stored:
         return str(stored["at"])
-    return digest(tree_of(read_back(stored)), on_policy)
+    return digest(build_tree(read_back(stored)), on_policy)
 
 
 def parts_of(of: TargetReading, on_policy: bool) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def cases_of(verdict: Verdict) -> Any:
     """The number of regions and, whatever their order, their conditions with the values there."""
     rows = []
     for on, value in verdict.per_sample_cases:
-        where_ = sorted(condition(tree_of(one.x), one.signs) for one in on)
-        rows.append(f"{digest(tree_of(value), verdict.setting.on_policy)} {where_}")
+        where_ = sorted(condition(build_tree(one.x), one.signs) for one in on)
+        rows.append(f"{digest(build_tree(value), verdict.setting.on_policy)} {where_}")
     rows.sort()
     return rows and {"regions": len(rows), "each": {"at": sha256(" ".join(rows).encode()).hexdigest()[:12]}}
 

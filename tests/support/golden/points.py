@@ -4,9 +4,9 @@ Each point gives a number to every log density, reward, parameter and score; k1,
 them, m is n - 1, and on-policy log mu is log q.  A function that is not known, such as past(..), is a fixed
 function of the values of its arguments.  Values are taken with 40 digits and compared with 12.
 
->>> from klsym.notation.tree import Call, Name, Number, product, total
->>> square = product(Name("k1"), Name("k1"))
->>> digest(product(Number(2), Name("k2"))) == digest(square), digest(Name("k2")) == digest(square)
+>>> from klsym.notation.tree import Call, Name, Number, multiply, add_terms
+>>> square = multiply(Name("k1"), Name("k1"))
+>>> digest(multiply(Number(2), Name("k2"))) == digest(square), digest(Name("k2")) == digest(square)
 (True, False)
 >>> one, other = (Call("max", (Name("r"), Number(bound))) for bound in (1000, 1001))
 >>> digest(one, soft=True) == digest(other, soft=True)
@@ -180,8 +180,8 @@ def hashed(values: list[Any]) -> str:
 def condition(formula: Any, signs: Any) -> str:
     """Where the sign of a formula is one of these: the same for each multiple of the formula.
 
-    >>> from klsym.notation.tree import Name, Number, product
-    >>> condition(Name("R"), (1, 0)) == condition(product(Number(2), Name("R")), (0, 1))
+    >>> from klsym.notation.tree import Name, Number, multiply
+    >>> condition(Name("R"), (1, 0)) == condition(multiply(Number(2), Name("R")), (0, 1))
     True
     >>> condition(Name("R"), (1,)) == condition(Name("R"), (-1,))
     False
