@@ -1,4 +1,4 @@
-"""A coefficient by cases: what it is, and where.
+"""A coefficient by cases, with the condition of each.
 
 >>> from types import SimpleNamespace as Value
 >>> from klsym.language.expressions import A, eps, rho
@@ -24,7 +24,7 @@ IN_LATEX = {">=": r"\ge", "<=": r"\le", "!=": r"\ne"}
 
 
 def describe_conditions(conditions: Iterable[Any], spell: Text = TEXT) -> str:
-    """The conditions in words."""
+    """Return the conditions in words."""
     joined = " and " if spell is TEXT else r",\ "
     shown = joined.join(
         _format_condition(c.x, tuple(sorted(c.signs, reverse=True)), spell) for c in conditions
@@ -33,7 +33,7 @@ def describe_conditions(conditions: Iterable[Any], spell: Text = TEXT) -> str:
 
 
 def _format_condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
-    """What varies from sample to sample on the left, what is the same at all on the right."""
+    """Return one condition, with the terms that vary over samples on the left."""
     x = replace_by_k3(x)
     terms = sympy.Add.make_args(x)
     varying = [t for t in terms if _has_symbol(t, LOGS)] or [t for t in terms if _has_symbol(t, REWARDS)]
@@ -47,26 +47,26 @@ LOGS = (log_q, log_p, log_mu, log_old)
 
 
 def _has_symbol(e: Any, symbols: tuple[Any, ...]) -> bool:
-    """Of one of the symbols, in whichever slot?"""
+    """Does the expression contain one of the symbols, in any slot?"""
     names = {symbol.name.partition("[")[0] for symbol in e.free_symbols}
     return bool(names & {symbol.name for symbol in symbols})
 
 
 def show_coefficient(coefficient: Any, spell: Text = TEXT) -> str:
-    """The coefficient; where it is 0/0 there is none."""
+    """Return the coefficient, or "no value" if it is 0/0."""
     if coefficient.has(sympy.nan, sympy.zoo):
         return "no value" if spell is TEXT else r"\text{no value}"
     return losses.show(coefficient, spell)
 
 
 def format_lines(cases: Iterable[tuple[Any, Any]]) -> list[str]:
-    """One line a case, for (conditions, coefficient)."""
+    """Return one line for each (conditions, coefficient)."""
     rows = [(show_coefficient(c), f"{'where ' if on else ''}{describe_conditions(on)}") for on, c in cases]
     width = max((len(shown) for shown, _ in rows), default=0)
     return [f"{shown:<{width}}  {place}" for shown, place in rows]
 
 
 def format_latex(cases: Iterable[tuple[Any, Any]]) -> str:
-    """All cases behind one brace."""
+    """Return all cases behind one brace, in LaTeX."""
     rows = (f"{show_coefficient(c, LATEX)} & {describe_conditions(on, LATEX)}" for on, c in cases)
     return r"\begin{cases} " + r" \\ ".join(rows) + r" \end{cases}"

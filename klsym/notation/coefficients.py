@@ -1,8 +1,8 @@
 """Coefficients as trees: exponential polynomials as formulas in k1, r, rho, rho_old.  Standard library only.
 
 >>> from klsym.kernel.ring import ExpPoly
->>> k1 = ExpPoly.show_variable("k1")
->>> show_element((-k1).exp() - 1 + k1), show_element(ExpPoly.show_variable("w").exp() * k1)
+>>> k1 = ExpPoly.variable("k1")
+>>> show_element((-k1).exp() - 1 + k1), show_element(ExpPoly.variable("w").exp() * k1)
 ('k1 + r - 1', 'rho*k1')
 """
 
@@ -39,7 +39,7 @@ Factors = list[Formula]
 
 
 def show_element(value: ExpPoly, spell: Text = TEXT) -> str:
-    """An exponential polynomial as a formula; the text form is in the loss grammar."""
+    """Return an exponential polynomial as a formula; its text is in the loss grammar."""
     return spell(build_coefficient(value, spell.positions))
 
 
@@ -48,7 +48,7 @@ def show_variable(name: str, spell: Text) -> str:
 
 
 def build_coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> Formula:
-    """The tree of an element.
+    """Build the tree of an element.
 
     sums: variables of slots as sums over positions, else by name.  tail: factors that follow, such as the
     score function.
@@ -73,7 +73,7 @@ def _build_sum(value: ExpPoly, sums: bool) -> Formula:
 
 
 def _get_display_order(row: tuple[tuple[Monomial, Exponent], Rational]) -> tuple[Any, ...]:
-    """Polynomials by falling degree, then exponentials, then what is constant over samples."""
+    """Return the key that sorts by falling degree, then exponentials, then constants over samples."""
     (monomial, exponent), _ = row
     sample = [(_get_slot_order(n), p) for n, p in monomial if not _is_parameter(n)]
     constant = not sample and not any(not _is_parameter(n) for m, _ in exponent for n, _ in m)
@@ -82,14 +82,14 @@ def _get_display_order(row: tuple[tuple[Monomial, Exponent], Rational]) -> tuple
 
 
 def _get_slot_order(name: str) -> tuple[str, int, str]:
-    """past before now before future, self before others."""
+    """Return the key that sorts past before now before future, self before others."""
     slot = parse_name(name).slot
     head, _, tail = name.partition("[")
     return head + tail.partition("]")[2], SLOT_ORDER.index(slot) if slot in SLOT_ORDER else -1, slot
 
 
 def find_common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] | None:
-    """The weights and parameters that every term shares, such as rho in rho*(k1 + 1)."""
+    """Return the weights and parameters that all terms share, such as rho in rho*(k1 + 1), and the rest."""
     if len(value.terms) < 2:
         return None
     powers = [dict(m) for m, _ in value.terms]
@@ -113,7 +113,7 @@ def find_common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPo
 def _build_term(
     monomial: Monomial, exponent: Exponent, value: Rational, sums: bool, tail: tuple[Formula, ...] = ()
 ) -> Formula:
-    """Numbers, parameters, weights, the rest, over a denominator."""
+    """Build a term: numbers, parameters, weights and other factors, over a denominator."""
     over = sorted(((n, p) for n, p in monomial if p > 0), key=lambda row: _get_slot_order(row[0]))
     weights, below = _split_exponential(exponent, sums)
     lead = [_build_power(n, p, sums) for n, p in over if _is_parameter(n)]
@@ -130,7 +130,7 @@ def _build_term(
 
 
 def _divide_product(lead: Factors, factors: Factors, bottom: Factors, small: bool) -> Formula:
-    """A product over a denominator, which does not reach under a sum over positions: (b/2m) sum_j k_j."""
+    """Build a product over a denominator; sums over positions stay outside of it: (b/2m) sum_j k_j."""
     if not bottom:
         return multiply(*lead, *factors)
     if any(map(is_open, factors)):
@@ -150,7 +150,7 @@ def _build_power(name: str, power: int, sums: bool) -> Formula:
 
 @lru_cache(maxsize=1024)
 def build_letter(name: str, sums: bool = False) -> Formula:
-    """A sample variable: w and o, which have no names of their own in the grammar, are logs of ratios."""
+    """Build a sample variable; w and o, which the grammar does not name, are logs of ratios."""
     parsed = parse_name(name)
     if (definition := known(name)) is not None:
         kind, e = definition
@@ -164,7 +164,7 @@ def build_letter(name: str, sums: bool = False) -> Formula:
 
 
 def _split_exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors]:
-    """exp(Q) as powers of rho and r, and exp of what is left: (numerator, denominator)."""
+    """Split exp(Q) into powers of rho and r, and exp of the remainder: (numerator, denominator)."""
     ratios: dict[str, list[tuple[Monomial, Rational]]] = {}
     remaining: dict[Monomial, Rational] = {}
     for monomial, value in exponent:
@@ -198,7 +198,7 @@ def _is_log(monomial: Monomial) -> bool:
 
 
 def _build_with_k3(e: ExpPoly, sums: bool) -> Formula:
-    """An element with c k3 for c (r + k1 - 1): so it is seen to be positive."""
+    """Build an element with c k3 for c (r + k1 - 1), which shows that it is positive."""
     for name in sorted(n for n in e.names() if parse_name(n).base == "k1"):
         x = ExpPoly.variable(name)
         [key], [line] = (-x).exp().terms, x.terms
@@ -212,7 +212,7 @@ def _build_with_k3(e: ExpPoly, sums: bool) -> Formula:
 
 
 def _build_power_of_log(name: str, power: Rational, sums: bool) -> Formula:
-    """exp(a log(e)) = e^a."""
+    """Build exp(a log(e)) as e^a."""
     definition = known(name)
     assert definition is not None
     base = _build_with_k3(definition[1], sums)

@@ -24,7 +24,7 @@ NAMES = {"reverse-kl": REVERSE, "forward-kl": FORWARD}
 
 
 def format_combination(multiples: Mapping[str, str]) -> str:
-    """grad KL(q||p) - grad KL(p||q), from the multiples.
+    """Return text such as "grad KL(q||p) - grad KL(p||q)" from the multiples.
 
     >>> format_combination({"reverse-kl": "1", "forward-kl": "-lam"})
     'grad KL(q||p) - lam grad KL(p||q)'
@@ -35,7 +35,7 @@ def format_combination(multiples: Mapping[str, str]) -> str:
 
 
 def format_value(multiples: Mapping[str, str], constant: str) -> str:
-    """What a value comes to.
+    """Return an expected value as text.
 
     >>> format_value({"reverse-kl": "1", "reward": "-beta*R"}, "-3")
     'KL(q||p) - E_q[beta*R] - 3'
@@ -48,7 +48,7 @@ def format_value(multiples: Mapping[str, str], constant: str) -> str:
 
 
 def build_objective_terms(multiples: Mapping[str, str]) -> list[Formula]:
-    """The terms of the objective with these multiples, rewards first.
+    """Build the terms of the objective with these multiples, rewards first.
 
     >>> TEXT(add_terms(*build_objective_terms({"forward-kl": "beta", "reward": "-A"})))
     '-E_q[A] + beta*KL(p||q)'
@@ -79,7 +79,7 @@ def format_objective_latex(multiples: Mapping[str, str]) -> str:
 
 
 def build_mean(value: Formula) -> Formula:
-    """One sign comes out of the mean."""
+    """Build E_q[value], with the sign of the value before the mean."""
     return Minus(build_mean(value.of)) if isinstance(value, Minus) else Mean("q", value)
 
 

@@ -22,7 +22,7 @@ Term = tuple[bool, tuple[Formula, ...]]  # is it subtracted, and its factors
 
 
 def with_k3(formula: Formula) -> Formula:
-    """The tree with k3 in place of k1 + r - 1, times any factors."""
+    """Return the tree with k3 in place of k1 + r - 1, times any factors."""
     inner = replace_parts(formula, with_k3)
     if isinstance(inner, Sum):
         return _recognise_k3(inner)
@@ -69,7 +69,7 @@ def _is_same_term(first: Term, second: Term) -> bool:
 
 
 def replace_by_k3(e: Any) -> Any:
-    """A SymPy sum with a*k3 + a for a*k1 + a*r, where that has fewer terms.
+    """Return a SymPy sum with a*k3 + a for a*k1 + a*r, where that has fewer terms.
 
     >>> from klsym.language.expressions import k1, r
     >>> replace_by_k3(k1 + r - 11), replace_by_k3(k1 + r)

@@ -4,8 +4,8 @@ A mean is one thing at every index, that of a single sample included; sums over 
 
 >>> from klsym.kernel.ring import ExpPoly
 >>> from klsym.notation.printers import LATEX
->>> togo = ExpPoly.show_variable("k1[now]") + ExpPoly.show_variable("k1[future]")
->>> show_side(Side.show_atom(Mean("t", "q", togo, ("now",))))
+>>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
+>>> show_side(Side.atom(Mean("t", "q", togo, ("now",))))
 'E_q[sum_t (k1_now + k1_future)*s_now]'
 >>> show_atom(Mean("t", "sample", togo, ("now",)), {}, LATEX)
 '\\\\sum_t s_t \\\\sum_{u\\\\ge t} k_{1,u}'
@@ -47,14 +47,14 @@ from klsym.notation.variances import as_variances
 __all__ = [
     "Labels",
     "SidedLabels",
-    "atom",
-    "element",
-    "equation",
-    "on_the_right",
-    "scored",
-    "side",
-    "tree_of",
-    "variable",
+    "build_equation",
+    "build_scored",
+    "build_tree",
+    "choose_right_labels",
+    "show_atom",
+    "show_element",
+    "show_side",
+    "show_variable",
 ]
 
 Labels = Mapping[ExpPoly, Any]
@@ -62,7 +62,7 @@ Term = tuple[ExpPoly, tuple[Atom, ...]]
 
 
 class SidedLabels(dict[ExpPoly, Any]):
-    """How the losses of the left side are written, and in `right` those of the right side.
+    """The spelling of losses on the left side, and in `right` that on the right side.
 
     For statements that write one and the same function in two ways.
     """
@@ -77,7 +77,7 @@ def choose_right_labels(labels: Labels | None) -> Labels | None:
 
 
 def show_side(value: Side, labels: Labels | None = None, spell: Text = TEXT) -> str:
-    """A side of a statement; losses appear as they were written where `labels` knows them."""
+    """Return a side of a statement; losses in `labels` appear as they were written."""
     return spell(build_tree(value, labels, spell.positions))
 
 
@@ -87,7 +87,7 @@ def show_atom(value: Atom, labels: Labels, spell: Text) -> str:
 
 # ---------------------------------------------------------------------------- sides
 def build_tree(value: Side, labels: Labels | None = None, sums: bool = False) -> Formula:
-    """The tree of a side; sums: with sums over positions, as in mathematics."""
+    """Build the tree of a side; sums: with sums over positions, as in mathematics."""
     variances, others = as_variances(value.terms)
     written = (_as_written(*term, labels or {}) for term in _combine_scores(others))
     terms = [_build_term(scale, atoms, labels or {}, sums) for scale, atoms in written]
@@ -97,7 +97,7 @@ def build_tree(value: Side, labels: Labels | None = None, sums: bool = False) ->
 
 
 def _build_variance(scale: ExpPoly, of: Mean, labels: Labels, sums: bool) -> Formula:
-    """Var_m of a mean's value, as it was written up to its sign."""
+    """Build Var_m of a mean's value, as it was written up to its sign."""
     written = (known for known in labels if abs(_find_multiple(known, of.coefficient)) == 1)
     inner = build_scored("", next(written, of.coefficient), of.score, labels, sums)
     covariance: Formula = tree.Covariance(of.measure, inner, inner)
@@ -120,9 +120,9 @@ def _build_term(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels, sums: b
 
 
 def _as_written(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels) -> Term:
-    """A product with each mean as it was written: E_q[k2] E_q[k2], not E_q[k1^2] E_q[k1^2] / 4.
+    """Return a product with each mean as it was written: E_q[k2] E_q[k2], not E_q[k1^2] E_q[k1^2] / 4.
 
-    The sign of a mean over positions stands before it.
+    The sign of a mean over positions goes before it.
     """
     first = atoms[0] if len(atoms) == 1 else None
     negative = isinstance(first, Mean) and first.index and _is_negative(first.coefficient)
@@ -140,7 +140,7 @@ def _as_written(scale: ExpPoly, atoms: tuple[Atom, ...], labels: Labels) -> Term
 
 
 def _find_multiple(a: ExpPoly, b: ExpPoly) -> Rational:
-    """The rational c with a = c b, or 0."""
+    """Find the rational c with a = c b, or 0."""
     key = min(b.terms)
     c = Fraction(a.terms.get(key, 0)) / b.terms[key]
     return c if a == b * c else 0
@@ -173,14 +173,14 @@ def _build_atom(value: Atom, labels: Labels, sums: bool) -> Formula:
 
 
 def _build_average(index: str, measure: str, inner: Formula) -> Formula:
-    """E_m[sum_t inner]; the value at one batch is that at one i, at one sequence its sum over t."""
+    """Build E_m[sum_t inner]; at one sequence without E_m, at one sample of a batch without mean_i."""
     if measure != SAMPLE:
         return tree.Mean(measure, tree.Over(index, inner) if index else inner)
     return tree.Over("t", inner) if "t" in index else inner
 
 
 def _build_label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Formula:
-    """The loss as it was written, or its normal form."""
+    """Build the loss as it was written, or its normal form."""
     if value not in labels:
         return build_coefficient(_merge_slots(value, index, sums), sums)
     from klsym.notation import losses  # needs SymPy, as whoever made the label does
@@ -189,7 +189,7 @@ def _build_label(value: ExpPoly, index: str, labels: Labels, sums: bool) -> Form
 
 
 def build_equation(value: ExpPoly, sums: bool = False) -> Formula:
-    """value = 0 with its negative terms on the right; k1 = 0 is r = 1."""
+    """Build value = 0 with its negative terms on the right; k1 = 0 is r = 1."""
     for name, ratio in (("k1", "r"), ("w", "rho")):
         if set(value.terms) == {(((name, 1),), ())}:
             return tree.Relation(Name(ratio), "=", Number(1))
@@ -199,7 +199,7 @@ def build_equation(value: ExpPoly, sums: bool = False) -> Formula:
 
 
 def build_scored(index: str, a: ExpPoly, score: Score, labels: Labels, sums: bool) -> Formula:
-    """a s, a s^2, or a alone."""
+    """Build a s, a s^2, or a alone."""
     if a in labels and not (score and (index or a in (ONE, -ONE))):
         tail = _build_scores(score, index, sums)
         return (
@@ -223,13 +223,13 @@ def _build_scores(score: Score, index: str, sums: bool) -> tuple[Formula, ...]:
 
 
 def _get_score_order(entry: str) -> tuple[bool, int]:
-    """The first direction before the second, past before now before future, self before other."""
+    """Return the sort key: first direction before second, past before now before future, self first."""
     slot = slot_of_score(entry)
     return entry.endswith(SECOND), SLOT_ORDER.index(slot) if slot in SLOT_ORDER else len(SLOT_ORDER)
 
 
 def _build_score(entry: str, index: str, two: bool, sums: bool) -> Formula:
-    """s_t, sum_{u<t} s_u, or u.s_t and v.s_t along two directions."""
+    """Build s_t, sum_{u<t} s_u, or u.s_t and v.s_t along two directions."""
     slot = slot_of_score(entry)
     if sums:
         shown = build_in_slot("s", _choose_slot(slot, index), sums)
@@ -239,13 +239,13 @@ def _build_score(entry: str, index: str, two: bool, sums: bool) -> Formula:
 
 
 def _choose_slot(slot: str, index: str) -> str:
-    """In a batch of sequences every step carries its i as well."""
+    """Return the slot to print; in a batch of sequences every step has its i as well."""
     return f"i_{slot}" if index == "it" and slot != "others" else slot
 
 
 # ---------------------------------------------------------------------------- merging
 def _merge_slots(a: ExpPoly, index: str, sums: bool) -> ExpPoly:
-    """The coefficient with sums over adjacent slots as one, where that makes it shorter."""
+    """Merge sums over adjacent slots in a coefficient where that makes it shorter."""
     if not index or not sums:
         return a
     for base in sorted({name for name in a.names() if parse_name(name).slot != "x"}):
@@ -266,7 +266,7 @@ def _remove_slot(name: str) -> str:
 
 
 def _find_shortest(a: ExpPoly, base: str) -> ExpPoly:
-    """V_past = V_upto - V_now and the like, whichever leaves the fewest terms.
+    """Return the shortest form under V_past = V_upto - V_now and the like.
 
     Only with another part of the sum do terms cancel.
     """
@@ -289,7 +289,7 @@ def _count_symbols(a: ExpPoly) -> int:
 
 
 def _combine_scores(terms: Iterable[Term]) -> list[Term]:
-    """Sums over t that differ in the slot of their score alone, as one with the score of both slots."""
+    """Combine sums over t that differ only in the slot of their score."""
     combined: list[Term] = []
     groups: dict[Mean, list[str]] = {}  # by the value without its score
     for scale, atoms in terms:

@@ -1,4 +1,4 @@
-"""What a theorem assumes: a message for each hypothesis of the kernel, and how it is written.
+"""The hypotheses of a theorem: a message for each hypothesis of the kernel, and its sentence.
 
 >>> message = build_assumption(("support", "q", "p"), Context())
 >>> message, write_hypothesis(message)
@@ -29,7 +29,7 @@ OVER_T = ", over t with absolute values inside the sum"
 
 
 def list_assumptions(theorem: Theorem, labels: Labels | None = None) -> tuple[Message, ...]:
-    """What a theorem assumes; that a positive parameter is not 0 goes without saying."""
+    """List the hypotheses of a theorem; "is not 0" is left out for positive parameters."""
     positive = {("nonzero", h[1]) for h in theorem.hypotheses if h[0] == "positive"}
     shown = [h for h in theorem.hypotheses if h not in positive]
     existence = [_build_means_exist(theorem)] if has_means(theorem) else []
@@ -37,7 +37,7 @@ def list_assumptions(theorem: Theorem, labels: Labels | None = None) -> tuple[Me
 
 
 def build_assumption(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> Message:
-    """One hypothesis, its formulas as text."""
+    """Build the message of one hypothesis, with its formulas as text."""
     match hypothesis:
         case ("support", a, b):
             return Message("support", first=a, second=b)
@@ -69,7 +69,7 @@ def build_assumption(hypothesis: Hypothesis, context: Context, labels: Labels | 
 
 
 def name_place(context: Context) -> str:
-    """Where a given value holds."""
+    """Name what a given value belongs to: a step or a sample."""
     return "step" if "[" in context.given[0][0] else "sample"
 
 
@@ -78,12 +78,12 @@ def _is_over_t(atom: Atom) -> bool:
 
 
 def describe_existence(atom: Atom) -> str:
-    """How a mean must exist."""
+    """Say how a mean must exist: over t, with absolute values inside the sum."""
     return EXISTS[_is_over_t(atom)]
 
 
 def _build_means_exist(theorem: Theorem) -> Message:
-    """What every theorem presupposes."""
+    """Build the hypothesis of every theorem, that its means exist."""
     over_t = any(map(_is_over_t, atoms_of(theorem.statement.left, theorem.statement.right)))
     return Message("means-exist", over_t=over_t, supports=list_supports(theorem))
 
@@ -97,7 +97,7 @@ def has_means(theorem: Theorem) -> bool:
 
 
 def list_supports(theorem: Theorem) -> tuple[tuple[str, str], ...]:
-    """The supports without which a divergence that the statement names is infinite."""
+    """List the supports without which a divergence in the statement is infinite."""
     supports = []
     for atom in atoms_of(theorem.statement.left, theorem.statement.right):
         if isinstance(atom, Divergence | TokenDivergence):
@@ -136,7 +136,7 @@ def _describe_region(at: str, element: ExpPoly) -> str:
 
 
 def _normalise_multiple(element: ExpPoly) -> ExpPoly:
-    """A multiple of e, which is 0 where e is: a random term of it stands there once."""
+    """Scale e, which keeps its zeros, so that one of its random terms has the coefficient 1."""
     random = [key for key in element.terms if _list_bases(ExpPoly({key: 1})) & {*SAMPLE_BASES}]
     return element * (1 / Fraction(element.terms[max(random or element.terms)]))
 
@@ -146,7 +146,7 @@ def _list_bases(element: ExpPoly) -> set[str]:
 
 
 def _format_bound(element: ExpPoly) -> str:
-    """What moves with theta on the left: rho = 1 - eps."""
+    """Return e = 0 with the terms that depend on theta on the left: rho = 1 - eps."""
     moving = [key for key in element.terms if _list_bases(ExpPoly({key: 1})) & {*LOG_RATIOS}]
     moving_part = ExpPoly({key: element.terms[key] for key in moving})
     if (
@@ -159,7 +159,7 @@ def _format_bound(element: ExpPoly) -> str:
 
 
 def _describe_no_sample(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
-    """Of one bound, or of several."""
+    """Say that no sample lies on one of the bounds."""
     return f"{_describe_absence(at)} where {' or '.join(map(_format_bound, _as_tuple(element)))}"
 
 
@@ -211,15 +211,15 @@ WRITTEN: dict[str, str | Callable[..., str]] = {
 
 
 def fill_sentence(sentence: str | Callable[..., Any], values: dict[str, Any]) -> str:
-    """A sentence with its values."""
+    """Fill the values into a sentence."""
     return sentence.format(**values) if isinstance(sentence, str) else str(sentence(**values))
 
 
 def write_hypothesis(message: Message) -> str:
-    """One hypothesis of the kernel in words."""
+    """Return the sentence of a hypothesis of the kernel."""
     return fill_sentence(WRITTEN[message.code], message.values)
 
 
 def show_hypothesis(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> str:
-    """The same, from the hypothesis itself."""
+    """Return the sentence of a hypothesis, from the hypothesis itself."""
     return write_hypothesis(build_assumption(hypothesis, context, labels))

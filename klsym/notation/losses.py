@@ -62,19 +62,19 @@ class Written:
 
 
 def show(loss: Any, spell: Text) -> str:
-    """The loss in one notation; typed text is kept as it is."""
+    """Return the loss in one notation; typed text is kept as it is."""
     return spell(build_tree(loss, spell.positions))
 
 
 def build_tree(loss: Any, sums: bool = False) -> Formula:
-    """The tree of a loss; sums: in the notation of mathematics, with sums over positions."""
+    """Build the tree of a loss; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(loss, Written):
         return tree.Typed(loss.text, build_tree(loss.expression, sums))
     return _walk(_expand_logs(as_expression(loss)), sums)
 
 
 def _expand_logs(e: Any) -> Any:
-    """Logs in place of their names."""
+    """Replace names of logs and constants by their definitions."""
     definitions = {x: known(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))}
     if not definitions:
         return e
@@ -86,7 +86,7 @@ def _expand_logs(e: Any) -> Any:
 
 @lru_cache(maxsize=8192)
 def _walk(e: Any, sums: bool) -> Formula:
-    """A loss is printed in each line of its chain, and losses share their terms."""
+    """Build the tree of a SymPy expression; cached, since lines of a derivation share their terms."""
     if e.is_Rational:
         return build_number(int(e.p) if e.q == 1 else Fraction(int(e.p), int(e.q)))
     if e is sympy.E:
@@ -140,7 +140,7 @@ def _build_call(e: Any, sums: bool) -> Formula:
 
 
 def _build_condition(e: Any, sums: bool) -> Formula | None:
-    """When a case holds; None for true, otherwise."""
+    """Build the condition of a case; None for true, otherwise."""
     if e == True:  # noqa: E712  (SymPy's own truth)
         return None
     if isinstance(e, sympy.And | sympy.Or):
@@ -151,14 +151,14 @@ def _build_condition(e: Any, sums: bool) -> Formula | None:
 
 
 def _find_plain_symbols(e: Any) -> dict[Any, Any]:
-    """The symbols of a slot, and the one-sample symbols that they are copies of."""
+    """Map the symbols of a slot to the one-sample symbols that they are copies of."""
     return {
         symbol: known for symbol in e.free_symbols for known in SLOTTED if symbol.name.startswith(f"{known}[")
     }
 
 
 def _build_step(e: Any, sums: bool) -> Formula:
-    """Steps and signs in the grammar: where(x > 0, 1, where(x < 0, -1, 0)) is the sign of x."""
+    """Build steps and signs; in the grammar, where(x > 0, 1, where(x < 0, -1, 0)) is the sign of x."""
     x = e.args[0]
     if sums:
         return Call("sgn", (_walk(x, sums),)) if isinstance(e, sympy.sign) else _build_comparison(x, 0, sums)
@@ -171,13 +171,13 @@ def _build_step(e: Any, sums: bool) -> Formula:
 
 
 def _build_comparison(x: Any, at_zero: Any, sums: bool) -> Formula:
-    """1 where x > 0, or x >= 0: a number in the grammar."""
+    """Build 1 where x > 0, or x >= 0: a number in the grammar."""
     relation = _build_relation(x, at_zero, sums)
     return tree.Indicator(relation) if sums else Call("", (relation,))
 
 
 def _build_relation(x: Any, at_zero: Any, sums: bool) -> Relation:
-    """x > 0, or x >= 0; what is negative in x, and numbers, stand on the right."""
+    """Build x > 0, or x >= 0, with negative terms and numbers on the right."""
     number, variable_part = x.as_coeff_Add()
     if not variable_part.is_Add:  # 5 rho > 6 as rho > 6/5
         scale, variable_part = (
@@ -205,12 +205,12 @@ def _get_term_order(e: Any) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=8192)
 def _format_sympy(e: Any) -> str:
-    """SymPy's text of an expression, by which terms are ordered."""
+    """Return SymPy's text of an expression, by which terms are ordered."""
     return str(e)
 
 
 def _get_slot_rank(e: Any) -> int:
-    """past before now before future, self before others."""
+    """Return the key that sorts past before now before future, self before others."""
     slots = {symbol.name.partition("[")[2].removesuffix("]") for symbol in e.free_symbols}
     return max((SLOT_ORDER.index(slot) for slot in slots if slot in SLOT_ORDER), default=-1)
 
@@ -224,7 +224,7 @@ def _build_product(e: Any, sums: bool) -> Formula:
 
 
 def _build_factors(e: Any, sums: bool) -> Formula:
-    """A product in the order in which it is read; rho_{<t} rho_t is rho_{<=t} where slots are positions."""
+    """Build a product in reading order; rho_{<t} rho_t is rho_{<=t} where slots are positions."""
     factors = [_walk(factor, sums) for factor in sorted(sympy.Mul.make_args(e), key=_get_factor_order)]
     for ratio in ("rho", "rho_old", "r") if sums else ():
         for before, after, both in (("<t", "t", "upto"), ("t", ">t", "from")):
@@ -236,7 +236,7 @@ def _build_factors(e: Any, sums: bool) -> Formula:
 
 
 def _get_factor_order(e: Any) -> tuple[int, str]:
-    """Numbers, parameters, weights, rewards, then the rest."""
+    """Return the key that sorts numbers, parameters, weights, rewards, other factors."""
     text = e.name if e.is_Symbol else _format_sympy(e)
     if e.is_number:
         return 0, text
@@ -250,7 +250,7 @@ def _get_factor_order(e: Any) -> tuple[int, str]:
 
 
 def divide_text(text: str, b: Any, spell: Text) -> str:
-    """text/b, for an element b of the ring.
+    """Return text/b, for an element b of the ring.
 
     >>> from klsym.language.convert import to_ring
     >>> from klsym.notation.printers import TEXT

@@ -44,7 +44,7 @@ KNOWN = {"now": r"\le t", "future": r"\le T"}  # what is known once a token, or 
 
 
 def build_in_slot(name: str, slot: str, sums: bool, primes: int = 0, ratio: bool = False) -> Formula:
-    """A variable of a slot: its sum over the positions there, the product of a ratio.
+    """Build the variable of a slot: its sum over the positions of the slot, or the product of a ratio.
 
     >>> from klsym.notation.printers import LATEX, TEXT
     >>> TEXT(build_in_slot("A", "past", sums=False)), LATEX(build_in_slot("A", "now", sums=True))
@@ -71,7 +71,7 @@ STEPS = ("past", "now", "upto", "future", "from", "all")
 
 
 def _count_positions(slot: str, length: Formula) -> Formula:
-    """How many positions a slot has: t - 1 before t, T - t after it."""
+    """Count the positions of a slot: t - 1 before t, T - t after it."""
     t, one = Name("t"), Number(1)
     return {
         "past": add_terms(t, Minus(one)), "now": one, "upto": t, "future": add_terms(length, Minus(t)),

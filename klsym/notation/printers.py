@@ -1,7 +1,7 @@
 r"""Printers of formula trees: text in the loss grammar, which the parser reads back, and LaTeX.
 
 A notation is a table of templates, in which # stands for a part.  A printer knows how tightly each node
-binds in its notation, and puts brackets where a place asks for more.
+binds in its notation, and adds brackets where needed.
 
 >>> TEXT(Power(Sum((Name("k1"), Number(1))), Number(2))), LATEX(Power(Name("r"), Number(2)))
 ('(k1 + 1)**2', 'r^{2}')
@@ -102,7 +102,7 @@ Piece = Any  # what a printer puts together: strings; in MathML the items of a r
 
 
 def get_binding(text: str) -> int:
-    """How tightly typed text binds, from its syntax.
+    """Return how tightly typed text binds, from its syntax.
 
     >>> get_binding("k1 + 1") == SUM, get_binding("sg(rho)*k2") == PRODUCT, get_binding("sum_t R_t") == SUM
     (True, True, True)
@@ -120,7 +120,7 @@ def is_sum(text: str) -> bool:
 
 
 def _is_multiple(formula: Formula) -> bool:
-    """Of one mean, as 1/2 Var_q(k1), which stands behind grad as it is."""
+    """Is it a multiple of one mean, such as 1/2 Var_q(k1), which needs no brackets after grad?"""
     match formula:
         case Product((scale, Mean() | Covariance() | Divergence()), loose=True):
             return not isinstance(scale, Mean | Covariance | Divergence)
@@ -144,7 +144,7 @@ class Text:
         return str(self.inner(formula))
 
     def show(self, formula: Formula, least: int) -> Piece:
-        """The formula where something that binds less than `least` needs brackets."""
+        """Print the formula, in brackets if it binds less tightly than `least`."""
         shown = self.inner(formula)
         return shown if self.level(formula) >= least else self.bracket(shown)
 
@@ -152,14 +152,14 @@ class Text:
         return self.fill(self.templates[key], *pieces)
 
     def fill(self, template: str, *pieces: Piece) -> Piece:
-        """A template with a piece for each #."""
+        """Fill a piece into each # of a template."""
         first, *rest = _split_template(template)
         for piece, after in zip(pieces, rest, strict=True):
             first += piece + after
         return first
 
     def leaf(self, shown: str) -> Piece:
-        """A letter or a number."""
+        """Print a letter or a number."""
         return shown
 
     def level(self, formula: Formula) -> int:
@@ -173,7 +173,7 @@ class Text:
         return LEVELS.get(type(formula), ATOM)
 
     def inner(self, formula: Formula) -> Piece:
-        """The formula without brackets round it."""
+        """Print the formula without brackets around it."""
         match formula:
             case Number(value):
                 return self.leaf(self.number(value))
@@ -204,7 +204,7 @@ class Text:
         return self.put("add", before, self.show(term, BIG))
 
     def _show_mean(self, formula: Formula) -> Piece:
-        """Means and what is made of them."""
+        """Print means, gradients, variances and divergences."""
         match formula:
             case Mean("count", of):
                 return self.put("total", self.show(of, MINUS if self.positions else SUM))
@@ -254,7 +254,7 @@ class Text:
 
     # -- what the notations do differently ----------------------------------------------
     def number(self, value: Fraction | int) -> str:
-        """Exact: 2/3, and a decimal such as 1e-08 or 1.0000001 where a fraction would be long."""
+        """Print a number exactly: 2/3, or 1.0000001 where a fraction would be long."""
         return format_decimal(value) if is_long_decimal(value) else str(value)
 
     def name(self, name: str) -> str:
@@ -266,7 +266,7 @@ class Text:
         return self.name(name) + "'" * primes + (f"_{below}" if below else "")
 
     def product(self, factors: tuple[Formula, ...], loose: bool) -> Piece:
-        """A quotient in front of means is bracketed: 1/beta KL would read as 1/(beta KL)."""
+        """Print a product; quotients before means get brackets: 1/beta KL would read as 1/(beta KL)."""
         least = [PREFIX if loose and isinstance(factor, Quotient) else PRODUCT for factor in factors]
         sign = "beside" if loose else "times"
         return reduce(lambda a, b: self.put(sign, a, b), map(self.show, factors, least))
@@ -294,7 +294,7 @@ class Text:
         return self.put("mean", self.leaf(self.measure(measure)), inner)
 
     def divergence(self, kind: str, a: str, b: str) -> Piece:
-        """Between two measures by their names."""
+        """Print the divergence between two measures, from their names."""
         return self.put(kind, self.leaf(self.measure(a)), self.leaf(self.measure(b)))
 
     def gradient_of(self, inner: Piece, simple: bool) -> Piece:
@@ -346,7 +346,7 @@ class Latex(Text):
         return {"mu": r"\mu", "count": r"\#"}.get(name, name)
 
     def variable(self, name: str, below: str, primes: int) -> str:
-        """f'_t, or k_{1,t} for a letter that has an index of its own."""
+        """Print f'_t, or k_{1,t} for a letter that has an index of its own."""
         shown = self.name(name)
         if not below:
             return shown + "'" * primes
@@ -356,7 +356,7 @@ class Latex(Text):
         return stem + "'" * primes + (f"_{{{index}}}" if len(index) > 1 else f"_{index}")
 
     def product(self, factors: tuple[Formula, ...], loose: bool) -> Piece:
-        """A sum over positions that is not the last factor needs brackets."""
+        """Print a product; a sum over positions that is not its last factor gets brackets."""
         *before, last = factors
         shown = (self.show(factor, ATOM if is_open(factor) else PRODUCT) for factor in before)
         lead = reduce(lambda a, b: self.put("times", a, b), shown)

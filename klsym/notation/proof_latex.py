@@ -23,7 +23,7 @@ from klsym.notation.tree import Phrase, Words
 
 
 class ProofView:
-    """What a proof shows, and how it shows itself: as text, and in Jupyter."""
+    """A proof that prints itself, as text and in Jupyter."""
 
     part: dict[str, Any]
     labels: Labels
@@ -31,17 +31,17 @@ class ProofView:
 
     @property
     def kind(self) -> str:
-        """What was done with the statement: proved, refuted, unique, independent or iff."""
+        """The kind of the theorem: proved, refuted, unique, independent or iff."""
         return self.theorem.kind
 
     @cached_property
     def assumptions(self) -> tuple[Message, ...]:
-        """What the theorem assumes."""
+        """The hypotheses of the theorem as messages."""
         return list_assumptions(self.theorem, self.labels)
 
     @property
     def hypotheses(self) -> list[str]:
-        """The same, in words."""
+        """The hypotheses as sentences."""
         return [write_hypothesis(message) for message in self.assumptions]
 
     @property
@@ -57,14 +57,14 @@ class ProofView:
 
 
 def show_theorem_latex(proof: ProofView) -> str:
-    """The statement alone."""
+    """Return the statement in LaTeX."""
     return show_theorem(proof.theorem, proof.labels, LATEX)
 
 
 def align_rows(rows: list[tuple[str, str]], last_row: tuple[str, str] | None = None) -> str:
-    """(formula, rule) rows as one aligned block, the rule names in the right margin.
+    """Return (formula, rule) rows as one aligned block, with the rule names in the right margin.
 
-    last: a last row that brings its own relation sign.
+    last_row: a last row with its own relation sign.
     """
     (first, _), *further_rows = rows
     lines = [rf"= {formula} && \text{{{rule}}}" for formula, rule in further_rows]
@@ -75,18 +75,18 @@ def align_rows(rows: list[tuple[str, str]], last_row: tuple[str, str] | None = N
 
 
 def format_derivation(proof: ProofView) -> str:
-    """The chain, for a notebook or a paper (needs amsmath)."""
+    """Return the derivation in LaTeX for a notebook or a paper (needs amsmath)."""
     last_row = (format_conclusion(proof), str(proof.part["close"]["by"]))
     return f"$$\n{align_rows(format_chain(proof, LATEX), last_row)}\n$$"
 
 
 def format_conclusion(proof: ProofView) -> str:
-    """How the chain ends when it does not end in an equality."""
+    """Return the end of a derivation that does not end in an equality; else empty."""
     return " ".join(part for part in build_ending(proof) if part)
 
 
 def build_ending(proof: ProofView, spell: Text = LATEX) -> tuple[str, str]:
-    """The same: a sign in LaTeX and what follows it; empty for an equality."""
+    """Return that end as a sign in LaTeX and the formula after it; empty for an equality."""
     theorem = proof.theorem
     right = formulas.build_tree(theorem.statement.right, proof.labels, sums=True)
     if theorem.kind == "unique":

@@ -1,4 +1,4 @@
-"""Functions of r = p/q, and where they hold, as text.
+"""Functions of r = p/q, and regions of r, as text.
 
 >>> from klsym.notation.printers import LATEX, TEXT
 >>> k1 = ExpPoly.variable("k1")
@@ -22,7 +22,7 @@ DIGITS = 6  # of an edge that is no power of e
 
 
 def rewrite_in_r(f: Any, sums: bool = False) -> Formula:
-    """A function of k1 as one of r: k1 is -log r, exp(-a k1) is r^a; outside the ring it is in r already."""
+    """Rewrite a function of k1 in r: k1 is -log r, exp(-a k1) is r^a; SymPy expressions are in r already."""
     return (
         _rename_ratio(build_coefficient(_rewrite_in_log_r(f)))
         if isinstance(f, ExpPoly)
@@ -31,7 +31,7 @@ def rewrite_in_r(f: Any, sums: bool = False) -> Formula:
 
 
 def _rewrite_in_log_r(f: ExpPoly) -> ExpPoly:
-    """With k1 standing for log r where it is no exponent."""
+    """Replace k1 by -k1 outside of exponents, so that it stands for log r."""
     terms = {
         (monomial, exponent): value * (-1) ** dict(monomial).get("k1", 0)
         for (monomial, exponent), value in f.terms.items()
@@ -48,7 +48,7 @@ def _rename_ratio(formula: Formula, of: str = "r") -> Formula:
 
 
 def describe_region(where: Any, of: str = "r") -> str:
-    """Intervals of k1 = -log r as intervals of r, "1/e <= r <= 3.51286", or a condition, "r <= lam + 1".
+    """Return intervals of k1 as intervals of r, "1/e <= r <= 3.51286", or a condition, "r <= lam + 1".
 
     Intervals that meet are one "but not across r = 1", where f falls short of convex by a kink.
 
@@ -64,7 +64,7 @@ def describe_region(where: Any, of: str = "r") -> str:
 
 
 def _merge_intervals(where: Any) -> tuple[list[tuple[Any, Any]], list[Any]]:
-    """Intervals that meet as one, and where they meet: f is convex on both sides of a kink."""
+    """Merge intervals that meet, and return also the points where they meet: kinks of f."""
     whole: list[tuple[Any, Any]] = []
     across = []
     for s in where:
@@ -77,16 +77,16 @@ def _merge_intervals(where: Any) -> tuple[list[tuple[Any, Any]], list[Any]]:
 
 
 def is_whole(where: Any) -> bool:
-    """Is it all of r, but for kinks?"""
+    """Does the region contain all r except kinks?"""
     return not hasattr(where, "element") and _merge_intervals(where)[0] == [(None, None)]
 
 
 def describe_nonnegative(element: ExpPoly, of: str = "r") -> str:
-    """The condition that it is not negative: what holds r on the left.
+    """Return the condition that an element is not negative, with r on the left.
 
     >>> k1, lam = ExpPoly.variable("k1"), ExpPoly.variable("lam")
-    >>> describe_nonnegative(1 + lam - (-k1).exp()), describe_nonnegative(-lam), describe_nonnegative(lam * lam - lam)
-    ('r <= lam + 1', 'lam <= 0', 'lam*(lam - 1) >= 0')
+    >>> [describe_nonnegative(e) for e in (1 + lam - (-k1).exp(), -lam, lam * lam - lam)]
+    ['r <= lam + 1', 'lam <= 0', 'lam*(lam - 1) >= 0']
     """
     both = _rewrite_in_log_r(element)
     over = ExpPoly({key: value for key, value in both.terms.items() if value > 0})
@@ -100,7 +100,7 @@ def describe_nonnegative(element: ExpPoly, of: str = "r") -> str:
 
 
 def describe_everywhere(where: Any) -> str | None:
-    """What parameters must be for it to hold everywhere; None where none make it so, or it needs none.
+    """Return the condition on parameters for which it holds everywhere; None if there is none.
 
     >>> from types import SimpleNamespace
     >>> lam, beta = ExpPoly.variable("lam"), ExpPoly.variable("beta")
@@ -131,7 +131,7 @@ def _format_interval(lower: Any, upper: Any, of: str) -> str:
 
 
 def _format_edge(zero: tuple[Fraction, Fraction]) -> str:
-    """exp(-k1): 1, e, exp(1/2); rounded where k1 is not known to be rational."""
+    """Return exp(-k1) as text: 1, e, exp(1/2); rounded if k1 is not known to be rational."""
     low, high = zero
     if low == high:
         plain = {Fraction(0): "1", Fraction(-1): "e", Fraction(1): "1/e"}

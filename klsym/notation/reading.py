@@ -1,6 +1,6 @@
-"""Formulas in text, as they stand in sentences and in answers, read into trees.
+"""Read formulas in text, as sentences and answers contain them, into trees.
 
-Beside what the printer of text writes, a formula may leave the sign of a product out and write ^ for a power.
+A formula may also leave the sign of a product out and write ^ for a power, unlike the printed text.
 
 >>> from klsym.notation.printers import LATEX, TEXT
 >>> TEXT(read("E_q[k1^2 s] <= 2 KL(q||p)")), LATEX(read("-lam k1 <= exp(1/2)"))
@@ -57,7 +57,7 @@ PARTS = ("is_", "sum_{")  # the indicator of a region, and a sum over some steps
 
 
 def read(text: str, any_name: bool = True) -> Formula:
-    """The tree of a formula.
+    """Return the tree of a formula.
 
     any_name: else letters, with an index or not, and the names that klsym knows.
     Raises UsageError: what is no formula.
@@ -78,7 +78,7 @@ class _Reader:
         self.advance()
 
     def advance(self) -> str:
-        """Go to the next token; the one that was read."""
+        """Go to the next token, and return the current one."""
         before, token_match = self.token, TOKEN.match(self.text, self.place)
         if token_match is None and self.text[self.place :].strip():
             raise self.make_error()
@@ -93,7 +93,7 @@ class _Reader:
         return UsageError(f"no formula: {self.text[:60]!r} at character {self.place}")
 
     def take(self, *signs: str) -> str:
-        """The next token if it is one of these signs, else nothing."""
+        """Take the next token if it is one of these signs, else return an empty text."""
         return self.advance() if self.kind == "sign" and self.token in signs else ""
 
     def need(self, sign: str) -> None:
@@ -101,7 +101,7 @@ class _Reader:
             raise self.make_error()
 
     def relation(self) -> Formula:
-        """a = b <= c, or a | b: a given b."""
+        """Read a = b <= c, or a | b: a given b."""
         left = self.sum()
         while sign := self.take(*RELATIONS):
             left = Relation(left, sign, self.sum())
@@ -115,7 +115,7 @@ class _Reader:
         return Sum(tuple(terms)) if len(terms) > 1 else terms[0]
 
     def product(self) -> Formula:
-        """Factors with * or without; what is divided is the product before the bar."""
+        """Read factors with * or without; a quotient divides the whole product before it."""
         if self.token in OVER:
             name = self.advance()
             return Over(OVER[name], self.product()) if self.has_operand() else _build_letter(name)
@@ -170,11 +170,11 @@ class _Reader:
         return inner
 
     def has_operand(self) -> bool:
-        """Is there something that an operator before it acts on?"""
+        """Does an operand follow, on which an operator before it acts?"""
         return self.kind in ("name", "number", "star") or self.token in ("(", "[", "|")
 
     def named(self, name: str) -> Formula:
-        """A letter, or what its name says of what follows."""
+        """Read a letter, or a function with its arguments."""
         stem, _, below = name.partition("_")
         bare = stem.rstrip("'")
         strange = (len(bare) > 1 or "_" in below) and not {name, bare} & KNOWN and bare not in INDEXED

@@ -38,7 +38,7 @@ def show_side(side: Side, labels: Labels | None = None) -> str:
 def show_statement(
     statement: Statement, labels: Labels | None = None, kind: str = "proved", spell: Text = TEXT
 ) -> str:
-    """The equation or inequality; a refuted one is printed with its negation."""
+    """Return the equation or inequality; a refuted one with the negated relation."""
     return spell(_build_relation(statement, labels, kind, spell.positions))
 
 
@@ -55,7 +55,7 @@ SPAN = r"\mathrm{span}\{\nabla\mathrm{KL}(q\Vert p),\ \nabla\mathrm{KL}(p\Vert q
 
 
 def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = TEXT) -> str:
-    """What a part establishes, in one line."""
+    """Return a theorem in one line."""
     sums = spell.positions
     shown = _build_relation(theorem.statement, labels, theorem.kind, sums)
     if theorem.kind == "unique":
@@ -71,13 +71,13 @@ def show_theorem(theorem: Theorem, labels: Labels | None = None, spell: Text = T
 
 
 def build_equality_condition(theorem: Theorem, sums: bool) -> tuple[Formula, ...]:
-    """When an inequality is an equality, with the words before it; nothing for what is none."""
+    """Build the condition for equality in an inequality, with the words before it; empty if none is known."""
     equal = find_equality(theorem, sums)
     return (Words("; equality iff ", r"\quad\text{with equality iff }"), equal) if equal else ()
 
 
 def find_equality(theorem: Theorem, sums: bool) -> Formula | None:
-    """When an inequality is an equality."""
+    """Find the condition under which an inequality is an equality."""
     zeros = dict.fromkeys(_build_zero_condition(zero, sums) for zero in theorem.zeros)
     return Phrase(_join_parts(" and ", *zeros)) if zeros else None
 
@@ -87,7 +87,7 @@ def _join_parts(word: str, *parts: Formula) -> tuple[Formula, ...]:
 
 
 def _build_zero_condition(zero: Zero, sums: bool) -> Formula:
-    """lam = 1 or r = 1 wherever q > 0."""
+    """Build a condition such as "lam = 1 or r = 1 wherever q > 0"."""
     scored = formulas.build_scored("", zero.element, zero.score, {}, sums)
     if zero.constant:
         shown: tuple[Formula, ...] = (scored, Words(" is constant"))
@@ -106,7 +106,7 @@ def _build_zero_condition(zero: Zero, sums: bool) -> Formula:
 
 
 def build_family(theorem: Theorem, sums: bool) -> Formula:
-    """The solutions of a uniqueness theorem, with their free constants."""
+    """Build the solutions of a uniqueness theorem, with their free constants."""
     solution = build_coefficient(ExpPoly.from_json(theorem.close["family"]), sums)
     shown = Relation(Name(theorem.close["function"]), "=", solution)
     constants = _join_parts(", ", *map(Name, sorted(theorem.close["constants"])))
@@ -115,25 +115,25 @@ def build_family(theorem: Theorem, sums: bool) -> Formula:
 
 
 def show_interval(ends: list[str]) -> str:
-    """An enclosure as the decimal digits on which both ends agree."""
+    """Return an interval as the decimal digits on which both ends agree."""
     low, high = (_to_number(Fraction(end)) for end in ends)
     return f"{low:.10g}" if f"{low:.10g}" == f"{high:.10g}" else f"{low:.6g}..{high:.6g}"
 
 
 def _to_number(value: Fraction) -> float | Decimal:
-    """Floats end at 1.8e308, decimals do not."""
+    """Convert to a float, or beyond 1e300 to a decimal, since floats end at 1.8e308."""
     if abs(value) < 10**300:
         return float(value)
     return Decimal(value.numerator) / value.denominator
 
 
 def format_chain(proof: Any, spell: Text) -> list[tuple[str, str]]:
-    """The chain as (formula, reason) rows: down the left side, then up the right side."""
+    """Return the derivation as (formula, reason) rows: down the left side, then up the right side."""
     return [(printed(spell), why) for printed, why in build_printed_chain(proof, spell)]
 
 
 class PrintedSide:
-    """A side in print: each spelling is made when it is asked for, once."""
+    """A printed side; each spelling is made on demand, once."""
 
     def __init__(self, side: Side, labels: Labels | None) -> None:
         self.side, self.labels = side, labels
@@ -146,7 +146,7 @@ class PrintedSide:
 
 
 def build_printed_chain(proof: Any, *spells: Text) -> list[tuple[PrintedSide, str]]:
-    """The chain, where each row differs from the one before in one of these spellings."""
+    """Build the derivation; each row differs from the one before in one of these spellings."""
     statement, labels = proof.theorem.statement, proof.labels
     if proof.brief:
         ends = [(statement.left, "")] + [(statement.right, "evaluation")] * (statement.relation == "=")
@@ -163,7 +163,7 @@ def build_printed_chain(proof: Any, *spells: Text) -> list[tuple[PrintedSide, st
 
 
 def _list_steps(proof: Any, which: str) -> list[tuple[Side, str]]:
-    """From one side as written, over what it abbreviates, to where its steps lead, by its waypoints."""
+    """List the steps from one side as written, with its abbreviations expanded, to its last form."""
     statement = proof.theorem.statement
     written = statement.left if which == "left" else statement.right
     start = unfold(written, statement.context)
@@ -176,14 +176,14 @@ def _list_steps(proof: Any, which: str) -> list[tuple[Side, str]]:
 
 
 def _name_rule(step: dict[str, Any]) -> str:
-    """The rule; an equation is a premise, or a theorem that is cited."""
+    """Name the rule of a step; an equation is a premise, or a theorem that is cited."""
     if step["rule"] != EQUATION:
         return str(step["rule"])
     return "theorem" if isinstance(step["data"]["of"], list) else "premise"
 
 
 def _explain_expansion(side: Side, context: Context) -> str:
-    """What is put in when a side is written out."""
+    """Name what is inserted when the abbreviations of a side are expanded."""
     written = unfold(side, context)
     reasons = {
         "definition": any(isinstance(atom, NAMED) for atom in atoms_of(side)),
@@ -196,7 +196,7 @@ def _explain_expansion(side: Side, context: Context) -> str:
 def _merge_rows(
     rows: list[tuple[PrintedSide, str]], spells: tuple[Text, ...]
 ) -> list[tuple[PrintedSide, str]]:
-    """A step that changes nothing in print joins the next one's reasons."""
+    """Merge a step that changes nothing in print with the step before it."""
     shown: list[tuple[PrintedSide, str]] = []
     for printed, why in rows:
         if shown and all(shown[-1][0](spell) == printed(spell) for spell in spells):

@@ -1,6 +1,6 @@
-"""Formulas as trees: what stands between a statement and its print.  Standard library only.
+"""Formulas as trees, from which statements are printed.  Standard library only.
 
-A tree says what is meant, a printer (`spelling`, `mathml`) how it is written and where brackets are needed.
+A tree holds the structure; a printer (`printers`, `mathml`) chooses the notation and the brackets.
 
 >>> from klsym.notation.printers import LATEX, TEXT
 >>> half = divide(multiply(Name("k1"), add_terms(Name("r"), Minus(Number(1)))), Number(2))
@@ -111,7 +111,7 @@ class Big(Formula):
 
 
 class Over(Formula):
-    """What a mean at an index averages: sum_t of, mean_i of."""
+    """The integrand of a mean at an index: sum_t of, mean_i of."""
 
     index: str
     of: Formula
@@ -225,7 +225,7 @@ def is_long_decimal(value: int | Fraction) -> bool:
 
 
 def format_decimal(value: int | Fraction) -> str:
-    """A finite decimal, exactly.
+    """Return a finite decimal, exactly.
 
     >>> format_decimal(Fraction(1, 10**8)), format_decimal(1 + Fraction(1, 10**8))
     ('1e-8', '1.00000001')
@@ -240,7 +240,7 @@ def negate(formula: Formula) -> Formula:
 
 
 def multiply(*factors: Formula) -> Formula:
-    """(-a) b = -(a b); a sum over positions goes last."""
+    """Multiply factors; (-a) b = -(a b), and a sum over positions goes last."""
     negative = False
     flat: list[Formula] = []
     for factor in factors:
@@ -253,14 +253,14 @@ def multiply(*factors: Formula) -> Formula:
 
 
 def add_terms(*terms: Formula) -> Formula:
-    """a + (b + c) = a + b + c; a sum over positions goes last."""
+    """Add terms; a + (b + c) = a + b + c, and a sum over positions goes last."""
     flat = [part for term in terms for part in (term.terms if isinstance(term, Sum) else (term,))]
     flat.sort(key=is_open)
     return Sum(tuple(flat)) if len(flat) > 1 else flat[0] if flat else Number(0)
 
 
 def divide(over: Formula, under: Formula) -> Formula:
-    """(-a)/b = -(a/b); (1/b) sum_j k_j, since no sum over positions stands over a bar."""
+    """Divide; (-a)/b = -(a/b), and a sum over positions stays outside: (1/b) sum_j k_j."""
     if isinstance(over, Minus):
         return negate(divide(over.of, under))
     if is_open(over):
@@ -269,13 +269,13 @@ def divide(over: Formula, under: Formula) -> Formula:
 
 
 def list_parts(formula: Formula) -> list[Formula]:
-    """The formulas that a node is made of."""
+    """List the formulas that a node is made of."""
     rows = [value if isinstance(value, tuple) else (value,) for value in vars(formula).values()]
     return [item for row in rows for item in row if isinstance(item, Formula)]
 
 
 def replace_parts(formula: Formula, part: Callable[[Formula], Formula]) -> Formula:
-    """The node with part(x) in place of each formula x that it is made of.
+    """Return the node with part(x) in place of each formula x that it is made of.
 
     >>> replace_parts(Power(Name("r"), Number(2)), lambda x: Name("rho") if x == Name("r") else x)
     Power(base=Name(name='rho', below='', primes=0), exponent=Number(value=2))

@@ -20,7 +20,7 @@ from klsym.notation.tree import Call, Formula, Minus, add_terms, divide, multipl
 
 
 class LazyFormula(NamedTuple):
-    """A formula whose parts stay apart in print: what puts their trees together, and the parts.
+    """A formula whose parts stay apart in print: the function that joins their trees, and the parts.
 
     >>> n = ExpPoly.variable("n")
     >>> show_value(LazyFormula(multiply, (1 - n.inverse(), ExpPoly.variable("k1") - n)))
@@ -32,7 +32,7 @@ class LazyFormula(NamedTuple):
 
 
 def multiply_by_score(value: Any, score: Any) -> LazyFormula:
-    """A value in brackets, times a score function: (k1 - 1)*s_now."""
+    """Multiply a value in brackets by a score function: (k1 - 1)*s_now."""
     return LazyFormula(_build_scored, (value, score))
 
 
@@ -45,7 +45,7 @@ def add_brackets(value: Formula) -> Formula:
 
 
 def subtract_mean(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
-    """h_i less the mean of a batch, from h_i and the sum of the others.
+    """Return h_i minus the mean of its batch, from h_i and the sum of the others.
 
     >>> k1 = [ExpPoly.variable(f"k1[{slot}]") for slot in ("self", "others")]
     >>> show_value(subtract_mean(*k1)), show_value(subtract_mean_of_others(*k1))
@@ -55,7 +55,7 @@ def subtract_mean(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
 
 
 def subtract_mean_of_others(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
-    """h_i less the mean of the others."""
+    """Return h_i minus the mean of the others."""
     return LazyFormula(_subtract_quotient, (mine, others, ExpPoly.variable("n") - 1))
 
 
@@ -68,12 +68,12 @@ def _subtract_quotient(mine: Formula, of: Formula, number: Formula) -> Formula:
 
 
 def show_value(value: Any, spell: Text = TEXT) -> str:
-    """One value; what a check writes in its place, as text, stays as it is."""
+    """Return a value as text or LaTeX; text stays as it is."""
     return value if isinstance(value, str) else spell(build_tree(value, spell.positions))
 
 
 def build_tree(value: Any, sums: bool = False) -> Formula:
-    """The tree of a value; sums: in the notation of mathematics, with sums over positions."""
+    """Build the tree of a value; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(value, ExpPoly):
         return build_coefficient(value, sums)
     if isinstance(value, Mapping):
@@ -86,10 +86,11 @@ def build_tree(value: Any, sums: bool = False) -> Formula:
 
 
 def collect_names(value: Any) -> set[str]:
-    """The names that stand in a value.
+    """Collect the names that occur in a value.
 
     >>> h = ExpPoly.variable("h1")
-    >>> sorted(collect_names(LazyFormula(multiply, (h + 1, ExpPoly.variable("k1"))))), collect_names({"now": h})
+    >>> formula = LazyFormula(multiply, (h + 1, ExpPoly.variable("k1")))
+    >>> sorted(collect_names(formula)), collect_names({"now": h})
     (['h1', 'k1'], {'h1'})
     """
     if isinstance(value, Mapping | LazyFormula):
@@ -100,7 +101,7 @@ def collect_names(value: Any) -> set[str]:
 
 
 def _build_scores(slots: Mapping[str, ExpPoly], sums: bool) -> Formula:
-    """Coefficients of the scores of slots; that of the token itself goes without saying when it is alone."""
+    """Build the sum of coefficients times scores of slots; for `now` alone, its coefficient."""
     if set(slots) <= {"now"}:
         return build_coefficient(slots.get("now", ZERO), sums)
     rows = [build_coefficient(c, sums, build_in_slot("s", slot, sums)) for slot, c in sorted(slots.items())]

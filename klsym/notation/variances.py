@@ -1,4 +1,4 @@
-"""Second moments less squares of means, of what has a score, as variances: Var_q((k1 - b)*s).
+"""Second moments minus squares of means, of a value times a score, as variances: Var_q((k1 - b)*s).
 
 >>> from klsym.kernel.ring import ONE
 >>> X = Mean("", "q", ExpPoly.variable("k1"), ("x",))
@@ -19,7 +19,7 @@ Term = tuple[ExpPoly, tuple[Any, ...]]
 
 
 def as_variances(terms: Iterable[Term]) -> tuple[list[tuple[ExpPoly, Mean]], list[Term]]:
-    """The variances with their factors, and all other terms.
+    """Return the variances with their factors, and all other terms.
 
     All second moments of a measure and a score go into variances, or none: they are one mean in a side.
     """
