@@ -307,7 +307,7 @@ def _latex_term(term: Any) -> str:
 
 # ---------------------------------------------------------------------------- remainders
 def expectation_bound(loss: Any, order: int) -> Fraction:
-    """A constant C for the remainder of `read_expectation`, rigorous for |eps| <= 1/2.
+    """A constant C for the remainder of `expectation`, rigorous for |eps| <= 1/2.
 
     |E_q[loss] - sum_{i<order} c_i m_i| <= C E_q|eps|^order,  C = sum_{i>=order} |c_i| 2^(order - i)
 

@@ -130,8 +130,8 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
 def _has_weighted_terms(verdict: Verdict, written: Written) -> bool:
     """Does every term that needs an importance weight have it, so that KL004 would be false?
 
-    A term in q and mu alone, such as (log_q - log_mu)**2, needs none.  A log_p outside of its difference from
-    log_q is a term on its own, of which nothing is known.
+    A term in q and mu alone, such as (log_q - log_mu)**2, needs none.  The answer is no where log_q and log_p
+    of one difference are separate terms, as in log_q - log_p.
     """
     parts = sympy.Add.make_args(written.expression)
     apart = any(part.has(log_p, R, A) and not part.has(log_q) for part in parts)

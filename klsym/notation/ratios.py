@@ -31,7 +31,7 @@ def rewrite_in_r(f: Any, sums: bool = False) -> Formula:
 
 
 def _rewrite_in_log_r(f: ExpPoly) -> ExpPoly:
-    """Replace k1 by -k1 outside of exponents, so that it stands for log r."""
+    """Replace k1 by -k1 outside of exponents: k1 then denotes log r."""
     terms = {
         (monomial, exponent): value * (-1) ** dict(monomial).get("k1", 0)
         for (monomial, exponent), value in f.terms.items()

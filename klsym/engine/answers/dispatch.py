@@ -125,7 +125,7 @@ def refuse_zero_denominator(written: Written) -> None:
 
 
 def refuse_taken_names(written: Written, setting: Setting) -> None:
-    """Refuse names that have another meaning in a setting: T, V, and m, which stands for n - 1."""
+    """Refuse names that have another meaning in a setting: T, V, and m = n - 1."""
     names = {symbol.name for symbol in written.expression.free_symbols}
     if setting.level == "sample" and "T" in names:
         raise UsageError(

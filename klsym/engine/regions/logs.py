@@ -44,7 +44,7 @@ def find_log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | 
 
 
 def _find_cofactor(element: ExpPoly, name: str) -> ExpPoly:
-    """Return the sum that multiplies a name, one power of which is replaced."""
+    """Return the sum that multiplies one power of a name, which the rule replaces."""
     terms = {}
     for (monomial, exponent), value in sorted(element.terms.items()):
         powers = dict(monomial)

@@ -182,7 +182,7 @@ def _choose_multiplier(element: ExpPoly, first: str, second: str, v: ExpPoly) ->
 
 
 def _choose_sum_multiplier(element: ExpPoly, first: str, second: str, v: ExpPoly) -> ExpPoly:
-    """Return the same for a sum v, of which the whole cofactor of B or C is a multiple."""
+    """Return the same for a sum v that divides the whole cofactor of B or C."""
     both = 1 - ExpPoly.variable(first) - ExpPoly.variable(second)
     for name in (second, first):
         t = divide_exactly(_find_cofactor(element, {name}), v)

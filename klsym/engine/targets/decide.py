@@ -288,7 +288,7 @@ def _find_attached_with_fixed_sums(field: ReducedGradient) -> Any | None:
 
 
 def _decide_sequence(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
-    """Treat the sequence as one sample, of which every E_m[h s] is a gradient."""
+    """Treat the sequence as one sample: then every E_m[h s] is a gradient."""
     if field.sequence_coefficient is None:
         return None
     measure, on_policy = field.loss.measure, field.start.context.on_policy

@@ -135,7 +135,7 @@ def test_a_truncated_weight_leaves_the_detached_choice_its_direction():
 def offered(monkeypatch, losses):
     """In place of what the catalogue has."""
     made = lambda target, setting, use: [Candidate(loss, setting, "catalogue") for loss in losses]  # noqa: E731
-    monkeypatch.setattr(engine, "candidates", made)
+    monkeypatch.setattr(engine, "list_candidates", made)
 
 
 def test_a_wrong_candidate_is_never_recommended(monkeypatch):
@@ -181,7 +181,7 @@ def test_what_the_catalogue_has_in_no_gradient_is_not_right_for_another_kl():
 
 
 def test_where_none_is_right_it_says_so_and_where_one_is(monkeypatch):
-    monkeypatch.setattr(engine, "candidates", lambda target, setting, use: (
+    monkeypatch.setattr(engine, "list_candidates", lambda target, setting, use: (
         one for one in list_candidates(target, setting, use) if one.source != "tokens"
     ))  # fmt: skip
     engine._recommended.cache_clear()
