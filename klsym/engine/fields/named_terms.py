@@ -93,7 +93,7 @@ class NamedParts:
 
     @property
     def unnamed_value(self) -> ExpPoly:
-        """The same of a value."""
+        """The integrand of a value without its rewards: KL(q||p) is E_q[k1], KL(p||q) is E_q[-r k1]."""
         return (self.reverse - self.forward * R_RATIO) * K1 + self.remainder
 
     @property

@@ -142,7 +142,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
     c = _substitute_numbers(inner.c, means)
     steps, zero = add_first_step(written, setting, HELD_RULE, inner.steps), inner.target == "zero"
     witness = find_counterexample(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
-    known = not zero and _is_objective(loss, means, setting) and witness is not None
+    known = not zero and _is_gradient_of_mean(loss, means, setting) and witness is not None
     return as_typed(
         inner,
         written,
@@ -186,8 +186,11 @@ def _substitute_numbers(value: Any, means: FixedMeans) -> Any:
     return value.xreplace(means.names)
 
 
-def _is_objective(loss: Any, means: FixedMeans, setting: Setting) -> bool:
-    """Is it the gradient of E_m[L]?  Yes if nothing is detached, and off-policy or if nothing is drawn."""
+def _is_gradient_of_mean(loss: Any, means: FixedMeans, setting: Setting) -> bool:
+    """Is the expected gradient grad E_m[L]?  Yes if nothing is detached, and on-policy nothing is drawn.
+
+    On-policy the distribution of what is drawn depends on theta.
+    """
     detached = setting.use == "reward" or loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
     return not detached and (not setting.on_policy or means.loss == 0)
 

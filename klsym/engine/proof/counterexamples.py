@@ -239,12 +239,12 @@ def generate_tree_models(context: Context, on_policy: bool = False) -> Iterator[
         if step % 4 == 3:
             following = [_sample_node(stream, on_policy, step, [last_nodes[0], None]), last_nodes[1]]
         tree, path = _sample_node(stream, on_policy, step, following), [0]
-        while _find_end(tree, path) is not None:
+        while _follow_path(tree, path) is not None:
             path = [*path, 0]
         yield {"tree": tree, "path": path, "parameters": _choose_parameters(context, step)}
 
 
-def _find_end(node: Node | None, path: list[int]) -> Node | None:
+def _follow_path(node: Node | None, path: list[int]) -> Node | None:
     """Return the node after a path of branches; None where the sequence ends."""
     for branch in path:
         node = node and node["next"][branch]
@@ -354,7 +354,7 @@ def find_model(
 
 
 def _generate_values_to_meet(context: Context) -> Iterator[tuple[str, Fraction]]:
-    """Yield values of a log ratio on both sides of each bound on one, and of a reward."""
+    """Yield names with values that some sample must take, so that both sides of each bound occur."""
     for _, _, e in context.definitions:
         bases = {parse_name(name).base for name in e.names()}
         if bases in ({"R"}, {"A"}) and (root := _find_root(e)) is not None:

@@ -283,14 +283,10 @@ def _wrong(text: str, setting: Setting, target: str, use: str) -> TemptingLoss |
     """A tempting loss that is not right in any placement; None if it is, or if it is beyond the engine."""
     written = as_written(text, ())
     try:
-        verdict = explain_written(written, checked_setting(**_open(setting)))
+        verdict = explain_written(written, checked_setting(**setting.to_json()))
     except UsageError:
         return None
     return None if is_right(verdict, target, use) else TemptingLoss(written, verdict)
-
-
-def _open(setting: Setting) -> dict[str, str | None]:
-    return {name: value or None for name, value in setting.to_json().items()} | {"batch": setting.batch}
 
 
 def _elsewhere(target: str, use: str, setting: Setting) -> Choice | None:

@@ -64,8 +64,8 @@ class Pair:
     scored: bool = True
 
     @property
-    def power(self) -> int:
-        """Of the score, in what is compared."""
+    def score_power(self) -> int:
+        """The power of the score: 1 if gradients a s are compared, 0 if values a are."""
         return int(self.scored)
 
     @cached_property
@@ -76,13 +76,13 @@ class Pair:
     @property
     def gap(self) -> Quantity:
         """E_m[(a^2 - b^2) s^2]."""
-        return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE * self.power)))
+        return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE * self.score_power)))
 
     def build_mean(self, a: ExpPoly) -> Quantity:
-        return Quantity(Side.atom(E(self.m, a, ("x",) * self.power)))
+        return Quantity(Side.atom(E(self.m, a, ("x",) * self.score_power)))
 
     def build_second_moment(self, a: ExpPoly) -> Quantity:
-        return Quantity(Side.atom(E(self.m, a * a, TWICE * self.power)))
+        return Quantity(Side.atom(E(self.m, a * a, TWICE * self.score_power)))
 
     def build_variance(self, a: ExpPoly) -> Quantity:
         return self.build_second_moment(a) - self.build_mean(a) * self.build_mean(a)
@@ -179,7 +179,7 @@ def _prove_proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof,
     if not high or high * c != low or c * c >= 1:
         return ()
     row = {
-        "at": pair.m, "variance": to_sympy(high), "power": pair.power,
+        "at": pair.m, "variance": to_sympy(high), "power": pair.score_power,
         "scale": to_sympy(ExpPoly.number(1 - c * c)),
     }  # fmt: skip
     return _try_proof(lambda: derive(pair.build_variance(low)).at_most(pair.build_variance(high), rows=[row]))
@@ -191,7 +191,7 @@ def _prove_by_sum(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
     if rows is None:
         return ()
     if not rows.tangents:
-        terms = [{**row, "at": pair.m, "power": pair.power} for row in rows.squares]
+        terms = [{**row, "at": pair.m, "power": pair.score_power} for row in rows.squares]
         return _try_proof(
             partial(_prove_by_squares, pair.build_compared(low), pair.build_compared(high), terms)
         )
@@ -213,7 +213,8 @@ def _prove_in_region(pair: Pair) -> tuple[Proof | None, str]:
         ("A", -split.remainder, pair.a, pair.b),
     ):
         row = {
-            "at": pair.m, "power": pair.power, "b": to_sympy(split.root), "nonnegative": to_sympy(remainder),
+            "at": pair.m, "power": pair.score_power, "b": to_sympy(split.root),
+            "nonnegative": to_sympy(remainder),
             "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_take_logarithm(split.unit)),
         }  # fmt: skip
         proofs = _try_proof(
@@ -271,7 +272,10 @@ def _find_models(pair: Pair) -> tuple[Proof | None, Proof | None]:
 
 
 def _iterate_models(context: Context, rewards: Set[str]) -> Iterator[dict[str, Any]]:
-    """Batch sizes and lengths are whole numbers; where rewards matter, they are tried with both signs."""
+    """Yield models on which an order of the two variances may fail.
+
+    Batch sizes and lengths are whole numbers.  An order can depend on the sign of rewards: both are tried.
+    """
     tried = chain(
         generate_models(context),
         generate_uneven_models(context),

@@ -38,7 +38,7 @@ def find_log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | 
             continue
         is_log = context.defined(name, LOG) is not None
         if multiplier := (_find_multiplier(element, name, e) if is_log else _find_cofactor(element, name)):
-            after = element - multiplier * (_build_power(name, -1) * e - 1 if is_log else variable - e)
+            after = element - multiplier * (_build_exponential(name, -1) * e - 1 if is_log else variable - e)
             return {"name": name, "times": multiplier.to_json()}, after
     return None
 
@@ -54,7 +54,8 @@ def _find_cofactor(element: ExpPoly, name: str) -> ExpPoly:
     return ExpPoly(terms)
 
 
-def _build_power(name: str, rate: Any) -> ExpPoly:
+def _build_exponential(name: str, rate: Any) -> ExpPoly:
+    """Return exp(rate l), which is e^rate for l = log e."""
     return (ExpPoly.variable(name) * rate).exp()
 
 
@@ -68,9 +69,9 @@ def _find_multiplier(element: ExpPoly, name: str, e: ExpPoly) -> ExpPoly | None:
         by_rate[rate] = by_rate.get(rate, ZERO) + term
     for rate, cofactor in sorted(by_rate.items(), key=lambda row: row[0]):
         if rate >= 1:
-            return -cofactor * _build_power(name, rate)
+            return -cofactor * _build_exponential(name, rate)
         if rate < 0 and (g := _find_partial_quotient(cofactor, e)):
-            return g * _build_power(name, rate + 1)
+            return g * _build_exponential(name, rate + 1)
     return None
 
 

@@ -158,7 +158,7 @@ def _search_sum(element: ExpPoly, tangents: int) -> Rows | None:
     for (monomial, v), value in sorted(element.terms.items()) if tangents else ():
         if len(monomial) != 1 or not _is_log_ratio(*monomial[0]):
             continue
-        for u, t in _list_slopes(element, v, monomial):
+        for u, t in _list_tangent_candidates(element, v, monomial):
             scale = -Fraction(value) / t
             if scale > 0:
                 front, rise = ExpPoly({((), v): scale}), ExpPoly({(monomial, ()): t})
@@ -173,8 +173,11 @@ def _is_log_ratio(name: str, power: int) -> bool:
     return power == 1 and parse_name(name).base in ("k1", "w", "o")
 
 
-def _list_slopes(element: ExpPoly, v: Exponent, monomial: Any) -> list[tuple[ExpPoly, Fraction]]:
-    """Return exp(u) and t for each positive term exp(v + u) of the element with u = t k1 (or t w)."""
+def _list_tangent_candidates(element: ExpPoly, v: Exponent, monomial: Any) -> list[tuple[ExpPoly, Fraction]]:
+    """Return exp(u) and t for each positive term exp(v + u) of the element with u = t k1 (or t w).
+
+    The tangent exp(v) (exp(u) - 1 - u) >= 0 may cancel the term exp(v) k1 (or w), the monomial.
+    """
     slopes = []
     for (m, e), value in sorted(element.terms.items()):
         u = ExpPoly({((), e): 1}) * ExpPoly({((), v): 1}).inverse()
@@ -191,7 +194,7 @@ def _find_squares(element: ExpPoly) -> list[ProofRow] | None:
         groups[e] = groups.get(e, ZERO) + ExpPoly({(m, ()): value})
     rows: list[ProofRow] = []
     for v, polynomial in groups.items():
-        squares = _split_even(polynomial) or _complete_square(polynomial)
+        squares = _split_even_monomials(polynomial) or _complete_square(polynomial)
         if squares is None:
             return None
         rows += [
@@ -200,7 +203,8 @@ def _find_squares(element: ExpPoly) -> list[ProofRow] | None:
     return rows
 
 
-def _split_even(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | None:
+def _split_even_monomials(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | None:
+    """Return c and b of a sum of c b^2 with c >= 0, one for each monomial; None if one is odd or negative."""
     squares = []
     for (monomial, _), value in polynomial.terms.items():
         if value < 0 or any(power % 2 for _, power in monomial):

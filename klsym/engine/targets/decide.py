@@ -122,11 +122,11 @@ def _decide_uncanonical(field: ReducedGradient) -> Decision:
 def has_detached_part(loss: SlotLoss) -> bool:
     """Is something in it detached, or does its sampler depend on theta?  H counts if its value does."""
     detached = loss.detached or any(parse_name(x).detached for x in loss.element.names())
-    return detached or _has_moving_sums(loss) or loss.measure != "mu" or loss.detached_q
+    return detached or _has_sums_depending_on_theta(loss) or loss.measure != "mu" or loss.detached_q
 
 
-def _has_moving_sums(loss: SlotLoss) -> bool:
-    """Does a value of H, H2, .. depend on theta?"""
+def _has_sums_depending_on_theta(loss: SlotLoss) -> bool:
+    """Does a sum H, H2, .. over other tokens depend on theta?  Then E_m[L] is no objective."""
     return any(is_live(to_ring(without_sg(value)), loss.defined) for value in loss.sums.values())
 
 
@@ -278,7 +278,7 @@ def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> De
 
 def _find_attached_with_fixed_sums(field: ReducedGradient) -> Any | None:
     """Return a token loss with this gradient under mu, if no sum H depends on theta; else None."""
-    if _has_moving_sums(field.loss):
+    if _has_sums_depending_on_theta(field.loss):
         return None
     if not has_detached_part(field.loss):
         return split_sequence_part(field.loss)[1]
