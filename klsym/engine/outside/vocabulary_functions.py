@@ -78,7 +78,7 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
 
     >>> from klsym.language.expressions import k1, k3
     >>> found = fix_means(OverVocabulary(k1)**2, True)
-    >>> found.moving, found.collect_names
+    >>> found.moving, found.names
     (((h1, k1),), {h1: 2*full(k1)})
     """
     sums = sorted(loss.atoms(OverVocabulary), key=str)
