@@ -19,7 +19,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install report site site-check paper test test-all lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
+.PHONY: help install typed report site site-check paper test test-all lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
 	golden random-audits survey implied trainers pages rocq lock format clean try try-check
 
 help: ## list the targets
@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -m venv $(VENV)
 	@$(INSTALL_LOCK) --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m compileall -q klsym derivations
+	@$(BIN)/python -m compileall -q klsym study derivations
 	@$(BIN)/python -c 'import matplotlib.font_manager'
 	@touch $(STAMP)
 
@@ -70,24 +70,30 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 # One run for notebooks and tests, the longest notebook first, so that no processor waits; what a test has made stays
 # for the others of its file (loadfile), and the cells of a notebook share a kernel.  mypy runs beside it.
 PYTEST = $(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 -n auto --dist loadfile \
-	notebooks/08-experiments.ipynb notebooks tests klsym experiments derivations/tools paper
+	notebooks/08-experiments.ipynb notebooks tests klsym
 
-test: lint ## lint, types, tests, doctests, and every notebook against its stored outputs; of slow tables and random tests a share
+# As klsym is installed: what stands beside the library is a package of it (klsym.study is study/).
+TYPED := $(BUILD)/typed/klsym
+typed:
+	@rm -rf $(TYPED) && mkdir -p $(TYPED)
+	@ln -s $(CURDIR)/klsym/* $(CURDIR)/study $(CURDIR)/derivations $(CURDIR)/experiments $(CURDIR)/paper $(TYPED)
+
+test: lint typed ## lint, types, tests, doctests, and every notebook against its stored outputs; of slow tables and random tests a share
 	@$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
-test-all: lint ## the same with every case of a table, and random tests at full size
+test-all: lint typed ## the same with every case of a table, and random tests at full size
 	@$(BIN)/mypy & types=$$!; KLSYM_TEST_ALL=1 $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
 lint: install ## ruff
 	$(BIN)/ruff check
 
-types: install ## mypy, strict for the trusted base
+types: install typed ## mypy, strict for the trusted base
 	$(BIN)/mypy
 
 notebooks: install ## run the notebooks and store their outputs in place
-	$(BIN)/python -m klsym.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
-	$(BIN)/python -m klsym.write_up.gallery notebooks/17-losses-of-trainers.ipynb
-	$(BIN)/python -m klsym.write_up.codes docs/codes.md
+	$(BIN)/python -m klsym.study.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
+	$(BIN)/python -m klsym.study.write_up.gallery notebooks/17-losses-of-trainers.ipynb
+	$(BIN)/python -m klsym.study.write_up.codes docs/codes.md
 	$(BIN)/python notebooks/regenerate.py
 	$(BIN)/python notebooks/readme_figure.py
 
@@ -141,7 +147,7 @@ implied: install ## the objectives of 1,000 random c(r) against floats that shar
 	$(BIN)/python benchmarks/implied_objectives.py --count 1000
 
 trainers: install ## settle the losses of the gallery of trainers again, and judge each by enumeration and by autograd (needs torch)
-	$(BIN)/python -m klsym.tables.trainers --check
+	$(BIN)/python -m klsym.study.tables.trainers --check
 	$(BIN)/python benchmarks/trainers.py
 
 rocq: install ## check the certificates with the checker that Rocq has proved sound (Debian: coq libcoq-coquelicot)
@@ -149,7 +155,7 @@ rocq: install ## check the certificates with the checker that Rocq has proved so
 	@rm -rf $(BUILD)/rocq
 	$(BIN)/klsym export --rocq $(BUILD)/rocq
 	$(BIN)/python rocq/check.py $(BUILD)/rocq
-	@$(BIN)/python -m klsym.rocq.accepted $(BUILD)/rocq
+	@$(BIN)/python -m klsym.study.rocq.accepted $(BUILD)/rocq
 
 # Node packages: the lock names no registry.  Pyodide is Python for browsers, playwright-core drives Chromium.
 web/node_modules: web/package.json web/package-lock.json

@@ -21,24 +21,24 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "sampling"))  # where the laws live
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "study" / "sampling"))  # where the laws live
 
 from test_statistics import LAWS, least_samples
 
 from klsym.calculus import KL, covariance, expectation, expected_gradient, grad, k1, k3, mu, p, q, r, rho
 from klsym.language.abbreviations import Context
-from klsym.ledger.registry import select
-from klsym.ledger.settle_claim import settle
 from klsym.numeric.models import random_model
-from klsym.sampling.backends import backend
-from klsym.sampling.finite import FiniteSampler
-from klsym.sampling.gaussians import GaussianSampler
-from klsym.sampling.identities import GAUSSIANS, Options, identities
-from klsym.sampling.means import means_of
-from klsym.sampling.monte_carlo_check import Trial
-from klsym.sampling.sampler import Sampler
-from klsym.sampling.statistics import Level, TooFew
-from klsym.sampling.streams import Stream
+from klsym.study.ledger.registry import select
+from klsym.study.ledger.settle_claim import settle
+from klsym.study.sampling.backends import backend
+from klsym.study.sampling.finite import FiniteSampler
+from klsym.study.sampling.gaussians import GaussianSampler
+from klsym.study.sampling.identities import GAUSSIANS, Options, identities
+from klsym.study.sampling.means import means_of
+from klsym.study.sampling.monte_carlo_check import Trial
+from klsym.study.sampling.sampler import Sampler
+from klsym.study.sampling.statistics import Level, TooFew
+from klsym.study.sampling.streams import Stream
 
 RATES = (0.4, 0.1, 0.01)
 SURE = 3.3  # standard errors of a count: both sides of a 99.9 % interval

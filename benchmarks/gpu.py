@@ -19,11 +19,11 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))  # where 
 
 from sampling import gaussian_ratios
 
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import settle
-from klsym.sampling.backends import backend
-from klsym.sampling.identities import Options
-from klsym.sampling.verify import Report, summary, table, verify
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import settle
+from klsym.study.sampling.backends import backend
+from klsym.study.sampling.identities import Options
+from klsym.study.sampling.verify import Report, summary, table, verify
 from support.campaigns.stored import version
 
 STORED = Path(__file__).with_name("gpu.json")

@@ -3,7 +3,7 @@
     python benchmarks/pages.py [--check]
 
 Claims by trust are those of the ledger, settled now; what the verified checker accepts is
-klsym/rocq/accepted.json, campaigns are benchmarks/campaigns.json, ratios benchmarks/releases.json.
+study/rocq/accepted.json, campaigns are benchmarks/campaigns.json, ratios benchmarks/releases.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from klsym.rocq.accepted import MEANS, MEANS_NOT, accepted
+from klsym.study.rocq.accepted import MEANS, MEANS_NOT, accepted
 from support.campaigns.stored import HOME, Campaign, campaigns
 
 LEVELS = (
@@ -295,8 +295,8 @@ def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
 
 
 def main() -> int:
-    from klsym.ledger.registry import load
-    from klsym.ledger.settle_claim import settle
+    from klsym.study.ledger.registry import load
+    from klsym.study.ledger.settle_claim import settle
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page would change")

@@ -103,9 +103,9 @@ def ledger(repeats: int) -> Iterator[tuple[str, float]]:
     """All claims but experiments: the search for proofs, the kernel alone, the exact oracle."""
     from klsym.kernel import check
     from klsym.kernel import replay as kernel
-    from klsym.ledger.registry import load
-    from klsym.ledger.settle_all import check_settled
-    from klsym.ledger.settle_claim import settle
+    from klsym.study.ledger.registry import load
+    from klsym.study.ledger.settle_all import check_settled
+    from klsym.study.ledger.settle_claim import settle
 
     seconds, megabytes = unit(repeats)
     # First: Linux counts what its parent holds as the peak of a child.
@@ -169,9 +169,9 @@ def sampling(repeats: int) -> Iterator[tuple[str, float]]:
     from sampling import CHECKS, DRAWN, MODEL, draw_alone, random_model, sample
 
     from klsym.language.abbreviations import Context
-    from klsym.sampling.backends import backend
-    from klsym.sampling.finite import FiniteSampler
-    from klsym.sampling.gaussians import GaussianSampler
+    from klsym.study.sampling.backends import backend
+    from klsym.study.sampling.finite import FiniteSampler
+    from klsym.study.sampling.gaussians import GaussianSampler
 
     on, check = backend("numpy", None), CHECKS["E_q[grad k3]"]
     spent = in_turns(

@@ -45,8 +45,8 @@ from klsym.language.abbreviations import (
 )
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import log_mu, log_p, log_q, sg, unfold
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import Settled, settle
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import Settled, settle
 
 Row = tuple[str, str, str]  # what, measured, aim
 WORDS = {

@@ -23,14 +23,14 @@ import numpy as np
 from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient
 from klsym.language.abbreviations import Context
 from klsym.language.expressions import k1, k3, rho
-from klsym.numeric.gaussian.exact import GaussianModel
 from klsym.numeric.models import random_model
-from klsym.sampling.backends import Backend, backend
-from klsym.sampling.finite import FiniteSampler
-from klsym.sampling.gaussians import BLOCK, DEVICE_BLOCK, GaussianSampler
-from klsym.sampling.means import means_of
-from klsym.sampling.sampler import Sampler, all_means
-from klsym.sampling.streams import Plan, Stream
+from klsym.study.gaussian.exact import GaussianModel
+from klsym.study.sampling.backends import Backend, backend
+from klsym.study.sampling.finite import FiniteSampler
+from klsym.study.sampling.gaussians import BLOCK, DEVICE_BLOCK, GaussianSampler
+from klsym.study.sampling.means import means_of
+from klsym.study.sampling.sampler import Sampler, all_means
+from klsym.study.sampling.streams import Plan, Stream
 
 Row = tuple[str, str, str]  # what, measured, aim
 DRAWN = 2**23

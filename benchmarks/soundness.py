@@ -33,7 +33,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tqdm import tqdm
 
-from klsym.rocq.export import export, file_of
+from klsym.study.rocq.export import export, file_of
 from support.campaigns import random_statements
 from support.campaigns import stored as campaigns
 from support.campaigns.stored import HOME

@@ -34,7 +34,7 @@ from klsym.files import write_whole
 from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
-from klsym.tables.survey import KNOWN, LONGEST, STORED
+from klsym.study.tables.survey import KNOWN, LONGEST, STORED
 
 HERE = Path(__file__).parent
 BUILD = HERE.parent / "build" / "survey"

@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "tables"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "study" / "tables"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from test_trainers import case_of
 
 import klsym
-from klsym.tables.trainers import trainers
+from klsym.study.tables.trainers import trainers
 from support.judges.autograd_trees import AGREE, misfit
 from support.judges.loss_judge import examine
 from support.judges.loss_worlds import options

@@ -8,7 +8,6 @@ from klsym.calculus import (
     KL,
     R,
     beta,
-    claim,
     derive,
     expectation,
     grad,
@@ -21,6 +20,7 @@ from klsym.calculus import (
     q,
     s,
 )
+from klsym.study.ledger.registry import claim
 
 n, m = parameter("n"), parameter("m")
 SIZE = ((n, m + 1),)  # m = n - 1, so that 1/m is in the ring

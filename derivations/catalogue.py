@@ -14,7 +14,6 @@ from klsym.calculus import (
     KL,
     Function,
     alpha,
-    claim,
     derive,
     expectation,
     expected_gradient,
@@ -41,10 +40,12 @@ from klsym.calculus import (
     token_gradient,
 )
 from klsym.derivations.tools.modular_count import counts_by_hand
-from klsym.engine.questions.catalogue import COUNTED_KINDS, catalogue, stored
-from klsym.engine.questions.loss_enumeration import levels
+from klsym.engine.questions.stored_catalogue import load_catalogue
 from klsym.language.parser import parse
-from klsym.ledger.evidence import Evidence
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
+from klsym.study.questions.catalogue import COUNTED_KINDS, catalogue
+from klsym.study.questions.loss_enumeration import levels
 
 g = Function("g")(k1)  # any differentiable function of k1
 a, b, c, b_star = (parameter(name) for name in ("a", "b", "c", "b_star"))
@@ -113,7 +114,7 @@ def weighted_k_lambda():
 @claim("catalogue.shortest", source=NEW)
 def shortest_losses():
     """For each constant b, the shortest loss of up to 5 leaves and operations with this constant."""
-    chosen = [c for c in stored().of("off-policy", "loss").choices["reverse-kl"] if c.size <= 5]
+    chosen = [c for c in load_catalogue().of("off-policy", "loss").choices["reverse-kl"] if c.size <= 5]
     return tuple(derive(expected_gradient(parse(c.loss), under=mu)).equals(TARGET) for c in chosen) + tuple(
         derive(sample_gradient(parse(c.loss))).equals(sample(rho * (k1 + Fraction(c.constant)) * s))
         for c in chosen

@@ -12,7 +12,6 @@ from klsym.calculus import (
     Function,
     M,
     beta,
-    claim,
     derive,
     expectation,
     expected_gradient,
@@ -31,6 +30,7 @@ from klsym.calculus import (
     s,
     sg,
 )
+from klsym.study.ledger.registry import claim
 
 bound = sg(Function("b")(log_q, log_p, log_mu))  # where a bound binds, what the clamp is there
 outside = 1 - M  # where a bound binds

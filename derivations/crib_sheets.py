@@ -13,7 +13,6 @@ import sympy
 from klsym.api import compare
 from klsym.calculus import (
     KL,
-    claim,
     covariance,
     derive,
     expectation,
@@ -31,11 +30,11 @@ from klsym.calculus import (
     sg,
 )
 from klsym.errors import ProofError
-from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import recall
 from klsym.notation.losses import show
 from klsym.notation.printers import LATEX, TEXT
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim, load
+from klsym.study.ledger.settle_claim import recall
 
 KLS = {"reverse": ((q, p), "KL(q||p)"), "forward": ((p, q), "KL(p||q)")}
 ON, OFF = "on-policy", "off-policy"

@@ -11,9 +11,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from klsym.calculus import KL, claim, derive, p, q, token_KL
+from klsym.calculus import (
+    KL,
+    derive,
+    p,
+    q,
+    token_KL,
+)
 from klsym.derivations.tools.sequence_examples import offset_pair, offset_variances
-from klsym.ledger.evidence import Evidence
 from klsym.notation.printers import LATEX
 from klsym.numeric.autoregressive import (
     enumerate_sequences,
@@ -23,6 +28,8 @@ from klsym.numeric.autoregressive import (
     token_log_probabilities,
 )
 from klsym.numeric.checks.sequence_fields import kl_variances
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 STEPS = (
     "y is drawn from q; KL_t is KL(q(.|y_<t)||p(.|y_<t)) at the prefix drawn, l_t = log q/p of the token",

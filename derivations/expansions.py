@@ -10,7 +10,7 @@ from fractions import Fraction
 import mpmath
 import sympy
 
-from klsym.calculus import claim, k1, k2, k3, r
+from klsym.calculus import k1, k2, k3, r
 from klsym.derivations.tools.remainder_order import check_order, mean, moments
 from klsym.derivations.tools.taylor import (
     covariance_bound,
@@ -23,8 +23,9 @@ from klsym.derivations.tools.taylor import (
 )
 from klsym.kernel.intervals import Interval, log_enclosure
 from klsym.language.convert import to_sympy
-from klsym.ledger.evidence import Evidence
 from klsym.notation.printers import LATEX
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 K2_MEAN = LATEX.expectation("q", "k_2")
 HYPOTHESES = ("p << q: wherever p > 0, also q > 0", "e = sup |p/q - 1| is at most 1/2")

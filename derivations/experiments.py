@@ -4,9 +4,9 @@ Sources: TM = Tang & Munos 2025, figures 1 to 8 and appendix C; SH = Shah et al.
 2025.  The statements are findings of these runs at the documented set-up, not of the papers.
 """
 
-from klsym.calculus import claim
 from klsym.experiments.catalogue import result
-from klsym.ledger.evidence import Evidence, computed
+from klsym.study.ledger.evidence import Evidence, computed
+from klsym.study.ledger.registry import claim
 
 
 def _found(name: str) -> tuple[Evidence, ...]:

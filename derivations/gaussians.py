@@ -7,13 +7,21 @@ import math
 
 import sympy
 
-from klsym.calculus import claim, covariance, expectation, k1, k2, k3, q
+from klsym.calculus import (
+    covariance,
+    expectation,
+    k1,
+    k2,
+    k3,
+    q,
+)
 from klsym.derivations.tools.gaussian_quadrature import ESTIMATORS, mean, mean_and_sd
 from klsym.experiments.gaussians.schulman import PRINTED, agrees
-from klsym.ledger.evidence import Estimate, Evidence
 from klsym.notation.printers import LATEX
-from klsym.numeric.gaussian.exact import GaussianModel
-from klsym.numeric.gaussian.models import Divergent, Gaussian, expect, log_ratio, table, variance, x
+from klsym.study.gaussian.exact import GaussianModel
+from klsym.study.gaussian.models import Divergent, Gaussian, expect, log_ratio, table, variance, x
+from klsym.study.ledger.evidence import Estimate, Evidence
+from klsym.study.ledger.registry import claim
 
 STANDARD = Gaussian(0, 1)
 NAMES = {"k1": "k_1", "k2": "k_2", "k3": "k_3"}

@@ -8,7 +8,6 @@ from math import e
 from klsym.calculus import (
     KL,
     Function,
-    claim,
     count,
     derive,
     exp,
@@ -35,6 +34,7 @@ from klsym.calculus import (
     sample_gradient,
     sg,
 )
+from klsym.study.ledger.registry import claim
 
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta
 g = Function("g")(k1)  # any differentiable function of k1

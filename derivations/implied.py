@@ -9,7 +9,6 @@ import sympy
 from klsym.calculus import (
     KL,
     Function,
-    claim,
     derive,
     expectation,
     expected_gradient,
@@ -35,10 +34,11 @@ from klsym.engine.divergences.f_divergence import generator, strength
 from klsym.kernel.meta import score_coefficient
 from klsym.language.abbreviations import Side
 from klsym.language.convert import to_ring, to_sympy
-from klsym.ledger.evidence import Evidence
 from klsym.notation.formulas import show_element
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import LATEX
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 g = Function("g")(k1)  # any differentiable function of k1
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta

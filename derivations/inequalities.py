@@ -12,7 +12,6 @@ from klsym.calculus import (
     KL,
     Function,
     chi2,
-    claim,
     covariance,
     derive,
     expectation,
@@ -32,6 +31,7 @@ from klsym.calculus import (
     sample,
 )
 from klsym.derivations.expansions import optimal_lambda_limit
+from klsym.study.ledger.registry import claim
 
 zero = sample(0)
 lam_star, d, n = (parameter(name) for name in ("lam_star", "d", "n"))

@@ -16,7 +16,6 @@ from klsym.calculus import (
     Function,
     beta,
     chi2,
-    claim,
     count,
     covariance,
     derive,
@@ -45,10 +44,11 @@ from klsym.calculus import (
 from klsym.derivations.expansions import rounded_up
 from klsym.derivations.tools.taylor import expand, expectation_bound, show_series
 from klsym.language.convert import to_sympy
-from klsym.ledger.evidence import Estimate, Evidence
 from klsym.notation.printers import LATEX
-from klsym.numeric.gaussian.exact import GaussianModel
-from klsym.numeric.gaussian.models import Gaussian, expect
+from klsym.study.gaussian.exact import GaussianModel
+from klsym.study.gaussian.models import Gaussian, expect
+from klsym.study.ledger.evidence import Estimate, Evidence
+from klsym.study.ledger.registry import claim
 
 g = Function("g")(k1)  # any differentiable function of k1
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta

@@ -10,7 +10,6 @@ from klsym.calculus import (
     Function,
     R,
     beta,
-    claim,
     derive,
     expectation,
     expected_gradient,
@@ -32,6 +31,7 @@ from klsym.calculus import (
     sample_gradient,
     sg,
 )
+from klsym.study.ledger.registry import claim
 
 f = Function("f")(log_q, log_p, log_mu)  # any differentiable function of the sample and theta
 g = Function("g")(k1)  # any differentiable function of k1

@@ -15,7 +15,6 @@ from klsym.calculus import (
     A,
     R,
     beta,
-    claim,
     derive,
     exp,
     expectation,
@@ -36,7 +35,8 @@ from klsym.calculus import (
     sample,
     sample_gradient,
 )
-from klsym.ledger.evidence import Evidence
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 a, nu = parameter("a"), parameter("nu")
 

@@ -11,7 +11,6 @@ import numpy as np
 from klsym.calculus import (
     KL,
     Function,
-    claim,
     derive,
     expectation,
     expected_gradient,
@@ -44,7 +43,8 @@ from klsym.calculus import (
 from klsym.derivations.batches import BATCH, PAIR, batch_mean, penalty
 from klsym.derivations.rewards import rewarded
 from klsym.derivations.sequences import SEQUENCES, TO_GO
-from klsym.ledger.evidence import Evidence
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 h = Function("h")(k1)  # any reward that is a function of k1
 outside = Function("I")(log_q, log_p, log_mu)  # the indicator of k1 > C

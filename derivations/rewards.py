@@ -7,7 +7,6 @@ from klsym.calculus import (
     KL,
     Function,
     beta,
-    claim,
     derive,
     expectation,
     grad,
@@ -26,6 +25,7 @@ from klsym.calculus import (
     sample_gradient,
     sg,
 )
+from klsym.study.ledger.registry import claim
 
 h = Function("h")(k1)  # any reward that is a function of k1
 b = parameter("b")

@@ -8,7 +8,6 @@ from klsym.calculus import (
     KL,
     A,
     beta,
-    claim,
     curl,
     derive,
     expectation,
@@ -37,6 +36,7 @@ from klsym.calculus import (
     token_KL_gradient,
 )
 from klsym.derivations.batches import BATCH, leave_one_out
+from klsym.study.ledger.registry import claim
 
 SEQUENCES = (
     "T is random, and known only at the end: whether a step t is reached is known from its prefix y_<t",

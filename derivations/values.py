@@ -8,7 +8,6 @@ from klsym.calculus import (
     KL,
     bregman,
     chi2,
-    claim,
     covariance,
     derive,
     expectation,
@@ -26,6 +25,7 @@ from klsym.calculus import (
     rho,
     sample,
 )
+from klsym.study.ledger.registry import claim
 
 inverse_ratio = 1 / r  # q/p, which some papers call r
 

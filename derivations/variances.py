@@ -12,7 +12,6 @@ import sympy
 
 from klsym.calculus import (
     KL,
-    claim,
     covariance,
     derive,
     expectation,
@@ -36,8 +35,9 @@ from klsym.derivations.expansions import rounded_up
 from klsym.derivations.tools.remainder_order import check_order, mean
 from klsym.derivations.tools.taylor import expand, expectation_bound, show_series
 from klsym.language.convert import to_sympy
-from klsym.ledger.evidence import Evidence
 from klsym.notation.printers import LATEX
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 G1, G_STAR = rho * (k1 + 1), rho * k1  # per-sample gradients of the losses rho k1 and rho k3, over s
 b, b_star, d = (parameter(name) for name in ("b", "b_star", "d"))

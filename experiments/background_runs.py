@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from klsym.experiments.catalogue import ELSEWHERE, EXPERIMENTS, result
-from klsym.ledger.processes import cores, workers
-from klsym.ledger.registry import Claim
+from klsym.study.ledger.processes import cores, workers
+from klsym.study.ledger.registry import Claim
 
 # Begun first, so that nothing long is left to the end.
 LONGEST = ("tm-fig3", "tm-fig4", "tm-fig8", "reward-collapse")

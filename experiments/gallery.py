@@ -92,7 +92,7 @@ def rewards() -> Any:
     import numpy as np
 
     from klsym.experiments.pictures.rewards import Penalty, draw
-    from klsym.ledger.settle_claim import recall
+    from klsym.study.ledger.settle_claim import recall
 
     values = {"k1": "value.k1-unbiased", "k2": "value.k2-biased", "k3": "value.k3-unbiased"}
     penalties = {
@@ -114,8 +114,8 @@ def variance() -> Any:
 def batches() -> Any:
     """How much of the penalty centring leaves, and whether leave-one-out pays."""
     from klsym.experiments.pictures.batches import draw
-    from klsym.ledger.settle_claim import recall
     from klsym.numeric.models import FiniteModel
+    from klsym.study.ledger.settle_claim import recall
 
     names = {"none": "no-centering", "mean": "mean-centering", "leave-one-out": "leave-one-out"}
     proofs = {key: recall(f"batch.{name}").proofs[0] for key, name in names.items()}
@@ -139,7 +139,7 @@ def sequences() -> Any:
 def coefficients() -> Any:
     """The score coefficients of losses in use, against r."""
     from klsym.api import explain
-    from klsym.figures.coefficients import draw
+    from klsym.study.figures.coefficients import draw
 
     clamped = "clip(exp(clip(-k1, -20, 20)) - clip(-k1, -20, 20) - 1, -10, 10)"
     return draw({
@@ -158,7 +158,7 @@ def phase_portraits() -> Any:
     from klsym.engine.fields.field import reduce_loss
     from klsym.engine.fields.slot_loss import build_slot_loss
     from klsym.engine.options.settings import checked_setting
-    from klsym.figures.phase_portraits import draw
+    from klsym.study.figures.phase_portraits import draw
 
     settings: Any = {
         ("", "loss"): {},
@@ -179,14 +179,14 @@ def phase_portraits() -> Any:
 
 def catalogue() -> Any:
     """Every loss of a small grammar, and which of those with the reverse KL's gradient varies least."""
-    from klsym.engine.questions.catalogue import stored
+    from klsym.engine.questions.stored_catalogue import load_catalogue
     from klsym.experiments.pictures.catalogue import draw
     from klsym.language.abbreviations import Context
-    from klsym.ledger.settle_claim import recall
     from klsym.numeric.models import random_model
+    from klsym.study.ledger.settle_claim import recall
 
     models = [random_model(seed, 2 + seed % 3, Context()) for seed in range(12)]
-    return draw(stored(), recall("catalogue.order").theorems[0], models)
+    return draw(load_catalogue(), recall("catalogue.order").theorems[0], models)
 
 
 GALLERY: dict[str, Picture] = {

@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 
 from klsym.experiments.catalogue import drawer, pictures, result
-from klsym.figures.style import save
 from klsym.files import write_whole
+from klsym.study.figures.style import save
 
 
 def draw(name: str, folder: Path) -> list[Path]:

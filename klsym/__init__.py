@@ -20,7 +20,7 @@ _HOME = {
     "explain": "klsym.api",
     "Verdict": "klsym.api",
     "compare": "klsym.api",
-    "explore": "klsym.explorer",
+    "explore": "klsym.study.explorer",
     "Comparison": "klsym.engine.questions.compare",
     "recommend": "klsym.api",
     "parse": "klsym.language.parser",
@@ -29,8 +29,9 @@ _HOME = {
     "KlsymError": "klsym.errors",
     "ProofError": "klsym.errors",
     "UsageError": "klsym.errors",
-    "load": "klsym.ledger.registry",
-    "settle": "klsym.ledger.settle_claim",
+    "claim": "klsym.study.ledger.registry",
+    "load": "klsym.study.ledger.registry",
+    "settle": "klsym.study.ledger.settle_claim",
 }
 __all__ = [  # those without a row above are of klsym.calculus
     "KL", "A", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict", "alpha",
@@ -47,11 +48,11 @@ if TYPE_CHECKING:  # the same names for mypy
     from klsym.calculus import *
     from klsym.engine.questions.compare import Comparison
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
-    from klsym.explorer import explore
     from klsym.kernel import check
     from klsym.language.parser import parse
-    from klsym.ledger.registry import load
-    from klsym.ledger.settle_claim import settle
+    from klsym.study.explorer import explore
+    from klsym.study.ledger.registry import claim, load
+    from klsym.study.ledger.settle_claim import settle
 
 else:  # hidden from mypy, for which a module with __getattr__ has every name
 

@@ -70,11 +70,10 @@ from klsym.language.expressions import (
     s,
     sg,
 )
-from klsym.ledger.registry import claim
 
 __all__ = [
     "KL", "A", "Derivation", "Function", "M", "Proof", "Quantity", "R", "alpha", "beta", "bregman", "chi2",
-    "claim", "clip", "count", "covariance", "curl", "derive", "eps", "exp", "expectation",
+    "clip", "count", "covariance", "curl", "derive", "eps", "exp", "expectation",
     "expected_gradient", "finite_model", "future", "grad", "jeffreys", "k", "k1", "k2", "k3", "lam", "length",
     "log", "log_mu", "log_old", "log_p", "log_q", "loss_gradient", "mean_over_i", "mu", "now", "others",
     "own", "p", "parameter", "past", "q", "r", "refuses", "region", "rho", "rho_old", "s", "sample",

@@ -39,9 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         words = sys.argv[1:] if argv is None else argv
         options = build_parser(*words[:1]).parse_args(guard_minus(words))
         module, _, name = options.run.partition(":")
-        run: Callable[[argparse.Namespace], int] = getattr(
-            importlib.import_module(f"klsym.commands.{module}"), name
-        )
+        run: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), name)
         with escape_output():
             code = run(options)
             print(end="", flush=True)

@@ -12,13 +12,13 @@ from typing import Any
 from klsym.engine.proof.derivation import Proof
 from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.ring import ExpPoly
-from klsym.ledger.evidence import Evidence
-from klsym.ledger.settle_claim import Settled
 from klsym.notation import formulas
 from klsym.notation.hypotheses import list_supports, show_hypothesis
 from klsym.notation.printers import LATEX
-from klsym.write_up.prose import prose
-from klsym.write_up.tex import breakable
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.settle_claim import Settled
+from klsym.study.write_up.prose import prose
+from klsym.study.write_up.tex import breakable
 
 AUTOMATIC = {
     "exchange": r"$\nabla$ exchanged in ",
@@ -30,7 +30,7 @@ AUTOMATIC = {
 def in_short(settled: Settled) -> Iterator[str]:
     r"""Return the hypotheses of a claim, each once, without its reading and the automatic ones.
 
-    >>> from klsym.ledger.settle_claim import recall
+    >>> from klsym.study.ledger.settle_claim import recall
     >>> list(in_short(recall("gradient.k2-loss")))
     ['$q \\ll p$']
     """
@@ -50,7 +50,7 @@ def in_short(settled: Settled) -> Iterator[str]:
 def in_full(settled: Settled) -> Iterator[str]:
     r"""The same, then the expectations that are automatic on finite spaces, in the order of the proofs.
 
-    >>> from klsym.ledger.settle_claim import recall
+    >>> from klsym.study.ledger.settle_claim import recall
     >>> list(in_full(recall("gradient.k1-loss")))
     ['$\\nabla$ exchanged in $\\mathbb{E}_{q}[1]$']
     """

@@ -25,26 +25,26 @@ from klsym.experiments.background_runs import ahead
 from klsym.experiments.catalogue import EXPERIMENTS, pictures, result
 from klsym.experiments.gallery import GALLERY
 from klsym.experiments.save_figure import draw
-from klsym.figures.style import save
 from klsym.files import make_folder, write_whole
 from klsym.kernel import CLOSINGS as ENDINGS
-from klsym.ledger.evidence import Evidence, against_sources
-from klsym.ledger.experiment_result import MARKS
-from klsym.ledger.progress import Wrapper, plainly
-from klsym.ledger.registry import ERRATA, PRINTED, SLIP, WORDS, Claim, load
-from klsym.ledger.settle_all import each
-from klsym.ledger.settle_claim import Settled, settle
-from klsym.ledger.view import statement_latex
 from klsym.notation.printers import LATEX
 from klsym.notation.text import show_statement
 from klsym.paper import survey
 from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, premises, statements
 from klsym.render.rules import CLOSINGS, RULES
-from klsym.rocq.accepted import accepted, summary
-from klsym.tables import penalty_map
-from klsym.write_up.bibliography import bibliography, cited
-from klsym.write_up.prose import prose
-from klsym.write_up.tex import breakable, escape
+from klsym.study.figures.style import save
+from klsym.study.ledger.evidence import Evidence, against_sources
+from klsym.study.ledger.experiment_result import MARKS
+from klsym.study.ledger.progress import Wrapper, plainly
+from klsym.study.ledger.registry import ERRATA, PRINTED, SLIP, WORDS, Claim, load
+from klsym.study.ledger.settle_all import each
+from klsym.study.ledger.settle_claim import Settled, settle
+from klsym.study.ledger.view import statement_latex
+from klsym.study.rocq.accepted import accepted, summary
+from klsym.study.tables import penalty_map
+from klsym.study.write_up.bibliography import bibliography, cited
+from klsym.study.write_up.prose import prose
+from klsym.study.write_up.tex import breakable, escape
 
 AREAS = {
     "value": "Values",

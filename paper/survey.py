@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from klsym.tables.survey import stored
+from klsym.study.tables.survey import stored
 
 COLUMNS = ("reverse-kl", "forward-kl", "combination", "zero")  # targets; the rest is "other"
 HEADS = ("terms", "reverse", "forward", "combination", "zero", "other")

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from klsym.engine.proof.derivation import Proof
-from klsym.ledger.evidence import Evidence
-from klsym.ledger.settle_claim import Settled
-from klsym.ledger.view import statement_latex
 from klsym.notation import formulas
 from klsym.notation.printers import LATEX
 from klsym.notation.proof_latex import format_conclusion
 from klsym.notation.text import format_chain
 from klsym.paper.assumptions import in_full, in_short
 from klsym.paper.witness import counterexample
-from klsym.write_up.bibliography import cited
-from klsym.write_up.prose import prose
-from klsym.write_up.tex import breakable, escape
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.settle_claim import Settled
+from klsym.study.ledger.view import statement_latex
+from klsym.study.write_up.bibliography import cited
+from klsym.study.write_up.prose import prose
+from klsym.study.write_up.tex import breakable, escape
 
 Part = Proof | Evidence
 LONGEST = 900  # characters of LaTeX, about six lines of print
@@ -35,7 +35,7 @@ def claim_latex(settled: Settled, known: Iterable[str] = ()) -> str:
 
     known: lines of its reading that the text has said before.
 
-    >>> from klsym.ledger.settle_claim import recall
+    >>> from klsym.study.ledger.settle_claim import recall
     >>> print(claim_latex(recall("gradient.k1-loss")).splitlines()[1])
     \klparts{\klpart{\mathbb{E}_{q}[\nabla k_1] \brk= 0}}
     """

@@ -128,7 +128,7 @@ def names(path: Path, parts: int) -> list[str]:
 
 
 def digest() -> str:
-    """Of the sources of the checker; klsym/rocq/accepted.py compares it with what is here."""
+    """Of the sources of the checker; study/rocq/accepted.py compares it with what is here."""
     found = sorted(SOURCES.rglob("*.v"), key=lambda path: path.name)
     sources = "\0".join(path.read_text(encoding="utf-8") for path in found)
     return hashlib.sha256(sources.encode()).hexdigest()[:16]

@@ -21,7 +21,7 @@ from hypothesis import settings
 from support.scale import scaled
 
 if TYPE_CHECKING:
-    from klsym.ledger.settle_claim import Settled
+    from klsym.study.ledger.settle_claim import Settled
 
 settings.register_profile("klsym", derandomize=True, deadline=None, max_examples=scaled(60, 20))
 settings.load_profile("klsym")
@@ -109,8 +109,10 @@ def _is_worker() -> bool:
 @pytest.fixture(scope="session")
 def proofs_settled() -> dict[str, Settled]:
     """Every claim but the experiments, which take a minute, settled once."""
-    from klsym.ledger.registry import load  # not at the top: most tests need neither the engine nor SymPy
-    from klsym.ledger.settle_claim import recall
+    from klsym.study.ledger.registry import (
+        load,  # not at the top: most tests need neither the engine nor SymPy
+    )
+    from klsym.study.ledger.settle_claim import recall
 
     return {id: recall(id) for id, claim in load().items() if claim.verdict != "computed"}
 

@@ -13,11 +13,7 @@ from types import CodeType
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # one time for all files: the same sources give the same bytes
 # klsym's folders that answer no question of the page: only the modules that the corpus loads are packed.
-NOT_WHOLE = {
-    "audit", "derivations", "experiments", "figures", "ledger", "lint", "numeric", "paper", "rocq",
-    "sampling",
-    "tables", "templates", "write_up",
-}  # fmt: skip
+NOT_WHOLE = {"audit", "derivations", "experiments", "lint", "numeric", "paper", "study"}
 DATA = {".toml", ".json"}
 NO_LINE, NO_LINE_SPAN = b"\xff", 8  # an entry of co_linetable: these 8 instructions have no line
 # Parts of the standard library for servers, mail, tests, terminals and debuggers.
@@ -37,8 +33,9 @@ def bundle(modules, site, repository):
         for path in sorted(Path(site, package).rglob("*.py")):
             if _name(path, Path(site)) in wanted:
                 packed.add_module(path.relative_to(site), path.read_text(), documented=False)
+    beside = ("derivations", "experiments", "paper", "study")
     places = {"klsym": Path(repository, "klsym")}
-    places |= {f"klsym/{name}": Path(repository, name) for name in ("derivations", "experiments", "paper")}
+    places |= {f"klsym/{name}": Path(repository, name) for name in beside}
     for prefix, folder in places.items():
         for path in sorted(folder.rglob("*")):
             target = Path(prefix, path.relative_to(folder))

@@ -22,7 +22,7 @@ from answer import answer  # noqa: E402
 
 from klsym.diagnostics.codes import load_codes  # noqa: E402
 from klsym.engine.options.settings import OPTIONS  # noqa: E402
-from klsym.explorer import meaningful  # noqa: E402
+from klsym.study.explorer import meaningful  # noqa: E402
 
 PACKAGES = ("sympy", "mpmath", "klsym")
 STEP = 17

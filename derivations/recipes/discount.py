@@ -10,7 +10,6 @@ from itertools import product
 from klsym.calculus import (
     A,
     R,
-    claim,
     curl,
     derive,
     exp,
@@ -33,7 +32,8 @@ from klsym.calculus import (
 from klsym.engine.proof.quantities import Quantity
 from klsym.language.abbreviations import Indexed, Side
 from klsym.language.convert import to_ring
-from klsym.ledger.evidence import Evidence
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 c, g = parameter("c"), parameter("g")
 DISCOUNT = exp(-c * past(length))

@@ -15,7 +15,6 @@ from klsym.calculus import (
     A,
     Function,
     M,
-    claim,
     curl,
     derive,
     expectation,
@@ -37,7 +36,8 @@ from klsym.calculus import (
     token_KL,
     token_KL_gradient,
 )
-from klsym.ledger.evidence import Evidence
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 a, b = parameter("a"), parameter("b")
 g = Function("g")(k1)  # any differentiable function of k1, hence of r = exp(-k1)

@@ -14,7 +14,6 @@ from klsym.calculus import (
     A,
     M,
     beta,
-    claim,
     curl,
     derive,
     eps,
@@ -34,8 +33,9 @@ from klsym.calculus import (
     s,
     token_gradient,
 )
-from klsym.ledger.evidence import Evidence
 from klsym.notation.printers import LATEX
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 high, low, pos, neg, above, below = map(region, ("high", "low", "pos", "neg", "above", "below"))
 NOT_CLIPPED = 1 - high * pos - low * neg

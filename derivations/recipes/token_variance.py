@@ -10,8 +10,19 @@ from itertools import product
 import numpy as np
 import sympy
 
-from klsym.calculus import A, claim, derive, future, mu, now, past, rho, s, sum_over_t
-from klsym.ledger.evidence import Evidence
+from klsym.calculus import (
+    A,
+    derive,
+    future,
+    mu,
+    now,
+    past,
+    rho,
+    s,
+    sum_over_t,
+)
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
 
 PREFIX, WHOLE = past(rho) * now(rho), past(rho) * now(rho) * future(rho)
 TERM = past(A) * now(s)  # V: any function of the tokens before t

@@ -13,7 +13,7 @@ from generate.penalty_map import table, write_map
 from generate.reference import write_reference
 from generate.sources import HOME, copy_all, write
 from generate.theorems import judged, write_theorems
-from klsym.ledger.registry import load
+from klsym.study.ledger.registry import load
 
 MAP = "<!-- the map -->"
 
@@ -45,7 +45,7 @@ def write_others(source: Path) -> None:
 
 def _style(into: Path) -> None:
     """The style of the report's fragments, for these alone, and that of the site."""
-    fragments = (HOME / "klsym" / "templates" / "claims.css").read_text(encoding="utf-8")
+    fragments = (HOME / "study" / "templates" / "claims.css").read_text(encoding="utf-8")
     own = (HOME / "docs" / "site.css").read_text(encoding="utf-8")
     into.mkdir(parents=True)
     (into / "site.css").write_text(f".claim-page {{\n{fragments}}}\n{own}", encoding="utf-8")

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from generate.sources import write
-from klsym.commands.parser import GRAMMAR, build_parser
+from klsym.commands.option_groups import GRAMMAR
+from klsym.commands.parser import build_parser
 
 LEAD = """# Commands
 

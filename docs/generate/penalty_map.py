@@ -10,11 +10,11 @@ from pathlib import Path
 from generate.sources import write
 from klsym.api import Verdict
 from klsym.language.parser import parse
-from klsym.ledger.stored import entries
 from klsym.render.details import derivation_latex, hypotheses_of
 from klsym.render.snippets import code
-from klsym.tables.penalty_map import ESTIMATORS, OFF, ON, ROWS, SAMPLES, TARGETS, WEIGHTS, Cell, cells
-from klsym.write_up.hypothesis_groups import grouped
+from klsym.study.ledger.stored import entries
+from klsym.study.tables.penalty_map import ESTIMATORS, OFF, ON, ROWS, SAMPLES, TARGETS, WEIGHTS, Cell, cells
+from klsym.study.write_up.hypothesis_groups import grouped
 
 SAID = {
     "reverse": "descends KL(q‖p)", "forward": "descends KL(p‖q)", "zero": "has expected gradient zero",

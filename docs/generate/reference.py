@@ -9,7 +9,7 @@ from typing import Any
 import klsym
 from generate.commands import escaped
 from generate.sources import HOME, write
-from klsym.write_up.page_glossary import GLOSSARY
+from klsym.study.write_up.page_glossary import GLOSSARY
 
 QUESTIONS = ("explain", "compare", "recommend", "audit", "explore", "settle", "load", "check", "parse")
 CLASSES = ("Verdict", "Comparison")

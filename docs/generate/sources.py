@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from klsym.ledger.stored import entries
+from klsym.study.ledger.stored import entries
 
 HOME = Path(__file__).resolve().parents[2]
 FOLDERS = ("tutorials", "guides", "explanation", "reference")

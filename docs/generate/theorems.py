@@ -12,15 +12,15 @@ from typing import Any
 from markupsafe import Markup
 
 from generate.sources import write
-from klsym.ledger.registry import Claim, load
-from klsym.ledger.settle_all import Judged, check_settled, write_certificates
-from klsym.ledger.settle_claim import settle
-from klsym.ledger.stored import entries
-from klsym.ledger.view import TRUST
-from klsym.tables.catalogue import tables
-from klsym.write_up.page import AREAS, data, environment
-from klsym.write_up.page_material import Material
-from klsym.write_up.run import cross_check, sources
+from klsym.study.ledger.registry import Claim, load
+from klsym.study.ledger.settle_all import Judged, check_settled, write_certificates
+from klsym.study.ledger.settle_claim import settle
+from klsym.study.ledger.stored import entries
+from klsym.study.ledger.view import TRUST
+from klsym.study.tables.catalogue import tables
+from klsym.study.write_up.page import AREAS, data, environment
+from klsym.study.write_up.page_material import Material
+from klsym.study.write_up.run import cross_check, sources
 
 FOLDER = "reference/theorems"
 TABLES = (

@@ -22,7 +22,7 @@ from klsym.experiments.distillation.reward import RewardAgainstKL, reward_agains
 from klsym.experiments.distillation.runs import FIELDS, Setup, descend, noise
 from klsym.experiments.softmax import Counted, check_runs, refuse_unless
 from klsym.experiments.summaries import NumberTable, Ticker
-from klsym.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, as_said
 
 STEPS = 10.0 ** np.arange(-2.0, 1.25, 0.5)  # step sizes; Adam's are a tenth of them
 EVERY = 3  # iterations between two records

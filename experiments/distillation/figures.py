@@ -10,7 +10,7 @@ from klsym.experiments.distillation.experiment import CLAIMS, Figure8, Runs
 from klsym.experiments.distillation.models import ESTIMATORS
 from klsym.experiments.distillation.reward import LOSSES
 from klsym.experiments.distillation.runs import FIELDS
-from klsym.figures import cells, style
+from klsym.study.figures import cells, style
 
 COLOURS = style.COLOURS | {
     "exact gradient": style.COLOURS["analytic"],

@@ -28,7 +28,7 @@ from klsym.experiments.softmax import (
     snap,
     walk,
 )
-from klsym.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, as_said
 
 LOSSES = ("token vanilla", "token k3", "token k1")  # k1 as a loss: score coefficient 1, no KL force at all
 SETUP = Setup("at the reference", memory=1, reference=1.0, policy=0.0, near=True, iterations=200)

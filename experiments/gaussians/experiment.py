@@ -19,11 +19,11 @@ from klsym.experiments.summaries import NumberTable
 from klsym.language.abbreviations import Mean
 from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3
-from klsym.ledger.experiment_result import Finding, as_said
-from klsym.numeric.gaussian.exact import GaussianModel
-from klsym.numeric.gaussian.models import Divergent
-from klsym.sampling.gaussians import GaussianSampler
-from klsym.sampling.streams import Stream
+from klsym.study.gaussian.exact import GaussianModel
+from klsym.study.gaussian.models import Divergent
+from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.sampling.gaussians import GaussianSampler
+from klsym.study.sampling.streams import Stream
 
 ESTIMATORS = ("k1", "k2", "k3")
 ELEMENTS = {"k1": to_ring(k1), "k2": to_ring(k2), "k3": to_ring(k3)}

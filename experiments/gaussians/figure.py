@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from klsym.experiments.gaussians.experiment import ESTIMATORS, GaussianEstimators
-from klsym.figures.style import COLOURS, GREY, NAMES, PAGE, label_ends, panels
+from klsym.study.figures.style import COLOURS, GREY, NAMES, PAGE, label_ends, panels
 
 MARKS = {"k1": "o", "k2": "s", "k3": "^"}
 MARKERS: dict[str, Any] = {"ms": 3.5, "mfc": "white", "lw": 0.8}

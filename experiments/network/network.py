@@ -39,12 +39,12 @@ from klsym.experiments.network.transformer import (
 )
 from klsym.language.expressions import k1, log_q, rho, sg
 from klsym.language.parser import parse
+from klsym.numeric import array_losses as losses
 from klsym.numeric.checks.field_check import DIGITS, Literal, Printed
 from klsym.numeric.checks.world import World as Enumerated
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.trees import Shape
-from klsym.sampling import losses
-from klsym.sampling.statistics import Level
+from klsym.study.sampling.statistics import Level
 
 DIRECTIONS = 3
 TOLERANCE = 1e-9  # of the exact gradient, relative to the largest prediction

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from klsym.engine.options.settings import Setting, checked_setting
-from klsym.engine.questions.optimum_of_loss import OptimumAnswer, where_training_ends
 from klsym.experiments.network.network import (
     Batch,
     World,
@@ -30,6 +29,7 @@ from klsym.experiments.network.network import (
 )
 from klsym.language.expressions import A, rho
 from klsym.language.parser import parse
+from klsym.study.questions.optimum_of_loss import OptimumAnswer, where_training_ends
 
 
 @dataclass(frozen=True)

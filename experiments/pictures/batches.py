@@ -12,8 +12,8 @@ import numpy as np
 
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_logits, left, right
-from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, panels
 from klsym.numeric.models import FiniteModel
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, panels
 
 
 def share_left(proof: Proof, unshrunk: Proof, model: FiniteModel, n: int) -> float:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.questions.catalogue import Catalogue, CatalogueChoice, CatalogueSearch
-from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
+from klsym.engine.questions.stored_catalogue import Catalogue, CatalogueChoice, CatalogueSearch
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
-from klsym.render.questions.catalogue import TARGETS
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
+from klsym.study.render.catalogue import TARGETS
 
 # One colour and one mark a setting.
 MARKS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, panels
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, panels
 
 WORDS, KEPT, STEPS, RATE = 12, 6, 400, 0.5
 STRENGTHS = np.linspace(0.05, 0.95, 19)

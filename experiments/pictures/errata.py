@@ -10,7 +10,7 @@ from klsym.engine.proof.derivation import Proof
 def sides(proof: Proof) -> tuple[float, float]:
     """Both sides of a refuted statement in its finite model, from the certificate's enclosures.
 
-    >>> from klsym.ledger.settle_claim import recall
+    >>> from klsym.study.ledger.settle_claim import recall
     >>> left, right = sides(recall("gradient.appendix-a-sign").parts[-1])
     >>> (left, right)
     (-0.25, 0.25)

@@ -7,9 +7,9 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from klsym.figures.style import BLACK, GREY, ORANGE, PAGE, PURPLE, SKY, panels
 from klsym.language.parser import parse
 from klsym.numeric.loss_by_definition import at_sample
+from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, PURPLE, SKY, panels
 
 LOSSES = {  # what multiplies the advantage, as a loss
     "weight alone": "-rho*A",

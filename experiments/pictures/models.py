@@ -28,7 +28,7 @@ def right(proof: Proof) -> Statement:
 def along_logits(side: Statement, model: FiniteModel, n: int | None = None) -> Any:
     """A side on a model, along each logit, shape (outcomes,).
 
-    >>> from klsym.ledger.settle_claim import recall
+    >>> from klsym.study.ledger.settle_claim import recall
     >>> k2 = recall("gradient.k2-loss").proofs[0]
     >>> along_logits(left(k2), FiniteModel(q=[0.5, 0.5], p=[0.25, 0.75], u=[1, 0])).round(4)
     array([ 0.2747, -0.2747])
@@ -53,7 +53,7 @@ def tilted(p: Sequence[float], t: float) -> FiniteModel:
 def along_odds(side: Statement, p: Sequence[float], ts: Any) -> Any:
     """A side on two outcomes, along the path `tilted`, shape (ts,); a gradient is that in t.
 
-    >>> from klsym.ledger.settle_claim import recall
+    >>> from klsym.study.ledger.settle_claim import recall
     >>> k1 = recall("gradient.k1-loss").proofs[0]
     >>> along_odds(left(k1), [0.25, 0.75], [-1.0, 1.0]).round(12) + 0.0
     array([0., 0.])

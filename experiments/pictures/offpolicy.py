@@ -14,8 +14,8 @@ import numpy as np
 
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_logits, left, right
-from klsym.figures.style import BLACK, COLOURS, CORNERS, GREY, PAGE, label_ends, panels, simplex
 from klsym.numeric.models import FiniteModel
+from klsym.study.figures.style import BLACK, COLOURS, CORNERS, GREY, PAGE, label_ends, panels, simplex
 
 WEIGHTS: dict[str, Any] = {"rho": "-", "sg(rho)": (0, (4, 1.5)), "": (0, (1, 1.2))}  # line styles
 NAMES = {"rho": r"\rho\,", "sg(rho)": r"\mathrm{sg}(\rho)\,", "": ""}

@@ -11,7 +11,7 @@ from typing import Any
 
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_odds, left, right
-from klsym.figures.style import BLACK, COLOURS, GREY, NAMES, ORANGE, PAGE, SKY, label_ends, panels
+from klsym.study.figures.style import BLACK, COLOURS, GREY, NAMES, ORANGE, PAGE, SKY, label_ends, panels
 
 # On one curve each stays visible: k1 is drawn over k3.
 LINES: dict[str, Any] = {"k1": (0, (1, 2)), "k2": "-", "k3": "-"}

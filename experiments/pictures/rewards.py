@@ -14,8 +14,8 @@ import numpy as np
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_odds, left
 from klsym.experiments.pictures.onpolicy import ends
-from klsym.figures.style import COLOURS, GREY, PAGE, label_ends, panels
-from klsym.numeric.gaussian.exact import DIRECTIONS, GaussianModel
+from klsym.study.figures.style import COLOURS, GREY, PAGE, label_ends, panels
+from klsym.study.gaussian.exact import DIRECTIONS, GaussianModel
 
 LINES: dict[str, Any] = {"k1": "-", "k2": "-", "k3": (0, (4, 1.5))}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from klsym.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, panels
 from klsym.numeric.autoregressive import (
     Autoregressive,
     enumerate_sequences,
@@ -17,6 +16,7 @@ from klsym.numeric.autoregressive import (
     token_scores,
 )
 from klsym.numeric.checks.sequence_fields import length_gradient
+from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, panels
 
 
 def products(q: Autoregressive, p: Autoregressive) -> Any:

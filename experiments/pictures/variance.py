@@ -9,12 +9,12 @@ import numpy as np
 import sympy
 
 from klsym.engine.proof.quantities import sample_gradient
-from klsym.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, panels
 from klsym.language.abbreviations import Point
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import k1, k3, log_p, log_q, rho
-from klsym.ledger.settle_claim import recall
 from klsym.numeric.models import FiniteModel
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, panels
+from klsym.study.ledger.settle_claim import recall
 
 
 def draw(model: FiniteModel) -> Any:

@@ -16,7 +16,7 @@ from klsym.experiments.reward_collapse.runs import Paths, Setup, flow, run
 from klsym.experiments.reward_collapse.theory import growth, stationary_points
 from klsym.experiments.softmax import PENALTIES, Counted, is_count, log_softmax, refuse_unless
 from klsym.experiments.summaries import NumberTable, Ticker
-from klsym.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, as_said
 
 EXACT = Setup("base")
 SAMPLED = replace(EXACT, name="step 0.1, n = 4", step=0.1)

@@ -9,8 +9,8 @@ import numpy as np
 from klsym.experiments.reward_collapse.experiment import CRITERIA, RewardCollapse
 from klsym.experiments.reward_collapse.theory import branch
 from klsym.experiments.softmax import PENALTIES, penalty
-from klsym.figures import cells, style
-from klsym.figures.style import CORNERS, NAMES
+from klsym.study.figures import cells, style
+from klsym.study.figures.style import CORNERS, NAMES
 
 LEVEL = 1.0  # (R - nu)/beta at which the branches are marked
 SMALLEST = 1e-4  # KL below which curves are cut off

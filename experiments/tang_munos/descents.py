@@ -26,7 +26,7 @@ from klsym.experiments.softmax import Array, Counted, kl, sample_sizes
 from klsym.experiments.summaries import NumberTable, Ticker, below, converged, drift, error, mean, show, shows
 from klsym.experiments.tang_munos.bandit_runs import FLOWS, Course, Problem, Times, flow, sampled
 from klsym.experiments.tang_munos.bandits import GRADIENTS, kl_gradient, optimum, reversed_optimum
-from klsym.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, as_said
 
 DISTANCE_SIZES, SIZES = (4, 16), (4, 16, 64)
 K1_LOSS, K3_LOSS, VANILLA, LEAVE_ONE_OUT = range(len(GRADIENTS))

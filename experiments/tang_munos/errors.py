@@ -29,7 +29,7 @@ from klsym.experiments.tang_munos.bandits import (
     kl_gradient,
     value_estimates,
 )
-from klsym.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, as_said
 
 VALUE_SIZES = tuple(2**k for k in range(11))
 GRADIENT_SIZES = tuple(2**k for k in range(1, 13))

@@ -18,7 +18,7 @@ from klsym.experiments.tang_munos.bandits import GRADIENTS, VALUES
 from klsym.experiments.tang_munos.descents import FORWARD, K3_LOSS, REVERSE, VANILLA, Figure3, Figure4
 from klsym.experiments.tang_munos.errors import Figure1, Figure2
 from klsym.experiments.tang_munos.limits import Figure5, Figure6
-from klsym.figures.style import (
+from klsym.study.figures.style import (
     BLACK,
     COLOURS,
     COLUMN,

@@ -41,7 +41,7 @@ from klsym.experiments.tang_munos.descents import (
     Descents,
     courses,
 )
-from klsym.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, as_said
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ import pytest
 from klsym import __version__
 from klsym.calculus import KL, derive, expectation, k2, p, q
 from klsym.cli import main
-from klsym.commands.parser import FORMATS
-from klsym.ledger import registry as ledger
-from klsym.ledger.registry import Claim
+from klsym.commands.option_groups import FORMATS
+from klsym.study.ledger import registry as ledger
+from klsym.study.ledger.registry import Claim
 from support.commands import Out, run, shell, start
 
 COMMANDS = ("explain", "compare", "prove", "check", "claims", "axioms")

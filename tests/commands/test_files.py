@@ -15,9 +15,9 @@ import pytest
 
 from klsym.cli import main
 from klsym.errors import UsageError
-from klsym.figures.style import save, styled
 from klsym.files import make_folder, read_text, refuse_unless_writable, write_whole
 from klsym.kernel.replay import MAX_SIZE
+from klsym.study.figures.style import save, styled
 
 WRITER = """
 import sys

@@ -10,7 +10,7 @@ from klsym.calculus import *
 from klsym.derivations.batches import SIZE, leave_one_out
 from klsym.derivations.variances import CENTRED, CROSS, PLAIN, SPREAD
 from klsym.errors import KlsymError
-from klsym.ledger.settle_claim import recall
+from klsym.study.ledger.settle_claim import recall
 
 
 def test_rao_blackwell_is_refuted_as_printed_and_the_mean_is_proved() -> None:

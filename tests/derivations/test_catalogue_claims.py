@@ -24,9 +24,9 @@ from klsym.derivations.catalogue import (
     weighed,
 )
 from klsym.errors import ProofError
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import check_theorem
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import recall
 
 
 def beyond(way: int, scale: Any, premise: Any = None, mean: Any = None) -> Any:

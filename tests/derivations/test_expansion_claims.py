@@ -10,9 +10,9 @@ import pytest
 from klsym.derivations import expansions
 from klsym.derivations.tools.taylor import Expansion
 from klsym.kernel.ring import ExpPoly
-from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import recall, settle
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import recall, settle
 
 
 def test_the_printed_form_is_what_is_refuted():

@@ -9,9 +9,9 @@ import sympy
 
 from klsym.derivations import gaussians
 from klsym.derivations.tools.gaussian_quadrature import mean
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import settle
-from klsym.numeric.gaussian.models import Gaussian
+from klsym.study.gaussian.models import Gaussian
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import settle
 
 CLAIMS = (
     "value.gaussian-table-near",

@@ -13,8 +13,8 @@ from klsym.derivations.implied import g, slope
 from klsym.derivations.optima import penalised
 from klsym.engine.divergences.f_divergence import strength
 from klsym.errors import ProofError
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import recall
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import recall
 
 a, nu = parameter("a"), parameter("nu")
 

@@ -16,10 +16,10 @@ from klsym.derivations import neighbours as module
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import generic_functions, to_ring
-from klsym.ledger.registry import select
-from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import check_theorem, evaluate
 from klsym.numeric.models import random_model
+from klsym.study.ledger.registry import select
+from klsym.study.ledger.settle_claim import recall
 from support.ledger_table import BATCHES_AND_SEQUENCES
 
 Make = Callable[[], Any]

@@ -14,9 +14,9 @@ from klsym.derivations.batches import batch_mean, penalty
 from klsym.derivations.crib_sheets import ADVICE, OFF, ON, RATED, SHEET, Cell
 from klsym.derivations.rewards import rewarded
 from klsym.errors import ProofError
-from klsym.ledger.registry import load
-from klsym.ledger.settle_all import check_settled
-from klsym.ledger.settle_claim import recall, settle
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_all import check_settled
+from klsym.study.ledger.settle_claim import recall, settle
 
 b, n = parameter("b"), parameter("n")
 

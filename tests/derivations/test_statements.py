@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from klsym.kernel import check
-from klsym.ledger.settle_all import judge
-from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import check_theorem
+from klsym.study.ledger.settle_all import judge
+from klsym.study.ledger.settle_claim import recall
 from support.ledger_table import BATCHES_AND_SEQUENCES
 
 SURROGATE = "(-rho*M - (1 - M)*sg(b))"

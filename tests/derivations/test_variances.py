@@ -15,13 +15,13 @@ from klsym.derivations.variances import BEST, G1, G_STAR, average, variance
 from klsym.engine.proof.quantities import Quantity
 from klsym.errors import ProofError
 from klsym.kernel.ring import ExpPoly
-from klsym.ledger.registry import select
-from klsym.ledger.settle_claim import recall
 from klsym.numeric.exact import evaluate
 from klsym.numeric.models import from_certificate, random_model
 from klsym.numeric.random_models import drawn_into, inside
-from klsym.sampling.backends import backend
-from klsym.sampling.identities import Options, identities
+from klsym.study.ledger.registry import select
+from klsym.study.ledger.settle_claim import recall
+from klsym.study.sampling.backends import backend
+from klsym.study.sampling.identities import Options, identities
 from support.ledger_table import BATCHES_AND_SEQUENCES
 
 Make = Callable[[], Any]

@@ -10,7 +10,7 @@ from sympy import Function, log
 
 from klsym.calculus import *
 from klsym.errors import ProofError
-from klsym.ledger.registry import select
+from klsym.study.ledger.registry import select
 
 a, b, nu, C = (parameter(name) for name in ("a", "b", "nu", "C"))
 f = Function("f")(log_q, log_p, log_mu)

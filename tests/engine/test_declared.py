@@ -11,7 +11,7 @@ import pytest
 import klsym
 from klsym.language.expressions import ATOMS
 from klsym.language.parser import FUNCTIONS, OF_DENSITIES
-from klsym.tables.trainers import Trainer, trainers
+from klsym.study.tables.trainers import Trainer, trainers
 from support.losses.random_losses import generate
 from support.scale import scaled
 

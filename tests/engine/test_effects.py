@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym.api import where_training_ends
 from klsym.engine.proof.counterexamples import generate_models
 from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.proof.quantities import expectation, to_quantity
@@ -19,6 +18,7 @@ from klsym.language.abbreviations import Context
 from klsym.language.parser import parse
 from klsym.language.unfolding import unfold
 from klsym.render.effects import describe_effects
+from klsym.study.api import where_training_ends
 
 # what is detached and multiplies s, as a function of r
 PENALTIES = {

@@ -19,9 +19,9 @@ from klsym.engine.proof.inequalities import _divide
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.language.convert import to_ring
-from klsym.ledger.settle_claim import recall
 from klsym.notation.proof_latex import show_theorem_latex
 from klsym.numeric.exact import check_theorem
+from klsym.study.ledger.settle_claim import recall
 
 Make = Callable[[], Any]
 SIDES = "the two sides differ"

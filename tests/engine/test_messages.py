@@ -15,7 +15,7 @@ from klsym.engine.outside.vocabulary import OPEN_CODES
 from klsym.language.messages import Message
 from klsym.render.sentences import REMARKS, SENTENCES, write_sentence
 
-FOLDER = Path(__file__).parents[2] / "klsym"
+FOLDERS = [Path(__file__).parents[2] / name for name in ("klsym", "study")]
 CODE = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
@@ -44,7 +44,7 @@ def codes(call: ast.Call) -> list[str]:
 
 
 def messages() -> Iterator[tuple[str, ast.Call]]:
-    for path in sorted(FOLDER.rglob("*.py")):
+    for path in sorted(path for folder in FOLDERS for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Message":
                 yield from ((code, node) for code in codes(node))
@@ -78,7 +78,7 @@ def test_the_remarks_that_leave_a_target_open_are_known() -> None:
 
 def test_nothing_that_decides_knows_a_sentence() -> None:
     """No module of the engine imports how an answer is worded."""
-    for path in (FOLDER / "engine").rglob("*.py"):
+    for path in (FOLDERS[0] / "engine").rglob("*.py"):
         assert "klsym.render" not in path.read_text(encoding="utf-8").replace("`klsym.render", ""), path
 
 

@@ -12,10 +12,10 @@ from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.experiments import catalogue
 from klsym.experiments.catalogue import EXPERIMENTS, result, select
-from klsym.ledger.evidence import Evidence, computed
-from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import settle
+from klsym.study.ledger.evidence import Evidence, computed
+from klsym.study.ledger.experiment_result import Finding
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import settle
 
 
 def test_every_experiment_claim_is_in_the_catalogue():
@@ -79,7 +79,7 @@ class Small:
 
 
 def draw_small(data):
-    from klsym.figures.style import styled
+    from klsym.study.figures.style import styled
 
     with styled() as Figure:
         figure = Figure(figsize=(2, 1.5))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from klsym.engine.questions.catalogue import catalogue, written
-from klsym.engine.questions.loss_enumeration import levels
-from klsym.sampling.cluster import connect
-from klsym.sampling.enumeration import across
+from klsym.study.questions.catalogue import catalogue, written
+from klsym.study.questions.loss_enumeration import levels
+from klsym.study.sampling.cluster import connect
+from klsym.study.sampling.enumeration import across
 
 SIZE = 4
 

@@ -10,7 +10,7 @@ import pytest
 from klsym.experiments.tang_munos.bandits import GRADIENTS
 from klsym.experiments.tang_munos.experiment import FIGURES
 from klsym.experiments.tang_munos.figures import DRAW, LOOK
-from klsym.figures.style import save
+from klsym.study.figures.style import save
 
 RUN = {"repeats": 8, "arms": 10, "iterations": 100}
 SMALL = {"repeats": 20, "arms": 20}

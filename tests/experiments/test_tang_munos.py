@@ -18,7 +18,7 @@ from klsym.experiments.tang_munos.experiment import (
     figure5,
     figure6,
 )
-from klsym.ledger.experiment_result import UNDECIDED, Finding
+from klsym.study.ledger.experiment_result import UNDECIDED, Finding
 
 K1, K3, VANILLA, LOO = (GRADIENTS.index(x) for x in ("k1 loss", "k3 loss", "vanilla", "leave-one-out"))
 RUN = {"repeats": 25}  # of figures 4 to 6; the figures proper have 100

@@ -12,7 +12,7 @@ import pytest
 from klsym import calculus
 from klsym.errors import ProofError
 from klsym.language.estimators import TABLE, Row
-from klsym.tables.writing.table import Table
+from klsym.study.tables.writing.table import Table
 
 HOME = Path(__file__).parents[2]
 GUIDE = (HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -13,17 +13,21 @@ from pathlib import Path
 import pytest
 
 import klsym
+from klsym.commands.parser import STUDY_COMMANDS, build_parser
 
 FOLDER = Path(klsym.__file__).parent
 FILES = sorted(
     path
-    for place in (FOLDER, *(FOLDER.parent / name for name in ("experiments", "derivations", "paper")))
+    for place in (
+        FOLDER,
+        *(FOLDER.parent / name for name in ("study", "experiments", "derivations", "paper")),
+    )
     for path in place.rglob("*.py")
 )
 
 
 def module_name(path: Path) -> str:
-    """Derivations, experiments and the paper stand beside the library, in its name space."""
+    """The study, derivations, experiments and the paper stand beside the library, in its name space."""
     inside = path.relative_to(FOLDER if path.is_relative_to(FOLDER) else FOLDER.parent)
     return ".".join(("klsym", *inside.with_suffix("").parts)).removesuffix(".__init__")
 
@@ -92,12 +96,17 @@ ALLOWED = {
     "klsym.kernel.witness": {f"klsym.{name}" for name in ("errors", "kernel.names", "kernel.ring")},
 }
 # The rooms of the house, from the ground up: each may use what stands before it.
-ROOMS = [
-    "errors", "escaping", "templates", "files", "worker_process", "kernel", "rocq", "language", "notation",
-    "engine", "diagnostics", "render", "numeric", "ledger", "calculus", "api", "explorer", "sampling",
-    "figures", "experiments", "tables", "derivations", "write_up", "paper", "audit", "testing", "lint",
-    "commands", "cli", "__main__",
+TOOL = [
+    "errors", "escaping", "files", "worker_process", "kernel", "language", "notation", "engine",
+    "diagnostics", "render", "numeric", "calculus", "api", "audit", "testing", "lint", "commands", "cli",
+    "__main__",
 ]  # fmt: skip
+STUDY = [
+    "study", "study.templates", "study.gaussian", "study.questions", "study.render", "study.rocq",
+    "study.ledger", "study.api", "study.explorer", "study.sampling", "study.figures", "experiments",
+    "study.tables", "derivations", "study.write_up", "paper", "study.commands",
+]  # fmt: skip
+ROOMS = [*TOOL, *STUDY]
 HOUSE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 KERNEL = {name for name in MODULES if name.split(".")[:2] == ["klsym", "kernel"]}
 
@@ -116,7 +125,8 @@ def test_the_trusted_part_imports_itself_and_the_standard_library(name):
 
 
 def room(name: str) -> str:
-    return name.split(".")[1] if "." in name else ""
+    parts = name.split(".")[1:]
+    return ".".join(parts[: 2 if parts[:1] == ["study"] else 1])
 
 
 def test_every_room_has_its_place():
@@ -124,10 +134,10 @@ def test_every_room_has_its_place():
 
 
 def test_the_description_of_the_house_has_the_rooms_in_this_order():
-    library = HOUSE.partition("\nklsym/\n")[2].partition("\nexperiments/")[0]
-    beside = ("experiments", "derivations", "paper", "__main__")
-    listed = re.findall(r"^  (\w+)(?:\.py|/) ", library, re.MULTILINE)
-    assert listed == [name for name in ROOMS if name not in beside]
+    tool, _, study = HOUSE.partition("\nklsym/")[2].partition("\nexperiments/")[0].partition("\nstudy/")
+    listed = [re.findall(r"^  (\w+)(?:\.py|/) ", part, re.MULTILINE) for part in (tool, study)]
+    assert listed[0] == [name for name in TOOL if name != "__main__"]
+    assert listed[1] == [name.removeprefix("study.") for name in STUDY if name.startswith("study.")]
 
 
 def test_imports_run_one_way():
@@ -137,6 +147,52 @@ def test_imports_run_one_way():
     ]
     assert len(ours) > len(run())
     assert [(name, m) for name, m in ours if place[room(m)] > place[room(name)]] == []
+
+
+def test_the_tool_imports_nothing_of_the_study():
+    """Lazily neither: its commands and names are found by their texts."""
+    tool = {name for name in graph() if room(name) in TOOL}
+    assert len(tool) > 100 and room("klsym.study.ledger.registry") in STUDY
+    assert [(name, m) for name in tool for m in graph()[name] if room(m) in STUDY] == []
+
+
+WITHOUT_STUDY = """
+import importlib.abc, sys
+class NoStudy(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.startswith("klsym.study"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NoStudy())
+from klsym.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("explain", "k3"), 0, "minimises KL(p||q)"),
+        (("recommend", "--target", "reverse-kl"), 0, "k2"),
+        (("rules",), 0, "KL004"),
+        (
+            ("prove",),
+            2,
+            'klsym prove belongs to klsym.study, which is missing here: pip install "klsym[report]"',
+        ),
+        (("optimum", "k3"), 2, "klsym optimum belongs to klsym.study"),
+        (("prvoe",), 2, "invalid choice"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_the_tool_runs_without_the_study(words, code, says):
+    done = subprocess.run([sys.executable, "-c", WITHOUT_STUDY, *words], capture_output=True, text=True)
+    assert (done.returncode, says in done.stdout + done.stderr) == (code, True), done.stderr
+
+
+def test_the_tool_knows_the_commands_of_the_study():
+    of_tool = {"explain", "compare", "recommend", "audit", "rule", "rules", "check"}
+    actions = build_parser()._subparsers._group_actions[0].choices
+    assert set(actions) - of_tool == set(STUDY_COMMANDS)
 
 
 # The rooms of the engine, from the ground up.
@@ -182,14 +238,14 @@ def test_the_oracle_shares_nothing_with_what_it_judges(name):
 
 def test_sampling_says_what_it_shares_with_the_kernel():
     """README and architecture name it: the rules that write out a gradient at a sample, and no other."""
-    sampling = [name for name in graph() if room(name) == "sampling"]
+    sampling = [name for name in graph() if room(name) == "study.sampling"]
     rule = {"klsym.language.unfolding", *KERNEL} - set(ALLOWED)
     shared = {m: n for n in sampling for m in run()[n] & rule}
     rules = {f"klsym.kernel.{name}" for name in ("assumptions", "densities", "derivatives", "means", "sums")}
     assert set(shared) == rules | {"klsym.language.unfolding"}
     assert {n for n in sampling if run()[n] & (set(shared) - {"klsym.kernel.derivatives"})} == {
-        "klsym.sampling.identities",  # the class of theorems
-        "klsym.sampling.means",
+        "klsym.study.sampling.identities",  # the class of theorems
+        "klsym.study.sampling.means",
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 import sympy
 
 import klsym
-from klsym.ledger import stored
+from klsym.study.ledger import stored
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         (folder / home.name).symlink_to(home)
     home = Path(klsym.__file__).parent
     (folder / "klsym").mkdir()
-    for part in (*home.iterdir(), home.parent / "derivations", home.parent / "experiments"):
+    for part in (*home.iterdir(), *(home.parent / name for name in ("study", "derivations", "experiments"))):
         (folder / "klsym" / part.name).symlink_to(part)
 
     def klsym_alone(*words: str) -> subprocess.CompletedProcess[str]:

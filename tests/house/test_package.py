@@ -58,6 +58,8 @@ def test_mypy_knows_what_the_library_offers(tmp_path):
     shown = [f"reveal_type(klsym.{name})" for name in klsym.__all__]
     misspelt = ['klsym.explain("k3", sampling="of-policy")', "klsym.explian"]
     (tmp_path / "user.py").write_text("\n".join([STRICT, "import klsym", *shown, *right, *wrong, *misspelt]))
+    if not (HOME / "build" / "typed" / "klsym").exists():
+        subprocess.run(["make", "typed"], cwd=HOME, check=True)
     command = [sys.executable, "-m", "mypy", str(tmp_path / "user.py")]
     said = subprocess.run(command, cwd=HOME, capture_output=True, text=True).stdout
     assert said.count(": error:") == 2 and "[arg-type]" in said and "[attr-defined]" in said, said

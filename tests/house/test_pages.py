@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klsym.ledger.registry import load
+from klsym.study.ledger.registry import load
 from support.campaigns import stored as campaigns
 from support.scripts import script
 

@@ -103,7 +103,7 @@ import numpy as np, sympy
 from klsym import k4, r, log_q
 from klsym.calculus import derive, expected_gradient, expectation, grad
 from klsym.calculus import k4 as again
-from klsym.sampling.losses import evaluate
+from klsym.numeric.array_losses import evaluate
 
 assert again is k4 and str(k4) == "k4" and k4.is_nonnegative
 proof = derive(expected_gradient(k4, "q")).equals(expected_gradient((r - 1)**2/2, "q"))

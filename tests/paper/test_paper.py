@@ -11,18 +11,18 @@ import pytest
 from klsym.errors import KlsymError
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.experiments.gallery import GALLERY
-from klsym.figures.style import save, styled
-from klsym.ledger.evidence import Evidence, computed
-from klsym.ledger.experiment_result import Finding
-from klsym.ledger.registry import load
-from klsym.ledger.settle_all import Judged
-from klsym.ledger.settle_claim import Settled, settle
 from klsym.paper import generate as paper
 from klsym.paper.compile import compile_paper, first_fault, main
 from klsym.render.rules import CLOSINGS, RULES
-from klsym.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
-from klsym.write_up.page import page
-from klsym.write_up.page_material import Figure, Material
+from klsym.study.figures.style import save, styled
+from klsym.study.ledger.evidence import Evidence, computed
+from klsym.study.ledger.experiment_result import Finding
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_all import Judged
+from klsym.study.ledger.settle_claim import Settled, settle
+from klsym.study.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
+from klsym.study.write_up.page import page
+from klsym.study.write_up.page_material import Figure, Material
 from support.latex_judge import balanced
 
 HOME = Path(__file__).parents[2] / "paper"

@@ -7,18 +7,18 @@ from functools import cache
 
 import pytest
 
-from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import load
-from klsym.ledger.settle_all import check_settled
-from klsym.ledger.settle_claim import Settled, recall
 from klsym.notation import formulas
 from klsym.notation.hypotheses import OVER_T, STANDING
 from klsym.notation.printers import LATEX
 from klsym.paper.assumptions import AUTOMATIC, in_full, in_short
 from klsym.paper.theorems import claim_latex, derivation_latex, digest_of, models, statements
 from klsym.render.rules import RULE_OF
-from klsym.write_up.prose import prose
-from klsym.write_up.tex import breakable, escape
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_all import check_settled
+from klsym.study.ledger.settle_claim import Settled, recall
+from klsym.study.write_up.prose import prose
+from klsym.study.write_up.tex import breakable, escape
 from support.latex_judge import balanced
 
 FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klsym.ledger.settle_claim import recall
-from klsym.ledger.view import claim_markdown, shown_as_it_is
+from klsym.study.ledger.settle_claim import recall
+from klsym.study.ledger.view import claim_markdown, shown_as_it_is
 
 mistune = pytest.importorskip("mistune")  # what turns the Markdown of a notebook into its page
 TAG = re.compile(r"</?([a-z][a-z0-9]*)[^>]*>")

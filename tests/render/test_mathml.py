@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 import pytest
 
 from klsym.errors import UsageError
-from klsym.ledger.evidence import Evidence
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import recall
-from klsym.ledger.view import statement_latex
 from klsym.notation.printers import LATEX
 from klsym.notation.proof_latex import format_conclusion
 from klsym.notation.text import format_chain, show_statement, show_theorem
 from klsym.render.mathml import MATHML, mathml
 from klsym.render.rules import RULES
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import recall
+from klsym.study.ledger.view import statement_latex
 
 # What a reader must see of each command: written down here, apart from the code under test.
 SEEN = {

@@ -11,13 +11,13 @@ import pytest
 
 from klsym.api import explain
 from klsym.kernel.ring import ExpPoly
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import recall
 from klsym.notation.proof_latex import format_derivation, show_theorem_latex
 from klsym.notation.text import show_theorem
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update, format_title
 from klsym.render.verdict import format_verdict_html, format_verdict_markdown
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import recall
 from support.float_sheet import SHEET
 from support.latex_complaints import complaints
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from klsym.errors import Refused, UsageError
-from klsym.sampling.backends import Backend
-from klsym.sampling.sample_means import SampleMeans
-from klsym.sampling.streams import Chunk
+from klsym.study.sampling.backends import Backend
+from klsym.study.sampling.sample_means import SampleMeans
+from klsym.study.sampling.streams import Chunk
 
 NUMPY = Backend()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.tables.writing.table import MATH, Cell, Row, Table
+from klsym.study.tables.writing.table import MATH, Cell, Row, Table
 
 
 def formulas(cell: Cell) -> list[str]:

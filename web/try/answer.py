@@ -18,7 +18,7 @@ from typing import Any
 from other_answers import comparison_html, divergence_html, optimum_html, recommendation_html, rule_html
 from verdict_page import roles_html, verdict_html
 
-from klsym.api import ask, compare, losses_of, recommend, where_training_ends
+from klsym.api import ask, compare, recommend
 from klsym.commands.console import format_line
 from klsym.diagnostics.codes import find_code
 from klsym.engine.options.settings import CHOICES
@@ -26,6 +26,7 @@ from klsym.errors import KlsymError, UsageError
 from klsym.escaping import printable
 from klsym.language.roles import guessed_roles, names_without_role, with_roles
 from klsym.render.diagnoses import format_page
+from klsym.study.api import losses_of, where_training_ends
 
 gc.set_threshold(200_000)  # as the command sets it: SymPy and klsym make many objects, and most of them stay
 WIDTH = 100  # columns of the text, as on a terminal

@@ -20,7 +20,7 @@ from klsym.audit.tracing.shapes import GRID, LONGER, axes_of, cut_off, refuse_un
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
 from klsym.audit.tracing.torch_run import Layout, shape_of
 from klsym.language.expressions import log_q
-from klsym.sampling.losses import evaluate
+from klsym.numeric.array_losses import evaluate
 
 __all__ = ["LAYOUTS"]
 INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")

@@ -16,7 +16,7 @@ from klsym.audit.tracing.operations import applied
 from klsym.audit.tracing.shapes import axes_of, count_of, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
 from klsym.audit.tracing.torch_run import Layout, shape_of
-from klsym.sampling.losses import evaluate
+from klsym.numeric.array_losses import evaluate
 
 __all__ = ["LAYOUTS"]
 NAMES = {"true_divide": "div", "subtract": "sub", "multiply": "mul", "power": "pow"}

@@ -20,7 +20,7 @@ from klsym.audit.tracing.torch_tensor import formula_of, is_traced, traced
 from klsym.audit.tracing.torch_trace import Entry, called_with_unread, tracing
 from klsym.language.expressions import DENSITIES, A, R, log_q, unfold
 from klsym.language.sums import Whole
-from klsym.sampling.losses import evaluate
+from klsym.numeric.array_losses import evaluate
 
 CASTS = {"float", "half", "bfloat16", "to", "type", "type_as"}
 MASK_TYPES = ("bool", "float", "int64")

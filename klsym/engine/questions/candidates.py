@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.engine.fields.slot_loss import has_token_sum
 from klsym.engine.options.settings import CHOICES, Setting
-from klsym.engine.questions.catalogue import stored
+from klsym.engine.questions.stored_catalogue import load_catalogue
 from klsym.language.convert import to_ring
 from klsym.language.estimators import NAMES
 from klsym.language.expressions import rho
@@ -57,7 +57,7 @@ def list_candidates(target: str, setting: Setting, use: str = "loss") -> Iterato
     target = NEXT_TOKENS.get(target, target)
     if setting.truncated:
         return
-    search = stored().of(setting.sampling, setting.use)
+    search = load_catalogue().of(setting.sampling, setting.use)
     listed = dict.fromkeys((search.estimates if use == "value" else search.best)[target], "catalogue")
     if use != "reward":
         text = _write_generated_loss(target, setting, use)

@@ -25,8 +25,8 @@ from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.questions.candidates import EXACT_LOSSES, Candidate, list_candidates, list_tempting_losses
-from klsym.engine.questions.catalogue import holds_r, stored
 from klsym.engine.questions.compare import compare_losses
+from klsym.engine.questions.stored_catalogue import contains_reference_ratio, load_catalogue
 from klsym.engine.questions.variances import Estimate, Spread, compare_variances
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.engine.verdicts.warnings import is_attached, needs_weight_gradient
@@ -103,7 +103,7 @@ class Choice:
     def needs_ratio(self) -> bool:
         """Does the value or the push hold r = p/q, which overflows before its logarithm does?"""
         pushes = () if self.setting.level == "token" or self.exact else (self.verdict.h,)
-        return any(map(holds_r, (self.element, *pushes)))
+        return any(map(contains_reference_ratio, (self.element, *pushes)))
 
     @property
     def has_weight(self) -> bool:
@@ -180,7 +180,7 @@ def family_of(target: str, sampling: str, use: str) -> Family:
     >>> found.best, found.where, len(found.constants)
     ('0', ('-1/8', '1/8'), 21)
     """
-    known = stored()
+    known = load_catalogue()
     choices = known.of(sampling, use).choices[target]
     best = {"reverse-kl": "0", "forward-kl": "1"}[target]  # b_star at q = p
     [nearest] = (choice.nearest for choice in choices if choice.constant == best)

@@ -10,10 +10,11 @@ import sympy
 from sympy import Function, Piecewise, Symbol
 
 import klsym
-from klsym.api import explain, losses_of
+from klsym.api import explain
 from klsym.errors import UsageError
 from klsym.language.expressions import k1, k2, log_q, s
 from klsym.language.parser import parse
+from klsym.study.api import losses_of
 from support.losses.cases import options
 
 PREFIX, ALONE = "not known at the prefix", "the next token alone"

@@ -10,7 +10,6 @@ import pytest
 import sympy
 
 import klsym
-from klsym.api import where_training_ends
 from klsym.calculus import KL, derive, expected_gradient, grad, k1, mu, p, q
 from klsym.errors import Refused, UsageError
 from klsym.kernel import check
@@ -20,6 +19,7 @@ from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.printers import LATEX
 from klsym.numeric.checks.cross_check import with_check
+from klsym.study.api import where_training_ends
 
 
 @pytest.mark.parametrize("use", ["loss", "reward"])
@@ -73,7 +73,7 @@ def test_it_is_printed() -> None:
 
 def test_autograd_agrees() -> None:
     torch = pytest.importorskip("torch")
-    from klsym.sampling.autograd import per_sample_gradient
+    from klsym.study.sampling.autograd import per_sample_gradient
 
     assert torch.__version__
     values = {"log_p": [0.0, -1.0], "log_mu": [-1.0, -2.0], "log_old": [-0.5, -2.5], "A": [1.0, -1.0]}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import klsym
-from klsym.api import where_training_ends
 from klsym.errors import UsageError
+from klsym.study.api import where_training_ends
 from support.judges.cut_judge import (
     KEPT,
     agree,

@@ -12,13 +12,13 @@ import pytest
 import sympy
 
 from klsym import explain
-from klsym.api import where_training_ends
 from klsym.calculus import KL, M, derive, expectation, expected_gradient, grad, k1, k3, mu, p, q, rho
 from klsym.errors import ProofError, UsageError
 from klsym.kernel import check, read
 from klsym.language.expressions import r
 from klsym.language.parser import parse
 from klsym.numeric.checks.cross_check import with_check
+from klsym.study.api import where_training_ends
 from support.losses.cases import options
 from support.oracle.grammar import jet
 from support.oracle.losses import Node, Setting, Tree, node, sample

@@ -15,7 +15,7 @@ from klsym.cli import main
 from klsym.commands.parser import FRAMEWORKS as FRAMEWORKS_OF_COMMAND
 from klsym.engine.questions import recommend as engine
 from klsym.engine.questions.candidates import Candidate, list_candidates
-from klsym.engine.questions.catalogue import stored
+from klsym.engine.questions.stored_catalogue import load_catalogue
 from klsym.errors import UsageError
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
@@ -160,7 +160,7 @@ def test_a_better_candidate_is_found_wherever_it_stands(monkeypatch):
 def test_what_is_recommended_comes_out_of_the_catalogue():
     """Each is right in the catalogue, and of the shortest ones none asks for less."""
     for target, sampling, use in CASES:
-        known = stored().of(sampling, use if use != "value" else "loss")
+        known = load_catalogue().of(sampling, use if use != "value" else "loss")
         listed = (known.estimates if use == "value" else known.best)[target]
         sources = {one.loss: one.source for one in found(target, sampling, use).choices}
         chosen = [loss for loss, source in sources.items() if source == "catalogue"]

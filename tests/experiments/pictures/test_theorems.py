@@ -17,9 +17,9 @@ from klsym.experiments.pictures.rewards import Penalty, back, between_gaussians
 from klsym.experiments.pictures.variance import baseline_curve, coefficient
 from klsym.language.abbreviations import Context
 from klsym.language.expressions import k1, k2, k3, rho
-from klsym.ledger.registry import load
-from klsym.ledger.settle_claim import recall
 from klsym.numeric.models import FiniteModel, random_model
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import recall
 
 MODEL = FiniteModel(q=["1/2", "1/4", "1/4"], p=["1/4", "1/4", "1/2"], u=[1, 0, 0])
 P = np.array([0.25, 0.75])

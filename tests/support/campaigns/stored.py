@@ -31,7 +31,7 @@ FULL = {  # how many cases a run has that may be stored; None: the caller counts
     "named sums": 10_000, "discounted losses": 2_000, "shipped losses": 5_000, "fuzz": 1_000_000,
 }  # fmt: skip
 NAMES = tuple(FULL)
-CODE = ("klsym/**/*.py", "rocq/**/*.v", "tests/**/*.py")
+CODE = ("klsym/**/*.py", "study/**/*.py", "rocq/**/*.v", "tests/**/*.py")
 
 
 def version(home: Path = HOME) -> str:

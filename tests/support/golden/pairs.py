@@ -23,7 +23,7 @@ from typing import Any
 from klsym.engine.options.settings import CHOICES
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import FUNCTIONS, OF_DENSITIES
-from klsym.tables.trainers import trainers
+from klsym.study.tables.trainers import trainers
 from support.losses.random_losses import Quantity, generate, quantity
 
 from . import written
@@ -107,7 +107,7 @@ def of_trainers() -> Iterator[written.Row]:
 
 def of_questions() -> Iterator[written.Row]:
     """The losses of the questions that people asked."""
-    text = (ROOT / "klsym/write_up/questions.toml").read_text(encoding="utf-8")
+    text = (ROOT / "study/write_up/questions.toml").read_text(encoding="utf-8")
     for row in tomllib.loads(text)["question"]:
         for one in (row, row.get("against", {})):
             if isinstance(one.get("loss"), str):
@@ -116,7 +116,7 @@ def of_questions() -> Iterator[written.Row]:
 
 def of_calls() -> Iterator[written.Row]:
     """The calls of `explain` in derivations, tables, figures and notebooks, and in the tests of `explain`."""
-    for folder in ("derivations", "experiments", "klsym/tables", "klsym/figures"):
+    for folder in ("derivations", "experiments", "study/tables", "study/figures"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             yield from calls(file.read_text(encoding="utf-8"))
     for file in sorted((ROOT / "notebooks").glob("*.ipynb")):

@@ -40,7 +40,7 @@ from klsym.language.unfolding import d_log_q
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
-from klsym.sampling.autograd import expected_gradient, per_sample_gradient
+from klsym.study.sampling.autograd import expected_gradient, per_sample_gradient
 from support.losses import loss_oracle as oracle
 from support.losses import random_losses
 from support.losses.random_losses import Case
@@ -76,7 +76,7 @@ def atoms(sampling: str) -> oracle.Names:
 
 
 def given(names: oracle.Names, sampling: str) -> dict[str, Any]:
-    """What `klsym.sampling.autograd` takes beside log q."""
+    """What `klsym.study.sampling.autograd` takes beside log q."""
     wanted = ("log_p", "R", "A", *oracle.PARAMETERS, *(("log_mu",) if sampling == "off-policy" else ()))
     return {name: names[name] for name in wanted}
 

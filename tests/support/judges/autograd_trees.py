@@ -19,7 +19,7 @@ from array_api_compat import torch as xp
 from klsym.language.expressions import A, R, log_mu, log_old, log_p, log_q, rho, sg
 from klsym.language.parser import parse
 from klsym.language.sums import OverBatch, OverVocabulary, Summed
-from klsym.sampling.losses import evaluate
+from klsym.numeric.array_losses import evaluate
 from support.judges.loss_judge import mean_h
 from support.judges.loss_worlds import constants_of, flat, settings, worlds
 from support.losses.random_losses import Case

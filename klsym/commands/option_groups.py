@@ -1,0 +1,67 @@
+"""The options that several commands have: how a loss is used, formats, limits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from klsym.commands.arguments import parse_seconds
+from klsym.engine.options.settings import DEFAULTS, OPTIONS
+from klsym.language.estimators import NAMES
+
+FORMATS = ("text", "latex", "markdown", "json")
+SECONDS = 10.0  # of a question
+GRAMMAR = (
+    f"Grammar: log_q log_p log_mu {' '.join(NAMES)} k(lam) r rho R A, numbers, + - * / **, "
+    "sg exp log sqrt abs min max clip(x, lo, hi), where(rho > 2, x, y), parameters lam beta eps alpha n. "
+    "r is p/q. "
+    "Of sequences: T, their length; past(x) now(x) future(x) whole(x), sums over tokens; "
+    "togo(h) = now(h) + future(h), disc(g, h) = sum_{u>=t} g**(u-t)*h_u, "
+    "seqmean(x) = whole(x)/T. Of a batch of n samples: "
+    "others(x), a sum over the others; loo(h) = h - others(h)/(n - 1), centred(h), normalised(h). "
+    "Exact means over the next token: full(x) = sum_y q(y) x(y), full_kl(q, p), H(q), js(q, p), "
+    "js(q, p, beta), 0 < beta < 1. LOSS is differentiated through all that is not in sg(..); with --use"
+    " reward nothing is. "
+    "PyTorch, JAX and NumPy spellings are read, too: 'd = ref_logp - logp; loss = d.exp() - 1 - d'."
+)
+
+
+def add_setting(
+    command: argparse.ArgumentParser,
+    without: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    defaults: Mapping[str, str] | None = None,
+) -> None:
+    """Add the options that say how the loss is used; defaults: what the help says of a default instead."""
+    for option in OPTIONS:
+        if option.name not in without and (not only or option.name in only):
+            command.add_argument(
+                f"--{option.name}", choices=option.choices, default=DEFAULTS[option.name],
+                help=f"{option.meaning} ({(defaults or {}).get(option.name, option.choices[0])})",
+            )  # fmt: skip
+
+
+def add_format(
+    command: argparse.ArgumentParser, formats: tuple[str, ...] = ("text", "json"), lines: str = ""
+) -> None:
+    command.add_argument("--format", choices=formats, default="text")
+    command.add_argument(
+        "--json", action="store_const", const="json", dest="format", help=f"same as --format json{lines}"
+    )
+
+
+def add_more(command: argparse.ArgumentParser) -> None:
+    said = "also print the derivation, the counterexample and the hypotheses"
+    command.add_argument("--proof", action="store_true", help=said)
+    command.add_argument("--full", action="store_true", help="print all that is known")
+
+
+def add_time_limit(command: argparse.ArgumentParser, then: str = "") -> None:
+    command.add_argument(
+        "--time-limit", type=parse_seconds, default=SECONDS, metavar="SECONDS",
+        help=f"give up after so many seconds of CPU time{then} ({SECONDS:g}; 0 for no limit)",
+    )  # fmt: skip
+
+
+def add_parameters(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--param", action="append", default=[], metavar="NAME", help="declare a parameter")

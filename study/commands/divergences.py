@@ -1,0 +1,21 @@
+"""`klsym divergence`: from a divergence to its losses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from klsym.commands.timed import limit_time
+
+
+@limit_time()
+def show_losses(options: argparse.Namespace) -> int:
+    """What estimates it, what descends it, and what does not."""
+    from klsym.study.api import losses_of
+
+    found = losses_of(options.divergence.strip(), options.param, options.sampling)
+    if options.format == "json":
+        print(json.dumps(found.to_json()))
+    else:
+        print(found.text(options.proof, options.full))
+    return 0

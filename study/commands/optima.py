@@ -1,0 +1,52 @@
+"""`klsym optimum`: where training ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from klsym.commands.timed import limit_time
+from klsym.errors import UsageError
+
+FORMATS = ("pdf", "png")
+
+
+def show_optimum(options: argparse.Namespace) -> int:
+    """All stationary policies; with -o also a phase portrait."""
+    pictures = ("klsym.study.figures.phase_portraits",) if options.output else ()
+    return limit_time(None, *pictures)(_show)(options)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from klsym.study.api import where_training_ends
+
+    rewards, reference, behaviour = map(_row, (options.rewards, options.reference, options.behaviour))
+    found = where_training_ends(
+        options.loss, options.beta, rewards or (), reference, behaviour, options.sampling, options.use
+    )
+    if options.output:
+        _draw(Path(options.output), found, options.use)
+    print(json.dumps(found.to_json()) if options.format == "json" else found)
+    return 0
+
+
+def _row(text: str | None) -> list[str] | None:
+    return None if text is None else text.split(",")
+
+
+def _draw(target: Path, found: Any, use: str) -> None:
+    """The flow on the simplex of three outcomes."""
+    kind = target.suffix.lstrip(".")
+    if kind not in FORMATS:
+        raise UsageError(f"--output: a name that ends in .pdf or .png expected, got {target.name[:60]!r}")
+    if len(found.rewards) != 3 or found.coefficient.names() - {"k1"}:
+        raise UsageError("--output: a picture needs three outcomes, and a penalty that is a function of r")
+    from klsym.files import write_whole
+    from klsym.study.figures.phase_portraits import draw
+    from klsym.study.figures.style import drawn
+
+    rewards, reference = ([float(x) for x in row] for row in (found.rewards, found.reference))
+    figure = draw({f"{found.loss} in the {use}": found.coefficient}, rewards, reference, float(found.beta), 1)
+    write_whole(target, drawn(figure, kind))

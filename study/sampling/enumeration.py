@@ -1,0 +1,50 @@
+"""The levels of the catalogue, joined here or on a Dask cluster, to the same result.
+
+A join is cut by the rows of its longer level.  What the parts give is added up, and of two spellings the
+first is kept: neither depends on who joined which part, or when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from klsym.study.questions.loss_enumeration import Across, Join, SizeLevel
+from klsym.study.sampling.runner import Heard, run_all
+from klsym.study.sampling.streams import Chunk, Plan, Stream
+
+PAIRS = 20_000  # of spellings that one task joins: about a second
+
+
+@dataclass(frozen=True)
+class Part:
+    """A join of those rows of its longer level that a chunk stands for."""
+
+    join: Join
+    rows: int
+
+    def __call__(self, chunk: Chunk) -> SizeLevel:
+        first = chunk.index * self.rows
+        return self.join(first, first + chunk.size)
+
+
+def across(scheduler: str | None = None, progress: Heard | None = None, pairs: int = PAIRS) -> Across:
+    """Joins levels in this process, or on the workers of a Dask scheduler.
+
+    >>> from klsym.study.questions.loss_enumeration import levels
+    >>> levels(5, across(pairs=100)) == levels(5)
+    True
+
+    Errors: see `klsym.study.sampling.runner.run`.
+    """
+
+    def joined(joins: Sequence[Join]) -> SizeLevel:
+        jobs = [_job(join, max(1, pairs // len(join.short))) for join in joins]
+        return reduce(SizeLevel.merge, run_all(jobs, scheduler=scheduler, progress=progress), SizeLevel())
+
+    return joined
+
+
+def _job(join: Join, rows: int) -> tuple[Part, Plan]:
+    return Part(join, rows), Plan(len(join.long), Stream(0), chunk=rows)

@@ -1,0 +1,301 @@
+"""From a settled claim to the sampled cross-checks of each of its parts, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from klsym.engine.proof.derivation import Proof
+from klsym.errors import UsageError
+from klsym.kernel.names import parse_name
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Context, E, Statement
+from klsym.language.convert import to_sympy
+from klsym.language.unfolding import Theorem
+from klsym.numeric.dynamic_programming import by_programme, random_chains
+from klsym.numeric.evaluation import both_sides
+from klsym.numeric.exact import THETAS, allowed, regions_of, thetas_of
+from klsym.numeric.models import FiniteModel, from_certificate, random_model
+from klsym.numeric.number_systems import FLOAT
+from klsym.numeric.random_models import models_for, needs_of
+from klsym.study.gaussian.exact import GaussianModel, refuse_unless_gaussian
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import Claim
+from klsym.study.ledger.settle_claim import Settled
+from klsym.study.sampling.backends import Backend
+from klsym.study.sampling.finite import LARGEST_SAMPLES, FiniteSampler
+from klsym.study.sampling.gaussians import GaussianSampler, Unsound
+from klsym.study.sampling.means import Deterministic, gradient_losses, means_of
+from klsym.study.sampling.monte_carlo_check import Trial, both_ways, sampled_means
+from klsym.study.sampling.streams import Stream
+
+OUTCOMES = 8  # of the finite model that a proved identity is sampled on
+# Tails such that every moment the judgements need is finite for weights, ratios and their inverses.
+GAUSSIANS = GaussianModel((0.0, 1.0), (0.5, 0.9), (-0.2, 1.2))
+LARGEST_DRAW = 10**9  # samples drawn one by one: some ten seconds for each check
+SIGHT = 14.0  # standard errors by which a refutation must show
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a verification samples.
+
+    on: the backend.  counted: samples of a finite model, where counts stand for any number of them.
+    drawn: samples of Gaussians, drawn one by one.  seed: what all streams come from.
+    Raises UsageError: more samples than can be counted, before any of them is drawn.
+    """
+
+    on: Backend
+    counted: int = 10**12
+    drawn: int = 2 * 10**6
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.counted <= LARGEST_SAMPLES:
+            raise UsageError(f"{self.counted} samples: from 1 to 2^53 expected")
+
+
+@dataclass
+class Identity:
+    """One part of a claim, and how it is cross-checked by sampling.
+
+    finite, gaussian: the trials on a finite model and on Gaussians, or the reason why there are none.
+    losses: the expected gradients that autograd can estimate from the same counts.
+    notes: estimates that are not sampled, and why.
+    """
+
+    claim: Claim
+    number: int
+    of: int
+    part: Proof | Evidence
+    finite: list[Trial] | str = "no finite model"
+    gaussian: list[Trial] | str = "no Gaussian closed form"
+    losses: list[tuple[str, Any, ExpPoly]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.claim.id if self.of == 1 else f"{self.claim.id} {self.number}/{self.of}"
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [t for group in (self.finite, self.gaussian) if not isinstance(group, str) for t in group]
+
+
+def identities(settled: Settled, number: int, options: Options) -> list[Identity]:
+    """The parts of a claim with their trials; `number` keeps the streams of claims apart."""
+    found = []
+    for i, part in enumerate(settled.parts, start=1):
+        identity = Identity(settled.claim, i, len(settled.parts), part)
+        stream = Stream(options.seed).child(number, i)
+        if isinstance(part, Evidence):
+            identity.finite = "a calculation on Gaussians" if part.estimates else "an exact calculation"
+            identity.gaussian, identity.notes = _estimates(part, options, stream)
+        else:
+            _arrange(identity, part, options, stream)
+        found.append(identity)
+    return found
+
+
+def _arrange(identity: Identity, part: Proof, options: Options, stream: Stream) -> None:
+    theorem, functions = part.theorem, _declared(identity.claim, part.theorem)
+    try:
+        identity.finite, identity.gaussian = _by_kind(theorem, functions, options, stream)
+    except Deterministic as reason:
+        identity.finite = identity.gaussian = str(reason)
+    except UsageError as reason:
+        identity.finite = identity.gaussian = str(reason).removeprefix("sampling: ")
+    if isinstance(identity.finite, list) and theorem.kind == "proved":
+        identity.losses = [
+            (atom.measure, _in_sympy(part.labels.get(atom.loss), atom.loss), atom.loss)
+            for atom in gradient_losses(theorem.statement)
+            if not _generic(atom.loss, theorem.statement.context)
+        ]
+
+
+def _in_sympy(label: Any, loss: ExpPoly) -> Any:
+    """A loss as its author wrote it, in SymPy or as text with its expression; else from its normal form."""
+    return to_sympy(loss) if label is None else getattr(label, "expression", label)
+
+
+def _generic(loss: ExpPoly, context: Context) -> bool:
+    """Does a loss hold a generic function or a reward whose value the statement gives?"""
+    names = {*context.function_arguments, *(name for name, _ in context.given)}
+    return bool({parse_name(name).base for name in loss.names()} & names)
+
+
+def _declared(claim: Claim, theorem: Theorem) -> dict[str, Any]:
+    names = theorem.statement.context.function_arguments
+    return {name: instance for name, instance in claim.instances.items() if name in names}
+
+
+def _by_kind(
+    theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
+) -> tuple[list[Trial] | str, list[Trial] | str]:
+    match theorem.kind:
+        case "proved":
+            finite = _on_outcomes(theorem, functions, options, stream.child(0))
+            finite += _by_programme(theorem, options, stream.child(2))
+            return finite, _on_gaussians(theorem, options, stream.child(1))
+        case "refuted":
+            return _refuted(theorem, options, stream.child(0)), "refuted by a finite model"
+        case "unique":
+            return _unique(theorem, options, stream.child(0)), "refers to every function"
+    return "a statement about all combinations", "a statement about all combinations"
+
+
+# ---------------------------------------------------------------------------- finite models
+def _on_outcomes(
+    theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
+) -> list[Trial]:
+    """On a random model whose parameters satisfy the hypotheses."""
+    statement, seed = theorem.statement, stream.integer64() % 2**31
+    needs = needs_of(statement)
+    small = needs.batches or needs.sequences
+    model = models_for(statement, [seed])[0] if small else random_model(seed, OUTCOMES, statement.context)
+    model, thetas = allowed(theorem, model, dict(functions)), thetas_of(theorem)
+    along = np.array([[float(v) for v in model.u]]) if _tied_to_a_direction(theorem) else None
+    return _finite_trials(
+        statement, model, functions, options.counted, stream, options.on, along, thetas=thetas
+    )
+
+
+def _by_programme(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+    """Each side, sampled on an autoregressive model, against the other one by dynamic programming."""
+    statement, needs = theorem.statement, needs_of(theorem.statement)
+    context, sides, found = statement.context, (statement.left, statement.right), list[Trial]()
+    if needs.batches or not needs.sequences or context.parameters or statement.relation != "=":
+        return found
+    chains = random_chains(stream.integer64() % 2**31, context)
+    each = any(mean.score for mean in sampled_means(statement))
+    directions = chains.directions if each else chains.directions[:1]
+    sampler = FiniteSampler(chains.tree, context, {}, directions, options.on)
+    for i, side in enumerate(sides):
+        exact = by_programme(sides[1 - i], chains)
+        if exact is not None and sides[1 - i].terms:
+            products, name = means_of(side, context), ("left", "right")[i]
+            judge, chosen = exact[: len(directions)], stream.child(i)
+            trial = Trial(
+                sampler, products, judge, "=", options.counted, chosen, f"{name} side, by programme"
+            )
+            found += _sound([trial])
+    return found
+
+
+def _tied_to_a_direction(theorem: Theorem) -> bool:
+    """Does a premise hold score functions, so that it fixes a parameter along one direction only?"""
+    sides = [side for pair in theorem.statement.context.premises for side in pair]
+    return any(isinstance(a, E) and a.score for side in sides for _, atoms in side.terms for a in atoms)
+
+
+def _finite_trials(
+    statement: Statement, model: FiniteModel, functions: Mapping[str, Any], samples: int,
+    stream: Stream, on: Backend, directions: Any = None, relation: str | None = None,
+    thetas: tuple[float, ...] = THETAS,
+) -> list[Trial]:  # fmt: skip
+    """Both sides on a finite model, along each logit; values need one direction only."""
+    u = _directions(statement, model) if directions is None else directions
+    needs, context = needs_of(statement), statement.context
+    sampler = FiniteSampler(model, context, functions, u, on, needs.batches)
+    rows = [both_sides(statement, replace(model, u=list(row)), dict(functions), FLOAT, thetas) for row in u]
+    exact, sizes = (
+        tuple(
+            np.array([float(np.real(getattr(side, part))) for side in one]) for one in zip(*rows, strict=True)
+        )
+        for part in ("value", "size")
+    )
+    sides = (statement.left, statement.right)
+    related = relation or statement.relation
+    return _sound(
+        both_ways(sampler, sides, exact, related, statement.context, samples, stream, sizes)  # type: ignore[arg-type]
+    )
+
+
+def _directions(statement: Statement, model: FiniteModel) -> Any:
+    """Every logit for a gradient; a value has no direction, so one does."""
+    each = np.eye(len(model.q))
+    return each if any(mean.score for mean in sampled_means(statement)) else each[:1]
+
+
+def _refuted(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+    """The recorded model must show the difference, with as many samples as that takes."""
+    statement, model = theorem.statement, from_certificate(theorem.close["model"])
+    u = np.array([[float(v) for v in model.u]])
+    trials = _finite_trials(statement, model, {}, options.counted, stream, options.on, u, "!=")
+    return [replace(trial, samples=_enough(trial)) for trial in trials]
+
+
+def _enough(trial: Trial) -> int:
+    """Samples that put the two sides, and the control and its side, SIGHT standard errors apart."""
+    gap = float(np.max(np.abs(trial.spread.value - trial.reference)))
+    needed = (SIGHT * float(np.max(trial.spread.deviation)) / gap) ** 2 if gap else float(LARGEST_SAMPLES)
+    control = (SIGHT * float(np.max(trial.control_spread.deviation)) / float(np.max(trial.shift))) ** 2
+    return int(min(max(trial.samples, needed, control), LARGEST_SAMPLES))
+
+
+def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+    """The family solves the equation; the family with k1^3 added does not."""
+    statement, name = theorem.statement, theorem.close["function"]
+    family = ExpPoly.from_json(theorem.close["family"])
+    other = family + ExpPoly.variable("k1") ** 3 * Fraction(3, 10)
+    model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
+    found = []
+    for i, (function, relation) in enumerate(((family, "="), (other, "!="))):
+        given = {name: function}
+        found += _finite_trials(
+            statement, model, given, options.counted, stream.child(i), options.on, None, relation
+        )
+    return found
+
+
+# ---------------------------------------------------------------------------- Gaussians
+def _on_gaussians(theorem: Theorem, options: Options, stream: Stream) -> list[Trial] | str:
+    statement, context = theorem.statement, theorem.statement.context
+    needs = needs_of(statement)
+    if needs.batches or needs.sequences:
+        return "a batch or a sequence: the sampled models are finite"
+    if regions_of(theorem):
+        return "a bound on p/q that no two Gaussians keep to"
+    model = replace(GAUSSIANS, mu=None) if context.on_policy else GAUSSIANS
+    positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
+    random = random_model(stream.integer64() % 2**31, OUTCOMES, Context(context.parameters)).parameters
+    numbers = {name: abs(value) if name in positive else value for name, value in random.items()}
+    try:
+        refuse_unless_gaussian(context)
+        exact = model.evaluate(statement, numbers)
+        sampler = GaussianSampler(model, numbers, options.on)
+        sides = (statement.left, statement.right)
+        return _sound(both_ways(sampler, sides, exact, statement.relation, context, options.drawn, stream))
+    except Unsound as error:
+        return error.reason
+    except UsageError as error:
+        return str(error)
+
+
+def _estimates(part: Evidence, options: Options, stream: Stream) -> tuple[list[Trial] | str, list[str]]:
+    """What a calculation on Gaussians says of estimators: trials, and why some have none."""
+    found: list[Trial] = []
+    notes = []
+    for i, estimate in enumerate(part.estimates):
+        sampler = GaussianSampler(estimate.model, {}, options.on)
+        products = means_of(estimate.side, Context())
+        exact = np.full(2, estimate.value)
+        try:
+            trial = Trial(sampler, products, exact, "=", options.drawn, stream.child(i), estimate.text)
+            found += _sound([trial])
+        except Unsound as error:
+            notes.append(f"{estimate.text}: {error.reason}")
+        except UsageError as error:
+            notes.append(f"{estimate.text}: {error}")
+    return found or "an exact calculation", notes
+
+
+def _sound(trials: list[Trial]) -> list[Trial]:
+    """The same trials, once every moment that their judgement needs is known to be finite."""
+    for trial in trials:
+        trial.refuse_unless_sound()
+    return trials

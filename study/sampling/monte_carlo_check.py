@@ -1,0 +1,237 @@
+"""Sampled cross-checks: one side of a statement is sampled, the exact value of the other is the judge.
+
+Each trial carries a negative control, sampled from the same draws: the side with k1/10 added to its
+coefficient, which must be told apart from the side's own exact value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from klsym.errors import UsageError
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Context, Mean, Side, Statement
+from klsym.study.sampling.means import Deterministic, disturbed, means_of
+from klsym.study.sampling.sampler import ROUNDING, Averages, Products, Sampler, Spread, all_means
+from klsym.study.sampling.statistics import Level, TooFew
+from klsym.study.sampling.streams import Stream
+
+if TYPE_CHECKING:
+    from klsym.study.sampling.sample_means import SampleMeans
+    from klsym.study.sampling.streams import Plan
+
+CONTROL = Fraction(1, 10)  # how much of k1 the negative control adds to a coefficient
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One side to sample, and what its samples must agree with.
+
+    sampler: the model.  side: what is sampled.  reference: the exact value of the other side, (d,).
+    relation: how the sampled side stands to the reference; "!=" must be seen to differ.
+    name: of what is sampled, for a report.  blur: how far rounding may move the reference, (d,).
+    """
+
+    sampler: Sampler
+    side: Products
+    reference: Any
+    relation: str
+    samples: int
+    stream: Stream
+    name: str = "a side"
+    blur: Any = 0.0
+
+    @cached_property
+    def control(self) -> Products:
+        """The side with CONTROL * k1 added to the coefficient of its first mean."""
+        first = all_means(self.side)[0]
+        return (*self.side, (ExpPoly.number(CONTROL), (disturbed(first),)))
+
+    @cached_property
+    def spread(self) -> Spread:
+        return self.sampler.spread(self.side)
+
+    @cached_property
+    def control_spread(self) -> Spread:
+        return self.sampler.spread(self.control)
+
+    @property
+    def comparisons(self) -> int:
+        """How many numbers are compared: a true statement and its control along each direction."""
+        return 2 * len(np.atleast_1d(self.spread.value))
+
+    @property
+    def scale(self) -> float:
+        """The size of the gradient or value; where that is zero, of E[k1 s^j], or else 1."""
+        value = float(np.max(np.abs(self.spread.value)))
+        other = self.sampler.exact_mean(disturbed(all_means(self.side)[0]))
+        return value if value > 1e-12 else float(np.max(np.abs(other))) or 1.0
+
+    @property
+    def shift(self) -> Any:
+        """By how much the control's exact value is wrong, shape (d,); 0 within rounding."""
+        shift = np.abs(self.control_spread.value - self.spread.value)
+        return np.where(shift > self.control_spread.rounding, shift, 0.0)
+
+    def refuse_unless_sound(self) -> None:
+        """Raise UsageError: a moment that is infinite, or a control that is none, k1 being constant here."""
+        if not np.any(self.shift > 0):
+            raise UsageError("sampling: the negative control changes nothing on this model")
+
+    def requests(self) -> list[tuple[Any, Plan]]:
+        """The work that samples both, for `run_all`."""
+        return self.sampler.requests(all_means(self.control), self.samples, self.stream)
+
+    def judge(self, level: Level, results: list[SampleMeans]) -> TrialResult:
+        """Sample, and compare at the level of the whole run.  Raises TooFew, as `needed` does not."""
+        try:
+            (threshold, seen), (limit, _) = self._limits(level, self.samples)
+        except TooFew:
+            raise TooFew(self.samples, self.needed(level)) from None
+        averages = self.sampler.averages(all_means(self.control), self.samples, self.stream, results)
+        z = self._z(self.side, averages, self.spread, self.reference, self.blur)
+        wrong = self._z(self.control, averages, self.control_spread, self.spread.value)
+        error = self.spread.deviation / np.sqrt(self.samples)
+        worst = np.argmax(_against(z, self.relation) / threshold)
+        return TrialResult(
+            float(z[worst]), float(threshold[worst]), self._holds(z, threshold),
+            float(np.max(seen * error)) / self.scale,
+            float(np.max(np.abs(wrong))), bool(np.any(np.abs(wrong) > limit)), self.samples, self.relation,
+        )  # fmt: skip
+
+    def needed(self, level: Level) -> int:
+        """How many samples `judge` can do with: the normal law holds, and the control would be seen."""
+        samples = self.samples
+        while True:
+            try:
+                self._limits(level, samples)
+            except TooFew as error:
+                samples = max(samples + 1, error.needed)
+            else:
+                return samples
+
+    def enlarged(self, level: Level, patience: int) -> Trial:
+        """The trial with the samples that it needs, up to `patience` times its own."""
+        needed = self.needed(level)
+        return replace(self, samples=needed) if self.samples < needed <= patience * self.samples else self
+
+    def _limits(self, level: Level, samples: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Thresholds and the biases that they see, in standard errors, of the side and of the control."""
+        side, control = (_thresholds(s, level, samples) for s in (self.spread, self.control_spread))
+        error = self.control_spread.deviation / math.sqrt(samples)
+        if not np.any(self.shift >= control[1] * error):
+            self.refuse_unless_sound()
+            nearest = float(np.max(self.shift / (control[1] * error)))
+            raise TooFew(samples, math.ceil(samples / nearest**2))
+        return side, control
+
+    def _z(
+        self, products: Products, averages: Averages, spread: Spread, reference: Any, blur: Any = 0.0
+    ) -> Any:
+        gap = self.sampler.combine(products, averages) - spread.bias / self.samples - reference
+        error = spread.deviation / np.sqrt(self.samples)
+        still = error <= spread.rounding  # every sample is the same: the gap itself is judged
+        certain = np.where(np.abs(gap) <= spread.rounding + blur, 0.0, np.copysign(np.inf, gap))
+        return np.where(still, certain, gap / np.where(still, 1.0, error))
+
+    def _holds(self, z: Any, threshold: Any) -> bool:
+        match self.relation:
+            case "=":
+                return bool(np.all(np.abs(z) <= threshold))
+            case "<=":
+                return bool(np.all(z <= threshold))
+            case ">=":
+                return bool(np.all(z >= -threshold))
+        return bool(np.any(np.abs(z) > threshold))
+
+
+def _thresholds(spread: Spread, level: Level, samples: int) -> tuple[Any, Any]:
+    """The threshold and the bias that it sees, along each direction; TooFew asks enough for all of them."""
+    found, needed = [], 0
+    for g, k in zip(spread.skewness.tolist(), spread.kurtosis.tolist(), strict=True):
+        try:
+            z = level.threshold(samples, g, k)
+            found.append((z, level.detectable(z, samples, g, k)))
+        except TooFew as error:
+            needed = max(needed, error.needed)
+    if needed:
+        raise TooFew(samples, needed)
+    return np.array([z for z, _ in found]), np.array([seen for _, seen in found])
+
+
+def _against(z: Any, relation: str) -> Any:
+    """What speaks against an equation or inequality, or for a difference."""
+    return {"<=": z, ">=": -z}.get(relation, np.abs(z))
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial found.
+
+    z: of the worst direction, against `threshold`.  holds: is the statement borne out?
+    sees: the smallest bias that would have been seen, relative to the size of the gradient or value.
+    control, rejected: the z of the wrong coefficient, and whether it was told apart.
+    """
+
+    z: float
+    threshold: float
+    holds: bool
+    sees: float
+    control: float
+    rejected: bool
+    samples: int
+    relation: str
+
+    @property
+    def passed(self) -> bool:
+        return self.holds and self.rejected
+
+    @property
+    def strain(self) -> float:
+        """How near the samples come to speaking against the statement, 1 being the threshold."""
+        return float(_against(self.z, self.relation)) / self.threshold
+
+
+def both_ways(
+    sampler: Sampler, sides: tuple[Side, Side], exact: tuple[Any, Any], relation: str,
+    context: Context, samples: int, stream: Stream, sizes: tuple[Any, Any] = (0.0, 0.0),
+) -> list[Trial]:  # fmt: skip
+    """A trial for each side that can be sampled: it against the exact value of the other.
+
+    sizes: of the terms that each exact value was summed from, by which its rounding is judged.
+    Raises Deterministic: neither side can.
+    """
+    turned = {"<=": ">="}.get(relation, relation)
+    chosen = _samplable(sides, context)
+    found = []
+    for i, products in chosen.items():
+        name, related = (("left side", relation), ("right side", turned))[i]
+        judge = np.asarray(exact[1 - i])
+        blur = ROUNDING * np.asarray(sizes[1 - i])
+        found.append(Trial(sampler, products, judge, related, samples, stream.child(i), name, blur))
+    return found
+
+
+def _samplable(sides: tuple[Side, Side], context: Context) -> dict[int, Products]:
+    found: dict[int, Products] = {}
+    reason: Deterministic | None = None
+    for i, side in enumerate(sides):
+        try:
+            found[i] = means_of(side, context)
+        except Deterministic as error:
+            reason = reason or error
+    if reason is not None and not found:
+        raise reason
+    return found
+
+
+def sampled_means(statement: Statement) -> list[Mean]:
+    """Every mean that sampling a statement takes; raises Deterministic where there is none."""
+    chosen = _samplable((statement.left, statement.right), statement.context)
+    return [mean for products in chosen.values() for mean in all_means(products)]

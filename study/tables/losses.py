@@ -1,0 +1,85 @@
+"""Rows that speak of one loss: what the ledger says of it, else what `explain` proves on the spot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klsym.api import Verdict, ask
+from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, mu, q
+from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
+from klsym.notation.losses import show
+from klsym.notation.printers import LATEX, TEXT
+from klsym.study.tables.writing.ledger_lookup import Quote, about
+from klsym.study.tables.writing.table import Cell, cited, math
+
+ESTIMATORS = (k1, k2, k3, k(lam))
+ON, OFF = "on-policy", "off-policy"
+
+
+def verdict(loss: Any, sampling: str, use: str) -> Verdict:
+    """What `klsym explain` says of a loss.
+
+    >>> verdict(rho * k3, OFF, "loss").target
+    'reverse-kl'
+    """
+    return ask(show(loss, TEXT), sampling=sampling, use=use)
+
+
+def field(loss: Any, sampling: str, use: str) -> Quantity:
+    """The expected gradient: E_m[grad L], or E_m[w sg(h) s] for a reward h with a weight w."""
+    under = q if sampling == ON else mu
+    if use == "loss":
+        return expected_gradient(loss, under=under)
+    weight = rho if loss.has(rho) else 1
+    return expectation(weight * sg(loss / weight) * s, under=under)
+
+
+def gradient(loss: Any, sampling: str, use: str) -> Quote:
+    """The theorem on the expected gradient: the ledger's, or one proved on the spot without a claim.
+
+    >>> gradient(k3, ON, "loss").text, gradient(k(lam), OFF, "reward").claims
+    ('E_q[grad k3] = grad KL(p||q)', ())
+    """
+    found = about(field(loss, sampling, use))
+    return found or Quote(verdict(loss, sampling, use).proofs[0], ())
+
+
+def mean(loss: Any, sampling: str) -> Quote | None:
+    """The theorem on the expected value, if the ledger has one.
+
+    >>> mean(k3, ON).text
+    'E_q[k3] = KL(q||p)'
+    """
+    return about(expectation(loss, under=q if sampling == ON else mu))
+
+
+def written(loss: Any) -> Cell:
+    """The loss, with k(lam) by its name.
+
+    >>> written(rho * k(lam)).pieces
+    (('math', '\\\\rho\\\\,k(\\\\lambda)'),)
+    """
+    named = show(k(lam), LATEX)
+    short = rf"k({LATEX.name('lam')})"
+    return math(show(loss, LATEX).replace(rf"\left({named}\right)", short).replace(named, short))
+
+
+def tags(loss: Any, sampling: str, use: str) -> tuple[str, ...]:
+    """What chooses a row: the loss, the estimator in it, the sampling, the use, the weight.
+
+    >>> tags(sg(rho) * k2, OFF, "loss")
+    ('sg(rho)*k2', 'k2', 'off-policy', 'loss', 'detached')
+    """
+    names = {k1: "k1", k2: "k2", k3: "k3", k(lam): "k(lam)"}
+    estimator = next((name for e, name in names.items() if loss in (e, rho * e, sg(rho) * e)), "")
+    weight = "detached" if loss.has(sg(rho)) else "attached" if loss.has(rho) else "unweighted"
+    return (show(loss, TEXT), *([estimator] if estimator else []), sampling, use, weight)
+
+
+def claims(found: Quote | None) -> Cell:
+    """The most special claim that says so; a dash where `explain` proved it.
+
+    >>> claims(gradient(k3, ON, "loss")).pieces, claims(None).pieces
+    ((('code', 'gradient.k3-loss'),), (('words', '–'),))
+    """
+    return cited(found.claims[:1] if found else ())

@@ -1,0 +1,228 @@
+"""Losses as released trainers write them: what each does, term by term, and what its KL term targets.
+
+`trainers.toml` has the facts: where a loss stands in public code, and its line in the grammar.  The answers
+take a minute; `trainers.json` stores them, and `make trainers` settles all again and compares:
+
+    python -m klsym.study.tables.trainers            # writes the answers
+    python -m klsym.study.tables.trainers --check    # fails if one differs
+
+>>> trainer("trl-grpo").loss
+'-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3'
+>>> stored()["verl-gpg"]["target"]
+'separable'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from klsym.api import Verdict, explain
+from klsym.engine.answers.term_analysis import describe_effect, list_limits
+from klsym.engine.options.settings import checked_setting
+from klsym.files import write_whole
+from klsym.language.expressions import sg
+from klsym.language.parser import parse
+from klsym.notation import formulas
+from klsym.render.sentences import describe_replacement, write_sentence, write_sentences
+from klsym.render.words import describe_reason, describe_setting
+from klsym.study.tables.writing.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
+
+FACTS, ANSWERS = Path(__file__).with_suffix(".toml"), Path(__file__).with_suffix(".json")
+CAPTION = text(
+    "Losses of released trainers, in the grammar of losses. What each term does, what the KL term alone"
+    " targets, what to mind and what to write for it. 'Its own mean' is $\\mathbb{E}_{\\mu}[L]$, the mean of"
+    " the loss as it stands under the sampler, which does not move. Where each line stands in public code:"
+    " table trainer-sources."
+)
+COLUMNS = (
+    Column("trainer", words("trainer"), 0.14),
+    Column("loss", words("loss"), 0.17),
+    Column("does", words("what it does"), 0.17),
+    Column("kl", words("the KL term alone"), 0.14),
+    Column("advice", words("mind, and write"), 0.11),
+    Column("claim", words("claim"), 0.15),
+)
+OWN, UNNAMED = "grad of its own mean", "no objective that has a name"
+LONGEST = 70  # letters of a field that has a short name
+MIND = {  # codes of messages -> in few words
+    ("prefixes-of-mu",): "prefixes stay those of mu",
+    ("length-in-front", "length-rewarded"): "1/T moves the length",
+    ("later-dropped",): "later tokens are dropped",
+    ("heavy-tail",): "heavy tails",
+    ("pushes-from-mu",): "pushes q away from mu",
+    ("size-lost",): "the size of the reward is lost",
+    ("literal-weight",): "build rho with its gradient",
+    ("tie",): "ties at rho = 1",
+}
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """One code path.  kl: its KL term alone, if it has one, with options of its own where they differ.
+
+    beside: what the line leaves out.  cannot: why the grammar does not say it.
+    """
+
+    id: str
+    group: str
+    name: str
+    package: str
+    source: str
+    loss: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    calls: str = ""
+    kl: str = ""
+    kl_options: Mapping[str, str] = field(default_factory=dict)
+    beside: str = ""
+    cannot: str = ""
+    claims: tuple[str, ...] = ()
+
+
+@cache
+def trainers() -> tuple[Trainer, ...]:
+    """All of them, in the order of the table."""
+    rows = tomllib.loads(FACTS.read_text(encoding="utf-8"))["trainer"]
+    return tuple(Trainer(**{**row, "claims": tuple(row.get("claims", ()))}) for row in rows)
+
+
+def trainer(id: str) -> Trainer:
+    """The one of this id; raises KeyError where there is none."""
+    return {one.id: one for one in trainers()}[id]
+
+
+# ---------------------------------------------------------------------------- answers
+@cache
+def stored() -> dict[str, Any]:
+    """The answers by id, as they were settled last."""
+    answers: dict[str, Any] = json.loads(ANSWERS.read_text(encoding="utf-8"))
+    return answers
+
+
+def settled(one: Trainer) -> dict[str, Any]:
+    """The answer to one loss that the grammar says, as JSON."""
+    verdict = _explained(one.loss, one.options)
+    terms = [[term.loss, _told(term.loss, _explained(term.loss, one.options))] for term in verdict.terms]
+    kl = _explained(one.kl, one.kl_options or one.options) if one.kl else None
+    messages = (*verdict.messages, *(kl.messages if kl else ()))
+    return {
+        "target": verdict.to_json()["gradient"]["target"],
+        "trust": verdict.trust,
+        "terms": terms or [["", _told(one.loss, verdict)]],
+        "inside": verdict.inside_clamps and verdict.inside_clamps.to_json(),
+        "kl": _told(one.kl, kl) if kl else None,
+        "mind": [few for codes, few in MIND.items() if any(x.code in codes for x in messages)],
+        "lines": str(verdict).count("\n") + 1,
+        "write": kl and kl.instead and describe_replacement(kl.instead),
+    }
+
+
+def _explained(loss: str, options: Mapping[str, str]) -> Verdict:
+    return explain(loss, **options)  # type: ignore[arg-type]
+
+
+def _told(loss: str, verdict: Verdict) -> str:
+    """What a term does, where a bound drops it, which weight it lacks."""
+    return "; ".join((_aim(parse(loss), verdict), *write_sentences(list_limits(verdict))))
+
+
+def _aim(e: Any, verdict: Verdict) -> str:
+    """In few words: what has a name keeps it."""
+    short = bool(verdict.shown) and len(verdict.shown) <= LONGEST
+    if verdict.target == "none":
+        return f"no objective: {verdict.shown}" if short else "no objective"
+    if verdict.target == "f-divergence":
+        return describe_reason(verdict)
+    if verdict.target != "separable" or (short and "KL(" in verdict.shown):
+        return write_sentence(describe_effect(e, verdict))
+    implied = formulas.show_side(verdict.implied.side) if verdict.implied is not None else ""
+    if "E_q" in implied or "KL(" in implied:
+        return f"grad of {implied}"
+    setting = verdict.setting
+    if not setting.on_policy and setting.use == "loss" and not e.has(sg):
+        return OWN
+    return write_sentence(describe_effect(e, verdict)) if short and "log_q" not in verdict.shown else UNNAMED
+
+
+def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The answers to all that the grammar says, as they come."""
+    return ((one.id, settled(one)) for one in trainers() if one.loss)
+
+
+# ---------------------------------------------------------------------------- the table
+def table() -> Table:
+    """The table.
+
+    >>> [row.tags[0] for row in table().only(("RLOO",)).rows]
+    ['trl-rloo', 'trl-rloo-later', 'trl-rloo-clip']
+    """
+    return Table("trainers", CAPTION, COLUMNS, tuple(map(_row, trainers())), size="scriptsize")
+
+
+def tags(one: Trainer) -> tuple[str, ...]:
+    """What chooses a row: its id, its packages, the first word of its name."""
+    return (one.id, *one.package.split(", "), one.name.split()[0].rstrip(","))
+
+
+def titled(one: Trainer) -> Cell:
+    """The first cell of its row."""
+    return words(f"{one.name}; ") + code(one.package)
+
+
+def _row(one: Trainer) -> Row:
+    name = titled(one)
+    if one.cannot:
+        cells = (name, words(f"cannot be said: {one.cannot}"), NONE, NONE, NONE, cited(one.claims))
+        return Row(cells, tags(one), one.group)
+    answer = stored()[one.id]
+    cells = (name, _loss(one), _does(one, answer), _kl(one, answer), _advice(answer), cited(one.claims))
+    return Row(cells, tags(one), one.group)
+
+
+def _loss(one: Trainer) -> Cell:
+    return code(one.loss) + words(f"  ({', '.join(describe_setting(checked_setting(**one.options)))})")
+
+
+def _does(one: Trainer, answer: Mapping[str, Any]) -> Cell:
+    """Term by term; a loss of one term has no need to repeat it, nor the KL term what its column says."""
+    terms = [(term, says) for term, says in answer["terms"] if not (one.kl and term) or _other(term, one)]
+    return listed(
+        [(code(term) + words(": ") if term else Cell()) + words(says) for term, says in terms], ". "
+    )
+
+
+def _other(term: str, one: Trainer) -> bool:
+    return bool(parse(term) != parse(one.kl))
+
+
+def _kl(one: Trainer, answer: Mapping[str, Any]) -> Cell:
+    return code(one.kl) + words(f": {answer['kl']}") if one.kl else NONE
+
+
+def _advice(answer: Mapping[str, Any]) -> Cell:
+    told = [*answer["mind"], *([f"write {answer['write']}"] if answer["write"] else [])]
+    return words("; ".join(told)) if told else NONE
+
+
+def main(argv: list[str]) -> int:
+    """Settles all; writes the answers, or with --check tells which differ from the stored ones."""
+    found = {}
+    for id, answer in settle_all():
+        print(id, flush=True)
+        found[id] = answer
+    if "--check" not in argv:
+        write_whole(ANSWERS, json.dumps(found, indent=1) + "\n")
+        return 0
+    differing = [id for id in {**found, **stored()} if found.get(id) != stored().get(id)]
+    print(f"{len(found)} losses settled, {len(differing)} differ from what is stored", *differing)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,122 @@
+r"""The sources of the claims, in one place: the list for a reader, and \bibitem's for the paper.
+
+>>> print(listing().splitlines()[-2])
+MR   Y. Mroueh, "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics, and Success
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+
+from klsym.study.write_up.prose import prose
+from klsym.study.write_up.tex import escape
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source by the tag that claims use; `note` says how its places are cited, or where it stands."""
+
+    tag: str
+    authors: str
+    title: str
+    year: int | None = None
+    note: str = ""
+    arxiv: str = ""
+
+
+SOURCES = {
+    source.tag: source
+    for source in (
+        Source("WZ1", "X. Wang, S. Zhang",
+               "Understanding KL Divergence Estimators in RL:"
+               " From Value Approximation to Gradient Estimation",
+               2025, "first version; cited by the headings of its sections"),
+        Source("WZ2", "X. Wang, S. Zhang",
+               "Choosing KL Estimators in RL: From Value Unbiasedness to Gradient Correctness",
+               2025, "later version"),
+        Source("TM", "Y. Tang, R. Munos",
+               "On a few pitfalls in KL divergence gradient estimation for RL", 2025, arxiv="2506.09477"),
+        Source("SH", "V. Shah et al.",
+               "A Comedy of Estimators: On KL Regularization in RL Training of LLMs", 2025,
+               arxiv="2512.21852"),
+        Source("RE", "NormalUhr", "Re-understanding KL Approximation from an RL-for-LLM Lens: Notes on"
+               " 'Approximating KL Divergence'", 2025, "article on Hugging Face, 11 August 2025"),
+        Source("LI", "K. Liu, J. K. Liu, M. Chen, Y. Liu",
+               "Rethinking KL Regularization in RLHF: From Value Estimation to Gradient Optimization",
+               2025, arxiv="2510.01555"),
+        Source("ZH", "Y. Zhang et al.",
+               "On the Design of KL-Regularized Policy Gradient Algorithms for LLM Reasoning", 2025,
+               arxiv="2505.17508"),
+        Source("AM", "A. Amini, T. Vieira, R. Cotterell",
+               "Better Estimation of the KL Divergence Between Language Models", 2025, arxiv="2504.10637"),
+        Source("MR", "Y. Mroueh", "Reinforcement Learning with Verifiable Rewards: GRPO's Loss, Dynamics,"
+               " and Success Amplification", 2025, arxiv="2503.06639"),
+    )
+}  # fmt: skip
+TAG = re.compile(rf"\b({'|'.join(SOURCES)})\b(?!\s*=)")
+
+
+def in_words(source: Source) -> str:
+    """One line: authors, title, year, where."""
+    parts = [source.authors, f'"{source.title}"', str(source.year or "")]
+    parts += [f"arXiv {source.arxiv}" if source.arxiv else ""]
+    return ", ".join(part for part in parts if part) + (f" ({source.note})" if source.note else "") + "."
+
+
+def listing() -> str:
+    """Every source with its tag, for a terminal."""
+    return "\n".join(
+        textwrap.fill(f"{tag:<4} {in_words(source)}", 99, subsequent_indent=" " * 5)
+        for tag, source in SOURCES.items()
+    )
+
+
+def bibliography() -> str:
+    r"""The \bibitem of each source."""
+    lines = []
+    for source in SOURCES.values():
+        title = _quoted(source.title) + (f" ({escape(source.note)})" if source.note else "")
+        where = [f"arXiv:{source.arxiv}" if source.arxiv else "", str(source.year or "")]
+        shown = ". ".join(
+            filter(None, (escape(source.authors).removesuffix("."), title, ", ".join(filter(None, where))))
+        )
+        lines.append(rf"\bibitem[{source.tag}]{{{source.tag}}} {shown}.")
+    return "\n".join(lines)
+
+
+def _quoted(title: str) -> str:
+    """An opening quotation mark wherever one follows a space."""
+    return re.sub(r"(^|\s)'", r"\1`", escape(title))
+
+
+def cited(source: str) -> str:
+    r"""The source of a claim with its tags as citations.
+
+    >>> cited("WZ1 trap 1; TM eq. 2; SH")
+    '\\cite[trap~1]{WZ1}; \\cite[eq.~2]{TM}; \\cite{SH}'
+    """
+    entries = []
+    for entry in source.split(";"):
+        shown, place = "", 0
+        found = list(TAG.finditer(entry))
+        for number, tag in enumerate(found):
+            end = found[number + 1].start() if number + 1 < len(found) else len(entry)
+            where = entry[tag.end() : end]
+            words = where.strip(" ,")
+            comma = ", " if where.rstrip().endswith(",") else ""
+            shown += prose(entry[place : tag.start()]) + _cite(tag.group(), words) + comma
+            place = end
+        entries.append((shown + prose(entry[place:])).strip())
+    return "; ".join(entries)
+
+
+def _cite(tag: str, words: str) -> str:
+    """A remark in brackets stays outside: it is ours, not a place in the source."""
+    place, _, remark = words.partition("(")
+    if remark and len(remark) < 4:  # an equation or a step, such as (7)
+        place, remark = words, ""
+    note = re.sub(r"(?<=[a-z.]) (?=[\dA-Z(])", "~", prose(place.strip(" ,")))
+    shown = rf"\cite[{note}]{{{tag}}}" if note else rf"\cite{{{tag}}}"
+    return shown + (f" {prose('(' + remark)}" if remark else "")

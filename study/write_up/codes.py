@@ -1,0 +1,92 @@
+"""docs/codes.md: the page of each diagnostic code, and where released code triggers it.
+
+    python -m klsym.study.write_up.codes docs/codes.md
+
+The formulas are those that `make survey` has read in released packages; each is diagnosed here anew, as the
+loss or the reward that the package makes of it, with samples of q and of mu.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from klsym.api import explain
+from klsym.diagnostics.codes import Code, load_codes
+from klsym.errors import KlsymError
+from klsym.files import write_whole
+from klsym.study.tables.survey import parameters, stored
+
+LEAD = """# Diagnostic codes
+
+`klsym explain` names what is wrong with a loss by a code; a code never changes its meaning. `klsym rule
+KL004` prints one of these pages. Each example triggers its code and each fix does not: the tests run both.
+The releases are those of `klsym tables survey`: "loss on" means that the formula of the release, used as a
+loss with samples from q, triggers the code, "off" with samples from mu, "per token" as the loss of each
+token with the release's own averaging. Which of these a training run uses depends on its configuration.
+"""
+USES = {"loss": ("loss",), "reward": ("reward",), "loss and reward": ("loss", "reward")}
+SAMPLINGS = {"on-policy": "on", "off-policy": "off"}
+AGGREGATES = {"averaged over all tokens of the batch": "batch", "averaged over the tokens of each": "mean"}
+OF_TOKENS = ("KL006", "KL007", "KL012")  # codes of sequences alone
+
+
+def page() -> str:
+    """All of docs/codes.md."""
+    seen = seen_in()
+    rows = ["| code | name | says |", "| --- | --- | --- |"]
+    rows += [
+        f"| [{one.code}](#{one.code.lower()}) | {one.name} | {_cell(one.says)} |" for one in load_codes()
+    ]
+    return "\n".join([LEAD, *rows, "", *(line for one in load_codes() for line in _section(one, seen))])
+
+
+def _section(one: Code, seen: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+    yield from (f'<a id="{one.code.lower()}"></a>', "", f"## {one.code} {one.name}", "")
+    yield from (f"**What it means.** {one.means}", "", f"**Why it matters.** {one.matters}", "")
+    yield from ("```console", f"$ klsym explain {one.example.words}", "```", "", "Write instead:", "")
+    yield from ("```console", f"$ klsym explain {one.write.words}", "```", "")
+    if one.theorem:
+        yield from (f"**Theorem.** `{one.theorem}` of the ledger: `klsym claims {one.theorem}`.", "")
+    places = seen.get(one.code, {})
+    said = "; ".join(f"{place} ({', '.join(dict.fromkeys(uses))})" for place, uses in places.items())
+    yield from (f"**Seen in released code.** {said}." if said else "Not among the surveyed releases.", "")
+
+
+def seen_in() -> dict[str, dict[str, list[str]]]:
+    """Code -> package, version and function -> how it is used there."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in stored():
+        if "expression" not in row:
+            continue
+        for use in USES[row["place"]]:
+            for sampling, short in SAMPLINGS.items():
+                for name, how in _codes_of(row, use, sampling):
+                    place = f"{row['package']} {row['version']} `{row['expression']}`"
+                    found.setdefault(name, {}).setdefault(place, []).append(f"{use} {short}{how}")
+    return found
+
+
+def _codes_of(row: dict[str, Any], use: str, sampling: str) -> Iterator[tuple[str, str]]:
+    """The codes of one formula at one sample, and those of sequences at each token."""
+    starts = [name for start, name in AGGREGATES.items() if row["aggregation"].startswith(start)]
+    tokens = {"level": "token", "aggregate": starts[0] if starts else "sum"}
+    for options, how in (({}, ""), (tokens, " per token")):
+        options = {**options, "sampling": sampling, "use": use}
+        try:
+            verdict = explain(row["expression"], parameters=parameters(row), **options)  # type: ignore[arg-type]
+        except KlsymError:
+            continue
+        for one in verdict.diagnostics:
+            if not how or one.code.code in OF_TOKENS:
+                yield one.code.code, how
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    write_whole(Path(sys.argv[1]), page())

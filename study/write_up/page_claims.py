@@ -1,0 +1,223 @@
+"""A claim of the ledger as data for the report page: its line, and what opens beneath it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from klsym.engine.proof.derivation import Proof
+from klsym.engine.proof.shown_counterexample import describe_counterexample
+from klsym.notation.proof_latex import build_ending
+from klsym.notation.text import format_chain, show_interval, show_statement, show_theorem
+from klsym.render.listing import list_tree_rows
+from klsym.render.mathml import DISPLAYED
+from klsym.render.rules import CLOSINGS, RULE_OF, RULES
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.settle_claim import Settled
+from klsym.study.ledger.view import TRUST, statement_latex
+from klsym.study.write_up.hypothesis_groups import grouped
+from klsym.study.write_up.page_checks import MINUS, cross_check, scientific
+
+KINDS = {
+    "proved": "proved",
+    "refuted": "refuted by a finite model",
+    "unique": "proved, for this function and no other",
+    "independent": "proved to be no combination",
+    "exact": "calculated",
+}
+LONGEST = 24  # characters of a fraction that is shown exactly
+Part = Proof | Evidence
+
+
+@dataclass(frozen=True)
+class Entry:
+    """checked: its part of the cross-check (sampling.verify).  certificate: a link to its file, if any.
+
+    tags: of the sources that the bibliography explains.  error: what fails although it was settled.
+    """
+
+    settled: Settled
+    checked: Sequence[Any] = ()
+    certificate: str = ""
+    tags: Collection[str] = ()
+    failure: str = ""
+
+    @property
+    def error(self) -> str:
+        return self.settled.error or self.failure
+
+    @property
+    def verdict(self) -> str:
+        return "failed" if self.error else self.settled.claim.verdict
+
+    @property
+    def trust(self) -> str:
+        return TRUST[self.settled.trust]
+
+    @property
+    def words(self) -> str:
+        """What the search looks through."""
+        one, claim = self.settled, self.settled.claim
+        found = (claim.id, self.verdict, one.trust, claim.source, one.statement, claim.explanation)
+        return " ".join(found).lower()
+
+    @property
+    def source(self) -> list[tuple[str, str]]:
+        """(text, "") or ("", tag of a source), one after the other."""
+        named = "|".join(map(re.escape, self.tags)) or r"(?!)"
+        pieces = re.split(rf"\b({named})\b", self.settled.claim.source or "none given")
+        return [("", piece) if place % 2 else (piece, "") for place, piece in enumerate(pieces)]
+
+    @property
+    def printed(self) -> list[str]:
+        """What the source of a corrected claim prints, without the negation that the ledger proves."""
+        return [_as_printed(part) for part in self.settled.parts if self._is_printed(part)]
+
+    @property
+    def true(self) -> list[str]:
+        """The statements without the printed forms that a corrected claim refutes."""
+        return [stated(part) for part in self.settled.parts if not self._is_printed(part)]
+
+    def _is_printed(self, part: Part) -> bool:
+        return self.settled.claim.verdict == "corrected" and part.kind == "refuted"
+
+    @property
+    def more(self) -> int:
+        return len(self.settled.parts) - 1
+
+    @property
+    def findings(self) -> list[tuple[str, str]]:
+        return [(part.text, part.source_says) for part in self.settled.parts if isinstance(part, Evidence)]
+
+    @property
+    def hypotheses(self) -> dict[str, list[str]]:
+        """The definitions, the assumptions, the remarks; a group without a line is left out."""
+        return grouped(self.settled.hypotheses)
+
+    @property
+    def parts(self) -> Iterator[dict[str, Any]]:
+        """Each with its title, where there are several, and with how it is settled."""
+        of = len(self.settled.parts)
+        for number, part in enumerate(self.settled.parts, start=1):
+            calculated = isinstance(part, Evidence)
+            kind = "refuted by a calculation" if calculated and part.kind == "refuted" else KINDS[part.kind]
+            yield {
+                "title": f"Statement {number} of {of}: {kind}" if of > 1 else "",
+                "formula": stated(part),
+                "calculation": part.steps if isinstance(part, Evidence) else (),
+                "chain": derivation(part) if isinstance(part, Proof) else (),
+                "model": witness(part) if isinstance(part, Proof) and part.kind == "refuted" else None,
+            }
+
+    @property
+    def digest(self) -> str:
+        return str(self.settled.certificate()["digest"]) if self.settled.proofs else ""
+
+    @property
+    def verified(self) -> str:
+        return self.settled.verified.sentence if self.settled.verified else ""
+
+    @property
+    def checks(self) -> dict[str, Any]:
+        return cross_check(self.checked)
+
+
+def stated(part: Part) -> str:
+    """The statement in LaTeX where it was written by hand; of a theorem in MathML."""
+    if isinstance(part, Evidence):
+        return statement_latex(part)
+    return Markup(show_theorem(part.theorem, part.labels, DISPLAYED))
+
+
+def _as_printed(part: Part) -> str:
+    if isinstance(part, Evidence):
+        return part.latex
+    return Markup(show_statement(part.theorem.statement, part.labels, spell=DISPLAYED))
+
+
+# ---------------------------------------------------------------------------- derivations
+class Named(NamedTuple):
+    """A rule or an ending: where the page explains it, if it does, and why it holds."""
+
+    name: str
+    target: str = ""
+    reason: str = ""
+
+
+def derivation(proof: Proof) -> list[tuple[str, Markup, list[Named]]]:
+    """The chain of a proof: relation sign, MathML, rules; empty where there is but one line."""
+    rows = format_chain(proof, DISPLAYED)
+    lines = [("" if i == 0 else "=", Markup(shown), _named(why)) for i, (shown, why) in enumerate(rows)]
+    sign, rest = build_ending(proof, DISPLAYED)
+    if sign:
+        lines.append((sign, Markup(rest), [closing(str(proof.part["close"]["by"]))]))
+    return lines if len(lines) > 1 else []
+
+
+def rule_id(name: str) -> str:
+    return "rule." + name.replace(" ", "-")
+
+
+def closing_id(name: str) -> str:
+    return "closing." + name.replace(" ", "-")
+
+
+def _named(names: str) -> list[Named]:
+    return [_rule(name) for name in names.split(", ") if name]
+
+
+def _rule(name: str) -> Named:
+    rule = RULES.get(RULE_OF.get(name, name))
+    if rule is None:
+        return closing(name) if name in CLOSINGS else Named(name)
+    return Named(name, rule_id(rule.name), f"{rule.why} [{rule.cite}]")
+
+
+def closing(name: str) -> Named:
+    """The name of an ending; a rule may have the same name."""
+    return Named(name, closing_id(name), CLOSINGS[name])
+
+
+# ---------------------------------------------------------------------------- counterexamples
+def witness(proof: Proof) -> dict[str, Any]:
+    """The finite model or the tree in which the two sides differ, and what they are there."""
+    shown = describe_counterexample(proof)
+    head, rows, caption = list_tree_rows(shown["tree"]) if "tree" in shown else _outcomes(shown)
+    return {
+        "head": head, "rows": rows, "numbers": "tree" not in shown,
+        "caption": f"{caption[:1].upper()}{caption[1:]}." if caption else "",
+        "parameters": ", ".join(f"{name} = {value}" for name, value in shown.get("parameters", {}).items()),
+        "left": show_interval(shown["left"]), "right": show_interval(shown["right"]),
+    }  # fmt: skip
+
+
+def _outcomes(shown: Any) -> tuple[list[str], list[list[str]], str]:
+    rows = {name: shown[name] for name in ("q", "p", "mu") if name in shown}
+    rows |= shown.get("rewards", {})
+    rows["direction u of the logits"] = shown["u"]
+    head = ["outcome", *map(str, range(len(shown["q"])))]
+    return head, [[name, *map(_short, row)] for name, row in rows.items()], ""
+
+
+def _short(value: Any) -> str:
+    """A number in few digits, where its fraction is long; the certificate has it exactly.
+
+    >>> _short("1/3"), _short(f"1/{10**40}"), _short(f"{10**40 - 1}/{10**40}")
+    ('1/3', Markup('about 10<sup>−40</sup>'), Markup('about 1 − 10<sup>−40</sup>'))
+    """
+    text = str(value)
+    if len(text) <= LONGEST or not text.replace("/", "").isdigit():
+        return text
+    exact = Fraction(text)
+    near = 0 < 1 - exact < Fraction(1, 1000)
+    part = 1 - exact if near else exact
+    decimal = f"{Decimal(part.numerator) / Decimal(part.denominator):.3e}"
+    digits, _, power = decimal.partition("e")
+    shown = scientific(f"{float(digits):g}e{power}")
+    return Markup("about ") + (Markup(f"1 {MINUS} ") if near else "") + shown

@@ -1,0 +1,302 @@
+"""What Rocq is asked is what the certificate says: the term of every part, read back and compared."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+
+from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.study.ledger.settle_claim import recall
+from klsym.study.rocq.accepted import accepted
+from klsym.study.rocq.export import export
+
+BASES = {"K1": "k1", "Any": "A", "W": "w", "LogQ": "log_q", "Length": "length", "Score": "s"}
+REWARDS = ["R", "A", "H", "M"]  # Given 0 to Given 3
+INDICES = {"Single": "", "Batch": "i", "Pair": "ij", "Steps": "t", "BatchSteps": "it"}
+SLOTS = {"Whole": "x", "Self": "self", "Other": "other", "Others": "others", "Rest": "rest"}
+SLOTS |= {"Past": "past", "Now": "now", "Future": "future"}
+MEASURES = {"Mq": "q", "Mp": "p", "Mmu": "mu", "Mcount": "count", "Msample": "sample"}
+RELATIONS = {"Equal": "=", "AtMost": "<="}
+TOKEN = re.compile(r"[\[\];(),]|[^\s\[\];(),]+")
+DENSITIES = ("q", "p", "mu", "u", "v")  # of a node of a model, and two directions
+
+
+class Reader:
+    """A term of Rocq as the JSON of a certificate; it shares nothing with what wrote it."""
+
+    def __init__(self, text: str, parameters: list[str], functions: list[str]) -> None:
+        self.tokens, self.parameters, self.functions = TOKEN.findall(text), parameters, functions
+        self.marked: dict[str, bool] = {}  # which parameters are said not to be 0
+
+    def take(self, *expected: str) -> str:
+        token = self.tokens.pop(0)
+        assert not expected or token in expected, (token, expected)
+        return token
+
+    def within(self, *reads):
+        """What stands in brackets, with commas between."""
+        self.take("(")
+        found = []
+        for read in reads:
+            found.append(read())
+            if self.tokens[0] == ",":
+                self.take(",")
+        self.take(")")
+        return found
+
+    def items(self, read):
+        found = []
+        self.take("[")
+        while self.tokens[0] != "]":
+            found.append(read())
+            if self.tokens[0] == ";":
+                self.take(";")
+        self.take("]")
+        return found
+
+    def skip(self) -> None:
+        """What proves is no part of what is stated."""
+        depth = 0
+        while True:
+            token = self.take()
+            depth += (token in "([") - (token in ")]")
+            if depth == 0:
+                return
+
+    # -------------------------------------------------------------------- elements and sides
+    def integer(self) -> int:
+        [digits] = self.within(self.take) if self.tokens[0] == "(" else [self.take()]
+        if self.tokens[0] == "%Z":
+            self.take()
+        return int(digits.removesuffix("%Z"))
+
+    def rational(self) -> str:
+        _, top, bottom = self.within(lambda: self.take("Qmake"), self.integer, self.integer)
+        return str(Fraction(top, bottom))
+
+    def flag(self) -> bool:
+        return self.take("true", "false") == "true"
+
+    def parameter(self) -> str:
+        name = self.parameters[self.integer()]
+        self.marked[name] = self.flag()
+        return name
+
+    def base(self) -> str:
+        if self.tokens[0] != "(":
+            return BASES[self.take()]
+        self.take("(")
+        if self.take("Given", "Fn") == "Given":
+            name = REWARDS[self.integer()]
+        else:
+            name = self.functions[self.integer()]
+            name += "'" * self.integer()
+        self.take(")")
+        return name
+
+    def variable(self) -> str:
+        if self.take("Par", "Sample") == "Par":
+            return self.parameter()
+        slot, name = SLOTS[self.take()], self.base()
+        name += "" if slot == "x" else f"[{slot}]"
+        return f"sg({name})" if self.flag() else name
+
+    def powers(self):
+        return dict(self.items(lambda: self.within(self.variable, self.integer)))
+
+    def element(self):
+        def term():
+            value, powers, exponent = self.within(self.rational, self.powers, lambda: self.items(inner))
+            return [value, powers, *([exponent] if exponent else [])]
+
+        def inner():
+            return self.within(self.rational, self.powers)
+
+        return self.items(term)
+
+    def atom(self):
+        kind = self.take("Mean", "MeanGradient", "Gradient")
+        if kind == "Gradient":
+            return [kind, self.combination()]
+        index, measure, element = INDICES[self.take()], MEASURES[self.take()], self.element()
+        scores = [sorted(self.scores(term[1])) for term in element]
+        assert all(found == scores[0] for found in scores)
+        return [kind, index, measure, element, *scores[: kind == "Mean"]]
+
+    @staticmethod
+    def scores(powers) -> list[str]:
+        """The score functions among the powers of a term, which they leave."""
+        names = [name for name in powers if name == "s" or name.startswith("s[")]
+        return [name[2:-1] or "x" for name in names for _ in range(powers.pop(name))]
+
+    def under(self):
+        if self.take("Some", "None") == "None":
+            return []
+        index, measure, element = self.within(self.take, self.take, self.element)
+        return [["Mean", INDICES[index], MEASURES[measure], element, []]]
+
+    def combination(self):
+        return self.items(lambda: self.within(self.element, self.under))
+
+    def side(self):
+        return self.items(lambda: self.within(self.element, lambda: self.items(self.atom)))
+
+    # -------------------------------------------------------------------- scripts
+    def script(self):
+        """What is assumed, the last part, and how it ends."""
+        self.take("Script")
+        assumed, parts = self.assumed(), self.items(self.part)
+        ending = self.ending()
+        assert not self.tokens
+        return assumed, parts[-1] if parts else None, ending
+
+    def assumed(self):
+        self.take("("), self.take("Assume"), self.take("("), self.take("Premises")
+        found = [["equal", *two] for two in self.items(lambda: self.within(self.side, self.side))]
+        pairs = self.items(lambda: self.within(self.combination, self.combination))
+        found += [["premise", *two] for two in pairs]
+        size = self.within(self.size)[0] if self.tokens[0] == "(" else self.take("None")
+        self.take(")")
+        found += [["positive", self.parameters[i]] for i in self.items(self.integer)]
+        regions = self.items(lambda: self.within(self.take, self.element))
+        found += [["nonnegative", MEASURES[measure], element] for measure, element in regions]
+        self.take(")")
+        return found, size
+
+    def size(self) -> str:
+        self.take("Some")
+        name, marked = self.within(lambda: self.parameters[self.integer()], self.flag)
+        assert self.marked.setdefault(name, marked) == marked
+        return name
+
+    def part(self):
+        self.take("("), self.take("Part")
+        found = self.side(), self.side(), RELATIONS[self.take()]
+        self.skip(), self.skip(), self.take(")")
+        return found
+
+    def ending(self):
+        if self.tokens[0] == "Proved":
+            return [self.take()]
+        return self.within(self.outcome)[0]
+
+    def outcome(self):
+        kind = self.take("Refuted", "Unique", "Independent", "Curled")
+        if kind == "Refuted":
+            return [kind, self.model()]
+        if kind == "Curled":
+            measure, index = MEASURES[self.take()], INDICES[self.take()]
+            return [kind, index, measure, self.element(), self.model()]
+        if kind == "Independent":  # the witness is of the proof: the part is no combination, by any witness
+            self.skip()
+            return [kind]
+        self.take("("), self.take("Family"), self.skip()
+        along, unit, order = ("w" if self.flag() else "k1"), self.element(), self.integer()
+        known, constants = self.element(), [self.parameters[i] for i in self.items(self.integer)]
+        self.take(")")
+        return [kind, along, unit, order, known, constants]
+
+    def model(self):
+        self.take("("), self.take("Model")
+        nodes = self.items(lambda: self.within(lambda: tuple(self.items(self.integer)), self.node))
+        path, values = self.items(self.integer), self.items(self.rational)
+        self.take(")")
+        return dict(nodes), path, dict(zip(self.parameters, values, strict=True))
+
+    def node(self):
+        self.take("Node")
+        rows = {name: self.items(self.rational) for name in DENSITIES}
+        given = self.items(lambda: self.items(self.rational))
+        return rows | {"rewards": dict(zip(REWARDS, given, strict=True))}
+
+
+# ---------------------------------------------------------------------------- what a certificate says
+STATED = ("equal", "premise", "positive", "nonnegative")  # other hypotheses hold by themselves there
+
+
+def stated(part):
+    """What the script of a part is to say: what is assumed, the equation or inequality, how it ends."""
+    found, close = part["hypotheses"], part["close"]
+    several = any(h[0] == "batch" for h in found) and "n" in part["context"]["parameters"]
+    assumed = [h for kind in STATED for h in found if h[0] == kind], "n" if several else "None"
+    body = part["left"], part["right"], part["relation"]
+    match close["by"], part["left"]:
+        case "equality", _:
+            return assumed, body, ["Proved"]
+        case "independence", _:
+            return assumed, body, ["Independent"]
+        case "completeness", _:
+            return assumed, body, family(close)
+        case "finite model", [[one, [["Curl", *field]]]]:
+            assert one == [["1", {}]] and part["right"] == [] and part["relation"] == "="
+            return assumed, None, ["Curled", *field, model(close["model"])]
+        case "finite model", _:
+            return assumed, body, ["Refuted", model(close["model"])]
+
+
+def family(close):
+    """The functions g = h + a_0 + a_1 k1 + ..: n and h, and which parameters stand for the a_i."""
+    k1, constants = ExpPoly.variable("k1"), close["constants"]
+    free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
+    known = (ExpPoly.from_json(close["family"]) - free).to_json()
+    return ["Unique", close["coordinate"], close["unit"], close["order"], known, constants]
+
+
+def model(close):
+    return dict(nodes(close["tree"], ())), close["path"], close["parameters"]
+
+
+def nodes(tree, prefix):
+    """Those of a model; a reward that no term names is 0."""
+    nothing = ["0"] * len(tree["q"])
+    rewards = {name: tree["rewards"].get(name, nothing) for name in REWARDS}
+    yield prefix, {name: tree[name] for name in DENSITIES} | {"rewards": rewards}
+    for branch, after in enumerate(tree["next"]):
+        if after is not None:
+            yield from nodes(after, (*prefix, branch))
+
+
+def read(script, part):
+    reader = Reader(script, part["context"]["parameters"], sorted(part["context"]["functions"]))
+    return reader.script(), {name for name, marked in reader.marked.items() if marked}
+
+
+@pytest.mark.parametrize("claim", sorted(accepted()["claims"]))
+def test_what_a_script_states_is_what_the_certificate_states(claim):
+    certificate = recall(claim).certificate()
+    exported = export({claim: certificate})
+    assert exported.parts == len(certificate["parts"])
+    outside = {name for name, why in exported.outside.items() if why == "regions and logs"}
+    assert set(exported.outside) == outside and len(outside) < exported.parts
+    for number, part in enumerate(certificate["parts"], start=1):
+        if f"{claim} part {number}" in outside:
+            assert part["context"]["definitions"]
+            continue
+        found, never_zero = read(exported.scripts[f"{claim} part {number}"], part)
+        assert found == stated(part)
+        assert never_zero <= {h[1] for h in part["hypotheses"] if h[0] in ("positive", "nonzero")}
+
+
+@pytest.mark.parametrize(
+    ("claim", "written", "slip"),
+    [
+        ("gradient.k1-loss", "[MeanGradient Single Mq", "[MeanGradient Single Mmu"),
+        ("gradient.k2-loss", "[MeanGradient Single Mq", "[Mean Single Mq"),
+        ("value.k3-nonnegative", " AtMost ", " Equal "),
+        ("value.k2-biased", "(Qmake 1 4); (Qmake 3 4)", "(Qmake 3 4); (Qmake 1 4)"),
+        ("sequence.causality", "Sample Past Any", "Sample Future Any"),
+        ("sequence.causality", "[Mean Steps", "[Mean BatchSteps"),
+        ("sequence.leave-one-out", "(Some (1, false))", "None"),
+        ("gradient.k2-unique", "] 2 [", "] 1 ["),
+        ("gradient.k2-unique", "[1; 0]", "[0; 1]"),
+        ("optimum.reverse", "None) [1] [])", "None) [0] [])"),
+        ("sequence.token-field-not-conservative", "Curled Mq", "Curled Mp"),
+    ],
+)  # fmt: skip
+def test_a_slip_of_the_translation_is_seen(claim, written, slip):
+    certificate = recall(claim).certificate()
+    script, part = export({claim: certificate}).scripts[f"{claim} part 1"], certificate["parts"][0]
+    assert read(script, part)[0] == stated(part) and written in script
+    assert read(script.replace(written, slip), part)[0] != stated(part)

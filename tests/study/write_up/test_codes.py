@@ -1,0 +1,31 @@
+"""docs/codes.md has the pages of codes.toml, and what it says of releases is what the formulas trigger."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from klsym.api import explain
+from klsym.study.tables.survey import parameters, stored
+from klsym.study.write_up import codes
+
+DOCS = (Path(__file__).parents[3] / "docs" / "codes.md").read_text(encoding="utf-8")
+SEEN = re.compile(r"^\*\*Seen in released code\.\*\* .*|^Not among the surveyed releases\.", re.MULTILINE)
+
+
+def test_the_pages_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codes, "seen_in", dict)
+    assert SEEN.sub("", DOCS) == SEEN.sub("", codes.page())
+
+
+@pytest.mark.parametrize("number", [0, 11, 30, 50])
+def test_what_is_said_of_a_release_is_what_its_formula_triggers(number: int) -> None:
+    row = [row for row in stored() if "expression" in row][number]
+    place = f"{row['package']} {row['version']} `{row['expression']}`"
+    for use in codes.USES[row["place"]]:
+        found = explain(row["expression"], "on-policy", use, parameters=parameters(row)).diagnostics
+        said = r"## (KL\d+)(?:(?!## ).)*?" + re.escape(place) + rf" \([^)]*{use} on[,)]"
+        told = re.findall(said, DOCS, re.DOTALL)
+        assert {one.code.code for one in found} <= set(told)
