@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "study" / "sampling"))  # where the laws live
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "study" / "sampling"))  # its laws
 
 from test_statistics import LAWS, least_samples
 

@@ -1,7 +1,7 @@
 """The questions, with answers that print themselves.
 
->>> print(explain("k3").advice[0])
-instead: write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
+>>> print(explain("k3").fix)
+write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
 """
 
 from __future__ import annotations

@@ -103,9 +103,9 @@ def _returned(body: str, use: str) -> str:
 
 def theorems(verdict: Verdict) -> list[str]:
     """The claims whose statement is that of the verdict."""
-    if len(verdict.steps) < 2:
+    if len(verdict.proof.steps) < 2:
         return []
-    first, last = verdict.steps[0][1], verdict.steps[-1][1]
+    first, last = verdict.proof.steps[0][1], verdict.proof.steps[-1][1]
     return [id for id, statement in statements() if f"{first} = {last}" in statement]
 
 

@@ -283,8 +283,13 @@ class World:
         Raises UsageError: a loss outside the decidable core, PyTorch missing, too few samples.
         """
         verdict = explain(loss, parameters=tuple(self.parameters), **options)  # type: ignore[arg-type]
-        bounds = any(proof.theorem.statement.context.definitions for proof in verdict.proofs)
-        if not verdict.proofs or bounds or verdict.coefficient is None or verdict.setting.batch != "none":
+        bounds = any(proof.theorem.statement.context.definitions for proof in verdict.proof.theorems)
+        if (
+            not verdict.proof.theorems
+            or bounds
+            or verdict.gradient.canonical_text is None
+            or verdict.setting.batch != "none"
+        ):
             raise UsageError(f"{loss[:60]!r}: no proved coefficient of one sequence to compare with")
         return self._compared(loss, verdict, samples, Level(comparisons))
 
@@ -357,7 +362,7 @@ class World:
         """E_q[sum of c s] along a direction, c as printed, and with the control in c."""
         printed = Printed(verdict, Literal(loss, verdict.setting), frozenset(self.parameters))
         world = Enumerated(self.model(direction), self.parameters, verdict.setting.on_policy)
-        coefficients = (printed.read(verdict.coefficient), CONTROL)
+        coefficients = (printed.read(verdict.gradient.canonical_text), CONTROL)
         with mpmath.workdps(DIGITS):
             right, by = (float(printed.expected(c, world)[0]) for c in coefficients)
         return right, right + by

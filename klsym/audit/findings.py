@@ -42,13 +42,13 @@ Overflow = tuple[str, str, str, int | None]  # type of the floats, where, what i
 def of_code(verdict: Verdict, overflows: list[Overflow] | None, is_guess: bool) -> Verdict:
     """The verdict with what only code shows: where it is not finite in float32, if it was run in it, and
     whether it is a guess that the value is a loss."""
-    if verdict.written is None:
+    if verdict.loss.written is None:
         return verdict
     far, seen = {f"log q - log p = {at:+g}": at for at in AT}, None
     if overflows is not None:
         rows = ((far[at], what) for dtype, at, what, _ in overflows if dtype == "float32" and at in far)
         seen = tuple(rows)
-    return replace(verdict, written=replace(verdict.written, in_float32=seen, is_guess=is_guess))
+    return verdict.revise(written=replace(verdict.loss.written, in_float32=seen, is_guess=is_guess))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def load_modules(check: bool) -> None:
 
 def get_exit_code(verdict: Any) -> int:
     """Return 1 if the cross-check failed, else 0."""
-    return 0 if verdict.check is None or verdict.check["passed"] else 1
+    return 0 if verdict.proof.check is None or verdict.proof.check["passed"] else 1
 
 
 def explain_typed(loss: str, options: argparse.Namespace) -> Any:
@@ -49,8 +49,8 @@ def explain_typed(loss: str, options: argparse.Namespace) -> Any:
         return verdict
     from klsym.numeric.checks.cross_check import with_check
 
-    assert verdict.written is not None  # as explain gives it
-    return with_check(verdict, verdict.written.expression)
+    assert verdict.loss.written is not None  # as explain gives it
+    return with_check(verdict, verdict.loss.written.expression)
 
 
 def read_setting(options: argparse.Namespace) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def format_verdict(verdict: Any, options: argparse.Namespace) -> str:
     if options.format == "latex":
         from klsym.render.details import derivation_latex
 
-        if not verdict.steps:
+        if not verdict.proof.steps:
             return f"% no derivation: {verdict.summary}"
         return f"\\[\n{derivation_latex(verdict)}\n\\]"
     if options.format == "markdown":

@@ -20,7 +20,7 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.targets.clamp_messages import remove_clips
 from klsym.engine.targets.expected_value import find_expected_value
 from klsym.engine.targets.ring import find_named_parts
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import ExpectedValue, Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import in_core
 from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
@@ -72,15 +72,15 @@ class DiagnosedLoss:
         return guess_intended_target(self.verdict, self.written)
 
     @cached_property
-    def value_of_penalty(self) -> tuple[TargetReading, Any] | None:
-        """The expected value of the loss without rewards, inside the clip range, and its constant."""
+    def value_of_penalty(self) -> ExpectedValue | None:
+        """The expected value of the loss without rewards, inside the clip range, if its constant is known."""
         e = self.written.expression.xreplace({R: sympy.S.Zero, A: sympy.S.Zero})
         free = remove_clips(e)
         try:
-            reading, constant = find_expected_value(as_written(e if free is None else free, ()), self.setting)
+            value = find_expected_value(as_written(e if free is None else free, ()), self.setting)
         except KlsymError:
             return None
-        return None if constant is None else (reading, constant)
+        return None if value.constant is None else value
 
     @cached_property
     def is_small(self) -> bool:
@@ -135,8 +135,10 @@ def _has_weighted_terms(verdict: Verdict, written: Written) -> bool:
     """
     parts = sympy.Add.make_args(written.expression)
     apart = any(part.has(log_p, R, A) and not part.has(log_q) for part in parts)
-    missing = (m for term in verdict.terms for m in term.verdict.messages if m.code == "missing-weight")
-    return bool(verdict.terms) and not apart and next(missing, None) is None
+    missing = (
+        m for term in verdict.gradient.terms for m in term.verdict.messages if m.code == "missing-weight"
+    )
+    return bool(verdict.gradient.terms) and not apart and next(missing, None) is None
 
 
 def select_notes(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -167,21 +169,23 @@ Messages = Iterator[Message]
 
 def check_forward_instead_of_reverse(context: DiagnosedLoss) -> Messages:
     """Find a loss that estimates KL(q||p) and descends KL(p||q), if only inside the clip range."""
-    verdict, inside = context.verdict, context.verdict.inside_clamps
+    verdict, inside = context.verdict, context.verdict.gradient.inside_clamps
     if context.setting.use == "reward" or context.intended != "reverse-kl":
         return
     readings = [verdict.gradient, *([inside] if inside else [])]
     with_forward = next((x for x in readings if "forward-kl" in x.multiples), None)
-    of_tokens = any(m.code == "kept" and m.values["term"].startswith("forward") for m in verdict.remarks)
+    of_tokens = any(
+        m.code == "kept" and m.values["term"].startswith("forward") for m in verdict.gradient.remarks
+    )
     value = context.value_of_penalty if of_tokens or with_forward is not None else None
-    if value is None or set(value[0].multiples) != {"reverse-kl"}:
+    if value is None or set(value.multiples) != {"reverse-kl"}:
         return
     bounded = with_forward is not None and with_forward is inside
     gradient = (
         {} if with_forward is None else {kl: x for kl, x in with_forward.multiples.items() if kl != "reward"}
     )
     yield Message(
-        "descends-forward", value=value[0].multiples, constant=value[1], gradient=gradient,
+        "descends-forward", value=value.multiples, constant=value.constant, gradient=gradient,
         tokens=of_tokens and with_forward is None, bounded=bounded,
         beside=context.written.expression.has(R, A),
     )  # fmt: skip
@@ -218,7 +222,7 @@ def check_inverted_ratio(context: DiagnosedLoss) -> Messages:
     yield from check_neighbour("KL016")(context)
     change = NEIGHBOURS["KL016"][0]
     loss = change(context.written.expression)
-    wrong = context.written.expression.has(log_p) and not context.verdict.unbiased_for("reverse-kl")
+    wrong = context.written.expression.has(log_p) and not context.verdict.value.is_unbiased_for("reverse-kl")
     if (
         wrong
         and has_other_value(loss, context.written.expression)
@@ -230,10 +234,10 @@ def check_inverted_ratio(context: DiagnosedLoss) -> Messages:
 def _is_reverse_kl_estimate(loss: Any, setting: Setting) -> bool:
     """Is the value of a loss an unbiased estimate of KL(q||p)?"""
     try:
-        value, constant = find_expected_value(as_written(loss, ()), setting)
+        value = find_expected_value(as_written(loss, ()), setting)
     except KlsymError:
         return False
-    return value.target == "reverse-kl" and value.single and not constant
+    return value.target == "reverse-kl" and value.single and not value.constant
 
 
 def check_bias_in_reward(context: DiagnosedLoss) -> Messages:
@@ -262,7 +266,7 @@ def check_unused_inputs(context: DiagnosedLoss) -> Messages:
     verdict, e = context.verdict, context.written.expression
     if verdict.target == "zero" or context.setting.batch != "none" or context.setting.use == "reward":
         return
-    if verdict.h is None:
+    if verdict.gradient.score_coefficient is None:
         return
     used = {name.partition("[")[0] for name in _collect_gradient_names(verdict)}
     names_of_inputs = {
@@ -278,7 +282,10 @@ def check_unused_inputs(context: DiagnosedLoss) -> Messages:
 
 def _collect_gradient_names(verdict: Verdict) -> set[str]:
     """Return the names in the score coefficient and in the conditions of its cases; k1 and r contain p."""
-    values = [verdict.h, *(x for on, h in verdict.per_sample_cases for x in (h, *(c.x for c in on)))]
+    values = [
+        verdict.gradient.score_coefficient,
+        *(x for on, h in verdict.gradient.score_cases for x in (h, *(c.x for c in on))),
+    ]
     names_found = {name for value in values for name in collect_names(value)}
     bases = {name.partition("[")[0] for name in names_found}
     return names_found | ({"p"} if bases & {"k1", "k2", "k3", "r", "log_p"} else set())
@@ -305,7 +312,7 @@ def check_dropped_gradient(context: DiagnosedLoss) -> Messages:
         yield Message("clamps-words", of=words)
         return
     lost = [m for m in find_zero_regions(context.verdict) if not _is_tie(m)]
-    bias = tuple(context.verdict.bias_cases)
+    bias = tuple(context.verdict.gradient.bias_cases)
     yield from [Message("drops", cases=bias)] if lost and bias else lost
 
 
@@ -323,7 +330,7 @@ def check_other_divergence(context: DiagnosedLoss) -> Messages:
     verdict = context.verdict
     parts = verdict.gradient.multiples
     both = {"reverse-kl", "forward-kl"} <= set(parts)
-    if verdict.generated is not None and (verdict.target == "f-divergence" or both):
+    if verdict.objective.generator is not None and (verdict.target == "f-divergence" or both):
         yield Message("other-f")
 
 

@@ -42,8 +42,8 @@ def find_opposed_reward(verdict: Verdict) -> Any | None:
 
 def _collect_coefficients(verdict: Verdict) -> Iterator[Any]:
     """Yield the coefficient of each score, case by case; None where it is no expression."""
-    h = verdict.h if verdict.centred is None else verdict.centred
-    by_case = [value for _, value in verdict.per_sample_cases] or [h]
+    h = verdict.gradient.score_coefficient if verdict.gradient.centred is None else verdict.gradient.centred
+    by_case = [value for _, value in verdict.gradient.score_cases] or [h]
     for value in by_case:
         for coefficient in value.values() if isinstance(value, Mapping) else [value]:
             coefficient = to_sympy(coefficient) if isinstance(coefficient, ExpPoly) else coefficient

@@ -1,7 +1,7 @@
 """explain: from a loss to a verdict.  Untrusted; the kernel replays every theorem in the verdict.
 
 >>> verdict = explain("rho*k3", sampling="off-policy")
->>> verdict.target, verdict.trust, verdict.coefficient
+>>> verdict.target, verdict.trust, verdict.gradient.canonical_text
 ('reverse-kl', 'kernel', 'k1')
 >>> explain("k3", level="token").target
 'none'
@@ -28,7 +28,8 @@ from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import collect_used_names as collect_used_names
-from klsym.engine.verdicts.verdict import LazyCases, Verdict
+from klsym.engine.verdicts.lazy import LazyCases
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import typed_terms
@@ -50,13 +51,15 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     verdict = explain_written(written, setting)
     verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
-    verdict = replace(verdict, loss=written.typed or verdict.loss, written=written, terms=terms, asked=asked)
+    verdict = verdict.revise(
+        text=written.typed or verdict.loss.text, written=written, terms=terms, asked=asked
+    )
     target = guess_intended_target(verdict, written)
     if target is None or of_tokens:
         return verdict
     from klsym.engine.answers.suggestion import suggest_loss  # seldom needed
 
-    return replace(verdict, instead=suggest_loss(verdict, written, target))
+    return verdict.revise(fix=suggest_loss(verdict, written, target))
 
 
 def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting:

@@ -85,7 +85,7 @@ def build_answer(verdict: Any) -> Answer:
         format_title(verdict), _list_readings(verdict), _describe_whole(verdict, terms),
         max(trusts, key=WEAKEST.index), terms,
         tuple((d.code.code, d.code.name, format_message(d)) for d in verdict.diagnostics),
-        tuple(_iterate_facts(verdict)), _describe_suggestion(verdict.instead),
+        tuple(_iterate_facts(verdict)), _describe_suggestion(verdict.fix),
         write_sentences(select_notes(verdict.messages)),
         _describe_proof(verdict),
     )  # fmt: skip
@@ -105,13 +105,15 @@ def _describe_whole(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> st
 
 def _is_described_by_terms(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> bool:
     """Is it a clipped sum, whose objective is only its own mean under mu, so that its terms say more?"""
-    return bool(verdict.target == "separable" and verdict.per_sample_cases and 1 < len(terms) <= MAX_TERMS)
+    return bool(
+        verdict.target == "separable" and verdict.gradient.score_cases and 1 < len(terms) <= MAX_TERMS
+    )
 
 
 def _list_readings(verdict: Any) -> tuple[str, ...]:
-    if not verdict.read_as:
+    if not verdict.loss.read_as:
         return ()
-    return verdict.read_as, *write_sentences(verdict.written.notes)
+    return verdict.loss.read_as, *write_sentences(verdict.loss.written.notes)
 
 
 def _iterate_terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
@@ -119,24 +121,24 @@ def _iterate_terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
     is_estimator = verdict.value.target in ("reverse-kl", "forward-kl")
     if verdict.target == "zero" or is_estimator:
         return
-    for term in verdict.terms:
+    for term in verdict.gradient.terms:
         missing = write_sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
         yield (
             term.loss,
-            "; ".join([describe_update(term.verdict, verdict.ascends), *missing]),
+            "; ".join([describe_update(term.verdict, verdict.is_ascended), *missing]),
             name_trust(term.verdict),
         )
 
 
 def _iterate_facts(verdict: Any) -> Iterator[tuple[str, str]]:
-    if verdict.h is not None:
+    if verdict.gradient.score_coefficient is not None:
         yield "gradient", _write_gradient(verdict)
-    if verdict.target == "none" and verdict.shown:
-        yield "equals", verdict.shown
-    if not verdict.written or verdict.written.expression.has(log_p) or verdict.value.multiples:
+    if verdict.target == "none" and verdict.gradient.in_quantities:
+        yield "equals", verdict.gradient.in_quantities
+    if not verdict.loss.written or verdict.loss.written.expression.has(log_p) or verdict.value.multiples:
         yield "value", describe_value(verdict)
-    if verdict.check:
-        yield "check", verdict.check["text"]
+    if verdict.proof.check:
+        yield "check", verdict.proof.check["text"]
 
 
 def _write_gradient(verdict: Any) -> str:
@@ -144,30 +146,30 @@ def _write_gradient(verdict: Any) -> str:
     setting = verdict.setting
     mean = f"E_{'q' if setting.on_policy else 'mu'}"
     sums, slot = ("sum_t ", "_now") if setting.level == "token" else ("", "")
-    if setting.batch != "none" or verdict.scores_named[0]:
+    if setting.batch != "none" or verdict.gradient.scores_named[0]:
         return (
-            f"{mean}[{sums}{_add_brackets(verdict.per_sample, bool(sums))}]"
-            if verdict.scores_named[0]
+            f"{mean}[{sums}{_add_brackets(verdict.gradient.score_text, bool(sums))}]"
+            if verdict.gradient.scores_named[0]
             else _write_batch_gradient(verdict, mean)
         )
-    cases = verdict.per_sample_cases
+    cases = verdict.gradient.score_cases
     if cases:
         if len(cases) > MAX_CASES:
             return f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions (--full lists them)"
         cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))
         return f"{mean}[{sums}h*s{slot}] with h = {cases_text}"
-    h = verdict.per_sample
+    h = verdict.gradient.score_text
     score = {"1": f"s{slot}", "-1": f"-s{slot}"}.get(h, f"{_add_brackets(h)}*s{slot}")
     return f"{mean}[{sums}{score}]" if h != "0" else "0 at every sample"
 
 
 def _write_batch_gradient(verdict: Any, mean: str) -> str:
-    h = verdict.per_sample
-    if not verdict.pushes:
+    h = verdict.gradient.score_text
+    if not verdict.gradient.is_nonzero:
         return "0 at every sample"
-    has_symbol = verdict.centred is not None and re.search(r"\bH_", h)
+    has_symbol = verdict.gradient.centred is not None and re.search(r"\bH_", h)
     return f"{mean}[{_add_brackets(h)}*s_self]" + (
-        f" with H = {show_value(verdict.centred)}" if has_symbol else ""
+        f" with H = {show_value(verdict.gradient.centred)}" if has_symbol else ""
     )
 
 
@@ -190,7 +192,7 @@ def _describe_proof(verdict: Any) -> str:
     """Count what --proof prints: the hypotheses, and a counterexample if there is one."""
     count = len(verdict.hypotheses)
     parts = [f"{count} hypothes{'i' if count == 1 else 'e'}s"] if count else ["no hypotheses"]
-    return ", ".join([*parts, *(["a counterexample"] if verdict.has_model else [])])
+    return ", ".join([*parts, *(["a counterexample"] if verdict.counterexample.model is not None else [])])
 
 
 # ---------------------------------------------------------------------------- text

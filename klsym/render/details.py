@@ -19,6 +19,7 @@ from klsym.notation.values import collect_names
 from klsym.render.divergences import describe_convexity_in_q, describe_generator
 from klsym.render.effects import describe_effects
 from klsym.render.listing import combine_hypotheses, format_list, list_model_lines
+from klsym.render.objective import build_objective_formula
 from klsym.render.sentences import write_sentence, write_sentences
 from klsym.render.words import is_objective
 
@@ -38,7 +39,7 @@ def format_proof(verdict: Any) -> str:
     """Format the derivation, the counterexample and the hypotheses."""
     lines = [
         *list_derivation_lines(verdict),
-        *list_counterexample_lines(verdict.witness, verdict.setting.level),
+        *list_counterexample_lines(verdict.counterexample.model, verdict.setting.level),
     ]
     return "\n".join(lines + format_list("Hypotheses", hypotheses_of(verdict)))
 
@@ -47,7 +48,7 @@ def format_all_facts(verdict: Any) -> str:
     """Format all facts, the effects of descent, the parts, the notes and the proof."""
     rows = [f"  {name:<9} {text}" for name, text in list_gradient_rows(verdict)]
     lines = ["", "Gradient", *rows]
-    lines += format_list(EFFECTS, tuple(describe_effects(verdict.effects))) + format_list(
+    lines += format_list(EFFECTS, tuple(describe_effects(verdict.objective.effects))) + format_list(
         "Parts", verdict.notes
     )
     lines += format_list("Notes", write_sentences(select_notes(verdict.messages)))
@@ -58,15 +59,15 @@ def describe_value(verdict: Verdict) -> str:
     """Describe the expected value of the loss."""
     kl_names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)", "reward": ""}
     for name in ("reverse-kl", "forward-kl"):
-        if verdict.unbiased_for(name):
+        if verdict.value.is_unbiased_for(name):
             return f"unbiased for {kl_names[name]}"
     if verdict.value.target is None:
         return "open"
     if verdict.value.target == "zero":
-        return verdict.value_constant
+        return verdict.value.constant_text
     if verdict.value.target in ("f-divergence", "separable"):
         return "not an unbiased estimate of either KL"
-    return format_value(verdict.value.multiples, verdict.value_constant)
+    return format_value(verdict.value.multiples, verdict.value.constant_text)
 
 
 def list_gradient_rows(verdict: Any) -> list[tuple[str, str]]:
@@ -74,24 +75,29 @@ def list_gradient_rows(verdict: Any) -> list[tuple[str, str]]:
     setting = verdict.setting
     tokens, batches = setting.level == "token", setting.batch != "none"
     place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
-    if verdict.h is None:
+    if verdict.gradient.score_coefficient is None:
         return []
     rows = [("gradient", f"{_multiply_by_score(verdict, tokens, batches)} at each {place}")]
-    if verdict.per_sample_cases:
-        lead = f"{'h' if verdict.scores_named[0] else 'h s'} at each {place}, with h ="
-        rows = _list_case_rows("gradient", lead, verdict.per_sample_cases)
+    if verdict.gradient.score_cases:
+        lead = f"{'h' if verdict.gradient.scores_named[0] else 'h s'} at each {place}, with h ="
+        rows = _list_case_rows("gradient", lead, verdict.gradient.score_cases)
     rows += _list_rows_under_q(verdict, tokens)
     unnamed = verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict)
-    if verdict.shown and unnamed and not verdict.coefficient_cases:
-        rows.append(("equals", verdict.shown))
-    if verdict.implied is not None and not verdict.shown:
-        rows.append(("objective", verdict.format_implied(TEXT)))
-    if verdict.generated is not None and verdict.gradient.target not in ("reverse-kl", "forward-kl"):
-        rows.append(("that is", describe_generator(verdict.generated)))
-    if verdict.functional is not None and (convex := describe_convexity_in_q(verdict.functional)):
+    if verdict.gradient.in_quantities and unnamed and not verdict.gradient.canonical_cases:
+        rows.append(("equals", verdict.gradient.in_quantities))
+    if verdict.objective.quantity is not None and not verdict.gradient.in_quantities:
+        rows.append(("objective", TEXT(build_objective_formula(verdict, TEXT))))
+    if verdict.objective.generator is not None and verdict.gradient.target not in (
+        "reverse-kl",
+        "forward-kl",
+    ):
+        rows.append(("that is", describe_generator(verdict.objective.generator)))
+    if verdict.objective.convexity is not None and (
+        convex := describe_convexity_in_q(verdict.objective.convexity)
+    ):
         rows.append(("as such", convex))
-    if verdict.expansion:
-        rows.append(("reads", verdict.expansion))
+    if verdict.loss.expansion:
+        rows.append(("reads", verdict.loss.expansion))
     if setting.level in LEVELS:
         rows.append(("level", LEVELS[setting.level]))
     return rows + _list_clamp_rows(verdict, tokens)
@@ -99,35 +105,41 @@ def list_gradient_rows(verdict: Any) -> list[tuple[str, str]]:
 
 def _list_rows_under_q(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
     """Return the rows on the canonical coefficient c, for samples from q."""
-    mean = "E_q[sum_t c]" if verdict.scores_named[1] else "E_q[sum_t c s_now]"
-    if verdict.coefficient_cases and tokens:
+    mean = "E_q[sum_t c]" if verdict.gradient.scores_named[1] else "E_q[sum_t c s_now]"
+    if verdict.gradient.canonical_cases and tokens:
         return [("in q", f"{mean} with c = {_divide_by_weights(verdict)}")]
-    if verdict.coefficient_cases:
-        return _list_case_rows("in q", "E_q[c s] with c =", verdict.coefficient_cases)
-    if verdict.coefficient is None:
+    if verdict.gradient.canonical_cases:
+        return _list_case_rows("in q", "E_q[c s] with c =", verdict.gradient.canonical_cases)
+    if verdict.gradient.canonical_text is None:
         return []
-    mean = mean if tokens or verdict.scores_named[1] else "E_q[c s]"
-    return [("in q", f"{mean} with c = {verdict.coefficient}")]
+    mean = mean if tokens or verdict.gradient.scores_named[1] else "E_q[c s]"
+    return [("in q", f"{mean} with c = {verdict.gradient.canonical_text}")]
 
 
 def _list_clamp_rows(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
     """Return the rows on the loss inside the clip range, and on the bias outside it."""
     rows = []
-    if verdict.inside_clamps:
-        inside = verdict.inside_clamps
+    if verdict.gradient.inside_clamps:
+        inside = verdict.gradient.inside_clamps
         remainder = inside.complete.get("rest", "") if tokens else ""
         known = format_combination({k: v for k, v in inside.complete.items() if k != "rest" or not remainder})
         mean = "E_q[sum_t c]" if inside.names_scores else "E_q[sum_t c s_now]"
         shown = f"{mean} with c = {remainder}" if remainder else known or str(inside.target)
         shown += f", beside {known}" if remainder and known != "0" else ""
         rows.append(("clamps", f"where no bound binds: {shown}"))
-    if verdict.bias_cases:
+    if verdict.gradient.bias_cases:
         under, over = "q" if verdict.setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
-        over = ("sum_t b" if tokens else "mean_i b") if verdict.scores_named[0] else over
+        over = ("sum_t b" if tokens else "mean_i b") if verdict.gradient.scores_named[0] else over
         lead = f"outside the clamps: E_{under}[{over}] with b "
-        count_text = f"{lead}what h is there less what it is inside, in {len(verdict.bias_cases)} regions"
-        few = len(verdict.bias_cases) <= MAX_BIAS
-        rows += _list_case_rows("bias", f"{lead}=", verdict.bias_cases) if few else [("bias", count_text)]
+        count_text = (
+            f"{lead}what h is there less what it is inside, in {len(verdict.gradient.bias_cases)} regions"
+        )
+        few = len(verdict.gradient.bias_cases) <= MAX_BIAS
+        rows += (
+            _list_case_rows("bias", f"{lead}=", verdict.gradient.bias_cases)
+            if few
+            else [("bias", count_text)]
+        )
     return rows
 
 
@@ -135,7 +147,9 @@ def _divide_by_weights(verdict: Any) -> str:
     """Return c at tokens as text: h over the importance weights."""
     if verdict.setting.on_policy:
         return "h"
-    beyond = "*rho_future" if "log_mu[future]" in collect_names(verdict.c) else ""
+    beyond = (
+        "*rho_future" if "log_mu[future]" in collect_names(verdict.gradient.canonical_coefficient) else ""
+    )
     return f"h/(rho_past*rho_now{beyond})"
 
 
@@ -147,10 +161,10 @@ def _list_case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
 
 def _multiply_by_score(verdict: Any, tokens: bool, batches: bool) -> str:
     """Return the per-sample coefficient times its score, unless it contains scores."""
-    if not verdict.pushes or verdict.scores_named[0]:
-        return verdict.per_sample
+    if not verdict.gradient.is_nonzero or verdict.gradient.scores_named[0]:
+        return verdict.gradient.score_text
     slot = "_now" if tokens else "_self" if batches else ""
-    return _format_product(verdict.per_sample) + slot
+    return _format_product(verdict.gradient.score_text) + slot
 
 
 def _format_product(coefficient: str) -> str:
@@ -161,10 +175,10 @@ def _format_product(coefficient: str) -> str:
 
 # ---------------------------------------------------------------------------- derivation and counterexample
 def list_derivation_lines(verdict: Any) -> list[str]:
-    if not verdict.steps:
+    if not verdict.proof.steps:
         return []
-    width, lines = max(len(text) for _, text, _ in verdict.steps), ["", "Derivation"]
-    for position, (rule, text, _) in enumerate(verdict.steps):
+    width, lines = max(len(text) for _, text, _ in verdict.proof.steps), ["", "Derivation"]
+    for position, (rule, text, _) in enumerate(verdict.proof.steps):
         sign = "  " if position == 0 else "= "
         lines.append(f"  {sign}{text:<{width}}  {rule}".rstrip())
     return lines
@@ -172,7 +186,7 @@ def list_derivation_lines(verdict: Any) -> list[str]:
 
 def derivation_latex(verdict: Any) -> str:
     """Return the derivation as one aligned block of LaTeX."""
-    return align_rows([(latex, rule) for rule, _, latex in verdict.steps])
+    return align_rows([(latex, rule) for rule, _, latex in verdict.proof.steps])
 
 
 def list_counterexample_lines(witness: dict[str, Any] | None, level: str = "sample") -> list[str]:
@@ -202,7 +216,7 @@ def _collect_lines(verdict: Any) -> list[str]:
         *rows,
         *list_derivation_lines(verdict),
         *verdict.notes,
-        *list_counterexample_lines(verdict.witness),
+        *list_counterexample_lines(verdict.counterexample.model),
     ]
 
 

@@ -43,8 +43,12 @@ def name_trust(verdict: Verdict) -> str:
 
 def format_title(verdict: Verdict) -> str:
     """Return the loss as it was typed, and how it is used."""
-    loss = verdict.read_as if verdict.read_as and len(verdict.loss) > MAX_TYPED else verdict.loss
-    return f"{loss}: {describe_use(verdict.asked or verdict.setting)}"
+    loss = (
+        verdict.loss.read_as
+        if verdict.loss.read_as and len(verdict.loss.text) > MAX_TYPED
+        else verdict.loss.text
+    )
+    return f"{loss}: {describe_use(verdict.loss.asked or verdict.setting)}"
 
 
 def describe_use(setting: Any) -> str:
@@ -64,12 +68,12 @@ def describe_update(verdict: Verdict, ascends: bool | None = None) -> str:
 
     ascends: that of the reward of which the loss is a term.
     """
-    ascends = verdict.ascends if ascends is None else ascends
+    ascends = verdict.is_ascended if ascends is None else ascends
     if verdict.target is None:
         return f"open: {_explain_open_target(verdict)}"
     if verdict.target == "zero":
         noise = "has zero expected gradient: it only adds noise"
-        return "has zero gradient at every sample" if not verdict.pushes else noise
+        return "has zero gradient at every sample" if not verdict.gradient.is_nonzero else noise
     penalty = verdict.setting.use == "reward" and not ascends and verdict.target != "none"
     lead = f"{'taken off the reward, ' * penalty}{HELD * verdict.setting.truncated}"
     return f"{lead}{_describe_target_update(verdict, ascends)}"
@@ -79,7 +83,7 @@ def _describe_target_update(verdict: Verdict, ascends: bool) -> str:
     if verdict.target in NAMED:
         return describe_combination(verdict.gradient, ascends)
     beyond = describe_zero_regions(verdict)
-    inside = verdict.inside_clamps
+    inside = verdict.gradient.inside_clamps
     if inside is not None and inside.target in NAMED and inside.multiples and not inside.rest:
         text = describe_combination(inside, ascends)
         return f"{text}{',' * (', ' in text)} where no bound binds{beyond}"
@@ -111,19 +115,21 @@ def _describe_other_objective(verdict: Verdict, ascends: bool) -> str:
             if next_token_text
             else none
         )
-    if (verdict.per_sample_cases or not ascends) and (gradient := describe_policy_gradient(verdict, ascends)):
+    if (verdict.gradient.score_cases or not ascends) and (
+        gradient := describe_policy_gradient(verdict, ascends)
+    ):
         return gradient  # between bounds an antiderivative of a reward says less
     if next_token_text:
         return f"{VERB[ascends]} {next_token_text}"
-    is_reversed = ascends != verdict.ascends  # a term that alone would be used the other way
-    of_r = verdict.generated
+    is_reversed = ascends != verdict.is_ascended  # a term that alone would be used the other way
+    of_r = verdict.objective.generator
     if of_r is not None and of_r.f is not None and not (of_r.reward and is_reversed):
         return _format_generator(of_r) if of_r.reward else f"{VERB[is_reversed]} {_format_generator(of_r)}"
     if objective_text := describe_objective(verdict, ascends):
         pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
         return f"{objective_text}{': it pushes q away from the sampling policy' * pushes}"
-    if verdict.shown:
-        return f"has the expected gradient {verdict.shown}"
+    if verdict.gradient.in_quantities:
+        return f"has the expected gradient {verdict.gradient.in_quantities}"
     if verdict.target == "f-divergence":
         return f"{VERB[ascends]} E_q[f(r)] with an f that has no formula here"
     return f"{VERB[ascends]} an objective that is no KL and has no name here"
@@ -151,7 +157,7 @@ def _format_generator(generated: Any) -> str:
 
 def _explain_open_target(verdict: Verdict) -> str:
     """Say why the target is open."""
-    reasons = [m for m in (*verdict.remarks, *verdict.messages) if m.code.startswith(REASONS)]
+    reasons = [m for m in (*verdict.gradient.remarks, *verdict.messages) if m.code.startswith(REASONS)]
     return (
         write_sentence(reasons[0]).removeprefix("open: ")
         if reasons
@@ -162,7 +168,9 @@ def _explain_open_target(verdict: Verdict) -> str:
 def describe_policy_gradient(verdict: Verdict, ascends: bool) -> str:
     """Describe a policy gradient of a reward or advantage, and its importance weight; else empty."""
     sign = 1 if ascends else -1
-    values = [h for on, h in verdict.per_sample_cases if h != 0] or [_get_own_coefficient(verdict.h)]
+    values = [h for on, h in verdict.gradient.score_cases if h != 0] or [
+        _get_own_coefficient(verdict.gradient.score_coefficient)
+    ]
     for reward in (A, R):
         weights = [sign * h / reward for h in values if h is not None and h.has(reward)]
         if not weights or len(weights) < len(values) or any(not _is_weight(w) for w in weights):

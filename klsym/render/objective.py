@@ -11,13 +11,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klsym.engine.verdicts.verdict import Verdict
-from klsym.notation.combination import build_objective_terms
-from klsym.notation.printers import TEXT
-from klsym.notation.tree import Formula, Minus, add_terms, negate
+from sympy import Heaviside, sign
+
+from klsym.engine.verdicts.verdict import UNNAMED, Verdict
+from klsym.notation import formulas
+from klsym.notation.combination import build_mean, build_objective_terms
+from klsym.notation.estimators import with_k3
+from klsym.notation.losses import Written
+from klsym.notation.printers import LATEX, TEXT, Text
+from klsym.notation.ratios import rewrite_in_r
+from klsym.notation.tree import Formula, Mean, Minus, Number, Sum, add_terms, negate
+from klsym.notation.values import build_tree
 
 SENSE = {False: "minimised", True: "maximised"}
 VERB = {False: "minimises", True: "maximises"}
+
+
+def list_objective_terms(verdict: Verdict, spell: Text) -> list[Formula]:
+    """Return the terms of the objective, a mean reward first; none if no objective is known."""
+    objective = verdict.objective
+    if verdict.target in (None, "none"):
+        return []
+    if objective.quantity is not None:
+        formula = build_objective_formula(verdict, spell)
+        return list(formula.terms) if isinstance(formula, Sum) else [formula]
+    if objective.formula is not None:
+        return [objective.formula]
+    if verdict.target == "zero":
+        return [Number(0)]
+    if verdict.target not in UNNAMED:
+        return build_objective_terms(verdict.gradient.multiples)
+    if objective.generator is None or objective.generator.f is None:
+        return []
+    f = Mean("q", rewrite_in_r(objective.generator.f, sums=spell.positions))
+    reward = objective.generator.reward
+    terms = [*([negate(build_mean(build_tree(reward)))] if reward else []), f]
+    return [negate(row) for row in terms] if verdict.is_ascended else terms
+
+
+def build_objective_formula(verdict: Verdict, spell: Text) -> Formula:
+    """Build the quantity of the objective; elements with regions are written as typed, or in steps."""
+    quantity = verdict.objective.quantity
+    assert quantity is not None
+    labels = {
+        of: label
+        for of, label in quantity.labels.items()
+        if isinstance(label, Written) or label.has(Heaviside, sign)
+    }
+    return with_k3(formulas.build_tree(quantity.side, labels, spell.positions))
+
+
+def write_objective_latex(verdict: Verdict) -> str | None:
+    """Return LaTeX of the objective of which the expected gradient is the gradient; None if none is known."""
+    rows = list_objective_terms(verdict, LATEX)
+    return LATEX(add_terms(*rows)) if rows else None
 
 
 def choose_sense(terms: Sequence[Formula], ascends: bool, rewards: bool) -> tuple[bool, Formula]:
@@ -43,10 +90,8 @@ def describe_terms(terms: Sequence[Formula], ascends: bool, rewards: bool) -> st
 
 def describe_objective(verdict: Verdict, ascends: bool) -> str:
     """Describe what an update does to the objective of a verdict; empty if none is known."""
-    terms, named = (
-        verdict.list_objective_terms(TEXT),
-        verdict.implied is None and verdict.objective_formula is None,
-    )
+    terms = list_objective_terms(verdict, TEXT)
+    named = verdict.objective.quantity is None and verdict.objective.formula is None
     rewards = named and "reward" in verdict.gradient.multiples
     return describe_terms(terms, ascends, rewards) if terms else ""
 

@@ -368,7 +368,7 @@ def _describe_largest_weight(of: Any, above: Any, below: Any) -> str:
 TERMS: dict[str, str | Callable[..., str]] = {
     "no-expected-gradient": "no expected gradient",
     "targets": lambda of: describe_target(of),
-    "targets-inside": lambda of: f"{describe_target(of, of.inside_clamps)} where no bound binds",
+    "targets-inside": lambda of: f"{describe_target(of, of.gradient.inside_clamps)} where no bound binds",
     "gradient-at-sampler": _format_gradient_at_sampler,
     "gradient-of-objective": lambda of: f"grad {formulas.show_side(of)}",
     "zero-but-where": _describe_nonzero_regions,

@@ -183,7 +183,7 @@ def _write_body(written: Written, verdict: Any, framework: str, use: str) -> lis
     numpy = framework == "numpy"
     if tokens:
         return _write_token_body(loss, verdict, framework, use)
-    push = code(parse(verdict.per_sample, ()), framework)
+    push = code(parse(verdict.gradient.score_text, ()), framework)
     if use == "reward":
         detached = Code(chosen).call("sg", loss, False)
         result = f"{loss}, {push}" if numpy else f"{_add_brackets(detached)}*log_q"

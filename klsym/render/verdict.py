@@ -14,8 +14,6 @@ from typing import Any
 from klsym.diagnostics.conditions import Diagnostic, find_diagnostics
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.notation.printers import LATEX
-from klsym.notation.values import collect_names, show_value
 from klsym.render.answer import (
     WIDTH,
     build_answer,
@@ -24,7 +22,6 @@ from klsym.render.answer import (
     format_answer_markdown,
     write_summary,
 )
-from klsym.render.declared import describe_names
 from klsym.render.details import (
     derivation_latex,
     format_all_facts,
@@ -35,7 +32,7 @@ from klsym.render.details import (
 )  # fmt: skip
 from klsym.render.effects import describe_effects
 from klsym.render.printing import as_printed
-from klsym.render.sentences import describe_suggestion, write_sentence, write_sentences
+from klsym.render.sentences import describe_suggestion, write_sentences
 from klsym.render.verdict_json import build_verdict_json
 
 
@@ -62,12 +59,7 @@ class PrintedVerdict(Verdict):
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The codes that apply, the most important first."""
-        return find_diagnostics(self, self.written) if self.written is not None else ()
-
-    @property
-    def has_model(self) -> bool:
-        """Is there a counterexample?"""
-        return self.witness is not None
+        return find_diagnostics(self, self.loss.written) if self.loss.written is not None else ()
 
     @property
     def hypotheses(self) -> tuple[str, ...]:
@@ -77,49 +69,7 @@ class PrintedVerdict(Verdict):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the expected gradient as sentences."""
-        return write_sentences(self.remarks)
-
-    @property
-    def coefficient_latex(self) -> str:
-        return "" if self.c is None else show_value(self.c, LATEX)
-
-    @property
-    def advice(self) -> tuple[str, ...]:
-        """The suggested loss, if there is one, as a sentence."""
-        return (f"instead: {self.instead}",) if self.instead else ()
-
-    def cases_json(self) -> list[dict[str, str]] | None:
-        """Return the score coefficient of each region as text, or None if it has no cases."""
-        from klsym.notation.cases import describe_conditions, show_coefficient
-
-        both = zip(self.per_sample_cases, self.coefficient_cases, strict=False)
-        rows = [
-            {
-                "where": describe_conditions(on),
-                "per_sample": show_coefficient(h),
-                "coefficient": show_coefficient(c),
-            }
-            for (on, h), (_, c) in both
-        ]
-        return rows or None
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The meaning of each name in the answer that the loss grammar does not define."""
-        inside = self.inside_clamps.complete.values() if self.inside_clamps else ()
-        parts = (
-            *self.gradient.complete.values(),
-            *self.value.complete.values(),
-            self.value_constant,
-            *inside,
-        )
-        cases = (row[of] for row in self.cases_json() or () for of in ("per_sample", "coefficient"))
-        in_batch = self.setting.batch != "none" or any(x.endswith("[self]") for x in collect_names(self.h))
-        level = "batch" if in_batch else self.setting.level
-        main_texts = (self.per_sample, self.coefficient or "", self.value_constant, self.expansion or "")
-        given = next((write_sentence(x) for x in self.assumptions if x.code in ("given", "given-std")), "")
-        texts, typed = (*main_texts, *parts, *cases), self.read_as or self.loss
-        return describe_names(texts, self.hypotheses, level, typed, given, self.truncated)
+        return write_sentences(self.gradient.remarks)
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON data, as `klsym explain --json` prints it."""
@@ -145,24 +95,29 @@ class PrintedVerdict(Verdict):
         return format_verdict_html(self)
 
     def _repr_latex_(self) -> str | None:
-        return f"$$\n{derivation_latex(self)}\n$$" if self.steps else None
+        return f"$$\n{derivation_latex(self)}\n$$" if self.proof.steps else None
 
 
 def printed(verdict: Verdict) -> PrintedVerdict:
     """Return the same verdict as one that prints itself."""
     printed_verdict = as_printed(PrintedVerdict, verdict)
-    if printed_verdict.instead is not None:
-        vars(printed_verdict)["instead"] = as_printed(PrintedSuggestion, printed_verdict.instead)
+    if printed_verdict.fix is not None:
+        vars(printed_verdict)["fix"] = as_printed(PrintedSuggestion, printed_verdict.fix)
     return printed_verdict
 
 
 def format_verdict_markdown(verdict: PrintedVerdict) -> str:
     """Format answer, derivation, counterexample and hypotheses as Markdown."""
     lines = [format_answer_markdown(build_answer(verdict))]
-    if verdict.steps:
+    if verdict.proof.steps:
         lines += ["", "$$", derivation_latex(verdict), "$$"]
-    if verdict.witness:
-        lines += ["", "```", *list_counterexample_lines(verdict.witness, verdict.setting.level)[1:], "```"]
+    if verdict.counterexample.model:
+        lines += [
+            "",
+            "```",
+            *list_counterexample_lines(verdict.counterexample.model, verdict.setting.level)[1:],
+            "```",
+        ]
     hypotheses = hypotheses_of(verdict)
     return "\n".join(
         [
@@ -187,9 +142,12 @@ def format_verdict_html(verdict: PrintedVerdict) -> str:
         *answer.facts,
         *([("write", f"{answer.suggestion} (proved)")] if answer.suggestion else []),
     ]
-    model = "\n".join(list_counterexample_lines(verdict.witness, verdict.setting.level)[1:])
-    derivation = f"<div>$$\n{escape(derivation_latex(verdict))}\n$$</div>" if verdict.steps else ""
-    facts = (*list_gradient_rows(verdict), *(("effect", line) for line in describe_effects(verdict.effects)))
+    model = "\n".join(list_counterexample_lines(verdict.counterexample.model, verdict.setting.level)[1:])
+    derivation = f"<div>$$\n{escape(derivation_latex(verdict))}\n$$</div>" if verdict.proof.steps else ""
+    facts = (
+        *list_gradient_rows(verdict),
+        *(("effect", line) for line in describe_effects(verdict.objective.effects)),
+    )
     parts = {
         "derivation": derivation, "counterexample": f"<pre>{escape(model)}</pre>" if model else "",
         "hypotheses": _format_list(hypotheses_of(verdict)), "gradient": _format_table(facts),

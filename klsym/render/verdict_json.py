@@ -13,14 +13,17 @@ from typing import Any
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
 from klsym.errors import UsageError
+from klsym.notation.cases import describe_conditions, show_coefficient
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import add_terms
+from klsym.notation.values import collect_names
 from klsym.render.answer import write_summary
+from klsym.render.declared import describe_names
 from klsym.render.diagnoses import format_message
 from klsym.render.divergences import build_generator_json
 from klsym.render.headline import describe_update
-from klsym.render.objective import SENSE
-from klsym.render.sentences import write_sentences
+from klsym.render.objective import SENSE, list_objective_terms, write_objective_latex
+from klsym.render.sentences import write_sentence, write_sentences
 from klsym.render.snippets import write_snippet
 
 SCHEMA = 3
@@ -38,28 +41,35 @@ def build_verdict_json(verdict: Any) -> dict[str, Any]:
             for d in verdict.diagnostics
         ],
         "remedy": _build_remedy(verdict), "expect": None,
-        "loss": verdict.loss, "read_as": verdict.read_as or None,
-        **(verdict.asked or verdict.setting).to_json(),
+        "loss": verdict.loss.text, "read_as": verdict.loss.read_as or None,
+        **(verdict.loss.asked or verdict.setting).to_json(),
         "gradient": _build_gradient(verdict), "value": _build_value(verdict),
         "hypotheses": list(verdict.hypotheses),
-        "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in verdict.steps_in_latex],
-        "witness": verdict.witness, "warnings": [*verdict.warnings, *verdict.advice],
-        "names": verdict.names, "expansion": verdict.expansion,
+        "steps": [
+            {"rule": rule or "statement", "latex": latex} for rule, latex in verdict.proof.steps_in_latex
+        ],
+        "witness": verdict.counterexample.model,
+        "warnings": [*verdict.warnings, *([f"instead: {verdict.fix}"] if verdict.fix else [])],
+        "names": list_names(verdict), "expansion": verdict.loss.expansion,
     }  # fmt: skip
-    return answer if verdict.check is None else {**answer, "check": verdict.check}
+    return answer if verdict.proof.check is None else {**answer, "check": verdict.proof.check}
 
 
 def _build_objective(verdict: Any) -> dict[str, str] | None:
     """Return the objective, and whether an update minimises or maximises it; None if it is not known."""
-    terms = verdict.list_objective_terms(TEXT)
+    terms = list_objective_terms(verdict, TEXT)
     if not terms:
         return None
-    return {"text": TEXT(add_terms(*terms)), "latex": verdict.objective, "sense": SENSE[verdict.ascends]}
+    return {
+        "text": TEXT(add_terms(*terms)),
+        "latex": write_objective_latex(verdict) or "",
+        "sense": SENSE[verdict.is_ascended],
+    }
 
 
 def _build_remedy(verdict: Any) -> dict[str, Any] | None:
     """Return the suggested loss, its options, and code for it."""
-    suggestion = verdict.instead
+    suggestion = verdict.fix
     if suggestion is None:
         return None
     options = {name: value for name, value in suggestion.setting.to_json().items() if value}
@@ -80,21 +90,21 @@ def _write_snippet(suggestion: Any) -> str | None:
 
 def _build_gradient(verdict: Any) -> dict[str, Any]:
     return {
-        "per_sample": verdict.per_sample or None, "coefficient": verdict.coefficient,
+        "per_sample": verdict.gradient.score_text or None, "coefficient": verdict.gradient.canonical_text,
         "target": verdict.target or "open", "combination": verdict.gradient.complete or None,
-        "objective": verdict.objective, **build_generator_json(verdict.generated),
-        "cases": verdict.cases_json(),
-        "inside_clamps": verdict.inside_clamps.to_json() if verdict.inside_clamps else None,
-        "terms": [_build_term(term, verdict.ascends) for term in verdict.terms] or None,
+        "objective": write_objective_latex(verdict), **build_generator_json(verdict.objective.generator),
+        "cases": list_cases(verdict) or None,
+        "inside_clamps": verdict.gradient.inside_clamps.to_json() if verdict.gradient.inside_clamps else None,
+        "terms": [_build_term(term, verdict.is_ascended) for term in verdict.gradient.terms] or None,
     }  # fmt: skip
 
 
 def _build_value(verdict: Any) -> dict[str, Any]:
     return {
         "target": verdict.value.target or "open", "combination": verdict.value.complete or None,
-        "constant": None if verdict.value.target is None else verdict.value_constant,
-        "unbiased_for_reverse_kl": verdict.unbiased_for("reverse-kl"),
-        "unbiased_for_forward_kl": verdict.unbiased_for("forward-kl"),
+        "constant": None if verdict.value.target is None else verdict.value.constant_text,
+        "unbiased_for_reverse_kl": verdict.value.is_unbiased_for("reverse-kl"),
+        "unbiased_for_forward_kl": verdict.value.is_unbiased_for("forward-kl"),
         "hypotheses": list(write_sentences(verdict.value.assumptions)),
     }  # fmt: skip
 
@@ -107,3 +117,33 @@ def _build_term(term: Any, ascends: bool) -> dict[str, Any]:
         "summary": describe_update(term.verdict, ascends),
         "says": says,
     }
+
+
+def list_cases(verdict: Any) -> list[dict[str, str]]:
+    """Return the score coefficients of each region as text; empty where there are no cases."""
+    gradient = verdict.gradient
+    return [
+        {
+            "where": describe_conditions(on),
+            "per_sample": show_coefficient(h),
+            "coefficient": show_coefficient(c),
+        }
+        for (on, h), (_, c) in zip(gradient.score_cases, gradient.canonical_cases, strict=False)
+    ]
+
+
+def list_names(verdict: Any) -> dict[str, str]:
+    """Return the meaning of each name in the answer that the loss grammar does not define."""
+    gradient, value, loss = verdict.gradient, verdict.value, verdict.loss
+    inside = gradient.inside_clamps.complete.values() if gradient.inside_clamps else ()
+    texts = [
+        gradient.score_text, gradient.canonical_text or "", value.constant_text, loss.expansion or "",
+        *gradient.complete.values(), *value.complete.values(), value.constant_text, *inside,
+        *(row[of] for row in list_cases(verdict) for of in ("per_sample", "coefficient")),
+    ]  # fmt: skip
+    names = collect_names(gradient.score_coefficient)
+    in_batch = verdict.setting.batch != "none" or any(x.endswith("[self]") for x in names)
+    level = "batch" if in_batch else verdict.setting.level
+    given = next((write_sentence(x) for x in verdict.assumptions if x.code in ("given", "given-std")), "")
+    typed = loss.read_as or loss.text
+    return describe_names(texts, verdict.hypotheses, level, typed, given, verdict.is_truncated)

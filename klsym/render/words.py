@@ -8,6 +8,7 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.notation.combination import format_combination
 from klsym.notation.printers import TEXT
 from klsym.render.divergences import describe_generator
+from klsym.render.objective import build_objective_formula, write_objective_latex
 
 TARGETS = {
     "zero": "nothing: the expected gradient is zero",
@@ -42,7 +43,7 @@ def describe_target(verdict: Verdict, reading: Any = None) -> str:
     """Name the target of the loss; reading: of another gradient, such as that inside the clip range."""
     gradient = verdict.gradient if reading is None else reading
     if reading is None and is_objective(verdict):
-        return verdict.shown
+        return verdict.gradient.in_quantities
     if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
         return TARGETS[gradient.target]
     return TARGETS[gradient.target] if gradient.single else format_combination(gradient.multiples)
@@ -50,19 +51,23 @@ def describe_target(verdict: Verdict, reading: Any = None) -> str:
 
 def describe_reason(verdict: Verdict) -> str:
     """Describe the target in words and as a formula, to explain why a loss is not what was asked for."""
-    if verdict.gradient.target == "f-divergence" and verdict.generated is not None:
-        return describe_generator(verdict.generated)
-    if verdict.gradient.target == "separable" and verdict.implied is not None:
-        return verdict.format_implied(TEXT)
-    if verdict.coefficient_cases:
+    if verdict.gradient.target == "f-divergence" and verdict.objective.generator is not None:
+        return describe_generator(verdict.objective.generator)
+    if verdict.gradient.target == "separable" and verdict.objective.quantity is not None:
+        return TEXT(build_objective_formula(verdict, TEXT))
+    if verdict.gradient.canonical_cases:
         from klsym.notation.cases import format_lines
 
-        cases = (" ".join(line.split()) for line in format_lines(verdict.coefficient_cases))
+        cases = (" ".join(line.split()) for line in format_lines(verdict.gradient.canonical_cases))
         return f"no KL: pushes with c = {'; '.join(cases)}"
     return describe_target(verdict)
 
 
 def is_objective(verdict: Verdict) -> bool:
     """Is the formula shown the gradient of a named objective, and not a mean that contains scores?"""
-    named = verdict.gradient.target == "combination" or verdict.objective is not None
-    return bool(verdict.shown) and verdict.gradient.target in ("combination", "separable") and named
+    named = verdict.gradient.target == "combination" or write_objective_latex(verdict) is not None
+    return (
+        bool(verdict.gradient.in_quantities)
+        and verdict.gradient.target in ("combination", "separable")
+        and named
+    )

@@ -51,13 +51,16 @@ def curve(verdict: Any, r: Sequence[float]) -> Any:
 
 def of_sample(verdict: Any) -> Any:
     """The coefficient of a verdict on one sample, as a value; UsageError where there is none."""
-    if not isinstance(verdict.c, ExpPoly | sympy.Expr) or verdict.setting.level == "token":
+    if (
+        not isinstance(verdict.gradient.canonical_coefficient, ExpPoly | sympy.Expr)
+        or verdict.setting.level == "token"
+    ):
         raise UsageError(f"{_called(verdict)}: no function of one sample's r")
-    return verdict.c
+    return verdict.gradient.canonical_coefficient
 
 
 def _called(verdict: Any) -> str:
-    return f"the coefficient of {verdict.loss!r}"
+    return f"the coefficient of {verdict.loss.text!r}"
 
 
 def curves(verdicts: Mapping[str, Any], r: Sequence[float]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from klsym.notation.ratios import rewrite_in_r
 from klsym.notation.text import show_interval
 from klsym.render.divergences import build_generator_json, describe_at_reference, describe_convexity
 from klsym.render.listing import align_columns, format_list
+from klsym.render.objective import build_objective_formula
 from klsym.render.sentences import write_sentence
 from klsym.study.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
 
@@ -42,14 +43,18 @@ def title(name: str | None, multiple: str) -> str:
 
 def divergence_words(verdict: Any) -> str:
     """What a loss descends: a combination of named gradients, some E_q[f(r)], or another objective."""
-    gradient, found = verdict.gradient, verdict.generated
+    gradient, found = verdict.gradient, verdict.objective.generator
     if gradient.target == "zero":
         return "nothing: the expected gradient is zero"
     if gradient.target in ("reverse-kl", "forward-kl", "combination"):
         return format_combination(gradient.multiples).replace("grad ", "")
     if found is not None and found.f is not None:
         return f"E_q[f(r)] with f = {TEXT(rewrite_in_r(found.f))}"
-    return verdict.format_implied(TEXT) if verdict.implied is not None else "another objective"
+    return (
+        TEXT(build_objective_formula(verdict, TEXT))
+        if verdict.objective.quantity is not None
+        else "another objective"
+    )
 
 
 class PrintedDescents(Descents):

@@ -120,7 +120,7 @@ def _weighted_alone() -> Row:
 def _weighted(centring: str) -> Row:
     """The score has no mean zero under mu, so that what is taken off stays."""
     answer = ask(show(rho * k1, TEXT), sampling=OFF, use="reward", batch=centring)
-    found = Quote(answer.proofs[0], ())
+    found = Quote(answer.proof.theorems[0], ())
     [(name, value)] = found.proof.theorem.statement.context.given
     given = math(f"{LATEX.name(name)} = {formulas.show_element(value, LATEX)}")
     first = words(WORDS[centring]) + text("<a>, <given>", a=coefficient(found), given=given)

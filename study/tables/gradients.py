@@ -47,6 +47,6 @@ def _rows() -> Iterator[Row]:
         for loss in losses:
             found, answer = gradient(loss, sampling, use), verdict(loss, sampling, use)
             right = words("yes" if answer.target == "reverse-kl" else "no")
-            coefficient = math(answer.coefficient_latex, *found.claims)
+            coefficient = math(answer.gradient.canonical_latex, *found.claims)
             cells: tuple[Cell, ...] = (written(loss), found.right, coefficient, right, claims(found))
             yield Row(cells, tags(loss, sampling, use), group)

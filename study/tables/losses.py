@@ -41,7 +41,7 @@ def gradient(loss: Any, sampling: str, use: str) -> Quote:
     ('E_q[grad k3] = grad KL(p||q)', ())
     """
     found = about(field(loss, sampling, use))
-    return found or Quote(verdict(loss, sampling, use).proofs[0], ())
+    return found or Quote(verdict(loss, sampling, use).proof.theorems[0], ())
 
 
 def mean(loss: Any, sampling: str) -> Quote | None:

@@ -89,7 +89,7 @@ def _quieter(found: Recommendation) -> Cell:
 def _wrong(found: Recommendation) -> Cell:
     """Those made of k1, k2 and k3, each with what it descends or estimates."""
     kept = [one for one in found.wrong if one.verdict.trust == "kernel" and "r*" not in one.loss]
-    return listed([math(one.verdict.loss_latex) + words(": ") + _aim(one, found.use) for one in kept])
+    return listed([math(one.verdict.loss.latex) + words(": ") + _aim(one, found.use) for one in kept])
 
 
 def _aim(one: Any, use: str) -> Cell:

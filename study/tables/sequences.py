@@ -96,7 +96,7 @@ def _row(group: str, tags: tuple[str, ...], *cells: Cell) -> Row:
 
 def _explained(group: str, loss: str, options: dict[str, str]) -> Row:
     found = ask(loss, sampling=OFF if "off-policy" in group else ON, **options)
-    target, main = TARGETS[str(found.target)], found.proofs[0]
+    target, main = TARGETS[str(found.target)], found.proof.theorems[0]
     left = at_sequence(main) + Cell((), speaking(found))
     tags = (loss, *loss.split("*")[1:], *options.values(), target)
     right = Quote(main, ()).right
@@ -123,7 +123,7 @@ def _normalised_ratio() -> Row:
 # ---------------------------------------------------------------------------- pieces
 def speaking(found: Verdict) -> tuple[str, ...]:
     """The claims on this field, also at one sequence, and on its curl; those on sequences, if any."""
-    main, *others = (proof.theorem.statement.left for proof in found.proofs)
+    main, *others = (proof.theorem.statement.left for proof in found.proof.theorems)
     theorems = [*speaking_of(main), *(naming(one_sequence(main)) if found.setting.level == "token" else ())]
     theorems += [theorem for side in others if _is_curl(side) for theorem in speaking_of(side)]
     names = tuple(dict.fromkeys(claim for theorem in theorems for claim in theorem.claims))
@@ -140,8 +140,8 @@ def _keeps(found: Verdict, options: dict[str, str]) -> Cell:
         dropped, count = quote("sequence.causality", 1), quote("sequence.cumulative", 1)
         lead = text("drops <count> terms of mean zero, ", count=count.right)
         return lead + at_sequence(dropped.proof) + Cell((), (*dropped.claims, "sequence.reward-to-go"))
-    if found.remarks:
-        [remark, *_] = found.remarks
+    if found.gradient.remarks:
+        [remark, *_] = found.gradient.remarks
         return noted(KEPT.get(remark.values.get("term", ""), write_sentence(remark)))
     return {"reverse-kl": words("keeps all"), "zero": words("drops all")}.get(str(found.target), NONE)
 

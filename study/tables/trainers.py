@@ -108,18 +108,20 @@ def stored() -> dict[str, Any]:
 def settled(one: Trainer) -> dict[str, Any]:
     """The answer to one loss that the grammar says, as JSON."""
     verdict = _explained(one.loss, one.options)
-    terms = [[term.loss, _told(term.loss, _explained(term.loss, one.options))] for term in verdict.terms]
+    terms = [
+        [term.loss, _told(term.loss, _explained(term.loss, one.options))] for term in verdict.gradient.terms
+    ]
     kl = _explained(one.kl, one.kl_options or one.options) if one.kl else None
     messages = (*verdict.messages, *(kl.messages if kl else ()))
     return {
         "target": verdict.to_json()["gradient"]["target"],
         "trust": verdict.trust,
         "terms": terms or [["", _told(one.loss, verdict)]],
-        "inside": verdict.inside_clamps and verdict.inside_clamps.to_json(),
+        "inside": verdict.gradient.inside_clamps and verdict.gradient.inside_clamps.to_json(),
         "kl": _told(one.kl, kl) if kl else None,
         "mind": [few for codes, few in MIND.items() if any(x.code in codes for x in messages)],
         "lines": str(verdict).count("\n") + 1,
-        "write": kl and kl.instead and describe_replacement(kl.instead),
+        "write": kl and kl.fix and describe_replacement(kl.fix),
     }
 
 
@@ -134,20 +136,26 @@ def _told(loss: str, verdict: Verdict) -> str:
 
 def _aim(e: Any, verdict: Verdict) -> str:
     """In few words: what has a name keeps it."""
-    short = bool(verdict.shown) and len(verdict.shown) <= LONGEST
+    short = bool(verdict.gradient.in_quantities) and len(verdict.gradient.in_quantities) <= LONGEST
     if verdict.target == "none":
-        return f"no objective: {verdict.shown}" if short else "no objective"
+        return f"no objective: {verdict.gradient.in_quantities}" if short else "no objective"
     if verdict.target == "f-divergence":
         return describe_reason(verdict)
-    if verdict.target != "separable" or (short and "KL(" in verdict.shown):
+    if verdict.target != "separable" or (short and "KL(" in verdict.gradient.in_quantities):
         return write_sentence(describe_effect(e, verdict))
-    implied = formulas.show_side(verdict.implied.side) if verdict.implied is not None else ""
+    implied = (
+        formulas.show_side(verdict.objective.quantity.side) if verdict.objective.quantity is not None else ""
+    )
     if "E_q" in implied or "KL(" in implied:
         return f"grad of {implied}"
     setting = verdict.setting
     if not setting.on_policy and setting.use == "loss" and not e.has(sg):
         return OWN
-    return write_sentence(describe_effect(e, verdict)) if short and "log_q" not in verdict.shown else UNNAMED
+    return (
+        write_sentence(describe_effect(e, verdict))
+        if short and "log_q" not in verdict.gradient.in_quantities
+        else UNNAMED
+    )
 
 
 def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:

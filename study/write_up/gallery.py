@@ -80,7 +80,7 @@ ALSO = {
     'assert (right.target, right.trust) == ("reverse-kl", "kernel")',
     "gspo-token": 'whole = klsym.explain("-exp(whole(log_q - log_mu)/T)*A", sampling="off-policy",'
     ' level="sequence")\n'
-    "assert answer.implied.side == whole.implied.side",
+    "assert answer.objective.quantity.side == whole.objective.quantity.side",
 }
 CANNOT = "## Losses outside the grammar\n\n{}"
 LAST = """## What to do in code

@@ -235,7 +235,7 @@ def test_a_clamped_word_can_push_q_away_from_p(loss: str, term: Any) -> None:
 @pytest.mark.parametrize("loss", ["full(min(k1, 0.05))", "full(clip(k1, -1, 1))", "full(min(k3, 10))"])
 def test_inside_clamps_is_said_of_samples_and_not_of_words(loss: str, level: str) -> None:
     verdict = klsym.explain(loss, level=level)
-    assert verdict.inside_clamps is None
+    assert verdict.gradient.inside_clamps is None
     assert not any(
         is_met(verdict, read_expectation(f"{kl} inside clamps")) for kl in ("reverse-kl", "forward-kl")
     )

@@ -149,7 +149,7 @@ def test_what_is_printed_has_the_slope_of_pytorch_at_a_kink(loss: str, slope: fl
     torch = pytest.importorskip("torch")
     same = np.full(4, -1.3)
     verdict = klsym.explain(loss)
-    for text in (verdict.per_sample, verdict.coefficient):
+    for text in (verdict.gradient.score_text, verdict.gradient.canonical_text):
         found = at_points(text, log_q=same, log_p=same, log_mu=same, R=np.ones(4), A=np.ones(4))
         assert np.array_equal(found, np.full(4, slope)), text
     x = torch.zeros(1, dtype=torch.float64, requires_grad=True)

@@ -32,7 +32,7 @@ PENALTIES = {
 
 
 def found(loss: str):
-    return klsym.explain(loss, use="reward").effects
+    return klsym.explain(loss, use="reward").objective.effects
 
 
 @pytest.mark.parametrize("loss", PENALTIES)
@@ -103,7 +103,7 @@ def test_how_fast_the_objective_falls(loss: str) -> None:
 def test_a_divergence_has_no_such_section() -> None:
     for loss in ("k1", "-r", "k1 - r", "k(lam)", "R - beta*k1"):
         verdict = klsym.explain(loss, use="reward")
-        assert verdict.effects is None and "What descending it does" not in verdict.text(full=True)
+        assert verdict.objective.effects is None and "What descending it does" not in verdict.text(full=True)
     whole = klsym.explain("R - beta*k3", use="reward").text(full=True)
     assert "What descending it does" in whole
 

@@ -192,13 +192,13 @@ POWERS = ["r**alpha", "r**alpha/alpha", "beta*r**(2*alpha) + k2", "k1 - lam*r**(
 def test_f_of_a_parametric_power_by_numbers(loss, use):
     """f(1) = f'(1) = 0 and f'' = -c'/r, by SymPy's derivatives, at the values told apart, too."""
     verdict = klsym.explain(loss, use=use, parameters=["alpha", "beta", "lam"])
-    told = verdict.generated
+    told = verdict.objective.generator
     a, numbers = parameter("alpha"), {parameter("beta"): Fraction(3, 7), parameter("lam"): Fraction(2, 5)}
 
     def of_x(e):
         return convert_to_x(e).subs(numbers)
 
-    f, c = of_x(told.f), of_x(parse(verdict.coefficient, ["alpha", "beta", "lam"]))
+    f, c = of_x(told.f), of_x(parse(verdict.gradient.canonical_text, ["alpha", "beta", "lam"]))
     for value in (sympy.Rational(-3, 4), sympy.Rational(5, 3), 3):
         f_, c_ = f.subs(a, value), c.subs(a, value)
         assert sympy.simplify(f_.subs(x, 1)) == 0 == sympy.simplify(f_.diff(x).subs(x, 1))

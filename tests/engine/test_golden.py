@@ -12,7 +12,8 @@ import sympy
 
 import klsym
 from klsym.api import explain
-from klsym.engine.verdicts.verdict import Search, Verdict
+from klsym.engine.verdicts.lazy import Search
+from klsym.engine.verdicts.verdict import Counterexample, Verdict
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.language.expressions import A, R, clip, eps, k1, k2, k3, now, own, r, rho
 from klsym.language.messages import Message
@@ -106,34 +107,34 @@ def parts(of: Verdict, **changed: Any) -> Verdict:
 
 
 def gradient(of: Verdict, **changed: Any) -> Verdict:
-    return replace(of, gradient=replace(of.gradient, **changed))
+    return of.revise(gradient=replace(of.gradient, **changed))
 
 
 def inside(of: Verdict, **changed: Any) -> Verdict:
-    assert of.inside_clamps is not None
-    return replace(of, inside_clamps=replace(of.inside_clamps, **changed))
+    assert of.gradient.inside_clamps is not None
+    return of.revise(inside_clamps=replace(of.gradient.inside_clamps, **changed))
 
 
 def divergence(of: Verdict, **changed: Any) -> Verdict:
-    assert of.generated is not None
-    return replace(of, generated=replace(of.generated, **changed))
+    assert of.objective.generator is not None
+    return of.revise(generator=replace(of.objective.generator, **changed))
 
 
 def warned(of: Verdict, messages: tuple[Message, ...]) -> Verdict:
-    return replace(of, messages=messages)
+    return of.revise(messages=messages)
 
 
 def first_case(of: Verdict, **changed: Any) -> Any:
     """The cases with another condition, or another value, in the first of them."""
-    (on, value), *rest = of.per_sample_cases
+    (on, value), *rest = of.gradient.score_cases
     return (changed.get("on", on), changed.get("value", value)), *rest
 
 
 def moved_bound() -> Any:
     """The cases of the clip with one bound elsewhere."""
     of = verdict(PPO, **OFF)
-    at = next(i for i, (on, _) in enumerate(of.per_sample_cases) if on)
-    rows = list(of.per_sample_cases)
+    at = next(i for i, (on, _) in enumerate(of.gradient.score_cases) if on)
+    rows = list(of.gradient.score_cases)
     on, value = rows[at]
     moved = SimpleNamespace(x=on[0].x - sympy.Rational(1, 100), signs=on[0].signs)
     rows[at] = ((moved, *on[1:]), value)
@@ -144,38 +145,41 @@ CHANGES = {  # a verdict, what is changed, the column, the kind
     "target": ("k2", lambda v: gradient(v, target="forward-kl"), "target",
                "reverse-kl -> forward-kl"),
     "open": ("k2", lambda v: gradient(v, target=None), "target", "reverse-kl -> open"),
-    "trust": ("k2", lambda v: replace(v, trust="sympy"), "trust", "kernel -> sympy"),
+    "trust": ("k2", lambda v: v.revise(trust="sympy"), "trust", "kernel -> sympy"),
     "a multiple": ("k2", lambda v: parts(v, reverse_kl=ONE * 2), "combination", "reverse-kl: other value"),
     "one more part": ("k2", lambda v: parts(v, reward=K1), "combination", "reward: appeared"),
     "the rest": ("k3*k1", lambda v: gradient(v, rest=K1), "combination",
                  "rest: other value"),
-    "the objective": ("k3*k1", lambda v: replace(v, implied=verdict("k1**3").implied), "objective",
+    "the objective": ("k3*k1", lambda v: v.revise(quantity=verdict("k1**3").objective.quantity), "objective",
                       "side: other value"),
-    "no objective": ("k3*k1", lambda v: replace(v, implied=None, generated=None), "objective", "vanished"),
-    "the value": ("k2", lambda v: replace(v, value=replace(v.value, target="zero")), "value",
+    "no objective": ("k3*k1", lambda v: v.revise(quantity=None, generator=None), "objective", "vanished"),
+    "the value": ("k2", lambda v: v.revise(value=replace(v.value, target="zero")), "value",
                   "target: f-divergence -> zero"),
-    "the constant": ("k2 + 1", lambda v: replace(v, constant=ONE * 2), "value", "constant: other value"),
-    "h": ("k2", lambda v: replace(v, h=K1 + 1), "h", "other value"),
-    "h, a number": ("k2", lambda v: replace(v, h=ZERO), "h", "other value"),
-    "h outside the ring": ("k1/(2 + r)", lambda v: replace(v, h=v.h + 1), "h", "other value"),
-    "c": ("k2", lambda v: replace(v, c=K1 * 2), "c", "other value"),
-    "c not known": ("k2", lambda v: replace(v, c=None), "c", "vanished"),
-    "the value in a region": (PPO, lambda v: replace(v, per_sample_cases=first_case(v, value=A)), "cases",
+    "the constant": ("k2 + 1", lambda v: v.revise(constant=ONE * 2), "value", "constant: other value"),
+    "h": ("k2", lambda v: v.revise(score_coefficient=K1 + 1), "h", "other value"),
+    "h, a number": ("k2", lambda v: v.revise(score_coefficient=ZERO), "h", "other value"),
+    "h outside the ring": ("k1/(2 + r)",
+        lambda v: v.revise(score_coefficient=v.gradient.score_coefficient + 1), "h", "other value"),
+    "c": ("k2", lambda v: v.revise(canonical_coefficient=K1 * 2), "c", "other value"),
+    "c not known": ("k2", lambda v: v.revise(canonical_coefficient=None), "c", "vanished"),
+    "the value in a region": (PPO, lambda v: v.revise(score_cases=first_case(v, value=A)), "cases",
                               "each: other value"),
-    "a bound": (PPO, lambda v: replace(v, per_sample_cases=moved_bound()), "cases", "each: other value"),
+    "a bound": (PPO, lambda v: v.revise(score_cases=moved_bound()), "cases", "each: other value"),
     "inside the clamps": (PPO, lambda v: inside(v, target="zero"), "inside", "target: combination -> zero"),
-    "no counterexample": ("k3", lambda v: replace(v, model=None), "counterexample", "vanished"),
-    "a counterexample": ("k2", lambda v: replace(v, model=Search(dict)), "counterexample", "appeared"),
+    "no counterexample": ("k3", lambda v: v.revise(counterexample=Counterexample()), "counterexample",
+                          "vanished"),
+    "a counterexample": ("k2", lambda v: v.revise(counterexample=Counterexample(Search(dict))),
+                         "counterexample", "appeared"),
     "a warning less": ("k3", lambda v: warned(v, v.messages[1:]), "messages", "- value-is-not-gradient"),
     "a warning more": ("k3", lambda v: warned(v, (*v.messages, Message("tie", of="min"))), "messages",
                        "+ tie"),
     "a warning twice": ("k3", lambda v: warned(v, v.messages * 2), "messages", "count of heavy-tail"),
     "the generator": ("k2**2", lambda v: divergence(v, f=K1), "divergence", "f: other value"),
     "where it is convex": ("k2**2", lambda v: divergence(v, where=None), "divergence", "where: other value"),
-    "the terms": ("k2**2 + k1*R", lambda v: replace(v, terms=v.terms[:1]), "terms", "other value"),
-    "the advice": ("k3", lambda v: replace(v, instead=None), "instead", "vanished"),
-    "a hypothesis less": ("k2", lambda v: replace(v, assumptions=v.assumptions[:-1]), "hypotheses", "*"),
-    "how h is held": ("k2", lambda v: replace(v, h=k1), "form", "h: ring -> outside the ring"),
+    "the terms": ("k2**2 + k1*R", lambda v: v.revise(terms=v.gradient.terms[:1]), "terms", "other value"),
+    "the advice": ("k3", lambda v: v.revise(fix=None), "instead", "vanished"),
+    "a hypothesis less": ("k2", lambda v: v.revise(assumptions=v.assumptions[:-1]), "hypotheses", "*"),
+    "how h is held": ("k2", lambda v: v.revise(score_coefficient=k1), "form", "h: ring -> outside the ring"),
 }  # fmt: skip
 
 
@@ -246,9 +250,9 @@ def test_what_is_only_worded_otherwise_is_no_difference(change: str) -> None:
     before = verdict("k3")
     other = tuple(Message(x.code) for x in before.messages)
     after = {
-        "order of warnings": replace(before, messages=before.messages[::-1]),
-        "order of hypotheses": replace(before, assumptions=before.assumptions[::-1]),
-        "values of a warning": replace(before, messages=other),
+        "order of warnings": before.revise(messages=before.messages[::-1]),
+        "order of hypotheses": before.revise(assumptions=before.assumptions[::-1]),
+        "values of a warning": before.revise(messages=other),
     }[change]
     assert list(differences(Pair("k3"), columns(before), columns(after))) == []
 

@@ -39,10 +39,10 @@ def meets(condition: Any) -> bool:
 def test_tokens_keep_their_scores_and_credit(loss: str, words: str) -> None:
     """rho of a prefix meets s_past, that of a sequence s_future too; the bias is 0 in the region of q = p."""
     clamped, free = (klsym.explain(text, **options(words)) for text in (f"clip({loss}, -10, 10)", loss))
-    inside = clamped.inside_clamps
+    inside = clamped.gradient.inside_clamps
     assert inside is not None and (inside.target is not None or free.target is None)
     assert (inside.target, inside.complete) == (free.target, free.gradient.complete)
-    assert next((value for where, value in clamped.bias_cases if all(map(meets, where))), 0) == 0
+    assert next((value for where, value in clamped.gradient.bias_cases if all(map(meets, where))), 0) == 0
 
 
 @pytest.mark.parametrize("words", PER_TOKEN)
@@ -69,7 +69,7 @@ NAMED = [  # a loss of samples, how it is used, what it targets inside its clamp
 
 @pytest.mark.parametrize(("loss", "words", "target", "multiples"), NAMED)
 def test_inside_its_clamps_a_loss_has_a_name(loss: str, words: str, target: str, multiples: Any) -> None:
-    inside = klsym.explain(loss, **options(words)).inside_clamps
+    inside = klsym.explain(loss, **options(words)).gradient.inside_clamps
     assert inside is not None and (inside.target, inside.multiples) == (target, multiples)
 
 
@@ -84,8 +84,8 @@ CLAMPED = [  # a loss off-policy; without its bounds; the rest of c beside -grad
 def test_inside_the_clamps_nothing_is_lost(loss: str, free: str, rest: str) -> None:
     """The named part and the rest add up to c = mu/q dL/dlog q of the loss without its bounds."""
     verdict, where = klsym.explain(loss, sampling="off-policy"), Forest(samples(11), ("off-policy",))
-    assert verdict.inside_clamps is not None
-    assert verdict.inside_clamps.complete == {"reward": "-A", "rest": rest}
+    assert verdict.gradient.inside_clamps is not None
+    assert verdict.gradient.inside_clamps.complete == {"reward": "-A", "rest": rest}
     assert f"where no bound binds: -grad E_q[A] + E_q[{rest}*s]" in verdict.text(full=True)
     assert verdict.to_json()["gradient"]["inside_clamps"]["combination"]["rest"] == rest
     exact, form = where.field(free, Setting("off-policy")).a, where.form(f"-A + {rest}").a
@@ -93,8 +93,8 @@ def test_inside_the_clamps_nothing_is_lost(loss: str, free: str, rest: str) -> N
 
 
 def test_a_bound_that_always_binds_leaves_nothing_inside() -> None:
-    assert klsym.explain("max(k1*r, 1)").inside_clamps is None
-    assert klsym.explain("max(k1*r, 0.3)").inside_clamps is not None
+    assert klsym.explain("max(k1*r, 1)").gradient.inside_clamps is None
+    assert klsym.explain("max(k1*r, 0.3)").gradient.inside_clamps is not None
 
 
 @pytest.mark.parametrize("target", ["reverse-kl", "forward-kl"])

@@ -93,12 +93,12 @@ def test_the_gradient_is_that_of_calculus(loss: str, slope: str, sampling: Any) 
     assert verdict.trust == "kernel" and "ln_" not in str(verdict) and "const_" not in str(verdict)
     q, p, R = (np.array(x) for x in ((-1.0, -0.4, -2.0), (-0.7, -1.3, -0.2), (1.0, -2.0, 0.5)))
     points = atoms(q, p, q if sampling == "on-policy" else np.array((-0.9, -0.6, -1.1)), R, R)
-    assert np.allclose(evaluate(verdict.per_sample, points), evaluate(slope, points))
+    assert np.allclose(evaluate(verdict.gradient.score_text, points), evaluate(slope, points))
 
 
 def test_a_wrong_log_is_refused() -> None:
     """Were log(1 + r) said to have the slope of log(2 + r), the printed gradient would be another one."""
-    told = klsym.explain("log(1 + r)").per_sample
+    told = klsym.explain("log(1 + r)").gradient.score_text
     q, p = np.array([-1.0]), np.array([-0.5])
     at = atoms(q, p, q, 0 * q, 0 * q)
     assert not np.allclose(evaluate(told, at), evaluate("-r/(2 + r)", at))

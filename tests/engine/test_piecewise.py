@@ -134,7 +134,7 @@ def test_printed_gradients_against_torch(first: int) -> None:
     wrong = {}
     for case in CASES[first : first + BATCH]:
         names = autograd_judge.atoms(case.sampling)
-        printed = oracle.evaluate(verdict_of(case).per_sample, names)
+        printed = oracle.evaluate(verdict_of(case).gradient.score_text, names)
         size = autograd_judge.size(parse(case.text), case.use, names)
         gradient = autograd_judge.Gradient(np.broadcast_to(printed, autograd_judge.POINTS), size)
         if not (missed := gradient.misses(literal_gradient(case, torch))) < autograd_judge.AGREE:
@@ -245,7 +245,7 @@ NAMED = [
 )
 def test_ties_on_policy(loss: str, per_sample: str, target: str, combination: dict[str, str]) -> None:
     verdict = klsym.explain(loss)
-    assert (verdict.per_sample, verdict.target, verdict.trust) == (per_sample, target, "kernel")
+    assert (verdict.gradient.score_text, verdict.target, verdict.trust) == (per_sample, target, "kernel")
     assert verdict.gradient.multiples == combination
 
 
@@ -321,7 +321,7 @@ def test_too_many_regions_are_open(at_most: Any) -> None:
     many = "+".join(f"abs(k1 - {i})" for i in range(MAX_REGIONS // 2 + 1))
     with at_most(20):
         verdict = klsym.explain(many)
-    assert (verdict.target, verdict.trust, verdict.h) == (None, "open", None)
+    assert (verdict.target, verdict.trust, verdict.gradient.score_coefficient) == (None, "open", None)
     assert f"more than {MAX_REGIONS} regions" in " ".join(str(verdict).split())
     assert "gradient" not in str(verdict) and verdict.to_json()["gradient"]["per_sample"] is None
 
@@ -349,7 +349,7 @@ def test_names_of_the_engine_are_free_for_parameters(name: str) -> None:
     loss = "{0}*max(k1, 0)*clip(rho, 1, 2) + sqrt(2)*k2"
     verdict = klsym.explain(loss.format(name), parameters=[name])
     other = klsym.explain(loss.format(name + "x"), parameters=[name + "x"])
-    assert verdict.per_sample == other.per_sample.replace(name + "x", name)
+    assert verdict.gradient.score_text == other.gradient.score_text.replace(name + "x", name)
     assert (verdict.target, verdict.hypotheses) == (other.target, other.hypotheses)
 
 

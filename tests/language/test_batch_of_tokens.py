@@ -139,11 +139,13 @@ def test_the_verdict(
     assert any("a limit" in note and "over E_q[T]" in note for note in verdict.notes)
     json.loads(json.dumps(verdict.to_json()))
     if target == "none":  # half of the curl of batches of two, as the oracle enumerates them on this tree
-        proof, *apart, _ = verdict.proofs
+        proof, *apart, _ = verdict.proof.theorems
         assert proof.kind == "refuted" and apart and all(other.kind == "proved" for other in apart)
-        assert all(check(read(json.dumps(each.certificate()))) for each in verdict.proofs)
-        assert verdict.witness is not None
-        assert curl_of_two(literal, verdict.witness) == pytest.approx(2 * left_of(verdict.witness))
+        assert all(check(read(json.dumps(each.certificate()))) for each in verdict.proof.theorems)
+        assert verdict.counterexample.model is not None
+        assert curl_of_two(literal, verdict.counterexample.model) == pytest.approx(
+            2 * left_of(verdict.counterexample.model)
+        )
 
 
 def left_of(witness: dict[str, Any]) -> float:
@@ -192,7 +194,7 @@ def test_the_same_number_at_every_token(
 ) -> None:
     """sum_i s_i is the score of the batch: the number times grad E_q[1/sum_i T_i], not n times that."""
     verdict = explain(loss, **options, **BATCH)
-    assert verdict.shown == shown
+    assert verdict.gradient.in_quantities == shown
     assert any("in E_q[1/sum_i T_i]" in line for line in verdict.hypotheses) == bool(shown)
     if times is not None:
         setting = Setting(level="sequence")
@@ -212,7 +214,7 @@ def slope_of_inverse() -> Any:
 def test_off_policy_lengths_do_not_move() -> None:
     verdict = explain("k3", sampling="off-policy", level="token", aggregate="batch")
     assert (verdict.target, verdict.trust) == ("separable", "sympy")
-    assert verdict.shown == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
+    assert verdict.gradient.in_quantities == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
     detached = explain("sg(rho)*k3", sampling="off-policy", level="token", aggregate="batch")
     assert detached.target is None
 
@@ -244,6 +246,6 @@ def test_what_is_assumed_of_a_mask() -> None:
     for number, more in ((KEPT, ", and a batch has one"), (f"max({KEPT}, 1)", "; a batch without one")):
         verdict = explain(f"n*whole(M*k3)/{number}", level="sequence", sampling="off-policy")
         assert verdict.target == "separable" and any(x.startswith(told + more) for x in verdict.hypotheses)
-        done = with_check(verdict, verdict.written.expression)
-        assert done.check["passed"]
+        done = with_check(verdict, verdict.loss.written.expression)
+        assert done.proof.check["passed"]
     assert not any(told in x for x in explain("k3", level="token", aggregate="batch").hypotheses)

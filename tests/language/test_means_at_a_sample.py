@@ -71,4 +71,4 @@ def test_the_gradient_at_a_sample_is_that_of_code(loss: str, code: Code, samplin
         for logit in range(3):
             moved = [code(x, softmax(LOGITS + side * STEP * np.eye(3)[logit])) for side in (-1, 1)]
             exact = (moved[1] - moved[0]) / (2 * STEP)
-            assert abs(printed(verdict.h, x, logit, mu) - exact) < 1e-7, (x, logit)
+            assert abs(printed(verdict.gradient.score_coefficient, x, logit, mu) - exact) < 1e-7, (x, logit)

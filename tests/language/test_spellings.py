@@ -278,7 +278,7 @@ def test_what_is_wrong_in_the_grammar_is_said_as_by_the_grammar(typed: str) -> N
 # ---------------------------------------------------------------------------- what the answer says
 def test_the_answer_says_what_was_read() -> None:
     verdict = explain("d = ref_logp - logp\nloss = (d.exp() - 1 - d).mean()  # low variance")
-    assert verdict.read_as == verdict.to_json()["read_as"] == "k3"
+    assert verdict.loss.read_as == verdict.to_json()["read_as"] == "k3"
     lines = str(verdict).splitlines()
     assert lines[0] == "d = ref_logp - logp; loss = (d.exp() - 1 - d).mean(): on-policy loss"
     assert [line.strip() for line in lines[2:5]] == [
@@ -287,8 +287,8 @@ def test_the_answer_says_what_was_read() -> None:
         "mean() is left out: klsym itself takes the mean over samples",
     ]
     plain = explain("k3")
-    assert plain.read_as == "" and plain.to_json()["read_as"] is None and "read as" not in str(plain)
-    assert plain.steps_in_latex == verdict.steps_in_latex and plain.target == verdict.target
+    assert plain.loss.read_as == "" and plain.to_json()["read_as"] is None and "read as" not in str(plain)
+    assert plain.proof.steps_in_latex == verdict.proof.steps_in_latex and plain.target == verdict.target
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,14 @@ def test_what_is_read_is_what_numpy_makes_of_it(text: str, meant: object) -> Non
     """The value of a reward that is printed, at random samples off every bound."""
     verdict = klsym.explain(text, use="reward", sampling="off-policy")
     assert verdict.trust == "kernel"
-    rows = verdict.per_sample_cases
+    rows = verdict.gradient.score_cases
     for w, A, x in SAMPLES:
         at = {"rho": float(np.exp(w)), "A": float(A), "k1": float(x)}
-        found = next(h for on, h in rows if all(_holds(c, at) for c in on)) if rows else verdict.h
+        found = (
+            next(h for on, h in rows if all(_holds(c, at) for c in on))
+            if rows
+            else verdict.gradient.score_coefficient
+        )
         assert np.isclose(_number(found, at), meant(np.exp(w), A, x)), (text, at)  # type: ignore[operator]
 
 
@@ -61,7 +65,7 @@ def test_a_bound_written_with_where_is_that_bound(loss: str, same: str) -> None:
     for w, A, x in SAMPLES:
         at = {"rho": float(np.exp(w)), "A": float(A), "k1": float(x)}
         found = [
-            _number(next(h for on, h in v.per_sample_cases if all(_holds(c, at) for c in on)), at)
+            _number(next(h for on, h in v.gradient.score_cases if all(_holds(c, at) for c in on)), at)
             for v in (one, other)
         ]
         assert np.isclose(*found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import sympy
 
 from klsym import api as engine
 from klsym.cli import main
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import ExpectedValue, TargetReading, Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import k1
 from klsym.language.messages import Message
@@ -33,6 +32,8 @@ RIGHT = [
 ]  # fmt: skip
 
 
+FIELDS_OF = {"h": "score_coefficient", "c": "canonical_coefficient"}  # short names in the tables below
+
 JUDGED: dict[int, tuple[Any, Any]] = {}
 
 
@@ -48,8 +49,10 @@ def theorems_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def checked(loss: str, sampling: str = "on-policy", **changes: Any) -> dict[str, Any]:
-    verdict = replace(engine.explain(loss, sampling), **changes)
-    found = with_check(verdict, parse(loss)).check
+    verdict = engine.explain(loss, sampling=sampling).revise(
+        **{FIELDS_OF.get(name, name): value for name, value in changes.items()}
+    )
+    found = with_check(verdict, parse(loss)).proof.check
     assert found is not None
     return found
 
@@ -69,10 +72,10 @@ def test_right_verdicts_pass(loss: str) -> None:
 def test_rewards_and_sequences_pass(use: str, sampling: str) -> None:
     for loss, options in (("rho*k2", {}), ("k1", {"level": "sequence", "aggregate": "mean"})):
         verdict = engine.explain(loss, sampling, use, **options)
-        found = with_check(verdict, parse(loss)).check
+        found = with_check(verdict, parse(loss)).proof.check
         assert "literal loss" in found["text"] and found["passed"] is True
-        wrong = replace(verdict, c=f"{verdict.coefficient} + k1**2")
-        assert with_check(wrong, parse(loss)).check["passed"] is False
+        wrong = verdict.revise(canonical_coefficient=f"{verdict.gradient.canonical_text} + k1**2")
+        assert with_check(wrong, parse(loss)).proof.check["passed"] is False
 
 
 @pytest.mark.parametrize(("bound", "sampling"), [(40, "on-policy"), (300, "off-policy")])
@@ -80,14 +83,17 @@ def test_what_is_wrong_beyond_a_clamp_alone_is_seen(bound: int, sampling: str) -
     """The coefficient is right between the bounds, and its slope beyond one of them is not 0."""
     parsed = parse(f"clip(k1, -{bound}, {bound})")
     verdict = engine.explain(f"clip(k1, -{bound}, {bound})", sampling)
-    assert with_check(verdict, parsed).check["passed"] is True
+    assert with_check(verdict, parsed).proof.check["passed"] is True
     weight = "" if sampling == "on-policy" else "/rho"
     for beyond in (STEP.format(bound), UNDER.format(bound)):
         for wrong, place in (
-            (replace(verdict, c=f"{verdict.coefficient} + {beyond}{weight}"), "coefficient"),
-            (replace(verdict, h=f"{verdict.per_sample} + {beyond}"), "gradient"),
+            (
+                verdict.revise(canonical_coefficient=f"{verdict.gradient.canonical_text} + {beyond}{weight}"),
+                "coefficient",
+            ),
+            (verdict.revise(score_coefficient=f"{verdict.gradient.score_text} + {beyond}"), "gradient"),
         ):
-            found = with_check(wrong, parsed).check
+            found = with_check(wrong, parsed).proof.check
             assert found["passed"] is False and found["text"].startswith("FAILED")
             assert f"in the {place}" in found["text"], beyond
 
@@ -138,15 +144,15 @@ def test_tokens_and_batches_are_compared_with_the_literal_field(
     loss: str, options: dict[str, Any], wrong: dict[str, str]
 ) -> None:
     verdict, parsed = engine.explain(loss, **options), parse(loss)
-    check = with_check(verdict, parsed).check
+    check = with_check(verdict, parsed).proof.check
     assert check["passed"] is True and "literal loss on 4 models" in check["text"]
     named = (
         {} if verdict.target not in ("zero", "reverse-kl", "forward-kl", "combination") else {"gradient": "1"}
     )
     for part, text in {**wrong, **named}.items():
         change = TargetReading("combination", {"reward": f"R + {text}", "reverse-kl": "3"}) if named else None
-        lie = replace(verdict, **{part: change if part == "gradient" else text})
-        check = with_check(lie, parsed).check
+        lie = verdict.revise(**{FIELDS_OF.get(part, part): change if part == "gradient" else text})
+        check = with_check(lie, parsed).proof.check
         place = {"h": "gradient", "c": "coefficient", "gradient": "target"}.get(part, part)
         assert check["passed"] is False and f"(in the {place}" in check["text"], (part, check)
 
@@ -162,8 +168,10 @@ OBJECTIVES: list[tuple[str, dict[str, Any]]] = [  # each with the objective of a
 @pytest.mark.parametrize(("loss", "options"), OBJECTIVES, ids=str)
 def test_the_printed_objective_is_compared_too(loss: str, options: dict[str, Any]) -> None:
     verdict, parsed = engine.explain(loss, **options), parse(loss, ("S",))
-    assert verdict.implied is not None and with_check(verdict, parsed).check["passed"] is True
-    check = with_check(replace(verdict, implied=verdict.implied * 2), parsed).check
+    assert (
+        verdict.objective.quantity is not None and with_check(verdict, parsed).proof.check["passed"] is True
+    )
+    check = with_check(verdict.revise(quantity=verdict.objective.quantity * 2), parsed).proof.check
     assert check["passed"] is False and "(in the objective)" in check["text"]
 
 
@@ -182,13 +190,19 @@ def test_the_printed_objective_is_compared_too(loss: str, options: dict[str, Any
 @pytest.mark.share(3)
 def test_the_printed_value_is_that_of_the_loss(loss: str, options: dict[str, Any]) -> None:
     verdict, parsed = engine.explain(loss, **options), parse(loss)
-    assert with_check(verdict, parsed).check["passed"] is True
+    assert with_check(verdict, parsed).proof.check["passed"] is True
     for wrong in (
-        {"constant": f"{verdict.value_constant} + 1/1000"},
-        {"value": TargetReading("combination", {**verdict.value.multiples, "forward-kl": "1/100"})},
+        {"constant": f"{verdict.value.constant_text} + 1/1000"},
+        {
+            "value": ExpectedValue(
+                "combination",
+                {**verdict.value.multiples, "forward-kl": "1/100"},
+                constant=verdict.value.constant,
+            )
+        },
     ):
         named = verdict.value.target in ("zero", "reverse-kl", "combination") or "value" in wrong
-        check = with_check(replace(verdict, **wrong), parsed).check
+        check = with_check(verdict.revise(**wrong), parsed).proof.check
         assert check["passed"] is not named and ("(in the value)" in check["text"]) is named
 
 
@@ -200,8 +214,8 @@ def test_what_a_verdict_says_of_h_is_compared_too() -> None:
     ):
         verdict = engine.explain(loss, **options)
         wrong = tuple(raised(x) if x.code == old else x for x in verdict.assumptions)
-        assert wrong != verdict.assumptions and with_check(verdict, parse(loss)).check["passed"] is True
-        check = with_check(replace(verdict, assumptions=wrong), parse(loss)).check
+        assert wrong != verdict.assumptions and with_check(verdict, parse(loss)).proof.check["passed"] is True
+        check = with_check(verdict.revise(assumptions=wrong), parse(loss)).proof.check
         assert check["passed"] is False and "(in the " in check["text"]
 
 
@@ -216,7 +230,7 @@ def raised(message: Message) -> Message:
 @pytest.mark.parametrize("text", ["k1_now + ", "k1_now*s_now + k1_now", "undeclared", "k1_self"])
 def test_formulas_that_cannot_be_read_fail(text: str) -> None:
     verdict = engine.explain("k2", level="token")
-    check = with_check(replace(verdict, c=text), parse("k2")).check
+    check = with_check(verdict.revise(canonical_coefficient=text), parse("k2")).proof.check
     assert check["passed"] is False and check["text"].startswith("FAILED")
 
 
@@ -249,7 +263,7 @@ def lying(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def lie(*arguments: Any, **options: Any) -> Verdict:
         verdict = honest(*arguments, **options)
-        return replace(verdict, c=f"2*({verdict.coefficient})")
+        return verdict.revise(canonical_coefficient=f"2*({verdict.gradient.canonical_text})")
 
     monkeypatch.setattr(engine, "explain", lie)
 
@@ -289,9 +303,9 @@ def test_a_stream_with_a_failed_check_exits_1(
 @pytest.mark.parametrize("bound", [20, 100])
 def test_there_is_a_witness_beyond_a_wide_clamp(bound: int) -> None:
     """And none where nothing differs."""
-    witness = engine.explain(f"rho*clip(k1, -{bound}, {bound})", "off-policy").witness
+    witness = engine.explain(f"rho*clip(k1, -{bound}, {bound})", "off-policy").counterexample.model
     assert witness is not None and witness["left"] != witness["right"]
-    assert engine.explain("rho*k1", "off-policy").witness is None
+    assert engine.explain("rho*k1", "off-policy").counterexample.model is None
 
 
 LOGS = (
@@ -305,7 +319,7 @@ LOGS = (
 @pytest.mark.share(3)
 def test_logs_of_positive_quantities_are_read_at_tokens(loss: str, sampling: str) -> None:
     """A printed formula holds log(rho_now), and rho_now is positive as rho is."""
-    found = with_check(engine.explain(loss, sampling, level="token"), parse(loss)).check
+    found = with_check(engine.explain(loss, sampling, level="token"), parse(loss)).proof.check
     assert found is not None and found["passed"] is True, found
 
 

@@ -15,6 +15,7 @@ from klsym.notation.proof_latex import format_derivation, show_theorem_latex
 from klsym.notation.text import show_theorem
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update, format_title
+from klsym.render.objective import write_objective_latex
 from klsym.render.verdict import format_verdict_html, format_verdict_markdown
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import recall
@@ -45,10 +46,10 @@ def test_claims_print_cleanly(name: str) -> None:
 @pytest.mark.share(4)
 def test_verdicts_print_cleanly(loss: str, sampling: str, use: str, row: Any) -> None:
     verdict = explain(loss, sampling=sampling, use=use, parameters=["har"])
-    for _, text, latex in verdict.steps:
+    for _, text, latex in verdict.proof.steps:
         assert complaints(latex) == [] and text.isprintable()
-    assert complaints(verdict.coefficient_latex) == [] and complaints(verdict.loss_latex) == []
-    assert verdict.objective is None or complaints(verdict.objective) == []
+    assert complaints(verdict.gradient.canonical_latex) == [] and complaints(verdict.loss.latex) == []
+    assert write_objective_latex(verdict) is None or complaints(write_objective_latex(verdict)) == []
     assert complaints(verdict._repr_latex_().strip("$\n")) == []
     check_views(verdict)
 
@@ -56,8 +57,8 @@ def test_verdicts_print_cleanly(loss: str, sampling: str, use: str, row: Any) ->
 @pytest.mark.parametrize("loss", ["clip(k3, 0, 5)", "abs(k1)", "min(k1, 2)", "exp(1)*abs(k1)", "sqrt(k2)"])
 def test_verdicts_outside_the_ring_print_cleanly(loss: str) -> None:
     verdict = explain(loss)
-    assert [complaints(latex) for _, _, latex in verdict.steps] == [[]] * len(verdict.steps)
-    assert complaints(verdict.coefficient_latex) == []
+    assert [complaints(latex) for _, _, latex in verdict.proof.steps] == [[]] * len(verdict.proof.steps)
+    assert complaints(verdict.gradient.canonical_latex) == []
     check_views(verdict)
 
 
@@ -141,5 +142,5 @@ def test_value_line(loss: str, options: dict[str, str], line: str) -> None:
 def test_a_witness_with_rewards_shows_them() -> None:
     """Without the rewards nobody can recompute the two sides."""
     verdict = explain("A*log_q + k3")
-    assert verdict.witness is not None and verdict.witness["rewards"]["A"]
-    assert f"A   = ({', '.join(verdict.witness['rewards']['A'])})" in verdict.text(proof=True)
+    assert verdict.counterexample.model is not None and verdict.counterexample.model["rewards"]["A"]
+    assert f"A   = ({', '.join(verdict.counterexample.model['rewards']['A'])})" in verdict.text(proof=True)

@@ -73,7 +73,7 @@ def explain(asked: Question) -> Reply:
     except KlsymError as error:
         left = dict.fromkeys(names_without_role(typed, parameters), "")
         return {"error": format_line(str(error)), "roles": roles_html(left | dict(roles), asking=True)}
-    guessed = guessed_roles(loss, parameters) if verdict.read_as else {}
+    guessed = guessed_roles(loss, parameters) if verdict.loss.read_as else {}
     options = asked.get("options", {})
     return _reply(
         verdict_html(verdict),

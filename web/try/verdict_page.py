@@ -111,7 +111,7 @@ def _choice(role: str, is_chosen: bool) -> str:
 
 # ---------------------------------------------------------------------------- of a verdict
 def _head(verdict: Any, answer: Any) -> str:
-    loss = show(verdict.written.expression, DISPLAYED)
+    loss = show(verdict.loss.written.expression, DISPLAYED)
     head = f'<p class="loss">{loss} <span class="use">{escape(describe_use(verdict.setting))}</span></p>'
     said = f'<p class="does">{escape(answer.update)} {badge(answer.trust)}</p>'
     return f"<header>{head}{said}{_equation(verdict)}</header>"
@@ -119,7 +119,7 @@ def _head(verdict: Any, answer: Any) -> str:
 
 def _equation(verdict: Any) -> str:
     """The expected gradient of the loss = what it is the gradient of, if the derivation ends there."""
-    steps = list(verdict.steps)
+    steps = list(verdict.proof.steps)
     if len(steps) < 2 or verdict.target in (None, "none"):
         return ""
     return f'<p class="formula">{latex(f"{steps[0][2]} = {steps[-1][2]}")}</p>'
@@ -145,14 +145,16 @@ def _facts(verdict: Any, answer: Any) -> str:
     told: list[tuple[str, str]] = []
     if answer.reading:
         told.append(("read as", f"<code>{escape(answer.reading[0])}</code>"))
-        unsaid = (note for note in verdict.written.notes if note.code != "names-read")  # the form shows those
+        unsaid = (
+            note for note in verdict.loss.written.notes if note.code != "names-read"
+        )  # the form shows those
         told.append(("", "<br>".join(escape(write_sentence(note)) for note in unsaid)))
-    formulas = {text: shown for _, text, shown in verdict.steps}
+    formulas = {text: shown for _, text, shown in verdict.proof.steps}
     for name, text in answer.facts:
         told.append((name, latex(formulas[text]) if text in formulas else f"<code>{escape(text)}</code>"))
-    if verdict.instead is not None:
-        shown = ask_button(verdict.instead.loss, _remedy(verdict)["options"], formula(verdict.instead.loss))
-        rest = escape(answer.suggestion.removeprefix(verdict.instead.loss))
+    if verdict.fix is not None:
+        shown = ask_button(verdict.fix.loss, _remedy(verdict)["options"], formula(verdict.fix.loss))
+        rest = escape(answer.suggestion.removeprefix(verdict.fix.loss))
         told.append(("write", f"{shown}{rest} {badge('proved')}"))
     return rows(pair for pair in told if pair[1])
 
@@ -163,14 +165,17 @@ def _remedy(verdict: Any) -> dict[str, Any]:
 
 def _proof(verdict: Any) -> Iterable[tuple[str, str]]:
     yield "Derivation", _derivation(verdict)
-    model = list_counterexample_lines(verdict.witness, verdict.setting.level)[1:]
+    model = list_counterexample_lines(verdict.counterexample.model, verdict.setting.level)[1:]
     yield "Counterexample", f"<pre>{escape(chr(10).join(model))}</pre>" if model else ""
     hypotheses = hypotheses_of(verdict)
     yield f"Hypotheses ({len(hypotheses)})", items(hypotheses)
-    if verdict.instead is not None:
+    if verdict.fix is not None:
         snippet = _remedy(verdict).get("snippet")
         yield "Code to write instead", f"<pre>{escape(snippet)}</pre>" if snippet else ""
-    facts = [*list_gradient_rows(verdict), *(("effect", line) for line in describe_effects(verdict.effects))]
+    facts = [
+        *list_gradient_rows(verdict),
+        *(("effect", line) for line in describe_effects(verdict.objective.effects)),
+    ]
     listed = rows((name, f"<code>{escape(text)}</code>") for name, text in facts)
     yield "All facts", listed + items(verdict.notes)
 
@@ -178,7 +183,7 @@ def _proof(verdict: Any) -> Iterable[tuple[str, str]]:
 def _derivation(verdict: Any) -> str:
     lines = (
         f"<td>{'=' if position else ''}</td><td>{latex(text)}</td><td class='rule'>{escape(rule)}</td>"
-        for position, (rule, _, text) in enumerate(verdict.steps)
+        for position, (rule, _, text) in enumerate(verdict.proof.steps)
     )
     shown = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="wide" tabindex="0"><table class="derivation">{shown}</table></div>' if shown else ""

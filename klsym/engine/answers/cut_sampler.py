@@ -28,7 +28,14 @@ from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import curl
 from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.targets.counterexample import find_counterexample
-from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict
+from klsym.engine.verdicts.lazy import Chain, Search
+from klsym.engine.verdicts.verdict import (
+    Counterexample,
+    ExpectedGradient,
+    ExpectedValue,
+    TargetReading,
+    Verdict,
+)
 from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
 from klsym.language.convert import to_ring
@@ -78,39 +85,50 @@ def restrict_to_cut_sampler(verdict: Verdict, written: Written) -> Verdict:
         verdict = _prove_curl_without_cut(verdict, written)
     messages = tuple(message for message in verdict.messages if message.code not in WEIGHED)
     value_is_known = UNMET not in verdict.value.assumptions
-    if isinstance(verdict.model, Search) and verdict.target != "none":
-        verdict = replace(verdict, model=Search(find_counterexample, *verdict.model.arguments, True))
-    return replace(
-        verdict,
+    search = verdict.counterexample.source
+    if isinstance(search, Search) and verdict.target != "none":
+        whole = Search(find_counterexample, *search.arguments, True)
+        verdict = verdict.revise(counterexample=Counterexample(whole))
+    return verdict.revise(
         messages=(*messages, Message("words-never-drawn")),
-        value=verdict.value if value_is_known else TargetReading(None),
-        constant=verdict.constant if value_is_known else None,
+        value=verdict.value if value_is_known else ExpectedValue(),
     )
 
 
 def _make_open(verdict: Verdict) -> Verdict:
     """Return an open verdict with the gradient at a token, where the theorems need q << mu."""
     assumptions = tuple(message for message in verdict.assumptions if message != UNMET)
-    return replace(
-        verdict, c=None, gradient=TargetReading(None), value=TargetReading(None), constant=None, trust="open",
-        shown="", objective_formula=None, proofs=(), steps=(), model=None, assumptions=assumptions,
-        implied=None, terms=(), messages=(Message("words-never-drawn"),), remarks=(Message("open-support"),),
-    )  # fmt: skip
+    gradient = ExpectedGradient(
+        score_coefficient=verdict.gradient.score_coefficient,
+        scores_named=verdict.gradient.scores_named,
+        score_cases=verdict.gradient.score_cases,
+        canonical_cases=verdict.gradient.canonical_cases,
+        bias_cases=verdict.gradient.bias_cases,
+        inside_clamps=verdict.gradient.inside_clamps,
+        remarks=(Message("open-support"),),
+    )
+    return Verdict(
+        verdict.loss,
+        verdict.setting,
+        gradient,
+        objective=replace(verdict.objective, formula=None, quantity=None),
+        assumptions=assumptions,
+        messages=(Message("words-never-drawn"),),
+    )
 
 
 def _keep_objective_theorem(verdict: Verdict) -> Verdict:
     """Keep the theorem that it is the gradient of a mean under mu, if only others need q << mu."""
-    usable = tuple(proof for proof in verdict.proofs if UNMET not in proof.assumptions)
+    usable = tuple(proof for proof in verdict.proof.theorems if UNMET not in proof.assumptions)
     if UNMET not in verdict.assumptions or not usable or verdict.target != "separable":
         return verdict
-    dropped = {message for proof in verdict.proofs for message in proof.assumptions}
+    dropped = {message for proof in verdict.proof.theorems for message in proof.assumptions}
     dropped -= {message for proof in usable for message in proof.assumptions}
-    return replace(
-        verdict,
-        c=None,
+    return verdict.revise(
+        canonical_coefficient=None,
         gradient=TargetReading("separable"),
         steps=Chain(usable[0]),
-        proofs=usable,
+        theorems=usable,
         assumptions=tuple(message for message in verdict.assumptions if message not in dropped),
     )
 
@@ -126,13 +144,15 @@ def _prove_curl_without_cut(verdict: Verdict, written: Written) -> Verdict:
         for model in islice(generate_tree_models(start.context, on_policy=True), MOST_TREES):
             with suppress(ProofError, Refused):
                 refutation = start.differs_from(0, model=add_rows(model, choose_rows(names, start.context)))
-                return replace(
-                    verdict,
-                    proofs=(verdict.proofs[0], refutation),
-                    model=describe_counterexample(refutation),
+                return verdict.revise(
+                    theorems=(verdict.proof.theorems[0], refutation),
+                    counterexample=Counterexample(describe_counterexample(refutation)),
                     trust="kernel",
                 )
-    return replace(
-        verdict, gradient=TargetReading(None), trust="open", shown="", model=None,
-        remarks=(*verdict.remarks, Message("open-no-tree")),
-    )  # fmt: skip
+    return verdict.revise(
+        gradient=TargetReading(),
+        trust="open",
+        in_quantities="",
+        counterexample=Counterexample(),
+        remarks=(*verdict.gradient.remarks, Message("open-no-tree")),
+    )

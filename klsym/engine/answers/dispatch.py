@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -20,7 +19,7 @@ from klsym.engine.fields.slot_loss import (
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import TargetReading, Verdict, build_open_verdict
+from klsym.engine.verdicts.verdict import ExpectedValue, Verdict, build_open_verdict
 from klsym.errors import KlsymError, NotInRing, Refused, TooManyRegions, UsageError
 from klsym.kernel.names import SAMPLE_BASES, is_declarable
 from klsym.language.convert import in_core, to_ring
@@ -81,9 +80,11 @@ def _explain_by_level(written: Written, setting: Setting) -> Verdict:
         raise
     except (NotInRing, Refused) as error:
         raise _build_refusal(written, error) from None
-    verdict = verdict if verdict.expansion else replace(verdict, expansion=expand_options(written, setting))
+    verdict = (
+        verdict if verdict.loss.expansion else verdict.revise(expansion=expand_options(written, setting))
+    )
     if verdict.value.target is None and _is_centred(written.expression) and not setting.averaged:
-        return replace(verdict, value=TargetReading("zero"), constant=sympy.S.Zero)
+        return verdict.revise(value=ExpectedValue("zero", constant=sympy.S.Zero))
     return verdict
 
 

@@ -104,7 +104,11 @@ def _describe_unknown_target(text: str) -> str:
 
 def is_met(verdict: Verdict, wanted: Expectation) -> bool:
     """Does the verdict say what is expected?  A KL by its name alone may have any positive multiple."""
-    reading = verdict.inside_clamps if wanted.inside and verdict.inside_clamps else verdict.gradient
+    reading = (
+        verdict.gradient.inside_clamps
+        if wanted.inside and verdict.gradient.inside_clamps
+        else verdict.gradient
+    )
     if wanted.target:
         is_negated = reading.multiples.get(wanted.target, "").startswith("-")
         return (reading.target or "open") == wanted.target and not is_negated

@@ -34,7 +34,7 @@ def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict 
         verdict = None if alone is None else explain_written(written, setting)
         return verdict if verdict and verdict.trust == "kernel" and is_right(verdict, target, use) else None
     of_tokens = setting.level == "token" and not has_token_sum(written.expression)
-    if of_tokens and prove_choice(text, Setting(setting.sampling, setting.use), target, use) is None:
+    if of_tokens and not _is_right_for_a_sample(text, Setting(setting.sampling, setting.use), target, use):
         return None
     plain = not setting.averaged and setting.aggregate != "batch" and setting.batch != "std"
     if use != "value" and plain and not is_single_part(written, setting, target):
@@ -43,9 +43,16 @@ def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict 
     return verdict if verdict.trust == "kernel" and is_right(verdict, target, use) else None
 
 
+def _is_right_for_a_sample(text: str, setting: Setting, target: str, use: str) -> bool:
+    """Is it right at one sample?  Of a gradient its named parts say so; the proof is that of the tokens."""
+    if use == "value":
+        return prove_choice(text, setting, target, use) is not None
+    return is_single_part(as_written(text, ()), setting, target)
+
+
 def read_next_token_kl(verdict: Verdict) -> tuple[str, str, str] | None:
     """Return the multiple, name and prefixes of a KL of each next token, if the gradient is that alone."""
-    if (match := ONE_KL.fullmatch(verdict.shown)) is None:
+    if (match := ONE_KL.fullmatch(verdict.gradient.in_quantities)) is None:
         return None
     name = "reverse-kl" if match["kl"] == "q_t||p_t" else "forward-kl"
     return (match["times"] or "").strip(), name, match["of"]
@@ -60,5 +67,5 @@ def is_right(verdict: Verdict, target: str, use: str) -> bool:
             "q" if verdict.setting.on_policy else "mu",
         )
     if use == "value":
-        return verdict.unbiased_for(target)
+        return verdict.value.is_unbiased_for(target)
     return verdict.target == target and verdict.gradient.single

@@ -1,7 +1,7 @@
 """What to write instead of a loss that is no KL penalty: the right one for the same setting, if there is one.
 
 >>> from klsym.engine.explain import explain
->>> found = explain("k3").instead
+>>> found = explain("k3").fix
 >>> found.loss, found.proof
 ('k2', E_q[grad k2] = grad KL(q||p))
 """
@@ -54,7 +54,9 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
             except UsageError:
                 continue
             if choice is not None and not choice.setting.averaged:
-                return Suggestion(loss, place, changed, DENSITIES_OF_KL[target], choice.proofs[0], has_reward)
+                return Suggestion(
+                    loss, place, changed, DENSITIES_OF_KL[target], choice.proof.theorems[0], has_reward
+                )
     return None
 
 

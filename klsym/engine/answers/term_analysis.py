@@ -63,14 +63,14 @@ def describe_effect(e: Any, verdict: Verdict) -> Message:
     """Return the target of a term; of a clamped term, that inside the clip range."""
     if verdict.target == "zero":
         return Message("no-expected-gradient")
-    inside = verdict.inside_clamps
+    inside = verdict.gradient.inside_clamps
     if inside is not None and inside.target in NAMED and inside.multiples and verdict.target not in NAMED:
         return Message("targets-inside", of=verdict)
-    if verdict.target not in (*NAMED, "f-divergence", "none", None) and not verdict.shown:
+    if verdict.target not in (*NAMED, "f-divergence", "none", None) and not verdict.gradient.in_quantities:
         if not verdict.setting.on_policy and verdict.setting.use == "loss" and not e.has(sg):
             return _describe_sampler_gradient(e)
-        if verdict.implied is not None:
-            return Message("gradient-of-objective", of=verdict.implied.side)
+        if verdict.objective.quantity is not None:
+            return Message("gradient-of-objective", of=verdict.objective.quantity.side)
     return Message("targets", of=verdict)
 
 
@@ -82,9 +82,9 @@ def _describe_sampler_gradient(e: Any) -> Message:
 
 def find_zero_regions(verdict: Verdict) -> Iterator[Message]:
     """Yield where the gradient of a clamped term is zero."""
-    rows = [on for on, h in verdict.per_sample_cases if h == 0]
+    rows = [on for on, h in verdict.gradient.score_cases if h == 0]
     if () in rows:  # the last case, of what no other one says
-        yield Message("zero-but-where", where=tuple(on for on, h in verdict.per_sample_cases if h != 0))
+        yield Message("zero-but-where", where=tuple(on for on, h in verdict.gradient.score_cases if h != 0))
     elif rows:
         yield Message("zero-where", where=tuple(rows))
 
@@ -94,12 +94,12 @@ def find_largest_weight(verdict: Verdict) -> Iterator[Message]:
 
     For h = w(ratio) X with one ratio and one reward X; the bounds are those of the cases.
     """
-    rows, baselines = _replace_sums(verdict.per_sample_cases)
+    rows, baselines = _replace_sums(verdict.gradient.score_cases)
     symbols = {x for on, h in rows for e in (h, *(c.x for c in on)) for x in e.free_symbols}
     by_name = {symbol.name: symbol for symbol in symbols}
     gains = [*(by_name[x.name] for x in (A, R) if x.name in by_name), *baselines]
     ratios = _find_ratios(rows)
-    if len(gains) != 1 or len(ratios) != 1 or verdict.scores_named[0]:
+    if len(gains) != 1 or len(ratios) != 1 or verdict.gradient.scores_named[0]:
         return
     [gain], [ratio] = gains, ratios
     above, below = (_find_largest(rows, ratio, gain, sign) for sign in (1, -1))

@@ -36,7 +36,15 @@ from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.targets.ring_notes import collect_assumptions
-from klsym.engine.verdicts.verdict import ChainStep, TargetReading, Verdict
+from klsym.engine.verdicts.lazy import ChainStep
+from klsym.engine.verdicts.verdict import (
+    AnalysedLoss,
+    Counterexample,
+    ExpectedGradient,
+    Objective,
+    Verdict,
+    VerdictProof,
+)
 from klsym.engine.verdicts.warnings import DESCENT_WARNINGS
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.kernel.ring import ONE, ExpPoly
@@ -112,7 +120,7 @@ def explain_all_tokens(
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
     (loss, number), single_setting = over, replace(setting, aggregate="sum")
     single = explained(loss, single_setting)
-    target, proofs = _find_target(loss, single_setting) if single.pushes else ("zero", ())
+    target, proofs = _find_target(loss, single_setting) if single.gradient.is_nonzero else ("zero", ())
     all_of_them = target is None and setting.on_policy and number == ENTIRE
     counted = _find_constant_coefficient(loss, setting) if all_of_them else None
     target = target if counted is None else "separable"
@@ -121,29 +129,27 @@ def explain_all_tokens(
     exchange = [Message("exchange-in-lengths")] if counted is not None else []
     kept_lengths = () if number == ENTIRE else (Message("kept-lengths", some=number == KEPT),)
     presupposed = (*kept_lengths, Message("independent-sequences"), *exchange, *single.assumptions)
-    return Verdict(
-        loss=written.text,
-        loss_latex=losses.show(written, LATEX),
-        setting=setting,
-        h=LazyFormula(
-            _divide_by_tokens, (_build_scored_coefficient(single), to_ring(n), _build_token_count(number))
+    expansion = single.loss.expansion if setting.aggregate != "batch" else expand_options(written, setting)
+    tokens = _build_token_count(number)
+    gradient = ExpectedGradient(
+        target,
+        score_coefficient=LazyFormula(
+            _divide_by_tokens, (_build_scored_coefficient(single), to_ring(n), tokens)
         ),
-        c=None,
-        gradient=TargetReading(target),
-        value=TargetReading(None),
-        constant=None,
+        scores_named=(True, True),
+        in_quantities=_show_gradient(single, counted) if objective else "",
+        remarks=(*_list_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
+    )
+    return Verdict(
+        loss=AnalysedLoss(written.text, losses.show(written, LATEX), expansion),
+        setting=setting,
+        gradient=gradient,
+        objective=Objective(formula=objective),
         trust="kernel" if proofs else "sympy",
         assumptions=tuple(dict.fromkeys((*presupposed, *collect_assumptions((*proofs[1:], any_n))))),
-        steps=(_build_first_step(single),),
-        model=describe_counterexample(proofs[0]) if proofs else None,
-        inside_clamps=None,
-        scores_named=(True, True),
-        proofs=(*proofs, any_n),
-        objective_formula=objective,
-        shown=_show_gradient(single, counted) if objective else "",
-        remarks=(*_list_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
-        expansion=single.expansion if setting.aggregate != "batch" else expand_options(written, setting),
         messages=(Message("weighed-by-lengths"), *(x for x in single.messages if x.code not in UNSAID)),
+        proof=VerdictProof((*proofs, any_n), (_build_first_step(single),)),
+        counterexample=Counterexample(describe_counterexample(proofs[0]) if proofs else None),
     )
 
 
@@ -172,9 +178,11 @@ REMARKS = {"none": Message("turns-at-two-lengths"), "separable": Message("sample
 
 def _build_scored_coefficient(single: Verdict) -> LazyFormula:
     """Return h, with its scores."""
-    if single.scores_named[0] or not single.pushes:
-        return LazyFormula(add_brackets, (single.h,))
-    return multiply_by_score(single.h, (now if single.setting.level == "token" else own)(s))
+    if single.gradient.scores_named[0] or not single.gradient.is_nonzero:
+        return LazyFormula(add_brackets, (single.gradient.score_coefficient,))
+    return multiply_by_score(
+        single.gradient.score_coefficient, (now if single.setting.level == "token" else own)(s)
+    )
 
 
 def _divide_by_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Formula:
@@ -235,7 +243,7 @@ def _write_objective(
     with_gradient: True: with the gradient of L; False: with the score that multiplies a reward.
     """
     tokens, text = single.setting.level == "token", spell is TEXT
-    loss = f"({single.loss})" if text else rf"\left({single.loss_latex}\right)"
+    loss = f"({single.loss.text})" if text else rf"\left({single.loss.latex}\right)"
     if with_gradient is not None:
         before, after = ("grad" if text else r"\nabla"), ("*s" if text else r"\,s")
         loss = before + loss if with_gradient else loss + after

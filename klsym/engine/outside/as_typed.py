@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import sympy
 
 from klsym.engine.options.settings import Setting
-from klsym.engine.verdicts.verdict import ChainStep, Verdict
+from klsym.engine.verdicts.lazy import ChainStep
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.convert import canonical
 from klsym.language.expressions import log_mu, log_q, rho, without_sg
 from klsym.notation import losses
@@ -23,7 +23,7 @@ Explained = Callable[[Written, Setting], Verdict]
 
 def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
     """Return a verdict on a sampled loss as one on the loss as typed."""
-    return replace(inner, loss=written.text, loss_latex=losses.show(written, LATEX), **changes)
+    return inner.revise(text=written.text, latex=losses.show(written, LATEX), **changes)
 
 
 def substitute_policy(expression: Any) -> Any:

@@ -18,7 +18,6 @@ and has the curl d_u E_q[R] d_v E_q[R^2] - d_v E_q[R] d_u E_q[R^2].
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -34,7 +33,7 @@ from klsym.engine.proof.sequence_quantities import mean_over_i
 from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.targets.ring import build_partial_verdict, explain_centred, find_sample_h
 from klsym.engine.targets.ring_notes import READING_NOTES, collect_assumptions
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Counterexample, TargetReading, Verdict
 from klsym.errors import NotInRing, ProofError
 from klsym.kernel.models import Model, enclose
 from klsym.kernel.names import SAMPLE_BASES
@@ -73,18 +72,17 @@ def _build_verdict(single: Verdict, h: ExpPoly) -> Verdict:
     under = "q" if single.setting.on_policy else "mu"
     half, square = _prove_at_two()
     start = (f"E_{under}[mean_i {COEFFICIENT}*s_self]", LATEX.expectation(under, FIELD_LATEX))
-    verdict = replace(
-        single,
-        h=PUSHED,
-        c=None,
+    verdict = single.revise(
+        score_coefficient=PUSHED,
+        canonical_coefficient=None,
         gradient=TargetReading(None, {}),
         trust="numeric",
         assumptions=(READING_NOTES["mean"], Message("given-std", of=h)),
         steps=(("", *start),),
-        proofs=(half, square),
-        model=None,
-        implied=None,
-        shown="",
+        theorems=(half, square),
+        counterexample=Counterexample(),
+        quantity=None,
+        in_quantities="",
         remarks=(
             Message("signs-alone", half=half, square=square),
             _describe_limit(h, single.setting.on_policy),
@@ -137,14 +135,18 @@ def _add_binary_remarks(verdict: Verdict, h: ExpPoly) -> Verdict:
     """Add the objective for two values of R at each n; beside a penalty, the effect of the division."""
     if h not in (to_ring(R), to_ring(-R)):
         return (
-            replace(verdict, remarks=(*verdict.remarks, Message("same-scale"))) if _is_mixed(h) else verdict
+            verdict.revise(remarks=(*verdict.gradient.remarks, Message("same-scale")))
+            if _is_mixed(h)
+            else verdict
         )
     proof = _prove_binary_objective()
     messages = (
         Message("binary-rewards", sign="" if h == to_ring(R) else "-"),
         Message("binary-ends", proof=proof),
     )
-    return replace(verdict, remarks=(*verdict.remarks, *messages), proofs=(*verdict.proofs, proof))
+    return verdict.revise(
+        remarks=(*verdict.gradient.remarks, *messages), theorems=(*verdict.proof.theorems, proof)
+    )
 
 
 @cache
@@ -168,7 +170,7 @@ def _find_constant_slope(h: ExpPoly) -> ExpPoly | None:
 
 def _explain_fixed_samples(verdict: Verdict, h: ExpPoly) -> Verdict:
     """Return the verdict under mu, with the objective where there is one."""
-    b, proofs = _find_constant_slope(h), verdict.proofs
+    b, proofs = _find_constant_slope(h), verdict.proof.theorems
     if b is None:
         return _refute_by_numbers(verdict, h)
     if not b:  # a_i is free of theta, as any A is
@@ -182,14 +184,13 @@ def _explain_fixed_samples(verdict: Verdict, h: ExpPoly) -> Verdict:
         slope = formulas.show_element(b)
         note = Message("slope-of-std", coefficient=COEFFICIENT, slope=slope)
         assumed = (Message("samples-differ-in-h"), *([Message("nonzero", of=slope)] if b.names() else []))
-    return replace(
-        verdict,
+    return verdict.revise(
         gradient=TargetReading("separable", {}),
         assumptions=(*verdict.assumptions, *assumed),
-        proofs=proofs,
-        objective_formula=Words(text, latex),
-        shown=f"grad {text}",
-        remarks=(note, *verdict.remarks),
+        theorems=proofs,
+        formula=Words(text, latex),
+        in_quantities=f"grad {text}",
+        remarks=(note, *verdict.gradient.remarks),
     )
 
 
@@ -201,12 +202,11 @@ def _refute_on_policy(verdict: Verdict, h: ExpPoly) -> Verdict:
             twisted = derive(_build_curl()).differs_from(0, model=model)
         except ProofError:
             continue
-        return replace(
-            verdict,
+        return verdict.revise(
             gradient=TargetReading("none", {}),
-            proofs=(*verdict.proofs, twisted),
-            model=describe_counterexample(twisted),
-            remarks=(Message("signs-turn", **where), *verdict.remarks),
+            theorems=(*verdict.proof.theorems, twisted),
+            counterexample=Counterexample(describe_counterexample(twisted)),
+            remarks=(Message("signs-turn", **where), *verdict.gradient.remarks),
         )
     return _refute_by_numbers(verdict, h)
 
@@ -221,11 +221,10 @@ def _refute_by_numbers(verdict: Verdict, h: ExpPoly) -> Verdict:
     witness = find_curl(pushes, f"E_{'q' if on_policy else 'mu'}[mean_i {COEFFICIENT}*s_self]")
     if witness is None:
         return verdict
-    return replace(
-        verdict,
+    return verdict.revise(
         gradient=TargetReading("none", {}),
-        model=witness,
-        remarks=(Message("turns-at-three"), *verdict.remarks),
+        counterexample=Counterexample(witness),
+        remarks=(Message("turns-at-three"), *verdict.gradient.remarks),
     )
 
 

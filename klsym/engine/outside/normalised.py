@@ -38,7 +38,8 @@ from klsym.engine.targets.decide import (
 )
 from klsym.engine.targets.ring import build_verdict, explain_ring
 from klsym.engine.targets.ring_notes import READING_NOTES
-from klsym.engine.verdicts.verdict import Chain, TargetReading, Verdict
+from klsym.engine.verdicts.lazy import Chain
+from klsym.engine.verdicts.verdict import Counterexample, ExpectedValue, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import DESCENT_WARNINGS, LOSS_WARNINGS
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach
@@ -84,28 +85,26 @@ def _combine_with_reward(written: Written, main: Written, remainder: Written, se
     reward_verdict = explain_ring(remainder, setting)
     gradient = reward_verdict.target not in ("none", None)
     pushes = (
-        reward_verdict.h
-        if reward_verdict.scores_named[0]
+        reward_verdict.gradient.score_coefficient
+        if reward_verdict.gradient.scores_named[0]
         else multiply_by_score(_write_own_reward(remainder.expression, setting), own(s))
     )
     messages = [message for message in reward_verdict.messages if message.code not in LOSS_WARNINGS]
-    return replace(
-        spread,
-        loss=written.text,
-        loss_latex=losses.show(written, LATEX),
-        h=LazyFormula(add_terms, (spread.h, pushes)),
+    return spread.revise(
+        text=written.text,
+        latex=losses.show(written, LATEX),
+        score_coefficient=LazyFormula(add_terms, (spread.gradient.score_coefficient, pushes)),
         gradient=TargetReading(spread.target if gradient else None, {}),
         value=reward_verdict.value,
-        constant=reward_verdict.constant,
         assumptions=tuple(dict.fromkeys((*spread.assumptions, *reward_verdict.assumptions))),
-        proofs=(*spread.proofs, *reward_verdict.proofs),
-        model=spread.model if gradient else None,
-        objective_formula=None,
-        shown="",
+        theorems=(*spread.proof.theorems, *reward_verdict.proof.theorems),
+        counterexample=spread.counterexample if gradient else Counterexample(),
+        formula=None,
+        in_quantities="",
         steps=(),
         remarks=(
             Message("adds-no-curl" if gradient else "adds-a-curl", loss=remainder.text, of=reward_verdict),
-            *spread.remarks,
+            *spread.gradient.remarks,
             Message("weighs-by-spread"),
             *_describe_recurrence(main, reward_verdict),
         ),
@@ -134,17 +133,15 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
     reading = () if field.loss.index else (READING_NOTES["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
     size = list_size_messages(*(_build_inner_loss(of).element for of in back.values()))
-    return replace(
-        verdict,
-        loss_latex=losses.show(written, LATEX),
+    return verdict.revise(
+        latex=losses.show(written, LATEX),
         messages=(*verdict.messages, *size),
-        c=None,
-        coefficient_cases=(),
-        steps=tuple(verdict.steps)[:2],
-        value=TargetReading(None),
-        constant=None,
-        generated=None,
-        functional=None,
+        canonical_coefficient=None,
+        canonical_cases=(),
+        steps=tuple(verdict.proof.steps)[:2],
+        value=ExpectedValue(),
+        generator=None,
+        convexity=None,
         penalty=None,
         assumptions=(*reading, Message("given", place="sample", rows=rows), *verdict.assumptions),
     )
@@ -216,15 +213,13 @@ def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]
 def _restate(verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient) -> Verdict:
     """Return the verdict on a reward for the loss that has the same gradient."""
     _, (proof,) = expand_scores(field)
-    others = ((why or "chain rule", text, latex) for why, text, latex in verdict.steps)
+    others = ((why or "chain rule", text, latex) for why, text, latex in verdict.proof.steps)
     steps = (Chain(proof).rows[0], *others)
-    return replace(
-        verdict,
-        loss=written.text,
-        loss_latex=losses.show(written, LATEX),
+    return verdict.revise(
+        text=written.text,
+        latex=losses.show(written, LATEX),
         setting=setting,
-        value=TargetReading(None),
-        constant=None,
+        value=ExpectedValue(),
         steps=steps,
         messages=tuple(x for x in verdict.messages if x.code not in DESCENT_WARNINGS),
     )
@@ -254,15 +249,13 @@ def _explain_by_option(written: Written, setting: Setting) -> Verdict:
     normalised = written.expression
     single = Written(written.text, normalised.args[0])
     verdict = explain_batch_std(single, replace(setting, batch="std"))
-    h = multiply_by_score(verdict.h, own(s)) if verdict.pushes else ZERO
+    h = multiply_by_score(verdict.gradient.score_coefficient, own(s)) if verdict.gradient.is_nonzero else ZERO
     latex = losses.show(written, LATEX)
-    return replace(
-        verdict,
-        loss_latex=latex,
+    return verdict.revise(
+        latex=latex,
         setting=setting,
-        h=h,
+        score_coefficient=h,
         scores_named=(True, False),
-        value=TargetReading("zero"),  # what is centred has mean 0
-        constant=ZERO,
+        value=ExpectedValue("zero", constant=ZERO),  # what is centred has mean 0
         messages=tuple(x for x in verdict.messages if x.code != "value-is-not-gradient"),
     )

@@ -47,7 +47,7 @@ from klsym.engine.outside.vocabulary_means import (
 from klsym.engine.outside.vocabulary_products import explain_products, is_product
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Counterexample, ExpectedValue, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import LOSS_WARNINGS
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.ring import ZERO
@@ -88,26 +88,27 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
     inner = explained(loss.written, loss.setting)
     has_remainder = loss.remainder != 0 and loss.setting.use == "loss"
     alone = explained(write_loss(loss.remainder), loss.setting) if has_remainder else None
-    inner = replace(inner, h=_build_per_sample(loss, alone))
+    inner = inner.revise(score_coefficient=_build_per_sample(loss, alone))
     verdict = as_typed(
         inner,
         written,
         setting=setting,
-        per_sample_cases=alone.per_sample_cases if alone else (),
-        scores_named=(True, inner.scores_named[1]),
-        inside_clamps=None if clamped_words(written.expression) else inner.inside_clamps,
+        score_cases=alone.gradient.score_cases if alone else (),
+        scores_named=(True, inner.gradient.scores_named[1]),
+        inside_clamps=None if clamped_words(written.expression) else inner.gradient.inside_clamps,
         assumptions=(Message("full-at-one", setting=setting, of=loss.written.text), *inner.assumptions),
-        steps=add_first_step(loss.typed, loss.setting, VOCABULARY_RULE, inner.steps) if inner.steps else (),
-        model=_rewrite_counterexample(loss, inner),
+        steps=add_first_step(loss.typed, loss.setting, VOCABULARY_RULE, inner.proof.steps)
+        if inner.proof.steps
+        else (),
+        counterexample=Counterexample(_rewrite_counterexample(loss, inner)),
         expansion=_show_expansion(written, loss),
-        remarks=(*inner.remarks, *_describe_noise(loss)),
+        remarks=(*inner.gradient.remarks, *_describe_noise(loss)),
         messages=tuple(_list_messages(written, inner, alone, loss)),
     )
     verdict = _add_objective(verdict, loss)
     if loss.setting == setting and not loss.has_lost_terms:
         return verdict
-    value, constant = _find_value(written, setting, explained)
-    return replace(verdict, value=value, constant=constant)
+    return verdict.revise(value=_find_value(written, setting, explained))
 
 
 def _describe_noise(loss: SampledLoss) -> tuple[Message, ...]:
@@ -126,8 +127,13 @@ def _build_per_sample(loss: SampledLoss, alone: Verdict | None) -> Any:
     if setting.use == "reward":
         return LazyFormula(multiply, (_write_at_now(loss.typed.expression, setting), score))
     parts = [part for exact_mean in loss.means for part in _iterate_pushes(exact_mean, setting, score)]
-    if alone is not None and alone.pushes:
-        parts.insert(0, alone.h if alone.scores_named[0] else multiply_by_score(alone.h, score))
+    if alone is not None and alone.gradient.is_nonzero:
+        parts.insert(
+            0,
+            alone.gradient.score_coefficient
+            if alone.gradient.scores_named[0]
+            else multiply_by_score(alone.gradient.score_coefficient, score),
+        )
     return LazyFormula(add_terms, tuple(parts)) if parts else ZERO
 
 
@@ -165,10 +171,13 @@ def _write_at_now(e: Any, setting: Setting) -> Any:
 
 def _rewrite_counterexample(loss: SampledLoss, inner: Verdict) -> dict[str, Any] | None:
     """Return the counterexample, its equation written for the loss as typed."""
-    if inner.witness is None or not inner.steps:
-        return inner.witness
+    if inner.counterexample.model is None or not inner.proof.steps:
+        return inner.counterexample.model
     whole = show_mean(loss.typed.expression, loss.setting, TEXT, gradient=True)
-    return {**inner.witness, "refutes": inner.witness["refutes"].replace(inner.steps[0][1], whole, 1)}
+    return {
+        **inner.counterexample.model,
+        "refutes": inner.counterexample.model["refutes"].replace(inner.proof.steps[0][1], whole, 1),
+    }
 
 
 def _show_expansion(written: Written, loss: SampledLoss) -> str | None:
@@ -178,7 +187,7 @@ def _show_expansion(written: Written, loss: SampledLoss) -> str | None:
     return losses.show(loss.typed.expression, TEXT)
 
 
-def _find_value(written: Written, setting: Setting, explained: Explained) -> tuple[TargetReading, Any]:
+def _find_value(written: Written, setting: Setting, explained: Explained) -> ExpectedValue:
     """Return the value E_m[L] of the loss itself, without credit: that of the sampled loss."""
     try:
         loss = read_sampled(written, replace(setting, use="loss", credit=""))
@@ -189,7 +198,7 @@ def _find_value(written: Written, setting: Setting, explained: Explained) -> tup
         sampled = None if scored else explained(loss.written, loss.setting)
     except UsageError:
         sampled = None
-    return (sampled.value, sampled.constant) if sampled else (TargetReading(None), None)
+    return sampled.value if sampled else ExpectedValue()
 
 
 # ---------------------------------------------------------------------------- the objective of their sums
@@ -197,18 +206,17 @@ def _add_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
     """Add the objective E_q[sum_t C_t] where no other is known."""
     setting = loss.setting
     plain = setting.level == "token" and setting.use == "loss" and setting.on_policy
-    unknown = verdict.target in (None, "separable") and verdict.implied is None
+    unknown = verdict.target in (None, "separable") and verdict.objective.quantity is None
     means = sum_prefix_means(loss) if unknown and plain else None
     if means is None:
         return verdict
-    return replace(
-        verdict,
-        gradient=TargetReading("separable", {}, verdict.c),
+    return verdict.revise(
+        gradient=TargetReading("separable", {}, verdict.gradient.canonical_coefficient),
         trust="sympy",
-        shown=f"grad {show_mean(means, setting, TEXT)}",
-        objective_formula=build_mean_formula(means, setting),
+        in_quantities=f"grad {show_mean(means, setting, TEXT)}",
+        formula=build_mean_formula(means, setting),
         assumptions=tuple(dict.fromkeys((*verdict.assumptions, Message("exchange-mean", under="q")))),
-        remarks=(Message("sum-of-means"), *(x for x in verdict.remarks if x.code not in OPEN_CODES)),
+        remarks=(Message("sum-of-means"), *(x for x in verdict.gradient.remarks if x.code not in OPEN_CODES)),
         messages=(
             Message("outside-the-core", trust="sympy"),
             *(x for x in verdict.messages if x.code not in UNPROVED),
@@ -250,7 +258,11 @@ def _list_messages(
             yield message
     if inner.target == "zero":
         whole = Message("vanishes", loss=written.text)
-        yield Message("zero-gradient", loss=written.text, setting=setting) if inner.pushes else whole
+        yield (
+            Message("zero-gradient", loss=written.text, setting=setting)
+            if inner.gradient.is_nonzero
+            else whole
+        )
     if loss.has_lost_terms:
         yield Message("known-before-drawn")
     bare = [

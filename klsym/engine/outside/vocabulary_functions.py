@@ -31,7 +31,7 @@ from klsym.engine.outside.as_typed import (
 )
 from klsym.engine.outside.means_counterexample import find_counterexample
 from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Counterexample, ExpectedValue, TargetReading, Verdict
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import in_core, to_sympy
@@ -133,32 +133,32 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         return as_typed(
             inner,
             written,
-            value=TargetReading(None),
+            value=ExpectedValue(),
             assumptions=(_describe_reading(sampled, means), *inner.assumptions),
-            remarks=(*inner.remarks, *([Message("one-number")] if setting.use == "reward" else [])),
+            remarks=(*inner.gradient.remarks, *([Message("one-number")] if setting.use == "reward" else [])),
         )
     if setting.batch != "none" or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
-    c = _substitute_numbers(inner.c, means)
-    steps, zero = add_first_step(written, setting, HELD_RULE, inner.steps), inner.target == "zero"
+    c = _substitute_numbers(inner.gradient.canonical_coefficient, means)
+    steps, zero = add_first_step(written, setting, HELD_RULE, inner.proof.steps), inner.target == "zero"
     witness = find_counterexample(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
     known = not zero and _is_gradient_of_mean(loss, means, setting) and witness is not None
     return as_typed(
         inner,
         written,
-        h=_build_per_sample(means, setting, explained),
+        score_coefficient=_build_per_sample(means, setting, explained),
         scores_named=(setting.use == "loss", False),
-        c=c,
+        canonical_coefficient=c,
         gradient=inner.gradient if zero else TargetReading("separable" if known else None),
-        value=TargetReading(None),
-        shown=f"grad {show_mean(loss, setting, TEXT)}" if known else "",
-        objective_formula=build_mean_formula(loss, setting) if known else None,
+        value=ExpectedValue(),
+        in_quantities=f"grad {show_mean(loss, setting, TEXT)}" if known else "",
+        formula=build_mean_formula(loss, setting) if known else None,
         assumptions=(_describe_reading(sampled, means), *inner.assumptions, *_list_hypotheses(loss)),
         trust=inner.trust if zero else "sympy",
         steps=steps,
         remarks=tuple(_list_remarks(means, known or zero)),
-        proofs=inner.proofs[:1],
-        model=witness, implied=None, generated=None, functional=None, penalty=None,
+        theorems=inner.proof.theorems[:1],
+        counterexample=Counterexample(witness), quantity=None, generator=None, convexity=None, penalty=None,
         inside_clamps=None, terms=(), messages=tuple(_list_messages(loss, zero, written, setting)),
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ def _list_remarks(means: FixedMeans, decided: bool) -> Iterator[Message]:
 
 def _has_numbers(inner: Verdict, means: FixedMeans) -> bool:
     """Does the expected gradient of the sampled loss depend on the numbers h?"""
-    values = (inner.c, inner.gradient.parts, inner.gradient.rest)
+    values = (inner.gradient.canonical_coefficient, inner.gradient.parts, inner.gradient.rest)
     return not {h.name for h in means.names}.isdisjoint(
         name for value in values for name in collect_names(value)
     )
@@ -199,7 +199,7 @@ def _build_per_sample(means: FixedMeans, setting: Setting, explained: Explained)
     """Return h: L(x, h) times the score of the outcome, and each exact mean with the scores of all."""
     total = sympy.S.Zero
     if means.loss != 0:
-        sample_part = explained(write_loss(means.loss), setting).h
+        sample_part = explained(write_loss(means.loss), setting).gradient.score_coefficient
         total += _substitute_numbers(sample_part, means) * (s if setting.use == "loss" else 1)
     for push, x in means.pushes:
         slope = build_slope(x)

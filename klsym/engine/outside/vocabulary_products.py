@@ -45,21 +45,20 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
     """
     loss, pushes = typed.expression, _build_gradient(typed.expression, setting)
     verdict = build_open_verdict(written, setting, Message("open-held-means"), pushes)
-    verdict = replace(verdict, messages=(), remarks=verdict.messages, scores_named=(True, True))
+    verdict = verdict.revise(messages=(), remarks=verdict.messages, scores_named=(True, True))
     at_mu = Message("means-at-prefixes-of-mu")
     prefix_messages = () if setting.on_policy or loss.has(Before, Whole) else (at_mu,)
     outside = Message("outside-the-core", trust="sympy")
     if pushes == 0:
         messages = (outside, Message("vanishes", loss=written.text))
-        return replace(verdict, gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=messages)
+        return verdict.revise(gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=messages)
     if setting.on_policy or loss.atoms(sg):
-        return replace(verdict, messages=prefix_messages)
-    return replace(
-        verdict,
+        return verdict.revise(messages=prefix_messages)
+    return verdict.revise(
         gradient=TargetReading("separable"),
         trust="sympy",
-        shown=f"grad {show_mean(_write_at_now(loss), setting, TEXT)}",
-        objective_formula=build_mean_formula(_write_at_now(loss), setting),
+        in_quantities=f"grad {show_mean(_write_at_now(loss), setting, TEXT)}",
+        formula=build_mean_formula(_write_at_now(loss), setting),
         assumptions=(Message("exchange-mean", under="mu"),),
         remarks=(),
         messages=(outside, *prefix_messages),

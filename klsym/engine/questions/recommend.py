@@ -102,7 +102,9 @@ class Choice:
     @property
     def needs_ratio(self) -> bool:
         """Does the value or the push hold r = p/q, which overflows before its logarithm does?"""
-        pushes = () if self.setting.level == "token" or self.exact else (self.verdict.h,)
+        pushes = (
+            () if self.setting.level == "token" or self.exact else (self.verdict.gradient.score_coefficient,)
+        )
         return any(map(contains_reference_ratio, (self.element, *pushes)))
 
     @property
@@ -322,7 +324,7 @@ def _ranked(choices: Iterable[Choice], use: str) -> tuple[Choice, ...]:
 
 
 def _pushes(choice: Choice) -> Any:
-    h = choice.verdict.h
+    h = choice.verdict.gradient.score_coefficient
     slots = frozenset(h.items()) if isinstance(h, Mapping) else h
     return slots, choice.setting.weights, choice.setting.credit
 
@@ -359,6 +361,6 @@ def _clamped(text: str, setting: Setting) -> Clamped | None:
         verdict = explain_written(as_written(text, ()), setting)
     except UsageError:
         return None
-    inside = verdict.inside_clamps
-    rows = tuple((describe_conditions(on), show_coefficient(c)) for on, c in verdict.coefficient_cases)
+    inside = verdict.gradient.inside_clamps
+    rows = tuple((describe_conditions(on), show_coefficient(c)) for on, c in verdict.gradient.canonical_cases)
     return Clamped(text, verdict.target, inside.target if inside else None, rows)

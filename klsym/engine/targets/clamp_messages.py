@@ -37,7 +37,8 @@ from klsym.engine.regions.piecewise import KINKED, PIECEWISE
 from klsym.engine.regions.relations import has_jump, reduce_by_relations
 from klsym.engine.targets.in_print import ValuePrinter, rewrite_with_loo
 from klsym.engine.targets.ring_notes import find_canonical_coefficient
-from klsym.engine.verdicts.verdict import Cases, Chain, ChainStep, LazyCases, TargetReading, Verdict
+from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, LazyCases
+from klsym.engine.verdicts.verdict import AnyReading, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach, slopes
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
@@ -86,8 +87,7 @@ def add_clip_results(
     coefficients = _find_score_coefficients(
         single, setting, any(x.code == "away" for x in verdict.assumptions)
     )
-    extended = replace(
-        verdict,
+    extended = verdict.revise(
         inside_clamps=None if inside is None else _read_target_inside(inside, setting, explain),
         assumptions=(*collect_region_assumptions(written, setting, field.loss.defined), *verdict.assumptions),
         messages=(
@@ -99,13 +99,16 @@ def add_clip_results(
     context = field.loss.defined
     if all(definition.kind != REGION for definition in context.definitions):
         extended = ValuePrinter(context, field.index == "t").rewrite_verdict(extended)
-        return replace(
-            extended, messages=(*extended.messages, *_check_undefined(written, extended.h, context))
+        return extended.revise(
+            messages=(
+                *extended.messages,
+                *_check_undefined(written, extended.gradient.score_coefficient, context),
+            ),
         )
     if field is not single:
         return _show_centred(extended, field)
-    extended = replace(
-        extended, bias_cases=LazyCases(_find_bias, coefficients, inside, setting, field) if inside else ()
+    extended = extended.revise(
+        bias_cases=LazyCases(_find_bias, coefficients, inside, setting, field) if inside else ()
     )
     return _add_region_cases(extended, written, setting, field, coefficients)
 
@@ -120,13 +123,12 @@ def _add_region_cases(
         LazyCases(_split_coefficient_cases, coefficients, field),
     )
     h = to_scored_steps(coefficients, context, tokens)
-    extended = replace(
-        verdict,
-        h=h,
-        c=None,
+    extended = verdict.revise(
+        score_coefficient=h,
+        canonical_coefficient=None,
         gradient=ValuePrinter(context, tokens).rewrite_reading(_add_constant(verdict.gradient, slots)),
         scores_named=(has_scores(h), False),
-        per_sample_cases=rows,
+        score_cases=rows,
         messages=(*verdict.messages, *_check_undefined(written, h, context)),
     )
     if slots is None:
@@ -135,12 +137,11 @@ def _add_region_cases(
         LazyCases(_weigh_cases, rows, coefficients, slots, field),
         to_scored_steps(slots, context, tokens),
     )
-    return replace(
-        extended,
+    return extended.revise(
         steps=LazyCases(_choose_steps, verdict, rows, canonical_rows, field, setting),
-        c=c,
+        canonical_coefficient=c,
         scores_named=(has_scores(h), has_scores(c)),
-        coefficient_cases=canonical_rows,
+        canonical_cases=canonical_rows,
     )
 
 
@@ -180,7 +181,7 @@ def _choose_steps(
     return (
         tuple(_generate_case_steps(verdict, h, c, field, setting))
         if h and (c or field.index)
-        else tuple(verdict.steps)
+        else tuple(verdict.proof.steps)
     )
 
 
@@ -188,7 +189,7 @@ def _generate_case_steps(
     verdict: Verdict, h: Cases, c: Cases, field: ReducedGradient, setting: Setting
 ) -> Iterator[ChainStep]:
     """Yield the first step of the proof, then h and c by cases, and the gradient of the objective."""
-    yield verdict.steps[0]
+    yield verdict.proof.steps[0]
     sampling_measure, slot = "q" if setting.on_policy else "mu", {"": "x", "t": "now"}[field.index]
     rule = "chain rule" if setting.use == "loss" else "stop-gradient"
     for reason, measure, letter, rows in (
@@ -201,8 +202,8 @@ def _generate_case_steps(
                 for spell in (TEXT, LATEX)
             )
             yield reason, text, latex
-    if isinstance(verdict.steps, Chain):
-        yield from verdict.steps.objective_row
+    if isinstance(verdict.proof.steps, Chain):
+        yield from verdict.proof.steps.objective_row
 
 
 def _format_mean_of_cases(
@@ -219,13 +220,16 @@ def _show_centred(verdict: Verdict, field: ReducedGradient) -> Verdict:
     share, c = split_own_share(find_canonical_coefficient(field) or ZERO)
     c_in_steps = to_steps(c, field.loss.defined)
     factors = LazyFormula(multiply, (share, c_in_steps))
-    return replace(
-        verdict,
+    return verdict.revise(
         gradient=ValuePrinter(field.loss.defined, False).rewrite_reading(
             _add_constant(verdict.gradient, {"x": c * share})
         ),
-        c=None if verdict.c is None else c_in_steps if share == ONE else factors,
-        coefficient_cases=LazyCases(_split_coefficient_cases, {"x": c * share}, field),
+        canonical_coefficient=None
+        if verdict.gradient.canonical_coefficient is None
+        else c_in_steps
+        if share == ONE
+        else factors,
+        canonical_cases=LazyCases(_split_coefficient_cases, {"x": c * share}, field),
     )
 
 
@@ -254,7 +258,7 @@ def _weigh_cases(rows: Cases, coefficients: Slots, slots: Slots, field: ReducedG
     return canonical_rows if [on for on, _ in canonical_rows] == [on for on, _ in rows] else ()
 
 
-def _add_constant(reading: TargetReading, slots: Slots | None) -> TargetReading:
+def _add_constant(reading: AnyReading, slots: Slots | None) -> AnyReading:
     if slots is None or not isinstance(reading.rest, ExpPoly):
         return reading
     return replace(reading, rest=slots.get("x", ZERO) - reading.parts.get("reward", ZERO))
@@ -306,7 +310,7 @@ def _read_target_inside(
     inside: Written, setting: Setting, explain: Callable[[Written, Setting], Verdict]
 ) -> TargetReading:
     try:
-        return explain(inside, setting).gradient
+        return explain(inside, setting).gradient.reading
     except (NotInRing, UsageError):
         return OPEN
 
@@ -412,7 +416,7 @@ def _check_boundary(written: Written, setting: Setting, single: ReducedGradient)
 @lru_cache(maxsize=64)
 def find_ties(written: Written, setting: Setting) -> dict[str, str]:
     """Return the unknown slopes at ties that hold at every sample and do not cancel: name -> kind."""
-    if not read_loss(written.expression, setting).regions.has_permanent_tie:
+    if not read_loss(written.expression, setting, False).regions.has_permanent_tie:  # as it is cached
         return {}
     loss = read_loss(written.expression, setting, ties=True)
     regions = loss.regions

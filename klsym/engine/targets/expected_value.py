@@ -26,7 +26,8 @@ from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t
 from klsym.engine.regions.piecewise import keep_used_regions
 from klsym.engine.targets.in_print import ValuePrinter
-from klsym.engine.verdicts.verdict import Search, TargetReading
+from klsym.engine.verdicts.lazy import Search
+from klsym.engine.verdicts.verdict import ExpectedValue, TargetReading
 from klsym.kernel.derivatives import attach
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.statements import Context
@@ -39,16 +40,14 @@ from klsym.notation.losses import Written
 FINITE = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}  # a << b, without which the KL is infinite
 
 
-def find_expected_value(
-    written: Written, setting: Setting, roots: bool = False
-) -> tuple[TargetReading, ExpPoly | None]:
-    """Return the target of E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t], and the constant added to it."""
+def find_expected_value(written: Written, setting: Setting, roots: bool = False) -> ExpectedValue:
+    """Return the target of E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t], with the constant added to it."""
     is_centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
     if setting.use == "reward" and is_centred:
-        return TargetReading("zero"), ZERO  # what is centred has mean 0
+        return ExpectedValue("zero", constant=ZERO)  # what is centred has mean 0
     loss = read_loss(written.expression, setting, roots)
     if loss.sums:
-        return TargetReading(None), None
+        return ExpectedValue()
     e, index = loss.expression, loss.index
     if setting.on_policy and index == "t":
         e = to_sympy(substitute_on_policy(to_ring(e)))
@@ -66,11 +65,11 @@ def find_expected_value(
             case (Indexed("t", "q", a, ()),):
                 token_parts = _add_terms(token_parts, a * scale)
             case _:
-                return TargetReading("separable"), ZERO
+                return ExpectedValue("separable", constant=ZERO)
     constant, sequence_terms = rewrite_in_n(constant), rewrite_in_n(sequence_terms)
-    reading = _name_value(recognise_value(sequence_terms, names), token_parts, start)
+    value = _name_value(recognise_value(sequence_terms, names), token_parts, start)
     printer = ValuePrinter(defined, tokens=False)
-    return printer.rewrite_reading(reading), printer.rewrite_value(constant)
+    return replace(printer.rewrite_reading(value), constant=printer.rewrite_value(constant))
 
 
 def _build_mean(e: Any, index: str, measure: str, defined: Context) -> Quantity:
@@ -91,7 +90,7 @@ def _add_terms(parts: NamedParts, element: ExpPoly) -> NamedParts:
     return parts
 
 
-def _name_value(sequence_parts: NamedParts, token_parts: NamedParts, start: Derivation) -> TargetReading:
+def _name_value(sequence_parts: NamedParts, token_parts: NamedParts, start: Derivation) -> ExpectedValue:
     parts = NamedParts(
         *(
             getattr(sequence_parts, x) + getattr(token_parts, x)
@@ -103,9 +102,10 @@ def _name_value(sequence_parts: NamedParts, token_parts: NamedParts, start: Deri
             parts, reward=parts.reward + reward, remainder=parts.remainder - token_parts.remainder
         )
     elif token_parts.remainder:
-        return TargetReading("separable")
+        return ExpectedValue("separable")
     assumptions = Search(collect_value_assumptions, start, tuple(parts.multiples))
-    return TargetReading.read_parts(parts, parts.unnamed_value, assumptions)
+    reading = TargetReading.read_parts(parts, parts.unnamed_value)
+    return ExpectedValue(reading.target, reading.parts, reading.rest, assumed_messages=assumptions)
 
 
 def collect_value_assumptions(start: Derivation, names: tuple[str, ...]) -> tuple[Message, ...]:

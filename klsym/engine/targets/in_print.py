@@ -13,7 +13,8 @@ from klsym.engine.fields.slot_loss import CRITIC, SlotLoss
 from klsym.engine.proof.quantities import Quantity
 from klsym.engine.regions.case_split import Condition
 from klsym.engine.regions.in_steps import split_leading_coefficient, to_scored_steps, to_steps
-from klsym.engine.verdicts.verdict import Cases, LazyCases, TargetReading, Verdict
+from klsym.engine.verdicts.lazy import Cases, LazyCases
+from klsym.engine.verdicts.verdict import AnyReading, Verdict
 from klsym.engine.verdicts.warnings import Sign
 from klsym.kernel.names import LOG_RATIOS, parse_name
 from klsym.kernel.ring import ExpPoly
@@ -132,7 +133,7 @@ class ValuePrinter:
         scale, x = split_leading_coefficient(sympy.expand(self.rewrite_value(on.x)))
         return Condition(x, tuple(sign if scale > 0 else -sign for sign in on.signs))
 
-    def rewrite_reading(self, reading: TargetReading) -> TargetReading:
+    def rewrite_reading(self, reading: AnyReading) -> AnyReading:
         """Rewrite the parts of a target."""
         parts = {name: self.rewrite_value(part) for name, part in reading.parts.items()}
         return replace(reading, parts=parts, rest=self.rewrite_value(reading.rest))
@@ -154,13 +155,12 @@ class ValuePrinter:
 
     def rewrite_sums(self, verdict: Verdict) -> Verdict:
         """Replace the names of sums in a verdict and its cases."""
-        if not self.sums and not (self.batch and isinstance(verdict.h, sympy.Basic)):
+        if not self.sums and not (self.batch and isinstance(verdict.gradient.score_coefficient, sympy.Basic)):
             return verdict
-        return replace(
-            self.rewrite_verdict(verdict),
-            per_sample_cases=self._rewrite_lazily(verdict.per_sample_cases),
-            coefficient_cases=self._rewrite_lazily(verdict.coefficient_cases),
-            bias_cases=self._rewrite_lazily(verdict.bias_cases),
+        return self.rewrite_verdict(verdict).revise(
+            score_cases=self._rewrite_lazily(verdict.gradient.score_cases),
+            canonical_cases=self._rewrite_lazily(verdict.gradient.canonical_cases),
+            bias_cases=self._rewrite_lazily(verdict.gradient.bias_cases),
         )
 
     def _rewrite_lazily(self, rows: Cases) -> Cases:
@@ -170,12 +170,12 @@ class ValuePrinter:
 
     def rewrite_verdict(self, verdict: Verdict) -> Verdict:
         """Rewrite h, c, the targets and the messages of a verdict."""
-        return replace(
-            verdict,
-            h=self.rewrite_value(verdict.h),
-            c=self.rewrite_value(verdict.c),
+        return verdict.revise(
+            score_coefficient=self.rewrite_value(verdict.gradient.score_coefficient),
+            canonical_coefficient=self.rewrite_value(verdict.gradient.canonical_coefficient),
             gradient=self.rewrite_reading(verdict.gradient),
-            value=self.rewrite_reading(verdict.value),
-            constant=self.rewrite_value(verdict.constant),
+            value=replace(
+                self.rewrite_reading(verdict.value), constant=self.rewrite_value(verdict.value.constant)
+            ),
             messages=tuple(map(self.rewrite_message, verdict.messages)),
         )

@@ -43,7 +43,15 @@ from klsym.engine.targets.ring_notes import (
     generate_reading_notes,
     select_assuming_proofs,
 )
-from klsym.engine.verdicts.verdict import Chain, Search, TargetReading, Verdict, is_ascended
+from klsym.engine.verdicts.lazy import Chain, Search
+from klsym.engine.verdicts.verdict import (
+    AnalysedLoss,
+    Counterexample,
+    ExpectedGradient,
+    TargetReading,
+    Verdict,
+    is_ascended,
+)
 from klsym.engine.verdicts.warnings import (
     Facts,
     collect_facts,
@@ -86,7 +94,7 @@ def explain_ring(written: Written, setting: Setting) -> Verdict:
     if setting.batch != "none":
         return explain_centred(written, setting, single)
     verdict = build_verdict(written, setting, single, single)
-    on_ties_alone = verdict.target not in (None, "zero") and not verdict.pushes
+    on_ties_alone = verdict.target not in (None, "zero") and not verdict.gradient.is_nonzero
     if verdict.target and not on_ties_alone:
         return verdict
     return _drop_empty_regions(verdict, written, setting, single)
@@ -103,10 +111,9 @@ def _drop_empty_regions(
     if reduced.target is None:
         return verdict
     kinks = (Message("no-outcome-at-kinks"),)
-    value, constant = find_expected_value(written, setting, roots=True)
-    reduced = replace(reduced, value=value, constant=constant)
+    reduced = reduced.revise(value=find_expected_value(written, setting, roots=True))
     messages = (Message("outside-the-core", trust="sympy"), *reduced.messages)
-    return replace(reduced, trust="sympy", messages=messages, assumptions=(*reduced.assumptions, *kinks))
+    return reduced.revise(trust="sympy", messages=messages, assumptions=(*reduced.assumptions, *kinks))
 
 
 def is_single_part(written: Written, setting: Setting, part: str) -> bool:
@@ -120,7 +127,7 @@ def is_single_part(written: Written, setting: Setting, part: str) -> bool:
 def find_named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | None:
     """Return the named terms of the expected gradient; None if there is a remainder; proves nothing."""
     typed_loss = rewrite_for_sequence(written) if setting.level == "sequence" else written
-    field = reduce_loss(build_slot_loss(typed_loss, setting))
+    field = reduce_typed_loss(typed_loss, setting)
     if setting.batch != "none":
         field = reduce_loss(build_centred_loss(find_sample_h(field, setting), setting, field.loss.defined))
     decomposition = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
@@ -157,22 +164,21 @@ def build_verdict(
     proofs = (*decision.proofs, *link, *(note.values["proof"] for note in notes))
     assuming = select_assuming_proofs(field, decision, proofs)
     reading_notes = generate_reading_notes(field, setting)
-    verdict = replace(
-        build_partial_verdict(written, setting, single),
-        c=_split_factor(find_canonical_coefficient(field)),
+    verdict = build_partial_verdict(written, setting, single).revise(
+        canonical_coefficient=_split_factor(find_canonical_coefficient(field)),
         gradient=_read_target(field, decision),
         trust=decision.trust,
         assumptions=tuple(dict.fromkeys((*reading_notes, *collect_assumptions(assuming)))),
         steps=Chain(proofs[0], decision.proof_of_objective),
-        model=Search(find_counterexample, field, decision),
-        proofs=proofs,
-        implied=decision.objective and write_regions_as_steps(decision.objective, field.loss.defined),
-        shown=_format_gradient(field, decision),
+        counterexample=Counterexample(Search(find_counterexample, field, decision)),
+        theorems=proofs,
+        quantity=decision.objective and write_regions_as_steps(decision.objective, field.loss.defined),
+        in_quantities=_format_gradient(field, decision),
         remarks=(*notes, *collect_remarks(field, decision)),
     )
     if not field.index:
         verdict = _add_shape(verdict, written, field)
-    verdict = replace(verdict, messages=_collect_messages(verdict, field, single, decision, setting))
+    verdict = verdict.revise(messages=_collect_messages(verdict, field, single, decision, setting))
     verdict = add_clip_results(verdict, written, setting, field, single, explain or explain_ring)
     if setting.batch != "none":
         return verdict
@@ -181,7 +187,6 @@ def build_verdict(
 
 def build_partial_verdict(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
     """Build a verdict without theorems."""
-    value, constant = find_expected_value(written, setting)
     h, is_centred = find_sample_h(single, setting), setting.batch != "none"
     defined = single.loss.defined
     centred = (to_steps(h, defined) if defined.definitions else h) if is_centred else None
@@ -190,25 +195,18 @@ def build_partial_verdict(written: Written, setting: Setting, single: ReducedGra
         if is_centred and setting.use == "loss"
         else None
     )
-    return Verdict(
-        loss=written.text,
-        loss_latex=losses.show(written, LATEX),
-        setting=setting,
-        h=_subtract_mean(h, setting, defined) if is_centred else _show_score_coefficients(single, setting),
-        c=single.c,
-        gradient=TargetReading.read_parts(recognise_coefficient(single.c, single.random_names)),
-        value=value,
-        constant=constant,
-        trust="open",
-        assumptions=(),
-        steps=(),
-        model=None,
-        inside_clamps=None,
-        scores_named=_has_named_scores(single, setting),
-        expansion=expanded,
+    parts = TargetReading.read_parts(recognise_coefficient(single.c, single.random_names))
+    gradient = ExpectedGradient(
+        parts.target,
+        parts.parts,
+        parts.rest,
+        _subtract_mean(h, setting, defined) if is_centred else _show_score_coefficients(single, setting),
+        single.c,
+        _has_named_scores(single, setting),
         centred=centred,
-        written=written,
     )
+    loss = AnalysedLoss(written.text, losses.show(written, LATEX), expanded, written)
+    return Verdict(loss, setting, gradient, find_expected_value(written, setting))
 
 
 # ---------------------------------------------------------------------------- h and c, in print
@@ -315,22 +313,26 @@ def _add_shape(verdict: Verdict, written: Written, field: ReducedGradient) -> Ve
     generator = _find_generator(penalty, parts.target, field) if share == ONE else None
     if generator is not None:
         generator = replace(generator, reward=parts.reward if is_ascending else -parts.reward)
-        verdict = replace(verdict, generated=generator, penalty=penalty)
+        verdict = verdict.revise(generator=generator, penalty=penalty)
         in_ring = generator.f is None or isinstance(generator.f, ExpPoly)
         return verdict if in_ring else _add_piece_assumptions(verdict)
-    if parts.target != "separable" or verdict.implied is None or c.names() & field.random_names.random:
+    if (
+        parts.target != "separable"
+        or verdict.objective.quantity is None
+        or c.names() & field.random_names.random
+    ):
         return verdict
-    return replace(verdict, functional=find_convexity(penalty))
+    return verdict.revise(convexity=find_convexity(penalty))
 
 
 def _add_piece_assumptions(verdict: Verdict) -> Verdict:
     """Add the assumptions of an f outside the ring."""
     from klsym.engine.divergences.f_divergence_smooth import list_nonzero_conditions
 
-    f = verdict.generated.f if verdict.generated else None
+    f = verdict.objective.generator.f if verdict.objective.generator else None
     kinks = (Message("no-outcome-at-kinks"),) if is_piecewise(f) else ()
     assumptions = (*verdict.assumptions, *list_nonzero_conditions(f), *kinks)
-    return replace(verdict, penalty=None, assumptions=assumptions)
+    return verdict.revise(penalty=None, assumptions=assumptions)
 
 
 def _find_generator(c: ExpPoly, target: str, field: ReducedGradient) -> Generated | None:
@@ -382,7 +384,7 @@ def _collect_messages(
                 field.sample_coefficient, field.sample_coefficient, field.c, setting.on_policy, defined
             )
         facts = replace(facts, vanishes=vanishes or facts.vanishes)
-        messages = list_batch_warnings(replace(verdict, setting=as_option), facts)
+        messages = list_batch_warnings(verdict.revise(setting=as_option), facts)
         if setting.batch != "none":
             return messages
         return tuple(x for x in messages if x.code != "value-is-not-gradient")
@@ -394,9 +396,13 @@ def _collect_messages(
             *((Message("baseline-attached"),) if "others" in coefficients else ()),
         )
     messages = list_warnings(verdict, facts)
-    if verdict.generated is not None:
-        return (*messages, *list_divergence_messages(verdict.generated))
-    return (*messages, *list_convexity_messages(verdict.functional)) if verdict.functional else messages
+    if verdict.objective.generator is not None:
+        return (*messages, *list_divergence_messages(verdict.objective.generator))
+    return (
+        (*messages, *list_convexity_messages(verdict.objective.convexity))
+        if verdict.objective.convexity
+        else messages
+    )
 
 
 def _collect_region_facts(single: ReducedGradient, coefficient: ExpPoly, on_policy: bool) -> Facts:

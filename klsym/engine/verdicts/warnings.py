@@ -186,8 +186,8 @@ def check_zero_gradient(verdict: Verdict, facts: Facts) -> Message | None:
     if verdict.target != "zero":
         return None
     if facts.vanishes:
-        return Message("vanishes", loss=verdict.loss)
-    return Message("zero-gradient", loss=verdict.loss, setting=verdict.setting)
+        return Message("vanishes", loss=verdict.loss.text)
+    return Message("zero-gradient", loss=verdict.loss.text, setting=verdict.setting)
 
 
 DESCENT_WARNINGS = (
@@ -200,7 +200,7 @@ LOSS_WARNINGS = ("vanishes", "zero-gradient")  # warnings that name the loss
 
 
 def check_value(verdict: Verdict, facts: Facts) -> Message | None:
-    if verdict.unbiased_for("reverse-kl") and verdict.target != "reverse-kl":
+    if verdict.value.is_unbiased_for("reverse-kl") and verdict.target != "reverse-kl":
         return Message("value-is-not-gradient", target=verdict.target)
     return None
 
@@ -214,7 +214,7 @@ def check_missing_weight(verdict: Verdict, facts: Facts) -> Message | None:
         verdict.setting.on_policy
         or facts.vanishes
         or not facts.unweighted_terms
-        or not TARGET_NAMES.search(verdict.loss)
+        or not TARGET_NAMES.search(verdict.loss.text)
     ):
         return None
     if facts.proximal:
@@ -259,7 +259,9 @@ def check_sign(verdict: Verdict, facts: Facts) -> Message | None:
 
 
 def _has_both_rewards(verdict: Verdict, defined: Context) -> bool:
-    all_names = collect_names(verdict.h).union(*(definition.e.names() for definition in defined.definitions))
+    all_names = collect_names(verdict.gradient.score_coefficient).union(
+        *(definition.e.names() for definition in defined.definitions)
+    )
     return {R.name, A.name} <= {name.partition("[")[0] for name in all_names}
 
 
@@ -302,7 +304,7 @@ def _is_alone(verdict: Verdict, signed_effects: Sequence[tuple[tuple[str, Any], 
     """Has the objective one term?  A mean of several rewards may rise while that of one of them falls."""
     [(kind, of), _], *_ = signed_effects
     if kind == "pushes":
-        return verdict.implied is not None and len(verdict.implied.side.terms) == 1
+        return verdict.objective.quantity is not None and len(verdict.objective.quantity.side.terms) == 1
     if verdict.target in UNNAMED or len(verdict.gradient.parts) > 1:
         return False
     reward = to_sympy(verdict.gradient.parts.get("reward", ZERO))
@@ -311,7 +313,7 @@ def _is_alone(verdict: Verdict, signed_effects: Sequence[tuple[tuple[str, Any], 
 
 def _find_kl_of_mu(verdict: Verdict) -> list[ExpPoly]:
     """Return the multiple of KL(mu||q) in the objective, in a list; empty if there is none."""
-    terms = verdict.implied.side.terms if verdict.implied is not None else ()
+    terms = verdict.objective.quantity.side.terms if verdict.objective.quantity is not None else ()
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
 
 
@@ -356,9 +358,9 @@ def check_cut_sampler(verdict: Verdict, facts: Facts) -> Message | None:
     """Report the part of the gradient that samples of a truncated sampler miss."""
     if not verdict.setting.truncated or facts.vanishes:
         return None
-    if verdict.c is None or re.search(r"\b[MS]\b", verdict.loss):
+    if verdict.gradient.canonical_coefficient is None or re.search(r"\b[MS]\b", verdict.loss.text):
         return Message("cut-sampler", of=None)
-    coefficient = verdict.c.substitute({"M": ONE, "S": ONE})
+    coefficient = verdict.gradient.canonical_coefficient.substitute({"M": ONE, "S": ONE})
     has_region = any(name.startswith(OF_REGIONS) for name in coefficient.names())
     return Message("cut-sampler", of=None if has_region else (1 - M) * to_sympy(coefficient))
 
@@ -404,7 +406,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
 def check_advantage_credit(verdict: Verdict, facts: Facts) -> Message | None:
     """State the convention on A, if the rewards of several tokens are summed."""
     is_credited = verdict.setting.use == "reward" and verdict.setting.credit in ("to-go", "total")
-    has_advantage = verdict.written is not None and verdict.written.expression.has(A)
+    has_advantage = verdict.loss.written is not None and verdict.loss.written.expression.has(A)
     return Message("advantage-counts-once") if is_credited and has_advantage else None
 
 
@@ -437,6 +439,6 @@ def list_batch_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
         messages.append(Message("mean-shrinks"))
     if shrinks and {"reward", "reverse-kl"} <= set(verdict.gradient.multiples):
         messages.append(Message("shrink-together"))
-    if "mean_h" in collect_names(verdict.c):
+    if "mean_h" in collect_names(verdict.gradient.canonical_coefficient):
         messages.append(Message("score-has-a-mean"))
     return tuple(messages)

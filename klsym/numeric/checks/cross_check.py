@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import mpmath
@@ -53,11 +53,11 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     loss = loss * M / parameter("S") if verdict.setting.truncated else loss
     if loss.atoms(Normalised):
         raise UsageError("check: the standard deviation of a batch is not evaluated; leave --check out")
-    checks = [check_theorem(proof.theorem) for proof in verdict.proofs]
+    checks = [check_theorem(proof.theorem) for proof in verdict.proof.theorems]
     passed, text = _literally(verdict, loss)
     passed = passed and all(c.passed for c in checks)
     text = "; ".join(filter(None, [*(c.text for c in checks), text]))
-    return replace(verdict, check={"passed": passed, "text": text if passed else f"FAILED: {text}"})
+    return verdict.revise(check={"passed": passed, "text": text if passed else f"FAILED: {text}"})
 
 
 def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
@@ -96,8 +96,10 @@ class _Printed:
     def of(verdict: Verdict, loss: Any) -> _Printed:
         loss = loss / parameter("T") if verdict.setting.averaged else loss
         declared = {x.name for x in loss.free_symbols - {*SAMPLED}} - {*PARAMETERS}
-        assert verdict.coefficient is not None, "of one sample it is always printed"
-        per_sample, coefficient = (parse(t, declared) for t in (verdict.per_sample, verdict.coefficient))
+        assert verdict.gradient.canonical_text is not None, "of one sample it is always printed"
+        per_sample, coefficient = (
+            parse(t, declared) for t in (verdict.gradient.score_text, verdict.gradient.canonical_text)
+        )
         parts = {"reverse-kl": k1, "forward-kl": -r, "reward": 1}
         multiples = verdict.gradient.multiples if verdict.target in NAMED else {}
         named = sum((parse(text, declared) * parts[n] for n, text in multiples.items()), sympy.S.Zero)

@@ -294,7 +294,7 @@ def _compared(
 def _gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, a difference and the size of the terms behind it."""
     verdict, total, value, size = printed.verdict, mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0)
-    per_sample = printed.read(verdict.per_sample)
+    per_sample = printed.read(verdict.gradient.score_text)
     for batch, mass in world.batches(world.size, "mu"):
         parts = literal.pushes(world, batch)
         said = printed.pushes(per_sample, world, batch)
@@ -306,13 +306,13 @@ def _gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[st
         for batch, _ in world.batches(1, "q"):
             for place in (place for _, places in literal.places(world, batch) for place in places):
                 yield "H", world.named("H[now]", place)[0] - h(world, place), mpmath.mpf(0)
-    if verdict.coefficient is not None:
-        under_q, scale = printed.expected(printed.read(verdict.coefficient), world)
+    if verdict.gradient.canonical_text is not None:
+        under_q, scale = printed.expected(printed.read(verdict.gradient.canonical_text), world)
         yield "coefficient", total - under_q, size + scale
     if (target := printed.of(verdict.gradient, world, slope=True)) is not None:
         yield "target", total - target, size
     if (slope := objective_slope(verdict, printed.read, world)) is not None:
         yield "objective", total - slope, size
     if (named := printed.of(verdict.value, world, slope=False)) is not None:
-        constant = world.dual(printed.read(verdict.value_constant), Place((0,)))[0]
+        constant = world.dual(printed.read(verdict.value.constant_text), Place((0,)))[0]
         yield "value", value - named - constant, abs(value)

@@ -17,6 +17,7 @@ from klsym.notation import tree
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Formula
 from klsym.numeric.checks.world import AT_REST, Dual, Place, World, added
+from klsym.render.objective import list_objective_terms
 
 LOG = {"q": log_q, "p": log_p, "mu": log_mu}
 
@@ -33,7 +34,7 @@ def objective_slope(verdict: Any, read: Callable[[str], Any], world: World) -> A
 
     read: an expression from its text.
     """
-    terms = verdict.list_objective_terms(TEXT)
+    terms = list_objective_terms(verdict, TEXT)
     try:
         return _Reader(read, world).of(tree.add_terms(*terms))[1] if terms else None
     except NotEvaluated:

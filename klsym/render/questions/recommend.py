@@ -181,7 +181,7 @@ def wrong_reason(one: TemptingLoss, found: PrintedRecommendation) -> str:
 
 
 def _is_formula(one: TemptingLoss) -> bool:
-    named = any(one.verdict.unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
+    named = any(one.verdict.value.is_unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
     return not named and one.verdict.value.target not in ("f-divergence", "separable", None)
 
 
@@ -211,7 +211,7 @@ def choice_rows(choice: PrintedChoice, found: PrintedRecommendation) -> list[tup
 
 def proved(choice: PrintedChoice, found: PrintedRecommendation) -> str:
     """The theorem that makes it right."""
-    proof = choice.value if found.use == "value" else choice.verdict.proofs[0]
+    proof = choice.value if found.use == "value" else choice.verdict.proof.theorems[0]
     if proof is None:
         return f"its mean is {KLS[found.target]}, by the rules of the kernel"
     return f"{proof}" + (", replayed by the kernel" if choice.verdict.trust == "kernel" else "")
@@ -259,9 +259,13 @@ def _value(choice: Choice) -> str:
 def push(choice: Choice) -> str:
     """The gradient at a sample."""
     verdict, token = choice.verdict, choice.setting.level == "token"
-    if verdict.scores_named[0]:
-        return f"{verdict.per_sample} at each token"
-    of = f"({verdict.per_sample})" if is_sum(verdict.per_sample) else verdict.per_sample
+    if verdict.gradient.scores_named[0]:
+        return f"{verdict.gradient.score_text} at each token"
+    of = (
+        f"({verdict.gradient.score_text})"
+        if is_sum(verdict.gradient.score_text)
+        else verdict.gradient.score_text
+    )
     return f"{of} s_now at each token" if token else f"{of} s at each sample"
 
 
@@ -369,7 +373,7 @@ def choice_json(choice: PrintedChoice, found: PrintedRecommendation) -> dict[str
         "loss": choice.loss, "credit": choice.setting.credit or None,
         "weights": choice.setting.weights or None, "trust": verdict.trust,
         "source": choice.source, "proved": proved(choice, found), "value": describe_value(verdict),
-        "per_sample": verdict.per_sample,
+        "per_sample": verdict.gradient.score_text,
         "kind": choice.kind, "needs": needs(choice), "hypotheses": list(hypotheses(choice, found)),
         "variance_against_next_kind": spread.to_json() if spread else None,
         "clamped": [

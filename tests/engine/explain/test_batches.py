@@ -20,6 +20,7 @@ from klsym.language.parser import parse
 from klsym.notation.printers import LATEX
 from klsym.notation.values import collect_names, show_value
 from klsym.numeric.checks.cross_check import with_check
+from klsym.render.objective import write_objective_latex
 from support.judges import batch_judge as judge
 from support.losses.cases import options
 
@@ -40,7 +41,7 @@ CHECKED = [("k1", "loo"), ("beta*k2 - rho*A", "mean"), ("R - beta*k1", "reward l
 @pytest.mark.share(3)
 def test_the_cross_check_agrees(loss: str, words: str) -> None:
     checked = with_check(ask(loss, words), parse(loss))
-    assert checked.check is not None and checked.check["passed"], checked.check
+    assert checked.proof.check is not None and checked.proof.check["passed"], checked.proof.check
 
 
 H_I = r"H_i - \tfrac{1}{n}\,\left(H_i + \sum_{j\ne i} H_j\right)"
@@ -60,14 +61,16 @@ MADE = [
 def test_h_is_a_value(loss: str, words: str, latex: str | None, named: str) -> None:
     """It can be printed in LaTeX, and says what it is made of."""
     verdict = ask(loss, words)
-    assert not isinstance(verdict.h, str) and not isinstance(verdict.c, str)
-    assert collect_names(verdict.h) == {*named.split()}
-    assert latex is None or show_value(verdict.h, LATEX) == latex
+    assert not isinstance(verdict.gradient.score_coefficient, str) and not isinstance(
+        verdict.gradient.canonical_coefficient, str
+    )
+    assert collect_names(verdict.gradient.score_coefficient) == {*named.split()}
+    assert latex is None or show_value(verdict.gradient.score_coefficient, LATEX) == latex
 
 
 def test_a_verdict_without_steps_has_no_latex() -> None:
     verdict = ask("normalised(R) - beta*k1", "reward")
-    assert not verdict.steps and verdict._repr_latex_() is None
+    assert not verdict.proof.steps and verdict._repr_latex_() is None
     assert "$$" in (ask("k1", "reward mean")._repr_latex_() or "")
 
 
@@ -144,13 +147,13 @@ def test_a_covariance_is_the_objective(loss: str, words: str, h: str, parts: Any
 
 def test_a_detached_quotient_over_a_sum_of_samples_is_answered() -> None:
     verdict = ask("sg(sg(k3*k3)*log(1 + k3**2)/loo(rho))", "")
-    assert verdict.target == "zero" and verdict.witness is None and str(verdict)
+    assert verdict.target == "zero" and verdict.counterexample.model is None and str(verdict)
 
 
 def test_no_covariance_where_a_reward_multiplies_k1() -> None:
     """Cov_mu(R k1, s) has a curl: it is no gradient of E_mu[R k1**2]/2 less anything."""
     verdict = ask("R*k1", "off reward loo")
-    assert verdict.target == "none" and verdict.objective is None and "Cov" not in str(verdict)
+    assert verdict.target == "none" and write_objective_latex(verdict) is None and "Cov" not in str(verdict)
 
 
 # ---------------------------------------------------------------------------- the standard deviation
@@ -184,7 +187,7 @@ def test_std(h: str, words: str) -> None:
         expected = "none"
         assert judge.twist(fields[2]) < 1e-8 < 1e-4 < judge.twist(fields[3])
     assert (verdict.target, verdict.trust) == (expected, "kernel" if expected == "zero" else "numeric")
-    assert (verdict.objective is not None) == (expected in ("zero", "separable"))
+    assert (write_objective_latex(verdict) is not None) == (expected in ("zero", "separable"))
 
 
 @pytest.mark.parametrize("h", ["k1", "2*k1", "R - beta*k1", "log_q", "A + 3"])

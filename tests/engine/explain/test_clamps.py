@@ -6,6 +6,7 @@ import re
 
 import klsym
 from klsym.notation.printers import TEXT
+from klsym.render.objective import build_objective_formula
 from support.losses.cases import options
 
 PPO = "-min(rho*{0}, clip(rho, 0.8, 1.2)*{0})"
@@ -31,7 +32,7 @@ def test_grpo_is_answered_on_a_screen() -> None:
     verdict = klsym.explain(GRPO, level="token", sampling="off-policy")
     lines = str(verdict).splitlines()
     assert len(lines) <= 25
-    assert verdict.format_implied(TEXT) == (
+    assert TEXT(build_objective_formula(verdict, TEXT)) == (
         "E_mu[sum_t (beta*k3_now - min(rho_now*A, A*clip(rho_now, 1 - eps, eps + 1)))]"
     )
     assert "maximises E[A] of each token, at prefixes of mu" in re.sub(r"\s+", " ", str(verdict))
@@ -48,16 +49,19 @@ def test_grpo_is_answered_on_a_screen() -> None:
 
 def test_a_clamp_in_a_batch_is_a_theorem_about_regions() -> None:
     verdict = klsym.explain(PPO.format("A") + " + beta*k3", **options("off loo"))
-    assert "is_high*is_pos*rho*A" in str(verdict.proofs[0]) and verdict.proofs[0].kind == "proved"
+    assert (
+        "is_high*is_pos*rho*A" in str(verdict.proof.theorems[0])
+        and verdict.proof.theorems[0].kind == "proved"
+    )
     assert verdict.trust == "kernel"
 
 
 def test_a_clamp_of_whole_sequences_over_T() -> None:
     """No gradient beyond the bound; within it that of k3/T."""
     clamped, plain = (klsym.explain(loss, **options("sequence /T")) for loss in ("clip(k3, 0, 5)", "k3"))
-    assert clamped.inside_clamps is not None
-    assert clamped.inside_clamps.complete == plain.gradient.complete == {"rest": "(1 - r)/T"}
-    beyond, within = (str(value) for _, value in clamped.per_sample_cases)
+    assert clamped.gradient.inside_clamps is not None
+    assert clamped.gradient.inside_clamps.complete == plain.gradient.complete == {"rest": "(1 - r)/T"}
+    beyond, within = (str(value) for _, value in clamped.gradient.score_cases)
     assert (beyond, within) == ("0", "-r/length + 1/length")
 
 
@@ -66,4 +70,7 @@ def test_a_baseline_that_is_differentiated_pushes_q_to_mu() -> None:
     attached, detached = (
         klsym.explain(loss, "off-policy") for loss in ("rho*loo(R - k1)", "rho*sg(loo(R - k1))")
     )
-    assert (attached.coefficient, detached.coefficient) == ("R - k1 + 1/rho", "R - k1")
+    assert (attached.gradient.canonical_text, detached.gradient.canonical_text) == (
+        "R - k1 + 1/rho",
+        "R - k1",
+    )

@@ -85,7 +85,7 @@ def test_a_critic_of_the_prefix_leaves_the_policy_gradient(loss: str, factor: st
 ])  # fmt: skip
 def test_other_advantages_have_no_objective(factor: str, trust: str) -> None:
     found = explain(f"-sg({factor})*log_q", level="token")
-    assert (found.target, found.trust) == ("none", trust) and found.has_model
+    assert (found.target, found.trust) == ("none", trust) and found.counterexample.model is not None
 
 
 @pytest.mark.parametrize("loss, target", [

@@ -20,6 +20,7 @@ from klsym.api import explain
 from klsym.kernel import check, read
 from klsym.language.expressions import A, R, beta, clip, k, k1, k2, k3, lam, log_q, rho, sg
 from klsym.language.parser import parse
+from klsym.render.objective import write_objective_latex
 from klsym.render.sentences import write_sentence
 from support.judges.loss_worlds import at_points
 from support.losses.cases import options
@@ -94,11 +95,11 @@ def test_explain_is_deterministic() -> None:
 
 def test_the_proofs_replay_and_speak_of_the_loss() -> None:
     verdict = klsym.explain("rho*k3", sampling="off-policy")
-    assert [proof.theorem.kind for proof in verdict.proofs] == ["proved"]
-    assert str(verdict.proofs[0]) == "E_mu[grad(rho*k3)] = grad KL(q||p)"
+    assert [proof.theorem.kind for proof in verdict.proof.theorems] == ["proved"]
+    assert str(verdict.proof.theorems[0]) == "E_mu[grad(rho*k3)] = grad KL(q||p)"
     unnamed = klsym.explain("k1**3")
-    assert [proof.theorem.kind for proof in unnamed.proofs] == ["proved", "independent", "proved"]
-    assert str(unnamed.proofs[2]) == "E_q[3*k1**2*s] = grad E_q[3*k1**2 - 6*k1]"
+    assert [proof.theorem.kind for proof in unnamed.proof.theorems] == ["proved", "independent", "proved"]
+    assert str(unnamed.proof.theorems[2]) == "E_q[3*k1**2*s] = grad E_q[3*k1**2 - 6*k1]"
 
 
 # ---------------------------------------------------------------------------- input
@@ -170,7 +171,7 @@ HEADLINES = [  # and what the second line says
 
 @pytest.mark.parametrize(("loss", "words"), OBJECTIVES)
 def test_objective(loss: str, words: str) -> None:
-    assert ask(loss, words).objective == OBJECTIVES[loss, words]
+    assert write_objective_latex(ask(loss, words)) == OBJECTIVES[loss, words]
 
 
 @pytest.mark.parametrize(("loss", "words", "line"), HEADLINES)
@@ -244,7 +245,7 @@ DETACHED = [("sg(clip(R, -1, 1)*rho)*log_q", "off token"), ("sg(rho)*max(A, 0)*k
 @pytest.mark.parametrize(("loss", "words"), DETACHED)
 def test_what_is_detached_or_centred_is_no_objective_of_its_own(loss: str, words: str) -> None:
     verdict = ask(loss, words)
-    assert not verdict.shown.startswith("grad E_mu") and verdict.generated is None
+    assert not verdict.gradient.in_quantities.startswith("grad E_mu") and verdict.objective.generator is None
 
 
 # ---------------------------------------------------------------------------- values
@@ -315,7 +316,7 @@ REFUTED = [  # a loss, how it is used, what its counterexample refutes, as a reg
 
 @pytest.mark.parametrize(("loss", "words", "refuted"), REFUTED)
 def test_a_counterexample_has_two_sides_that_differ(loss: str, words: str, refuted: str) -> None:
-    witness = ask(loss, words).witness
+    witness = ask(loss, words).counterexample.model
     assert witness is not None and re.fullmatch(refuted, witness["refutes"]), witness
     left, right = ([Fraction(end) for end in witness[side]] for side in ("left", "right"))
     assert left[1] < right[0] or right[1] < left[0]
@@ -396,19 +397,19 @@ PRINTED = [  # a loss, how it is used, its gradient at a sample as it is printed
 
 @pytest.mark.parametrize(("loss", "words", "per_sample"), PRINTED)
 def test_per_sample(loss: str, words: str, per_sample: str) -> None:
-    assert ask(loss, words).per_sample == per_sample
+    assert ask(loss, words).gradient.score_text == per_sample
 
 
 @pytest.mark.parametrize(("loss", "words"), [("rho*k1", "off loo"), ("k2", "token"), ("R",
 "off token reward"),
                                              ("k3", "sequence /T"), ("k1", "reward std")])  # fmt: skip
 def test_every_proof_replays_from_its_text(loss: str, words: str) -> None:
-    proofs = ask(loss, words).proofs
+    proofs = ask(loss, words).proof.theorems
     assert proofs and all(check(read(json.dumps(p.certificate()))) == (p.theorem.proved,) for p in proofs)
 
 
 @pytest.mark.parametrize(("loss", "words"), [("abs(k1)", "sequence /T"), ("min(k1, 2)", "off sequence /T")])
 def test_the_derivation_starts_with_1_over_T_in_front(loss: str, words: str) -> None:
-    first = ask(loss, words).steps[0]
+    first = ask(loss, words).proof.steps[0]
     assert re.fullmatch(rf"E_\w+\[grad\({re.escape(loss)}/T\)\]", first[1])
     assert r"{T}" in first[2] or "/T" in first[2]

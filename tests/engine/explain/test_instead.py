@@ -60,9 +60,9 @@ def wanted(instead: Any) -> tuple[str, tuple[str, str], tuple[str, ...]]:
 @pytest.mark.share(3)
 def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
     verdict = klsym.explain(loss, **options)
-    assert wanted(verdict.instead) == (right, kl, changed)
-    assert klsym.check(verdict.instead.proof.certificate())
-    text, [line] = str(verdict.instead), re.findall(r"^  write +(.*)", str(verdict), re.MULTILINE)
+    assert wanted(verdict.fix) == (right, kl, changed)
+    assert klsym.check(verdict.fix.proof.certificate())
+    text, [line] = str(verdict.fix), re.findall(r"^  write +(.*)", str(verdict), re.MULTILINE)
     assert line.startswith(right) and all(map(text.count, changed))
     assert all(f"--{option}" in str(verdict) for option in changed)
     assert verdict.to_json()["warnings"][-1] == f"instead: {text}"
@@ -70,7 +70,7 @@ def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
 
 @pytest.mark.parametrize(("loss", "options", "right", "kl", "changed"), CASES, ids=str)
 def test_it_is_right_by_the_literal_oracle(loss, options, right, kl, changed) -> None:
-    setting = klsym.explain(loss, **options).instead.setting
+    setting = klsym.explain(loss, **options).fix.setting
     if setting.batch != "none":
         return
     given = {name: value for name, value in setting.to_json().items() if value}
@@ -83,7 +83,7 @@ def test_it_is_right_by_the_literal_oracle(loss, options, right, kl, changed) ->
 @pytest.mark.parametrize(("loss", "options"), RIGHT, ids=str)
 def test_nothing_is_said_of_what_is_right_or_no_penalty(loss, options) -> None:
     verdict = klsym.explain(loss, **options)
-    assert verdict.instead is None and "Instead" not in str(verdict)
+    assert verdict.fix is None and "Instead" not in str(verdict)
 
 
 @pytest.mark.parametrize(
@@ -95,5 +95,5 @@ def test_it_is_the_first_that_is_recommended(target, sampling, use) -> None:
     """The value of -r*k1 is KL(p||q), that of k3 KL(q||p); off-policy with a weight."""
     weight = "" if sampling == "on-policy" else "sg(rho)*" if use == "loss" else "rho*"
     wrong = f"-{weight}r*k1" if target == "forward-kl" else f"{weight}k3"
-    found = klsym.explain(wrong, sampling=sampling, use=use).instead
+    found = klsym.explain(wrong, sampling=sampling, use=use).fix
     assert found.loss == recommend(target, sampling, use).choices[0].loss

@@ -54,14 +54,14 @@ def test_the_judge_of_values_knows_a_reward_over_the_number_of_kept_tokens() -> 
     value = verdict.value
     other = replace(value, parts={"reward": value.parts["reward"] * 2})
     for wrong in (replace(value, target="zero", parts={}), replace(value, target="separable"), other):
-        assert any("value" in line for line in complaints(case, replace(verdict, value=wrong)))
+        assert any("value" in line for line in complaints(case, verdict.revise(value=wrong)))
 
 
 @pytest.mark.parametrize("mean", MEANS[:3])
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_a_mean_over_kept_tokens_has_no_objective_on_policy(mean: str, level: str) -> None:
     found = explain(mean.format(x="k2"), level=level)
-    assert (found.target, found.trust) == ("none", "kernel") and found.has_model
+    assert (found.target, found.trust) == ("none", "kernel") and found.counterexample.model is not None
     assert any(KEPT in line for line in found.hypotheses) == ("/whole(M)" in mean)
 
 
@@ -78,23 +78,26 @@ def test_it_has_one_under_mu_and_for_rewards(mean: str) -> None:
 def test_the_mean_of_a_sequence_is_a_sum_over_its_tokens() -> None:
     """Both levels ask the same question, in two ways."""
     of_sequence = explain("whole(M*k3)/whole(M)", level="sequence")
-    assert of_sequence.read_as == "M*k3/whole(M)" and "written for each token" in str(of_sequence)
+    assert of_sequence.loss.read_as == "M*k3/whole(M)" and "written for each token" in str(of_sequence)
     at_tokens = explain("M*k3/whole(M)", level="token")
-    assert of_sequence.per_sample == at_tokens.per_sample and of_sequence.target == at_tokens.target
+    assert (
+        of_sequence.gradient.score_text == at_tokens.gradient.score_text
+        and of_sequence.target == at_tokens.target
+    )
     averaged = explain("whole(M*k3)/whole(M)", level="token", aggregate="mean")
-    assert averaged.per_sample == at_tokens.per_sample
+    assert averaged.gradient.score_text == at_tokens.gradient.score_text
     counted = explain("whole(M*k3)/whole(M)", level="token")  # once for each token
-    assert counted.per_sample != at_tokens.per_sample
+    assert counted.gradient.score_text != at_tokens.gradient.score_text
 
 
 @pytest.mark.parametrize("loss", ["whole(M*k2)/whole(M)", "rho*whole(M*k3)/max(whole(M), 1)"])
 def test_the_check_reads_it_literally(loss: str) -> None:
     verdict = explain(loss, level="sequence")
-    assert verdict.written is not None
-    done = with_check(verdict, verdict.written.expression)
-    assert done.check is not None and done.check["passed"]
+    assert verdict.loss.written is not None
+    done = with_check(verdict, verdict.loss.written.expression)
+    assert done.proof.check is not None and done.proof.check["passed"]
     wrong = with_check(verdict, parse("M*k1/whole(M)"))
-    assert wrong.check is not None and not wrong.check["passed"]
+    assert wrong.proof.check is not None and not wrong.proof.check["passed"]
 
 
 @pytest.mark.parametrize(

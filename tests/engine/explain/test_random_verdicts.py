@@ -15,6 +15,7 @@ import pytest
 
 import klsym
 from klsym.engine.targets import clamp_messages as clamps
+from klsym.engine.verdicts.verdict import Counterexample
 from klsym.kernel.ring import ONE, ZERO
 from support.judges import bounds_judge
 from support.judges.loss_fit import DIFFER, fit_gradient
@@ -73,30 +74,32 @@ def _scaled(meaning: Any) -> Any:
 
 def _other_target(verdict: Any) -> Any:
     other = OTHER.get(verdict.target, "separable" if verdict.target == "f-divergence" else "f-divergence")
-    return replace(verdict, gradient=replace(verdict.gradient, target=other))
+    return verdict.revise(gradient=replace(verdict.gradient, target=other))
 
 
 def _other_flag(verdict: Any) -> Any:
     unbiased = {"target": "reverse-kl", "parts": {"reverse-kl": ONE}}
     biased = {"target": "zero", "parts": {}}
-    value = replace(verdict.value, **(biased if verdict.unbiased_for("reverse-kl") else unbiased))
-    return replace(verdict, value=value, constant=ZERO)
+    value = replace(verdict.value, **(biased if verdict.value.is_unbiased_for("reverse-kl") else unbiased))
+    return verdict.revise(value=value, constant=ZERO)
 
 
 def _tampered(verdict: Any) -> Any:
     """The proof of another statement under the steps of this one."""
-    part = copy.deepcopy(verdict.proofs[0].part)
+    part = copy.deepcopy(verdict.proof.theorems[0].part)
     part["left"], part["relation"] = part["right"], "<="
-    return replace(verdict, proofs=(replace(verdict.proofs[0], part=part), *verdict.proofs[1:]))
+    return verdict.revise(
+        theorems=(replace(verdict.proof.theorems[0], part=part), *verdict.proof.theorems[1:])
+    )
 
 
 WRONG: dict[str, Callable[[Any], Any]] = {
-    "coefficient": lambda v: replace(v, c=f"{v.coefficient} + k1/1000"),
-    "per_sample": lambda v: replace(v, h=f"{v.per_sample} + 1/1000"),
+    "coefficient": lambda v: v.revise(canonical_coefficient=f"{v.gradient.canonical_text} + k1/1000"),
+    "per_sample": lambda v: v.revise(score_coefficient=f"{v.gradient.score_text} + 1/1000"),
     "target": _other_target,
-    "multiples": lambda v: replace(v, gradient=_scaled(v.gradient)),
+    "multiples": lambda v: v.revise(gradient=_scaled(v.gradient)),
     "unbiased": _other_flag,
-    "trust": lambda v: replace(v, trust="sympy"),
+    "trust": lambda v: v.revise(trust="sympy"),
     "proofs": _tampered,
 }
 
@@ -188,8 +191,11 @@ def judged(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 def test_the_judge_rejects_a_wrong_witness() -> None:
     case, verdict = Case("k3", "on-policy", "loss"), klsym.explain("k3")
     assert not complaints(case, verdict)
-    for witness in ({**verdict.witness, "left": verdict.witness["right"]}, None):
-        assert any("witness" in line for line in complaints(case, replace(verdict, model=witness)))
+    for witness in ({**verdict.counterexample.model, "left": verdict.counterexample.model["right"]}, None):
+        assert any(
+            "witness" in line
+            for line in complaints(case, verdict.revise(counterexample=Counterexample(witness)))
+        )
 
 
 def test_the_judge_rejects_a_wrong_slope_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +238,7 @@ def test_the_judge_knows_powers_of_a_reward_of_sequences() -> None:
     case = Case("(R)**2*R", "on-policy", "loss", "sequence")
     verdict = klsym.explain(case.text, **options(case))
     assert not complaints(case, verdict)
-    wrong = replace(verdict, value=replace(verdict.value, target="zero", parts={}))
+    wrong = verdict.revise(value=replace(verdict.value, target="zero", parts={}))
     assert any("value target" in line for line in complaints(case, wrong))
 
 

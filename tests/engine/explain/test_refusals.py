@@ -162,5 +162,5 @@ def test_odd_losses_are_refused_or_answered_in_the_grammar(loss: Any, at_most: A
         except UsageError as error:
             assert str(error).isprintable()
             return
-    parse(verdict.per_sample)
-    parse(verdict.coefficient)
+    parse(verdict.gradient.score_text)
+    parse(verdict.gradient.canonical_text)

@@ -56,7 +56,7 @@ def test_terms(loss: str, term: str, words: str) -> None:
     ],
 )  # fmt: skip
 def test_terms_stand_in_the_order_in_which_they_were_typed(loss: str, terms: list[str]) -> None:
-    assert [term.loss for term in klsym.explain(loss, **OFF).terms] == terms
+    assert [term.loss for term in klsym.explain(loss, **OFF).gradient.terms] == terms
 
 
 def test_an_estimator_that_is_a_sum_is_no_sum_of_terms() -> None:
@@ -68,7 +68,7 @@ def test_the_bias_is_what_bounds_take_off() -> None:
     """h where bounds bind less h where none does: with it added, the clamps are gone."""
     loss = "-min(rho*A, clip(rho, 0.8, 1.2)*A) + 0.3*clip(k3, 0, 0.05)"
     verdict = klsym.explain(loss, **OFF)
-    assert verdict.bias_cases
+    assert verdict.gradient.bias_cases
     forest = Forest(samples(seed=3, copies=4), ("off-policy",))
     setting = Setting("off-policy")
     clamped, free = forest.field(loss, setting).a, forest.field("-rho*A + 0.3*k3", setting).a
@@ -76,7 +76,7 @@ def test_the_bias_is_what_bounds_take_off() -> None:
     names = {name: forest.atom(name, rows, "x") for name in ("rho", "r", "k1", "A")}
     values = {name: getattr(x, "value", x) for name, x in names.items()}
     total, open_ = np.zeros(len(rows.path)), np.ones(len(rows.path), dtype=bool)
-    for where, gap in verdict.bias_cases:
+    for where, gap in verdict.gradient.bias_cases:
         holds = open_.copy()  # a case without conditions is what no other one holds
         for condition in where:
             sign = np.sign([_at(condition.x, values, i) for i in range(len(total))])

@@ -26,7 +26,7 @@ from klsym.study.api import where_training_ends
 def test_the_numeric_readers_know_it(use: str) -> None:
     """The exact oracle has a third row, and the literal loss a third density."""
     for loss in ("rho_old*k3", "M*rho*k3 - rho_old*R"):
-        checked = with_check(klsym.explain(loss, sampling="off-policy", use=use), parse(loss)).check
+        checked = with_check(klsym.explain(loss, sampling="off-policy", use=use), parse(loss)).proof.check
         assert checked is not None and checked["passed"], checked
 
 
@@ -37,7 +37,7 @@ def test_a_model_says_what_old_is() -> None:
     refutation = field.differs_from(grad(KL(q, p)))
     certificate = refutation.certificate()
     assert [t.kind for t in check(certificate)] == ["refuted"]
-    assert verdict.witness is not None and "old" in verdict.witness
+    assert verdict.counterexample.model is not None and "old" in verdict.counterexample.model
     for row in (None, ["1/2", "1/3"], ["1", "0"], ["1/2"]):
         wrong = copy.deepcopy(certificate)
         node = _tree(wrong)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,6 +15,7 @@ from klsym.language.parser import parse
 from klsym.notation.formulas import show_element
 from klsym.numeric.checks.cross_check import with_check
 from klsym.render.details import describe_value
+from klsym.render.objective import write_objective_latex
 from support.judges.loss_judge import complaints
 from support.judges.loss_worlds import at_points
 from support.losses.cases import options
@@ -39,14 +39,17 @@ SEVERAL_WEIGHTS = ("rho + rho**2", "k1 + rho*k1", "log(rho)*rho")
 @pytest.mark.share(3)
 def test_the_cross_check_agrees(loss: str, words: str) -> None:
     checked = with_check(explain(loss, **options(words)), parse(loss))
-    assert checked.check is not None and checked.check["passed"], checked.check
+    assert checked.proof.check is not None and checked.proof.check["passed"], checked.proof.check
 
 
 @pytest.mark.parametrize("loss", SEVERAL_WEIGHTS)
 def test_several_powers_of_the_whole_weight_are_checked(loss: str) -> None:
     verdict = explain(loss, **options("off token reward whole"))
-    for found, right in ((verdict, True), (replace(verdict, c=f"{verdict.coefficient} + 1/9"), False)):
-        check = with_check(found, parse(loss)).check
+    for found, right in (
+        (verdict, True),
+        (verdict.revise(canonical_coefficient=f"{verdict.gradient.canonical_text} + 1/9"), False),
+    ):
+        check = with_check(found, parse(loss)).proof.check
         assert check is not None and check["passed"] is right, check
 
 
@@ -100,7 +103,7 @@ def test_a_mean_that_holds_scores_is_never_called_a_target(setting: tuple[str, .
         verdict = explain(loss, **options("token reward " + " ".join(setting)))
         lines = str(verdict).splitlines()
         assert not re.search(r"(\bs|s_now|s_past|s_future)\b", lines[0].partition("targets")[2])
-        if verdict.target == "separable" and verdict.objective is None:
+        if verdict.target == "separable" and write_objective_latex(verdict) is None:
             assert any(line.startswith("  equals    E_q[sum_t ") for line in lines)
 
 
@@ -125,9 +128,9 @@ def test_a_discount_has_an_objective_with_its_weight_alone(of: str) -> None:
 def test_the_check_adds_a_discounted_sum_up() -> None:
     verdict = explain("disc(9/10, R - beta*k1)", **OF_DISCOUNT)
     done = with_check(verdict, parse("disc(9/10, R - beta*k1)"))
-    assert done.check is not None and done.check["passed"]
+    assert done.proof.check is not None and done.proof.check["passed"]
     wrong = with_check(verdict, parse("disc(8/10, R - beta*k1)"))
-    assert wrong.check is not None and not wrong.check["passed"]
+    assert wrong.proof.check is not None and not wrong.proof.check["passed"]
 
 
 def test_a_discounted_penalty_keeps_its_objective_beside_an_advantage() -> None:

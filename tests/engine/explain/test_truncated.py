@@ -113,7 +113,7 @@ def test_sums_over_tokens_of_a_sampler_that_is_cut_off(use: str, loss: str, targ
     credit = {"credit": "same-token" if "A" in loss else "to-go"} if use == "reward" else {}
     verdict = klsym.explain(loss, sampling="truncated", level="token", use=use, **credit)
     answer = verdict.to_json()
-    assert answer["gradient"]["target"] == target and verdict.instead is None
+    assert answer["gradient"]["target"] == target and verdict.fix is None
     assert "mu is the sampler that is cut off at each token" in " ".join(str(verdict).split())
     assert not [line for line in verdict.hypotheses if line.startswith("q << mu")]
     assert not complaints_at_tokens(Case(loss, "truncated", use, level="token", **credit), answer)
@@ -126,7 +126,7 @@ def test_sums_over_tokens_of_a_sampler_that_is_cut_off(use: str, loss: str, targ
 
 def test_a_curl_is_shown_where_all_words_are_kept() -> None:
     found = klsym.explain("rho*k3", sampling="truncated", level="token", weights="prefix")
-    assert (found.target, found.trust) == ("none", "kernel") and found.has_model
+    assert (found.target, found.trust) == ("none", "kernel") and found.counterexample.model is not None
     field = cut_trees(3, keeps_all=True).field(
         "exp(log_q - sg(log_q))*exp(past(log_q - sg(log_q)))*k3",
         Setting(level="token", sampling="off-policy"),
@@ -137,7 +137,7 @@ def test_a_curl_is_shown_where_all_words_are_kept() -> None:
 @pytest.mark.parametrize("loss", ["disc(9/10, sg(k1))", "disc(1/2, sg(k2)) - R"])
 def test_what_asks_for_words_that_are_not_drawn_is_open(loss: str) -> None:
     found = klsym.explain(loss, sampling="truncated", level="token", use="reward")
-    assert (found.target, found.trust, found.proofs) == (None, "open", ())
+    assert (found.target, found.trust, found.proof.theorems) == (None, "open", ())
     assert "rest on q << mu, and no word with M = 0 is drawn" in " ".join(str(found).split())
     case = Case(loss, "truncated", "reward", level="token")
     assert not complaints_at_tokens(case, written_out(found.to_json()))
@@ -146,5 +146,5 @@ def test_what_asks_for_words_that_are_not_drawn_is_open(loss: str) -> None:
 def test_an_objective_under_mu_needs_no_support() -> None:
     """What is theta-free beside log q has a mean under any sampler."""
     found = klsym.explain("-sg(disc(9/10, R))*log_q", sampling="truncated", level="token")
-    assert (found.target, found.trust) == ("separable", "kernel") and len(found.proofs) == 1
+    assert (found.target, found.trust) == ("separable", "kernel") and len(found.proof.theorems) == 1
     assert not [line for line in found.hypotheses if "q << mu" in line]

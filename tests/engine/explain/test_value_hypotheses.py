@@ -83,7 +83,7 @@ def test_the_value_is_what_is_said_where_its_supports_hold(
 ) -> None:
     """On all eight patterns of zeros; and each support is missed on some of them."""
     verdict = klsym.explain(loss, **options)
-    assert verdict.unbiased_for(target)
+    assert verdict.value.is_unbiased_for(target)
     told = supports(verdict.to_json()["value"]["hypotheses"])
     standing = {LINE["q", "p"] if target == "reverse-kl" else LINE["p", "q"]}
     told |= standing
@@ -148,7 +148,7 @@ def test_a_recommendation_says_what_it_assumes(target: str, use: str, sampling: 
     """Of the value where that is asked for: rho*k3 needs p << mu for its value, and not for its gradient."""
     found = klsym.recommend(target, sampling=sampling, use=use)
     for choice, shown in zip(found.choices, found.to_json()["choices"], strict=True):
-        proof = choice.value if use == "value" else choice.verdict.proofs[0]
+        proof = choice.value if use == "value" else choice.verdict.proof.theorems[0]
         assert set(proof.hypotheses) <= set(shown["hypotheses"])
     text = found.text(proof=True)
     assert text.count("   assumes    ") == len(found.choices)

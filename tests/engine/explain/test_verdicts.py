@@ -289,7 +289,7 @@ NEIGHBOURS = (
 @pytest.mark.parametrize(("one", "other", "words"), NEIGHBOURS)
 def test_a_neighbour_has_another_answer(one: str, other: str, words: str) -> None:
     first, second = (explain(loss, **options(words)) for loss in (one, other))
-    assert (first.target, first.coefficient) != (second.target, second.coefficient)
+    assert (first.target, first.gradient.canonical_text) != (second.target, second.gradient.canonical_text)
 
 
 # ---------------------------------------------------------------------------- options are shorthands
@@ -320,19 +320,22 @@ SHORTHANDS = (  # a loss, its options, what they make of it, the options that ar
 def test_an_option_reads_as_what_it_expands_to(loss: str, words: str, written: str | None, left: str) -> None:
     """The expansion is shown; typed without the options it has the same answer, by the oracle too."""
     short = explain(loss, **options(words))
-    text = short.expansion
+    text = short.loss.expansion
     assert text is not None and text == (written or text) and text == short.to_json()["expansion"]
     found = examine(case(text, left))
     assert (found.target, found.complaints) == (short.to_json()["gradient"]["target"], ())
     if "mean" not in words.split() and "loo" not in words.split() and "std" not in words.split():
         long = explain(text, **options(left))
-        assert (short.coefficient, short.gradient.complete) == (long.coefficient, long.gradient.complete)
+        assert (short.gradient.canonical_text, short.gradient.complete) == (
+            long.gradient.canonical_text,
+            long.gradient.complete,
+        )
 
 
 @pytest.mark.parametrize("words", ["", "token", "sequence", "off"])
 def test_without_options_nothing_is_expanded(words: str) -> None:
     for loss in ("abs(k1)", "k3"):
-        assert explain(loss, **options(words)).expansion is None
+        assert explain(loss, **options(words)).loss.expansion is None
     assert explain("togo(k1)", level="token", use="reward").to_json()["credit"] is None
 
 
@@ -355,7 +358,7 @@ EQUAL = (  # two losses, each in its setting, with one coefficient and one targe
 @pytest.mark.parametrize(("one", "words", "other", "others"), EQUAL)
 def test_two_losses_have_one_answer(one: str, words: str, other: str, others: str) -> None:
     first, second = explain(one, **options(words)), explain(other, **options(others))
-    assert (first.coefficient, first.target) == (second.coefficient, second.target)
+    assert (first.gradient.canonical_text, first.target) == (second.gradient.canonical_text, second.target)
 
 
 @pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
@@ -376,7 +379,10 @@ def test_what_is_the_same_at_every_token_counts_as_often_as_there_are(
     other = explain(plain, level="sequence", sampling=sampling)
     found = examine(case(loss, f"token {words} {'off' if sampling == 'off-policy' else ''}"))
     assert found.complaints == () and found.target in (other.target, "combination")
-    if one.implied is not None and other.implied is not None:
-        assert one.implied.side == other.implied.side or "sum_t" in one.shown
+    if one.objective.quantity is not None and other.objective.quantity is not None:
+        assert (
+            one.objective.quantity.side == other.objective.quantity.side
+            or "sum_t" in one.gradient.in_quantities
+        )
     often = sum("the same at each of its T tokens counts T times" in x for x in one.hypotheses)
     assert (often == 1) == (not loss.endswith("/T") and one.target != "zero")

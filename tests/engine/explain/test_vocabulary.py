@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,7 @@ def test_abbreviations(short: str, long: str, neighbour: str) -> None:
 
 def test_what_a_loss_reads() -> None:
     one, other = (explain(loss, level="token") for loss in ("full_kl(p, q)", "full(-r*k1)"))
-    assert (one.loss, one.expansion, other.expansion) == ("full_kl(p, q)", "full(-k1*r)", None)
+    assert (one.loss.text, one.loss.expansion, other.loss.expansion) == ("full_kl(p, q)", "full(-k1*r)", None)
 
 
 def test_the_value_is_that_of_the_loss_and_not_of_what_scores_meet() -> None:
@@ -71,13 +70,13 @@ def test_the_value_is_that_of_the_loss_and_not_of_what_scores_meet() -> None:
 def test_the_check_adds_the_vocabulary_up(loss: str, words: str) -> None:
     verdict = explain(loss, **options(words))
     done = with_check(verdict, parse(loss))
-    assert done.check is not None and done.check["passed"]
+    assert done.proof.check is not None and done.proof.check["passed"]
     assert "literal loss on 4" in " ".join(str(done).split())
-    wrong = with_check(replace(verdict, proofs=()), parse(f"2*({loss})"))
-    assert wrong.check is not None and not wrong.check["passed"]
+    wrong = with_check(verdict.revise(theorems=()), parse(f"2*({loss})"))
+    assert wrong.proof.check is not None and not wrong.proof.check["passed"]
     assert "the coefficient" in " ".join(str(wrong).split())
     assert json.loads(json.dumps(done.to_json()))["names"]["full"].startswith("full(x) is the sum")
-    proofs = (proof.certificate() for proof in verdict.proofs)
+    proofs = (proof.certificate() for proof in verdict.proof.theorems)
     assert all(check(read(json.dumps(certificate))) for certificate in proofs)
 
 
@@ -86,7 +85,7 @@ def test_the_check_adds_the_vocabulary_up(loss: str, words: str) -> None:
 )
 def test_a_strength_without_a_number_is_that_of_each_number(loss: str, numbers: tuple[str, ...]) -> None:
     """f and f''(1), with the number put in, against the divergence by its definition at some ratios."""
-    found = explain(loss).generated
+    found = explain(loss).objective.generator
     assert found is not None and found.is_divergence and explain(loss).trust == "kernel"
     hypotheses = explain(loss).hypotheses
     assert "beta > 0" in hypotheses and "1 - beta > 0" in hypotheses
@@ -146,7 +145,7 @@ def test_one_bucket_for_the_rest_is_the_kl_of_fewer_words(loss: str) -> None:
 
     q = np.exp(z) / np.exp(z).sum()
     names = {"M": kept * 1.0, "k1": np.log(q / p), "r": p / q, "log": np.log, "full": lambda x: (q * x).sum()}
-    c = eval(verdict.coefficient, {"__builtins__": {}}, names)
+    c = eval(verdict.gradient.canonical_text, {"__builtins__": {}}, names)
     assert math.isclose(
         (q * c * (u - (q * u).sum())).sum(), (coarse(1e-5) - coarse(-1e-5)) / 2e-5, rel_tol=1e-7
     )
@@ -261,12 +260,12 @@ def test_exact_means_and_what_comes_later_are_one_objective(loss: str, words: st
     except UsageError:
         assert not shown
         return
-    assert verdict.shown.startswith("grad E_q[sum_t ") == shown
+    assert verdict.gradient.in_quantities.startswith("grad E_q[sum_t ") == shown
     assert not shown or (verdict.trust == "sympy" and not any("open" in line for line in verdict.notes))
 
 
 @pytest.mark.parametrize("batch", ["mean", "loo", "std"])
 def test_centring_takes_off_what_is_the_same_for_all_samples(batch: str) -> None:
     one = explain("R - beta*full(k1) + full(k3)**2", **options(f"off reward {batch}"))
-    assert one.per_sample == explain("R", **options(f"off reward {batch}")).per_sample
+    assert one.gradient.score_text == explain("R", **options(f"off reward {batch}")).gradient.score_text
     assert any("does not distinguish them" in note for note in one.notes)

@@ -117,7 +117,7 @@ def test_the_known_choices_are_among_them_and_the_noisy_one_is_last():
 def test_every_theorem_that_is_quoted_is_replayed():
     for case in CASES:
         for choice in found(*case).choices:
-            for proof in (*choice.verdict.proofs, *([choice.value] if choice.value else [])):
+            for proof in (*choice.verdict.proof.theorems, *([choice.value] if choice.value else [])):
                 assert klsym.check(proof.certificate())
 
 
@@ -347,7 +347,7 @@ def test_the_code_passes_its_own_audit(case):
         audit = klsym.audit(
             executed(answer.snippet(framework, number), **modules), sampling=sampling, **pushes
         )
-        assert audit.verdict.unbiased_for(target) if use == "value" else audit.meets(target), number
+        assert audit.verdict.value.is_unbiased_for(target) if use == "value" else audit.meets(target), number
 
 
 def test_k3_and_the_forward_coefficient_keep_their_digits():

@@ -76,16 +76,16 @@ def test_what_is_set_is_explained(form: Any, changes: dict[str, str], question: 
     expected = explain(**question)
     assert shown(form) == str(expected) == str(form.explorer.verdict)
     assert expected.target in ("reverse-kl", "forward-kl", "combination", "none")
-    assert (r"\begin{aligned}" in shown(form, "text/markdown")) == bool(expected.steps)
+    assert (r"\begin{aligned}" in shown(form, "text/markdown")) == bool(expected.proof.steps)
 
 
 def test_the_page_has_every_part_of_the_verdict(form: Any) -> None:
     verdict, page = form.explorer.verdict, shown(form, "text/markdown")
-    assert verdict.witness and verdict.hypotheses and verdict.warnings
+    assert verdict.counterexample.model and verdict.hypotheses and verdict.warnings
     parts = ("the forward KL", "(proved)", "value:", "KL002", "write:", "q   = (1/2, 1/2)", "Hypotheses:")
     for part in parts:
         assert part in page
-    for rule, _, latex in verdict.steps:
+    for rule, _, latex in verdict.proof.steps:
         assert latex in page
         assert not rule or rf"\text{{{rule}}}" in page
 

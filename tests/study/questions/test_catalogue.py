@@ -181,10 +181,10 @@ def test_entries_against_explain_and_the_literal_oracle(sampling, use):
         assert not outcome.complaints, outcome
         verdict = klsym.explain(text, sampling=sampling, use=use)
         c = under_sampling(a, sampling)
-        said = to_ring(parse(verdict.coefficient))
+        said = to_ring(parse(verdict.gradient.canonical_text))
         assert verdict.target == recognise_coefficient(c).target, text
         assert said - said.terms.get(((), ()), 0) == c, text
-        at_sample = to_ring(parse(verdict.per_sample))
+        at_sample = to_ring(parse(verdict.gradient.score_text))
         assert (at_sample.substitute({"w": to_ring(0)}) if sampling == "on-policy" else at_sample) == a
 
 
@@ -225,9 +225,12 @@ def test_a_choice_is_what_explain_says(number):
         klsym.explain(choice.unbiased, sampling=found.sampling, use=found.use) if choice.unbiased else None
     )
     if right:
-        assert right.unbiased_for(kl) and right.per_sample in (choice.gradient, verdict.per_sample)
+        assert right.value.is_unbiased_for(kl) and right.gradient.score_text in (
+            choice.gradient,
+            verdict.gradient.score_text,
+        )
     if choice.unbiased != choice.loss:
-        assert not verdict.unbiased_for(kl)
+        assert not verdict.value.is_unbiased_for(kl)
 
 
 def test_choices_differ_in_their_constant_alone():

@@ -57,7 +57,7 @@ def test_a_typed_loss_is_verified_on_another_backend():
     """Its proofs carry the text; autograd needs the expression."""
     pytest.importorskip("torch")
     typed = explain("k2 - sg(k2) + sg(k3)")
-    settled = settle(Claim("mine", "proved", "here", "", lambda: typed.proofs))
+    settled = settle(Claim("mine", "proved", "here", "", lambda: typed.proof.theorems))
     reports = [verify([settled], Options(backend(on, "cpu"), drawn=DRAWN)) for on in ("numpy", "torch")]
     assert all(report.passed for report in reports) and reports[1].checked[0].autograd is not None
     assert verdict_lines(reports[0]) == verdict_lines(reports[1])

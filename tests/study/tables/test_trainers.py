@@ -14,6 +14,7 @@ import pytest
 import klsym
 from klsym.errors import UsageError
 from klsym.language.parser import parse
+from klsym.render.objective import write_objective_latex
 from klsym.study.tables.trainers import Trainer, settled, stored, trainer, trainers
 from klsym.study.write_up.gallery import cells
 from support.judges.loss_judge import examine
@@ -114,7 +115,10 @@ def test_a_neighbour_has_another_answer(id: str, right: str, wrong: str) -> None
     assert right in one.loss
     other = klsym.explain(one.loss.replace(right, wrong), **one.options)  # type: ignore[arg-type]
     found = klsym.explain(one.loss, **one.options)  # type: ignore[arg-type]
-    assert (other.coefficient, other.objective) != (found.coefficient, found.objective)
+    assert (other.gradient.canonical_text, write_objective_latex(other)) != (
+        found.gradient.canonical_text,
+        write_objective_latex(found),
+    )
 
 
 @pytest.mark.parametrize("id", ["gspo", "gspo-token"])
@@ -123,11 +127,11 @@ def test_gspo_has_one_objective_where_no_bound_binds(id: str) -> None:
     told = klsym.explain("-exp(whole(log_q - log_mu)/T)*A", sampling="off-policy", level="sequence")
     one = klsym.explain(trainer(id).loss, **trainer(id).options)  # type: ignore[arg-type]
     if id == "gspo-token":
-        assert one.implied is not None and told.implied is not None
-        assert (one.implied.side, one.trust) == (told.implied.side, "kernel")
+        assert one.objective.quantity is not None and told.objective.quantity is not None
+        assert (one.objective.quantity.side, one.trust) == (told.objective.quantity.side, "kernel")
     else:
-        assert one.inside_clamps is not None
-        assert one.inside_clamps.complete == told.gradient.complete
+        assert one.gradient.inside_clamps is not None
+        assert one.gradient.inside_clamps.complete == told.gradient.complete
 
 
 def test_the_notebook_has_the_generated_cells() -> None:

@@ -27,7 +27,7 @@ def test_what_is_refuted_by_another_command_has_another_answer(id):
     question = asked(id)
     other = question.against.verdict
     assert other.to_json()["gradient"] != question.verdict.to_json()["gradient"]
-    assert other.trust == "kernel" and other.witness is not None
+    assert other.trust == "kernel" and other.counterexample.model is not None
 
 
 @pytest.mark.parametrize("id", ALL)

@@ -32,7 +32,7 @@ def _same(found: Any, meant: Any) -> bool:
         return False
     if found.target in ("reverse-kl", "forward-kl", "zero"):
         return found.gradient.multiples == meant.gradient.multiples
-    return _equal_at_samples(found.per_sample, meant.per_sample)
+    return _equal_at_samples(found.gradient.score_text, meant.gradient.score_text)
 
 
 def _equal_at_samples(first: str, second: str) -> bool:

@@ -115,17 +115,17 @@ def _examine(found: Outcome, stream: random.Random) -> None:
     if found.core and stream.random() < 0.25:
         found.kind, start = "value", _start_of_value(case)
         named: Multiples = verdict.value.complete
-        constant = verdict.value.target is not None and verdict.value_constant
+        constant = verdict.value.target is not None and verdict.value.constant_text
         named |= {"constant": constant} if constant else {}
         named = {k: v for k, v in named.items() if k in ("reverse-kl", "forward-kl", "constant")}
     else:
         named = verdict.gradient.complete
         if verdict.target not in ("zero", "reverse-kl", "forward-kl", "combination"):
-            named = _rest(case, verdict.coefficient)
-        if not verdict.proofs:
+            named = _rest(case, verdict.gradient.canonical_text)
+        if not verdict.proof.theorems:
             found.reason = "the verdict has no proof to start from"
             return
-        stated = verdict.proofs[0].theorem.statement
+        stated = verdict.proof.theorems[0].theorem.statement
         start = Derivation(stated.context, stated.left, (), {})
     found.multiples = named if stream.random() < 0.75 else neighbour(named, found.kind, stream)
     found.holds = holds(Statement(case, found.kind, found.multiples))

@@ -24,6 +24,7 @@ from klsym.errors import NotInRing
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring
 from klsym.notation.values import LazyFormula, build_tree, show_value
+from klsym.render.objective import write_objective_latex
 
 from .codes import code_of, counted
 from .points import condition, digest
@@ -79,17 +80,23 @@ def columns(verdict: Verdict) -> Answer:
         "trust": "open" if verdict.target is None else verdict.trust,
         "combination": parts_of(verdict.gradient, on_policy),
         "objective": objective_of(verdict),
-        "value": {**meaning(verdict.value, on_policy), "constant": value_of(verdict.constant, on_policy)},
-        "h": value_of(verdict.h, on_policy),
-        "c": value_of(verdict.c, on_policy),
+        "value": {
+            **meaning(verdict.value, on_policy),
+            "constant": value_of(verdict.value.constant, on_policy),
+        },
+        "h": value_of(verdict.gradient.score_coefficient, on_policy),
+        "c": value_of(verdict.gradient.canonical_coefficient, on_policy),
         "cases": cases_of(verdict),
-        "inside": verdict.inside_clamps and meaning(verdict.inside_clamps, on_policy),
-        "counterexample": verdict.witness is not None,
+        "inside": verdict.gradient.inside_clamps and meaning(verdict.gradient.inside_clamps, on_policy),
+        "counterexample": verdict.counterexample.model is not None,
         "messages": counted(verdict.messages),
         "divergence": divergence_of(verdict),
-        "terms": [term.target or "open" for term in verdict.terms],
+        "terms": [term.target or "open" for term in verdict.gradient.terms],
         "instead": instead_of(verdict),
-        "form": {name: form(getattr(verdict, name)) for name in ("h", "c")},
+        "form": {
+            "h": form(verdict.gradient.score_coefficient),
+            "c": form(verdict.gradient.canonical_coefficient),
+        },
         "hypotheses": {
             **counted(verdict.assumptions),
             **{f"value: {kind}": count for kind, count in counted(verdict.value.assumptions).items()},
@@ -167,15 +174,19 @@ def objective_of(verdict: Verdict) -> Any:
 
     None where the combination says it.
     """
-    if verdict.implied is not None:
-        return {"side": verdict.implied.side.to_json()}
-    return {"latex": verdict.objective} if verdict.target in UNNAMED and verdict.objective else None
+    if verdict.objective.quantity is not None:
+        return {"side": verdict.objective.quantity.side.to_json()}
+    return (
+        {"latex": write_objective_latex(verdict)}
+        if verdict.target in UNNAMED and write_objective_latex(verdict)
+        else None
+    )
 
 
 def cases_of(verdict: Verdict) -> Any:
     """The number of regions and, whatever their order, their conditions with the values there."""
     rows = []
-    for on, value in verdict.per_sample_cases:
+    for on, value in verdict.gradient.score_cases:
         where_ = sorted(condition(build_tree(one.x), one.signs) for one in on)
         rows.append(f"{digest(build_tree(value), verdict.setting.on_policy)} {where_}")
     rows.sort()
@@ -185,15 +196,15 @@ def cases_of(verdict: Verdict) -> Any:
 def divergence_of(verdict: Verdict) -> Any:
     """The generator f as a value with its strength, and where f or the functional is convex."""
     found: dict[str, Any] = {}
-    if (of := verdict.generated) is not None:
+    if (of := verdict.objective.generator) is not None:
         found = {
             "f": value_of(of.f), "strength": value_of(of.strength), "unbounded": of.unbounded,
             "divergence": of.is_divergence, "beside": value_of(of.reward), "where": where(of.where),
             "otherwise": [[name, str(at), value_of(f)] for name, at, f in of.cases],
             "pieces": len(of.pieces),
         }  # fmt: skip
-    if verdict.functional is not None:
-        found |= {"of": verdict.functional.of, "convex": where(verdict.functional.where)}
+    if verdict.objective.convexity is not None:
+        found |= {"of": verdict.objective.convexity.of, "convex": where(verdict.objective.convexity.where)}
     return found
 
 
@@ -211,7 +222,7 @@ def where(of: Any) -> Any:
 
 def instead_of(verdict: Verdict) -> Any:
     """The loss that is suggested, with its setting."""
-    of = verdict.instead
+    of = verdict.fix
     if of is None:
         return None
     setting = [f"{name} {value}" for name, value in of.setting.to_json().items() if value]

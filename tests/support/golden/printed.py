@@ -55,7 +55,7 @@ def print_answer(pair: Pair) -> Printed:
     return {
         "text": verdict.text(proof=True),
         "json": verdict.to_json(),
-        "certificates": [proof.certificate()["digest"] for proof in verdict.proofs],
+        "certificates": [proof.certificate()["digest"] for proof in verdict.proof.theorems],
     }
 
 

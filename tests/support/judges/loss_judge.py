@@ -88,7 +88,7 @@ def complaints(case: Case, verdict: Any) -> list[str]:
     """All that the oracle holds against a verdict."""
     answer = written_out(verdict.to_json())
     found = (line for check in NUMERIC for line in check(case, answer))
-    return [*found, *proofs_replay(case, answer, verdict.proofs)]
+    return [*found, *proofs_replay(case, answer, verdict.proof.theorems)]
 
 
 EVERY_STEP = re.compile(r"(?:; at every step |, )(H\d?)_now = (.*?)(?=, H\d?_now = |$)")
