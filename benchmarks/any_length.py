@@ -27,7 +27,7 @@ from klsym.language.abbreviations import Context
 from klsym.numeric.dynamic_programming import random_chains
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel, random_model
-from klsym.numeric.random_models import allowed
+from klsym.numeric.random_models import find_allowed_model
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import settle
 
@@ -55,7 +55,7 @@ def batch_of(size: int, proof: Proof) -> FiniteModel:
     """Two outcomes, and batches of the given size; m = n - 1 where the statement has it."""
     model = random_model(0, 2, proof.theorem.statement.context)
     model = replace(model, parameters={**model.parameters, "n": Fraction(size)})
-    return allowed(proof.theorem, model, {})
+    return find_allowed_model(proof.theorem, model, {})
 
 
 def sequences_of(length: int) -> FiniteModel:

@@ -41,7 +41,7 @@ from klsym.language.abbreviations import (
     Point,
     PointGradient,
     Side,
-    elements,
+    walk_elements,
 )
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import log_mu, log_p, log_q, sg, unfold
@@ -324,7 +324,7 @@ def sizes(certificates: list[Any]) -> dict[str, float]:
     lengths = [len(json.dumps(item, separators=(",", ":"))) for item in certificates]
     parts = [part for item in certificates for part in item["parts"]]
     sides = [Side.from_json(step["result"]) for part in parts for step in part["steps"]]
-    terms = [sum(len(element.terms) for element in elements(side)) for side in sides]
+    terms = [sum(len(element.terms) for element in walk_elements(side)) for side in sides]
     return {
         "certificates": len(certificates),
         "parts": len(parts),

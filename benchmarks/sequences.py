@@ -20,17 +20,17 @@ from tqdm import tqdm
 
 from klsym.numeric.autoregressive import (
     Autoregressive,
-    expectation,
+    compute_expectation,
+    compute_sequence_kl,
+    compute_token_log_probabilities,
+    compute_token_scores,
     random_autoregressive,
-    sequence_kl,
-    token_log_probabilities,
-    token_scores,
 )
 from klsym.numeric.checks.sequence_fields import (
-    forward_kl,
-    kl_variances,
-    length_gradient,
-    token_weighted_field,
+    compute_forward_kl,
+    compute_kl_variances,
+    compute_length_gradients,
+    compute_weighted_token_gradient,
 )
 
 LENGTHS = (10, 100, 1000, 10_000)
@@ -47,38 +47,39 @@ def models(length: int) -> Models:
 
 
 def ratios(q: Autoregressive, p: Autoregressive, y: Any) -> Any:
-    return token_log_probabilities(q, y) - token_log_probabilities(p, y)
+    return compute_token_log_probabilities(q, y) - compute_token_log_probabilities(p, y)
 
 
 def inverse_lengths(q: Autoregressive, y: Any) -> Any:
-    return token_scores(q, y).sum(axis=1) / y.lengths[:, None, None]
+    return compute_token_scores(q, y).sum(axis=1) / y.lengths[:, None, None]
 
 
 PROGRAMMES: dict[str, tuple[Callable[[Models], Any], Callable[[Models], Any] | None]] = {
     "sequence_kl": (
-        lambda m: sequence_kl(m[0], m[1])[1],
-        lambda m: expectation(m[0], lambda y: np.einsum(
-            "n,ntsa->nsa", ratios(m[0], m[1], y).sum(axis=1), token_scores(m[0], y)
+        lambda m: compute_sequence_kl(m[0], m[1])[1],
+        lambda m: compute_expectation(m[0], lambda y: np.einsum(
+            "n,ntsa->nsa", ratios(m[0], m[1], y).sum(axis=1), compute_token_scores(m[0], y)
         )),
     ),
     "forward_kl": (
-        lambda m: forward_kl(m[0], m[1])[1],
-        lambda m: -expectation(m[1], lambda y: token_scores(m[0], y).sum(axis=1)),
+        lambda m: compute_forward_kl(m[0], m[1])[1],
+        lambda m: -compute_expectation(m[1], lambda y: compute_token_scores(m[0], y).sum(axis=1)),
     ),
     "token_weighted_field": (
-        lambda m: token_weighted_field(*m),
-        lambda m: expectation(m[2], lambda y: np.einsum(
-            "nt,ntsa->nsa", np.exp(ratios(m[0], m[2], y)) * ratios(m[0], m[1], y), token_scores(m[0], y)
+        lambda m: compute_weighted_token_gradient(*m),
+        lambda m: compute_expectation(m[2], lambda y: np.einsum(
+            "nt,ntsa->nsa", np.exp(ratios(m[0], m[2], y)) * ratios(m[0], m[1], y),
+            compute_token_scores(m[0], y)
         )),
     ),
     "length_gradient": (
-        lambda m: length_gradient(m[0]).inverse_gradient,
-        lambda m: expectation(m[0], lambda y: inverse_lengths(m[0], y)),
+        lambda m: compute_length_gradients(m[0]).inverse_gradient,
+        lambda m: compute_expectation(m[0], lambda y: inverse_lengths(m[0], y)),
     ),
     "kl_variances": (
-        lambda m: kl_variances(m[0], m[1]).sampled,
-        lambda m: expectation(
-            m[0], lambda y: (ratios(m[0], m[1], y).sum(axis=1) - sequence_kl(m[0], m[1])[0]) ** 2
+        lambda m: compute_kl_variances(m[0], m[1]).sampled,
+        lambda m: compute_expectation(
+            m[0], lambda y: (ratios(m[0], m[1], y).sum(axis=1) - compute_sequence_kl(m[0], m[1])[0]) ** 2
         ),
     ),
 }  # fmt: skip

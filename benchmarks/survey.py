@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import klsym
-from klsym.audit.binding import option
+from klsym.audit.binding import parse_option
 from klsym.audit.child import Runner
 from klsym.engine.targets.clamp_messages import remove_clips
 from klsym.files import write_whole
@@ -152,7 +152,7 @@ def choices(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A value for each option that has several."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in options.items()}
     for values in product(*lists.values()):
-        plain = (option(value) if isinstance(value, str) else value for value in values)
+        plain = (parse_option(value) if isinstance(value, str) else value for value in values)
         yield dict(zip(lists, plain, strict=True))
 
 

@@ -21,13 +21,13 @@ from klsym.calculus import (
 from klsym.derivations.tools.sequence_examples import offset_pair, offset_variances
 from klsym.notation.printers import LATEX
 from klsym.numeric.autoregressive import (
+    compute_log_probabilities,
+    compute_token_kl,
+    compute_token_log_probabilities,
     enumerate_sequences,
-    log_probabilities,
     random_autoregressive,
-    token_kl,
-    token_log_probabilities,
 )
-from klsym.numeric.checks.sequence_fields import kl_variances
+from klsym.numeric.checks.sequence_fields import compute_kl_variances
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import claim
 
@@ -128,8 +128,8 @@ def _same_difference():
 
 def _both_sides(model, reference):
     y = enumerate_sequences(model)
-    weight = np.exp(log_probabilities(model, y))
-    drawn = token_log_probabilities(model, y) - token_log_probabilities(reference, y)
+    weight = np.exp(compute_log_probabilities(model, y))
+    drawn = compute_token_log_probabilities(model, y) - compute_token_log_probabilities(reference, y)
     exact = exact_at_each_step(model, reference, y)
 
     def covariance(a, b):
@@ -145,7 +145,7 @@ def _both_sides(model, reference):
 
 def exact_at_each_step(model, reference, y):
     """KL_t at each step of each sequence; 0 once it has ended, and at a forced stop."""
-    kl, found = token_kl(model, reference), np.zeros(y.symbols.shape)
+    kl, found = compute_token_kl(model, reference), np.zeros(y.symbols.shape)
     for row, (symbols, length) in enumerate(zip(y.symbols, y.lengths, strict=True)):
         state = 0
         for t in range(min(length, model.max_length - 1)):
@@ -157,7 +157,7 @@ def exact_at_each_step(model, reference, y):
 
 def _by_dynamic_programming():
     """The dynamic program on the same model, in floats."""
-    found, unit = kl_variances(*offset_pair()), math.log(1 / SMALL - 1) ** 2
+    found, unit = compute_kl_variances(*offset_pair()), math.log(1 / SMALL - 1) ** 2
     stated = [float(value) * unit for value in offset_variances(SMALL)]
     gaps = [abs(a - b) for a, b in zip((found.sampled, found.exact_steps), stated, strict=True)]
     passed = max(gaps) < TOLERANCE and found.exact_steps > found.sampled
@@ -197,8 +197,8 @@ def _by_enumeration():
     for seed in range(12):
         model, reference = (random_autoregressive(seed + 100 * i, 1 + seed % 3, seed % 2, 4) for i in (0, 1))
         y = enumerate_sequences(model)
-        mass = np.exp(log_probabilities(model, y))
-        drawn = token_log_probabilities(model, y) - token_log_probabilities(reference, y)
+        mass = np.exp(compute_log_probabilities(model, y))
+        drawn = compute_token_log_probabilities(model, y) - compute_token_log_probabilities(reference, y)
         whole = float(mass @ drawn.sum(axis=1))
         worst = max(
             worst, abs(float(mass @ exact_at_each_step(model, reference, y).sum(axis=1)) - whole) / whole

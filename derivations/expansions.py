@@ -21,7 +21,7 @@ from klsym.derivations.tools.taylor import (
     show_series,
     variance,
 )
-from klsym.kernel.intervals import Interval, log_enclosure
+from klsym.kernel.intervals import Interval, enclose_log
 from klsym.language.convert import to_sympy
 from klsym.notation.printers import LATEX
 from klsym.study.ledger.evidence import Evidence
@@ -229,9 +229,9 @@ def _merged(blocks):
 
 def _k2_enclosed(blocks):
     """E_q[(log r)^2/2] of the model whose outcomes are these blocks."""
-    total = Interval.exact(0)
+    total = Interval.from_number(0)
     for q, p in _merged(blocks):
-        total += Interval.exact(q / 2) * log_enclosure(p / q) ** 2
+        total += Interval.from_number(q / 2) * enclose_log(p / q) ** 2
     return total
 
 

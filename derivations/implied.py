@@ -31,7 +31,7 @@ from klsym.calculus import (
     sample_gradient,
 )
 from klsym.engine.divergences.f_divergence import generator, strength
-from klsym.kernel.meta import score_coefficient
+from klsym.kernel.meta import read_score_coefficient
 from klsym.language.abbreviations import Side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.notation.formulas import show_element
@@ -130,7 +130,7 @@ def strength_of_each_placement():
 
 
 def _strength(name, start):
-    coefficient = score_coefficient(derive(start).reduce().left, Side())
+    coefficient = read_score_coefficient(derive(start).reduce().left, Side())
     found = strength(coefficient)
     placed, _, where = name.partition(" ")
     latex = show(Written(placed, _placed(placed)), LATEX)

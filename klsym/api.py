@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klsym.engine.explain import explain as engine_explain
-from klsym.engine.options.settings import (
+from klsym.engine.options.option_table import (
     Aggregate,
     Batch,
     Credit,

@@ -16,7 +16,7 @@ from klsym.language.abbreviations import (
     Point,
     PointGradient,
     Statement,
-    atoms_of,
+    walk_atoms,
 )
 from klsym.notation.printers import LATEX
 from klsym.notation.text import show_interval
@@ -50,7 +50,7 @@ MOVING = Gradient | ExpectedGradient | PointGradient | IndexedGradient | Curl  #
 
 def _speaks_of(statement: Statement, kinds: Any) -> bool:
     """Is there an atom of these kinds in it?  A score function moves as a gradient does."""
-    atoms = atoms_of(statement.left, statement.right)
+    atoms = walk_atoms(statement.left, statement.right)
     return any(isinstance(a, kinds) or (kinds is MOVING and getattr(a, "score", ())) for a in atoms)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klsym.engine.options.settings import Sampling, Use
+from klsym.engine.options.option_table import Sampling, Use
 from klsym.render.printing import as_printed
 from klsym.study.questions import divergence_losses, optimum_of_loss
 from klsym.study.render.descents import PrintedDescents

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klsym.api import Verdict, ask
-from klsym.engine.options.settings import (
+from klsym.engine.options.option_table import (
     CHOICES,
     OPTIONS,
     Aggregate,
@@ -35,8 +35,8 @@ from klsym.engine.options.settings import (
     Sampling,
     Use,
     Weights,
-    checked_setting,
 )
+from klsym.engine.options.settings import checked_setting
 from klsym.errors import KlsymError, UsageError
 from klsym.render.verdict import format_verdict_markdown
 

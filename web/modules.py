@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE / "try"))
 from answer import answer  # noqa: E402
 
 from klsym.diagnostics.codes import load_codes  # noqa: E402
-from klsym.engine.options.settings import OPTIONS  # noqa: E402
+from klsym.engine.options.option_table import OPTIONS  # noqa: E402
 from klsym.study.explorer import meaningful  # noqa: E402
 
 PACKAGES = ("sympy", "mpmath", "klsym")

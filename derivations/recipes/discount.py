@@ -99,7 +99,9 @@ def _wedge(first, second):
     total = Side()
     for one, other in product(("past", "now"), repeat=2):
         for sign, along, across in ((1, one, f"{other}'"), (-1, f"{one}'", other)):
-            total = total + Side.of((sign, (Indexed("t", "q", a, (along,)), Indexed("t", "q", b, (across,)))))
+            total = total + Side.combine(
+                (sign, (Indexed("t", "q", a, (along,)), Indexed("t", "q", b, (across,))))
+            )
     return Quantity(total)
 
 

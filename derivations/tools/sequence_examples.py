@@ -19,8 +19,8 @@ def offset_pair() -> tuple[Autoregressive, Autoregressive]:
     At the start the token has the smaller l but leads to the larger KL: in sum_t l_t the two offset each
     other, and the sum of exact KLs keeps only the second.
 
-    >>> from klsym.numeric.checks.sequence_fields import kl_variances
-    >>> found = kl_variances(*offset_pair())
+    >>> from klsym.numeric.checks.sequence_fields import compute_kl_variances
+    >>> found = compute_kl_variances(*offset_pair())
     >>> round(found.exact_steps / found.sampled, 12), round(16 / 11, 12)
     (1.454545454545, 1.454545454545)
     """

@@ -19,7 +19,7 @@ from typing import Any
 import sympy
 
 from klsym.errors import UsageError
-from klsym.kernel.intervals import exp_enclosure, log_enclosure
+from klsym.kernel.intervals import enclose_exp, enclose_log
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Monomial
 from klsym.language.convert import to_ring, to_sympy
@@ -55,7 +55,7 @@ def expand(loss: Any, order: int) -> Series:
 
 def _expand(element: ExpPoly, order: int, sign: int) -> Series:
     """With k1 = -log(1 + eps) for sign -1, and k1 = -log(1 - eps), all coefficients >= 0, for sign 1."""
-    log_series = (ZERO, *(ExpPoly.number(Fraction(sign**i, i)) for i in range(1, order)))
+    log_series = (ZERO, *(ExpPoly.from_number(Fraction(sign**i, i)) for i in range(1, order)))
     total = (ZERO,) * order
     for (monomial, exponent), value in element.terms.items():
         inside: Series = (ZERO,) * order
@@ -74,7 +74,7 @@ def _monomial(monomial: Monomial, log_series: Series) -> Series:
         if base != "k1":
             if base in SAMPLE_BASES or base == "s":
                 raise UsageError(f"{name} is no function of k1: only functions of k1 are expanded at q = p")
-            product = _scale(product, ExpPoly.variable(name) ** power)
+            product = _scale(product, ExpPoly.from_variable(name) ** power)
             continue
         if power < 0:
             raise UsageError("1/k1 has no expansion at q = p, where k1 is zero")
@@ -157,7 +157,7 @@ class Expansion:
             raise UsageError(f"an expansion is divided by a single multiple of E[eps^2], not by {other}")
         if other.order < self.order or self.coefficient():
             raise UsageError(f"{self} over {other} has no remainder of known order")
-        return _cut(self.polynomial * other.polynomial.inverse(), self.order - 2)
+        return _cut(self.polynomial * other.polynomial.invert(), self.order - 2)
 
     def coefficient(self, *moments: int) -> ExpPoly:
         """The coefficient of a product of moments, an element in the parameters.
@@ -257,7 +257,7 @@ def variance(loss: Any, order: int) -> Expansion:
 
 
 def _moment(i: int) -> ExpPoly:
-    return ONE if i == 0 else ZERO if i == 1 else ExpPoly.variable(moment_name(i))
+    return ONE if i == 0 else ZERO if i == 1 else ExpPoly.from_variable(moment_name(i))
 
 
 MOMENTS = {moment_name(i): i for i in range(2, MAX_ORDER)}  # no parameter has such a name
@@ -368,13 +368,13 @@ def _term_tail(monomial: Any, exponent: Any, size: Fraction, count: int) -> Frac
         if len(m) != 1 or m[0][1] != 1 or parse_name(m[0][0]).base != "k1":
             raise UsageError("a remainder is bounded for exponentials of rational multiples of k1")
         rate += value
-    k1 = ExpPoly.variable("k1")
+    k1 = ExpPoly.from_variable("k1")
     logs = _expand(k1**power, count, 1)
     if rate <= 0 and rate.denominator == 1:
         factor, value = _expand((k1 * rate).exp(), count, -1), (1 + HALF) ** int(-rate)
     else:
         factor, value = _expand((k1 * abs(rate)).exp(), count, 1), _power_of_two(abs(rate))
-    at_half = log_enclosure(Fraction(2)).upper ** power * value
+    at_half = enclose_log(Fraction(2)).upper ** power * value
     partial = sum((_rational(c) * HALF**i for i, c in enumerate(_multiply(logs, factor))), Fraction(0))
     return size * max(at_half - partial, Fraction(0))
 
@@ -383,11 +383,11 @@ def _power_of_two(rate: Fraction) -> Fraction:
     """An upper bound on 2^rate."""
     if rate.denominator == 1:
         return Fraction(2) ** int(rate)
-    return exp_enclosure(rate * log_enclosure(Fraction(2)).upper).upper
+    return enclose_exp(rate * enclose_log(Fraction(2)).upper).upper
 
 
 def _rational(coefficient: ExpPoly) -> Fraction:
     value = coefficient.terms.get(((), ()), 0)
-    if coefficient != ExpPoly.number(value):
+    if coefficient != ExpPoly.from_number(value):
         raise UsageError("a remainder is bounded for rational coefficients only, without parameters")
     return Fraction(value)

@@ -56,7 +56,7 @@ LOG_WEIGHT = sympy.Symbol("log_weight", real=True)
 # ---------------------------------------------------------------------------- all sequences
 @dataclass(frozen=True)
 class Everything:
-    """All sequences of a vocabulary, in the order of `numeric.trees.layout_of`."""
+    """All sequences of a vocabulary, in the order of `numeric.trees.build_layout`."""
 
     vocabulary: int
     longest: int
@@ -364,7 +364,7 @@ class World:
         world = Enumerated(self.model(direction), self.parameters, verdict.setting.on_policy)
         coefficients = (printed.read(verdict.gradient.canonical_text), CONTROL)
         with mpmath.workdps(DIGITS):
-            right, by = (float(printed.expected(c, world)[0]) for c in coefficients)
+            right, by = (float(printed.compute_expected_gradient(c, world)[0]) for c in coefficients)
         return right, right + by
 
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from klsym.numeric.autoregressive import (
     Autoregressive,
+    compute_log_probabilities,
+    compute_token_log_probabilities,
+    compute_token_scores,
     enumerate_sequences,
-    log_probabilities,
-    token_log_probabilities,
-    token_scores,
 )
-from klsym.numeric.checks.sequence_fields import length_gradient
+from klsym.numeric.checks.sequence_fields import compute_length_gradients
 from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, panels
 
 
@@ -28,9 +28,9 @@ def products(q: Autoregressive, p: Autoregressive) -> Any:
     True
     """
     y = enumerate_sequences(q)
-    weight = np.exp(log_probabilities(q, y))
-    ratios = token_log_probabilities(q, y) - token_log_probabilities(p, y)
-    found = np.einsum("n,nu,ntsa->tusa", weight, ratios, token_scores(q, y))
+    weight = np.exp(compute_log_probabilities(q, y))
+    ratios = compute_token_log_probabilities(q, y) - compute_token_log_probabilities(p, y)
+    found = np.einsum("n,nu,ntsa->tusa", weight, ratios, compute_token_scores(q, y))
     return np.sqrt((found**2).sum(axis=(2, 3)))
 
 
@@ -41,7 +41,7 @@ def mean_lengths(q: Autoregressive, rate: float, steps: int) -> Any:
     """
     found = []
     for _ in range(steps + 1):
-        lengths = length_gradient(q)
+        lengths = compute_length_gradients(q)
         found.append(lengths.mean)
         q = replace(q, logits=q.logits - rate * lengths.inverse_gradient)
     return np.array(found)

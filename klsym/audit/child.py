@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from klsym.diagnostics.codes import load_codes
-from klsym.engine.options.settings import CHOICES
+from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.files import read_text
 from klsym.worker_process import Asked, Options, Reply, serve
@@ -36,33 +36,33 @@ class Runner(Asked):
         super().__init__({"gigabytes": gigabytes}, seconds)
 
     def fits(self, reply: Reply) -> bool:
-        """Code can forge a reply, but none that its readers trip over."""
+        """Has the reply all that its readers need?  The code can forge a reply."""
         return _is_answer(reply["json"]) and all(isinstance(cell, str) for cell in reply["row"])
 
 
 def _is_answer(answer: dict[str, Any]) -> bool:
     """Does the object of an audit have what reports read?"""
-    known = {one.code for one in load_codes()}
+    known_codes = {entry.code for entry in load_codes()}
     match answer:
         case {"file": str(), "lines": [int(), int()], "summary": str(), "trust": str(), "expression": str(),
               "diagnostics": list(listed), "expect": expect}:  # fmt: skip
             pass
         case _:
             return False
-    told = expect is None or (isinstance(expect, dict) and isinstance(expect.get("wanted"), str))
+    is_expectation = expect is None or (isinstance(expect, dict) and isinstance(expect.get("wanted"), str))
     used = all(name in answer and isinstance(answer[name], str | None) for name in CHOICES)
     texts = ("code", "name", "message")
     fit = (isinstance(d, dict) and all(isinstance(d.get(key), str) for key in texts) for d in listed)
-    return told and used and all(fit) and all(d["code"] in known for d in listed)
+    return is_expectation and used and all(fit) and all(d["code"] in known_codes for d in listed)
 
 
 def _prepare(question: dict[str, Any], options: Options) -> None:
     _load(question["target"])
-    _limit(options["gigabytes"])
+    _set_memory_limit(options["gigabytes"])
 
 
 def _load(target: str) -> None:
-    """The library that the file is sure to need is imported before the clock runs."""
+    """Import the library that the file is sure to need, before the clock runs."""
     path = Path(target.rpartition(":")[0])
     try:
         text = read_text(path, LARGEST) if path.suffix == ".py" else "torch"
@@ -75,37 +75,37 @@ def _load(target: str) -> None:
 
 
 @cache  # once in the process
-def _limit(gigabytes: float) -> None:
-    """On the addresses that the process may have beyond those of the libraries."""
+def _set_memory_limit(gigabytes: float) -> None:
+    """Limit the addresses that the process may have beyond those of the libraries."""
     try:
         import resource
 
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        most = pages * os.sysconf("SC_PAGE_SIZE") + int(gigabytes * GIGABYTE)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        limit = pages * os.sysconf("SC_PAGE_SIZE") + int(gigabytes * GIGABYTE)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     except (ImportError, OSError, ValueError):  # not every system has it
         return
 
 
-def _answered(question: dict[str, Any], options: Options) -> Reply:
+def _answer(question: dict[str, Any], options: Options) -> Reply:
     try:
-        from klsym.audit.audits import Disagrees, audit
+        from klsym.audit.audits import Disagreement, audit
     except ModuleNotFoundError as error:
         missing = f"klsym audit needs {error.name}, which is not installed"
         return {"error": f'{missing}: pip install ".[torch]" in a clone of klsym', "code": 2}
     try:
-        found = audit(question["target"], **question["options"])
-        target, expected = found.target or "open", question["expect"]
-        meets = expected is None or found.meets(expected)
-        told = None if expected is None else {"wanted": expected, "ok": meets}
+        answer = audit(question["target"], **question["options"])
+        target, expected = answer.target or "open", question["expect"]
+        meets = expected is None or answer.meets(expected)
+        expectation = None if expected is None else {"wanted": expected, "ok": meets}
         return {
-            "text": str(found),
-            "json": {**found.to_json(), "expect": told},
-            "row": found.row(),
+            "text": str(answer),
+            "json": {**answer.to_json(), "expect": expectation},
+            "row": answer.to_row(),
             "target": target,
             "meets": meets,
         }
-    except Disagrees as error:
+    except Disagreement as error:
         return {"error": str(error), "code": 1}
     except KlsymError as error:
         return {"error": str(error), "code": 2, "place": getattr(error, "place", None)}
@@ -117,4 +117,4 @@ def _answered(question: dict[str, Any], options: Options) -> Reply:
 
 
 if __name__ == "__main__":
-    serve(_prepare, _answered)
+    serve(_prepare, _answer)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from klsym.audit.compiled.early import return_early, returning, variable_of
-from klsym.audit.expressions import normal, written
+from klsym.audit.compiled.early import find_variable, insert_return, replace_returns
+from klsym.audit.expressions import name_expression, normalise_text
 from klsym.audit.results import FIRST_READ
 from klsym.errors import UsageError
-from klsym.language.training_names import words_of
+from klsym.language.training_names import split_words
 
 
 @dataclass(frozen=True)
@@ -46,57 +46,57 @@ class Code:
     origin: dict[str, str] = field(default_factory=dict)  # option -> the dataclass that has its default
 
     @property
-    def own(self) -> set[str]:
+    def argument_names(self) -> set[str]:
         """The names of its arguments."""
         return {argument.name for argument in self.arguments}
 
-    def place(self, line: int | None) -> str:
-        """Where something happens, in a message."""
+    def describe_place(self, line: int | None) -> str:
+        """Return the file and line, for a message."""
         file = getattr(line, "file", self.file) or self.name
         return f"{file}{f', line {line}' if line else ''}"
 
-    def unreadable(self, reason: str, line: int | None) -> UsageError:
-        """The error of code that cannot be read, for this reason."""
-        reason = self.of_pairs or reason
-        error = UsageError(f"{self.place(line)}: {reason}")
+    def make_error(self, reason: str, line: int | None) -> UsageError:
+        """Return the error of code that cannot be read, for this reason."""
+        reason = self.pairs_refusal or reason
+        error = UsageError(f"{self.describe_place(line)}: {reason}")
         return error.located(getattr(line, "file", self.file), int(line or self.lines[0]), reason)
 
     @property
-    def of_pairs(self) -> str:
+    def pairs_refusal(self) -> str:
         """Why a loss that compares two sequences, such as that of DPO, is refused; "" for other losses."""
-        words = {word for name in [*self.own, *self.stored] for word in words_of(name)}
-        won = {name[:-2] for name in self.own if name.endswith("_w")}  # the winner, and the loser
-        lost = {name[:-2] for name in self.own if name.endswith("_l")}
+        words = {word for name in [*self.argument_names, *self.stored] for word in split_words(name)}
+        won = {name[:-2] for name in self.argument_names if name.endswith("_w")}  # the winner, and the loser
+        lost = {name[:-2] for name in self.argument_names if name.endswith("_l")}
         if not {"chosen", "rejected"} <= words and len(won & lost) < 2:
             return ""
         return "a loss of pairs, chosen and rejected, is out of scope: klsym reads losses of one sequence"
 
 
-def shown(name: str) -> str:
-    """A name in a message; what cannot be printed in ASCII.
+def show_name(name: str) -> str:
+    """Return a name for a message, escaped if it cannot be printed in ASCII.
 
-    >>> shown("f"), shown(chr(0))
+    >>> show_name("f"), show_name(chr(0))
     ('f', "'\\\\x00'")
     """
     return name if name.isprintable() and len(name) <= 60 else ascii(name[:60])
 
 
-def returned(node: ast.FunctionDef, result: str | None) -> list[str]:
-    """Have it return what is asked for; what is to be said of that."""
-    name = variable_of(normal(result)) if result is not None and not result.isdigit() else ""
-    loops = return_early(node.body, normal(result or ""), name) if name else None
-    left = returning(node, result)
+def set_result(node: ast.FunctionDef, result: str | None) -> list[str]:
+    """Make the function return what is asked for, and return the notes on that."""
+    name = find_variable(normalise_text(result)) if result is not None and not result.isdigit() else ""
+    loops = insert_return(node.body, normalise_text(result or ""), name) if name else None
+    value_count = replace_returns(node, result)
     if loops:
         return [f"{result} is read in the first round of the loop over {loops[-1]}"]
-    return [f"of {left} {FIRST_READ}"] if left else []
+    return [f"of {value_count} {FIRST_READ}"] if value_count else []
 
 
-def texts_of(body: list[ast.stmt]) -> frozenset[str]:
-    """All expressions, as Python writes them."""
-    return frozenset(written(n) for s in body for n in ast.walk(s) if isinstance(n, ast.expr))
+def collect_texts(body: list[ast.stmt]) -> frozenset[str]:
+    """Return all expressions, as Python writes them."""
+    return frozenset(name_expression(n) for s in body for n in ast.walk(s) if isinstance(n, ast.expr))
 
 
-def stored_in(body: list[ast.stmt]) -> frozenset[str]:
-    """The variables that are given a value."""
+def collect_stored(body: list[ast.stmt]) -> frozenset[str]:
+    """Return the variables that are given a value."""
     names = (n for s in body for n in ast.walk(s) if isinstance(n, ast.Name))
     return frozenset(n.id for n in names if isinstance(n.ctx, ast.Store))

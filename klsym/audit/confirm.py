@@ -1,7 +1,7 @@
 """A trace against the real function: real tensors, real autograd, at random points, on both sides of every
 clamp.
 
-The trace, and the formula of one token that is explained, are evaluated by `duals`; the function runs in
+The trace, and the formula of one token that is explained, are evaluated by `make_duals`; the function runs in
 float64 (its casts to shorter floats are left out, for they are no part of the formula).
 """
 
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import sympy
 
-from klsym.audit.duals import Dual, constant, evaluate
+from klsym.audit.duals import Dual, evaluate, make_constant
 from klsym.audit.terms import VOCABULARY, Step, mask, token
 from klsym.audit.tracing.shapes import SIZES
 from klsym.language.expressions import A, R, clip, log_mu, log_p, log_q, unfold
 
 SCALES = (0.3, 2.0, 9.0, 40.0)  # how far apart the log densities are: clamps at 20 are crossed
+FAR = 100.0  # the log ratios at which overflow is looked for
 ROUNDING = 1e-3  # times AGREE: what is added and taken off again on the way costs so much of it
 AGREE = 1e-11  # of the size of what is added up
 BENDS = (clip, sympy.Max, sympy.Min, sympy.Abs, Step)
@@ -48,7 +49,7 @@ class Outcome:
     padding: bool = False
 
     @property
-    def unmet(self) -> list[Any]:
+    def one_sided(self) -> list[Any]:
         return [e for e, sides in self.sides.items() if len(sides) < 2]
 
 
@@ -57,7 +58,7 @@ Run = Callable[[Point], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def draw(seed: int, scale: float, symbols: set[Any], rows: frozenset[Any], tied: bool = False) -> Point:
-    """A random point; rows: what has one number a sequence."""
+    """Return a random point; rows: what has one number a sequence."""
     rng = np.random.default_rng(seed)
     shape, words = (SIZES["b"], SIZES["t"]), (SIZES["b"], SIZES["t"], SIZES["v"])
     values: dict[Any, np.ndarray] = {}
@@ -81,8 +82,8 @@ def draw(seed: int, scale: float, symbols: set[Any], rows: frozenset[Any], tied:
     return Point(values, logits, rng.integers(0, words[2], size=shape))
 
 
-def far_point(symbols: set[Any], rows: frozenset[Any], x: Any, apart: float) -> Point:
-    """log q - x = apart, where the lower of the two is -1 - |apart| and the other -1; nothing is masked.
+def draw_far_point(symbols: set[Any], rows: frozenset[Any], x: Any, apart: float) -> Point:
+    """Return a point with log q - x = apart: the lower one is -1 - |apart|, the other -1; nothing is masked.
 
     Where log q is the lower one, the remaining density of log p and log mu is as low, so that only x is
     far from q.
@@ -92,36 +93,55 @@ def far_point(symbols: set[Any], rows: frozenset[Any], x: Any, apart: float) -> 
         if name in point.values:
             point.values[name][...] = -1.0
     point.values[x if apart > 0 else log_q][...] = -1.0 - abs(apart)
-    other = log_mu if x == log_p else log_p
-    if apart < 0 and other in point.values:
-        point.values[other][...] = -1.0 - abs(apart)
+    other_density = log_mu if x == log_p else log_p
+    if apart < 0 and other_density in point.values:
+        point.values[other_density][...] = -1.0 - abs(apart)
     point.values[mask][...] = 1.0
     return point
 
 
-def duals(point: Point, vocabulary: bool) -> dict[Any, Dual]:
-    """The numbers of a point, with the slopes of log q along its own entries (of the logits, of
-    vocabularies)."""
-    found = {x: Dual(_deep(value)) for x, value in point.values.items()}
+def draw_points(symbols: set[Any], rows: frozenset[Any], on_policy: bool) -> dict[int, Point]:
+    """Return random points at all scales; on-policy also one with log mu = log q."""
+    points = {n: draw(n, scale, symbols, rows) for n, scale in enumerate(SCALES)}
+    if on_policy and log_mu in symbols:
+        points[len(SCALES)] = draw(len(SCALES), 2.0, symbols, rows, tied=True)
+    return points
+
+
+def draw_far_points(symbols: set[Any], rows: frozenset[Any], densities: set[Any]) -> dict[str, Point]:
+    """Return points with log q far from each of these densities, on both sides."""
+    words = {log_p: "log q - log p", log_mu: "log q - log mu"}
+    return {
+        f"{text} = {sign * FAR:+g}": draw_far_point(symbols, rows, x, sign * FAR)
+        for x, text in words.items() if x in densities for sign in (1, -1)
+    }  # fmt: skip
+
+
+def make_duals(point: Point, vocabulary: bool) -> dict[Any, Dual]:
+    """Return the numbers of a point, with the slopes of log q along its own entries.
+
+    vocabulary: the entries are those of the logits.
+    """
+    numbers = {x: Dual(_expand_axes(value)) for x, value in point.values.items()}
     count = point.values[mask].size
     if not vocabulary:
         unit = np.eye(count).reshape(*point.values[mask].shape, 1, count)
-        found[log_q] = Dual(_deep(point.values.get(log_q, np.zeros(1))), unit)
-        return found
+        numbers[log_q] = Dual(_expand_axes(point.values.get(log_q, np.zeros(1))), unit)
+        return numbers
     for x, of_sample in VOCABULARY.items():
         z = point.logits[x]
         logs = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
-        slope = _softmax_slope(np.exp(logs)) if of_sample == log_q else None
-        found[x] = Dual(logs, slope)
+        slope = _compute_softmax_slope(np.exp(logs)) if of_sample == log_q else None
+        numbers[x] = Dual(logs, slope)
         index = point.picks[..., None]
         picked = np.take_along_axis(logs, index, axis=-1)
         down = None if slope is None else np.take_along_axis(slope, index[..., None], axis=2)
-        found[of_sample] = Dual(picked, down)
-    return found
+        numbers[of_sample] = Dual(picked, down)
+    return numbers
 
 
-def _softmax_slope(q: np.ndarray) -> np.ndarray:
-    """d log q_v / d z_(b,t,u), as an array (b, t, v, all entries of z)."""
+def _compute_softmax_slope(q: np.ndarray) -> np.ndarray:
+    """Return d log q_v / d z_(b,t,u), as an array (b, t, v, all entries of z)."""
     whole = np.zeros((*q.shape, q.size))
     place = np.arange(q.size).reshape(q.shape)
     for b in range(q.shape[0]):
@@ -130,25 +150,27 @@ def _softmax_slope(q: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _deep(value: np.ndarray) -> np.ndarray:
+def _expand_axes(value: np.ndarray) -> np.ndarray:
     return value[..., None] if value.ndim == 2 else np.reshape(value, (1, 1, 1))
 
 
-def confirm(formula: Any, run: Run, points: Mapping[int, Point], vocabulary: bool, gradient: bool) -> Outcome:
-    """Compare value and gradient of what was traced with those of the real function."""
+def check_trace(
+    formula: Any, run: Run, points: Mapping[int, Point], vocabulary: bool, gradient: bool
+) -> Outcome:
+    """Compare value and gradient of the trace with those of the real function."""
     outcome = Outcome()
     bends = [e for e in sympy.preorder_traversal(unfold(formula)) if isinstance(e, BENDS)]
     for point in points.values():
-        numbers = duals(point, vocabulary)
+        numbers = make_duals(point, vocabulary)
         expected = evaluate(formula, numbers)
         value, slope, largest = run(point)
         rough = np.broadcast_to(largest, point.values[mask].shape)
         spread = rough.ravel() if value.size == rough.size else rough.max()
-        mine, size = (_spread(array, value.size) for array in (expected.value, expected.sized))
+        mine, size = (_match_size(array, value.size) for array in (expected.value, expected.magnitude))
         _compare(outcome, "value", mine, size + ROUNDING * spread, value.ravel())
         if gradient:
-            slopes = (expected.slope, expected.slope_sized)
-            mine, size = (_gradient(array, value.size, numbers) for array in slopes)
+            slopes = (expected.slope, expected.slope_magnitude)
+            mine, size = (_sum_gradient(array, value.size, numbers) for array in slopes)
             steep = rough.ravel() if slope.size == rough.size else rough.max()
             _compare(outcome, "gradient", mine, size + ROUNDING * steep, slope.ravel())
             padded = (point.values[mask] == 0).ravel()
@@ -157,74 +179,74 @@ def confirm(formula: Any, run: Run, points: Mapping[int, Point], vocabulary: boo
             outcome.bound = next((e for e in bends if _is_met(e, numbers)), None)
             return outcome
         for e in bends:
-            outcome.sides.setdefault(e, set()).update(_sides(e, numbers))
+            outcome.sides.setdefault(e, set()).update(_find_sides(e, numbers))
     return outcome
 
 
-def same(traced: Any, written: Any, points: Iterable[Point]) -> bool:
+def is_same_loss(traced: Any, written: Any, points: Iterable[Point]) -> bool:
     """Is the loss in the grammar what was traced, value and slope, up to the rounding of both?"""
     outcome = Outcome()
     for point in points:
-        numbers = duals(point, vocabulary=False)
-        numbers[mask] = constant(1)
+        numbers = make_duals(point, vocabulary=False)
+        numbers[mask] = make_constant(1)
         first, second = (evaluate(e, numbers) for e in (traced, written))
-        _compare_flat(outcome, "value", first.value, first.sized + second.sized, second.value)
+        _compare_flat(outcome, "value", first.value, first.magnitude + second.magnitude, second.value)
         if first.slope is not None or second.slope is not None:
-            slopes = (first.slope, first.slope_sized, second.slope, second.slope_sized)
-            mine, size, other, more = (np.zeros(1) if s is None else s for s in slopes)
-            _compare_flat(outcome, "gradient", mine, size + more, other)
+            slopes = (first.slope, first.slope_magnitude, second.slope, second.slope_magnitude)
+            mine, size, other_slope, other_size = (np.zeros(1) if s is None else s for s in slopes)
+            _compare_flat(outcome, "gradient", mine, size + other_size, other_slope)
     return not outcome.failed
 
 
-def _compare_flat(outcome: Outcome, what: str, *arrays: np.ndarray) -> None:
-    _compare(outcome, what, *(a.ravel() for a in np.broadcast_arrays(*arrays)))
+def _compare_flat(outcome: Outcome, quantity: str, *arrays: np.ndarray) -> None:
+    _compare(outcome, quantity, *(a.ravel() for a in np.broadcast_arrays(*arrays)))
 
 
-def _spread(values: np.ndarray, size: int) -> np.ndarray:
-    """As many numbers as the code returns, which may not depend on all axes it has; further axes stay."""
-    own, more = values.shape[:3], values.shape[3:]
+def _match_size(values: np.ndarray, size: int) -> np.ndarray:
+    """Return as many numbers as the code returns, which may not depend on all axes; further axes stay."""
+    grid, slope_axes = values.shape[:3], values.shape[3:]
     for shape in ((1, 1, 1), (SIZES["b"], 1, 1), (SIZES["b"], SIZES["t"], 1)):
-        if math.prod(shape) == size and np.broadcast_shapes(shape, own) == shape:
-            return np.broadcast_to(values, shape + more).reshape(-1, *more)
-    return values.reshape(-1, *more)
+        if math.prod(shape) == size and np.broadcast_shapes(shape, grid) == shape:
+            return np.broadcast_to(values, shape + slope_axes).reshape(-1, *slope_axes)
+    return values.reshape(-1, *slope_axes)
 
 
-def _gradient(slope: np.ndarray | None, size: int, numbers: dict[Any, Dual]) -> np.ndarray:
-    """Of the sum of what is returned."""
+def _sum_gradient(slope: np.ndarray | None, size: int, numbers: dict[Any, Dual]) -> np.ndarray:
+    """Return the gradient of the sum of what is returned."""
     if slope is None:
         return np.zeros(next(d.slope for d in numbers.values() if d.slope is not None).shape[-1])
-    return _spread(slope, size).sum(axis=0)
+    return _match_size(slope, size).sum(axis=0)
 
 
-def _compare(outcome: Outcome, what: str, mine: np.ndarray, size: np.ndarray, real: np.ndarray) -> None:
-    """Equal up to rounding, of which `size` is the measure."""
+def _compare(outcome: Outcome, quantity: str, mine: np.ndarray, size: np.ndarray, real: np.ndarray) -> None:
+    """Compare up to rounding, of which `size` is the measure."""
     if mine.shape != real.shape:
         outcome.failed = (
-            outcome.failed or f"{what}: {mine.size} numbers in the trace, {real.size} in the code"
+            outcome.failed or f"{quantity}: {mine.size} numbers in the trace, {real.size} in the code"
         )
         return
     sound = np.isfinite(mine) & np.isfinite(real) & np.isfinite(size)
-    off = np.abs(mine - real)[sound] > AGREE * (1 + size[sound] + np.abs(real[sound]))
+    differs = np.abs(mine - real)[sound] > AGREE * (1 + size[sound] + np.abs(real[sound]))
     outcome.points += int(sound.sum())
-    if off.any() and not outcome.failed:
-        at = int(np.argmax(off))
-        outcome.failed = f"{what}: {mine[sound][at]:.6g} in the trace, {real[sound][at]:.6g} in the code"
+    if differs.any() and not outcome.failed:
+        at = int(np.argmax(differs))
+        outcome.failed = f"{quantity}: {mine[sound][at]:.6g} in the trace, {real[sound][at]:.6g} in the code"
 
 
 def _is_met(e: Any, numbers: dict[Any, Dual]) -> bool:
-    """Does a value stand exactly on the bound, where the slope is a convention?"""
+    """Is a value exactly on the bound, where the slope is a convention?"""
     first, *others = (evaluate(a, numbers).value for a in e.args)
-    return any(bool(np.any(first == other)) for other in others or [np.zeros(1)])
+    return any(bool(np.any(first == bound)) for bound in others or [np.zeros(1)])
 
 
-def _sides(e: Any, numbers: dict[Any, Dual]) -> set[bool]:
-    """On which sides of its bounds: both are wanted."""
+def _find_sides(e: Any, numbers: dict[Any, Dual]) -> set[bool]:
+    """Return the sides of its bounds that the values are on: both are wanted."""
     first, *others = (evaluate(a, numbers).value for a in e.args)
     others = others or [np.zeros(1)]
     inside = np.ones(np.broadcast_shapes(first.shape, *(o.shape for o in others)), dtype=bool)
     if isinstance(e, clip):
         inside &= (first >= others[0]) & (first <= others[1])
     else:
-        for other in others:
-            inside &= first > other
+        for bound in others:
+            inside &= first > bound
     return set(np.unique(inside).tolist())

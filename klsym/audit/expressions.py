@@ -7,24 +7,24 @@ import copy
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.language.parser import syntax
+from klsym.language.parser import parse_python
 
 
-def normal(text: str) -> str:
-    """An expression of the code, as Python itself would write it.
+def normalise_text(text: str) -> str:
+    """Return an expression of the code, as Python itself would write it.
 
-    >>> normal('inputs["ref_logps"]'), normal('getattr(self.args, "flag", False)')
+    >>> normalise_text('inputs["ref_logps"]'), normalise_text('getattr(self.args, "flag", False)')
     ("inputs['ref_logps']", 'self.args.flag')
 
     Raises UsageError: no expression.
     """
     try:
-        return written(syntax(text.strip(), mode="eval").body)
+        return name_expression(parse_python(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UsageError(f"{text[:60]!r} is no name or expression of the code") from None
 
 
-def placed(node: ast.AST, line: int) -> None:
+def set_line(node: ast.AST, line: int) -> None:
     for part in ast.walk(node):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno = part.end_lineno = line
@@ -37,7 +37,7 @@ def _is_getattr(node: ast.AST) -> bool:
     return False
 
 
-class _Plain(ast.NodeTransformer):
+class _GetattrRemover(ast.NodeTransformer):
     """getattr(x, "y") and getattr(x, "y", z) as x.y."""
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -48,7 +48,7 @@ class _Plain(ast.NodeTransformer):
         return ast.copy_location(ast.Attribute(node.args[0], name.value, ast.Load()), node)
 
 
-def written(node: ast.AST) -> str:
-    """The name of an expression of the code: getattr(x, "y", z) reads x.y."""
+def name_expression(node: ast.AST) -> str:
+    """Return the name of an expression of the code: getattr(x, "y", z) reads x.y."""
     text = ast.unparse(node)
-    return ast.unparse(_Plain().visit(copy.deepcopy(node))) if "getattr" in text else text
+    return ast.unparse(_GetattrRemover().visit(copy.deepcopy(node))) if "getattr" in text else text

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
 
-from klsym.audit.binding import DENSITIES, Bindings, last_word
-from klsym.audit.terms import Misfit, Refused, Step, Total, mask, outside_totals, token
+from klsym.audit.binding import DENSITIES, Bindings, find_last_word
+from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Total, mask, replace_totals, token
 from klsym.language import expressions as language
-from klsym.language.training_names import words_of
+from klsym.language.training_names import split_words
 
 SHIFT = sympy.Dummy("shift", real=True)
 
@@ -23,11 +23,13 @@ def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> 
         raise Refused(f"what is returned depends on nothing of the sample: {hint}")
     if token in formula.free_symbols:
         raise Misfit("a formula on the numbers of tokens, which are names of words", token)
-    if bindings.guessed_as(mask) and all(map(_times_a_mask, sympy.Add.make_args(formula))):
+    if bindings.list_guessed(mask) and all(map(_is_multiplied_by_mask, sympy.Add.make_args(formula))):
         raise Misfit("a sum over the batch times a mask", mask)
-    symbols, why = _of_distributions(formula, journal)
+    symbols, why = _find_distributions(formula, journal)
     clear = {
-        n for n in bindings.guessed if {*words_of(last_word(n))} & {"token", "tok", "selected", "action"}
+        n
+        for n in bindings.guessed
+        if {*split_words(find_last_word(n))} & {"token", "tok", "selected", "action"}
     }
     names = [
         n
@@ -40,51 +42,59 @@ def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> 
         )
         raise Refused(
             f"{why}, as of a whole vocabulary, so names are no guide: {choices}",
-            _line_of(journal),
+            _find_line(journal),
         )
 
 
+def refuse_shifted(cuts: Mapping[str, int], roles: Mapping[str, Any]) -> None:
+    """Raise Refused if densities of one token are cut differently; logits come before their token."""
+    for of_words in (False, True):
+        names = {start: name for name, start in cuts.items() if roles[name].has(*VOCABULARY) == of_words}
+        if len(names) > 1:
+            raise Refused(f"{names[0]} and {names[1]} are cut differently: neighbouring tokens are combined")
+
+
 def _refuse_twice(bindings: Bindings) -> None:
-    """Two names for one quantity are more likely two quantities; masks and the numbers of tokens are not."""
+    """Raise Refused for two names of one quantity, which are more likely two; not for masks and tokens."""
     for name in bindings.guessed:
         text = bindings.texts[name]
         others = [o for o in bindings.texts if o != name and not _is_one(o, name, bindings)]
         if others and text not in ("mask", "token"):
-            said = f"{' and '.join([*others, name])} would all be {text} by their names"
-            raise Refused(f"{said}: --map says what each of them is")
+            statement = f"{' and '.join([*others, name])} would all be {text} by their names"
+            raise Refused(f"{statement}: --map says what each of them is")
 
 
-def _is_one(one: str, other: str, bindings: Bindings) -> bool:
-    """Do two names differ in what they say, or is one a variable that the code keeps the other in?
+def _is_one(first_name: str, second_name: str, bindings: Bindings) -> bool:
+    """Do two names say different things, or is one a variable that the code keeps the other in?
 
     logp and batch['logp'] may be those of two policies, a['ref_logp'] and b['ref_logp'] of two batches.
     """
-    text, said = (bindings.texts[name] for name in (one, other))
-    if last_word(one) != last_word(other):
-        return text != said
-    of_policy = "log_q" in text and "log_q" in said  # one of them without gradient, perhaps
-    plain = one.isidentifier() or other.isidentifier()
-    return not of_policy and (plain or text != said)
+    text, other_text = (bindings.texts[name] for name in (first_name, second_name))
+    if find_last_word(first_name) != find_last_word(second_name):
+        return text != other_text
+    of_policy = "log_q" in text and "log_q" in other_text  # one of them without gradient, perhaps
+    plain = first_name.isidentifier() or second_name.isidentifier()
+    return not of_policy and (plain or text != other_text)
 
 
-def _times_a_mask(product: Any) -> bool:
+def _is_multiplied_by_mask(product: Any) -> bool:
     """Is it a mask times what has been summed over the batch?  Then the mask is a number."""
     factors = sympy.Mul.make_args(product)
-    sums = [e for e in factors if any("b" in t.axes for t in e.atoms(Total)) and _of_data(e)]
-    return mask in factors and any(not _of_data(outside_totals(e)) for e in sums)
+    sums = [e for e in factors if any("b" in t.axes for t in e.atoms(Total)) and _has_data(e)]
+    return mask in factors and any(not _has_data(replace_totals(e)) for e in sums)
 
 
-def _of_data(e: Any) -> bool:
-    return bool(_densities(e))
+def _has_data(e: Any) -> bool:
+    return bool(_find_densities(e))
 
 
-def _of_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], str]:
-    """The log densities of a formula in which a probability is a factor, or of kl_div; and which."""
+def _find_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], str]:
+    """Return the log densities of a formula with a probability as a factor, or of kl_div; and which."""
     plain = formula.replace(lambda part: isinstance(part, Step), lambda part: sympy.S.One)
     plain = plain.xreplace({mask: sympy.S.One})  # at padding the code may fill in anything
     used = any(map(is_probability, plain.atoms(sympy.exp, sympy.Pow)))
     why = "kl_div" if any(name == "kl_div" for name, _, _ in journal) else "exp of a log-probability"
-    return _densities(plain) if used else set(), why
+    return _find_densities(plain) if used else set(), why
 
 
 def is_probability(power: Any) -> bool:
@@ -97,16 +107,16 @@ def is_probability(power: Any) -> bool:
     A sum over tokens is no log density of a word.
     """
     exponent = power.args[0] if isinstance(power, sympy.exp) else power.exp
-    exponent = language.without_sg(language.unfold(outside_totals(exponent)))
-    moved = exponent.xreplace({x: x + SHIFT for x in _densities(exponent)})
-    return bool(sympy.expand(moved - exponent) != 0)
+    exponent = language.remove_sg(language.unfold(replace_totals(exponent)))
+    shifted = exponent.xreplace({x: x + SHIFT for x in _find_densities(exponent)})
+    return bool(sympy.expand(shifted - exponent) != 0)
 
 
-def _densities(e: Any) -> set[Any]:
+def _find_densities(e: Any) -> set[Any]:
     return {x for x in e.free_symbols if x.name in DENSITIES}
 
 
-def _line_of(journal: Iterable[Any]) -> int | None:
+def _find_line(journal: Iterable[Any]) -> int | None:
     for names in (("kl_div", "sum", "mean", "reduce_sum"), ("exp", "pow", "softmax")):
         lines: list[int] = [line for name, line, _ in journal if name in names and line]
         if lines:

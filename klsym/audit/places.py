@@ -10,8 +10,8 @@ _files: list[frozenset[str]] = []
 
 
 @contextmanager
-def watching(files: frozenset[str]) -> Iterator[None]:
-    """Within the block, `here` looks for these files."""
+def watch_files(files: frozenset[str]) -> Iterator[None]:
+    """Make `find_current_line` look for these files, within the block."""
     _files.append(files)
     try:
         yield
@@ -25,13 +25,13 @@ class Line(int):
     file: str
 
     def __new__(cls, number: int, file: str) -> Line:
-        found = super().__new__(cls, number)
-        found.file = file
-        return found
+        line = super().__new__(cls, number)
+        line.file = file
+        return line
 
 
-def here() -> Line | None:
-    """The line of the user's code that is being run; None where none is."""
+def find_current_line() -> Line | None:
+    """Return the line of the user's code that is being run; None where none is."""
     files = _files[-1] if _files else frozenset()
     frame = sys._getframe(1)
     while frame is not None:
@@ -41,6 +41,6 @@ def here() -> Line | None:
     return None
 
 
-def files_watched() -> frozenset[str]:
-    """The user's files."""
+def get_watched_files() -> frozenset[str]:
+    """Return the user's files."""
     return _files[-1] if _files else frozenset()

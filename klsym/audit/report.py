@@ -44,7 +44,7 @@ class Audit:
 
     @property
     def expression(self) -> str:
-        """The loss of one token, in the loss grammar."""
+        """The loss of one token as text, in the loss grammar."""
         return str(losses.show(self.tokens.loss, TEXT))
 
     @property
@@ -53,11 +53,11 @@ class Audit:
         return f"{self.code.file}:{first}-{last}" if self.code.file else "a function without a file"
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `explain`, and beside it what was read and how."""
+        """Return the object of `explain`, with what was read and how."""
         return {
             **self.verdict.to_json(),
             "function": self.code.name, "file": self.code.file, "lines": list(self.code.lines),
-            "map": dict(self.bindings.texts), "set": {k: _plain(v) for k, v in self.set.items()},
+            "map": dict(self.bindings.texts), "set": {k: _to_plain(v) for k, v in self.set.items()},
             "expression": self.expression, "guessed": list(self.bindings.guessed),
             "free": {k: str(x) for k, x in self.bindings.free.items()}, "aggregation": self.tokens.words,
             "findings": [{"line": f.line, "text": f.text} for f in self.findings], "notes": list(self.notes),
@@ -65,23 +65,23 @@ class Audit:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        lines = [f"{self.code.name}  ({self.place}{self._options()})", ""]
-        lines += [f"  {name:<9} {text}" for name, text in self._rows()]
+        lines = [f"{self.code.name}  ({self.place}{self._show_options()})", ""]
+        lines += [f"  {name:<9} {text}" for name, text in self._list_rows()]
         lines += ["", "What the code shows", *(f"  - {f}" for f in self.findings)]
         return "\n".join([*map(printable, lines), "", str(self.verdict)])
 
     __repr__ = __str__
 
-    def _options(self) -> str:
+    def _show_options(self) -> str:
         return "".join(f", {name}={value}" for name, value in self.set.items())
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _list_rows(self) -> list[tuple[str, str]]:
         read = ", ".join(f"{name} = {text}" for name, text in self.bindings.texts.items())
         rows = [("reads", read or "nothing of the sample")]
         if self.bindings.guessed:
             rows.append(("guessed", f"{', '.join(self.bindings.guessed)} by name; --map says otherwise"))
-        if self.bindings.left:
-            rows.append(("left", f"{', '.join(self.bindings.left)} as by default; --map binds them"))
+        if self.bindings.defaulted:
+            rows.append(("left", f"{', '.join(self.bindings.defaulted)} as by default; --map binds them"))
         if self.bindings.free:
             free = ", ".join(k if k == str(x) else f"{k} (here {x})" for k, x in self.bindings.free.items())
             rows.append(("free", f"{free}: any number; --set gives one"))
@@ -91,8 +91,8 @@ class Audit:
         rows.append(("confirmed", f"by {by}: {self.points} numbers agree{crossed}"))
         return rows + [("note", note) for note in self.notes]
 
-    def row(self) -> tuple[str, str, str, str]:
-        """One row of a table of audits: code, options, loss, target."""
+    def to_row(self) -> tuple[str, str, str, str]:
+        """Return one row of a table of audits: code, options, loss, target."""
         options = ", ".join(f"{k}={v}" for k, v in self.set.items()) or "-"
         update = f"{describe_update(self.verdict)} ({name_trust(self.verdict)})"
         words = f"({describe_use(self.verdict.setting)}) {update}"
@@ -103,12 +103,12 @@ class Audit:
 
         rows = "".join(
             f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>"
-            for a, b in self._rows()
+            for a, b in self._list_rows()
         )
-        shown = "".join(f"<li>{escape(str(f))}</li>" for f in self.findings)
-        title = escape(f"{self.code.name} ({self.place}{self._options()})")
-        return f"<p><b>{title}</b></p><table>{rows}</table><ul>{shown}</ul>{self.verdict._repr_html_()}"
+        items = "".join(f"<li>{escape(str(f))}</li>" for f in self.findings)
+        title = escape(f"{self.code.name} ({self.place}{self._show_options()})")
+        return f"<p><b>{title}</b></p><table>{rows}</table><ul>{items}</ul>{self.verdict._repr_html_()}"
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -7,12 +7,12 @@ import json
 from itertools import product
 from typing import Any
 
-from klsym.audit.binding import option, pair
+from klsym.audit.binding import parse_option, split_pair
 from klsym.audit.child import Runner
 from klsym.commands.console import format_line, print_complaint
 from klsym.commands.lint import report_findings, scan_project
 from klsym.engine.answers.expectation import read_expectation
-from klsym.engine.options.settings import CHOICES
+from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.worker_process import Reply
@@ -33,7 +33,7 @@ def audit_code(options: argparse.Namespace) -> int:
     flags = (options.baseline, options.write_baseline, options.exit_zero, options.quiet)
     if not options.targets or options.format in LINTED or any(flags):
         return report_findings(options)
-    maps = dict(pair(text, "--map") for text in options.map)
+    maps = dict(split_pair(text, "--map") for text in options.map)
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     questions = [
         (target, {"map": maps, "set": chosen, "result": options.result, **setting})
@@ -63,8 +63,8 @@ def combine_choices(texts: list[str]) -> list[dict[str, Any]]:
     """
     values: dict[str, list[Any]] = {}
     for text in texts:
-        name, value = pair(text, "--set")
-        values.setdefault(name, []).append(option(value))
+        name, value = split_pair(text, "--set")
+        values.setdefault(name, []).append(parse_option(value))
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sized
 from pathlib import Path
 from typing import Any
 
-from klsym.audit.binding import option, pair
+from klsym.audit.binding import parse_option, split_pair
 from klsym.audit.child import Runner
 from klsym.commands.console import print_complaint
-from klsym.engine.options.settings import CHOICES
+from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import read_text, write_whole
@@ -96,13 +96,13 @@ def _read_config(options: argparse.Namespace) -> Config:
     """Return the configuration of the project, or the code that was typed with its options."""
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     if options.targets:
-        maps = dict(pair(text, "--map") for text in options.map)
+        maps = dict(split_pair(text, "--map") for text in options.map)
         values: dict[str, Any] = {}
         for text in options.set:
-            name, value = pair(text, "--set")
+            name, value = split_pair(text, "--set")
             if name in values:
                 raise UsageError(f"--set {name}: given twice; a report has one value of an option")
-            values[name] = option(value)
+            values[name] = parse_option(value)
         targets = tuple(
             Target(code, maps, values, options.result, setting, options.expect) for code in options.targets
         )

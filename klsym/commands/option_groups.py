@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 
 from klsym.commands.arguments import parse_seconds
-from klsym.engine.options.settings import DEFAULTS, OPTIONS
+from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.language.estimators import NAMES
 
 FORMATS = ("text", "latex", "markdown", "json")

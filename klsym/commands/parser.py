@@ -17,7 +17,7 @@ from klsym.commands.option_groups import (
     add_setting,
     add_time_limit,
 )
-from klsym.engine.options.settings import DEFAULTS
+from klsym.engine.options.option_table import DEFAULTS
 from klsym.errors import UsageError
 
 FRAMEWORKS = ("torch", "jax", "numpy")

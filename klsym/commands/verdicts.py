@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klsym.commands.console import format_line, get_terminal_width
-from klsym.engine.options.settings import CHOICES
+from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError
+
+if TYPE_CHECKING:
+    from klsym.render.verdict import PrintedVerdict
 
 Reply = dict[str, Any]  # {"text", "code"}, or {"error"}
 
@@ -36,7 +39,7 @@ def load_modules(check: bool) -> None:
         import klsym.numeric.checks.cross_check  # noqa: F401
 
 
-def get_exit_code(verdict: Any) -> int:
+def get_exit_code(verdict: PrintedVerdict) -> int:
     """Return 1 if the cross-check failed, else 0."""
     return 0 if verdict.proof.check is None or verdict.proof.check["passed"] else 1
 
@@ -58,7 +61,7 @@ def read_setting(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in CHOICES if hasattr(options, name)}
 
 
-def format_verdict(verdict: Any, options: argparse.Namespace) -> str:
+def format_verdict(verdict: PrintedVerdict, options: argparse.Namespace) -> str:
     """Return the answer in the format asked for; text has the width of the terminal."""
     if options.format == "json":
         return json.dumps(verdict.to_json())

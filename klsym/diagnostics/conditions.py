@@ -22,10 +22,10 @@ from klsym.engine.targets.expected_value import find_expected_value
 from klsym.engine.targets.ring import find_named_parts
 from klsym.engine.verdicts.verdict import ExpectedValue, Verdict
 from klsym.errors import KlsymError
-from klsym.language.convert import in_core
+from klsym.language.convert import is_in_core
 from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
 from klsym.language.messages import Message
-from klsym.language.sums import Normalised, clamped_words
+from klsym.language.sums import Normalised, find_clamped_words
 from klsym.notation.losses import Written
 from klsym.notation.values import collect_names
 
@@ -86,11 +86,11 @@ class DiagnosedLoss:
     def is_small(self) -> bool:
         """Has the loss few enough terms to explain its neighbours too?"""
         e = self.written.expression
-        return in_core(e) and len(e.expand().args) <= MAX_TERMS
+        return is_in_core(e) and len(e.expand().args) <= MAX_TERMS
 
     def would_descend(self, loss: Any) -> bool:
         """Does the kernel prove that another loss descends KL(q||p), rewards aside?"""
-        if self.setting.batch == "std":
+        if self.setting.divides_by_std:
             return False
         try:
             parts = find_named_parts(as_written(loss, ()), self.setting) or {}
@@ -246,7 +246,7 @@ def check_bias_in_reward(context: DiagnosedLoss) -> Messages:
     if (
         setting.use != "reward"
         or context.intended != "reverse-kl"
-        or setting.batch == "std"
+        or setting.divides_by_std
         or e.has(Normalised)
     ):
         return
@@ -308,7 +308,7 @@ def check_dropped_gradient(context: DiagnosedLoss) -> Messages:
     """Find the bounds of clip, min, max or where beyond which a sample has no gradient."""
     if context.verdict.target == "zero" or context.setting.use == "reward":
         return
-    if words := clamped_words(context.written.expression):
+    if words := find_clamped_words(context.written.expression):
         yield Message("clamps-words", of=words)
         return
     lost = [m for m in find_zero_regions(context.verdict) if not _is_tie(m)]
@@ -351,7 +351,7 @@ def check_float32(context: DiagnosedLoss) -> Messages:
 def check_normalised_penalty(context: DiagnosedLoss) -> Messages:
     e = context.written.expression
     inside = any(x.has(log_p) for x in e.atoms(Normalised))
-    if inside or (context.setting.batch == "std" and e.has(log_p)):
+    if inside or (context.setting.divides_by_std and e.has(log_p)):
         yield Message("divided-by-std")
 
 

@@ -132,7 +132,7 @@ class _LossAtToken:
         if e.is_Symbol:
             return self.inputs.get(e) or self.arithmetic.make_number(OTHERS)
         if isinstance(e, OfRow) and not isinstance(e, K1):
-            return self.evaluate(e.in_k1())
+            return self.evaluate(e.express_in_k1())
         if isinstance(e, Estimator):
             a, b = map(self.evaluate, e.args)
             difference = self.arithmetic.subtract(*((b, a) if isinstance(e, Ratio) else (a, b)))

@@ -18,7 +18,7 @@ from typing import Any
 from klsym.diagnostics.arithmetic import Arithmetic, Node
 from klsym.errors import KlsymError
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import Call, bound_arguments
+from klsym.language.library_calls import Call, bind_arguments
 from klsym.language.parser import FUNCTIONS, MAX_DEPTH
 from klsym.language.reductions import KEPT, MASK
 from klsym.language.spellings import NO_VALUE, SpelledReader
@@ -35,7 +35,7 @@ def run_typed(text: str, parameters: Iterable[str], arithmetic: Arithmetic, valu
     reader = SpelledReader(text, tuple(parameters))
     run = _StatementRunner(reader, arithmetic, value)
     try:
-        return run.run_statements(reader.statements())
+        return run.run_statements(reader.parse_statements())
     except (KlsymError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CannotRun(str(error)) from None
 
@@ -72,7 +72,7 @@ class _StatementRunner:
             case ast.Constant(int() | float() as number):
                 return self.arithmetic.make_number(number)
             case ast.Name(name):
-                return self.evaluate_name(self.reader.name(name, node))
+                return self.evaluate_name(self.reader.read_name(name, node))
             case ast.UnaryOp(ast.USub(), operand):
                 return self.arithmetic.negative(self.evaluate(operand, depth + 1))
             case ast.UnaryOp(ast.UAdd(), operand):
@@ -81,10 +81,10 @@ class _StatementRunner:
                 return self.binary(operator, self.evaluate(left, depth + 1), self.evaluate(right, depth + 1))
             case ast.Call():
                 return self.apply_call(node, depth + 1)
-            case ast.Attribute(operand, "data") if self.reader.chain_of(node) is None:
+            case ast.Attribute(operand, "data") if self.reader.split_chain(node) is None:
                 return self.arithmetic.detach(self.evaluate(operand, depth + 1))
             case ast.Attribute() | ast.Subscript():
-                return self.evaluate_name(self.reader.attribute(node))
+                return self.evaluate_name(self.reader.read_attribute(node))
         return self.arithmetic.make_number(float(self.is_true(node, depth)))
 
     def evaluate_name(self, symbol: Any) -> Node:
@@ -114,7 +114,7 @@ class _StatementRunner:
 
     # ------------------------------------------------------------------------ calls
     def apply_call(self, node: ast.Call, depth: int) -> Node:
-        name, arguments, from_library = self.reader.called(node)
+        name, arguments, from_library = self.reader.split_call(node)
         is_method = isinstance(node.func, ast.Attribute) and not from_library
         if name in NO_VALUE and is_method:
             return self.evaluate(arguments[0], depth)
@@ -123,7 +123,7 @@ class _StatementRunner:
             arguments_by_name = dict(zip(names, arguments, strict=False))
             extremes = arguments if name in ("min", "max") else []
         else:
-            arguments_by_name = bound_arguments(
+            arguments_by_name = bind_arguments(
                 self.reader, CALLS[name], Call(name, arguments, node, is_method)
             )
             extremes = [arguments_by_name[key] for key in ("x", "y") if key in arguments_by_name]

@@ -32,7 +32,7 @@ from klsym.engine.verdicts.lazy import LazyCases
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS
-from klsym.language.parser import typed_terms
+from klsym.language.parser import split_terms
 from klsym.language.sums import OverVocabulary
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
@@ -80,7 +80,7 @@ def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting
 
 def _explain_terms(written: Written, setting: Setting) -> tuple[Any, ...]:
     """Return what each term of a sum does, in the order typed; under std the terms do not add up."""
-    if not written.expression.is_Add or setting.batch == "std":
+    if not written.expression.is_Add or setting.divides_by_std:
         return ()
     from klsym.engine.answers.term_analysis import explain_terms
 
@@ -90,7 +90,7 @@ def _explain_terms(written: Written, setting: Setting) -> tuple[Any, ...]:
 def list_addends(written: Written) -> list[Written]:
     """Return the terms of a sum as typed; in SymPy's order where no text was typed."""
     names = {symbol.name for symbol in written.expression.free_symbols}
-    typed = [Written(*term) for term in typed_terms(written.text, names - {*ATOMS, *PARAMETERS})]
+    typed = [Written(*term) for term in split_terms(written.text, names - {*ATOMS, *PARAMETERS})]
     if sum(term.expression for term in typed) == written.expression:
         return typed
     terms = sorted(sympy.Add.make_args(written.expression), key=sympy.default_sort_key)

@@ -24,7 +24,7 @@ from typing import Any
 from klsym.errors import NotInRing, Refused
 from klsym.kernel.names import PROBABILITIES, SAMPLE, WHOLE, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.statements import BRIEF, LET, REGION, Atom, Context, Mean, Side, atoms_of, elements
+from klsym.kernel.statements import BRIEF, LET, REGION, Atom, Context, Mean, Side, walk_atoms, walk_elements
 
 Hypothesis = tuple[Any, ...]
 Data = dict[str, Any]
@@ -35,8 +35,8 @@ def refuse_unless(condition: bool, reason: str) -> None:
         raise Refused(reason)
 
 
-def one_of(data: Data, key: str, known: Iterable[str]) -> str:
-    """What a certificate chooses."""
+def read_choice(data: Data, key: str, known: Iterable[str]) -> str:
+    """Return what a certificate chooses."""
     choices = sorted(known)
     refuse_unless(data[key] in choices, f"{key}: one of {choices} expected, got {str(data[key])[:20]!r}")
     return str(data[key])
@@ -60,38 +60,39 @@ class Assumptions:
 
     # -- what is written down ------------------------------------------------------------
     def use(self, *sides: Side) -> None:
-        """Sides that a proof mentions: what divides is not 0, and do they speak of sequences?"""
-        for element in elements(*sides):
+        """Note sides that a proof mentions: what divides is not 0, and do they speak of sequences?"""
+        for element in walk_elements(*sides):
             self.divide(element)
             self.sequences |= any(parse_name(name).base == "length" for name in element.names())
-        self.sequences |= any("t" in getattr(atom, "index", "") for atom in atoms_of(*sides))
+        self.sequences |= any("t" in getattr(atom, "index", "") for atom in walk_atoms(*sides))
 
     def read(self, data: Any, slots: Iterable[str] = WHOLE) -> ExpPoly:
-        """An element that a certificate gives: its names are declared, and what divides is not 0."""
+        """Return an element that a certificate gives: its names are declared, and what divides is not 0."""
         element = ExpPoly.from_json(data)
         self.context.check(element, slots)
         self.divide(element)
         return element
 
     def divide(self, element: ExpPoly) -> None:
-        for name in element.inverted().intersection(self.context.parameters):
+        for name in element.collect_divisors().intersection(self.context.parameters):
             self.add("nonzero", name)
 
     # -- what a mean presupposes ---------------------------------------------------------
     def draw(self, index: str, *measures: str) -> None:
-        """Samples are drawn from these measures: sequences end, those of a batch are independent."""
+        """Assume draws from these measures: sequences end, samples of a batch are independent."""
         for m in measures:
             self.masses |= {m} & set(PROBABILITIES)
             for kind, mark in (("ends", "t"), ("batch", "i")):
                 if mark in index and m != SAMPLE:
                     self.add(kind, m)
 
-    def exchange(self, mean: Mean, kind: str = "exchange") -> None:
+    def assume_exchange(self, mean: Mean, kind: str = "exchange") -> None:
         self.add(kind, mean)
         self.draw(mean.index, mean.measure)
 
-    def exist(self, *atoms: Atom) -> None:
-        """Means into which one is split, or whose sum over t is exchanged with the expectation.
+    def assume_existence(self, *atoms: Atom) -> None:
+        """Assume that means exist into which one is split, or whose sum over t is exchanged with the
+        expectation.
 
         A sum over t may have a mean although those of its terms do not add up to it (optional stopping), so
         that over t the sum of absolute values is meant.
@@ -100,12 +101,12 @@ class Assumptions:
             if not self.is_finite(atom):
                 self.add("exists", atom)
 
-    def several(self, means: list[Mean]) -> Side:
-        """One mean as a sum of several."""
-        self.exist(*(means if len(means) > 1 else ()))
-        return Side.of(*((1, (mean,)) for mean in means))
+    def combine_means(self, means: list[Mean]) -> Side:
+        """Return one mean as a sum of several."""
+        self.assume_existence(*(means if len(means) > 1 else ()))
+        return Side.combine(*((1, (mean,)) for mean in means))
 
-    def support(self, a: str, b: str) -> None:
+    def assume_support(self, a: str, b: str) -> None:
         if a != b:
             self.add("support", a, b)
 
@@ -118,53 +119,55 @@ class Assumptions:
 
     # -- the whole -----------------------------------------------------------------------
     def cite(self, hypotheses: Iterable[Hypothesis], masses: Iterable[str]) -> None:
-        """What a theorem that is cited assumes."""
+        """Assume what a theorem that is cited assumes."""
         self.found |= {*hypotheses}
         self.masses |= {*masses}
 
     def complete(self) -> tuple[Hypothesis, ...]:
-        """All hypotheses, sorted; if the part speaks of sequences, all that are drawn end."""
+        """Return all hypotheses, sorted; if the part speaks of sequences, all that are drawn end."""
         if self.sequences:
             self.found |= {("ends", m) for m in self.masses}
         for hypothesis in self.found:
-            possible = not evidently_fails(hypothesis, self.context)
-            shown = str(hypothesis_to_json(hypothesis))[:BRIEF]
-            refuse_unless(possible, f"hypotheses: {shown} fails at the witness or at every sample")
-        return tuple(sorted(self.found, key=lambda hypothesis: json.dumps(hypothesis_to_json(hypothesis))))
+            possible = not is_evidently_false(hypothesis, self.context)
+            excerpt = str(write_hypothesis(hypothesis))[:BRIEF]
+            refuse_unless(possible, f"hypotheses: {excerpt} fails at the witness or at every sample")
+        return tuple(sorted(self.found, key=lambda hypothesis: json.dumps(write_hypothesis(hypothesis))))
 
 
 # ---------------------------------------------------------------------------- hypotheses that fail
-def evidently_fails(hypothesis: Hypothesis, context: Context) -> bool:
+def is_evidently_false(hypothesis: Hypothesis, context: Context) -> bool:
     """Does a hypothesis evidently fail at every sample, or at the witness of the facts?"""
-    given = dict(context.witness)
+    witness = dict(context.witness)
     match hypothesis:
         case ("away", _, ExpPoly() as e):
-            return _in_all_regions(e, context, lambda x: not x)
+            return _is_true_in_all_regions(e, context, lambda x: not x)
         case ("above", _, ExpPoly() as e):
-            return _in_all_regions(e, context, _is_at_most_0)
-        case ("nonzero" | "positive" as kind, str() as name) if name in given:
-            return given[name] == 0 or (kind == "positive" and given[name] < 0)
+            return _is_true_in_all_regions(e, context, _is_at_most_0)
+        case ("nonzero" | "positive" as kind, str() as name) if name in witness:
+            return witness[name] == 0 or (kind == "positive" and witness[name] < 0)
         case ("equal" | "premise", Side() as left, Side() as right):
             gap = (left - right).terms
             return [atoms for _, atoms in gap] == [()] and not gap[0][0].names()
     return False
 
 
-def _in_all_regions(e: ExpPoly, context: Context, holds: Callable[[ExpPoly], bool]) -> bool:
+def _is_true_in_all_regions(e: ExpPoly, context: Context, holds: Callable[[ExpPoly], bool]) -> bool:
     """Does it hold of e at the witness, with names of elements written out and each region 0 or 1?"""
-    values = {name: ExpPoly.number(value) for name, value in context.witness}
+    values = {name: ExpPoly.from_number(value) for name, value in context.witness}
     try:
-        found = e.substitute(values)
-        for name in sorted(found.names()):
-            if (of := context.defined(name, LET)) is not None:
-                return _in_all_regions(found.substitute({name: of}), context, holds)
-            if (of := context.defined(name, REGION)) is not None:
+        element = e.substitute(values)
+        for name in sorted(element.names()):
+            if (definition := context.find_definition(name, LET)) is not None:
+                return _is_true_in_all_regions(element.substitute({name: definition}), context, holds)
+            if (definition := context.find_definition(name, REGION)) is not None:
                 both = ONE, ZERO
-                cases = both[_in_all_regions(of, context, _is_at_most_0) :]
-                return all(_in_all_regions(found.substitute({name: x}), context, holds) for x in cases)
+                cases = both[_is_true_in_all_regions(definition, context, _is_at_most_0) :]
+                return all(
+                    _is_true_in_all_regions(element.substitute({name: x}), context, holds) for x in cases
+                )
     except NotInRing:  # what cannot be written out is not evident
         return False
-    return holds(found)
+    return holds(element)
 
 
 def _is_at_most_0(e: ExpPoly) -> bool:
@@ -175,5 +178,5 @@ def _is_at_most_0(e: ExpPoly) -> bool:
     )
 
 
-def hypothesis_to_json(hypothesis: Hypothesis) -> list[Any]:
+def write_hypothesis(hypothesis: Hypothesis) -> list[Any]:
     return [item if isinstance(item, str) else item.to_json() for item in hypothesis]

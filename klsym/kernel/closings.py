@@ -18,11 +18,11 @@ from typing import Any
 
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
-from klsym.kernel.densities import denominators
+from klsym.kernel.densities import list_denominators
 from klsym.kernel.names import PROBABILITIES
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import SLOTS
-from klsym.kernel.statements import Mean, Score, Side, Statement, atom_from_json, brief
+from klsym.kernel.statements import Mean, Score, Side, Statement, read_atom, show_brief
 
 ROW = {"kind", "scale", "factor", "at", "v", "of", "score"}
 KINDS = ("tangent", "square", "variance")
@@ -46,40 +46,42 @@ class Zero:
 
 
 def read_row(data: Any, assumed: Assumptions) -> tuple[Side, Zero]:
-    """What is never negative: its value, and when it is 0."""
+    """Return what is never negative: its value, and when it is 0."""
     keys = ROW | ({REGION} if REGION in data else set())
     refuse_unless(set(data) == keys, f"rows: the keys {sorted(ROW)} expected")
-    place = atom_from_json(["Mean", *_pair(data["at"]), [], data["score"]])
+    place = read_atom(["Mean", *_read_pair(data["at"]), [], data["score"]])
     assert isinstance(place, Mean)
     index, measure, kind = place.index, place.measure, data["kind"]
-    scale, factor, v, of = (assumed.read(data[key], SLOTS[index]) for key in ("scale", "factor", "v", "of"))
-    plain = assumed.context.is_constant(factor) and factor and of
+    scale, factor, v, element = (
+        assumed.read(data[key], SLOTS[index]) for key in ("scale", "factor", "v", "of")
+    )
+    plain = assumed.context.is_constant(factor) and factor and element
     refuse_unless(bool(plain), "a row that is 0, or no constant factor")
     refuse_unless(kind in KINDS, f"kind: one of {KINDS} expected")
     refuse_unless(
         REGION not in keys or (kind == "square" and not index), f"{REGION}: squares at one sample have one"
     )
-    region = _region(data[REGION], place, assumed) if REGION in keys else ONE
-    value, score = _value(kind, v, of * of * region if kind == "square" else of, place)
+    region = _read_region(data[REGION], place, assumed) if REGION in keys else ONE
+    value, score = _list_means(kind, v, element * element * region if kind == "square" else element, place)
     means = [Mean(index, measure, c * v.exp(), tuple(sorted(score * n))) for n, c in value]
-    side = Side.of(*((1, (mean,)) for mean in means[:1]))
+    side = Side.combine(*((1, (mean,)) for mean in means[:1]))
     if kind == "variance":
-        side = side - Side.atom(means[1]).times(Side.atom(means[1]))
+        side = side - Side.from_atom(means[1]).multiply(Side.from_atom(means[1]))
     refuse_unless(assumed.context.is_constant(scale), "scale: a constant expected")
     assume_positive(scale, assumed)
     assumed.draw(index, measure)
-    assumed.exist(*means)
+    assumed.assume_existence(*means)
     if kind != "tangent":
-        for density in denominators(place, (v.exp() * of, of, region), assumed.context):
-            assumed.support(measure, density)
-    weight = v.exp() + (v + of).exp() if kind == "tangent" else v.exp()
-    weight = ONE if v == ZERO or (kind == "tangent" and v + of == ZERO) else weight
-    zero = Zero(index, measure, weight, of * region, score, factor, kind == "variance")
+        for density in list_denominators(place, (v.exp() * element, element, region), assumed.context):
+            assumed.assume_support(measure, density)
+    weight = v.exp() + (v + element).exp() if kind == "tangent" else v.exp()
+    weight = ONE if v == ZERO or (kind == "tangent" and v + element == ZERO) else weight
+    zero = Zero(index, measure, weight, element * region, score, factor, kind == "variance")
     return side * (scale * factor**2), zero
 
 
-def _value(kind: str, v: ExpPoly, of: ExpPoly, place: Mean) -> tuple[list[tuple[int, ExpPoly]], Score]:
-    """(power of the scores, coefficient) of the means that a row is made of, less exp(v)."""
+def _list_means(kind: str, v: ExpPoly, of: ExpPoly, place: Mean) -> tuple[list[tuple[int, ExpPoly]], Score]:
+    """Return (power of the scores, coefficient) of the means that a row is made of, less exp(v)."""
     if kind == "tangent":
         refuse_unless(not place.score, "tangent: no score function expected")
         return [(1, of.exp() - 1 - of)], ()
@@ -90,13 +92,13 @@ def _value(kind: str, v: ExpPoly, of: ExpPoly, place: Mean) -> tuple[list[tuple[
     return [(2, of * of), (1, of)], place.score
 
 
-def _pair(data: Any) -> list[Any]:
+def _read_pair(data: Any) -> list[Any]:
     refuse_unless(isinstance(data, list) and len(data) == 2, "at: an index and a measure expected")
     return list(data)
 
 
-def _region(data: Any, place: Mean, assumed: Assumptions) -> ExpPoly:
-    """a(k1, w) with a > 0 at k1 = w = 0: q, p and mu that are close enough to one another are in it.
+def _read_region(data: Any, place: Mean, assumed: Assumptions) -> ExpPoly:
+    """Return a(k1, w) > 0 at k1 = w = 0: q, p and mu that are close enough to one another are in it.
 
     So the assumption a >= 0 is never empty, whatever a is; it says nothing of parameters.
     """
@@ -110,7 +112,7 @@ def _region(data: Any, place: Mean, assumed: Assumptions) -> ExpPoly:
 
 
 def assume_positive(scale: ExpPoly, assumed: Assumptions) -> None:
-    """A term c x^i T^j exp(..): positive when c > 0 and each parameter x > 0 (for even i: x is not 0)."""
+    """Assume c x^i T^j exp(..) > 0: so it is if c > 0 and each parameter x > 0 (for even i: x is not 0)."""
     refuse_unless(len(scale.terms) == 1, "a single term expected as a positive factor, not a sum or zero")
     [((monomial, _), number)] = scale.terms.items()
     refuse_unless(number > 0, f"the factor {str(number)[:40]} is not positive")
@@ -120,13 +122,13 @@ def assume_positive(scale: ExpPoly, assumed: Assumptions) -> None:
         assumed.add("positive" if power % 2 else "nonzero", name)
 
 
-def equality(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
+def check_equality(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
     if left != right:
-        raise Refused(f"the two sides differ: left - right = {brief(left - right)}")
+        raise Refused(f"the two sides differ: left - right = {show_brief(left - right)}")
 
 
-def rows_of(close: Data, statement: Statement, assumed: Assumptions) -> list[tuple[Side, Zero]]:
-    """The rows that an inequality starts with beside its left side."""
+def read_rows(close: Data, statement: Statement, assumed: Assumptions) -> list[tuple[Side, Zero]]:
+    """Return the rows that an inequality starts with beside its left side."""
     rows = close.get("rows", [])
     refuse_unless(isinstance(rows, list), "rows: a list expected")
     refuse_unless(statement.relation == "<=" or not rows, "rows: an inequality expected, not an equation")

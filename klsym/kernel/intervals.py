@@ -4,7 +4,7 @@ An `Interval` has Fraction ends and contains the real number it stands for; ever
 outwards, so a strict inequality between ends is a proof.  The decimals of the standard library round
 log and exp correctly, that is by less than one unit in the last digit.
 
->>> log_enclosure(Fraction(2)).lower < Fraction(693148, 10**6) < exp_enclosure(Fraction(0)).upper
+>>> enclose_log(Fraction(2)).lower < Fraction(693148, 10**6) < enclose_exp(Fraction(0)).upper
 True
 """
 
@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from klsym.errors import Refused
-from klsym.kernel.ring import charge, size_of
+from klsym.kernel.ring import charge, count_bits
 
 DIGITS = 40  # of log and exp
 BITS = 96  # ends are rounded to multiples of 2**-BITS
@@ -33,7 +33,7 @@ class Interval:
     upper: Fraction
 
     @staticmethod
-    def exact(value: int | Fraction) -> Interval:
+    def from_number(value: int | Fraction) -> Interval:
         end = value if type(value) is Fraction else Fraction(value)
         return Interval(end, end)
 
@@ -48,12 +48,14 @@ class Interval:
     def __mul__(self, other: Interval) -> Interval:
         if self.lower is not self.upper and other.lower is not other.upper:
             ends = [a * b for a in (self.lower, self.upper) for b in (other.lower, other.upper)]
-            return Interval(weighed(min(ends)), weighed(max(ends)))
-        number, of = (self.lower, other) if self.lower is self.upper else (other.lower, self)
-        one = number == 1
-        lower = weighed(of.lower if one else number * of.lower)
-        upper = weighed(lower if of.lower is of.upper else of.upper if one else number * of.upper)
-        return of if one else Interval(lower, upper) if number >= 0 else Interval(upper, lower)
+            return Interval(weigh_number(min(ends)), weigh_number(max(ends)))
+        number, factor = (self.lower, other) if self.lower is self.upper else (other.lower, self)
+        is_unit = number == 1
+        lower = weigh_number(factor.lower if is_unit else number * factor.lower)
+        upper = weigh_number(
+            lower if factor.lower is factor.upper else factor.upper if is_unit else number * factor.upper
+        )
+        return factor if is_unit else Interval(lower, upper) if number >= 0 else Interval(upper, lower)
 
     def __pow__(self, power: int) -> Interval:
         if power == 1:
@@ -62,31 +64,33 @@ class Interval:
             if self.lower <= 0 <= self.upper:
                 raise Refused("finite model: division by an enclosure that contains zero")
             return Interval(1 / self.upper, 1 / self.lower) ** -power
-        ends = sorted((rational_power(self.lower, power), rational_power(self.upper, power)))
+        ends = sorted((raise_to_power(self.lower, power), raise_to_power(self.upper, power)))
         if power % 2 == 0 and power and self.lower <= 0 <= self.upper:
             ends[0] = Fraction(0)
         return Interval(ends[0], ends[1])
 
-    def rounded(self) -> Interval:
-        """The ends moved outwards to multiples of 2**-BITS."""
-        return Interval(Fraction(_floor(self.lower), 1 << BITS), Fraction(-_floor(-self.upper), 1 << BITS))
+    def round_outwards(self) -> Interval:
+        """Return the ends moved outwards to multiples of 2**-BITS."""
+        return Interval(
+            Fraction(_round_down(self.lower), 1 << BITS), Fraction(-_round_down(-self.upper), 1 << BITS)
+        )
 
-    def shortened(self) -> Interval:
-        """Rounded where an end is long; short ones stay exact, so that an exact 0 is 0."""
-        short = max(size_of(self.lower), size_of(self.upper)) <= 4 * BITS
-        return self if short else self.rounded()
+    def shorten(self) -> Interval:
+        """Return the interval, rounded where an end is long; short ones stay exact, so an exact 0 is 0."""
+        short = max(count_bits(self.lower), count_bits(self.upper)) <= 4 * BITS
+        return self if short else self.round_outwards()
 
 
-def rational_power(value: Fraction, power: int) -> Fraction:
-    """An exact power, refused where it is too long."""
-    if size_of(value) * abs(power) > LONGEST:
+def raise_to_power(value: Fraction, power: int) -> Fraction:
+    """Return an exact power, refused where it is too long."""
+    if count_bits(value) * abs(power) > LONGEST:
         raise Refused(f"finite model: a power of more than {LONGEST} bits")
-    return weighed(value**power)
+    return weigh_number(value**power)
 
 
-def weighed(value: Fraction) -> Fraction:
-    """The same number, once arithmetic with numbers as long is paid for."""
-    if (bits := size_of(value)) > LONGEST:
+def weigh_number(value: Fraction) -> Fraction:
+    """Return the same number, once arithmetic with numbers as long is paid for."""
+    if (bits := count_bits(value)) > LONGEST:
         raise Refused(f"finite model: a number of more than {LONGEST} bits")
     charge(1 + ((bits >> 6) ** 2 >> 4))
     return value
@@ -94,47 +98,51 @@ def weighed(value: Fraction) -> Fraction:
 
 def charge_numbers(*values: Fraction) -> None:
     """Pay for arithmetic with numbers as long as these are together."""
-    charge(1 + ((sum(map(size_of, values)) >> 6) ** 2 >> 4))
+    charge(1 + ((sum(map(count_bits, values)) >> 6) ** 2 >> 4))
 
 
-def _floor(value: Fraction) -> int:
+def _round_down(value: Fraction) -> int:
     return (value.numerator << BITS) // value.denominator
 
 
 @lru_cache(maxsize=4096)
-def log_enclosure(x: Fraction) -> Interval:
-    """log x for a positive rational."""
+def enclose_log(x: Fraction) -> Interval:
+    """Return an enclosure of log x for a positive rational."""
     if x <= 0:
         raise Refused(f"finite model: log of {str(x)[:40]}")
-    return _enclosed(Context.ln, x)
+    return _enclose_function(Context.ln, x)
 
 
 @lru_cache(maxsize=4096)
-def exp_enclosure(x: Fraction) -> Interval:
-    """exp x for a rational."""
+def enclose_exp(x: Fraction) -> Interval:
+    """Return an enclosure of exp x for a rational."""
     if abs(x) > LARGEST_EXPONENT:
         raise Refused(f"finite model: an exponent beyond {LARGEST_EXPONENT}")
-    return _enclosed(Context.exp, x) if x else Interval.exact(1)
+    return _enclose_function(Context.exp, x) if x else Interval.from_number(1)
 
 
-def _enclosed(function: Callable[[Context, Decimal], Decimal], x: Fraction) -> Interval:
-    """An increasing function at x rounded down and up to decimals, each result moved by one unit at most."""
-    down, up = (Context(DIGITS, way, -99_999, 99_999, traps=[]) for way in (ROUND_FLOOR, ROUND_CEILING))
+def _enclose_function(function: Callable[[Context, Decimal], Decimal], x: Fraction) -> Interval:
+    """Return an increasing function at x rounded down and up to decimals, each result moved by one unit at
+    most.
+    """
+    down, up = (
+        Context(DIGITS, direction, -99_999, 99_999, traps=[]) for direction in (ROUND_FLOOR, ROUND_CEILING)
+    )
     low, high = (at.divide(Decimal(x.numerator), Decimal(x.denominator)) for at in (down, up))
     lower, upper, unit = (
         Fraction(function(down, low)),
         Fraction(function(up, high)),
         Fraction(10) ** (1 - DIGITS),
     )
-    return Interval(lower - abs(lower) * unit, upper + abs(upper) * unit).rounded()
+    return Interval(lower - abs(lower) * unit, upper + abs(upper) * unit).round_outwards()
 
 
-def log_of_interval(x: Interval) -> Interval:
-    """log is increasing: [log(lower), log(upper)], each end enclosed."""
-    low = log_enclosure(x.lower)
-    return low if x.lower is x.upper else Interval(low.lower, log_enclosure(x.upper).upper)
+def enclose_log_of_interval(x: Interval) -> Interval:
+    """Return [log(lower), log(upper)], each end enclosed: log is increasing."""
+    low = enclose_log(x.lower)
+    return low if x.lower is x.upper else Interval(low.lower, enclose_log(x.upper).upper)
 
 
-def exp_of_interval(x: Interval) -> Interval:
-    """exp is increasing: [exp(lower), exp(upper)], each end enclosed."""
-    return Interval(exp_enclosure(x.lower).lower, exp_enclosure(x.upper).upper)
+def enclose_exp_of_interval(x: Interval) -> Interval:
+    """Return [exp(lower), exp(upper)], each end enclosed: exp is increasing."""
+    return Interval(enclose_exp(x.lower).lower, enclose_exp(x.upper).upper)

@@ -7,29 +7,29 @@ A rule returns what replaces an atom, and records what that assumes.
 from __future__ import annotations
 
 from klsym.errors import Refused
-from klsym.kernel.assumptions import Assumptions, Data, one_of, refuse_unless
-from klsym.kernel.densities import density_ratio, fades, ratio_at
-from klsym.kernel.derivatives import attach, in_slot, is_live, mentioned, slopes
+from klsym.kernel.assumptions import Assumptions, Data, read_choice, refuse_unless
+from klsym.kernel.densities import build_density_ratio, build_ratio_at, is_zero_where
+from klsym.kernel.derivatives import attach, differentiate_loss, is_live, list_slots, move_to_slot
 from klsym.kernel.names import MEASURES, PROBABILITIES, SAMPLE
 from klsym.kernel.regions import assume_crossings, assume_slopes
 from klsym.kernel.ring import ONE, ExpPoly
-from klsym.kernel.slots import SCORES, UPSTREAM, slot_of_score
+from klsym.kernel.slots import SCORES, UPSTREAM, find_slot
 from klsym.kernel.statements import Context, Gradient, Mean, MeanGradient, Score, Side
 
 
-def chain_rule(atom: MeanGradient, data: Data, assumed: Assumptions) -> Side:
+def apply_chain_rule(atom: MeanGradient, data: Data, assumed: Assumptions) -> Side:
     """E_m[grad L] = sum_z E_m[(dL/dlog q_z) s_z]; differentiated, a detached quantity has its value."""
     assume_slopes(atom, assumed)
-    found = slopes(atom.loss, atom.index, assumed.context).items()
-    return assumed.several([Mean(atom.index, atom.measure, attach(c), (z,)) for z, c in found])
+    coefficients = differentiate_loss(atom.loss, atom.index, assumed.context).items()
+    return assumed.combine_means([Mean(atom.index, atom.measure, attach(c), (z,)) for z, c in coefficients])
 
 
-def stop_gradient(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_stop_gradient(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """Outside a gradient sg(x) is x."""
-    return Side.atom(Mean(mean.index, mean.measure, attach(mean.coefficient), mean.score))
+    return Side.from_atom(Mean(mean.index, mean.measure, attach(mean.coefficient), mean.score))
 
 
-def log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
+def apply_log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
     """grad sum c E_m[a] = sum c (E_m[grad a] + [m = q] sum_z E_q[a s_z]), z over all that is drawn.
 
     The dominated derivative of q a is (grad a + a s) q.  Where a does not move, E_q[a s] exists with it; else
@@ -44,86 +44,88 @@ def log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
         mean = atoms[0]
         if len(atoms) > 1 or not isinstance(mean, Mean) or mean.score:
             raise Refused("the gradient of a sum of means without score function expected, and of no product")
-        moved = SCORES[mean.index] if mean.measure == "q" else ()
-        scored = [Mean(mean.index, "q", mean.coefficient, (z,)) for z in moved]
-        pathwise = Side.atom(MeanGradient(mean.index, mean.measure, mean.coefficient))
-        total = total + (assumed.several(scored) + pathwise) * coefficient
+        slots = SCORES[mean.index] if mean.measure == "q" else ()
+        scored = [Mean(mean.index, "q", mean.coefficient, (z,)) for z in slots]
+        pathwise = Side.from_atom(MeanGradient(mean.index, mean.measure, mean.coefficient))
+        total = total + (assumed.combine_means(scored) + pathwise) * coefficient
         assume_crossings(mean, jumps, assumed)
         if mean.measure != SAMPLE:
-            assumed.exist(*(scored if is_live(mean.coefficient, assumed.context) else ()))
+            assumed.assume_existence(*(scored if is_live(mean.coefficient, assumed.context) else ()))
     return total
 
 
-def linearity(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_linearity(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[c a] = c E_m[a], as a factor of a product; a lone mean takes c back in."""
     c = assumed.read(data["constant"])
     factors = {name for monomial, _ in c.terms for name, _ in monomial}
     fixed = factors <= set(assumed.context.parameters) and assumed.context.is_constant(c)
     refuse_unless(fixed, "constant: it depends on the sample, or may be 0")
-    inner = Mean(mean.index, mean.measure, mean.coefficient * c.inverse(), mean.score)
-    assumed.exist(*([inner] if c.names() else ()))  # a number that is not 0 changes nothing
+    inner = Mean(mean.index, mean.measure, mean.coefficient * c.invert(), mean.score)
+    assumed.assume_existence(*([inner] if c.names() else ()))  # a number that is not 0 changes nothing
     return Side(((c, (inner,)),))
 
 
-def change_of_measure(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_change_of_measure(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[a] = E_m'[a m/m'], slot by slot.
 
     Both sides sum m a, one where m > 0, the other where m' > 0: what the other leaves out must vanish.
     """
-    m, to = mean.measure, one_of(data, "to", MEASURES)
+    m, to = mean.measure, read_choice(data, "to", MEASURES)
     refuse_unless(m != SAMPLE, "a mean expected, not the value at one sample")
     refuse_unless(not mean.index or to != "count", "the counting measure speaks of single samples alone")
     for a, b in ((m, to), (to, m)):
-        if not fades(mean, b, assumed.context):
-            assumed.support(a, b)
+        if not is_zero_where(mean, b, assumed.context):
+            assumed.assume_support(a, b)
     assumed.draw(mean.index, m, to)
-    ratio = ratio_at(mean.index, m, to, assumed.context)
-    return Side.atom(Mean(mean.index, to, mean.coefficient * ratio, mean.score))
+    ratio = build_ratio_at(mean.index, m, to, assumed.context)
+    return Side.from_atom(Mean(mean.index, to, mean.coefficient * ratio, mean.score))
 
 
 def refuse_downstream(index: str, factor: ExpPoly, score: Score, data: Data, context: Context) -> None:
     """Refuse unless the factor and the scores speak only of what does not depend on the slot."""
-    allowed = UPSTREAM[index][one_of(data, "slot", UPSTREAM[index])]
-    foreign = sorted((mentioned(factor, context) | {slot_of_score(z) for z in score}) - set(allowed))
+    allowed = UPSTREAM[index][read_choice(data, "slot", UPSTREAM[index])]
+    foreign = sorted((list_slots(factor, context) | {find_slot(z) for z in score}) - set(allowed))
     refuse_unless(not foreign, f"{foreign} may depend on the slot {data['slot']}: {sorted(allowed)} do not")
 
 
-def _step_by_step(mean: Mean, assumed: Assumptions) -> None:
-    """Over t the expectation is taken of each term of the sum, given what comes before it."""
+def _assume_existence_of_terms(mean: Mean, assumed: Assumptions) -> None:
+    """Assume, over t, that each term of the sum has an expectation, given what comes before it."""
     if "t" in mean.index:
-        assumed.exist(mean)
+        assumed.assume_existence(mean)
 
 
-def score_mean_zero(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_score_mean_zero(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_q[c s_z] = 0 where c and other scores do not depend on z: the mass of q is 1 for every theta."""
     slot, a = data["slot"], mean.coefficient
     refuse_unless(mean.measure == "q", f"E_m[c s] = 0 needs m = q, got m = {mean.measure}")
-    score = tuple(z for z in mean.score if slot_of_score(z) != slot)
-    one = len(mean.score) - len(score) == 1
-    refuse_unless(one, f"one score function of the slot {str(slot)[:20]} expected, got {list(mean.score)}")
+    score = tuple(z for z in mean.score if find_slot(z) != slot)
+    has_one_score = len(mean.score) - len(score) == 1
+    refuse_unless(
+        has_one_score, f"one score function of the slot {str(slot)[:20]} expected, got {list(mean.score)}"
+    )
     refuse_downstream(mean.index, a, score, data, assumed.context)
-    _step_by_step(mean, assumed)
-    assumed.exchange(Mean(mean.index, "q", ONE if assumed.context.is_constant(a) else a, score))
+    _assume_existence_of_terms(mean, assumed)
+    assumed.assume_exchange(Mean(mean.index, "q", ONE if assumed.context.is_constant(a) else a, score))
     return Side()
 
 
-def ratio_mean_one(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_ratio_mean_one(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[c (m'/m)_z] = E_m[c] where c and the scores do not depend on z: the mass of m' is 1."""
-    m, of, slot = mean.measure, one_of(data, "of", PROBABILITIES), data["slot"]
+    m, measure, slot = mean.measure, read_choice(data, "of", PROBABILITIES), data["slot"]
     refuse_unless(m in PROBABILITIES, "a mean under a probability measure expected")
-    rest = mean.coefficient * in_slot(density_ratio(m, of), slot, assumed.context)
-    refuse_downstream(mean.index, rest, mean.score, data, assumed.context)
-    _step_by_step(mean, assumed)
-    assumed.support(of, m)
-    assumed.draw(mean.index, m, of)
-    return Side.atom(Mean(mean.index, m, rest, mean.score))
+    remainder = mean.coefficient * move_to_slot(build_density_ratio(m, measure), slot, assumed.context)
+    refuse_downstream(mean.index, remainder, mean.score, data, assumed.context)
+    _assume_existence_of_terms(mean, assumed)
+    assumed.assume_support(measure, m)
+    assumed.draw(mean.index, m, measure)
+    return Side.from_atom(Mean(mean.index, m, remainder, mean.score))
 
 
-def normalisation(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_normalisation(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[c] = c for a constant c: a probability measure has total mass one."""
     refuse_unless(mean.measure in (*PROBABILITIES, SAMPLE), "the counting measure has no total mass one")
     refuse_unless("t" not in mean.index, "a sum over t of a constant is a multiple of the length")
     refuse_unless(not mean.score, "no score function expected")
     refuse_unless(assumed.context.is_constant(mean.coefficient), "the coefficient depends on the sample")
     assumed.draw("", mean.measure)
-    return Side.constant(mean.coefficient)
+    return Side.from_constant(mean.coefficient)

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
-from klsym.kernel.densities import density_ratio
-from klsym.kernel.derivatives import derivative_of_name, sample_part
+from klsym.kernel.densities import build_density_ratio
+from klsym.kernel.derivatives import differentiate_name, select_sample_part
 from klsym.kernel.names import LOG_RATIOS, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key
 from klsym.kernel.statements import Context, Mean, Side, Statement
 
 
-def score_coefficient(left: Side, right: Side) -> ExpPoly:
-    """The coefficient c of an equation that has been reduced to E_q[c s] = 0."""
+def read_score_coefficient(left: Side, right: Side) -> ExpPoly:
+    """Return the coefficient c of an equation that has been reduced to E_q[c s] = 0."""
     refuse_unless(right == Side(), "the right side is not 0")
     match left.terms:
         case ((_, (Mean("", "q", c, ("x",)),)),):
@@ -29,39 +29,41 @@ def score_coefficient(left: Side, right: Side) -> ExpPoly:
     raise Refused("reduce the equation to E_q[c s] = 0 first")
 
 
-def _of_all_models(left: Side, right: Side, statement: Statement) -> ExpPoly:
-    """The coefficient, where the statement narrows neither q, p and mu nor the rewards."""
+def _read_general_coefficient(left: Side, right: Side, statement: Statement) -> ExpPoly:
+    """Return the coefficient, where the statement narrows neither q, p and mu nor the rewards."""
     refuse_unless(statement.relation == "=", "an equation expected, not an inequality")
     refuse_unless(statement.right == Side(), "the right side of the statement is not 0")
     context = statement.context
     plain = not (context.premises or context.definitions or context.facts)
     refuse_unless(plain, "it speaks of every q, p, mu: no premises, definitions or facts")
-    c = score_coefficient(left, right)
+    c = read_score_coefficient(left, right)
     attached = all(not parse_name(n).detached for n in c.names())
     refuse_unless(attached, "drop sg(.) first")
     return c
 
 
-def derivative(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:
-    """dc/d coordinate, one of k1, w, log q; a generic function depends on k1."""
+def differentiate(c: ExpPoly, coordinate: str, context: Context) -> ExpPoly:
+    """Return dc/d coordinate, one of k1, w, log q; a generic function depends on k1."""
 
-    def rule(name: str) -> ExpPoly:
+    def apply_rule(name: str) -> ExpPoly:
         if parse_name(name).base in context.function_arguments:
-            return derivative_of_name(name) if coordinate == "k1" else ZERO
+            return differentiate_name(name) if coordinate == "k1" else ZERO
         return ONE if name == coordinate else ZERO
 
-    return c.derive(rule)
+    return c.derive(apply_rule)
 
 
 # ---------------------------------------------------------------------------- one family of functions
-def completeness(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
-    """E_q[c s] = 0 for all q, p, mu iff c is constant; solved for the unknown function g.
+def check_completeness(
+    left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions
+) -> None:
+    """Check that E_q[c s] = 0 for all q, p, mu iff c is constant; solved for the unknown function g.
 
     A constant c has dc/dv = 0 for each coordinate v.  With a unit m, m dc/dv = g^(n) - h gives
     g^(n) = h, whose solutions are one antiderivative plus n powers with free constants.  In
     return, putting the family back must make c constant.
     """
-    context, c = statement.context, _of_all_models(left, right, statement)
+    context, c = statement.context, _read_general_coefficient(left, right, statement)
     unknown, family, unit = data["function"], assumed.read(data["family"]), assumed.read(data["unit"])
     refuse_unless(context.function_arguments == {unknown: ("k1",)}, "one unknown function of k1 expected")
     refuse_unless(family.names() <= {"k1", *context.parameters}, "family: a function of k1 alone")
@@ -72,13 +74,13 @@ def completeness(left: Side, right: Side, data: Data, statement: Statement, assu
     refuse_unless(isinstance(constants, list), "constants: a list expected")
     refuse_unless(0 < order <= 8, "order: an integer from 1 to 8")
     top = unknown + "'" * order
-    h = ExpPoly.variable(top) - unit * derivative(c, data["coordinate"], context)
+    h = ExpPoly.from_variable(top) - unit * differentiate(c, data["coordinate"], context)
     refuse_unless(h.names() <= {"k1", *context.parameters}, f"the condition is not {top} = h(k1)")
     _check_family(family, h, order, constants, c, context)
     jets, derived = {}, family
     for n in range(order + 1):
         jets[unknown + "'" * n] = derived
-        derived = derivative(derived, "k1", context)
+        derived = differentiate(derived, "k1", context)
     refuse_unless(
         context.is_constant(c.substitute(jets)), "the family does not make the coefficient constant"
     )
@@ -92,42 +94,44 @@ def _check_family(
     )
     refuse_unless(set(constants) <= set(context.parameters), "a free constant is not declared")
     refuse_unless(not c.names() & set(constants), "a free constant stands in the equation")
-    k1 = ExpPoly.variable("k1")
-    free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
+    k1 = ExpPoly.from_variable("k1")
+    free = sum((ExpPoly.from_variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
     refuse_unless(not (family - free).names() & set(constants), "the free constants do not span 1, k1, ...")
     derived = family
     for _ in range(order):
-        derived = derivative(derived, "k1", context)
+        derived = differentiate(derived, "k1", context)
     refuse_unless(derived == h, "the family does not solve the condition")
 
 
 # ---------------------------------------------------------------------------- no combination
-def independence(left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions) -> None:
-    """The coefficient has a term in k1, w, log_q that is neither k1 nor r times a constant."""
-    context, c = statement.context, _of_all_models(left, right, statement)
+def check_independence(
+    left: Side, right: Side, data: Data, statement: Statement, assumed: Assumptions
+) -> None:
+    """Check that the coefficient has a term in k1, w, log_q that is neither k1 nor r times a constant."""
+    context, c = statement.context, _read_general_coefficient(left, right, statement)
     refuse_unless(not context.functions, "independence: no generic functions expected")
     term = assumed.read(data["term"])
     refuse_unless(len(term.terms) == 1, "term: a single term expected")
     [(key, value)] = term.terms.items()
     refuse_unless(c.terms.get(key) == value, "term: it does not stand in the coefficient")
     refuse_unless(is_foreign(term, context), "term: a reward, or a multiple of k1 or of r")
-    for kind, name in _where_it_survives(c, key, context):
+    for kind, name in _list_conditions(c, key, context):
         assumed.add(kind, name)
 
 
 def is_foreign(term: ExpPoly, context: Context) -> bool:
     """Does a single term depend on a log ratio other than as a constant times k1 or r?"""
     [key] = term.terms
-    sample = sample_part(*key, context)
-    known = (ExpPoly.variable("k1"), density_ratio("p", "q"))
-    return bool(sample.names() & set(LOG_RATIOS)) and sample not in known
+    sample = select_sample_part(*key, context)
+    multiples = (ExpPoly.from_variable("k1"), build_density_ratio("p", "q"))
+    return bool(sample.names() & set(LOG_RATIOS)) and sample not in multiples
 
 
-def _where_it_survives(c: ExpPoly, key: Key, context: Context) -> set[tuple[str, str]]:
-    """For which parameters the term neither vanishes nor merges with another one."""
-    sample = sample_part(*key, context)
-    group = [k for k in c.terms if sample_part(*k, context) == sample]
-    exponents = {n for k in c.terms for n in sample_part(*k, context).names()}
+def _list_conditions(c: ExpPoly, key: Key, context: Context) -> set[tuple[str, str]]:
+    """Return for which parameters the term neither vanishes nor merges with another one."""
+    sample = select_sample_part(*key, context)
+    group = [k for k in c.terms if select_sample_part(*k, context) == sample]
+    exponents = {n for k in c.terms for n in select_sample_part(*k, context).names()}
     parameters = set(context.parameters)
     if exponents & parameters:  # exponents may coincide, as those of r**lam and r do at lam = 1
         return {("generic", name) for name in c.names() & parameters}

@@ -22,7 +22,7 @@ from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
 from klsym.kernel.closings import assume_positive
 from klsym.kernel.densities import POWERS
-from klsym.kernel.derivatives import moving
+from klsym.kernel.derivatives import list_moving_names
 from klsym.kernel.names import SAMPLE, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import LENGTHS, SLOTS
@@ -31,9 +31,9 @@ from klsym.kernel.statements import LET, LOG, REGION, Context, Field, Mean, Side
 ROW = {"weight", "factors", "square", "tangent"}
 
 
-def idempotent(element: ExpPoly, context: Context) -> ExpPoly:
-    """B^n = B."""
-    regions = {name for name in element.names() if context.defined(name, REGION) is not None}
+def reduce_powers(element: ExpPoly, context: Context) -> ExpPoly:
+    """Return an element with B for B^n."""
+    regions = {name for name in element.names() if context.find_definition(name, REGION) is not None}
     total: dict[Any, Any] = {}
     for (monomial, exponent), value in element.terms.items():
         powers = tuple((n, 1 if n in regions else p) for n, p in monomial)
@@ -41,40 +41,42 @@ def idempotent(element: ExpPoly, context: Context) -> ExpPoly:
     return ExpPoly(total)
 
 
-def region(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_region(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[a s..s] = E_m[(a - b P x) s..s], where P x = 0 at every sample, and B^2 = B.
 
     apart: regions of the cell that are 0 there, with e < 0: no sample lies where e = 0.
     """
     context, slots, cell, apart = assumed.context, SLOTS[mean.index], data["cell"], data["apart"]
     x, b = (assumed.read(data[key], slots) for key in ("of", "times"))
-    known, product = dict[str | int, ExpPoly](enumerate(context.facts)), b * x
+    bounds, product = dict[str | int, ExpPoly](enumerate(context.facts)), b * x
     for name, value in cell.items():
-        held, e = ExpPoly.variable(name), context.defined(name, REGION)
-        context.check(held, slots)
+        indicator, e = ExpPoly.from_variable(name), context.find_definition(name, REGION)
+        context.check(indicator, slots)
         refuse_unless(e is not None and value in (0, 1), "cell: 0 or 1 expected for each of some regions")
         assert e is not None
-        product = product * (held if value else 1 - held)
-        known[name] = e if value else -e
+        product = product * (indicator if value else 1 - indicator)
+        bounds[name] = e if value else -e
     fitting = all(cell.get(name) == 0 for name in apart)
     refuse_unless(fitting, "apart: regions that are 0 in the cell expected")
-    values = {name: ExpPoly.number(value) for name, value in cell.items()}
+    values = {name: ExpPoly.from_number(value) for name, value in cell.items()}
     strict = {name for name, value in cell.items() if value or name in apart}
-    rows = [_row(row, known, strict, mean, assumed) for row in data["rows"]]
-    total, inside = (idempotent(e.substitute(values), context) for e in (sum((r for r, _ in rows), ZERO), x))
+    rows = [_read_row(row, bounds, strict, mean, assumed) for row in data["rows"]]
+    total, inside = (
+        reduce_powers(e.substitute(values), context) for e in (sum((r for r, _ in rows), ZERO), x)
+    )
     empty = total == ZERO and any(positive for _, positive in rows)
-    shown = empty or total + inside * inside == ZERO or not b
-    refuse_unless(shown, "the rows do not add up to -x^2, or to 0 with one positive")
+    is_shown = empty or total + inside * inside == ZERO or not b
+    refuse_unless(is_shown, "the rows do not add up to -x^2, or to 0 with one positive")
     for name in apart:
-        assumed.add("away", mean.measure, context.defined(name))
-    _assume_values(mean, (*(known[name] for name in cell), x, b), assumed)
-    return Side.atom(replace(mean, coefficient=idempotent(mean.coefficient - product, context)))
+        assumed.add("away", mean.measure, context.find_definition(name))
+    _assume_values(mean, (*(bounds[name] for name in cell), x, b), assumed)
+    return Side.from_atom(replace(mean, coefficient=reduce_powers(mean.coefficient - product, context)))
 
 
-def _row(
+def _read_row(
     row: Any, known: Mapping[str | int, ExpPoly], strict: set[str], mean: Mean, assumed: Assumptions
 ) -> tuple[ExpPoly, bool]:
-    """What is at least 0 in the cell, and whether it is positive there, as its factors tell."""
+    """Return what is at least 0 in the cell, and whether it is positive there, as its factors tell."""
     refuse_unless(set(row) == ROW, f"rows: the keys {sorted(ROW)} expected")
     slots, factors = SLOTS[mean.index], row["factors"]
     weight, square, tangent = (assumed.read(row[key], slots) for key in ("weight", "square", "tangent"))
@@ -92,23 +94,23 @@ def _row(
     return value, square == ONE and not tangent and strict.issuperset(factors)
 
 
-def definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
+def apply_definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[a s..s] = E_m[(a - b x) s..s] for x = e exp(-l) - 1, where every sample has e > 0, or x = v - e."""
     name, slots = data["name"], SLOTS[mean.index]
-    b, e = assumed.read(data["times"], slots), assumed.context.defined(name, LOG, LET)
+    b, e = assumed.read(data["times"], slots), assumed.context.find_definition(name, LOG, LET)
     if e is None:
         raise Refused(f"{str(name)[:20]!r} is no name of a log or of an element")
-    held, is_log = ExpPoly.variable(name), assumed.context.defined(name, LOG) is not None
-    assumed.context.check(held, slots)
+    variable, is_log = ExpPoly.from_variable(name), assumed.context.find_definition(name, LOG) is not None
+    assumed.context.check(variable, slots)
     if is_log:
         _assume_above(mean.measure, e, assumed)
     _assume_values(mean, (e, b), assumed)
-    x = (-held).exp() * e - 1 if is_log else held - e
-    return Side.atom(replace(mean, coefficient=mean.coefficient - b * x))
+    x = (-variable).exp() * e - 1 if is_log else variable - e
+    return Side.from_atom(replace(mean, coefficient=mean.coefficient - b * x))
 
 
 def _assume_above(measure: str, e: ExpPoly, assumed: Assumptions) -> None:
-    """e > 0 at every sample; that is so for c_1 x^2i .. exp(..) + .. where c > 0, and in one term x^0."""
+    """Assume e > 0 at every sample; that is so for c_1 x^2i .. exp(..) + .. where c > 0, in one term x^0."""
     terms = [(monomial, value) for (monomial, _), value in e.terms.items()]
     evident = all(value > 0 and all(power % 2 == 0 for _, power in powers) for powers, value in terms)
     if not evident or all(powers for powers, _ in terms):
@@ -116,57 +118,64 @@ def _assume_above(measure: str, e: ExpPoly, assumed: Assumptions) -> None:
 
 
 def _assume_values(mean: Mean, elements: Iterable[ExpPoly], assumed: Assumptions) -> None:
-    """What a comparison speaks of has a value: m << d for each density d in it, and T > 0 where T divides."""
+    """Assume that what is compared has a value: m << d for each density d in it, T > 0 where T divides."""
     context = assumed.context
-    found = [*context.within(*elements)]
-    bases = {parse_name(name).base for e in found for name in e.names() - set(context.parameters)}
+    elements_within = [*context.walk_definitions(*elements)]
+    bases = {parse_name(name).base for e in elements_within for name in e.names() - set(context.parameters)}
     bases |= {argument for base in bases for argument in context.function_arguments.get(base, ())}
     for density in {d for base in bases for d in POWERS.get(base, ())} if mean.measure != SAMPLE else ():
-        assumed.support(mean.measure, density)
-    if any(e.inverted() & LENGTHS for e in found):
+        assumed.assume_support(mean.measure, density)
+    if any(e.collect_divisors() & LENGTHS for e in elements_within):
         assumed.add("nonzero", "length")
 
 
 # ---------------------------------------------------------------------------- gradients of means
 def assume_slopes(field: Field, assumed: Assumptions) -> None:
-    """Where log(e) is differentiated, e > 0."""
-    for name in moving(field.loss, assumed.context, LOG):
-        _assume_above(field.measure, assumed.context.defined(name) or ZERO, assumed)
+    """Assume e > 0 where log(e) is differentiated."""
+    for name in list_moving_names(field.loss, assumed.context, LOG):
+        _assume_above(field.measure, assumed.context.find_definition(name) or ZERO, assumed)
 
 
 def assume_crossings(mean: Mean, jumps: Any, assumed: Assumptions) -> None:
-    """What grad E_m[a] assumes: a dominated derivative, or if regions move, Lipschitz terms, none at e = 0.
+    """Assume what grad E_m[a] needs: a dominated derivative, or Lipschitz terms and none at e = 0.
 
     Where a region jumps, no sample may lie on its bound at any theta nearby; where it does not, as those of
     `jumps`, at this theta.  An e that does not move at a sample, such as one of the tokens after the last, is
     left out.  Where log(e) moves, e > 0.
     """
     context = assumed.context
-    moved, regions = moving(mean.coefficient, context), moving_regions(mean.coefficient, context)
+    moving_names, regions = (
+        list_moving_names(mean.coefficient, context),
+        list_moving_regions(mean.coefficient, context),
+    )
     refuse_unless(set(jumps) <= regions, "jumps: regions that move with theta expected")
     if mean.measure != SAMPLE:
-        assumed.exchange(mean, "lipschitz" if regions else "exchange")
-    for name in moved:
+        assumed.assume_exchange(mean, "lipschitz" if regions else "exchange")
+    for name in moving_names:
         if name in jumps:
             _refuse_jump(mean, name, assumed.read(jumps[name], SLOTS[mean.index]), context)
-        e = context.defined(name) or ZERO
+        e = context.find_definition(name) or ZERO
         if name in regions:
             assumed.add("off" if name in jumps else "apart", mean.measure, e)
-        elif context.defined(name, LOG) is not None:
+        elif context.find_definition(name, LOG) is not None:
             _assume_above(mean.measure, e, assumed)
 
 
-def moving_regions(element: ExpPoly, context: Context) -> set[str]:
-    """The regions that theta moves, those in what defines others included."""
-    return {name for name in moving(element, context) if context.defined(name, REGION) is not None}
+def list_moving_regions(element: ExpPoly, context: Context) -> set[str]:
+    """Return the regions that theta moves, those in what defines others included."""
+    return {
+        name
+        for name in list_moving_names(element, context)
+        if context.find_definition(name, REGION) is not None
+    }
 
 
 def _refuse_jump(mean: Mean, name: str, g: ExpPoly, context: Context) -> None:
     """Refuse unless a changes by g e where the region does, and nothing else is defined by one that moves."""
-    a, e = mean.coefficient, context.defined(name)
+    a, e = mean.coefficient, context.find_definition(name)
     assert e is not None
-    nested = any(moving_regions(context.defined(n) or ZERO, context) for n in a.names())
+    nested = any(list_moving_regions(context.find_definition(n) or ZERO, context) for n in a.names())
     refuse_unless(not nested, "jumps: what regions define moves with them")
-    up, down = (a.substitute({name: ExpPoly.number(value)}) for value in (1, 0))
-    continuous = idempotent(up - down - g * e, context) == ZERO
+    up, down = (a.substitute({name: ExpPoly.from_number(value)}) for value in (1, 0))
+    continuous = reduce_powers(up - down - g * e, context) == ZERO
     refuse_unless(continuous, f"jumps: where {name} changes, the coefficient does not change by its multiple")

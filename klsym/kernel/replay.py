@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import batches, means, regions, sums
-from klsym.kernel.assumptions import Assumptions, Data, Hypothesis, hypothesis_to_json, refuse_unless
-from klsym.kernel.closings import Zero, equality, rows_of
-from klsym.kernel.meta import completeness, independence
-from klsym.kernel.models import finite_model
+from klsym.kernel.assumptions import Assumptions, Data, Hypothesis, refuse_unless, write_hypothesis
+from klsym.kernel.closings import Zero, check_equality, read_rows
+from klsym.kernel.meta import check_completeness, check_independence
+from klsym.kernel.models import check_finite_model
 from klsym.kernel.names import HELD, parse_name
-from klsym.kernel.ring import budget
+from klsym.kernel.ring import set_budget
 from klsym.kernel.slots import SLOTS
 from klsym.kernel.statements import (
     BRIEF,
@@ -35,11 +35,11 @@ from klsym.kernel.statements import (
     MeanGradient,
     Side,
     Statement,
-    atoms_of,
-    brief,
     canonical,
-    elements,
-    slotted,
+    pair_elements_with_slots,
+    show_brief,
+    walk_atoms,
+    walk_elements,
 )
 
 FORMAT = "klsym-certificate/2"
@@ -77,21 +77,21 @@ class Rule(NamedTuple):
 
 
 RULES: dict[str, Rule] = {
-    "chain rule": Rule(MeanGradient, means.chain_rule),
-    "stop-gradient": Rule(Mean, means.stop_gradient),
-    "log-derivative": Rule(Gradient, means.log_derivative, more=frozenset({"jumps"})),
-    "linearity": Rule(Mean, means.linearity, frozenset({"constant"})),
-    "change of measure": Rule(Mean, means.change_of_measure, frozenset({"to"})),
-    "score mean zero": Rule(Mean, means.score_mean_zero, frozenset({"slot"})),
-    "ratio mean one": Rule(Mean, means.ratio_mean_one, frozenset({"of", "slot"})),
-    "normalisation": Rule(Mean, means.normalisation),
-    "sum over t": Rule(Mean, sums.sum_over_t, frozenset({"of"})),
-    "parts of a sum": Rule(Mean, sums.parts_of_a_sum, frozenset({"of"})),
-    "exchange of sums": Rule(Mean, sums.exchange_of_sums, frozenset({"now", "other", "slot"})),
-    "curl": Rule(Curl, sums.curl),
-    "independence": Rule(Mean, batches.independence),
-    "region": Rule(Mean, regions.region, frozenset({"cell", "apart", "of", "times", "rows"})),
-    "definition": Rule(Mean, regions.definition, frozenset({"name", "times"})),
+    "chain rule": Rule(MeanGradient, means.apply_chain_rule),
+    "stop-gradient": Rule(Mean, means.apply_stop_gradient),
+    "log-derivative": Rule(Gradient, means.apply_log_derivative, more=frozenset({"jumps"})),
+    "linearity": Rule(Mean, means.apply_linearity, frozenset({"constant"})),
+    "change of measure": Rule(Mean, means.apply_change_of_measure, frozenset({"to"})),
+    "score mean zero": Rule(Mean, means.apply_score_mean_zero, frozenset({"slot"})),
+    "ratio mean one": Rule(Mean, means.apply_ratio_mean_one, frozenset({"of", "slot"})),
+    "normalisation": Rule(Mean, means.apply_normalisation),
+    "sum over t": Rule(Mean, sums.apply_sum_over_t, frozenset({"of"})),
+    "parts of a sum": Rule(Mean, sums.apply_parts_of_a_sum, frozenset({"of"})),
+    "exchange of sums": Rule(Mean, sums.apply_exchange_of_sums, frozenset({"now", "other", "slot"})),
+    "curl": Rule(Curl, sums.apply_curl),
+    "independence": Rule(Mean, batches.apply_independence),
+    "region": Rule(Mean, regions.apply_region, frozenset({"cell", "apart", "of", "times", "rows"})),
+    "definition": Rule(Mean, regions.apply_definition, frozenset({"name", "times"})),
 }
 EQUATION = "equation"  # the one rule on a whole side
 
@@ -106,45 +106,49 @@ class Closing(NamedTuple):
 
 FAMILY = frozenset({"function", "family", "unit", "coordinate", "order", "constants"})
 CLOSINGS: dict[str, Closing] = {
-    "equality": Closing("proved", equality, frozenset({"rows"})),
-    "finite model": Closing("refuted", finite_model, frozenset({"model", "left", "right"})),
-    "completeness": Closing("unique", completeness, FAMILY),
-    "independence": Closing("independent", independence, frozenset({"term"})),
+    "equality": Closing("proved", check_equality, frozenset({"rows"})),
+    "finite model": Closing("refuted", check_finite_model, frozenset({"model", "left", "right"})),
+    "completeness": Closing("unique", check_completeness, FAMILY),
+    "independence": Closing("independent", check_independence, frozenset({"term"})),
 }
 _FOREIGN = re.compile(r"[\[:,](true|false|NaN|-?Infinity|-?[0-9]+[.e])")  # what == takes for an integer
 
 
 # ---------------------------------------------------------------------------- certificates
 def read(text: str) -> Any:
-    """JSON without repeated keys, floats or long integers; raises Refused."""
+    """Return JSON without repeated keys, floats or long integers; raises Refused."""
     if len(text) > MAX_SIZE:
         raise Refused(f"more than {MAX_SIZE} characters")
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        refuse_unless(len(found) == len(pairs), "an object has a key twice")
-        return found
+    def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        refuse_unless(len(members) == len(pairs), "an object has a key twice")
+        return members
 
-    def no_number(digits: str) -> Any:
+    def refuse_number(digits: str) -> Any:
         raise Refused(f"{digits[:20]} is no exact number: write it as a text")
 
-    def short(digits: str) -> int:
-        return int(digits) if len(digits) < 20 else no_number(digits)
+    def read_integer(digits: str) -> int:
+        return int(digits) if len(digits) < 20 else refuse_number(digits)
 
     try:
         return json.loads(
-            text, object_pairs_hook=unique, parse_float=no_number, parse_constant=no_number, parse_int=short
+            text,
+            object_pairs_hook=build_object,
+            parse_float=refuse_number,
+            parse_constant=refuse_number,
+            parse_int=read_integer,
         )
     except (ValueError, RecursionError) as error:
         raise Refused(f"no JSON: {str(error)[:80] or 'nested too deeply'}") from None
 
 
 def digest(parts: Any) -> str:
-    """SHA-256 of the parts of a certificate, in canonical JSON."""
-    return _digest(canonical(parts))
+    """Return SHA-256 of the parts of a certificate, in canonical JSON."""
+    return _compute_digest(canonical(parts))
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return hashlib.sha256(f'["{FORMAT}",{text}]'.encode()).hexdigest()
 
 
@@ -156,30 +160,30 @@ def check(certificate: Any) -> tuple[Theorem, ...]:
     if not isinstance(certificate, dict) or set(certificate) != CERTIFICATE_KEYS:
         raise Refused(f"a certificate has the keys {sorted(CERTIFICATE_KEYS)}")
     bodies, named = certificate["cites"], certificate["format"]
-    shown = named[:40] if isinstance(named, str) else type(named).__name__
-    refuse_unless(shown == FORMAT, f"format {shown!r}: this kernel reads {FORMAT!r}")
+    format_name = named[:40] if isinstance(named, str) else type(named).__name__
+    refuse_unless(format_name == FORMAT, f"format {format_name!r}: this kernel reads {FORMAT!r}")
     refuse_unless(isinstance(bodies, list), "cites: a list expected")
     try:
         texts = [canonical(parts) for parts in (*bodies, certificate["parts"])]
     except (RecursionError, TypeError, ValueError):
         raise Refused("digest: no JSON, or nested too deeply") from None
-    refuse_unless(_depth([*bodies, certificate["parts"]]) <= MAX_DEPTH, "nested too deeply")
+    refuse_unless(_measure_depth([*bodies, certificate["parts"]]) <= MAX_DEPTH, "nested too deeply")
     plain = not any(map(_FOREIGN.search, texts))
     refuse_unless(plain, "a text or an integer expected, no truth value or decimal")
-    names = tuple(map(_digest, texts))
+    names = tuple(map(_compute_digest, texts))
     refuse_unless(certificate["digest"] == names[-1], "digest: the content was changed after it was written")
-    known: dict[str, tuple[Theorem, ...]] = {}
-    with budget(BUDGET):
+    theorems_by_digest: dict[str, tuple[Theorem, ...]] = {}
+    with set_budget(BUDGET):
         for number, parts in enumerate(bodies, start=1):
             before = names[:number]
             if before not in _CHECKED:
-                _CHECKED[before] = check_parts(parts, known, f"cited {number}, ")
-            known[before[-1]] = _CHECKED[before]
-        return check_parts(certificate["parts"], known)
+                _CHECKED[before] = check_parts(parts, theorems_by_digest, f"cited {number}, ")
+            theorems_by_digest[before[-1]] = _CHECKED[before]
+        return check_parts(certificate["parts"], theorems_by_digest)
 
 
-def _depth(data: Any) -> int:
-    """The nesting depth of lists and objects in JSON."""
+def _measure_depth(data: Any) -> int:
+    """Return the nesting depth of lists and objects in JSON."""
     depth, level = 0, [data]
     while level := [x for x in level if isinstance(x, list | dict)]:
         level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
@@ -194,20 +198,20 @@ def check_parts(parts: Any, known: Cited, where: str = "") -> tuple[Theorem, ...
 
 def check_part(part: Any, known: Cited, where: str) -> Theorem:
     """Replay one part."""
-    with _located(where):
+    with _report_place(where):
         theorem = _replay(part, known, where)
-        used, recorded = hypotheses_to_json(theorem.hypotheses), part["hypotheses"]
+        used, recorded = write_hypotheses(theorem.hypotheses), part["hypotheses"]
         refuse_unless(isinstance(recorded, list), "hypotheses: a list expected")
         if recorded != used:
             pairs = ((used, recorded), (recorded, used))
-            shown = (str([h for h in one if h not in other][:3])[:BRIEF] for one, other in pairs)
-            raise Refused("hypotheses: the proof uses {}, recorded {}".format(*shown))
+            differences = (str([h for h in first if h not in second][:3])[:BRIEF] for first, second in pairs)
+            raise Refused("hypotheses: the proof uses {}, recorded {}".format(*differences))
     return theorem
 
 
 @contextmanager
-def _located(where: str, what: str = "") -> Iterator[None]:
-    """Whatever goes wrong is refused, and says where, and by what closing."""
+def _report_place(where: str, what: str = "") -> Iterator[None]:
+    """Refuse whatever goes wrong, with the place, and with the closing."""
     try:
         yield
     except Refused as error:
@@ -222,13 +226,13 @@ def _located(where: str, what: str = "") -> Iterator[None]:
 
 def certify(part: dict[str, Any], known: Cited) -> tuple[dict[str, Any], Theorem]:
     """Replay a part that lacks its hypotheses: the complete part, and its theorem."""
-    with budget(BUDGET):
+    with set_budget(BUDGET):
         theorem = _replay({**part, "hypotheses": []}, known, "derivation")
-    return {**part, "hypotheses": hypotheses_to_json(theorem.hypotheses)}, theorem
+    return {**part, "hypotheses": write_hypotheses(theorem.hypotheses)}, theorem
 
 
 def _replay(part: Any, known: Cited, where: str) -> Theorem:
-    """What a part establishes, and under which hypotheses; those it records are not looked at."""
+    """Return what a part establishes, and under which hypotheses; those it records are not looked at."""
     refuse_unless(set(part) == PART_KEYS, f"a part has the keys {sorted(PART_KEYS)}")
     statement, close = read_statement(part), part["close"]
     by = close.get("by") if isinstance(close, dict) else None
@@ -242,17 +246,17 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
     defined = [definition.e for definition in statement.context.definitions]
     assumed.use(Side(tuple((e, ()) for e in (*defined, *statement.context.facts))))
     zeros = []
-    for row, zero in rows_of(close, statement, assumed):
+    for row, zero in read_rows(close, statement, assumed):
         assumed.use(row)
         sides["left"] += row
         zeros.append(zero)
     for number, step in enumerate(part["steps"], start=1):
-        with _located(f"{where}, step {number}"):
+        with _report_place(f"{where}, step {number}"):
             result, recorded = take_step(sides, step, assumed, known), canonical(step["result"])
             if recorded != result.text:
-                raise Refused(f"{step['rule']}: got {brief(result)}, recorded {recorded[:BRIEF]}")
+                raise Refused(f"{step['rule']}: got {show_brief(result)}, recorded {recorded[:BRIEF]}")
         sides[step["side"]] = result
-    with _located(f"{where}, close", f"{by}: "):
+    with _report_place(f"{where}, close", f"{by}: "):
         end(sides["left"], sides["right"], close, statement, assumed)
     rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), by)
     hypotheses = assumed.complete()
@@ -260,22 +264,22 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
 
 
 def read_statement(part: dict[str, Any]) -> Statement:
-    """The statement of a part, with every name declared and every outer coefficient constant."""
+    """Return the statement of a part, with every name declared and every outer coefficient constant."""
     context = Context.from_json(part["context"])
     refuse_unless(part["relation"] in ("=", "<="), "relation: '=' or '<=' expected")
     left, right = Side.from_json(part["left"]), Side.from_json(part["right"])
     for side in (left, right, *(side for pair in context.premises for side in pair)):
-        _well_formed(side, context)
+        _refuse_malformed(side, context)
     for name, side in (("left", left), ("right", right)):
         if canonical(part[name]) != side.text:
-            raise Refused(f"{name} side is not in normal form: expected {brief(side)}")
+            raise Refused(f"{name} side is not in normal form: expected {show_brief(side)}")
     return Statement(left, right, context, part["relation"])
 
 
-def _well_formed(side: Side, context: Context) -> None:
-    for element, slots in slotted(side):
+def _refuse_malformed(side: Side, context: Context) -> None:
+    for element, slots in pair_elements_with_slots(side):
         context.check(element, slots)
-    for inner in (side, *(atom.of for atom in atoms_of(side) if isinstance(atom, Gradient))):
+    for inner in (side, *(atom.of for atom in walk_atoms(side) if isinstance(atom, Gradient))):
         constant = all(context.is_constant(coefficient) for coefficient, _ in inner.terms)
         refuse_unless(constant, "a random coefficient stands outside its mean")
 
@@ -284,13 +288,13 @@ def _well_formed(side: Side, context: Context) -> None:
 def apply_step(
     sides: dict[str, Side], step: Any, context: Context, known: Cited
 ) -> tuple[Side, set[Hypothesis]]:
-    """The side that a step produces (its recorded result is not looked at), and what it assumes."""
+    """Return the side that a step produces (its recorded result is not looked at), and what it assumes."""
     assumed = Assumptions(context)
     return take_step(sides, step, assumed, known), assumed.found
 
 
 def take_step(sides: dict[str, Side], step: Any, assumed: Assumptions, known: Cited) -> Side:
-    """The side that a step produces."""
+    """Return the side that a step produces."""
     refuse_unless(set(step) == STEP_KEYS, f"a step has the keys {sorted(STEP_KEYS)}")
     name, data = step["rule"], step["data"]
     refuse_unless(step["side"] in sides, "side: 'left' or 'right' expected")
@@ -298,35 +302,35 @@ def take_step(sides: dict[str, Side], step: Any, assumed: Assumptions, known: Ci
     side = sides[step["side"]]
     if name == EQUATION:
         refuse_unless(step["term"] is None is step["factor"], "equation: term and factor: null expected")
-        return equation(side, data, assumed, known)
+        return apply_equation(side, data, assumed, known)
     rule = RULES.get(name) if isinstance(name, str) else None
     if rule is None:
         raise Refused(f"unknown rule {str(name)[:40]!r}")
-    coefficient, atoms = _pick(side.terms, step["term"], "term")
-    atom = _pick(atoms, step["factor"], "factor")
+    coefficient, atoms = _choose_item(side.terms, step["term"], "term")
+    atom = _choose_item(atoms, step["factor"], "factor")
     refuse_unless(isinstance(atom, rule.on), f"{rule.on.__name__} expected, got {type(atom).__name__}")
     keys = set(data) - rule.more - ({"part"} if rule.on is Mean else set())
     refuse_unless(keys == rule.keys, f"data: expected {sorted(rule.keys)}, got {sorted(data)}")
-    chosen, rest = _split(atom, data, assumed)
+    chosen, remainder = _split(atom, data, assumed)
     replacement = rule.apply(chosen, data, assumed)
-    assumed.use(replacement, rest)
-    if rest.terms and not _implied(chosen, replacement, name, assumed):
-        assumed.exist(chosen)
+    assumed.use(replacement, remainder)
+    if remainder.terms and not _is_implied(chosen, replacement, name, assumed):
+        assumed.assume_existence(chosen)
     others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
     apart = side.terms[: step["term"]] + side.terms[step["term"] + 1 :]
-    changed = ((coefficient * c, others + new) for c, new in (*replacement.terms, *rest.terms))
-    return Side.of(*apart, *changed)
+    changed = ((coefficient * c, others + new) for c, new in (*replacement.terms, *remainder.terms))
+    return Side.combine(*apart, *changed)
 
 
 def _split(atom: Any, data: Data, assumed: Assumptions) -> tuple[Any, Side]:
-    """E_m[a] = E_m[part] + E_m[a - part]: the part that a rule on means works on, and the rest."""
+    """Return the part that a rule on means works on, and the rest: E_m[a] = E_m[part] + E_m[a - part]."""
     if "part" not in data:
         return atom, Side()
     part = assumed.read(data["part"], SLOTS[atom.index])
-    return replace(atom, coefficient=part), Side.atom(replace(atom, coefficient=atom.coefficient - part))
+    return replace(atom, coefficient=part), Side.from_atom(replace(atom, coefficient=atom.coefficient - part))
 
 
-def _implied(chosen: Mean, replacement: Side, rule: str, assumed: Assumptions) -> bool:
+def _is_implied(chosen: Mean, replacement: Side, rule: str, assumed: Assumptions) -> bool:
     """Does what a rule assumes imply that the mean it was given exists?
 
     A dominated derivative of the mass of q gives E_q[c s] at one sample, where c is constant, and a ratio is
@@ -338,57 +342,59 @@ def _implied(chosen: Mean, replacement: Side, rule: str, assumed: Assumptions) -
     return rule == "ratio mean one" and all(map(assumed.is_finite, means))
 
 
-def equation(side: Side, data: Data, assumed: Assumptions, known: Cited) -> Side:
-    """side + m (G - F), or side + m (grad G - grad F), for a premise or a cited theorem F = G."""
+def apply_equation(side: Side, data: Data, assumed: Assumptions, known: Cited) -> Side:
+    """Return side + m (G - F), or side + m (grad G - grad F), for a premise or a cited theorem F = G."""
     refuse_unless(set(data) == {"of", "times", "gradient"}, "data: expected ['gradient', 'of', 'times']")
-    times, of, gradient = Side.as_written(data["times"]), data["of"], data["gradient"]
-    _well_formed(times, assumed.context)
-    plain = all(isinstance(atom, Mean) for atom in atoms_of(times))
+    times, source, gradient = Side.as_written(data["times"]), data["of"], data["gradient"]
+    _refuse_malformed(times, assumed.context)
+    plain = all(isinstance(atom, Mean) for atom in walk_atoms(times))
     refuse_unless(plain and gradient in (0, 1), "times: constants and means expected; gradient: 0 or 1")
     assumed.use(times)
-    assumed.exist(*atoms_of(times))
-    if isinstance(of, list):
-        theorem = _cited(of, assumed.context, known)
+    assumed.assume_existence(*walk_atoms(times))
+    if isinstance(source, list):
+        theorem = _find_cited(source, assumed.context, known)
         left, right = theorem.statement.left, theorem.statement.right
         refuse_unless(not gradient, "a theorem may hold at one theta alone: it has no gradient")
         assumed.use(left, right)
         assumed.cite(theorem.hypotheses, theorem.masses)
-        assumed.exist(*(set(atoms_of(left, right)) - set(atoms_of(side))))
+        assumed.assume_existence(*(set(walk_atoms(left, right)) - set(walk_atoms(side))))
     else:
-        left, right = _pick(assumed.context.premises, of, "premise")
+        left, right = _choose_item(assumed.context.premises, source, "premise")
         assumed.add("premise" if gradient else "equal", left, right)
     if gradient:
         _refuse_detached(left, right, assumed.context)
-        left, right = Side.atom(Gradient(left)), Side.atom(Gradient(right))
-    return side + right.times(times) - left.times(times)
+        left, right = Side.from_atom(Gradient(left)), Side.from_atom(Gradient(right))
+    return side + right.multiply(times) - left.multiply(times)
 
 
 def _refuse_detached(left: Side, right: Side, context: Context) -> None:
-    """A premise carries over to gradients if nothing in it is held constant, or known at one theta."""
-    names = [parse_name(name) for e in context.within(*elements(left, right)) for name in e.names()]
+    """Refuse gradients of a premise that holds something constant, or known at one theta."""
+    names = [
+        parse_name(name) for e in context.walk_definitions(*walk_elements(left, right)) for name in e.names()
+    ]
     attached = not any(name.detached or name.base in HELD for name in names)
     refuse_unless(attached, "premise: it holds a detached quantity, whose gradient its value does not tell")
 
 
-def _cited(of: list[Any], context: Context, known: Cited) -> Theorem:
-    """The theorem of a digest and a number, if it is an equation about what this one speaks of."""
+def _find_cited(of: list[Any], context: Context, known: Cited) -> Theorem:
+    """Return the theorem of a digest and a number, if it is an equation about what this one speaks of."""
     refuse_unless(len(of) == 2 and isinstance(of[0], str), "of: a digest and the number of a part expected")
     refuse_unless(of[0] in known, f"of: no theorem {str(of[0])[:12]} is carried before this one")
-    theorem: Theorem = _pick(known[of[0]], of[1], "part")
-    own = theorem.statement.context
+    theorem: Theorem = _choose_item(known[of[0]], of[1], "part")
+    cited_context = theorem.statement.context
     equal = (theorem.kind, theorem.statement.relation) == ("proved", "=")
     refuse_unless(equal, "only equations that are proved may be used")
     spoken_of = ("parameters", "functions", "premises", "definitions", "facts")
-    within = all(set(getattr(own, key)) <= set(getattr(context, key)) for key in spoken_of)
+    within = all(set(getattr(cited_context, key)) <= set(getattr(context, key)) for key in spoken_of)
     refuse_unless(within, "it speaks of names or premises not declared")
     return theorem
 
 
-def _pick(items: Any, index: Any, name: str) -> Any:
+def _choose_item(items: Any, index: Any, name: str) -> Any:
     if type(index) is not int or not 0 <= index < len(items):
         raise Refused(f"{name} {str(index)[:20]}: there are {len(items)}")
     return items[index]
 
 
-def hypotheses_to_json(hypotheses: tuple[Hypothesis, ...]) -> list[Any]:
-    return [hypothesis_to_json(hypothesis) for hypothesis in hypotheses]
+def write_hypotheses(hypotheses: tuple[Hypothesis, ...]) -> list[Any]:
+    return [write_hypothesis(hypothesis) for hypothesis in hypotheses]

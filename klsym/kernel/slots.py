@@ -47,10 +47,10 @@ UPSTREAM: dict[str, dict[str, tuple[str, ...]]] = {
 SECOND = "'"  # marks a score function along the second of two directions, as in s[now'] u.s and v.s
 
 
-def slot_of_score(entry: str) -> str:
-    """The slot of a score entry.
+def find_slot(entry: str) -> str:
+    """Return the slot of a score entry.
 
-    >>> slot_of_score("past'")
+    >>> find_slot("past'")
     'past'
     """
     return entry.removesuffix(SECOND)
@@ -62,13 +62,13 @@ def is_second(entry: str) -> bool:
 
 def is_score(entry: object, index: str) -> bool:
     """Is this a score entry for a mean at the index?"""
-    return isinstance(entry, str) and slot_of_score(entry) in SLOTS[index]
+    return isinstance(entry, str) and find_slot(entry) in SLOTS[index]
 
 
-def at_slot(name: str, slot: str) -> str:
-    """The name of a one-sample variable in a slot.
+def name_in_slot(name: str, slot: str) -> str:
+    """Return the name of a one-sample variable in a slot.
 
-    >>> at_slot("sg(k1)", "now"), at_slot("k1", "x")
+    >>> name_in_slot("sg(k1)", "now"), name_in_slot("k1", "x")
     ('sg(k1[now])', 'k1')
     """
     if slot == "x":
@@ -76,4 +76,6 @@ def at_slot(name: str, slot: str) -> str:
     return f"sg({name[3:-1]}[{slot}])" if name.startswith("sg(") else f"{name}[{slot}]"
 
 
-LENGTHS = frozenset(at_slot("length", slot) for slot in ("x", "self", "other"))  # of whole sequences: T > 0
+LENGTHS = frozenset(
+    name_in_slot("length", slot) for slot in ("x", "self", "other")
+)  # of whole sequences: T > 0

@@ -36,7 +36,7 @@ from klsym.kernel.names import (
     parse_name,
 )
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number, charge
-from klsym.kernel.slots import LENGTHS, SINGLE, SLOTS, at_slot, is_score
+from klsym.kernel.slots import LENGTHS, SINGLE, SLOTS, is_score, name_in_slot
 from klsym.kernel.witness import BATCH_SIZE, read_witness
 
 Score = tuple[str, ...]
@@ -85,45 +85,52 @@ class Context:
     def _defined(self) -> dict[str, Definition]:
         return {definition.name: definition for definition in self.definitions}
 
-    def defined(self, name: str, *kinds: str) -> ExpPoly | None:
-        """e in the slot of a name that is defined as one of these kinds; sg(name) has the same value."""
+    def find_definition(self, name: str, *kinds: str) -> ExpPoly | None:
+        """Return e in the slot of a name defined as one of these kinds; sg(name) has the same value."""
         if not self.definitions:
             return None
-        found, slot = self._defined.get(parse_name(name).base), parse_name(name).slot
-        if found is None or found.kind not in (kinds or KINDS):
+        definition, slot = self._defined.get(parse_name(name).base), parse_name(name).slot
+        if definition is None or definition.kind not in (kinds or KINDS):
             return None
-        charge(found.e.work()[0])
+        charge(definition.e.measure_work()[0])
         if slot == "x":
-            return found.e
-        return found.e.rename(lambda n: at_slot(n, slot) if self.is_sample(n) else n)
+            return definition.e
+        return definition.e.rename(lambda n: name_in_slot(n, slot) if self.is_sample(n) else n)
 
-    def within(self, *elements: ExpPoly, kinds: tuple[str, ...] = ()) -> Iterator[ExpPoly]:
-        """These elements, and those that define the names in them, as one of these kinds."""
+    def walk_definitions(self, *elements: ExpPoly, kinds: tuple[str, ...] = ()) -> Iterator[ExpPoly]:
+        """Yield these elements, and those that define the names in them, as one of these kinds."""
         waiting, seen = [*elements], set[str]()
         while waiting:
             yield (element := waiting.pop())
             new = element.names() - seen
             seen |= new
-            waiting += [e for name in new if (e := self.defined(name, *kinds)) is not None]
+            waiting += [e for name in new if (e := self.find_definition(name, *kinds)) is not None]
 
-    def slots_of(self, name: str) -> frozenset[str]:
-        """The slots that a variable speaks of; none if it is constant."""
+    def find_slots(self, name: str) -> frozenset[str]:
+        """Return the slots that a variable speaks of; none if it is constant."""
         if name in self.parameters:
             return frozenset()
-        plain = self.defined(name) is None
-        return frozenset({parse_name(name).slot}) if plain else self.speaks_of(ExpPoly.variable(name))
+        plain = self.find_definition(name) is None
+        return (
+            frozenset({parse_name(name).slot}) if plain else self.collect_slots(ExpPoly.from_variable(name))
+        )
 
-    def speaks_of(self, element: ExpPoly) -> frozenset[str]:
-        """The slots that an element speaks of."""
-        names = {name for e in self.within(element) for name in e.names() if self.defined(name) is None}
+    def collect_slots(self, element: ExpPoly) -> frozenset[str]:
+        """Return the slots that an element speaks of."""
+        names = {
+            name
+            for e in self.walk_definitions(element)
+            for name in e.names()
+            if self.find_definition(name) is None
+        }
         return frozenset(parse_name(name).slot for name in names - set(self.parameters))
 
     def is_sample(self, name: str) -> bool:
         """Does the variable change from sample to sample?"""
-        return bool(self.slots_of(name))
+        return bool(self.find_slots(name))
 
     def is_constant(self, element: ExpPoly) -> bool:
-        return not self.speaks_of(element)
+        return not self.collect_slots(element)
 
     def check(self, element: ExpPoly, slots: Iterable[str] = WHOLE) -> None:
         """Refuse undeclared names, foreign slots, and division by anything but a parameter or a length."""
@@ -137,20 +144,20 @@ class Context:
                 parsed.base not in SAMPLE_BASES or parsed.primes
             ):
                 raise Refused(f"unknown name {name!r}")
-        for name in element.inverted() - LENGTHS - {*self.parameters}:
+        for name in element.collect_divisors() - LENGTHS - {*self.parameters}:
             raise Refused(f"division by the random variable {name}: only parameters divide")
 
     def _check_defined(self, name: str, slots: frozenset[str]) -> None:
-        """What is defined stands at one position, or names slots itself; no sum over positions has a name."""
+        """Refuse what is defined at several positions: no sum over positions has a name."""
         parsed = parse_name(name)
-        own = self.slots_of(parsed.base)
-        if parsed.primes or (parsed.slot != "x" and (own != {"x"} or parsed.slot not in SINGLE)):
+        own_slots = self.find_slots(parsed.base)
+        if parsed.primes or (parsed.slot != "x" and (own_slots != {"x"} or parsed.slot not in SINGLE)):
             raise Refused(f"{name!r}: what is defined stands for no sum over positions")
-        if not self.slots_of(name) <= slots:
-            raise Refused(f"{name!r} speaks of the slots {sorted(self.slots_of(name) - slots)}, not here")
+        if not self.find_slots(name) <= slots:
+            raise Refused(f"{name!r} speaks of the slots {sorted(self.find_slots(name) - slots)}, not here")
 
     def to_json(self) -> dict[str, Any]:
-        more = {
+        optional = {
             "definitions": [[name, kind, e.to_json()] for name, kind, e in self.definitions],
             "facts": [e.to_json() for e in self.facts],
             "witness": {name: str(value) for name, value in self.witness},
@@ -159,14 +166,14 @@ class Context:
             "parameters": list(self.parameters),
             "functions": {name: list(args) for name, args in self.functions},
             "premises": [[left.to_json(), right.to_json()] for left, right in self.premises],
-            **{key: value for key, value in more.items() if value},
+            **{key: value for key, value in optional.items() if value},
         }
 
     @staticmethod
     def from_json(data: Any) -> Context:
-        keys, more = {"parameters", "functions", "premises"}, {"definitions", "facts", "witness"}
-        known = isinstance(data, dict) and set(data) - more == keys
-        if not known or not all(data[key] for key in more & set(data)):
+        keys, optional = {"parameters", "functions", "premises"}, {"definitions", "facts", "witness"}
+        has_keys = isinstance(data, dict) and set(data) - optional == keys
+        if not has_keys or not all(data[key] for key in optional & set(data)):
             raise Refused(f"context: the keys {sorted(keys)} expected")
         names, functions, defined = data["parameters"], data["functions"], data.get("definitions", [])
         if not isinstance(names, list) or not isinstance(functions, dict):
@@ -200,7 +207,7 @@ EVERY_SLOT = frozenset(slot for slots in SLOTS.values() for slot in slots)
 
 
 def _read_defined(data: Any, context: Context, fact: bool = False) -> ExpPoly:
-    """What defines a name holds no sg(..), and no f', which need not be continuous.
+    """Return what defines a name: no sg(..), and no f', which need not be continuous.
 
     A fact restricts rewards, masks, lengths and parameters, and no density; it speaks of one sample or step.
     """
@@ -222,10 +229,10 @@ class Atom:
 
     def to_json(self) -> list[Any]:
         values = (getattr(self, name) for name in self.__match_args__)
-        return [type(self).__name__, *(v if isinstance(v, str) else _json(v) for v in values)]
+        return [type(self).__name__, *(v if isinstance(v, str) else _to_json(v) for v in values)]
 
 
-def _json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value.to_json()
 
 
@@ -263,7 +270,7 @@ class Gradient(Atom):
     of: Side
 
 
-def atom_from_json(data: Any) -> Atom:
+def read_atom(data: Any) -> Atom:
     """Read one atom; raises Refused on anything malformed."""
     match data:
         case ["Mean", str() as index, str() as m, a, list() as score] if _is_place(index, m):
@@ -295,34 +302,34 @@ class Side:
     terms: tuple[tuple[ExpPoly, tuple[Atom, ...]], ...] = field(default=())
 
     @staticmethod
-    def of(*terms: Term) -> Side:
-        return Side(_canonical(terms))
+    def combine(*terms: Term) -> Side:
+        return Side(_merge_terms(terms))
 
     @staticmethod
-    def atom(atom: Atom) -> Side:
+    def from_atom(atom: Atom) -> Side:
         return Side(((ONE, (atom,)),) if not isinstance(atom, Mean) or atom.coefficient else ())
 
     @staticmethod
-    def constant(value: ExpPoly | Number) -> Side:
-        return Side.of((value, ()))
+    def from_constant(value: ExpPoly | Number) -> Side:
+        return Side.combine((value, ()))
 
     def __add__(self, other: Side) -> Side:
-        return Side.of(*self.terms, *other.terms)
+        return Side.combine(*self.terms, *other.terms)
 
     def __sub__(self, other: Side) -> Side:
         return self + other * -1
 
     def __mul__(self, scale: ExpPoly | Number) -> Side:
-        return Side.of(*((scale * c, atoms) for c, atoms in self.terms))
+        return Side.combine(*((scale * c, atoms) for c, atoms in self.terms))
 
     __rmul__ = __mul__
 
     def __neg__(self) -> Side:
         return self * -1
 
-    def times(self, other: Side) -> Side:
+    def multiply(self, other: Side) -> Side:
         charge(4 * sum(1 + len(a) + len(b) for _, a in self.terms for _, b in other.terms))
-        return Side.of(*((c * d, a + b) for c, a in self.terms for d, b in other.terms))
+        return Side.combine(*((c * d, a + b) for c, a in self.terms for d, b in other.terms))
 
     def to_json(self) -> list[Any]:
         return [[c.to_json(), [atom.to_json() for atom in atoms]] for c, atoms in self.terms]
@@ -330,12 +337,12 @@ class Side:
     @cached_property
     def text(self) -> str:
         """The canonical text of `to_json`."""
-        terms = (f"[{_text(c)},[{','.join(map(_text, atoms))}]]" for c, atoms in self.terms)
+        terms = (f"[{_write_text(c)},[{','.join(map(_write_text, atoms))}]]" for c, atoms in self.terms)
         return f"[{','.join(terms)}]"
 
     @staticmethod
     def from_json(data: Any) -> Side:
-        return Side.of(*Side.as_written(data).terms)
+        return Side.combine(*Side.as_written(data).terms)
 
     @staticmethod
     def as_written(data: Any) -> Side:
@@ -346,7 +353,7 @@ class Side:
                 raise Refused(
                     f"a side: a list of terms expected, each [coefficient, atoms], got {str(row)[:60]}"
                 )
-            rows.append((ExpPoly.from_json(row[0]), tuple(atom_from_json(item) for item in row[1])))
+            rows.append((ExpPoly.from_json(row[0]), tuple(read_atom(item) for item in row[1])))
         return Side(tuple(rows))
 
 
@@ -354,40 +361,40 @@ Term = tuple[ExpPoly | Number, tuple[Atom, ...]]
 BRIEF = 300  # characters of a side in a message
 
 
-def brief(side: Side) -> str:
-    """The start of a side in JSON, for a message: the first term, and no other is written out."""
+def show_brief(side: Side) -> str:
+    """Return the start of a side in JSON, for a message: the first term, and no other is written out."""
     return Side(side.terms[:1]).text[:BRIEF] + f" and {len(side.terms) - 1} more" * (len(side.terms) > 1)
 
 
 @lru_cache(maxsize=8192)
-def _text(item: Atom | ExpPoly) -> str:
+def _write_text(item: Atom | ExpPoly) -> str:
     return canonical(item.to_json())
 
 
-def _canonical(terms: tuple[Term, ...]) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
+def _merge_terms(terms: tuple[Term, ...]) -> tuple[tuple[ExpPoly, tuple[Atom, ...]], ...]:
     means: dict[tuple[str, str, Score], ExpPoly] = {}  # index, measure, score -> the coefficient
     others: dict[tuple[Atom, ...], ExpPoly] = {}
     for raw, atoms in terms:
         charge(1 + 20 * len(atoms))
-        coefficient = raw if isinstance(raw, ExpPoly) else ExpPoly.number(raw)
+        coefficient = raw if isinstance(raw, ExpPoly) else ExpPoly.from_number(raw)
         first = atoms[0] if len(atoms) == 1 else None
         if isinstance(first, Mean):
             key = first.index, first.measure, first.score
             means[key] = means.get(key, ZERO) + coefficient * first.coefficient
         else:
-            scale, ordered = _monic(atoms) if len(atoms) > 1 else (1, atoms)
+            scale, ordered = _split_leading_numbers(atoms) if len(atoms) > 1 else (1, atoms)
             others[ordered] = others.get(ordered, ZERO) + coefficient * scale
     result: list[tuple[ExpPoly, tuple[Atom, ...]]] = [
         (ONE, (Mean(index, m, a, score),)) for (index, m, score), a in means.items() if a
     ]
     result.extend((c, atoms) for atoms, c in others.items() if c)
     if len(result) > 1:
-        result.sort(key=lambda term: [_text(atom) for atom in term[1]])
+        result.sort(key=lambda term: [_write_text(atom) for atom in term[1]])
     return tuple(result)
 
 
-def _monic(atoms: tuple[Atom, ...]) -> tuple[Number, tuple[Atom, ...]]:
-    """In a product, pull each mean's leading rational out, and sort the factors."""
+def _split_leading_numbers(atoms: tuple[Atom, ...]) -> tuple[Number, tuple[Atom, ...]]:
+    """Return the leading rational of the means of a product, and its factors, sorted and without it."""
     scale: Number = 1
     factors: list[Atom] = []
     for atom in atoms:
@@ -396,9 +403,9 @@ def _monic(atoms: tuple[Atom, ...]) -> tuple[Number, tuple[Atom, ...]]:
             lead = terms[min(terms)] if terms else 0
             scale = scale * lead
             if lead not in (0, 1):
-                atom = replace(atom, coefficient=atom.coefficient * ExpPoly.number(lead).inverse())
+                atom = replace(atom, coefficient=atom.coefficient * ExpPoly.from_number(lead).invert())
         factors.append(atom)
-    return scale, tuple(sorted(factors, key=_text))
+    return scale, tuple(sorted(factors, key=_write_text))
 
 
 # ---------------------------------------------------------------------------- statements
@@ -412,17 +419,17 @@ class Statement:
     relation: str = "="
 
 
-def atoms_of(*sides: Side) -> Iterator[Atom]:
-    """Every atom of sides, those under a gradient included."""
+def walk_atoms(*sides: Side) -> Iterator[Atom]:
+    """Yield every atom of sides, those under a gradient included."""
     for atom in (atom for side in sides for _, atoms in side.terms for atom in atoms):
         yield atom
         if isinstance(atom, Gradient):
-            yield from atoms_of(atom.of)
+            yield from walk_atoms(atom.of)
 
 
-def slotted(*sides: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
-    """Every exponential polynomial that sides mention, with the slots that it may speak of."""
-    atoms = tuple(atoms_of(*sides))
+def pair_elements_with_slots(*sides: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
+    """Yield every exponential polynomial that sides mention, with the slots that it may speak of."""
+    atoms = tuple(walk_atoms(*sides))
     for side in (*sides, *(atom.of for atom in atoms if isinstance(atom, Gradient))):
         yield from ((coefficient, WHOLE) for coefficient, _ in side.terms)
     for atom in atoms:
@@ -430,6 +437,6 @@ def slotted(*sides: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
             yield atom.coefficient if isinstance(atom, Mean) else atom.loss, SLOTS[atom.index]
 
 
-def elements(*sides: Side) -> Iterator[ExpPoly]:
-    """Every exponential polynomial that sides mention."""
-    return (element for element, _ in slotted(*sides))
+def walk_elements(*sides: Side) -> Iterator[ExpPoly]:
+    """Return every exponential polynomial that sides mention."""
+    return (element for element, _ in pair_elements_with_slots(*sides))

@@ -18,17 +18,17 @@ BATCH_SIZE = "n"  # a parameter, and no function
 
 
 def read_witness(data: Any, facts: tuple[ExpPoly, ...]) -> tuple[tuple[str, Number], ...]:
-    """A value of each name in the facts, at which each of them is a number that is at least 0."""
+    """Return a value of each name in the facts, at which each of them is a number that is at least 0."""
     if not isinstance(data, dict) or set(data) != {name for e in facts for name in e.names()}:
         raise Refused("context: witness: a value for each name in the facts expected")
-    found = {name: read_number(value) for name, value in sorted(data.items())}
-    values = {name: ExpPoly.number(value) for name, value in found.items()}
+    witness = {name: read_number(value) for name, value in sorted(data.items())}
+    values = {name: ExpPoly.from_number(value) for name, value in witness.items()}
     for e in facts:
         numbers = e.substitute(values).terms
         if set(numbers) - {((), ())} or numbers.get(((), ()), 0) < 0:
             raise Refused("context: witness: a fact fails there, or its value is no rational number")
-    _refuse_unless_sampled(found)
-    return tuple(found.items())
+    _refuse_unless_sampled(witness)
+    return tuple(witness.items())
 
 
 def _refuse_unless_sampled(found: dict[str, Number]) -> None:
@@ -39,18 +39,20 @@ def _refuse_unless_sampled(found: dict[str, Number]) -> None:
     of_steps: dict[str, Number] = {"length": 1}
     for name, value in found.items():
         parsed = parse_name(name)
-        known = of_steps if parsed.slot == "now" else of_samples
-        if known.setdefault(parsed.base, value) != value:
+        recorded = of_steps if parsed.slot == "now" else of_samples
+        if recorded.setdefault(parsed.base, value) != value:
             raise Refused(f"context: witness: no sample has {name} = {value}")
     steps = of_samples.get("length")
-    for base, each in of_steps.items():
+    for base, value_of_step in of_steps.items():
         total = of_samples.get(base)
-        if total is None or base == "A" or total == each == 0:
+        if total is None or base == "A" or total == value_of_step == 0:
             continue
-        count = Fraction(total) / each if each else 0
+        count = Fraction(total) / value_of_step if value_of_step else 0
         steps = count if steps is None else steps
         if count != steps or not _is_whole(count, 1):
-            raise Refused(f"context: witness: no sequence has {base} = {total} and {base}[now] = {each}")
+            raise Refused(
+                f"context: witness: no sequence has {base} = {total} and {base}[now] = {value_of_step}"
+            )
 
 
 def _is_whole(value: Number, least: int) -> bool:

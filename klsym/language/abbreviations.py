@@ -8,7 +8,7 @@
 They are data, as the atoms of `statements` are; unfolding.py writes them out.  `E`, `Point` and `Indexed` are
 kinds of the one atom Mean, to match by.
 
->>> mean = E("q", ExpPoly.variable("k1"))
+>>> mean = E("q", ExpPoly.from_variable("k1"))
 >>> isinstance(mean, Mean), isinstance(mean, E), isinstance(mean, Point)
 (True, True, False)
 """
@@ -107,8 +107,8 @@ class _Kind(type):
         return cls.make(*args, **named)  # type: ignore[attr-defined]
 
 
-def _kind(of: type, *fields: str, index: bool, sample: bool) -> Any:
-    """Means, or mean gradients, with or without an index, at one sample or not."""
+def _make_kind(of: type, *fields: str, index: bool, sample: bool) -> Any:
+    """Return a class of means, or mean gradients, with or without an index, at one sample or not."""
 
     def holds(item: Any) -> bool:
         return bool(item.index) if index else not item.index and (item.measure == SAMPLE) == sample
@@ -120,12 +120,12 @@ def _kind(of: type, *fields: str, index: bool, sample: bool) -> Any:
     return _Kind(of.__name__, (), names)
 
 
-E: Any = _kind(Mean, "measure", "coefficient", "score", index=False, sample=False)
-Point: Any = _kind(Mean, "coefficient", "score", index=False, sample=True)
-Indexed: Any = _kind(Mean, "index", "measure", "coefficient", "score", index=True, sample=False)
-ExpectedGradient: Any = _kind(MeanGradient, "measure", "loss", index=False, sample=False)
-PointGradient: Any = _kind(MeanGradient, "loss", index=False, sample=True)
-IndexedGradient: Any = _kind(MeanGradient, "index", "measure", "loss", index=True, sample=False)
+E: Any = _make_kind(Mean, "measure", "coefficient", "score", index=False, sample=False)
+Point: Any = _make_kind(Mean, "coefficient", "score", index=False, sample=True)
+Indexed: Any = _make_kind(Mean, "index", "measure", "coefficient", "score", index=True, sample=False)
+ExpectedGradient: Any = _make_kind(MeanGradient, "measure", "loss", index=False, sample=False)
+PointGradient: Any = _make_kind(MeanGradient, "loss", index=False, sample=True)
+IndexedGradient: Any = _make_kind(MeanGradient, "index", "measure", "loss", index=True, sample=False)
 
 
 # ---------------------------------------------------------------------------- statements
@@ -152,31 +152,31 @@ class Statement:
 
 
 # ---------------------------------------------------------------------------- what a side speaks of
-def atoms_of(*sides: Side) -> Iterator[Any]:
-    """Every atom of sides, those under a gradient included."""
-    return statements.atoms_of(*sides)
+def walk_atoms(*sides: Side) -> Iterator[Any]:
+    """Return every atom of sides, those under a gradient included."""
+    return statements.walk_atoms(*sides)
 
 
-def measures(side: Side) -> set[str]:
-    """Every measure that a side mentions."""
-    found: set[str] = set()
-    for atom in atoms_of(side):
+def collect_measures(side: Side) -> set[str]:
+    """Return every measure that a side mentions."""
+    names: set[str] = set()
+    for atom in walk_atoms(side):
         match atom:
             case Divergence(_, a, b):
-                found |= {a, b}
+                names |= {a, b}
             case TokenDivergence(m, a, b, _):
-                found |= {m, a, b}
+                names |= {m, a, b}
             case Gradient() | Bregman():
                 pass
             case _ if atom.measure != SAMPLE:
-                found.add(atom.measure)
-    return found
+                names.add(atom.measure)
+    return names
 
 
-def slotted(side: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
-    """Every exponential polynomial that a side mentions, with the slots that it may speak of."""
+def pair_elements_with_slots(side: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
+    """Yield every exponential polynomial that a side mentions, with the slots that it may speak of."""
     yield from ((coefficient, WHOLE) for coefficient, _ in side.terms)
-    for atom in atoms_of(side):
+    for atom in walk_atoms(side):
         match atom:
             case Mean(index, _, a, _) | MeanGradient(index, _, a) | Curl(index, _, a):
                 yield a, SLOTS[index]
@@ -190,16 +190,16 @@ def slotted(side: Side) -> Iterator[tuple[ExpPoly, tuple[str, ...]]]:
                 yield a, SLOTS["i"]
 
 
-def elements(side: Side) -> Iterator[ExpPoly]:
-    """Every exponential polynomial that a side mentions."""
-    return (element for element, _ in slotted(side))
+def walk_elements(side: Side) -> Iterator[ExpPoly]:
+    """Return every exponential polynomial that a side mentions."""
+    return (element for element, _ in pair_elements_with_slots(side))
 
 
-def side_of(atom: Any) -> Side:
-    """A side of one atom, which may be a named quantity."""
-    return Side.atom(atom)
+def as_side(atom: Any) -> Side:
+    """Return a side of one atom, which may be a named quantity."""
+    return Side.from_atom(atom)
 
 
 def with_coefficient(mean: Mean, a: ExpPoly) -> Mean:
-    """The same mean with another coefficient."""
+    """Return the same mean with another coefficient."""
     return Mean(mean.index, mean.measure, a, mean.score)

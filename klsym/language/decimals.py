@@ -17,17 +17,17 @@ BITS_OF_FLOAT = 53
 
 
 def with_exact_decimals(expression: Any) -> Any:
-    """The expression with an exact number in place of each float."""
-    return expression.xreplace({x: _decimal(x) for x in expression.atoms(Float)})
+    """Return the expression with an exact number in place of each float."""
+    return expression.xreplace({x: _to_decimal(x) for x in expression.atoms(Float)})
 
 
-def without_floats(formula: Any) -> Any:
-    """The same formula; raises UsageError if it holds a float."""
+def refuse_floats(formula: Any) -> Any:
+    """Return the same formula; raises UsageError if it holds a float."""
     if isinstance(formula, float) or (hasattr(formula, "atoms") and formula.atoms(Float)):
         raise UsageError(f"{str(formula)[:60]} holds a float: write an exact Rational instead")
     return formula
 
 
-def _decimal(number: Float) -> Rational:
-    """The decimal that is printed: of a Python float the shortest one that rounds to it."""
+def _to_decimal(number: Float) -> Rational:
+    """Return the decimal that is printed: of a Python float the shortest one that rounds to it."""
     return Rational(repr(float(number)) if number._prec == BITS_OF_FLOAT else str(number))

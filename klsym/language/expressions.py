@@ -20,9 +20,9 @@ from sympy.core.sympify import SympifyError, _sympify
 
 from klsym.errors import UsageError
 from klsym.kernel.names import HELD
-from klsym.language.decimals import with_exact_decimals, without_floats
+from klsym.language.decimals import refuse_floats, with_exact_decimals
 from klsym.language.estimators import TABLE, Row
-from klsym.language.training_names import meant_by
+from klsym.language.training_names import find_meaning
 
 log_q = Symbol("log_q", real=True)
 log_p = Symbol("log_p", real=True)
@@ -50,7 +50,7 @@ SLOTTED = (*DENSITIES, *REWARDS, V, V_next, *GIVEN, length, s)  # what a slot ha
 
 
 def as_expression(value: Any) -> Any:
-    """A SymPy expression from an expression or a number; text is refused, never evaluated.
+    """Return a SymPy expression from an expression or a number; text is refused, never evaluated.
 
     >>> as_expression(2) / 3, as_expression(0.5 * k1)
     (2/3, k1/2)
@@ -66,7 +66,7 @@ def as_expression(value: Any) -> Any:
 
 
 def as_loss(value: Any) -> Any:
-    """An expression in the loss grammar; anything else is named in the error.
+    """Return an expression in the loss grammar; anything else is named in the error.
 
     >>> as_loss(sympy.cos(k1))
     Traceback (most recent call last):
@@ -78,24 +78,24 @@ def as_loss(value: Any) -> Any:
     while waiting:
         node, detached = waiting.pop()
         compared = isinstance(node, Heaviside) and (detached or sg(node) == node)
-        name = "" if compared else _foreign_name(node)
+        name = "" if compared else _name_foreign(node)
         if name:
             raise UsageError(f"{name} is not part of the loss grammar, in {str(expression)[:60]}")
         waiting += [(part, detached or isinstance(node, sg)) for part in reversed(node.args)]
     return expression
 
 
-def _foreign_name(node: Any) -> str:
+def _name_foreign(node: Any) -> str:
     if isinstance(node, (Estimator, sg, clip, OverPositions, *GRAMMAR_NODES)) or node is sympy.E:
         return ""
     if isinstance(node, Symbol):
-        meant = None if node in ATOMS.values() else meant_by(node.name)
+        meant = None if node in ATOMS.values() else find_meaning(node.name)
         return "s (the score function)" if node == s else f"{node} (write {meant})" if meant else ""
     return str(node) if node.is_Atom else type(node).__name__
 
 
 def parameter(name: str) -> Symbol:
-    """A parameter: a real number that depends on neither the sample nor theta.
+    """Return a parameter: a real number that depends on neither the sample nor theta.
 
     >>> parameter("beta")
     beta
@@ -106,8 +106,8 @@ def parameter(name: str) -> Symbol:
 lam, beta, eps, alpha = (parameter(name) for name in ("lam", "beta", "eps", "alpha"))
 
 
-def _powered(latex: str, exponent: str | None) -> str:
-    """SymPy hands the exponent of a power to `_latex`; a method that ignores it loses the power."""
+def _add_exponent(latex: str, exponent: str | None) -> str:
+    """Return LaTeX with its exponent, which SymPy hands to `_latex` and which would else be lost."""
     return latex if exponent is None else f"{latex}^{{{exponent}}}"
 
 
@@ -141,13 +141,13 @@ class sg(Function):
         return self.args[0].is_nonnegative
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
-        return _powered(rf"\mathrm{{sg}}({printer._print(self.args[0])})", exp)
+        return _add_exponent(rf"\mathrm{{sg}}({printer._print(self.args[0])})", exp)
 
 
-def without_sg(expression: Any) -> Any:
-    """The value of an expression: what it is where nothing is differentiated.
+def remove_sg(expression: Any) -> Any:
+    """Return the value of an expression: what it is where nothing is differentiated.
 
-    >>> without_sg(sg(log_q * sg(r)) - log_q)
+    >>> remove_sg(sg(log_q * sg(r)) - log_q)
     log_q*r - log_q
     """
     return expression.replace(lambda e: isinstance(e, sg), lambda e: e.args[0])
@@ -166,35 +166,35 @@ class Estimator(Function):
 
     @staticmethod
     def formula(a: Any, b: Any) -> Any:
-        """The expression in log q (a) and log p or log mu (b) that the name stands for."""
+        """Return the expression in log q (a) and log p or log mu (b) that the name stands for."""
         raise TypeError("an estimator defines itself in a subclass")
 
     def definition(self) -> Any:
-        """The formula, with this estimator's arguments."""
+        """Return the formula, with this estimator's arguments."""
         return self.formula(*self.args)
 
     def doit(self, **hints: Any) -> Any:
         return self.definition().doit(**hints)
 
     def slope(self) -> Any:
-        """The derivative with respect to log q."""
+        """Return the derivative with respect to log q."""
         raise TypeError("an estimator states its slope in a subclass")
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """Each estimator depends on the difference of its two log densities."""
+        """Return a partial derivative: each estimator depends on the difference of its two log densities."""
         return self.slope() if argindex == 1 else -self.slope()
 
     def _sympystr(self, printer: Any) -> str:
         return f"{self.name}_{self.slot}" if self.slot else self.name
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
-        return _powered(self.latex_name, exp)
+        return _add_exponent(self.latex_name, exp)
 
     @property
     def slot(self) -> str:
         """The slot that the log densities are of; empty for a single sample."""
-        of = self.args[0]
-        return (of.name if of.is_Symbol else str(of)).partition("[")[2].removesuffix("]")
+        density = self.args[0]
+        return (density.name if density.is_Symbol else str(density)).partition("[")[2].removesuffix("]")
 
     def _eval_is_extended_real(self) -> bool:
         return True
@@ -224,12 +224,12 @@ class OfRow(Estimator):
     def formula(cls, a: Any, b: Any) -> Any:
         return cls.row.formula(a - b, exp(b - a))
 
-    def in_k1(self) -> Any:
-        """The formula in k1 and r of the same densities."""
+    def express_in_k1(self) -> Any:
+        """Return the formula in k1 and r of the same densities."""
         return self.row.formula(K1(*self.args), Ratio(*self.args))
 
     def slope(self) -> Any:
-        slope = slope_in_k1(self.row.formula(IN_K1, IN_R))
+        slope = differentiate_in_k1(self.row.formula(IN_K1, IN_R))
         return slope.xreplace({IN_K1: K1(*self.args), IN_R: Ratio(*self.args)})
 
 
@@ -237,40 +237,40 @@ ROWS = "klsym/language/estimators.py"
 IN_K1, IN_R = Symbol("k1", real=True), Symbol("r", positive=True)
 
 
-def slope_in_k1(formula: Any) -> Any:
-    """df/dk1 of a formula in k1 and r, where dr/dk1 = -r."""
+def differentiate_in_k1(formula: Any) -> Any:
+    """Return df/dk1 of a formula in k1 and r, where dr/dk1 = -r."""
     return sympy.diff(formula, IN_K1) - IN_R * sympy.diff(formula, IN_R)
 
 
-def _estimator_class(row: Row) -> type[OfRow]:
-    """The SymPy class of a row; raises UsageError: a row that is no estimator."""
+def _build_estimator_class(row: Row) -> type[OfRow]:
+    """Return the SymPy class of a row; raises UsageError: a row that is no estimator."""
     if not re.fullmatch(r"k[1-9]\d{0,2}", row.name) or row.name in ESTIMATORS:
         reason = "this name is taken" if row.name in ESTIMATORS else "a name of k and a number expected"
         raise UsageError(f"{ROWS}: {str(row.name)[:40]!r}: {reason}, such as k{len(TABLE)}")
     try:
-        formula = as_expression(without_floats(row.formula(IN_K1, IN_R)))
+        formula = as_expression(refuse_floats(row.formula(IN_K1, IN_R)))
     except (UsageError, TypeError, ArithmeticError) as error:
         raise UsageError(f"{ROWS}: {row.name}: no formula of k1 and r: {error}") from None
     foreign = [node for node in sympy.preorder_traversal(formula) if not isinstance(node, (Symbol, *SMOOTH))]
     if foreign or not formula.free_symbols or not formula.is_real or formula.free_symbols - {IN_K1, IN_R}:
-        what = f"{formula} is no smooth function of k1 and r with a real value at every sample"
-        raise UsageError(f"{ROWS}: {row.name}: {what}")
-    known = {"is_nonnegative": True} if _is_nonnegative(formula) else {}
-    members = {"row": row, "name": row.name, "latex_name": row.latex, "__module__": __name__, **known}
-    made: Any = type(OfRow)
-    return made(row.name.upper(), (OfRow,), {**members, "__doc__": f"{row.name} = {formula}."})
+        complaint = f"{formula} is no smooth function of k1 and r with a real value at every sample"
+        raise UsageError(f"{ROWS}: {row.name}: {complaint}")
+    sign_facts = {"is_nonnegative": True} if _is_nonnegative(formula) else {}
+    members = {"row": row, "name": row.name, "latex_name": row.latex, "__module__": __name__, **sign_facts}
+    metaclass: Any = type(OfRow)
+    return metaclass(row.name.upper(), (OfRow,), {**members, "__doc__": f"{row.name} = {formula}."})
 
 
 def _is_nonnegative(formula: Any) -> bool:
     """Is it 0 or above for SymPy, or convex in k1 with its minimum 0 at k1 = 0?"""
-    slope, at_zero = slope_in_k1(formula), {IN_K1: sympy.S.Zero, IN_R: sympy.S.One}
-    least = all(value.xreplace(at_zero).is_zero for value in (formula, slope))
-    return bool(formula.is_nonnegative or (least and slope_in_k1(slope).is_nonnegative))
+    slope, at_zero = differentiate_in_k1(formula), {IN_K1: sympy.S.Zero, IN_R: sympy.S.One}
+    has_minimum_0 = all(value.xreplace(at_zero).is_zero for value in (formula, slope))
+    return bool(formula.is_nonnegative or (has_minimum_0 and differentiate_in_k1(slope).is_nonnegative))
 
 
 ESTIMATORS: dict[str, type[OfRow]] = {}
 for _row in TABLE:
-    ESTIMATORS[_row.name] = _estimator_class(_row)
+    ESTIMATORS[_row.name] = _build_estimator_class(_row)
 globals().update({of.__name__: of for of in ESTIMATORS.values()})  # where pickle looks for them
 K1 = ESTIMATORS["k1"]
 
@@ -297,7 +297,7 @@ class Region(Symbol):
 
 
 def region(name: str) -> Region:
-    """The symbol of a region: region("high") is 1 where a loss is above its upper bound.
+    """Return the symbol of a region: region("high") is 1 where a loss is above its upper bound.
 
     >>> region("high")
     is_high
@@ -310,7 +310,7 @@ class Log(Region):
 
 
 def above(x: Any, y: Any, or_equal: bool = False) -> Any:
-    """1 where x > y, or x >= y, and 0 elsewhere; of slope 0, as in autograd.
+    """Return 1 where x > y, or x >= y, and 0 elsewhere; of slope 0, as in autograd.
 
     >>> above(Rational(3), 2), above(Rational(2), 2), above(2, 2, or_equal=True)
     (1, 0, 1)
@@ -319,7 +319,7 @@ def above(x: Any, y: Any, or_equal: bool = False) -> Any:
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where a condition holds, that is 1, and y where it is 0, as `torch.where`.
+    """Return x where a condition holds, that is 1, and y where it is 0, as `torch.where`.
 
     >>> where(above(3, 2), k1, 2), where(above(1, 2), k1, 2)
     (k1, 2)
@@ -361,7 +361,7 @@ class clip(Function):
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         inner = ", ".join(printer._print(item) for item in self.args)
-        return _powered(rf"\mathrm{{clip}}({inner})", exp)
+        return _add_exponent(rf"\mathrm{{clip}}({inner})", exp)
 
 
 class OldWeight(Weight):
@@ -391,7 +391,7 @@ rho_old = OldWeight(log_q, log_old)
 
 
 def k(weight: Any) -> Any:
-    """k(lam) = k1 + lam (r - 1), Schulman's family of control variates.
+    """Return k(lam) = k1 + lam (r - 1), Schulman's family of control variates.
 
     >>> k(lam)
     lam*(r - 1) + k1

@@ -42,24 +42,24 @@ KEYWORDS = {
 }  # fmt: skip
 
 
-def bound_arguments(reader: Any, row: Row, call: Call) -> dict[str, ast.expr]:
-    """The arguments by name; what is unknown, missing or given twice is refused."""
+def bind_arguments(reader: Any, row: Row, call: Call) -> dict[str, ast.expr]:
+    """Return the arguments by name; what is unknown, missing or given twice is refused."""
     order = [name for name in row.names if name != "/"]
     needed = row.names[: row.names.index("/")] if "/" in row.names else row.names
-    shown = call.name[:SHOWN]
+    short_name = call.name[:SHOWN]
     if len(call.arguments) > len(order) or any(isinstance(x, ast.Starred) for x in call.arguments):
-        raise reader.at(f"{shown} takes {len(order)} arguments at most", call.node)
-    found = dict(zip(order, call.arguments, strict=False))
+        raise reader.make_error_at(f"{short_name} takes {len(order)} arguments at most", call.node)
+    arguments = dict(zip(order, call.arguments, strict=False))
     for keyword in call.node.keywords:
         name = keyword.arg or "**"
-        known = name if name in order else KEYWORDS.get(name, "")
-        if known not in order or known in found:
-            raise reader.at(f"the argument {name[:SHOWN]}= of {shown} is not read", call.node)
-        found[known] = keyword.value
-    found = {name: of for name, of in found.items() if not _is_none(of)}
-    if missing := [name for name in needed if name not in found]:
-        raise reader.at(f"{shown} without its argument {missing[0]}", call.node)
-    return found
+        argument = name if name in order else KEYWORDS.get(name, "")
+        if argument not in order or argument in arguments:
+            raise reader.make_error_at(f"the argument {name[:SHOWN]}= of {short_name} is not read", call.node)
+        arguments[argument] = keyword.value
+    arguments = {name: tree for name, tree in arguments.items() if not _is_none(tree)}
+    if missing := [name for name in needed if name not in arguments]:
+        raise reader.make_error_at(f"{short_name} without its argument {missing[0]}", call.node)
+    return arguments
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -67,8 +67,8 @@ def _is_none(node: ast.expr) -> bool:
 
 
 # ---------------------------------------------------------------------------- elementwise
-def elementwise(names: str, of: Callable[..., Any]) -> Row:
-    """A row of which all arguments are formulas: of(reader, node, *values)."""
+def make_elementwise_row(names: str, of: Callable[..., Any]) -> Row:
+    """Return a row of which all arguments are formulas: of(reader, node, *values)."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         values = [reader.build(given[name], depth) for name in names.split()]
@@ -77,74 +77,78 @@ def elementwise(names: str, of: Callable[..., Any]) -> Row:
     return Row(tuple(names.split()), build)
 
 
-def grammar(name: str) -> Row:
-    """A function that the grammar has, too."""
-    return elementwise("x", lambda reader, node, x: reader.call(name, [x], node))
+def make_grammar_row(name: str) -> Row:
+    """Return the row of a function that the grammar has, too."""
+    return make_elementwise_row("x", lambda reader, node, x: reader.call_function(name, [x], node))
 
 
-def operation(operator: ast.operator) -> Row:
-    return elementwise("x y", lambda reader, node, x, y: reader.operate(operator, x, y, node))
+def make_operator_row(operator: ast.operator) -> Row:
+    return make_elementwise_row("x y", lambda reader, node, x, y: reader.apply_operator(operator, x, y, node))
 
 
-def _exp(reader: Any, x: Any, node: ast.expr) -> Any:
-    return reader.call("exp", [x], node)
+def _build_exp(reader: Any, x: Any, node: ast.expr) -> Any:
+    return reader.call_function("exp", [x], node)
 
 
-def _log(reader: Any, x: Any, node: ast.expr) -> Any:
-    return reader.call("log", [x], node)
+def _build_log(reader: Any, x: Any, node: ast.expr) -> Any:
+    return reader.call_function("log", [x], node)
 
 
-def _extreme(name: str) -> Row:
-    """min and max of two formulas; of a library, and as methods, a number is an axis."""
+def _make_extreme_row(name: str) -> Row:
+    """Return the row of min or max; of a library, and as methods, a number is an axis."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         if "y" not in given:
-            raise reader.at(f"{call.name} over samples or tokens is not read", call.node)
+            raise reader.make_error_at(f"{call.name} over samples or tokens is not read", call.node)
         x, y = (reader.build(given[key], depth) for key in ("x", "y"))
         if call.name == name and y.is_number:
-            what = f"{name} with a number is that over an axis: type {name}(x, {y}) for the {name} of both"
-            raise reader.at(what, call.node)
-        return reader.call(name, [x, y], call.node)
+            hint = f"{name} with a number is that over an axis: type {name}(x, {y}) for the {name} of both"
+            raise reader.make_error_at(hint, call.node)
+        return reader.call_function(name, [x, y], call.node)
 
     return Row(("x", "/", "y"), build)
 
 
-def _clamp(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """clip(x, lo, hi), or one bound alone."""
+def _build_clamp(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return clip(x, lo, hi), or one bound alone."""
     x = reader.build(given["x"], depth)
     bounds = {name: reader.build(given[name], depth) for name in ("lo", "hi") if name in given}
     if not bounds:
-        raise reader.at(f"{call.name} without a bound", call.node)
+        raise reader.make_error_at(f"{call.name} without a bound", call.node)
     if len(bounds) == 2:
-        return reader.call("clip", [x, bounds["lo"], bounds["hi"]], call.node)
-    return reader.call("max" if "lo" in bounds else "min", [x, *bounds.values()], call.node)
+        return reader.call_function("clip", [x, bounds["lo"], bounds["hi"]], call.node)
+    return reader.call_function("max" if "lo" in bounds else "min", [x, *bounds.values()], call.node)
 
 
-def _where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+def _build_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     grammar_call = ast.Call(ast.Name("where"), [given[name] for name in ("when", "x", "y")], [])
     return reader.build(ast.copy_location(grammar_call, call.node), depth)
 
 
 # ---------------------------------------------------------------------------- means and sums
-def _reduction(kind: str) -> Row:
+def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
-        return reader.reduce(kind, reader.build(given["x"], depth), call.name)
+        return reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name)
 
     return Row(("x", "/", "axis", "keepdims"), build)
 
 
-def _masked(kind: str) -> Row:
-    """masked_mean(x, mask)."""
+def _make_masked_row(kind: str) -> Row:
+    """Return the row of masked_mean(x, mask) or masked_sum(x, mask)."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
         x, mask = reader.build(given["x"], depth), reader.build(given["mask"], depth)
         if mask != MASK:
-            raise reader.at(f"{call.name} with a second argument that is no mask of padding", call.node)
+            raise reader.make_error_at(
+                f"{call.name} with a second argument that is no mask of padding", call.node
+            )
         if kind == "mean":
-            return reader.reduce("sum", MASK * x, call.name) / reader.reduce("sum", MASK, call.name)
-        return reader.reduce(kind, MASK * x, call.name)
+            return reader.reduce_to_mean("sum", MASK * x, call.name) / reader.reduce_to_mean(
+                "sum", MASK, call.name
+            )
+        return reader.reduce_to_mean(kind, MASK * x, call.name)
 
     return Row(("x", "mask", "/", "axis"), build)
 
@@ -153,7 +157,7 @@ def _refuse_computed_axis(reader: Any, call: Call, given: dict[str, ast.expr]) -
     for name in ("axis", "keepdims"):
         node = given.get(name)
         if node is not None and not _is_literal(node):
-            raise reader.at(f"{call.name} over an axis that is no number", call.node)
+            raise reader.make_error_at(f"{call.name} over an axis that is no number", call.node)
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -169,18 +173,20 @@ def _is_literal(node: ast.expr) -> bool:
 POLICIES = {"pi": "q", "pi_theta": "q", "policy": "q", "ref": "p", "pi_ref": "p", "pi_old": "mu"}
 
 
-def _divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """KL(q||p), which the text has as KL(q, p)."""
+def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return KL(q||p), which the text has as KL(q, p)."""
     names = [node.id for node in given.values() if isinstance(node, ast.Name)]
     policies = [POLICIES.get(name, name) for name in names]
     if len(policies) != 2 or not {*policies} <= {*DENSITIES} or len({*policies}) == 1:
-        known = ", ".join(DENSITIES)
-        raise reader.at(f"{call.name} is of two different policies among {known}, as in KL(q||p)", call.node)
+        policy_names = ", ".join(DENSITIES)
+        raise reader.make_error_at(
+            f"{call.name} is of two different policies among {policy_names}, as in KL(q||p)", call.node
+        )
     return full_kl(*policies)
 
 
-def _kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a)."""
+def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a)."""
     flag, reduction = given.get("log_target"), given.get("reduction")
     is_log = isinstance(flag, ast.Constant) and flag.value is True
     first, second = (reader.build(given[name], depth) for name in ("x", "target"))
@@ -188,46 +194,62 @@ def _kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> 
     symbols = {symbol: name for name, symbol in DENSITIES.items()}
     if first not in SYMBOLS or target not in SYMBOLS or first == target:
         hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
-        raise reader.at_hint(f"{call.name} of other arguments", hint, call.node)
-    way = reduction.value if isinstance(reduction, ast.Constant) else "mean" if reduction is None else None
+        raise reader.make_error_with_hint(f"{call.name} of other arguments", hint, call.node)
+    reduction_name = (
+        reduction.value if isinstance(reduction, ast.Constant) else "mean" if reduction is None else None
+    )
     factors = {"none": 1 / WORDS, "mean": 1 / WORDS, "batchmean": 1, "sum": SAMPLES}
-    if way not in factors:
-        raise reader.at("kl_div with a reduction that is not read", call.node)
-    return factors[way] * full_kl(symbols[target], symbols[first])
+    if reduction_name not in factors:
+        raise reader.make_error_at("kl_div with a reduction that is not read", call.node)
+    return factors[reduction_name] * full_kl(symbols[target], symbols[first])
 
 
 FUNCTIONS: dict[str, Row] = {
-    **{name: grammar(name) for name in ("exp", "log", "sqrt", "abs")},
-    "absolute": grammar("abs"),
-    **dict.fromkeys(("detach", "stop_gradient", "item"), grammar("sg")),
-    "expm1": elementwise("x", lambda reader, node, x: _exp(reader, x, node) - 1),
-    "exp2": elementwise("x", lambda reader, node, x: reader.power(reader.two, x, node)),
-    "log1p": elementwise("x", lambda reader, node, x: _log(reader, 1 + x, node)),
-    "square": elementwise("x", lambda reader, node, x: reader.power(x, reader.two, node)),
-    "reciprocal": elementwise("x", lambda reader, node, x: reader.operate(ast.Div(), reader.one, x, node)),
-    "rsqrt": elementwise("x", lambda reader, node, x: 1 / reader.call("sqrt", [x], node)),
-    **dict.fromkeys(("neg", "negative"), elementwise("x", lambda reader, node, x: -x)),
-    "relu": elementwise("x", lambda reader, node, x: reader.call("max", [x, reader.zero], node)),
-    "sigmoid": elementwise("x", lambda reader, node, x: 1 / (1 + _exp(reader, -x, node))),
+    **{name: make_grammar_row(name) for name in ("exp", "log", "sqrt", "abs")},
+    "absolute": make_grammar_row("abs"),
+    **dict.fromkeys(("detach", "stop_gradient", "item"), make_grammar_row("sg")),
+    "expm1": make_elementwise_row("x", lambda reader, node, x: _build_exp(reader, x, node) - 1),
+    "exp2": make_elementwise_row("x", lambda reader, node, x: reader.build_power(reader.two, x, node)),
+    "log1p": make_elementwise_row("x", lambda reader, node, x: _build_log(reader, 1 + x, node)),
+    "square": make_elementwise_row("x", lambda reader, node, x: reader.build_power(x, reader.two, node)),
+    "reciprocal": make_elementwise_row(
+        "x", lambda reader, node, x: reader.apply_operator(ast.Div(), reader.one, x, node)
+    ),
+    "rsqrt": make_elementwise_row("x", lambda reader, node, x: 1 / reader.call_function("sqrt", [x], node)),
+    **dict.fromkeys(("neg", "negative"), make_elementwise_row("x", lambda reader, node, x: -x)),
+    "relu": make_elementwise_row(
+        "x", lambda reader, node, x: reader.call_function("max", [x, reader.zero], node)
+    ),
+    "sigmoid": make_elementwise_row("x", lambda reader, node, x: 1 / (1 + _build_exp(reader, -x, node))),
     **dict.fromkeys(
         ("logsigmoid", "log_sigmoid"),
-        elementwise("x", lambda reader, node, x: -_log(reader, 1 + _exp(reader, -x, node), node)),
+        make_elementwise_row(
+            "x", lambda reader, node, x: -_build_log(reader, 1 + _build_exp(reader, -x, node), node)
+        ),
     ),
-    "softplus": elementwise("x", lambda reader, node, x: _log(reader, 1 + _exp(reader, x, node), node)),
-    **dict.fromkeys(("pow", "power"), elementwise("x n", lambda reader, node, *xn: reader.power(*xn, node))),
-    "add": operation(ast.Add()),
-    **dict.fromkeys(("sub", "subtract"), operation(ast.Sub())),
-    **dict.fromkeys(("mul", "multiply"), operation(ast.Mult())),
-    **dict.fromkeys(("div", "divide", "true_divide"), operation(ast.Div())),
-    **dict.fromkeys(("clamp", "clamp_", "clip", "clip_by_value"), Row(("x", "/", "lo", "hi"), _clamp)),
-    "clamp_min": elementwise("x lo", lambda reader, node, x, lo: reader.call("max", [x, lo], node)),
-    "clamp_max": elementwise("x hi", lambda reader, node, x, hi: reader.call("min", [x, hi], node)),
-    **dict.fromkeys(("min", "minimum"), _extreme("min")),
-    **dict.fromkeys(("max", "maximum"), _extreme("max")),
-    "where": Row(("when", "x", "y"), _where),
-    **{kind: _reduction(kind) for kind in ("mean", "sum")},
-    "masked_mean": _masked("mean"),
-    "masked_sum": _masked("sum"),
-    "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _kl_div),
-    **dict.fromkeys(("KL", "kl", "kl_divergence"), Row(("x", "y"), _divergence)),
+    "softplus": make_elementwise_row(
+        "x", lambda reader, node, x: _build_log(reader, 1 + _build_exp(reader, x, node), node)
+    ),
+    **dict.fromkeys(
+        ("pow", "power"), make_elementwise_row("x n", lambda reader, node, *xn: reader.build_power(*xn, node))
+    ),
+    "add": make_operator_row(ast.Add()),
+    **dict.fromkeys(("sub", "subtract"), make_operator_row(ast.Sub())),
+    **dict.fromkeys(("mul", "multiply"), make_operator_row(ast.Mult())),
+    **dict.fromkeys(("div", "divide", "true_divide"), make_operator_row(ast.Div())),
+    **dict.fromkeys(("clamp", "clamp_", "clip", "clip_by_value"), Row(("x", "/", "lo", "hi"), _build_clamp)),
+    "clamp_min": make_elementwise_row(
+        "x lo", lambda reader, node, x, lo: reader.call_function("max", [x, lo], node)
+    ),
+    "clamp_max": make_elementwise_row(
+        "x hi", lambda reader, node, x, hi: reader.call_function("min", [x, hi], node)
+    ),
+    **dict.fromkeys(("min", "minimum"), _make_extreme_row("min")),
+    **dict.fromkeys(("max", "maximum"), _make_extreme_row("max")),
+    "where": Row(("when", "x", "y"), _build_where),
+    **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
+    "masked_mean": _make_masked_row("mean"),
+    "masked_sum": _make_masked_row("sum"),
+    "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _build_kl_div),
+    **dict.fromkeys(("KL", "kl", "kl_divergence"), Row(("x", "y"), _build_divergence)),
 }

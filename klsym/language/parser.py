@@ -49,17 +49,17 @@ from klsym.language.sums import (
     OverBatch,
     OverVocabulary,
     Whole,
-    advantage_estimate,
-    discounted,
-    entropy,
+    build_advantage_estimate,
+    build_entropy,
+    build_jensen_shannon,
     full_kl,
     is_mass,
-    jensen_shannon,
-    mixing,
+    list_mixture_weights,
     seqmean,
+    sum_discounted,
     togo,
 )
-from klsym.language.training_names import meant_by
+from klsym.language.training_names import find_meaning
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
@@ -92,7 +92,7 @@ def parse(text: str, parameters: Iterable[str] = (), others: Mapping[str, Any] |
 
 
 def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
-    """`parse`, where no parameter has a name that answers use."""
+    """Return what `parse` returns, where no parameter has a name that answers use."""
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     expression = parse(text, names)
     for name in names:
@@ -101,31 +101,31 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
     return expression
 
 
-def typed_terms(text: str, parameters: Iterable[str] = ()) -> list[tuple[str, Any]]:
-    """The terms of a typed sum, in their order; nothing for what is no text of the grammar.
+def split_terms(text: str, parameters: Iterable[str] = ()) -> list[tuple[str, Any]]:
+    """Return the terms of a typed sum, in their order; nothing for what is no text of the grammar.
 
-    >>> [text for text, _ in typed_terms("-A*log_q + beta*k3 - (r - 1)")]
+    >>> [text for text, _ in split_terms("-A*log_q + beta*k3 - (r - 1)")]
     ['-A*log_q', 'beta*k3', '-(r - 1)']
     """
     try:
-        pieces = list(_pieces(syntax(text.strip(), mode="eval").body, text.strip()))
+        pieces = list(_split_pieces(parse_python(text.strip(), mode="eval").body, text.strip()))
         return [(piece, parse(piece, parameters)) for piece in pieces]
     except (SyntaxError, RecursionError, MemoryError, ValueError, UsageError):
         return []
 
 
-def _pieces(node: ast.expr, text: str, sign: str = "") -> Iterator[str]:
+def _split_pieces(node: ast.expr, text: str, sign: str = "") -> Iterator[str]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and not sign:
-        yield from _pieces(node.left, text)
-        yield from _pieces(node.right, text, "-" if isinstance(node.op, ast.Sub) else "")
+        yield from _split_pieces(node.left, text)
+        yield from _split_pieces(node.right, text, "-" if isinstance(node.op, ast.Sub) else "")
         return
     piece = ast.get_source_segment(text, node) or ""
     is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
     yield f"{sign}({piece})" if sign and is_sum else f"{sign}{piece}"
 
 
-def syntax(text: str, **options: Any) -> Any:
-    """Python's tree of a text; what Python would print a warning of is passed over in silence."""
+def parse_python(text: str, **options: Any) -> Any:
+    """Return Python's tree of a text; what Python would print a warning of is passed over in silence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text, **options)
@@ -143,10 +143,10 @@ class Reader:
             plain = isinstance(name, str) and PARAMETER.fullmatch(name) and not iskeyword(name)
             if not plain or name in ATOMS or name in (*FUNCTIONS, "full_kl", "js", "s", "w", "o"):
                 raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
-            meant = meant_by(name)
+            meant = find_meaning(name)
             if meant:
-                what = "a parameter depends on neither the sample nor theta"
-                raise UsageError(f"parameter {name!r}: {what}; write {meant}")
+                reason = "a parameter depends on neither the sample nor theta"
+                raise UsageError(f"parameter {name!r}: {reason}; write {meant}")
             self.names[name] = parameter(name)
         self.known = tuple(self.names)
 
@@ -157,98 +157,98 @@ class Reader:
             raise UsageError(f"the loss has {len(self.text)} characters, the limit is {MAX_LENGTH}")
         for position, character in enumerate(self.text):
             if not (character.isascii() and (character.isprintable())) or character in "#;\\'\"`":
-                raise self.error(f"unexpected {character!r}", position)
+                raise self.make_error(f"unexpected {character!r}", position)
         lead = len(self.text) - len(self.text.lstrip())
         try:
-            tree = syntax(self.text.strip(), mode="eval")
+            tree = parse_python(self.text.strip(), mode="eval")
         except SyntaxError as error:
             open_end = self.text.rstrip()[-1] in "+-*/(,"
             end = len(self.text.rstrip()) + 1 if open_end else 1
             position = (lead + error.offset if error.offset else end) - 1
-            raise self.error(f"cannot be read ({error.msg})", position) from None
+            raise self.make_error(f"cannot be read ({error.msg})", position) from None
         except (RecursionError, MemoryError, ValueError):
             raise UsageError("the loss is nested too deeply to be read") from None
         self.lead = lead
         return self.build(tree.body, 0)
 
-    def error(self, reason: str, position: int) -> UsageError:
-        shown = self.text if len(self.text) <= 60 else self.text[max(0, position - 25) :][:50]
-        return UsageError(f"{reason} at character {position + 1} of {shown!r}")
+    def make_error(self, reason: str, position: int) -> UsageError:
+        excerpt = self.text if len(self.text) <= 60 else self.text[max(0, position - 25) :][:50]
+        return UsageError(f"{reason} at character {position + 1} of {excerpt!r}")
 
-    def at(self, reason: str, node: ast.expr) -> UsageError:
-        return self.error(reason, self.lead + node.col_offset)
+    def make_error_at(self, reason: str, node: ast.expr) -> UsageError:
+        return self.make_error(reason, self.lead + node.col_offset)
 
     def build(self, node: ast.expr, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+            raise self.make_error_at(f"nested more than {MAX_DEPTH} deep", node)
         match node:
             case ast.Constant():
-                return self.number(node)
+                return self.read_number(node)
             case ast.Name(name):
-                return self.name(name, node)
+                return self.read_name(name, node)
             case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, operand):
                 value = self.build(operand, depth + 1)
                 return -value if isinstance(sign, ast.USub) else value
             case ast.BinOp(_, operator, _) if type(operator) in OPERATORS:
-                return self.chain(node, depth)
+                return self.build_chain(node, depth)
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not() | ast.Invert()):
-                return self.condition(node, depth)
+                return self.build_condition(node, depth)
             case ast.List([ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not() | ast.Invert()) as one]):
-                return self.condition(one, depth)  # [rho < 2] of a paper
+                return self.build_condition(one, depth)  # [rho < 2] of a paper
             case ast.BinOp(_, ast.BitAnd() | ast.BitOr()):
-                return self.condition(node, depth)
+                return self.build_condition(node, depth)
             case ast.Call(ast.Name("where"), [when, one, other], []):
-                taken = self.condition(when, depth + 1)
+                condition = self.build_condition(when, depth + 1)
                 values = (self.build(item, depth + 1) for item in (one, other))
-                return self.bounded(where(taken, *values), node)
+                return self.check_size(where(condition, *values), node)
             case ast.Call(ast.Name("js"), [first, second, strength], []):
-                a, b = self.densities("js", [first, second], node)
-                return jensen_shannon(a, b, self.strength(strength, depth))
+                a, b = self.read_policies("js", [first, second], node)
+                return build_jensen_shannon(a, b, self.read_strength(strength, depth))
             case ast.Call(ast.Name(name), arguments, []) if name in OF_DENSITIES:
-                return OF_DENSITIES[name][0](*self.densities(name, arguments, node))
+                return OF_DENSITIES[name][0](*self.read_policies(name, arguments, node))
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
-                return self.call(name, [self.build(item, depth + 1) for item in arguments], node)
+                return self.call_function(name, [self.build(item, depth + 1) for item in arguments], node)
             case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
-                known = " ".join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))
-                raise self.at(f"unknown function {name[:SHOWN]!r} (known: {known})", node)
+                function_names = " ".join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))
+                raise self.make_error_at(f"unknown function {name[:SHOWN]!r} (known: {function_names})", node)
             case ast.Call(ast.Attribute()):
-                raise self.at(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", node)
+                raise self.make_error_at(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", node)
         if isinstance(node, ast.BinOp):
-            raise self.foreign_operator(node)
-        what = FOREIGN.get(type(node), "this")
-        raise self.at(f"{what} is not part of the loss grammar", node)
+            raise self.make_operator_error(node)
+        kind = FOREIGN.get(type(node), "this")
+        raise self.make_error_at(f"{kind} is not part of the loss grammar", node)
 
-    def condition(self, node: ast.expr, depth: int) -> Any:
-        """1 where a comparison holds and 0 elsewhere; detached, as the slope of what is chosen is 0."""
+    def build_condition(self, node: ast.expr, depth: int) -> Any:
+        """Return 1 where a comparison holds and 0 elsewhere; detached, as what is chosen has slope 0."""
         if depth > MAX_DEPTH:
-            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+            raise self.make_error_at(f"nested more than {MAX_DEPTH} deep", node)
         match node:
             case ast.Compare(first, signs, others) if all(type(sign) in COMPARISONS for sign in signs):
                 values = [self.build(item, depth + 1) for item in (first, *others)]
                 links = zip(signs, values, values[1:], strict=False)
                 return Mul(*(COMPARISONS[type(sign)](a, b) for sign, a, b in links))
             case ast.UnaryOp(ast.Not() | ast.Invert(), of):
-                return 1 - self.condition(of, depth + 1)
+                return 1 - self.build_condition(of, depth + 1)
             case ast.BoolOp(sign, of):
-                found = [self.condition(item, depth + 1) for item in of]
+                conditions = [self.build_condition(item, depth + 1) for item in of]
             case ast.BinOp(one, ast.BitAnd() | ast.BitOr() as sign, other):
-                found = [self.condition(item, depth + 1) for item in (one, other)]
+                conditions = [self.build_condition(item, depth + 1) for item in (one, other)]
             case _:
-                raise self.at(f"{NO_COMPARISON}: a comparison such as rho > 2 expected", node)
+                raise self.make_error_at(f"{NO_COMPARISON}: a comparison such as rho > 2 expected", node)
         if isinstance(sign, ast.And | ast.BitAnd):
-            return Mul(*found)
-        return 1 - Mul(*(1 - item for item in found))
+            return Mul(*conditions)
+        return 1 - Mul(*(1 - item for item in conditions))
 
-    def foreign_operator(self, node: ast.BinOp) -> UsageError:
+    def make_operator_error(self, node: ast.BinOp) -> UsageError:
         position = self.lead + (node.left.end_col_offset or 0)
         while self.text[position] in " )":
             position += 1
         sign = self.text[position : position + 2].rstrip("0123456789 (")
         hint = "; powers are written **" if sign == "^" else ""
-        return self.error(f"the operator {sign} is not part of the loss grammar{hint}", position)
+        return self.make_error(f"the operator {sign} is not part of the loss grammar{hint}", position)
 
-    def chain(self, node: ast.BinOp, depth: int) -> Any:
-        """a + b + c + ... is a left-deep tree: walked in a loop, so that long sums are not deep."""
+    def build_chain(self, node: ast.BinOp, depth: int) -> Any:
+        """Return a + b + c + ..., a left-deep tree: walked in a loop, so that long sums are not deep."""
         links: list[ast.BinOp] = []
         first: ast.expr = node
         while isinstance(first, ast.BinOp) and type(first.op) in OPERATORS:
@@ -257,122 +257,128 @@ class Reader:
         total = self.build(first, depth + 1)
         for link in reversed(links):
             right = self.build(link.right, depth + 1)
-            total = self.bounded(self.operate(link.op, total, right, link), link)
+            total = self.check_size(self.apply_operator(link.op, total, right, link), link)
         return total
 
-    def number(self, node: ast.Constant) -> Any:
+    def read_number(self, node: ast.Constant) -> Any:
         start = self.lead + node.col_offset
         source = self.text[start : self.lead + (node.end_col_offset or 0)]
         if not NUMBER.fullmatch(source):
-            raise self.at(f"{source[:20]!r} is no number", node)
+            raise self.make_error_at(f"{source[:20]!r} is no number", node)
         if len(source) > MAX_DIGITS:
-            raise self.at(f"a number of more than {MAX_DIGITS} characters", node)
-        return self.bounded(Rational(source), node)
+            raise self.make_error_at(f"a number of more than {MAX_DIGITS} characters", node)
+        return self.check_size(Rational(source), node)
 
-    def name(self, name: str, node: ast.expr) -> Any:
+    def read_name(self, name: str, node: ast.expr) -> Any:
         if name not in self.names:
-            raise self.at_hint(f"unknown name {name[:SHOWN]!r}", self.meant(name), node)
+            raise self.make_error_with_hint(f"unknown name {name[:SHOWN]!r}", self.suggest_name(name), node)
         return self.names[name]
 
-    def meant(self, name: str) -> str:
+    def suggest_name(self, name: str) -> str:
         if name in (*FUNCTIONS, *OF_DENSITIES):
             return f" ({name} is a function)"
         if name in PROBABILITIES:
             return f": write log_{name} for the log density"
-        if meant_by(name):
-            return f": write {meant_by(name)}"
-        known = " ".join(sorted(self.known, key=str.lower))
+        if find_meaning(name):
+            return f": write {find_meaning(name)}"
+        names = " ".join(sorted(self.known, key=str.lower))
         declare = f"; declare a parameter with --param {name}" if PARAMETER.fullmatch(name) else ""
-        return f" (known: {known}{declare})"
+        return f" (known: {names}{declare})"
 
-    def at_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
-        return UsageError(str(self.at(reason, node)) + hint)
+    def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
+        return UsageError(str(self.make_error_at(reason, node)) + hint)
 
-    def bounded(self, value: Any, node: ast.expr) -> Any:
+    def check_size(self, value: Any, node: ast.expr) -> Any:
         if value.is_Rational and max(abs(value.p), value.q).bit_length() > MAX_BITS:
-            raise self.at("a number too large", node)
+            raise self.make_error_at("a number too large", node)
         for power in value.atoms(Pow):
             if power.exp.is_Rational and abs(power.exp) > MAX_POWER:
-                raise self.at(f"a power beyond {MAX_POWER}", node)
+                raise self.make_error_at(f"a power beyond {MAX_POWER}", node)
         for inner in value.atoms(exp):
             x = inner.args[0]
             nested = any(y.args[0].is_number for y in x.atoms(exp))
             if nested or (x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP)):
-                raise self.at(f"exp of a number beyond {MAX_EXP}", node)
+                raise self.make_error_at(f"exp of a number beyond {MAX_EXP}", node)
         return value
 
-    def operate(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+    def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
         if isinstance(operator, ast.Div) and right.is_zero:
-            raise self.at("division by zero", node)
+            raise self.make_error_at("division by zero", node)
         if isinstance(operator, ast.Pow):
-            return self.power(left, right, node)
+            return self.build_power(left, right, node)
         return OPERATORS[type(operator)](left, right)
 
-    def power(self, base: Any, exponent: Any, node: ast.expr) -> Any:
+    def build_power(self, base: Any, exponent: Any, node: ast.expr) -> Any:
         if exponent.is_Rational and abs(exponent) > MAX_POWER:
-            raise self.at(f"a power beyond {MAX_POWER}", node)
+            raise self.make_error_at(f"a power beyond {MAX_POWER}", node)
         if base.is_zero and (exponent.is_negative or not exponent.is_Rational):
-            raise self.at("division by zero", node)
+            raise self.make_error_at("division by zero", node)
         bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
         if bits and exponent.is_Rational and bits * abs(exponent) > MAX_BITS:
-            raise self.at("a number too large", node)
+            raise self.make_error_at("a number too large", node)
         if not exponent.is_Integer and not base.is_nonnegative:
-            raise self.at(f"a fractional power of {base}, which may be negative", node)
+            raise self.make_error_at(f"a fractional power of {base}, which may be negative", node)
         return base**exponent
 
-    def call(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
+    def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
         function, count = FUNCTIONS[name]
         if len(arguments) not in count:
             upper = " or more" if len(arguments) < min(count) else f" to {max(count)}"
             wanted = f"{min(count)}" + (upper if len(count) > 1 else "")
             plural = "" if wanted == "1" else "s"
-            raise self.at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
+            raise self.make_error_at(f"{name} takes {wanted} argument{plural}, got {len(arguments)}", node)
         x = arguments[0]
         if name == "gae" and not all(g.is_Rational and 0 <= g <= 1 for g in arguments):
-            raise self.at("gae(lam, g) takes numbers from 0 to 1: lam, and the discount g, which is 1", node)
+            raise self.make_error_at(
+                "gae(lam, g) takes numbers from 0 to 1: lam, and the discount g, which is 1", node
+            )
         if name == "disc" and not (x.is_Rational and 0 < x < 1):
-            raise self.at("disc(g, x) takes a number g between 0 and 1, the discount of one token", node)
+            raise self.make_error_at(
+                "disc(g, x) takes a number g between 0 and 1, the discount of one token", node
+            )
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
-        if name == "log" and not (x.is_positive or is_mass(x) or mixing(x)):
-            raise self.at(f"log of {x}, which need not be positive", node)
+        if name == "log" and not (x.is_positive or is_mass(x) or list_mixture_weights(x)):
+            raise self.make_error_at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
-            raise self.at(f"sqrt of {x}, which may be negative", node)
+            raise self.make_error_at(f"sqrt of {x}, which may be negative", node)
         if name == "exp" and x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP):
-            raise self.at(f"exp of a number beyond {MAX_EXP}", node)
+            raise self.make_error_at(f"exp of a number beyond {MAX_EXP}", node)
         if name == "clip" and all(item.is_number for item in arguments[1:]) and arguments[1] > arguments[2]:
-            raise self.at("clip with lo above hi", node)
-        return self.bounded(function(*arguments), node)
+            raise self.make_error_at("clip with lo above hi", node)
+        return self.check_size(function(*arguments), node)
 
-    def densities(self, name: str, arguments: list[ast.expr], node: ast.expr) -> list[str]:
-        """The names of policies: full_kl(q, p), H(q)."""
-        found = [item.id for item in arguments if isinstance(item, ast.Name) and item.id in DENSITIES]
-        count, known = OF_DENSITIES[name][1], ", ".join(DENSITIES)
-        if len(arguments) != count or len(found) != count:
+    def read_policies(self, name: str, arguments: list[ast.expr], node: ast.expr) -> list[str]:
+        """Return the names of policies: full_kl(q, p), H(q)."""
+        policies = [item.id for item in arguments if isinstance(item, ast.Name) and item.id in DENSITIES]
+        count, choices = OF_DENSITIES[name][1], ", ".join(DENSITIES)
+        if len(arguments) != count or len(policies) != count:
             plural = "policy" if count == 1 else "policies"
-            raise self.at(
-                f"{name} takes {count} {plural} among {known}, as in {name}({EXAMPLE[count]})", node
+            raise self.make_error_at(
+                f"{name} takes {count} {plural} among {choices}, as in {name}({EXAMPLE[count]})", node
             )
-        if len(set(found)) < count:
-            raise self.at(f"{name}({', '.join(found)}) is 0: of two different policies", node)
-        if name == "js" and "q" not in found:
-            raise self.at("js is of q and another policy", node)
-        return found
+        if len(set(policies)) < count:
+            raise self.make_error_at(f"{name}({', '.join(policies)}) is 0: of two different policies", node)
+        if name == "js" and "q" not in policies:
+            raise self.make_error_at("js is of q and another policy", node)
+        return policies
 
-    def strength(self, node: ast.expr, depth: int) -> Any:
-        """The weight of the second policy in js(q, p, 1/10)."""
+    def read_strength(self, node: ast.expr, depth: int) -> Any:
+        """Return the weight of the second policy in js(q, p, 1/10)."""
         value = self.build(node, depth + 1)
         between = value.is_Rational and 0 < value < 1
         if not between and not (value.is_Symbol and value not in ATOMS.values() and value.name not in COUNTS):
-            what = "a number or a parameter b between 0 and 1"
-            raise self.at(f"js(q, p, b) takes {what}, the weight of p in the mixture", node)
+            expected = "a number or a parameter b between 0 and 1"
+            raise self.make_error_at(f"js(q, p, b) takes {expected}, the weight of p in the mixture", node)
         return value
 
     def refuse_sums_of_samples(self, name: str, x: Any, node: ast.expr) -> None:
-        """A sum over samples may hold sums over the tokens of each, and not the other way round."""
-        inner = {of.name for of in x.atoms(OverBatch)}
+        """Refuse sums of sums over samples; a sum over samples may hold sums over the tokens of each."""
+        inner = {function.name for function in x.atoms(OverBatch)}
         if inner:
-            raise self.at(f"{min(inner)}(..) inside {name}(..): a sum of sums over samples is not read", node)
+            raise self.make_error_at(
+                f"{min(inner)}(..) inside {name}(..): a sum of sums over samples is not read", node
+            )
 
 
 OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -405,7 +411,7 @@ FOREIGN: dict[type[ast.expr], str] = {
 }
 EXAMPLE = {1: "q", 2: "q, p"}
 OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
-    "full_kl": (full_kl, 2), "H": (entropy, 1), "js": (jensen_shannon, 2),
+    "full_kl": (full_kl, 2), "H": (build_entropy, 1), "js": (build_jensen_shannon, 2),
 }  # fmt: skip
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
@@ -420,8 +426,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "min": (Min, SEVERAL),
     "max": (Max, SEVERAL),
     "clip": (clip, range(3, 4)),
-    "disc": (discounted, range(2, 3)),
-    "gae": (advantage_estimate, range(1, 3)),
+    "disc": (sum_discounted, range(2, 3)),
+    "gae": (build_advantage_estimate, range(1, 3)),
     **{name: (function, ONE_ARGUMENT) for name, function in (OF_TOKENS | OF_SAMPLES).items()},
     **{OverVocabulary.name: (OverVocabulary, ONE_ARGUMENT)},
 }

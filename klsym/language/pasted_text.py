@@ -13,24 +13,24 @@ DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
 def as_python(text: str) -> str:
-    """Statements, one a line; a backslash at the end of a line joins it to the next."""
-    lines = _without_comments(text.replace("\r\n", "\n").replace("\t", " ")).split("\n")
+    """Return statements, one a line; a backslash at the end of a line joins it to the next."""
+    lines = _remove_comments(text.replace("\r\n", "\n").replace("\t", " ")).split("\n")
     source = "\n".join(line.strip() for line in lines).strip().replace("\\\n", " ")
     return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
 
 
-def in_one_line(text: str) -> str:
-    """A text of several lines in one.
+def join_lines(text: str) -> str:
+    """Return a text of several lines in one.
 
-    >>> in_one_line("d = (log_q  # of tokens\\n  - log_p)\\nloss = d**2")
+    >>> join_lines("d = (log_q  # of tokens\\n  - log_p)\\nloss = d**2")
     'd = (log_q - log_p); loss = d**2'
     """
     line, is_open = "", False
-    for part in filter(None, (part.strip() for part in _without_comments(text).splitlines())):
+    for part in filter(None, (part.strip() for part in _remove_comments(text).splitlines())):
         line += (" " if is_open else "; ") * bool(line) + (part if is_open else part.rstrip("; "))
         is_open = line.count("(") + line.count("[") > line.count(")") + line.count("]")
     return line
 
 
-def _without_comments(text: str) -> str:
+def _remove_comments(text: str) -> str:
     return QUOTED_OR_COMMENT.sub(lambda found: "" if found[0][0] == "#" else found[0], text)

@@ -5,8 +5,8 @@
 A loss of klsym is that of one sample, and its expectation is taken.
 
 >>> from klsym.language.expressions import k1, rho
->>> total = reduced("sum", MASK * k1) / reduced("sum", MASK)
->>> flattened(reduced("mean", rho) + 2 * total)
+>>> total = reduce_to_mean("sum", MASK * k1) / reduce_to_mean("sum", MASK)
+>>> flatten(reduce_to_mean("mean", rho) + 2 * total)
 Flat(loss=2*k1 + rho, factor=1, masked=False)
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import sympy
 from sympy import Dummy, Function, Symbol
 
-from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, unfold, without_sg
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, remove_sg, unfold
 
 MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
 SAMPLES = Symbol("the number of samples", positive=True)
@@ -66,9 +66,9 @@ class Flat(NamedTuple):
     masked: bool = False
 
 
-def reduced(kind: str, x: Any) -> Any:
-    """The "mean" or "sum" of an expression, its factors outside the mean; raises Misplaced."""
-    flat = flattened(x)
+def reduce_to_mean(kind: str, x: Any) -> Any:
+    """Return the "mean" or "sum" of an expression, its factors outside the mean; raises Misplaced."""
+    flat = flatten(x)
     if kind == "sum" and _is_probability(flat.loss):
         raise Misplaced(*VOCABULARY)
     if kind == "sum" and flat.factor.has(WORDS):  # a sum over the vocabulary, as after F.kl_div
@@ -76,11 +76,11 @@ def reduced(kind: str, x: Any) -> Any:
     count = SAMPLES if kind == "sum" else sympy.S.One
     if flat.masked:
         count = KEPT if kind == "sum" else KEPT / SAMPLES
-    return flat.factor * count * (Mean(flat.loss) if varies(flat.loss) else flat.loss)
+    return flat.factor * count * (Mean(flat.loss) if is_random(flat.loss) else flat.loss)
 
 
-def flattened(e: Any) -> Flat:
-    """The loss whose mean an expression is; raises Misplaced where a mean or a mask is elsewhere."""
+def flatten(e: Any) -> Flat:
+    """Return the loss whose mean an expression is; raises Misplaced where a mean or a mask is elsewhere."""
     if not e.has(Mean, MASK, *COUNTS):
         return Flat(e)
     names = {mean: Dummy() for mean in e.atoms(Mean)}
@@ -91,29 +91,29 @@ def flattened(e: Any) -> Flat:
     parts = []
     for mean, name in names.items():
         c = sympy.diff(inside, name)
-        if c.has(*names.values()) or varies(c):
+        if c.has(*names.values()) or is_random(c):
             raise Misplaced(*INSIDE)
-        parts.append(_separated(c, mean.args[0]))
-    rest = inside.xreplace(dict.fromkeys(names.values(), sympy.S.Zero))
-    parts += [part for term in sympy.Add.make_args(rest) for part in _parts(term)]
+        parts.append(_split_factors(c, mean.args[0]))
+    remainder = inside.xreplace(dict.fromkeys(names.values(), sympy.S.Zero))
+    parts += [part for term in sympy.Add.make_args(remainder) for part in _split_parts(term)]
     if len({(part.factor, part.masked) for part in parts}) > 1:
         raise Misplaced(*MIXED)
     return parts[0]._replace(loss=sympy.Add(*(part.loss for part in parts))) if parts else Flat(e)
 
 
-def _parts(term: Any) -> list[Flat]:
-    """The parts of what is not averaged: c mask (a + b), or c (mask a + mask b) term by term."""
+def _split_parts(term: Any) -> list[Flat]:
+    """Return the parts of what is not averaged: c mask (a + b), or c (mask a + mask b) term by term."""
     if not term:
         return []
     try:
-        return [_separated(term)]
+        return [_split_factors(term)]
     except Misplaced:
         opened = sympy.expand_mul(term, deep=False)
-        return [_separated(one) for one in sympy.Add.make_args(opened)]
+        return [_split_factors(summand) for summand in sympy.Add.make_args(opened)]
 
 
-def _separated(product: Any, of: Any = sympy.S.One) -> Flat:
-    """A product without its counts and masks; a mask is 0 or 1, so that its powers are the mask."""
+def _split_factors(product: Any, of: Any = sympy.S.One) -> Flat:
+    """Return a product without its counts and masks; a mask is 0 or 1, so that its powers are the mask."""
     loss, dependent = product.as_independent(*COUNTS, MASK, as_Add=False)
     if dependent.free_symbols - {*COUNTS, MASK} or dependent.has(sympy.Add, Function):
         raise Misplaced(*MIXED)
@@ -123,7 +123,7 @@ def _separated(product: Any, of: Any = sympy.S.One) -> Flat:
     return Flat(loss * of, factor, mask != 1)
 
 
-def varies(e: Any) -> bool:
+def is_random(e: Any) -> bool:
     """Does it differ from sample to sample?"""
     return bool(e.has(*DENSITIES, *REWARDS, MASK, OverPositions, Mean))
 
@@ -131,8 +131,8 @@ def varies(e: Any) -> bool:
 def _is_probability(e: Any) -> bool:
     """Is a factor a probability, whose exponent changes when all log densities are shifted alike?"""
     for power in e.atoms(sympy.exp):
-        exponent = without_sg(unfold(power.args[0]))
-        moved = exponent.xreplace({density: density + 1 for density in DENSITIES})
-        if sympy.expand(moved - exponent) != 0:
+        exponent = remove_sg(unfold(power.args[0]))
+        shifted = exponent.xreplace({density: density + 1 for density in DENSITIES})
+        if sympy.expand(shifted - exponent) != 0:
             return True
     return False

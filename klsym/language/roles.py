@@ -3,11 +3,11 @@
 The reader guesses the roles of usual names: it reads logp as log_q.  A form shows each guess and lets its
 user choose another role.
 
->>> guessed_roles("(logp - ref_logp).pow(2)/2")
+>>> guess_roles("(logp - ref_logp).pow(2)/2")
 {'logp': 'log_q', 'ref_logp': 'log_p'}
 >>> with_roles("(logp - ref_logp).pow(2)/2", {"ref_logp": "log_mu"})
 'ref_logp = log_mu\\n(logp - ref_logp).pow(2)/2'
->>> names_without_role("ratio*A - beta*x.exp()")
+>>> list_names_without_role("ratio*A - beta*x.exp()")
 ('ratio', 'x')
 """
 
@@ -17,18 +17,18 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from klsym.errors import UsageError
-from klsym.language.parser import FUNCTIONS, MAX_LENGTH, OF_DENSITIES, SHOWN, syntax
+from klsym.language.parser import FUNCTIONS, MAX_LENGTH, OF_DENSITIES, SHOWN, parse_python
 from klsym.language.pasted_text import as_python
 from klsym.language.spellings import SpelledReader, read_loss
-from klsym.language.training_names import AMBIGUOUS, meant_by
+from klsym.language.training_names import AMBIGUOUS, find_meaning
 from klsym.language.usual_names import LIBRARIES, NameReader
 
 ROLES = ("log_q", "log_p", "log_mu", "log_old", "rho", "rho_old", "r", "k1", "k2", "k3", "A", "R", "M")
 KNOWN = {*FUNCTIONS, *OF_DENSITIES, *LIBRARIES, "where", "true", "false"}
 
 
-def guessed_roles(text: str, parameters: Iterable[str] = ()) -> dict[str, str]:
-    """The role of each name that is read by its usual meaning; none for a loss in the grammar.
+def guess_roles(text: str, parameters: Iterable[str] = ()) -> dict[str, str]:
+    """Return the role of each name that is read by its usual meaning; none for a loss in the grammar.
 
     The role of a coefficient is the name of its parameter; that of a mask of padding is M.
     Raises UsageError: a loss that cannot be read.
@@ -42,25 +42,25 @@ def guessed_roles(text: str, parameters: Iterable[str] = ()) -> dict[str, str]:
     return roles
 
 
-def names_without_role(text: str, parameters: Iterable[str] = ()) -> tuple[str, ...]:
-    """The names in the text that klsym does not read without help: ambiguous ones and unknown ones.
+def list_names_without_role(text: str, parameters: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names in the text that klsym does not read without help: ambiguous ones and unknown ones.
 
     Nothing for a text that is no Python.
     """
     try:
         reader = SpelledReader(text, parameters)
-        tree = _tree(as_python(text))
+        tree = _parse_tree(as_python(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError, UsageError):
         return ()
-    found: dict[str, None] = {}
-    for name, _ in _quantities(tree, reader):
+    names: dict[str, None] = {}
+    for name, _ in _list_quantities(tree, reader):
         if name not in reader.names and name not in KNOWN and _is_unread(reader, name):
-            found[name] = None
-    return tuple(found)
+            names[name] = None
+    return tuple(names)
 
 
 def with_roles(text: str, roles: Mapping[str, str]) -> str:
-    """The same code, in which each of these names has the given role.
+    """Return the same code, in which each of these names has the given role.
 
     A plain name is assigned in front; an attribute or an entry, such as batch["adv"], is replaced.
     Raises UsageError: a role that is none of ROLES, a name that the code does not use.
@@ -69,24 +69,24 @@ def with_roles(text: str, roles: Mapping[str, str]) -> str:
         return text
     source = as_python(text)
     try:
-        places = list(_quantities(_tree(source), SpelledReader(text, ())))
+        places = list(_list_quantities(_parse_tree(source), SpelledReader(text, ())))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UsageError("the loss cannot be read as Python: no role is changed") from None
     for name, role in roles.items():
         if role not in ROLES:
             raise UsageError(f"role {role[:SHOWN]!r}: one of {', '.join(ROLES)} expected")
-        if name not in {found for found, _ in places}:
+        if name not in {used_name for used_name, _ in places}:
             raise UsageError(f"the loss uses no name {name[:SHOWN]!r}")
     dotted = {name: role for name, role in roles.items() if not name.isidentifier()}
     ahead = [f"{name} = {role}" for name, role in roles.items() if name not in dotted]
     replaced = [(node, dotted[name]) for name, node in places if name in dotted]
-    return "\n".join([*ahead, _replaced(source, replaced) if replaced else text])
+    return "\n".join([*ahead, _replace_places(source, replaced) if replaced else text])
 
 
-def _tree(source: str) -> ast.Module:
+def _parse_tree(source: str) -> ast.Module:
     if len(source) > MAX_LENGTH or not source.isascii():
         raise ValueError("too long, or not ASCII")
-    tree: ast.Module = syntax(source)
+    tree: ast.Module = parse_python(source)
     return tree
 
 
@@ -94,50 +94,50 @@ def _is_unread(reader: NameReader, name: str) -> bool:
     last = name.rpartition(".")[2]
     if last in AMBIGUOUS:
         return True
-    return name.isidentifier() and not reader.has_meaning(name) and meant_by(name) is None
+    return name.isidentifier() and not reader.has_meaning(name) and find_meaning(name) is None
 
 
-def _quantities(tree: ast.AST, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
-    """Each use of a name or of a chain x.y["z"] that the code does not assign before, with its place."""
+def _list_quantities(tree: ast.AST, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each use of a name or of a chain x.y["z"] that is not assigned before, with its place."""
     assigned: set[str] = set()
     for statement in getattr(tree, "body", ()):
-        for name, node in _of(statement, reader):
+        for name, node in _walk_names(statement, reader):
             if name.partition(".")[0] not in assigned:
                 yield name, node
         targets = getattr(statement, "targets", ())
         assigned |= {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def _of(node: ast.AST, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
+def _walk_names(node: ast.AST, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.Call):
-        yield from _of_call(node, reader)
+        yield from _walk_call(node, reader)
         return
     if isinstance(node, ast.Name):
         if isinstance(node.ctx, ast.Load):
             yield node.id, node
         return
     if isinstance(node, ast.Attribute | ast.Subscript):
-        chain = reader.chain_of(node)
+        chain = reader.split_chain(node)
         if chain and chain[0] not in LIBRARIES:
             yield ".".join(chain), node
             return
     for child in ast.iter_child_nodes(node):
-        yield from _of(child, reader)
+        yield from _walk_names(child, reader)
 
 
-def _of_call(node: ast.Call, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
-    """The names in the arguments of a function; x in x.exp(), but no name in torch.exp."""
+def _walk_call(node: ast.Call, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names in the arguments of a function; x in x.exp(), but no name in torch.exp."""
     if isinstance(node.func, ast.Attribute):
-        of = node.func.value
-        chain = reader.chain_of(of)
+        receiver = node.func.value
+        chain = reader.split_chain(receiver)
         if not chain or chain[0] not in LIBRARIES:
-            yield from _of(of, reader)
+            yield from _walk_names(receiver, reader)
     for child in (*node.args, *(keyword.value for keyword in node.keywords)):
-        yield from _of(child, reader)
+        yield from _walk_names(child, reader)
 
 
-def _replaced(source: str, places: list[tuple[ast.expr, str]]) -> str:
-    """The text with other words at these places, the last place first."""
+def _replace_places(source: str, places: list[tuple[ast.expr, str]]) -> str:
+    """Return the text with other words at these places, the last place first."""
     starts = [0]
     for line in source.split("\n"):
         starts.append(starts[-1] + len(line) + 1)

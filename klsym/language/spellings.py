@@ -25,7 +25,7 @@ from sympy import Integer, S
 
 from klsym.errors import UsageError
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import Call, bound_arguments
+from klsym.language.library_calls import Call, bind_arguments
 from klsym.language.messages import Message
 from klsym.language.parser import (
     FUNCTIONS,
@@ -35,11 +35,11 @@ from klsym.language.parser import (
     OPERATORS,
     SHOWN,
     parse_asked,
-    syntax,
+    parse_python,
 )
 from klsym.language.pasted_text import as_python
-from klsym.language.recognition import recognised
-from klsym.language.reductions import KEPT, Misplaced, flattened, reduced
+from klsym.language.recognition import recognise
+from klsym.language.reductions import KEPT, Misplaced, flatten, reduce_to_mean
 from klsym.language.usual_names import LIBRARIES, NameReader
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
@@ -78,7 +78,7 @@ def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
         raise refusal from None
     except (RecursionError, MemoryError):
         raise UsageError("the loss is nested too deeply to be read") from None
-    return Reading(expression, False, tuple(reader.notes()))
+    return Reading(expression, False, tuple(reader.list_notes()))
 
 
 class SpelledReader(NameReader):
@@ -100,44 +100,46 @@ class SpelledReader(NameReader):
 
     # ------------------------------------------------------------------------ statements
     def read(self) -> Any:
-        """The loss: the last expression, or the last name that is assigned."""
-        statements = self.statements()
-        targets = [_target(statement) for statement in statements]
+        """Return the loss: the last expression, or the last name that is assigned."""
+        statements = self.parse_statements()
+        targets = [_find_target(statement) for statement in statements]
         value = S.Zero
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
-            value = self.statement(statement, number == len(statements) - 1)
+            value = self.read_statement(statement, number == len(statements) - 1)
         try:
-            flat = flattened(value)
+            flat = flatten(value)
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
         self.refuse_two_names()
-        return recognised(flat.loss)
+        return recognise(flat.loss)
 
-    def statements(self) -> list[ast.stmt]:
+    def parse_statements(self) -> list[ast.stmt]:
         for position, character in enumerate(self.text):
             if not (character.isascii() and character.isprintable()) or character in "\\`":
-                raise self.error(f"unexpected {character!r}", position)
+                raise self.make_error(f"unexpected {character!r}", position)
         try:
-            tree = syntax(self.source)
+            tree = parse_python(self.source)
         except SyntaxError as error:
-            position = self.position(error.lineno or 1, max((error.offset or 1) - 1, 0))
-            raise self.error(f"cannot be read ({error.msg})", min(position, len(self.text) - 1)) from None
+            position = self.find_position(error.lineno or 1, max((error.offset or 1) - 1, 0))
+            raise self.make_error(
+                f"cannot be read ({error.msg})", min(position, len(self.text) - 1)
+            ) from None
         except ValueError:
             raise UsageError("the loss is nested too deeply to be read") from None
         for node in ast.walk(tree):
             if isinstance(node, ast.expr | ast.stmt):
-                end = self.position(node.end_lineno or 1, node.end_col_offset or 0)
-                node.col_offset, node.end_col_offset = self.position(node.lineno, node.col_offset), end
-            self.names_typed |= _typed(node)
+                end = self.find_position(node.end_lineno or 1, node.end_col_offset or 0)
+                node.col_offset, node.end_col_offset = self.find_position(node.lineno, node.col_offset), end
+            self.names_typed |= _find_typed_names(node)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
         self.is_foreign |= len(tree.body) > 1 or not isinstance(tree.body[0], ast.Expr)
         return tree.body
 
-    def position(self, line: int, column: int) -> int:
-        """Where a place of the source stands in the text, which is one line."""
+    def find_position(self, line: int, column: int) -> int:
+        """Return where a place of the source stands in the text, which is one line."""
         starts = self.line_starts
         return starts[min(line, len(starts)) - 1] + column
 
@@ -147,8 +149,8 @@ class SpelledReader(NameReader):
             self._starts = [0, *(match.end() for match in re.finditer("\n", self.source))]
         return self._starts
 
-    def statement(self, node: ast.stmt, is_last: bool) -> Any:
-        """The value of an assignment or of the loss."""
+    def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
+        """Return the value of an assignment or of the loss."""
         self.size, self.deepest = 0, 0
         match node:
             case ast.Assign(targets, of) if all(isinstance(target, ast.Name) for target in targets):
@@ -158,22 +160,24 @@ class SpelledReader(NameReader):
                 return value
             case ast.AugAssign(ast.Name(name), operator, of) if type(operator) in OPERATORS:
                 start = self.build(ast.copy_location(ast.Name(name), node), 1)
-                value = self.operate(operator, start, self.build(of, 1), of)
+                value = self.apply_operator(operator, start, self.build(of, 1), of)
                 self.assign(name, value)
                 return value
             case ast.Expr(of) | ast.Return(of) if is_last and of is not None:
                 self.last = ""
                 return self.build(of, 0)
             case ast.Expr(of):
-                raise self.at("a formula that is not used: each line but the last needs NAME =", of)
-        what = "only NAME = ... and the loss are read, one a line"
-        raise self.error(f"a statement that is not read ({what})", node.col_offset)
+                raise self.make_error_at(
+                    "a formula that is not used: each line but the last needs NAME =", of
+                )
+        reason = "only NAME = ... and the loss are read, one a line"
+        raise self.make_error(f"a statement that is not read ({reason})", node.col_offset)
 
     def assign(self, name: str, value: Any) -> None:
         """Give a name its value, with which later lines are read."""
         if len(name) > SHOWN:
             raise UsageError(f"a name of more than {SHOWN} characters: {name[:SHOWN]!r}")
-        self.names[name] = recognised(value)
+        self.names[name] = recognise(value)
         self.assigned[name], self.sizes[name], self.last = self.deepest, self.size, name
         self.used.discard(name)
 
@@ -188,78 +192,86 @@ class SpelledReader(NameReader):
             case ast.Call(ast.Name(name), _, []) if name in OF_GRAMMAR:
                 return super().build(node, depth)
             case ast.Call():
-                return self.foreign_call(node, depth)
-            case ast.Attribute(of, name) if name == "data" and self.chain_of(node) is None:
+                return self.build_foreign_call(node, depth)
+            case ast.Attribute(of, name) if name == "data" and self.split_chain(node) is None:
                 self.is_foreign = True
-                return self.call("sg", [self.build(of, depth + 1)], node)
+                return self.call_function("sg", [self.build(of, depth + 1)], node)
             case ast.Attribute() | ast.Subscript():
-                return self.attribute(node)
+                return self.read_attribute(node)
         return super().build(node, depth)
 
     def count(self, nodes: int, depth: int, node: ast.expr) -> None:
         self.size, self.deepest = self.size + nodes, max(self.deepest, depth)
         if depth > MAX_DEPTH:
-            raise self.at(f"nested more than {MAX_DEPTH} deep", node)
+            raise self.make_error_at(f"nested more than {MAX_DEPTH} deep", node)
         if self.size > MAX_NODES:
-            raise self.at(f"more than {MAX_NODES} operations, the assigned names written out", node)
+            raise self.make_error_at(
+                f"more than {MAX_NODES} operations, the assigned names written out", node
+            )
 
-    def condition(self, node: ast.expr, depth: int) -> Any:
+    def build_condition(self, node: ast.expr, depth: int) -> Any:
         self.count(1, depth, node)
-        return super().condition(node, depth)
+        return super().build_condition(node, depth)
 
-    def foreign_call(self, node: ast.Call, depth: int) -> Any:
-        """A function of a library, or a method: x.exp() is exp(x)."""
-        name, arguments, from_library = self.called(node)
+    def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
+        """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
+        name, arguments, from_library = self.split_call(node)
         if name in NO_VALUE and not from_library and isinstance(node.func, ast.Attribute):
             self.is_foreign = True
             self.left_out[name] = None
-            of = node.func.value
-            return self.condition(of, depth + 1) if _is_condition(of) else self.build(of, depth + 1)
+            receiver = node.func.value
+            return (
+                self.build_condition(receiver, depth + 1)
+                if _is_condition(receiver)
+                else self.build(receiver, depth + 1)
+            )
         call = CALLS.get(name)
         if call is None:
             if isinstance(node.func, ast.Name):
                 return super().build(node, depth)  # refuses it
             self.is_foreign |= from_library
-            raise self.at(f"{_shown(node.func)}(..) is not part of the loss grammar, and is not read", node)
+            raise self.make_error_at(
+                f"{_name_function(node.func)}(..) is not part of the loss grammar, and is not read", node
+            )
         self.is_foreign = True
         typed = Call(name, arguments, node, isinstance(node.func, ast.Attribute) and not from_library)
-        given = bound_arguments(self, call, typed)
+        bound = bind_arguments(self, call, typed)
         try:
-            return self.bounded(call.build(self, typed, given, depth + 1), node)
+            return self.check_size(call.build(self, typed, bound, depth + 1), node)
         except Misplaced as error:
-            raise self.at_hint(error.reason, f": {error.hint}", node) from None
+            raise self.make_error_with_hint(error.reason, f": {error.hint}", node) from None
 
-    def called(self, node: ast.Call) -> tuple[str, list[ast.expr], bool]:
-        """The name of a function, its arguments with that of a method first, and is it of a library?"""
+    def split_call(self, node: ast.Call) -> tuple[str, list[ast.expr], bool]:
+        """Return the name of a function, its arguments, that of a method first, and is it of a library."""
         match node.func:
             case ast.Name(name):
                 return name, node.args, False
             case ast.Attribute(of, name):
-                chain = self.chain_of(of)
+                chain = self.split_chain(of)
                 if chain is not None and (chain[0] in LIBRARIES or name.startswith("masked_")):
                     return name, node.args, True
                 return name, [of, *node.args], False
-        raise self.at("this call is not part of the loss grammar", node)
+        raise self.make_error_at("this call is not part of the loss grammar", node)
 
     # ------------------------------------------------------------------------ values
-    def operate(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+    def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
         if isinstance(operator, ast.Add) and KEPT in (left, right) and (left.is_number or right.is_number):
             return KEPT  # mask.sum() + 1e-8
-        return super().operate(operator, left, right, node)
+        return super().apply_operator(operator, left, right, node)
 
-    def call(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
+    def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
         if KEPT in arguments and all(item == KEPT or item.is_number for item in arguments):
             return KEPT  # mask.sum().clamp(min=1)
-        return super().call(name, arguments, node)
+        return super().call_function(name, arguments, node)
 
-    def reduce(self, kind: str, value: Any, name: str) -> Any:
+    def reduce_to_mean(self, kind: str, value: Any, name: str) -> Any:
         self.left_out[name] = None
-        return reduced(kind, value)
+        return reduce_to_mean(kind, value)
 
     # ------------------------------------------------------------------------ notes
-    def notes(self) -> Iterator[Message]:
-        """What was read as what, and what was left out."""
-        yield from self.names_read()
+    def list_notes(self) -> Iterator[Message]:
+        """Yield what was read as what, and what was left out."""
+        yield from self.list_names_read()
         if averages := tuple(name for name in self.left_out if name not in NO_VALUE):
             yield Message("averages-left-out", names=averages)
         if unchanged := tuple(name for name in self.left_out if name in NO_VALUE):
@@ -270,14 +282,14 @@ class SpelledReader(NameReader):
             yield Message("names-unused", names=unused, loss=self.last)
 
 
-def _target(node: ast.stmt) -> str | None:
+def _find_target(node: ast.stmt) -> str | None:
     match node:
         case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
             return name
     return None
 
 
-def _typed(node: ast.AST) -> set[str]:
+def _find_typed_names(node: ast.AST) -> set[str]:
     match node:
         case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
             return {name}
@@ -290,5 +302,5 @@ def _is_condition(node: ast.expr) -> bool:
     )
 
 
-def _shown(node: ast.expr) -> str:
+def _name_function(node: ast.expr) -> str:
     return node.attr[:SHOWN] if isinstance(node, ast.Attribute) else "this"

@@ -67,8 +67,8 @@ class OverBatch(OverPositions):
     """A function of an expression and its sum over the other samples of a batch of n."""
 
     @staticmethod
-    def of(own: Any, rest: Any) -> Any:
-        """The value, from that at the sample itself and the sum over the others."""
+    def combine(own: Any, rest: Any) -> Any:
+        """Return the value, from that at the sample itself and the sum over the others."""
         raise TypeError("a function of a batch defines itself in a subclass")
 
 
@@ -78,7 +78,7 @@ class OfOthers(OverBatch):
     name = "others"
 
     @staticmethod
-    def of(own: Any, rest: Any) -> Any:
+    def combine(own: Any, rest: Any) -> Any:
         return rest
 
 
@@ -88,7 +88,7 @@ class LeftOut(OverBatch):
     name = "loo"
 
     @staticmethod
-    def of(own: Any, rest: Any) -> Any:
+    def combine(own: Any, rest: Any) -> Any:
         return own - rest / (parameter("n") - 1)
 
 
@@ -98,7 +98,7 @@ class Centred(OverBatch):
     name = "centred"
 
     @staticmethod
-    def of(own: Any, rest: Any) -> Any:
+    def combine(own: Any, rest: Any) -> Any:
         return own - (own + rest) / parameter("n")
 
 
@@ -109,30 +109,30 @@ class Normalised(OverBatch):
 
 
 def togo(h: Any) -> Any:
-    """togo(h) = sum_{u>=t} h_u."""
+    """Return togo(h) = sum_{u>=t} h_u."""
     return Here(h) + After(h)
 
 
-def discounted(g: Any, x: Any) -> Any:
-    """disc(g, x) = sum_{u>=t} g^(u-t) x_u, 0 <= g <= 1; past(1) is the number of tokens before t."""
+def sum_discounted(g: Any, x: Any) -> Any:
+    """Return disc(g, x) = sum_{u>=t} g^(u-t) x_u, 0 <= g <= 1; past(1) counts the tokens before t."""
     if g in (0, 1):
         return togo(x) if g else Here(x)
     return g ** -Before(sympy.S.One) * togo(g ** Before(sympy.S.One) * x)
 
 
-def advantage_estimate(weight: Any, g: Any = sympy.S.One) -> Any:
-    """gae(x, g) = sum_{u>=t} (g x)^(u-t) (R_u + g V_{u+1} - V_u), V 0 after the last token.
+def build_advantage_estimate(weight: Any, g: Any = sympy.S.One) -> Any:
+    """Return gae(x, g) = sum_{u>=t} (g x)^(u-t) (R_u + g V_{u+1} - V_u), V 0 after the last token.
 
     Summed by parts: the lambda-return sum_{u>=t} (g x)^(u-t) (R_u + g (1 - x) V_{u+1}), less V_t.
 
-    >>> advantage_estimate(sympy.S.One), advantage_estimate(sympy.S.Zero)
+    >>> build_advantage_estimate(sympy.S.One), build_advantage_estimate(sympy.S.Zero)
     (-V + future(R) + now(R), -V + now(R + V_next))
     """
-    return discounted(g * weight, R + g * (1 - weight) * V_next) - V
+    return sum_discounted(g * weight, R + g * (1 - weight) * V_next) - V
 
 
 def seqmean(x: Any) -> Any:
-    """seqmean(x) = whole(x)/T."""
+    """Return seqmean(x) = whole(x)/T."""
     return Whole(x) / parameter("T")
 
 
@@ -155,10 +155,10 @@ def is_mass(x: Any) -> bool:
     """
     if isinstance(x, OverVocabulary):
         return x.of_masses
-    left = 1 - x
-    densities = (sympy.S.One, r, *map(_over_q, ("mu", "old")))
-    return isinstance(left, OverVocabulary) and any(
-        OverVocabulary(whole - left.args[0]).of_masses for whole in densities
+    complement = 1 - x
+    densities = (sympy.S.One, r, *map(_divide_by_q, ("mu", "old")))
+    return isinstance(complement, OverVocabulary) and any(
+        OverVocabulary(whole - complement.args[0]).of_masses for whole in densities
     )
 
 
@@ -166,69 +166,73 @@ DENSITIES = {"q": log_q, "p": log_p, "mu": log_mu, "old": log_old}
 
 
 def full_kl(a: str, b: str) -> Any:
-    """sum_y a(y) log(a(y)/b(y)) over all next tokens, a and b among q, p, mu, old.
+    """Return sum_y a(y) log(a(y)/b(y)) over all next tokens, a and b among q, p, mu, old.
 
     >>> full_kl("q", "p"), full_kl("p", "q")
     (full(k1), full(-k1*r))
     """
     if {a, b} == {"q", "p"}:
         return OverVocabulary(k1 if a == "q" else -r * k1)
-    return OverVocabulary(_over_q(a) * (DENSITIES[a] - DENSITIES[b]))
+    return OverVocabulary(_divide_by_q(a) * (DENSITIES[a] - DENSITIES[b]))
 
 
-def entropy(a: str) -> Any:
-    """-sum_y a(y) log a(y)."""
-    return -OverVocabulary(_over_q(a) * DENSITIES[a])
+def build_entropy(a: str) -> Any:
+    """Return -sum_y a(y) log a(y)."""
+    return -OverVocabulary(_divide_by_q(a) * DENSITIES[a])
 
 
-def jensen_shannon(a: str, b: str, strength: Any = sympy.S.Half) -> Any:
-    """(1 - x) KL(a||m) + x KL(b||m) with m = (1 - x) a + x b, one of them q: E_q[f(t)], t the other over q.
+def build_jensen_shannon(a: str, b: str, strength: Any = sympy.S.Half) -> Any:
+    """Return (1 - x) KL(a||m) + x KL(b||m), m = (1 - x) a + x b, one of them q: E_q[f(t)], t the other over
+    q.
 
     f = w t log t - (w t + 1 - w) log(w t + 1 - w), with w the weight of the other; x is 1/2 if not given,
     and a number or a parameter between 0 and 1.
     """
-    other, w = (b, strength) if a == "q" else (a, 1 - strength)
-    t, log_t = (r, -k1) if other == "p" else (_over_q(other), DENSITIES[other] - log_q)
+    other_policy, w = (b, strength) if a == "q" else (a, 1 - strength)
+    t, log_t = (
+        (r, -k1) if other_policy == "p" else (_divide_by_q(other_policy), DENSITIES[other_policy] - log_q)
+    )
     above, below = (w.p, w.q) if w.is_Rational else (w, sympy.S.One)
     mixed = above * t + below - above  # over below: 1 + t over 2
     return OverVocabulary((above * t * log_t - mixed * sympy.log(mixed / below)) / below)
 
 
-def mixing(x: Any) -> list[Any]:
-    """The parameters w of a mixture x = w a + (1 - w) b of positive a and b, none the greater: 0 <= w <= 1.
+def list_mixture_weights(x: Any) -> list[Any]:
+    """Return the parameters w of a mixture x = w a + (1 - w) b of positive a and b, none the greater: 0 <= w
+    <= 1.
 
     >>> w = parameter("w")
-    >>> mixing(w * r + 1 - w), mixing(w * r + 1)
+    >>> list_mixture_weights(w * r + 1 - w), list_mixture_weights(w * r + 1)
     ([w], [])
     """
-    found = []
+    weights = []
     parameters = {w for w in x.free_symbols - {*DENSITIES.values(), *REWARDS} if not w.is_positive}
     for w in sorted(parameters, key=str):
         b, a = (sympy.expand(x.xreplace({w: end})) for end in (sympy.S.Zero, sympy.S.One))
         crossing = a.is_positive and b.is_positive and (a - b).is_positive is (b - a).is_positive
-        found += [w] if crossing and sympy.expand(w * (a - b) + b - x) == 0 else []
-    return found
+        weights += [w] if crossing and sympy.expand(w * (a - b) + b - x) == 0 else []
+    return weights
 
 
-def _over_q(a: str) -> Any:
+def _divide_by_q(a: str) -> Any:
     return exp(DENSITIES[a] - log_q)
 
 
-def clamped_words(e: Any) -> tuple[Any, ...]:
-    """The bounds inside sums over the vocabulary that change the gradient of a word's term.
+def find_clamped_words(e: Any) -> tuple[Any, ...]:
+    """Return the bounds inside sums over the vocabulary that change the gradient of a word's term.
 
     >>> from klsym.language.parser import parse
-    >>> clamped_words(parse("full(min(k1, 0.05))")), clamped_words(parse("full(sg(min(k1, 0.05))*log_q)"))
-    ((Min(1/20, k1),), ())
+    >>> [find_clamped_words(parse(x)) for x in ("full(min(k1, 0.05))", "full(sg(min(k1, 0.05))*log_q)")]
+    [(Min(1/20, k1),), ()]
     """
-    found: dict[Any, None] = {}
+    bounds: dict[Any, None] = {}
     for over in sorted(e.atoms(OverVocabulary), key=sympy.default_sort_key):
         waiting = [over.args[0]]
         while waiting:
             node = waiting.pop()
             chosen = isinstance(node, sg) and isinstance(node.args[0], sympy.Heaviside)
             if (chosen or isinstance(node, sympy.Min | sympy.Max | clip)) and node.has(log_q):
-                found[node] = None
+                bounds[node] = None
             elif not isinstance(node, sg):
                 waiting += reversed(node.args)
-    return tuple(found)
+    return tuple(bounds)

@@ -62,10 +62,10 @@ FACTORS = {"coef", "coeff", "coefficient", "multiplier", "lambda", "beta"}
 VARYING = {*ADVANTAGES, *REWARDS, "loss", "prob", "probs", "kls"}
 
 
-def words_of(name: str) -> list[str]:
-    """The words of a name: those of refLogp2 are ref, logp.
+def split_words(name: str) -> list[str]:
+    """Return the words of a name: those of refLogp2 are ref, logp.
 
-    >>> words_of("clipRange_high"), words_of("beta2")
+    >>> split_words("clipRange_high"), split_words("beta2")
     (['clip', 'range', 'high'], ['beta'])
     """
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -78,7 +78,7 @@ def is_coefficient(name: str) -> bool:
     >>> [is_coefficient(name) for name in ("kl_coef", "clip_range", "weight", "clip_advantage")]
     [True, True, False, False]
     """
-    words = {*words_of(name)}
+    words = {*split_words(name)}
     return bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
 
 
@@ -88,7 +88,7 @@ def is_number(name: str) -> bool:
     >>> [is_number(x) for x in ("num_items_in_batch", "mask_clip_low", "kl_loss_coef", "behave_imp_weight")]
     [True, True, True, False]
     """
-    words = words_of(name)
+    words = split_words(name)
     varying = {*ADVANTAGES, *REWARDS, *LOGS, "prob", "probs", "ids", "labels", "losses", "frac"}
     if {*words} & {"clip", "cliprange", "cap", "threshold"} and not {*words} & {*LOGS, "losses", "frac"}:
         return True
@@ -100,20 +100,20 @@ def is_number(name: str) -> bool:
     return bool({*words} & (COEFFICIENTS | SIZES)) and not {*words} & weights
 
 
-def meant_by(name: str) -> str | None:
-    """What the grammar calls a density, ratio or reward that training code calls so; None for other names.
+def find_meaning(name: str) -> str | None:
+    """Return what the grammar calls a density, ratio or reward of training code; None for other names.
 
     Such a name is no parameter: a parameter depends on neither the sample nor theta.
 
-    >>> [meant_by(name) for name in ("log_ref", "old_logprobs", "logp", "ratio", "log_alpha", "har")]
+    >>> [find_meaning(name) for name in ("log_ref", "old_logprobs", "logp", "ratio", "log_alpha", "har")]
     ['log_p', 'log_mu', 'log_q', 'rho', None, None]
     """
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
     if spaced in WHOLE:
         return WHOLE[spaced]
     words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
-    for meant, known in (("A", ADVANTAGES), ("R", REWARDS)):
-        if words & known and words <= known | OF_SHAPE:
+    for meant, vocabulary in (("A", ADVANTAGES), ("R", REWARDS)):
+        if words & vocabulary and words <= vocabulary | OF_SHAPE:
             return meant
     others = words - LOGS
     if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:

@@ -7,9 +7,9 @@
     on-policy: mu := q and w := log q - sg(log q)      given R = v at every sample: R := sg(v)
 
 What H is given cannot be put in where H is summed over positions: means of H then equal means of its value by
-premises (`means_given`).
+premises (`list_given_means`).
 
->>> unfold(Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p")))), Context()).to_json()
+>>> unfold(Side.from_atom(Gradient(Side.from_atom(Divergence("KL", "q", "p")))), Context()).to_json()
 [[[['1', {}]], [['Gradient', [[[['1', {}]], [['Mean', '', 'q', [['1', {'k1': 1}]], []]]]]]]]]
 """
 
@@ -24,11 +24,11 @@ from klsym.errors import UsageError
 from klsym.kernel import statements
 from klsym.kernel.assumptions import Hypothesis, refuse_unless
 from klsym.kernel.closings import Zero
-from klsym.kernel.densities import LOG_DENSITY, density_ratio
-from klsym.kernel.derivatives import attach, in_slot, slopes
+from klsym.kernel.densities import LOG_DENSITY, build_density_ratio
+from klsym.kernel.derivatives import attach, differentiate_loss, move_to_slot
 from klsym.kernel.names import HELD, REWARDS, SAMPLE, SAMPLE_BASES, WHOLE, detach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import PARTS, SLOTS, at_slot
+from klsym.kernel.slots import PARTS, SLOTS, name_in_slot
 from klsym.language.abbreviations import (
     NAMED,
     Bregman,
@@ -44,9 +44,9 @@ from klsym.language.abbreviations import (
     Side,
     Statement,
     TokenDivergence,
-    atoms_of,
-    elements,
-    measures,
+    collect_measures,
+    walk_atoms,
+    walk_elements,
     with_coefficient,
 )
 
@@ -54,50 +54,52 @@ PLAIN = statements.Context()
 
 
 # ---------------------------------------------------------------------------- named quantities
-def _written(atom: Any) -> Side:
-    """What a named quantity abbreviates."""
+def _expand_abbreviation(atom: Any) -> Side:
+    """Return what a named quantity abbreviates."""
     match atom:
         case Divergence("KL", a, b):
-            return Side.atom(Mean("", a, LOG_DENSITY[a] - LOG_DENSITY[b]))
+            return Side.from_atom(Mean("", a, LOG_DENSITY[a] - LOG_DENSITY[b]))
         case Divergence("chi2", a, b):
-            return Side.atom(Mean("", b, (density_ratio(a, b) - 1) ** 2))
+            return Side.from_atom(Mean("", b, (build_density_ratio(a, b) - 1) ** 2))
         case Divergence("J", a, b):
-            return _written(Divergence("KL", a, b)) + _written(Divergence("KL", b, a))
+            return _expand_abbreviation(Divergence("KL", a, b)) + _expand_abbreviation(Divergence("KL", b, a))
         case Covariance(m, a, b):
-            return Side.of((1, (Mean("", m, a * b),)), (-1, (Mean("", m, a), Mean("", m, b))))
+            return Side.combine((1, (Mean("", m, a * b),)), (-1, (Mean("", m, a), Mean("", m, b))))
         case Bregman(phi):  # with r = exp(-k1): phi'(1) = -dphi/dk1 at k1 = 0
             slope = phi.derive(lambda name: ONE if name == "k1" else ZERO)
             at_one, slope = (f.substitute({"k1": ZERO}) for f in (phi, slope))
-            return Side.atom(Mean("", SAMPLE, phi - at_one + slope * (density_ratio("p", "q") - 1)))
+            return Side.from_atom(
+                Mean("", SAMPLE, phi - at_one + slope * (build_density_ratio("p", "q") - 1))
+            )
         case TokenDivergence():
-            return Side.atom(_tower(atom))
+            return Side.from_atom(_expand_token_divergence(atom))
         case MeanVariance(m, a, score):
-            return _of_pairs(m, a, score)
+            return _expand_mean_variance(m, a, score)
     raise TypeError(f"{type(atom).__name__} is no abbreviation")
 
 
-def _tower(atom: TokenDivergence) -> Mean:
-    """Averaging over a token given its prefix, then over prefixes, is averaging over both."""
+def _expand_token_divergence(atom: TokenDivergence) -> Mean:
+    """Return a mean over tokens and prefixes: over a token given its prefix, then over prefixes."""
     m, a, b = atom.measure, atom.first, atom.second
     inner = LOG_DENSITY[a] - LOG_DENSITY[b]
     if atom.gradient:  # grad E_a[log a/b] = E_a[log a/b s 1{a = q} + grad log a/b]
-        inner = (inner if a == "q" else ZERO) + d_log_q(inner, PLAIN)
-    here = in_slot(density_ratio(a, m) * inner, "now", PLAIN)
-    return Mean("t", m, here, ("now",) if atom.gradient else ())
+        inner = (inner if a == "q" else ZERO) + differentiate_in_log_q(inner, PLAIN)
+    coefficient = move_to_slot(build_density_ratio(a, m) * inner, "now", PLAIN)
+    return Mean("t", m, coefficient, ("now",) if atom.gradient else ())
 
 
-def _of_pairs(m: str, a: ExpPoly, score: Score) -> Side:
-    """Var(mean_i X_i): of the n^2 pairs of terms n are squares, and all others are alike."""
+def _expand_mean_variance(m: str, a: ExpPoly, score: Score) -> Side:
+    """Return Var(mean_i X_i): of the n^2 pairs of terms n are squares, and all others are alike."""
     refuse_unless(set(score) <= {"self"}, "the variance of a mean: score functions of self expected")
-    n, k, (mine, yours) = ExpPoly.variable("n"), len(score), _seen_from_both(a)
+    n, k, (mine, yours) = ExpPoly.from_variable("n"), len(score), _substitute_pair(a)
     mean, square = Mean("i", m, a, ("self",) * k), Mean("i", m, a * a, ("self",) * (2 * k))
     pair = Mean("ij", m, mine * yours, ("other",) * k + ("self",) * k)
-    return Side.of((n.inverse(), (square,)), (1 - n.inverse(), (pair,)), (-1, (mean, mean)))
+    return Side.combine((n.invert(), (square,)), (1 - n.invert(), (pair,)), (-1, (mean, mean)))
 
 
-def _seen_from_both(a: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
-    """X_i and X_j of a pair: the others of i are j and the rest."""
-    here, there = {}, {}
+def _substitute_pair(a: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
+    """Return X_i and X_j of a pair: the others of i are j and the rest."""
+    values_of_first, values_of_second = {}, {}
     for name in a.names():
         parsed = parse_name(name)
         if parsed.slot in PARTS["i"]:
@@ -105,40 +107,44 @@ def _seen_from_both(a: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
             refuse_unless(
                 parsed.slot == "self" or summed, f"{name} is any function of its slot, no sum over positions"
             )
-            mine, yours, rest = (name.replace(f"[{parsed.slot}]", f"[{z}]") for z in PARTS["ij"])
-            own, other, left = (ExpPoly.variable(z) for z in (mine, yours, rest))
-            here[name] = own if parsed.slot == "self" else other + left
-            there[name] = other if parsed.slot == "self" else own + left
-    return a.substitute(here), a.substitute(there)
+            mine, yours, rest_name = (name.replace(f"[{parsed.slot}]", f"[{z}]") for z in PARTS["ij"])
+            own_part, other_part, rest_part = (ExpPoly.from_variable(z) for z in (mine, yours, rest_name))
+            values_of_first[name] = own_part if parsed.slot == "self" else other_part + rest_part
+            values_of_second[name] = other_part if parsed.slot == "self" else own_part + rest_part
+    return a.substitute(values_of_first), a.substitute(values_of_second)
 
 
-def d_log_q(element: ExpPoly, context: statements.Context) -> ExpPoly:
-    """The derivative along log q at one sample, with sg(.) held constant."""
-    return slopes(element, "", context).get("x", ZERO)
+def differentiate_in_log_q(element: ExpPoly, context: statements.Context) -> ExpPoly:
+    """Return the derivative along log q at one sample, with sg(.) held constant."""
+    return differentiate_loss(element, "", context).get("x", ZERO)
 
 
 # ---------------------------------------------------------------------------- the setting
 @lru_cache(maxsize=1024)
 def unfold(side: Side, context: Context) -> Side:
-    """The side with every abbreviation written out."""
+    """Return the side with every abbreviation written out."""
     total = Side()
     for coefficient, atoms in side.terms:
-        product = Side.constant(coefficient)
+        product = Side.from_constant(coefficient)
         for atom in atoms:
-            product = product.times(_unfolded(atom, context))
+            product = product.multiply(_unfold_atom(atom, context))
         total = total + product
     return total
 
 
-def _unfolded(atom: Any, context: Context) -> Side:
+def _unfold_atom(atom: Any, context: Context) -> Side:
     match atom:
         case Mean(index, m, a, score):
-            return Side.atom(Mean(index, _sampler(m, context), value_in(a, index, context), score))
+            return Side.from_atom(
+                Mean(index, _choose_sampler(m, context), substitute_given(a, index, context), score)
+            )
         case MeanGradient(index, m, loss) | Curl(index, m, loss):
-            return Side.atom(type(atom)(index, _sampler(m, context), live_in(loss, index, context)))
+            return Side.from_atom(
+                type(atom)(index, _choose_sampler(m, context), substitute_detached(loss, index, context))
+            )
         case Gradient(of):
-            return _gradient(of, context)
-    return unfold(_written(atom), context)
+            return _unfold_gradient(of, context)
+    return unfold(_expand_abbreviation(atom), context)
 
 
 def check_setting(context: Context) -> None:
@@ -149,99 +155,99 @@ def check_setting(context: Context) -> None:
     """
     bases = [parse_name(name).base for name, _ in context.given]
     for name, value in context.given:
-        if name not in (*REWARDS, *(f"{held}[now]" for held in HELD)):
+        if name not in (*REWARDS, *(f"{base}[now]" for base in HELD)):
             raise UsageError(f"given: R, A or H, or H[now] at a step, may have a value, not {name!r}")
         context.check(value, ("past", "now") if "[" in name else WHOLE)
         if len(set(bases)) < len(bases) or {parse_name(n).base for n in value.names()} & set(bases):
             raise UsageError(f"given: the value of {name} is given twice, or names what is given")
     for side in (side for pair in context.premises for side in pair):
-        names = {parse_name(n).base for element in elements(side) for n in element.names()}
+        names = {parse_name(n).base for element in walk_elements(side) for n in element.names()}
         if names & set(bases):
             raise UsageError("premise: it holds a reward whose value is given at one theta only")
         hidden = any("w" in context.function_arguments.get(name, ()) for name in names)
-        if context.on_policy and (hidden or "w" in names or "mu" in measures(side)):
+        if context.on_policy and (hidden or "w" in names or "mu" in collect_measures(side)):
             raise UsageError("premise: on-policy mu is a detached copy of q, whose gradient no value tells")
 
 
-def _gradient(of: Side, context: Context) -> Side:
-    """On-policy the sampler is not differentiated: grad E_mu[a] is the mean of grad a."""
+def _unfold_gradient(of: Side, context: Context) -> Side:
+    """Return a gradient, the sampler on-policy not differentiated: grad E_mu[a] is the mean of grad a."""
     total, moving = Side(), Side()
     for coefficient, atoms in of.terms:
-        product = Side.constant(coefficient)
+        product = Side.from_constant(coefficient)
         for atom in atoms:
-            product = product.times(_operand(atom, context))
+            product = product.multiply(_unfold_operand(atom, context))
         for c, inner in product.terms:
             mean = inner[0] if len(inner) == 1 else None
             if context.on_policy and isinstance(mean, Mean) and mean.measure == "mu":
-                loss = live_in(mean.coefficient, mean.index, context)
-                total = total + Side.of((c, (MeanGradient(mean.index, "q", loss),)))
+                loss = substitute_detached(mean.coefficient, mean.index, context)
+                total = total + Side.combine((c, (MeanGradient(mean.index, "q", loss),)))
             else:
-                moving = moving + Side.of((c, tuple(_live(atom, context) for atom in inner)))
-    return total + (Side.atom(Gradient(moving)) if moving.terms else Side())
+                moving = moving + Side.combine((c, tuple(_unfold_loss(atom, context) for atom in inner)))
+    return total + (Side.from_atom(Gradient(moving)) if moving.terms else Side())
 
 
-def _operand(atom: Any, context: Context) -> Side:
-    """What is under a gradient, its means as they are written."""
+def _unfold_operand(atom: Any, context: Context) -> Side:
+    """Return what is under a gradient, its means as they are written."""
     if isinstance(atom, NAMED):
-        return _written(atom)
-    return Side.atom(atom) if isinstance(atom, Mean) else _unfolded(atom, context)
+        return _expand_abbreviation(atom)
+    return Side.from_atom(atom) if isinstance(atom, Mean) else _unfold_atom(atom, context)
 
 
-def _live(atom: Any, context: Context) -> Any:
+def _unfold_loss(atom: Any, context: Context) -> Any:
     if not isinstance(atom, Mean):
         return atom
-    return with_coefficient(atom, live_in(atom.coefficient, atom.index, context))
+    return with_coefficient(atom, substitute_detached(atom.coefficient, atom.index, context))
 
 
-def _sampler(measure: str, context: Context) -> str:
+def _choose_sampler(measure: str, context: Context) -> str:
     return "q" if context.on_policy and measure == "mu" else measure
 
 
-def value_in(a: ExpPoly, index: str, context: Context) -> ExpPoly:
-    """A coefficient with what is given put in; on-policy w is 0."""
-    values = _given(index, context)
+def substitute_given(a: ExpPoly, index: str, context: Context) -> ExpPoly:
+    """Return a coefficient with what is given put in; on-policy w is 0."""
+    values = _collect_given(index, context)
     if context.on_policy:
-        values |= {at_slot("w", slot): ZERO for slot in SLOTS[index]}
+        values |= {name_in_slot("w", slot): ZERO for slot in SLOTS[index]}
     return a.substitute(values | {detach_name(n): v for n, v in values.items()})
 
 
-def live_in(a: ExpPoly, index: str, context: Context) -> ExpPoly:
-    """A loss that is yet to be differentiated: given values are detached, and w = log q - sg(log q)."""
-    values = {name: _detached(v, context) for name, v in _given(index, context).items()}
+def substitute_detached(a: ExpPoly, index: str, context: Context) -> ExpPoly:
+    """Return a loss that is yet to be differentiated: given values detached, and w = log q - sg(log q)."""
+    values = {name: _detach_variables(v, context) for name, v in _collect_given(index, context).items()}
     values |= {detach_name(name): v for name, v in values.items()}
     if context.on_policy:
         for slot in SLOTS[index]:
-            log_q = ExpPoly.variable(at_slot("log_q", slot))
-            values[at_slot("w", slot)] = log_q - _detached(log_q, context)
-            values[detach_name(at_slot("w", slot))] = ZERO
+            log_q = ExpPoly.from_variable(name_in_slot("log_q", slot))
+            values[name_in_slot("w", slot)] = log_q - _detach_variables(log_q, context)
+            values[detach_name(name_in_slot("w", slot))] = ZERO
     return a.substitute(values)
 
 
-def _given(index: str, context: Context) -> dict[str, ExpPoly]:
-    """What is known of one sample, of all rewards but H."""
-    known = () if index else context.given
-    return {name: attach(value) for name, value in known if name not in HELD and "[" not in name}
+def _collect_given(index: str, context: Context) -> dict[str, ExpPoly]:
+    """Return what is known of one sample, of all rewards but H."""
+    rows = () if index else context.given
+    return {name: attach(value) for name, value in rows if name not in HELD and "[" not in name}
 
 
-def means_given(side: Side, context: Context) -> list[tuple[Side, Side]]:
-    """E_m[H a] = E_m[v a] for each mean of H that a side holds, where H = v is given."""
+def list_given_means(side: Side, context: Context) -> list[tuple[Side, Side]]:
+    """Return E_m[H a] = E_m[v a] for each mean of H that a side holds, where H = v is given."""
     values = {name: attach(value) for name, value in context.given if parse_name(name).base in HELD}
-    found: dict[Mean, Mean] = {}
-    for mean in atoms_of(side):
+    pairs: dict[Mean, Mean] = {}
+    for mean in walk_atoms(side):
         if isinstance(mean, Mean) and mean.measure != SAMPLE and mean.coefficient.names() & set(values):
             terms = mean.coefficient.terms.items()
             part = ExpPoly({k: v for k, v in terms if ExpPoly({k: v}).names() & set(values)})
-            held = with_coefficient(mean, part)
-            found[held] = with_coefficient(mean, part.substitute(values))
-    return [(Side.atom(a), Side.atom(b)) for a, b in found.items()]
+            part_mean = with_coefficient(mean, part)
+            pairs[part_mean] = with_coefficient(mean, part.substitute(values))
+    return [(Side.from_atom(a), Side.from_atom(b)) for a, b in pairs.items()]
 
 
-def _detached(a: ExpPoly, context: Context) -> ExpPoly:
+def _detach_variables(a: ExpPoly, context: Context) -> ExpPoly:
     return a.rename(lambda name: name if name in context.parameters else detach_name(name))
 
 
-def written_out(context: Context) -> statements.Context:
-    """The context that the kernel reads."""
+def expand_context(context: Context) -> statements.Context:
+    """Return the context that the kernel reads."""
     premises = tuple((unfold(a, context), unfold(b, context)) for a, b in context.premises)
     return statements.Context(
         context.parameters, context.functions, premises, context.definitions, context.facts, context.witness
@@ -284,26 +290,27 @@ class Theorem:
     def close(self) -> dict[str, Any]:
         """How it was closed; a model of one sample as lists of what its outcomes have."""
         close, statement = self.proved.close, self.proved.statement
-        steps = any("t" in getattr(atom, "index", "") for atom in atoms_of(statement.left, statement.right))
-        return {**close, "model": plain_model(close["model"], steps)} if "model" in close else close
+        steps = any("t" in getattr(atom, "index", "") for atom in walk_atoms(statement.left, statement.right))
+        return {**close, "model": simplify_model(close["model"], steps)} if "model" in close else close
 
 
-def plain_model(model: dict[str, Any], steps: bool = False) -> dict[str, Any]:
-    """A model of a certificate for readers: one node as a table of outcomes, a tree with R beside q and p.
+def simplify_model(model: dict[str, Any], steps: bool = False) -> dict[str, Any]:
+    """Return a model of a certificate for readers: one node as a table of outcomes, a tree with R beside q
+    and p.
 
     steps: does the statement speak of them?  outcome, or path: the sample at which pointwise quantities are
     evaluated.
     """
     tree, parameters = model["tree"], model["parameters"]
     if steps or any(tree["next"]):
-        return {"tree": _plain_node(tree), "path": model["path"], "parameters": parameters}
+        return {"tree": _simplify_node(tree), "path": model["path"], "parameters": parameters}
     rows = {name: tree[name] for name in ("q", "p", "mu", "old", "u") if name in tree}
     outcome = (model["path"] or [0])[0]
     return {**rows, "parameters": parameters, "rewards": dict(tree["rewards"]), "outcome": outcome}
 
 
-def _plain_node(node: dict[str, Any]) -> dict[str, Any]:
+def _simplify_node(node: dict[str, Any]) -> dict[str, Any]:
     rows: dict[str, Any] = {x: node[x] for x in ("q", "p", "mu", "old", "u", "v") if x in node}
     rows |= {name: row for name, row in node["rewards"].items() if name == "M"}
-    following = [after and _plain_node(after) for after in node["next"]]
+    following = [after and _simplify_node(after) for after in node["next"]]
     return {**rows, "R": node["rewards"].get("R", ["0"] * len(following)), "next": following}

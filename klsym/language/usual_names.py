@@ -15,7 +15,7 @@ from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.reductions import MASK
-from klsym.language.training_names import AMBIGUOUS, MASKS, is_coefficient, meant_by, words_of
+from klsym.language.training_names import AMBIGUOUS, MASKS, find_meaning, is_coefficient, split_words
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
@@ -36,79 +36,81 @@ class NameReader(Reader):
         self.names_typed: set[str] = set()  # names, attributes and keys in the whole text
         self.later: set[str] = set()  # names that are assigned further below
 
-    def name(self, name: str, node: ast.expr) -> Any:
+    def read_name(self, name: str, node: ast.expr) -> Any:
         if name in self.later and name not in self.names and not self.has_meaning(name):
             self.is_foreign = True
-            raise self.at(f"{name[:SHOWN]!r} is used before it is assigned", node)
+            raise self.make_error_at(f"{name[:SHOWN]!r} is used before it is assigned", node)
         if name in self.names:
             if name in ATOMS:
                 self.read_as[name] = self.names[name]
             return self.names[name]
-        return self.usual(name, name, node)
+        return self.read_usual_name(name, name, node)
 
     def has_meaning(self, name: str) -> bool:
-        return name in MASKS or (name not in AMBIGUOUS and bool(meant_by(name) or is_coefficient(name)))
+        return name in MASKS or (name not in AMBIGUOUS and bool(find_meaning(name) or is_coefficient(name)))
 
-    def usual(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
-        """The symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
+    def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
+        """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
         if name in AMBIGUOUS:
             self.is_foreign = True
             reason = f"ambiguous name {name!r}"
-            raise self.at_hint(reason, f": type {AMBIGUOUS[name].format(name)}", node)
+            raise self.make_error_with_hint(reason, f": type {AMBIGUOUS[name].format(name)}", node)
         if name in MASKS:
             symbol = MASK
-        elif (meaning := meant_by(name)) or {"prob", "probs"} & {*words_of(name)}:
-            symbol = self.density(name, meaning or "exp(log_q), exp(log_p) or exp(log_mu)", node)
+        elif (meaning := find_meaning(name)) or {"prob", "probs"} & {*split_words(name)}:
+            symbol = self.read_density(name, meaning or "exp(log_q), exp(log_p) or exp(log_mu)", node)
         elif is_setting or is_coefficient(name):
-            return self.declare(typed, name, node)
+            return self.declare_parameter(typed, name, node)
         elif typed != name:
             declare = f": type {name[:SHOWN]} for a number that is the same for all samples, with --param"
-            raise self.at_hint(f"unknown name {typed[:SHOWN]!r}", f"{declare} {name[:SHOWN]}", node)
+            raise self.make_error_with_hint(
+                f"unknown name {typed[:SHOWN]!r}", f"{declare} {name[:SHOWN]}", node
+            )
         else:
-            return super().name(name, node)  # refuses it
+            return super().read_name(name, node)  # refuses it
         self.is_foreign = True
         self.read_as[typed] = symbol
         return symbol
 
-    def density(self, name: str, meaning: str, node: ast.expr) -> Any:
+    def read_density(self, name: str, meaning: str, node: ast.expr) -> Any:
         if meaning not in ATOMS:
             self.is_foreign = True
-            raise self.at_hint(f"{name!r} is a probability", f": type {meaning}", node)
-        if meaning == "log_mu" and "old" in words_of(name):
-            behaviour = (other for other in self.names_typed if meant_by(other) == "log_mu")
-            if any("old" not in words_of(other) for other in behaviour):
+            raise self.make_error_with_hint(f"{name!r} is a probability", f": type {meaning}", node)
+        if meaning == "log_mu" and "old" in split_words(name):
+            behaviour = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
+            if any("old" not in split_words(candidate) for candidate in behaviour):
                 meaning = "log_old"  # samples come from the policy that is named beside it
         return ATOMS[meaning]
 
-    def declare(self, typed: str, name: str, node: ast.expr) -> Any:
-        """The parameter for a coefficient that is not declared."""
+    def declare_parameter(self, typed: str, name: str, node: ast.expr) -> Any:
+        """Return the parameter for a coefficient that is not declared."""
         self.is_foreign = True
         is_plain = PARAMETER.fullmatch(name) and not is_of_answers(name) and is_declarable(name)
         if not is_plain or name in COUNTS:
             hint = ": assign its value to another name, or declare one with --param"
-            raise self.at_hint(f"no parameter can be called {name[:SHOWN]!r}", hint, node)
+            raise self.make_error_with_hint(f"no parameter can be called {name[:SHOWN]!r}", hint, node)
         symbol = self.read_as[typed] = parameter(name)
         if name not in PARAMETERS:
             self.declared[name] = None
         return symbol
 
     def refuse_two_names(self) -> None:
-        """Two names for one thing are rarely meant: of logprobs and new_logprobs one is the old policy's."""
+        """Refuse two names for one thing: of logprobs and new_logprobs one is the old policy's."""
         first: dict[Any, str] = {}
         for typed, symbol in self.read_as.items():
-            other = first.setdefault(symbol, typed)
-            if other != typed:
+            first_name = first.setdefault(symbol, typed)
+            if first_name != typed:
                 self.is_foreign = True
-                of, instead = other, ANOTHER.get(str(symbol), "...")
-                if (letters := {name[-1:]: name for name in (other, typed)}).keys() == {"p", "q"}:
-                    of, instead = letters["p"], "log_p"  # as in the grammar
+                name_typed, instead = first_name, ANOTHER.get(str(symbol), "...")
+                if (letters := {name[-1:]: name for name in (first_name, typed)}).keys() == {"p", "q"}:
+                    name_typed, instead = letters["p"], "log_p"  # as in the grammar
                 raise UsageError(
-                    f"{other[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}: assign one of"
-                    f" them first, as in `{of.split('.')[-1][:SHOWN]} = {instead}; ...`"
+                    f"{first_name[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}: assign one"
+                    f" of them first, as in `{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
                 )
 
-    def chain_of(self, node: ast.expr) -> list[str] | None:
-        """The names of x.y["z"], where x is no value: no name of the grammar, and not assigned."""
+    def split_chain(self, node: ast.expr) -> list[str] | None:
+        """Return the names of x.y["z"], where x is no value: no name of the grammar, and not assigned."""
         names: list[str] = []
         while True:
             match node:
@@ -117,24 +119,26 @@ class NameReader(Reader):
                 case ast.Subscript(of, ast.Constant(str(name))):
                     names.append(name)
                 case ast.Name(name):
-                    is_value = name in self.names or meant_by(name) or name in MASKS or name in AMBIGUOUS
+                    is_value = name in self.names or find_meaning(name) or name in MASKS or name in AMBIGUOUS
                     return None if is_value else [name, *reversed(names)]
                 case _:
                     return None
             node = of
 
-    def attribute(self, node: ast.expr) -> Any:
-        """self.beta, cfg.kl_coef or batch["advantages"]: the last name says what it is."""
-        chain = self.chain_of(node)
+    def read_attribute(self, node: ast.expr) -> Any:
+        """Return the value of self.beta, cfg.kl_coef or batch["advantages"], by the last name."""
+        chain = self.split_chain(node)
         plain = chain is not None and all(PARAMETER.fullmatch(name) for name in chain)
         if chain is None or not plain or chain[0] in LIBRARIES:
             return super().build(node, MAX_DEPTH)  # refuses it
         self.is_foreign = True
-        return self.usual(".".join(chain), chain[-1], node, bool(SETTINGS & {*chain[:-1]}))
+        return self.read_usual_name(".".join(chain), chain[-1], node, bool(SETTINGS & {*chain[:-1]}))
 
-    def names_read(self) -> Iterator[Message]:
-        """What was read as what."""
-        pairs = tuple((x, of.name) for x, of in self.read_as.items() if of != MASK and x != of.name)
+    def list_names_read(self) -> Iterator[Message]:
+        """Yield what was read as what."""
+        pairs = tuple(
+            (x, symbol.name) for x, symbol in self.read_as.items() if symbol != MASK and x != symbol.name
+        )
         if pairs:
             yield Message("names-read", pairs=pairs)
         if self.declared:

@@ -21,10 +21,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from klsym.audit.binding import option
+from klsym.audit.binding import parse_option
 from klsym.diagnostics.codes import load_codes
 from klsym.engine.answers.expectation import read_expectation
-from klsym.engine.options.settings import CHOICES
+from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
 from klsym.files import read_text
 
@@ -151,5 +151,5 @@ def _read_target(data: Any, where: str) -> Target:
                 f"{where}: set: {key}: a number, a word or a list expected, got {str(value)[:40]!r}"
             )
     maps = {key: str(value) for key, value in data.get("map", {}).items()}
-    values = {k: option(v) if isinstance(v, str) else v for k, v in data.get("set", {}).items()}
+    values = {k: parse_option(v) if isinstance(v, str) else v for k, v in data.get("set", {}).items()}
     return Target(data["code"], maps, values, data.get("result"), setting, data.get("expect"))

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from klsym.audit.binding import meaning
+from klsym.audit.binding import guess_role
 from klsym.errors import UsageError
 from klsym.files import read_text
-from klsym.language.parser import syntax
-from klsym.language.training_names import words_of
+from klsym.language.parser import parse_python
+from klsym.language.training_names import split_words
 
 LARGEST = 5_000_000  # bytes of a file
 LEFT_OUT = {
@@ -73,7 +73,7 @@ def find_candidates(root: Path) -> list[Candidate]:
 
 def _find_in_file(path: Path) -> Iterator[Candidate]:
     try:
-        tree = syntax(read_text(path, LARGEST), filename=str(path))
+        tree = parse_python(read_text(path, LARGEST), filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError, UsageError):
         return
     for node in tree.body:
@@ -89,9 +89,9 @@ def _judge_function(path: Path, node: ast.FunctionDef, name: str) -> Iterator[Ca
     lines: set[int] = set()
     computes = any(isinstance(n, ast.BinOp | ast.Call) for n in ast.walk(node))
     for word, line in _collect_names(node):
-        if (role := meaning(word)) and (role.startswith("log_") or role in ("A", "R", "rho")):
+        if (role := guess_role(word)) and (role.startswith("log_") or role in ("A", "R", "rho")):
             roles.setdefault(word, role)
-        if {*words_of(word)} & KL:
+        if {*split_words(word)} & KL:
             lines.add(line)
     policies = {role[:5] for role in roles.values() if role.startswith("log_")}
     weighed = "rho" in roles.values() and {"A", "R"} & {*roles.values()}

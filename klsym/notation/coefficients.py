@@ -1,8 +1,8 @@
 """Coefficients as trees: exponential polynomials as formulas in k1, r, rho, rho_old.  Standard library only.
 
 >>> from klsym.kernel.ring import ExpPoly
->>> k1 = ExpPoly.variable("k1")
->>> show_element((-k1).exp() - 1 + k1), show_element(ExpPoly.variable("w").exp() * k1)
+>>> k1 = ExpPoly.from_variable("k1")
+>>> show_element((-k1).exp() - 1 + k1), show_element(ExpPoly.from_variable("w").exp() * k1)
 ('k1 + r - 1', 'rho*k1')
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial
 from klsym.kernel.ring import Number as Rational
-from klsym.language.defined import LOG, OF_LOGS, known
+from klsym.language.defined import LOG, OF_LOGS, find_definition
 from klsym.notation.positions import SLOT_ORDER, build_in_slot
 from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import (
@@ -107,7 +107,7 @@ def find_common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPo
     if not monomial and not shared:
         return None
     factor = ExpPoly({(monomial, shared): 1})
-    return (monomial, shared), value * factor.inverse()
+    return (monomial, shared), value * factor.invert()
 
 
 def _build_term(
@@ -152,7 +152,7 @@ def _build_power(name: str, power: int, sums: bool) -> Formula:
 def build_letter(name: str, sums: bool = False) -> Formula:
     """Build a sample variable; w and o, which the grammar does not name, are logs of ratios."""
     parsed = parse_name(name)
-    if (definition := known(name)) is not None:
+    if (definition := find_definition(name)) is not None:
         kind, e = definition
         shown = _build_with_k3(e, sums)
         inner: Formula = Call("log", (shown,)) if kind == LOG else shown
@@ -193,14 +193,14 @@ def _split_exponential(exponent: Exponent, sums: bool) -> tuple[Factors, Factors
 
 def _is_log(monomial: Monomial) -> bool:
     """Is it the name of a log, so that exp of a multiple is a power?"""
-    definition = known(monomial[0][0]) if len(monomial) == 1 and monomial[0][1] == 1 else None
+    definition = find_definition(monomial[0][0]) if len(monomial) == 1 and monomial[0][1] == 1 else None
     return definition is not None and definition[0] == LOG
 
 
 def _build_with_k3(e: ExpPoly, sums: bool) -> Formula:
     """Build an element with c k3 for c (r + k1 - 1), which shows that it is positive."""
     for name in sorted(n for n in e.names() if parse_name(n).base == "k1"):
-        x = ExpPoly.variable(name)
+        x = ExpPoly.from_variable(name)
         [key], [line] = (-x).exp().terms, x.terms
         scale = e.terms.get(key, 0)
         if scale > 0 and e.terms.get(line, 0) == scale:
@@ -213,7 +213,7 @@ def _build_with_k3(e: ExpPoly, sums: bool) -> Formula:
 
 def _build_power_of_log(name: str, power: Rational, sums: bool) -> Formula:
     """Build exp(a log(e)) as e^a."""
-    definition = known(name)
+    definition = find_definition(name)
     assert definition is not None
     base = _build_with_k3(definition[1], sums)
     whole, half = divmod(Fraction(power), 1)

@@ -3,7 +3,7 @@
 >>> from klsym.kernel.ring import ExpPoly
 >>> from klsym.notation.coefficients import build_coefficient
 >>> from klsym.notation.printers import TEXT
->>> k1, beta = ExpPoly.variable("k1"), ExpPoly.variable("beta")
+>>> k1, beta = ExpPoly.from_variable("k1"), ExpPoly.from_variable("beta")
 >>> of = (beta * (k1 + (-k1).exp() - 1), 2 * k1 + (-k1).exp() - 1)
 >>> [TEXT(with_k3(build_coefficient(e))) for e in of]
 ['beta*k3', '2*k1 + r - 1']

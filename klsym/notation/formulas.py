@@ -4,8 +4,8 @@ A mean is one thing at every index, that of a single sample included; sums over 
 
 >>> from klsym.kernel.ring import ExpPoly
 >>> from klsym.notation.printers import LATEX
->>> togo = ExpPoly.variable("k1[now]") + ExpPoly.variable("k1[future]")
->>> show_side(Side.atom(Mean("t", "q", togo, ("now",))))
+>>> togo = ExpPoly.from_variable("k1[now]") + ExpPoly.from_variable("k1[future]")
+>>> show_side(Side.from_atom(Mean("t", "q", togo, ("now",))))
 'E_q[sum_t (k1_now + k1_future)*s_now]'
 >>> show_atom(Mean("t", "sample", togo, ("now",)), {}, LATEX)
 '\\\\sum_t s_t \\\\sum_{u\\\\ge t} k_{1,u}'
@@ -22,7 +22,7 @@ from typing import Any
 from klsym.kernel.names import SAMPLE, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.kernel.ring import Number as Rational
-from klsym.kernel.slots import SECOND, at_slot, slot_of_score
+from klsym.kernel.slots import SECOND, find_slot, name_in_slot
 from klsym.language.abbreviations import (
     Atom,
     Bregman,
@@ -224,13 +224,13 @@ def _build_scores(score: Score, index: str, sums: bool) -> tuple[Formula, ...]:
 
 def _get_score_order(entry: str) -> tuple[bool, int]:
     """Return the sort key: first direction before second, past before now before future, self first."""
-    slot = slot_of_score(entry)
+    slot = find_slot(entry)
     return entry.endswith(SECOND), SLOT_ORDER.index(slot) if slot in SLOT_ORDER else len(SLOT_ORDER)
 
 
 def _build_score(entry: str, index: str, two: bool, sums: bool) -> Formula:
     """Build s_t, sum_{u<t} s_u, or u.s_t and v.s_t along two directions."""
-    slot = slot_of_score(entry)
+    slot = find_slot(entry)
     if sums:
         shown = build_in_slot("s", _choose_slot(slot, index), sums)
     else:
@@ -251,7 +251,7 @@ def _merge_slots(a: ExpPoly, index: str, sums: bool) -> ExpPoly:
     for base in sorted({name for name in a.names() if parse_name(name).slot != "x"}):
         a = _find_shortest(a, _remove_slot(base))
     a = a.substitute({"length[now]": ONE})
-    return a.rename(lambda name: at_slot(_remove_slot(name), _choose_slot_in_print(name, index)))
+    return a.rename(lambda name: name_in_slot(_remove_slot(name), _choose_slot_in_print(name, index)))
 
 
 def _choose_slot_in_print(name: str, index: str) -> str:
@@ -272,11 +272,11 @@ def _find_shortest(a: ExpPoly, base: str) -> ExpPoly:
     """
     best, names = a, a.names()
     for together, parts in TOGETHER.items():
-        present_parts = [part for part in parts if at_slot(base, part) in names]
+        present_parts = [part for part in parts if name_in_slot(base, part) in names]
         for part in present_parts if len(present_parts) > 1 else ():
-            others = (ExpPoly.variable(at_slot(base, p)) for p in parts if p != part)
-            value = sum((other * -1 for other in others), ExpPoly.variable(at_slot(base, together)))
-            candidate = a.substitute({at_slot(base, part): value})
+            others = (ExpPoly.from_variable(name_in_slot(base, p)) for p in parts if p != part)
+            value = sum((other * -1 for other in others), ExpPoly.from_variable(name_in_slot(base, together)))
+            candidate = a.substitute({name_in_slot(base, part): value})
             best = candidate if _count_symbols(candidate) < _count_symbols(best) else best
     return best
 

@@ -15,7 +15,7 @@ from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.names import LOG_RATIOS, SAMPLE, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Atom, Mean
-from klsym.language.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, atoms_of
+from klsym.language.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, walk_atoms
 from klsym.language.messages import Message
 from klsym.language.unfolding import Theorem
 from klsym.notation import formulas
@@ -84,7 +84,7 @@ def describe_existence(atom: Atom) -> str:
 
 def _build_means_exist(theorem: Theorem) -> Message:
     """Build the hypothesis of every theorem, that its means exist."""
-    over_t = any(map(_is_over_t, atoms_of(theorem.statement.left, theorem.statement.right)))
+    over_t = any(map(_is_over_t, walk_atoms(theorem.statement.left, theorem.statement.right)))
     return Message("means-exist", over_t=over_t, supports=list_supports(theorem))
 
 
@@ -92,14 +92,14 @@ def has_means(theorem: Theorem) -> bool:
     """Does the statement name a mean, which must exist?  A finite model has all of them."""
     statement = theorem.statement
     sides = [statement.left, statement.right, *(side for pair in statement.context.premises for side in pair)]
-    means = (atom for atom in atoms_of(*sides) if not isinstance(atom, Gradient | Bregman))
+    means = (atom for atom in walk_atoms(*sides) if not isinstance(atom, Gradient | Bregman))
     return theorem.kind != "refuted" and any(getattr(atom, "measure", "") != SAMPLE for atom in means)
 
 
 def list_supports(theorem: Theorem) -> tuple[tuple[str, str], ...]:
     """List the supports without which a divergence in the statement is infinite."""
     supports = []
-    for atom in atoms_of(theorem.statement.left, theorem.statement.right):
+    for atom in walk_atoms(theorem.statement.left, theorem.statement.right):
         if isinstance(atom, Divergence | TokenDivergence):
             pairs = [(atom.first, atom.second), (atom.second, atom.first)]
             supports += pairs[: 2 if getattr(atom, "kind", "") == "J" else 1]
@@ -129,8 +129,8 @@ def _describe_region(at: str, element: ExpPoly) -> str:
     shown = f"{formulas.show_element(element)} >= 0{place}"
     for name, ratio, sign in (("k1", "r", 1), ("w", "rho", -1)):
         slope, constant = element.terms.get((((name, 1),), ()), 0), element.terms.get(((), ()), 0)
-        if slope and element == ExpPoly.variable(name) * slope + constant:
-            edge = formulas.show_element(ExpPoly.number(Fraction(constant) / slope * sign).exp())
+        if slope and element == ExpPoly.from_variable(name) * slope + constant:
+            edge = formulas.show_element(ExpPoly.from_number(Fraction(constant) / slope * sign).exp())
             shown += f", that is {ratio} {'<=' if slope * sign > 0 else '>='} {edge}"
     return shown
 
@@ -174,7 +174,7 @@ def _as_tuple(element: ExpPoly | tuple[ExpPoly, ...]) -> tuple[ExpPoly, ...]:
 
 def _describe_above(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
     several = _as_tuple(element)
-    if all(e == ExpPoly.variable("M") for e in several):
+    if all(e == ExpPoly.from_variable("M") for e in several):
         return f"a sequence from {at} has at least one token with M_now = 1, almost surely: M > 0"
     return f"{_describe_absence(at)} where {' or '.join(map(_format_not_positive, several))}"
 

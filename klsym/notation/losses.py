@@ -17,7 +17,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.language.defined import LOG, OF_CONSTANTS, OF_LOGS, known
+from klsym.language.defined import LOG, OF_CONSTANTS, OF_LOGS, find_definition
 from klsym.language.expressions import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
 from klsym.language.messages import Message
 from klsym.notation import tree
@@ -75,7 +75,9 @@ def build_tree(loss: Any, sums: bool = False) -> Formula:
 
 def _expand_logs(e: Any) -> Any:
     """Replace names of logs and constants by their definitions."""
-    definitions = {x: known(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))}
+    definitions = {
+        x: find_definition(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))
+    }
     if not definitions:
         return e
     from klsym.language.convert import to_sympy

@@ -1,7 +1,7 @@
 """Functions of r = p/q, and regions of r, as text.
 
 >>> from klsym.notation.printers import LATEX, TEXT
->>> k1 = ExpPoly.variable("k1")
+>>> k1 = ExpPoly.from_variable("k1")
 >>> TEXT(rewrite_in_r(k1 + (-k1).exp() - 1)), LATEX(rewrite_in_r(k1 * k1 * Fraction(1, 2)))
 ('r - log(r) - 1', '\\\\frac{\\\\log(r)^{2}}{2}')
 """
@@ -84,7 +84,7 @@ def is_whole(where: Any) -> bool:
 def describe_nonnegative(element: ExpPoly, of: str = "r") -> str:
     """Return the condition that an element is not negative, with r on the left.
 
-    >>> k1, lam = ExpPoly.variable("k1"), ExpPoly.variable("lam")
+    >>> k1, lam = ExpPoly.from_variable("k1"), ExpPoly.from_variable("lam")
     >>> [describe_nonnegative(e) for e in (1 + lam - (-k1).exp(), -lam, lam * lam - lam)]
     ['r <= lam + 1', 'lam <= 0', 'lam*(lam - 1) >= 0']
     """
@@ -103,7 +103,7 @@ def describe_everywhere(where: Any) -> str | None:
     """Return the condition on parameters for which it holds everywhere; None if there is none.
 
     >>> from types import SimpleNamespace
-    >>> lam, beta = ExpPoly.variable("lam"), ExpPoly.variable("beta")
+    >>> lam, beta = ExpPoly.from_variable("lam"), ExpPoly.from_variable("beta")
     >>> describe_everywhere(SimpleNamespace(element=lam, always=(beta, -beta, lam)))
     'beta = 0 and lam >= 0'
     """
@@ -135,5 +135,5 @@ def _format_edge(zero: tuple[Fraction, Fraction]) -> str:
     low, high = zero
     if low == high:
         plain = {Fraction(0): "1", Fraction(-1): "e", Fraction(1): "1/e"}
-        return plain.get(low) or TEXT(build_coefficient(ExpPoly.number(-low).exp()))
+        return plain.get(low) or TEXT(build_coefficient(ExpPoly.from_number(-low).exp()))
     return f"{math.exp(-float(low + high) / 2):.{DIGITS}g}"

@@ -1,7 +1,7 @@
 """Plain text: statements, theorems, derivations.
 
 >>> from klsym.language.abbreviations import Divergence, Gradient
->>> show_side(Side.atom(Gradient(Side.atom(Divergence("KL", "q", "p")))))
+>>> show_side(Side.from_atom(Gradient(Side.from_atom(Divergence("KL", "q", "p")))))
 'grad KL(q||p)'
 """
 
@@ -21,7 +21,7 @@ from klsym.language.abbreviations import (
     Context,
     Side,
     Statement,
-    atoms_of,
+    walk_atoms,
 )
 from klsym.language.unfolding import Theorem, unfold
 from klsym.notation import formulas
@@ -186,7 +186,7 @@ def _explain_expansion(side: Side, context: Context) -> str:
     """Name what is inserted when the abbreviations of a side are expanded."""
     written = unfold(side, context)
     reasons = {
-        "definition": any(isinstance(atom, NAMED) for atom in atoms_of(side)),
+        "definition": any(isinstance(atom, NAMED) for atom in walk_atoms(side)),
         "on-policy": unfold(side, replace(context, on_policy=False)) != written,
         "given": unfold(side, replace(context, given=())) != written,
     }

@@ -1,7 +1,7 @@
 """Values in either spelling: exponential polynomials, SymPy expressions, coefficients of scores of slots, and
 formulas made of such values.
 
->>> now, past = ExpPoly.variable("k1[now]"), ExpPoly.variable("length")
+>>> now, past = ExpPoly.from_variable("k1[now]"), ExpPoly.from_variable("length")
 >>> show_value({"past": past, "now": -now}), show_value(now, LATEX)
 ('T*s_past - k1_now*s_now', 'k_{1,t}')
 """
@@ -22,8 +22,8 @@ from klsym.notation.tree import Call, Formula, Minus, add_terms, divide, multipl
 class LazyFormula(NamedTuple):
     """A formula whose parts stay apart in print: the function that joins their trees, and the parts.
 
-    >>> n = ExpPoly.variable("n")
-    >>> show_value(LazyFormula(multiply, (1 - n.inverse(), ExpPoly.variable("k1") - n)))
+    >>> n = ExpPoly.from_variable("n")
+    >>> show_value(LazyFormula(multiply, (1 - n.invert(), ExpPoly.from_variable("k1") - n)))
     '(1 - 1/n)*(k1 - n)'
     """
 
@@ -47,16 +47,16 @@ def add_brackets(value: Formula) -> Formula:
 def subtract_mean(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
     """Return h_i minus the mean of its batch, from h_i and the sum of the others.
 
-    >>> k1 = [ExpPoly.variable(f"k1[{slot}]") for slot in ("self", "others")]
+    >>> k1 = [ExpPoly.from_variable(f"k1[{slot}]") for slot in ("self", "others")]
     >>> show_value(subtract_mean(*k1)), show_value(subtract_mean_of_others(*k1))
     ('k1_self - (k1_self + k1_others)/n', 'k1_self - k1_others/(n - 1)')
     """
-    return LazyFormula(_subtract_batch_mean, (mine, others, ExpPoly.variable("n")))
+    return LazyFormula(_subtract_batch_mean, (mine, others, ExpPoly.from_variable("n")))
 
 
 def subtract_mean_of_others(mine: ExpPoly, others: ExpPoly) -> LazyFormula:
     """Return h_i minus the mean of the others."""
-    return LazyFormula(_subtract_quotient, (mine, others, ExpPoly.variable("n") - 1))
+    return LazyFormula(_subtract_quotient, (mine, others, ExpPoly.from_variable("n") - 1))
 
 
 def _subtract_batch_mean(mine: Formula, others: Formula, n: Formula) -> Formula:
@@ -88,8 +88,8 @@ def build_tree(value: Any, sums: bool = False) -> Formula:
 def collect_names(value: Any) -> set[str]:
     """Collect the names that occur in a value.
 
-    >>> h = ExpPoly.variable("h1")
-    >>> formula = LazyFormula(multiply, (h + 1, ExpPoly.variable("k1")))
+    >>> h = ExpPoly.from_variable("h1")
+    >>> formula = LazyFormula(multiply, (h + 1, ExpPoly.from_variable("k1")))
     >>> sorted(collect_names(formula)), collect_names({"now": h})
     (['h1', 'k1'], {'h1'})
     """

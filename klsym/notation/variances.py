@@ -1,8 +1,8 @@
 """Second moments minus squares of means, of a value times a score, as variances: Var_q((k1 - b)*s).
 
 >>> from klsym.kernel.ring import ONE
->>> X = Mean("", "q", ExpPoly.variable("k1"), ("x",))
->>> second = Mean("", "q", ExpPoly.variable("k1") ** 2, ("x", "x"))
+>>> X = Mean("", "q", ExpPoly.from_variable("k1"), ("x",))
+>>> second = Mean("", "q", ExpPoly.from_variable("k1") ** 2, ("x", "x"))
 >>> as_variances([(ONE, (second,)), (-ONE, (X, X))]) == ([(ONE, X)], [])
 True
 """

@@ -115,15 +115,15 @@ class Autoregressive:
         table = np.empty((self.states, self.vocabulary), dtype=np.intp)
         for length, level in enumerate(self._levels):
             after = np.arange(level)[:, None] * self.vocabulary + np.arange(self.vocabulary)
-            kept = min(length + 1, self.memory)
-            table[starts[length] : starts[length + 1]] = starts[kept] + after % self._levels[kept]
+            remembered = min(length + 1, self.memory)
+            table[starts[length] : starts[length + 1]] = starts[remembered] + after % self._levels[remembered]
         return table
 
 
 def random_autoregressive(
     seed: int, vocabulary: int, memory: int, max_length: int, spread: float = 1.0
 ) -> Autoregressive:
-    """A random model, the same for the same arguments: logits are spread * N(0, 1).
+    """Return a random model, the same for the same arguments: logits are spread * N(0, 1).
 
     >>> random_autoregressive(3, 2, 1, 5).logits.shape
     (3, 3)
@@ -153,11 +153,11 @@ class Sequences:
         return len(self.lengths)
 
 
-def sequences_of(model: Autoregressive, tokens: list[list[int]]) -> Sequences:
-    """The padded array of sequences given as lists of tokens, without their stops.
+def pad_sequences(model: Autoregressive, tokens: list[list[int]]) -> Sequences:
+    """Return the padded array of sequences given as lists of tokens, without their stops.
 
     >>> model = random_autoregressive(0, 2, 1, 4)
-    >>> sequences_of(model, [[], [0, 1]]).symbols.tolist()
+    >>> pad_sequences(model, [[], [0, 1]]).symbols.tolist()
     [[2, -1, -1], [0, 1, 2]]
 
     tokens: lists of at most max_length - 1 tokens, each 0..vocabulary-1.
@@ -165,11 +165,11 @@ def sequences_of(model: Autoregressive, tokens: list[list[int]]) -> Sequences:
     """
     lengths = np.array([len(row) + 1 for row in tokens], dtype=np.intp)
     symbols = np.full((len(tokens), lengths.max(initial=1)), PADDING, dtype=np.intp)
-    for row, given in zip(symbols, tokens, strict=True):
-        row[: len(given) + 1] = [*given, model.stop]
-    found = Sequences(symbols, lengths)
-    _check_sequences(model, found)
-    return found
+    for row, symbols_of_row in zip(symbols, tokens, strict=True):
+        row[: len(symbols_of_row) + 1] = [*symbols_of_row, model.stop]
+    sequences = Sequences(symbols, lengths)
+    _check_sequences(model, sequences)
+    return sequences
 
 
 def _check_sequences(model: Autoregressive, sequences: Sequences) -> None:
@@ -179,18 +179,18 @@ def _check_sequences(model: Autoregressive, sequences: Sequences) -> None:
     _refuse_unless(shaped, f"sequences: shapes (n, width), (n,) expected, got {shapes}")
     whole = np.issubdtype(symbols.dtype, np.integer) and np.issubdtype(lengths.dtype, np.integer)
     _refuse_unless(whole, f"sequences: integers expected, got {symbols.dtype}, {lengths.dtype}")
-    most = min(model.max_length, symbols.shape[1])
-    fits = bool(((lengths >= 1) & (lengths <= most)).all())
-    _refuse_unless(fits, f"sequences: lengths from 1 to {most} expected")
+    longest = min(model.max_length, symbols.shape[1])
+    fits = bool(((lengths >= 1) & (lengths <= longest)).all())
+    _refuse_unless(fits, f"sequences: lengths from 1 to {longest} expected")
     at = np.arange(symbols.shape[1]) - lengths[:, None]
-    known = (symbols[at < -1] >= 0) & (symbols[at < -1] < model.vocabulary)
-    _refuse_unless(bool(known.all()), f"sequences: tokens from 0 to {model.vocabulary - 1} expected")
+    are_known = (symbols[at < -1] >= 0) & (symbols[at < -1] < model.vocabulary)
+    _refuse_unless(bool(are_known.all()), f"sequences: tokens from 0 to {model.vocabulary - 1} expected")
     ended = bool((symbols[at == -1] == model.stop).all())
     _refuse_unless(ended, f"sequences: the last symbol must be stop, {model.stop}")
 
 
-def _visits(model: Autoregressive, sequences: Sequences) -> tuple[Any, Any, Any, Any]:
-    """Sequence, step, state and symbol of every draw that is not forced, four arrays of one shape."""
+def _list_draws(model: Autoregressive, sequences: Sequences) -> tuple[Any, Any, Any, Any]:
+    """Return sequence, step, state and symbol of every draw that is not forced, four arrays of one shape."""
     _check_sequences(model, sequences)
     symbols = np.asarray(sequences.symbols)
     states = np.zeros(symbols.shape, dtype=np.intp)
@@ -202,54 +202,54 @@ def _visits(model: Autoregressive, sequences: Sequences) -> tuple[Any, Any, Any,
     return i, step, states[i, step], symbols[i, step]
 
 
-def token_log_probabilities(model: Autoregressive, sequences: Sequences) -> Any:
-    """The log-probability of every symbol given its prefix, log q(y_t | state_t).
+def compute_token_log_probabilities(model: Autoregressive, sequences: Sequences) -> Any:
+    """Return the log-probability of every symbol given its prefix, log q(y_t | state_t).
 
     >>> model = Autoregressive([[0.0, 0.0]], memory=0, max_length=3)
-    >>> token_log_probabilities(model, sequences_of(model, [[], [0], [0, 0]])).round(3).tolist()
+    >>> compute_token_log_probabilities(model, pad_sequences(model, [[], [0], [0, 0]])).round(3).tolist()
     [[-0.693, 0.0, 0.0], [-0.693, -0.693, 0.0], [-0.693, -0.693, 0.0]]
 
     sequences: n of them, of any width.  Returns shape (n, width), nats: 0 at a forced stop and after
     the end, -inf for excluded symbols.  Its sum over steps is the log-probability of the sequence.
     Raises UsageError: sequences that the model cannot hold.
     """
-    i, t, state, symbol = _visits(model, sequences)
-    found = np.zeros(np.shape(sequences.symbols))
-    found[i, t] = model.log_probabilities[state, symbol]
-    return found
+    i, t, state, symbol = _list_draws(model, sequences)
+    table = np.zeros(np.shape(sequences.symbols))
+    table[i, t] = model.log_probabilities[state, symbol]
+    return table
 
 
-def log_probabilities(model: Autoregressive, sequences: Sequences) -> Any:
-    """The log-probability of whole sequences, log q(y) = sum_t log q(y_t | state_t).
+def compute_log_probabilities(model: Autoregressive, sequences: Sequences) -> Any:
+    """Return the log-probability of whole sequences, log q(y) = sum_t log q(y_t | state_t).
 
     >>> model = Autoregressive([[0.0, 0.0]], memory=0, max_length=3)
-    >>> np.exp(log_probabilities(model, sequences_of(model, [[], [0], [0, 0]]))).round(3).tolist()
+    >>> np.exp(compute_log_probabilities(model, pad_sequences(model, [[], [0], [0, 0]]))).round(3).tolist()
     [0.5, 0.25, 0.25]
 
-    Returns shape (n,), nats.  Errors as in token_log_probabilities.
+    Returns shape (n,), nats.  Errors as in compute_token_log_probabilities.
     """
-    return token_log_probabilities(model, sequences).sum(axis=1)
+    return compute_token_log_probabilities(model, sequences).sum(axis=1)
 
 
-def token_scores(model: Autoregressive, sequences: Sequences) -> Any:
-    """The score of every symbol, s_t = grad log q(y_t | state_t), with respect to all logits.
+def compute_token_scores(model: Autoregressive, sequences: Sequences) -> Any:
+    """Return the score of every symbol, s_t = grad log q(y_t | state_t), with respect to all logits.
 
     s_t[s, a] = 1[state_t = s] (1[y_t = a] - q(a|s))
 
     >>> model = Autoregressive([[0.0, 0.0]], memory=0, max_length=3)
-    >>> token_scores(model, sequences_of(model, [[0, 0]]))[0, :, 0].tolist()
+    >>> compute_token_scores(model, pad_sequences(model, [[0, 0]]))[0, :, 0].tolist()
     [[0.5, -0.5], [0.5, -0.5], [0.0, 0.0]]
 
     Returns shape (n, width, states, vocabulary + 1): 0 at a forced stop and after the end.
     Raises UsageError: sequences that the model cannot hold, or that have probability zero.
     Source: Williams 1992, Simple statistical gradient-following algorithms.
     """
-    i, t, state, symbol = _visits(model, sequences)
+    i, t, state, symbol = _list_draws(model, sequences)
     _refuse_impossible(model, state, symbol)
-    found = np.zeros((*np.shape(sequences.symbols), *model.logits.shape))
-    found[i, t, state] = -model.probabilities[state]
-    found[i, t, state, symbol] += 1
-    return found
+    scores = np.zeros((*np.shape(sequences.symbols), *model.logits.shape))
+    scores[i, t, state] = -model.probabilities[state]
+    scores[i, t, state, symbol] += 1
+    return scores
 
 
 def _refuse_impossible(model: Autoregressive, state: Any, symbol: Any) -> None:
@@ -259,7 +259,8 @@ def _refuse_impossible(model: Autoregressive, state: Any, symbol: Any) -> None:
 
 # ---------------------------------------------------------------------------- enumeration
 def enumerate_sequences(model: Autoregressive) -> Sequences:
-    """All sequences of positive probability, 1 + vocabulary + ... + vocabulary^(max_length - 1) at most.
+    """Return all sequences of positive probability, 1 + vocabulary + ... + vocabulary^(max_length - 1) at
+    most.
 
     >>> model = random_autoregressive(0, 2, 1, 3)
     >>> enumerate_sequences(model).symbols.tolist()
@@ -276,16 +277,16 @@ def enumerate_sequences(model: Autoregressive) -> Sequences:
     for _ in range(model.max_length):
         rows += prefixes
         prefixes = [[*prefix, token] for prefix in prefixes for token in range(model.vocabulary)]
-    every = sequences_of(model, rows)
-    possible = np.isfinite(log_probabilities(model, every))
+    every = pad_sequences(model, rows)
+    possible = np.isfinite(compute_log_probabilities(model, every))
     return Sequences(every.symbols[possible], every.lengths[possible])
 
 
-def expectation(model: Autoregressive, function: Callable[[Sequences], Any]) -> Any:
-    """E_q[f(y)] by enumeration of all sequences, sum_y q(y) f(y): for small models only.
+def compute_expectation(model: Autoregressive, function: Callable[[Sequences], Any]) -> Any:
+    """Return E_q[f(y)] by enumeration of all sequences, sum_y q(y) f(y): for small models only.
 
     >>> model = Autoregressive([[0.0, 0.0]], memory=0, max_length=3)
-    >>> round(float(expectation(model, lambda y: y.lengths)), 12)
+    >>> round(float(compute_expectation(model, lambda y: y.lengths)), 12)
     1.75
 
     function: Sequences -> array, shape (n, ...); the result has shape (...).
@@ -295,7 +296,7 @@ def expectation(model: Autoregressive, function: Callable[[Sequences], Any]) -> 
     values = np.asarray(function(every))
     fits = values.shape[:1] == (len(every),)
     _refuse_unless(fits, f"expectation: {len(every)} values expected, got shape {values.shape}")
-    return np.tensordot(np.exp(log_probabilities(model, every)), values, axes=1)
+    return np.tensordot(np.exp(compute_log_probabilities(model, every)), values, axes=1)
 
 
 # ---------------------------------------------------------------------------- dynamic programming
@@ -308,49 +309,49 @@ def _check_pair(q: Autoregressive, p: Autoregressive) -> None:
     _refuse_unless(not len(differ), f"no common support: one model excludes what the other draws at {where}")
 
 
-def log_ratios(q: Autoregressive, p: Autoregressive) -> Any:
-    """l(s, a) = log q(a|s) - log p(a|s), and 0 for symbols that both exclude."""
+def compute_log_ratios(q: Autoregressive, p: Autoregressive) -> Any:
+    """Return l(s, a) = log q(a|s) - log p(a|s), and 0 for symbols that both exclude."""
     both = np.isfinite(q.logits)
     return np.subtract(q.log_probabilities, p.log_probabilities, where=both, out=np.zeros(both.shape))
 
 
-def token_kl(q: Autoregressive, p: Autoregressive) -> Any:
-    """KL(q(.|s)||p(.|s)) of the next-token distributions, sum_a q (l + exp(-l) - 1), l = log(q/p).
+def compute_token_kl(q: Autoregressive, p: Autoregressive) -> Any:
+    """Return KL(q(.|s)||p(.|s)) of next tokens, sum_a q (l + exp(-l) - 1), l = log(q/p).
 
     No term of the sum is negative, so nothing cancels between terms when q is close to p.
 
     >>> q, p = random_autoregressive(0, 2, 1, 4), random_autoregressive(1, 2, 1, 4)
-    >>> token_kl(q, q).tolist(), bool((token_kl(q, p) > 0).all())
+    >>> compute_token_kl(q, q).tolist(), bool((compute_token_kl(q, p) > 0).all())
     ([0.0, 0.0, 0.0], True)
 
     Returns shape (states,), nats.
     Raises UsageError: models of different shapes, or without common support.
     """
     _check_pair(q, p)
-    ratio = log_ratios(q, p)
+    ratio = compute_log_ratios(q, p)
     near = np.abs(ratio) < 1
     small = ratio + np.expm1(-np.where(near, ratio, 0.0))
     far = q.probabilities * ratio + p.probabilities - q.probabilities
     return np.where(near, q.probabilities * small, far).sum(axis=1)
 
 
-def _forward(q: Autoregressive, occupation: Any) -> Any:
-    """One step on: the probability of each state, and of not having stopped."""
+def _move_forward(q: Autoregressive, occupation: Any) -> Any:
+    """Return the probability of each state one step on, and of not having stopped."""
     flow = occupation[:, None] * q.probabilities[:, :-1]
     return np.bincount(q.successors.ravel(), weights=flow.ravel(), minlength=q.states)
 
 
-def _backward(q: Autoregressive, now: Any, to_go: Any) -> Any:
-    """One step back: the expected sum of `now` (per state) from here to the end."""
+def _move_backward(q: Autoregressive, now: Any, to_go: Any) -> Any:
+    """Return the expected sum of `now` (per state) from one step back to the end."""
     return now + (q.probabilities[:, :-1] * to_go[q.successors]).sum(axis=1)
 
 
-def occupations(q: Autoregressive) -> Any:
-    """d_t(s), the probability that step t is drawn, and in state s, for t = 1..max_length - 1.
+def compute_occupations(q: Autoregressive) -> Any:
+    """Return d_t(s), the probability that step t is drawn, and in state s, for t = 1..max_length - 1.
 
     d_1 = 1[start], d_{t+1}(s') = sum_{s, a: s' follows s, a} d_t(s) q(a|s)
 
-    >>> occupations(Autoregressive([[0.0, 0.0]], memory=0, max_length=4)).tolist()
+    >>> compute_occupations(Autoregressive([[0.0, 0.0]], memory=0, max_length=4)).tolist()
     [[1.0], [0.5], [0.25]]
 
     Returns shape (max_length - 1, states); the forced step, which adds nothing, is left out.
@@ -359,12 +360,12 @@ def occupations(q: Autoregressive) -> Any:
     if len(table):
         table[0, 0] = 1
     for t in range(1, len(table)):
-        table[t] = _forward(q, table[t - 1])
+        table[t] = _move_forward(q, table[t - 1])
     return table
 
 
-def sequence_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
-    """KL(q||p) over whole sequences and its gradient in all logits of q, by dynamic programming.
+def compute_sequence_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
+    """Return KL(q||p) over whole sequences and its gradient in all logits of q, by dynamic programming.
 
     V_t(s) = sum_a q(a|s) Q_t(s, a)         Q_t(s, a) = l(s, a) + V_{t+1}(next state), V = 0 after stop
     KL = V_1(start)         d KL / d logits[s, a] = sum_t d_t(s) q(a|s) (Q_t(s, a) - V_t(s))
@@ -372,7 +373,7 @@ def sequence_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
     with d_t the occupations.  Time and memory are linear in max_length.
 
     >>> q, p = random_autoregressive(0, 2, 1, 9), random_autoregressive(1, 2, 1, 9)
-    >>> value, gradient = sequence_kl(q, p)
+    >>> value, gradient = compute_sequence_kl(q, p)
     >>> value > 0, gradient.shape
     (True, (3, 3))
 
@@ -380,18 +381,18 @@ def sequence_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
     Raises UsageError: models of different shapes, or without common support.
     Source: Sutton et al. 2000, Policy gradient methods, theorem 1; Cover & Thomas 2006, theorem 2.5.3.
     """
-    now, ratio, table = token_kl(q, p), log_ratios(q, p), occupations(q)
+    kl_of_step, ratio, table = compute_token_kl(q, p), compute_log_ratios(q, p), compute_occupations(q)
     to_go, gradient = np.zeros(q.states), np.zeros(q.logits.shape)
     for occupation in table[::-1]:
         action = ratio.copy()
         action[:, :-1] += to_go[q.successors]
-        to_go = _backward(q, now, to_go)
+        to_go = _move_backward(q, kl_of_step, to_go)
         gradient += occupation[:, None] * q.probabilities * (action - to_go[:, None])
     return float(to_go[0]), gradient
 
 
-def token_field(q: Autoregressive, p: Autoregressive, loss: str) -> Any:
-    """E_q[sum_t grad loss(l_t)], the token-level field with prefixes held fixed, exactly.
+def compute_token_gradient(q: Autoregressive, p: Autoregressive, loss: str) -> Any:
+    """Return E_q[sum_t grad loss(l_t)], the expected gradient with prefixes held fixed, exactly.
 
     k2 = l^2/2             field[s, a] = d(s) q(a|s) (l(s, a) - KL_s)
     k3 = l + exp(-l) - 1   field[s, a] = d(s) (q(a|s) - p(a|s))
@@ -399,7 +400,7 @@ def token_field(q: Autoregressive, p: Autoregressive, loss: str) -> Any:
     with d(s) = sum_t d_t(s) the expected number of draws in state s and KL_s the token KL.
 
     >>> q, p = random_autoregressive(0, 2, 1, 9), random_autoregressive(1, 2, 1, 9)
-    >>> bool(np.allclose(token_field(q, p, "k3").sum(axis=1), 0))
+    >>> bool(np.allclose(compute_token_gradient(q, p, "k3").sum(axis=1), 0))
     True
 
     loss: "k2" or "k3".  Returns shape (states, vocabulary + 1).
@@ -407,8 +408,8 @@ def token_field(q: Autoregressive, p: Autoregressive, loss: str) -> Any:
     Source: Tang & Munos 2025, On a few pitfalls in KL divergence gradient estimation for RL.
     """
     _refuse_unless(loss in ("k2", "k3"), f"token_field: loss {loss!r}: 'k2' or 'k3' expected")
-    now = token_kl(q, p)
-    visits = occupations(q).sum(axis=0)[:, None]
+    kl_of_step = compute_token_kl(q, p)
+    visits = compute_occupations(q).sum(axis=0)[:, None]
     if loss == "k3":
         return visits * (q.probabilities - p.probabilities)
-    return visits * q.probabilities * (log_ratios(q, p) - now[:, None])
+    return visits * q.probabilities * (compute_log_ratios(q, p) - kl_of_step[:, None])

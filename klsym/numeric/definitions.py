@@ -25,38 +25,38 @@ UNDECIDED = 2  # in place of a sign
 MARGIN = 1e-9  # from a bound, of the size of e: nearer floats are not judged
 
 
-def defined_value(name: str, scope: Scope, origin: Scope, at: Frame) -> Sized | None:
-    """The value of a name that the statement defines; None for others.
+def find_defined_value(name: str, scope: Scope, origin: Scope, at: Frame) -> Sized | None:
+    """Return the value of a name that the statement defines; None for others.
 
     origin: the same positions where theta is not moved.
     """
-    if (e := at.context.defined(name, LET)) is not None:
-        return scope.polynomial(e)
-    if (e := at.context.defined(name, LOG)) is not None:
-        return _log(name, scope.polynomial(e), at.system)
-    if (e := at.context.defined(name, REGION)) is None:
+    if (e := at.context.find_definition(name, LET)) is not None:
+        return scope.evaluate_element(e)
+    if (e := at.context.find_definition(name, LOG)) is not None:
+        return _compute_log(name, scope.evaluate_element(e), at.system)
+    if (e := at.context.find_definition(name, REGION)) is None:
         return None
     if at.kinks_refused:
-        _refuse_kinks(name, scope.polynomial(e), at.system)
+        _refuse_kinks(name, scope.evaluate_element(e), at.system)
     if origin is not scope:
-        return scope.constant([int(b) for b in _bits(origin.variable(name), origin.system)])
-    signs = _signs(scope.polynomial(e), at.system)
+        return scope.make_constant([int(b) for b in _list_bits(origin.get_variable(name), origin.system)])
+    signs = _decide_signs(scope.evaluate_element(e), at.system)
     refuse_unless(UNDECIDED not in signs, f"the sign of what defines {name} is not decided")
-    return scope.constant([int(sign > 0) for sign in signs])
+    return scope.make_constant([int(sign > 0) for sign in signs])
 
 
-def _bits(region: Sized, system: System) -> list[int]:
+def _list_bits(region: Sized, system: System) -> list[int]:
     return system.signs(region.value, np.zeros(len(region.value)))
 
 
-def _signs(e: Sized, system: System) -> list[int]:
-    """1, 0 or -1 for each value of e, or that its sign is not decided."""
+def _decide_signs(e: Sized, system: System) -> list[int]:
+    """Return 1, 0 or -1 for each value of e, or that its sign is not decided."""
     return system.signs(e.value, np.real(e.size))
 
 
-def _log(name: str, e: Sized, system: System) -> Sized:
-    """log(e) with the slope e'/e; its error is that of e, over e, besides that of a log."""
-    positive = set(_signs(e, system)) <= {1}
+def _compute_log(name: str, e: Sized, system: System) -> Sized:
+    """Return log(e) with the slope e'/e; its error is that of e, over e, besides that of a log."""
+    positive = set(_decide_signs(e, system)) <= {1}
     refuse_unless(positive, f"{name} is log(e), and e <= 0 or not decided at some sample")
     return Sized(np.log(e.value), e.size * system.magnitude(1 / e.value) + system.log_magnitude(e.value))
 
@@ -64,9 +64,9 @@ def _log(name: str, e: Sized, system: System) -> Sized:
 def _refuse_kinks(name: str, e: Sized, system: System) -> None:
     """Refuse samples at which e = 0 and e moves: a mean has no derivative there that is told by e alone."""
     slopes = Sized(np.array([system.slope(x) for x in e.value]), FLOAT.slope(e.size))
-    pairs = zip(_signs(e, system), _signs(slopes, system), strict=True)
-    met = any(sign == 0 and slope != 0 for sign, slope in pairs)
-    refuse_unless(not met, f"a sample lies where {name} changes as theta moves")
+    pairs = zip(_decide_signs(e, system), _decide_signs(slopes, system), strict=True)
+    has_kink = any(sign == 0 and slope != 0 for sign, slope in pairs)
+    refuse_unless(not has_kink, f"a sample lies where {name} changes as theta moves")
 
 
 # ---------------------------------------------------------------------------- models without bounds
@@ -77,29 +77,35 @@ def are_clear(elements: Iterable[ExpPoly], at: Frame) -> bool:
 
 def are_positive(elements: Iterable[ExpPoly], at: Frame) -> bool:
     """Is e > 0 at every sample, batch and step, for each of some elements?"""
-    found = (_signs(at.rows(index_for(e, at.context)).polynomial(e), at.system) for e in elements)
-    return all({*signs} <= {1} for signs in found)
+    signs_of_elements = (
+        _decide_signs(at.get_rows(choose_index(e, at.context)).evaluate_element(e), at.system)
+        for e in elements
+    )
+    return all({*signs} <= {1} for signs in signs_of_elements)
 
 
 def _is_clear(e: ExpPoly, at: Frame) -> bool:
-    values = at.rows(index_for(e, at.context)).polynomial(e)
+    values = at.get_rows(choose_index(e, at.context)).evaluate_element(e)
     if at.system is FLOAT:
         return bool(np.all(np.abs(np.real(values.value)) > MARGIN * np.real(values.size)))
-    return not {0, UNDECIDED} & {*_signs(values, at.system)}
+    return not {0, UNDECIDED} & {*_decide_signs(values, at.system)}
 
 
 def are_at_least_0(elements: Iterable[ExpPoly], at: Frame) -> bool:
     """Is e at least 0 at every sample, batch and step, for each of some elements?"""
-    found = (_signs(at.rows(index_for(e, at.context)).polynomial(e), at.system) for e in elements)
-    return all({*signs} <= {0, 1} for signs in found)
+    signs_of_elements = (
+        _decide_signs(at.get_rows(choose_index(e, at.context)).evaluate_element(e), at.system)
+        for e in elements
+    )
+    return all({*signs} <= {0, 1} for signs in signs_of_elements)
 
 
-def index_for(e: ExpPoly, context: Context) -> str:
-    """The first index that has all slots of which an element speaks.
+def choose_index(e: ExpPoly, context: Context) -> str:
+    """Return the first index that has all slots of which an element speaks.
 
-    >>> index_for(ExpPoly.variable("k1[past]") + ExpPoly.variable("R"), Context())
+    >>> choose_index(ExpPoly.from_variable("k1[past]") + ExpPoly.from_variable("R"), Context())
     't'
     """
-    found = [index for index, slots in SLOTS.items() if context.speaks_of(e) <= {*slots}]
-    refuse_unless(bool(found), "what is defined speaks of slots that no mean has")
-    return found[0]
+    indices = [index for index, slots in SLOTS.items() if context.collect_slots(e) <= {*slots}]
+    refuse_unless(bool(indices), "what is defined speaks of slots that no mean has")
+    return indices[0]

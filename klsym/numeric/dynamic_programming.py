@@ -23,13 +23,22 @@ from klsym.language.abbreviations import (
     Side,
     TokenDivergence,
 )
-from klsym.numeric.autoregressive import Autoregressive, random_autoregressive, sequence_kl, token_field
-from klsym.numeric.checks.sequence_fields import forward_kl, length_gradient, token_weighted_field
+from klsym.numeric.autoregressive import (
+    Autoregressive,
+    compute_sequence_kl,
+    compute_token_gradient,
+    random_autoregressive,
+)
+from klsym.numeric.checks.sequence_fields import (
+    compute_forward_kl,
+    compute_length_gradients,
+    compute_weighted_token_gradient,
+)
 from klsym.numeric.models import FiniteModel
 
-K1 = ExpPoly.variable("k1[now]")
-LOSSES = {K1**2 * ExpPoly.number(2).inverse(): "k2", (-K1).exp() - 1 + K1: "k3"}
-INVERSE_LENGTH = ExpPoly.variable("length").inverse()
+K1 = ExpPoly.from_variable("k1[now]")
+LOSSES = {K1**2 * ExpPoly.from_number(2).invert(): "k2", (-K1).exp() - 1 + K1: "k3"}
+INVERSE_LENGTH = ExpPoly.from_variable("length").invert()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +57,16 @@ class Chains:
     @cached_property
     def _branches(self) -> tuple[Any, list[tuple[int, int]]]:
         """The shape of the tree, and the state and symbol of each branch; -1 where stop is forced."""
-        found: list[tuple[int, int]] = []
+        branches: list[tuple[int, int]] = []
 
-        def node(state: int, step: int) -> Any:
+        def add_node(state: int, step: int) -> Any:
             if step == self.q.max_length:
-                found.append((-1, self.q.stop))
+                branches.append((-1, self.q.stop))
                 return (None,)
-            found.extend((state, symbol) for symbol in range(self.q.stop + 1))
-            return (*(node(after, step + 1) for after in self.q.successors[state].tolist()), None)
+            branches.extend((state, symbol) for symbol in range(self.q.stop + 1))
+            return (*(add_node(after, step + 1) for after in self.q.successors[state].tolist()), None)
 
-        return node(0, 1), found
+        return add_node(0, 1), branches
 
     @cached_property
     def tree(self) -> FiniteModel:
@@ -76,59 +85,59 @@ class Chains:
     @cached_property
     def directions(self) -> Any:
         """For each logit of q, the branches that it moves, shape (logits, branches)."""
-        found = np.zeros((self.q.logits.size, len(self._branches[1])))
+        matrix = np.zeros((self.q.logits.size, len(self._branches[1])))
         for branch, (state, symbol) in enumerate(self._branches[1]):
             if state >= 0:
-                found[state * (self.q.stop + 1) + symbol, branch] = 1
-        return found
+                matrix[state * (self.q.stop + 1) + symbol, branch] = 1
+        return matrix
 
 
 def random_chains(seed: int, context: Context, vocabulary: int = 3, max_length: int = 6) -> Chains:
-    """Three random models with memory 1; on-policy mu is q."""
+    """Return three random models with memory 1; on-policy mu is q."""
     q, p, mu = (random_autoregressive(seed + i, vocabulary, 1, max_length, 0.6) for i in range(3))
     return Chains(q, p, q if context.on_policy else mu)
 
 
-def by_programme(side: Side, chains: Chains) -> Any:
-    """A side by dynamic programming, along each logit of q; None where there is no programme for it.
+def compute_side(side: Side, chains: Chains) -> Any:
+    """Return a side by dynamic programming, along each logit of q; None where there is no programme for it.
 
     >>> from klsym.engine.proof.quantities import KL, grad
     >>> chains = random_chains(0, Context())
-    >>> by_programme(grad(KL("q", "p")).side, chains).shape, by_programme(KL("mu", "p").side, chains)
+    >>> compute_side(grad(KL("q", "p")).side, chains).shape, compute_side(KL("mu", "p").side, chains)
     ((16,), None)
 
     Terms with parameters, products and other atoms have none.
     """
     total = np.zeros(chains.q.logits.size)
     for coefficient, atoms in side.terms:
-        value = _atom(atoms[0], chains) if len(atoms) == 1 and not coefficient.names() else None
+        value = _compute_atom(atoms[0], chains) if len(atoms) == 1 and not coefficient.names() else None
         if value is None:
             return None
         total = total + float(coefficient.terms[((), ())]) * np.ravel(value)
     return total
 
 
-def _atom(atom: Atom, chains: Chains) -> Any:
+def _compute_atom(atom: Atom, chains: Chains) -> Any:
     q, p = chains.q, chains.p
     match atom:
         case Divergence("KL", "q", "p") | TokenDivergence("q", "q", "p", False):
-            return sequence_kl(q, p)[0]
+            return compute_sequence_kl(q, p)[0]
         case Divergence("KL", "p", "q") | TokenDivergence("p", "p", "q", False):
-            return forward_kl(q, p)[0]
+            return compute_forward_kl(q, p)[0]
         case TokenDivergence("q", "q", "p", True):
-            return token_field(q, p, "k2")
+            return compute_token_gradient(q, p, "k2")
         case TokenDivergence("q", "p", "q", True):
-            return token_field(q, p, "k3")
+            return compute_token_gradient(q, p, "k3")
         case TokenDivergence("mu", "q", "p", True):
-            return token_weighted_field(q, p, chains.mu)
+            return compute_weighted_token_gradient(q, p, chains.mu)
         case MeanGradient("t", "q", loss) if loss in LOSSES:
-            return token_field(q, p, LOSSES[loss])
+            return compute_token_gradient(q, p, LOSSES[loss])
         case Gradient(of):
-            return _gradient(of, chains)
+            return _compute_gradient(of, chains)
     return None
 
 
-def _gradient(of: Side, chains: Chains) -> Any:
+def _compute_gradient(of: Side, chains: Chains) -> Any:
     match of.terms:
         case ((coefficient, (atom,)),) if not coefficient.names():
             scale = float(coefficient.terms[((), ())])
@@ -136,11 +145,11 @@ def _gradient(of: Side, chains: Chains) -> Any:
             return None
     match atom:
         case Divergence("KL", "q", "p") | TokenDivergence("q", "q", "p", False):
-            return scale * sequence_kl(chains.q, chains.p)[1]
+            return scale * compute_sequence_kl(chains.q, chains.p)[1]
         case Divergence("KL", "p", "q"):
-            return scale * forward_kl(chains.q, chains.p)[1]
+            return scale * compute_forward_kl(chains.q, chains.p)[1]
         case Mean("", "q", a, ()) if a == INVERSE_LENGTH:
-            return scale * length_gradient(chains.q).inverse_gradient
-        case Mean("", "q", a, ()) if a == ExpPoly.variable("length"):
-            return scale * length_gradient(chains.q).mean_gradient
+            return scale * compute_length_gradients(chains.q).inverse_gradient
+        case Mean("", "q", a, ()) if a == ExpPoly.from_variable("length"):
+            return scale * compute_length_gradients(chains.q).mean_gradient
     return None

@@ -26,25 +26,25 @@ from klsym.language.abbreviations import Context, Statement
 from klsym.numeric.model_variables import Frame, Functions
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.number_systems import EXACT, FLOAT, Sized, System, refuse_unless
-from klsym.numeric.sides import instances, side_value
+from klsym.numeric.sides import choose_instances, evaluate_side
 
 TOLERANCE = 1e-10  # relative difference of sides that are equal
 THETAS = (0.0, 0.5, -0.5, 1.0)  # steps along u at which premises are compared
 
 
-def both_sides(
+def evaluate_sides(
     statement: Statement,
     model: FiniteModel,
     functions: Functions | None,
     system: System,
     thetas: Iterable[float] = THETAS,
 ) -> tuple[Sized, Sized]:
-    context, known = statement.context, instances(statement.context, functions)
-    model.check(context)
+    context, functions_by_name = statement.context, choose_instances(statement.context, functions)
+    model.check_context(context)
     check_premises(context, model, functions, thetas)
-    at = Frame(model, system, context, known)
+    at = Frame(model, system, context, functions_by_name)
     with np.errstate(all="ignore"):  # what is not finite is reported as such
-        return side_value(statement.left, at), side_value(statement.right, at)
+        return evaluate_side(statement.left, at), evaluate_side(statement.right, at)
 
 
 def check_premises(
@@ -64,11 +64,11 @@ def check_premises(
     functions: name -> callable or ExpPoly.  thetas: the values of t.
     Raises UsageError: a premise that fails, with its two values.
     """
-    known = instances(context, functions)
+    functions_by_name = choose_instances(context, functions)
     for number, pair in enumerate(context.premises, start=1):
         for t in thetas:
-            at = Frame(model.moved(t, context), FLOAT, context, known)
-            left, right = (side_value(side, at) for side in pair)
+            at = Frame(model.move_theta(t, context), FLOAT, context, functions_by_name)
+            left, right = (evaluate_side(side, at) for side in pair)
             gap, size = abs(left.value - right.value), abs(left.size) + abs(right.size)
             if not gap <= TOLERANCE * size:
                 values = f"{float(np.real(left.value)):.6g} != {float(np.real(right.value)):.6g}"
@@ -82,7 +82,7 @@ def evaluate(
     functions: Functions | None = None,
     thetas: Iterable[float] = THETAS,
 ) -> tuple[float, float]:
-    """The two sides of a statement on a finite model or a tree, in floats.
+    """Return the two sides of a statement on a finite model or a tree, in floats.
 
     Gradients are Im F(theta + i h u) / h with h = 1e-30 (complex step), so nothing cancels.
 
@@ -100,14 +100,14 @@ def evaluate(
     Raises UsageError: a name without a value; a model or functions that the statement forbids.
     Source: Squire & Trapp 1998, Using complex variables to estimate derivatives of real functions.
     """
-    left, right = both_sides(statement, model, functions, FLOAT, thetas)
+    left, right = evaluate_sides(statement, model, functions, FLOAT, thetas)
     return float(np.real(left.value)), float(np.real(right.value))
 
 
 def enclose(
     statement: Statement, model: FiniteModel, functions: Functions | None = None
 ) -> tuple[Interval, Interval]:
-    """The two sides of a statement on a rational model, each in a rational interval.
+    """Return the two sides of a statement on a rational model, each in a rational interval.
 
     Gradients are slopes of dual numbers; without logarithms the intervals are points.
 
@@ -125,7 +125,7 @@ def enclose(
     """
     if not model.exact:
         raise UsageError("oracle: enclosures need a model of rational numbers")
-    left, right = both_sides(statement, model, functions, EXACT)
+    left, right = evaluate_sides(statement, model, functions, EXACT)
     return left.value.value, right.value.value
 
 
@@ -138,13 +138,13 @@ class Agreement:
     models: int
 
 
-def agreement(
+def measure_agreement(
     statement: Statement,
     models: Iterable[FiniteModel],
     functions: Functions | None = None,
     thetas: Iterable[float] = THETAS,
 ) -> Agreement:
-    """The largest relative difference of the two sides over models.
+    """Return the largest relative difference of the two sides over models.
 
     |left - right| / size, where size sums the absolute values of the terms of both sides: a result
     that is tiny because large terms cancel is not judged by its own size.
@@ -154,18 +154,18 @@ def agreement(
     >>> from klsym.numeric.models import random_model
     >>> one = expectation(1, under="q")
     >>> statement = Statement(expectation(r, under="q").side, one.side)
-    >>> agreement(statement, [random_model(seed, 3) for seed in range(4)]).difference < 1e-15
+    >>> measure_agreement(statement, [random_model(seed, 3) for seed in range(4)]).difference < 1e-15
     True
 
     functions and errors as in `evaluate`, thetas as in `check_premises`.  A side that is not finite
     differs by infinity.
     """
-    gaps = [gap_of(*both_sides(statement, model, functions, FLOAT, thetas)) for model in models]
+    gaps = [compute_gap(*evaluate_sides(statement, model, functions, FLOAT, thetas)) for model in models]
     refuse_unless(bool(gaps), "agreement: no models")
     return Agreement(max(map(abs, gaps)), max(gaps), len(gaps))
 
 
-def gap_of(left: Sized, right: Sized) -> float:
+def compute_gap(left: Sized, right: Sized) -> float:
     gap = float(np.real(left.value - right.value))
     size = float(np.real(left.size + right.size))
     if not np.isfinite(gap + size):

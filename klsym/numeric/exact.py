@@ -18,33 +18,33 @@ from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
 from klsym.kernel.names import SAMPLE, parse_name
 from klsym.kernel.ring import ExpPoly
-from klsym.language.abbreviations import Divergence, Gradient, Side, Statement, elements, side_of
+from klsym.language.abbreviations import Divergence, Gradient, Side, Statement, as_side, walk_elements
 from klsym.numeric.evaluation import (
     THETAS,
     TOLERANCE,
     Agreement,
-    agreement,
-    both_sides,
     check_premises,
+    compute_gap,
     enclose,
     evaluate,
-    gap_of,
+    evaluate_sides,
+    measure_agreement,
 )
 from klsym.numeric.model_variables import Frame, Functions
 from klsym.numeric.models import COUNTS, FiniteModel, from_certificate
 from klsym.numeric.number_systems import FLOAT, Sized, refuse_unless
 from klsym.numeric.random_models import (
-    allowed,
-    levelled,
-    models_for,
-    needs_of,
-    regions_of,
-    rooted,
-    thetas_of,
-    turned,
+    change_probabilities,
+    choose_thetas,
+    draw_models,
+    find_allowed_model,
+    find_needs,
+    list_regions,
+    with_equal_rewards,
     with_parameter,
+    with_root,
 )
-from klsym.numeric.sides import default_function, instances, side_value
+from klsym.numeric.sides import build_default_function, choose_instances, evaluate_side
 
 if TYPE_CHECKING:  # a theorem is data here
     from klsym.language.unfolding import Theorem
@@ -53,8 +53,9 @@ WIDTH = Fraction(1, 10**15)  # of the enclosure of left - right
 SEPARATION = 1e-6  # relative difference of sides that are not
 
 __all__ = [
-    "THETAS", "Agreement", "Check", "agreement", "allowed", "check_premises", "check_theorem",
-    "default_function", "enclose", "evaluate", "models_for", "regions_of", "thetas_of",
+    "THETAS", "Agreement", "Check", "build_default_function", "check_premises", "check_theorem",
+    "choose_thetas", "draw_models", "enclose", "evaluate", "find_allowed_model", "list_regions",
+    "measure_agreement",
 ]  # fmt: skip
 
 
@@ -71,7 +72,7 @@ class Check:
 def check_theorem(
     theorem: Theorem, seeds: Iterable[int] = range(8), functions: Functions | None = None
 ) -> Check:
-    """Judge what a theorem says by this oracle, on random models (`models_for`).
+    """Judge what a theorem says by this oracle, on random models (`draw_models`).
 
     proved       the relation holds to 1e-10, and in enclosures 1e-15 wide, on models in its region; an
                  inequality is an equality exactly where the terms of its proof vanish
@@ -105,77 +106,86 @@ def check_theorem(
 
 def _check_proved(theorem: Theorem, seeds: list[int], functions: Functions) -> Check:
     statement, equal = theorem.statement, theorem.statement.relation == "="
-    models = [allowed(theorem, m, functions) for m in models_for(statement, seeds)]
-    found = agreement(statement, models, functions, thetas_of(theorem))
-    measured = found.difference if equal else max(found.excess, 0.0)
+    models = [find_allowed_model(theorem, m, functions) for m in draw_models(statement, seeds)]
+    agreement = measure_agreement(statement, models, functions, choose_thetas(theorem))
+    measured = agreement.difference if equal else max(agreement.excess, 0.0)
     passed, width, enclosed = measured <= TOLERANCE, 0.0, 0
     exact = all(isinstance(functions.get(name), ExpPoly) for name, _ in statement.context.functions)
-    for model in models_for(statement, (1, 3) if exact else (), exact=True):
-        model = allowed(theorem, model, functions)
+    for model in draw_models(statement, (1, 3) if exact else (), exact=True):
+        model = find_allowed_model(theorem, model, functions)
         if not model.exact:
             continue
-        holds, wide = _enclosed(statement, model, functions)
+        holds, wide = _check_enclosure(statement, model, functions)
         passed, width, enclosed = passed and holds, max(width, wide), enclosed + 1
-    what = "difference" if equal else "excess"
-    text = f"largest relative {what} {measured:.1e} over {found.models} models"
+    quantity = "difference" if equal else "excess"
+    text = f"largest relative {quantity} {measured:.1e} over {agreement.models} models"
     text += f", enclosures {width:.1e} wide on {enclosed}" if enclosed else ""
     if theorem.zeros:
-        special = _special(theorem, models, functions)
-        wrong = sum(not _equal_where_claimed(theorem, m, functions) for m in special)
+        special = _list_special_models(theorem, models, functions)
+        wrong = sum(not _is_equal_where_claimed(theorem, m, functions) for m in special)
         passed, text = passed and not wrong, text + f", equality misjudged on {wrong}"
     return Check(passed, "proved", {"difference": measured, "width": width}, text)
 
 
-def _special(theorem: Theorem, models: list[FiniteModel], functions: Functions) -> Iterator[FiniteModel]:
-    """The models, those in which densities or parameters agree, and those in which a factor is zero."""
+def _list_special_models(
+    theorem: Theorem, models: list[FiniteModel], functions: Functions
+) -> Iterator[FiniteModel]:
+    """Yield the models, those in which densities or parameters agree, and those in which a factor is zero."""
     context = theorem.statement.context
-    premises = [element for pair in context.premises for side in pair for element in elements(side)]
+    premises = [element for pair in context.premises for side in pair for element in walk_elements(side)]
     bound = {name for element in premises for name in element.names()}
-    bound |= {"n"} if needs_of(theorem.statement).batches else set()
+    bound |= {"n"} if find_needs(theorem.statement).batches else set()
     free = sorted(set(context.parameters) - bound)
     for model in models:
         yield model
         mu = model.mu if not context.on_policy else model.q
-        for p, sampler in ((model.q, mu), (model.p, model.q), (model.q, model.q), (turned(model), mu)):
-            yield allowed(theorem, replace(model, p=p, mu=sampler), functions)
+        for p, sampler in (
+            (model.q, mu),
+            (model.p, model.q),
+            (model.q, model.q),
+            (change_probabilities(model), mu),
+        ):
+            yield find_allowed_model(theorem, replace(model, p=p, mu=sampler), functions)
         for name in free:
             for value in {1, *model.parameters.values()}:
-                yield allowed(theorem, with_parameter(model, name, value), functions)
+                yield find_allowed_model(theorem, with_parameter(model, name, value), functions)
         for zero in theorem.zeros:
             for name in sorted(zero.factor.names() & set(free)):
-                yield rooted(model, name, partial(_constant, zero.factor), theorem, functions)
+                yield with_root(model, name, partial(_evaluate_constant, zero.factor), theorem, functions)
 
 
-def _constant(a: ExpPoly, at: Frame) -> Sized:
-    return at.whole.polynomial(a).at(0)
+def _evaluate_constant(a: ExpPoly, at: Frame) -> Sized:
+    return at.whole.evaluate_element(a).select(0)
 
 
-def _equal_where_claimed(theorem: Theorem, model: FiniteModel, functions: Functions) -> bool:
+def _is_equal_where_claimed(theorem: Theorem, model: FiniteModel, functions: Functions) -> bool:
     """Are the sides equal on this model if and only if every row of the inequality vanishes there?"""
     statement = theorem.statement
-    at = Frame(model, FLOAT, statement.context, instances(statement.context, functions))
-    gap = -gap_of(*both_sides(statement, model, functions, FLOAT, thetas_of(theorem)))
-    return abs(gap) <= TOLERANCE if all(_vanishes(zero, at) for zero in theorem.zeros) else gap > TOLERANCE
+    at = Frame(model, FLOAT, statement.context, choose_instances(statement.context, functions))
+    gap = -compute_gap(*evaluate_sides(statement, model, functions, FLOAT, choose_thetas(theorem)))
+    return abs(gap) <= TOLERANCE if all(_is_row_zero(zero, at) for zero in theorem.zeros) else gap > TOLERANCE
 
 
-def _vanishes(zero: Any, at: Frame) -> bool:
-    """f = 0; or the element times scores is 0 at the sample or at each outcome, or is constant."""
-    values = at.whole.polynomial(zero.element)
+def _is_row_zero(zero: Any, at: Frame) -> bool:
+    """Is f = 0, or the element times scores 0 at the sample or at each outcome, or constant?"""
+    values = at.whole.evaluate_element(zero.element)
     for _ in zero.score:
-        values = values * at.whole.score()
+        values = values * at.whole.get_score()
     numbers = np.real(values.value)
     if zero.measure == SAMPLE:
         numbers = numbers[at.model.outcome]
     elif zero.constant:
         numbers = numbers - numbers[0]
-    factor = at.whole.polynomial(zero.factor).at(0).value
+    factor = at.whole.evaluate_element(zero.factor).select(0).value
     return bool(np.max(np.abs(numbers)) * abs(factor) <= TOLERANCE)
 
 
-def _enclosed(statement: Statement, model: FiniteModel, functions: Functions | None) -> tuple[bool, float]:
+def _check_enclosure(
+    statement: Statement, model: FiniteModel, functions: Functions | None
+) -> tuple[bool, float]:
     """Does the enclosure of left - right allow the relation, and how wide is it, relatively?"""
     left, right = enclose(statement, model, functions)
-    gap = left + right * Interval.exact(-1)
+    gap = left + right * Interval.from_number(-1)
     scale = max(Fraction(1), abs(left.lower), abs(right.lower))
     wide = (gap.upper - gap.lower) / scale
     allowed = gap.lower <= 0 and (gap.upper >= 0 or statement.relation == "<=")
@@ -185,7 +195,7 @@ def _enclosed(statement: Statement, model: FiniteModel, functions: Functions | N
 def _check_refuted(theorem: Theorem) -> Check:
     statement = theorem.statement
     sides = (statement.left, statement.right)
-    named = {parse_name(name) for side in sides for part in elements(side) for name in part.names()}
+    named = {parse_name(name) for side in sides for part in walk_elements(side) for name in part.names()}
     unknown = any(name.base == "A" and name.slot in ("others", "rest") for name in named)
     refuse_unless(not unknown, "no model records the A of several samples of a batch")
     left, right = enclose(statement, from_certificate(theorem.close["model"]))
@@ -196,34 +206,34 @@ def _check_refuted(theorem: Theorem) -> Check:
 
 
 def _check_unique(theorem: Theorem, seeds: list[int]) -> Check:
-    """Other functions must fail for every value of the parameters that the hypotheses allow."""
+    """Check that other functions fail for every value of the parameters that the hypotheses allow."""
     statement, name = theorem.statement, theorem.close["function"]
     family = ExpPoly.from_json(theorem.close["family"])
-    models = models_for(statement, seeds)
-    same = agreement(statement, models, {name: family}).difference
+    models = draw_models(statement, seeds)
+    family_gap = measure_agreement(statement, models, {name: family}).difference
     settings = {"": models}
-    for parameter in sorted(_may_vanish(theorem) - family.inverted()):
+    for parameter in sorted(_list_possible_zeros(theorem) - family.collect_divisors()):
         settings[f" when {parameter} = 0"] = [with_parameter(m, parameter, 0) for m in models]
     apart, where = min(
-        (agreement(statement, values, {name: other}).difference, label)
+        (measure_agreement(statement, values, {name: function}).difference, label)
         for label, values in settings.items()
-        for other in _outside(family, int(theorem.close["order"]))
+        for function in _list_other_functions(family, int(theorem.close["order"]))
     )
-    text = f"family: largest relative difference {same:.1e}; others: at least {apart:.1e}{where}"
-    passed = same <= TOLERANCE and apart >= SEPARATION
-    return Check(passed, "unique", {"difference": same, "others": apart}, text)
+    text = f"family: largest relative difference {family_gap:.1e}; others: at least {apart:.1e}{where}"
+    passed = family_gap <= TOLERANCE and apart >= SEPARATION
+    return Check(passed, "unique", {"difference": family_gap, "others": apart}, text)
 
 
-def _may_vanish(theorem: Theorem) -> set[str]:
-    """The parameters of the equation that no hypothesis makes nonzero."""
+def _list_possible_zeros(theorem: Theorem) -> set[str]:
+    """Return the parameters of the equation that no hypothesis makes nonzero."""
     nonzero = {item[1] for item in theorem.hypotheses if item[0] == "nonzero"}
     free = {*theorem.close["constants"], *COUNTS}
     return set(theorem.statement.context.parameters) - nonzero - free
 
 
-def _outside(family: ExpPoly, order: int) -> list[ExpPoly]:
-    """Functions that are not the family plus a combination of 1, ..., k1^(order - 1)."""
-    k1 = ExpPoly.variable("k1")
+def _list_other_functions(family: ExpPoly, order: int) -> list[ExpPoly]:
+    """Return functions that are not the family plus a combination of 1, ..., k1^(order - 1)."""
+    k1 = ExpPoly.from_variable("k1")
     changes = [
         k1 ** max(order, 3) * Fraction(3, 10), k1**order * Fraction(1, 2),
         (k1 * Fraction(1, 2)).exp() * Fraction(1, 3), (-k1).exp() * Fraction(1, 5),
@@ -236,27 +246,27 @@ def _outside(family: ExpPoly, order: int) -> list[ExpPoly]:
 
 
 def _check_independent(theorem: Theorem, seeds: list[int]) -> Check:
-    """One pair (a, b) for all models, with the same parameters.
+    """Check that one pair (a, b) for all models, with the same parameters, leaves a residual.
 
     Rewards are constant over outcomes, so that E_q[h(R) s] = 0, but differ between models, so that
     R k1 is no multiple of k1.
     """
     statement, rows, sizes = theorem.statement, [], []
-    targets = [Side.atom(Gradient(side_of(Divergence("KL", a, b)))) for a, b in ("qp", "pq")]
-    models = models_for(statement, seeds)
+    targets = [Side.from_atom(Gradient(as_side(Divergence("KL", a, b)))) for a, b in ("qp", "pq")]
+    models = draw_models(statement, seeds)
     for number, model in enumerate(models):
-        level = levelled(model, R=1 + number / 3, A=2 - number / 5)
+        level = with_equal_rewards(model, R=1 + number / 3, A=2 - number / 5)
         for shift in range(3):
             u = [*level.u[shift:], *level.u[:shift]]
             shifted = replace(level, u=u, parameters=models[0].parameters)
-            left, right = both_sides(statement, shifted, None, FLOAT)
+            left, right = evaluate_sides(statement, shifted, None, FLOAT)
             at = Frame(shifted, FLOAT, statement.context, {})
-            both = (side_value(target, at) for target in targets)
+            both = (evaluate_side(target, at) for target in targets)
             rows.append([left.value - right.value, *(side.value for side in both)])
             sizes.append(left.size + right.size)
     table, scale = np.real(rows), float(np.linalg.norm(sizes))
     fit = np.linalg.lstsq(table[:, 1:], table[:, 0], rcond=None)[0]
-    rest = float(np.linalg.norm(table[:, 0] - table[:, 1:] @ fit))
-    residual = rest / scale if scale else 0.0
+    residual_norm = float(np.linalg.norm(table[:, 0] - table[:, 1:] @ fit))
+    residual = residual_norm / scale if scale else 0.0
     text = f"relative residual {residual:.1e} of a fit by both KL gradients on {len(rows)} rows"
     return Check(residual >= SEPARATION, "independent", {"residual": residual}, text)

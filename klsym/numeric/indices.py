@@ -70,41 +70,41 @@ class Index:
         """The whole samples of each row, shape (rows, n)."""
         return self.drawn.index
 
-    def sample(self, outcome: int, size: int) -> Any:
-        """The rows of one batch or sequence: samples outcome, outcome + 1, ... modulo their number."""
+    def select_sample(self, outcome: int, size: int) -> Any:
+        """Return the rows of one batch or sequence: samples outcome, outcome + 1, ... modulo their number."""
         batch = (outcome + np.arange(self.batches.shape[1])) % size
         return np.flatnonzero((self.batches == batch).all(axis=1))
 
-    def turns(self) -> Any:
-        """For each i and each batch, the row in which x_i comes first: shape (n, rows)."""
+    def find_rotated_rows(self) -> Any:
+        """Return, for each i and each batch, the row in which x_i comes first: shape (n, rows)."""
         n, row_of = self.batches.shape[1], {tuple(x): row for row, x in enumerate(self.batches.tolist())}
         return np.array(
             [[row_of[(x[i], *x[:i], *x[i + 1 :])] for x in self.batches.tolist()] for i in range(n)]
         )
 
 
-def batch_size(model: FiniteModel) -> int:
-    """The parameter n of a model, a whole number; 2 where the model leaves it open."""
+def read_batch_size(model: FiniteModel) -> int:
+    """Return the parameter n of a model, a whole number; 2 where the model leaves it open."""
     n = model.parameters.get("n", 2)
     refuse_unless(n == int(n) and n >= 1, f"n = {n}: a batch holds a whole number of samples")
     return int(n)
 
 
-def index_of(model: FiniteModel, index: str) -> Index:
-    """The rows of an index on a model; raises UsageError for too many.
+def build_index(model: FiniteModel, index: str) -> Index:
+    """Return the rows of an index on a model; raises UsageError for too many.
 
     >>> from klsym.numeric.models import random_model
-    >>> rows = index_of(random_model(0, 2), "i")
+    >>> rows = build_index(random_model(0, 2), "i")
     >>> rows.batches.tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
     if index == PREFIX:
-        return _prefixes(model.layout.before)
-    return _rows(index, model.layout.paths, batch_size(model) if STRUCTURES[index].others else 1)
+        return _build_prefixes(model.layout.before)
+    return _build_rows(index, model.layout.paths, read_batch_size(model) if STRUCTURES[index].others else 1)
 
 
 @lru_cache(maxsize=512)
-def _rows(index: str, paths: Paths, n: int) -> Index:
+def _build_rows(index: str, paths: Paths, n: int) -> Index:
     structure = STRUCTURES[index]
     refuse_unless(n >= len(structure.samples), f"n = {n}: no two samples of a batch")
     rows = len(paths) ** n * (max(map(len, paths)) if structure.steps else 1)
@@ -114,18 +114,18 @@ def _rows(index: str, paths: Paths, n: int) -> Index:
     seen: Keys = {}
     if structure.steps:
         steps = [(batch, t) for batch in batches for t in range(len(paths[batch[0]]))]
-        tokens, seen = _of_steps([(paths[batch[0]], t) for batch, t in steps])
+        tokens, seen = _split_steps([(paths[batch[0]], t) for batch, t in steps])
         batches = [batch for batch, _ in steps]
     whole = {slot: [batch[i : i + 1] for batch in batches] for i, slot in enumerate(structure.samples)}
     if structure.others:
         whole[structure.others] = [batch[len(structure.samples) :] for batch in batches]
-    slots = {slot: Places.of(held, whole=False) for slot, held in tokens.items()}
-    slots |= {slot: Places.of(held, whole=True) for slot, held in whole.items()}
-    return Index(slots, {**seen, **whole}, Places.of(batches, whole=True))
+    slots = {slot: Places.from_rows(positions, whole=False) for slot, positions in tokens.items()}
+    slots |= {slot: Places.from_rows(positions, whole=True) for slot, positions in whole.items()}
+    return Index(slots, {**seen, **whole}, Places.from_rows(batches, whole=True))
 
 
-def _of_steps(steps: Sequence[tuple[tuple[int, ...], int]]) -> tuple[Keys, Keys]:
-    """The tokens of past, now and future, and the branches that are known there."""
+def _split_steps(steps: Sequence[tuple[tuple[int, ...], int]]) -> tuple[Keys, Keys]:
+    """Return the tokens of past, now and future, and the branches that are known there."""
     now = [path[t : t + 1] for path, t in steps]
     past, future = [path[:t] for path, t in steps], [path[t + 1 :] for path, t in steps]
     seen = {
@@ -135,8 +135,8 @@ def _of_steps(steps: Sequence[tuple[tuple[int, ...], int]]) -> tuple[Keys, Keys]
 
 
 @lru_cache(maxsize=64)
-def _prefixes(before: Paths) -> Index:
+def _build_prefixes(before: Paths) -> Index:
     now = [(token,) for token in range(len(before))]
-    slots = {"past": Places.of(before, whole=False), "now": Places.of(now, whole=False)}
-    known = {"past": before, "now": [(*path, token) for token, path in enumerate(before)]}
-    return Index(slots, known, slots["past"])
+    slots = {"past": Places.from_rows(before, whole=False), "now": Places.from_rows(now, whole=False)}
+    seen = {"past": before, "now": [(*path, token) for token, path in enumerate(before)]}
+    return Index(slots, seen, slots["past"])

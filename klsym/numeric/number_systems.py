@@ -47,33 +47,33 @@ class System:
     signs: Callable[[Any, Any], list[int]]
 
 
-def _exact(one: Any) -> Callable[[Any], Any]:
-    """Numbers, and lists of them, as exact numbers of the same kind as one."""
+def _make_lift(one: Any) -> Callable[[Any], Any]:
+    """Return what lifts numbers, and lists of them, to exact numbers of the same kind as one."""
 
-    def lift(values: Any) -> Any:
+    def lift_values(values: Any) -> Any:
         if isinstance(values, int | Fraction):
             return one * values
         return np.array([one * value for value in values], dtype=object)
 
-    return lift
+    return lift_values
 
 
-def _no_size(array: Any) -> Any:
-    """Enclosures carry their own error."""
+def _give_zero_sizes(array: Any) -> Any:
+    """Return 0 for each number: enclosures carry their own error."""
     return np.zeros(np.shape(array))
 
 
-def _signs_of_floats(array: Any, sizes: Any) -> list[int]:
-    """Floats that only rounding sets apart from 0 are 0."""
+def _decide_signs_of_floats(array: Any, sizes: Any) -> list[int]:
+    """Return the signs of floats; those that only rounding sets apart from 0 are 0."""
     real = np.real(array)
     return [int(x) for x in np.where(np.abs(real) <= ROUNDING * sizes, 0, np.sign(real))]
 
 
-def _signs_of_enclosures(array: Any, _: Any) -> list[int]:
-    return [_sign(x) for x in array]
+def _decide_signs_of_enclosures(array: Any, _: Any) -> list[int]:
+    return [_decide_sign(x) for x in array]
 
 
-def _sign(x: Any) -> int:
+def _decide_sign(x: Any) -> int:
     while isinstance(x, Dual):
         x = x.value
     if x.lower > 0 or x.upper < 0:
@@ -87,27 +87,27 @@ FLOAT = System(
     slope=lambda element: np.imag(element) / H,
     magnitude=lambda array: np.abs(np.real(array)),
     log_magnitude=lambda array: np.abs(np.real(np.log(array))),
-    signs=_signs_of_floats,
+    signs=_decide_signs_of_floats,
 )
 EXACT = System(
-    lift=_exact(Dual.of(1)),
-    step=Dual.of(0, 1),
-    slope=lambda element: Dual(element.slope, Interval.exact(0)),
-    magnitude=_no_size,
-    log_magnitude=_no_size,
-    signs=_signs_of_enclosures,
+    lift=_make_lift(Dual.from_numbers(1)),
+    step=Dual.from_numbers(0, 1),
+    slope=lambda element: Dual(element.slope, Interval.from_number(0)),
+    magnitude=_give_zero_sizes,
+    log_magnitude=_give_zero_sizes,
+    signs=_decide_signs_of_enclosures,
 )
 
 
 NESTED = System(
-    lift=_exact(Dual(Dual.of(1), Dual.of(0))),
-    step=Dual(EXACT.step, Dual.of(0)),
+    lift=_make_lift(Dual(Dual.from_numbers(1), Dual.from_numbers(0))),
+    step=Dual(EXACT.step, Dual.from_numbers(0)),
     slope=lambda x: Dual(EXACT.slope(x.value), EXACT.slope(x.slope)),
-    magnitude=_no_size,
-    log_magnitude=_no_size,
-    signs=_signs_of_enclosures,
+    magnitude=_give_zero_sizes,
+    log_magnitude=_give_zero_sizes,
+    signs=_decide_signs_of_enclosures,
 )
-OUTER = Dual(Dual.of(0), Dual.of(1))  # the number s
+OUTER = Dual(Dual.from_numbers(0), Dual.from_numbers(1))  # the number s
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +130,14 @@ class Sized:
     def __mul__(self, other: Sized) -> Sized:
         return Sized(self.value * other.value, self.size * other.size)
 
-    def sum(self) -> Sized:
+    def sum_entries(self) -> Sized:
         return Sized(np.sum(self.value), np.sum(self.size))
 
-    def at(self, x: Any) -> Sized:
+    def select(self, x: Any) -> Sized:
         return Sized(self.value[x], self.size[x])
 
-    def slope(self, system: System) -> Sized:
-        """The derivative in t."""
+    def take_slope(self, system: System) -> Sized:
+        """Return the derivative in t."""
         return Sized(system.slope(self.value), FLOAT.slope(self.size))
 
 
@@ -150,14 +150,14 @@ class Ratio:
     size: Any
     drift: Any
 
-    def log(self) -> Sized:
+    def take_log(self) -> Sized:
         return Sized(np.log(self.value), self.size + 1j * H * self.drift)
 
-    def power(self, n: int) -> Sized:
-        """x^n, which stays rational where exp(n log x) would not."""
+    def raise_to(self, n: int) -> Sized:
+        """Return x^n, which stays rational where exp(n log x) would not."""
         value = self.value**n
         return Sized(value, self.system.magnitude(value) * (1 + 1j * H * abs(n) * self.drift))
 
-    def over(self, other: Ratio) -> Ratio:
+    def divide_by(self, other: Ratio) -> Ratio:
         size, drift = self.size + other.size, self.drift + other.drift
         return Ratio(self.system, self.value / other.value, size, drift)

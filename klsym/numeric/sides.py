@@ -40,137 +40,146 @@ WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of F(k h) - F(-k h), k = 1..4
 
 
 # ---------------------------------------------------------------------------- sides and atoms
-def side_value(side: Side, at: Frame) -> Sized:
-    total = at.constant(0)
+def evaluate_side(side: Side, at: Frame) -> Sized:
+    total = at.make_constant(0)
     for coefficient, atoms in side.terms:
         refuse_unless(
             at.context.is_constant(coefficient), "a random coefficient stands outside its expectation"
         )
-        product = at.whole.polynomial(coefficient).at(0)
+        product = at.whole.evaluate_element(coefficient).select(0)
         for atom in atoms:
-            product = product * _atom(atom, at)
+            product = product * _evaluate_atom(atom, at)
         total = total + product
     return total
 
 
-def _atom(atom: Atom, at: Frame) -> Sized:
+def _evaluate_atom(atom: Atom, at: Frame) -> Sized:
     match atom:
         case Mean(index, m, a, score):
-            rows = at.rows(index)
-            return rows.mean(m, rows.scored(a, score))
+            rows = at.get_rows(index)
+            return rows.compute_mean(m, rows.multiply_by_scores(a, score))
         case MeanGradient(index, m, loss):
-            return _expected_gradient(index, m, loss, at)
+            return _compute_expected_gradient(index, m, loss, at)
         case Gradient(of):
-            return side_value(of, at.moved(kinks_refused=True)).slope(at.system)
+            return evaluate_side(of, at.move_frame(kinks_refused=True)).take_slope(at.system)
         case Curl(index, m, loss):
-            return _curl(index, m, loss, at)
+            return _compute_curl(index, m, loss, at)
         case Divergence(kind, first, second):
-            return _divergence(kind, at.whole.density(first), at.whole.density(second))
+            return _compute_divergence(kind, at.whole.get_density(first), at.whole.get_density(second))
         case TokenDivergence(m, first, second, gradient):
-            return _token_divergence(m, first, second, gradient, at)
+            return _compute_token_divergence(m, first, second, gradient, at)
         case Covariance(m, a, b):
-            return _covariance(at.whole.density(m).power(1), at.whole.polynomial(a), at.whole.polynomial(b))
+            return _compute_covariance(
+                at.whole.get_density(m).raise_to(1),
+                at.whole.evaluate_element(a),
+                at.whole.evaluate_element(b),
+            )
         case MeanVariance(m, a, score):
-            mean = _means_of_batches(a, score, at)
-            return _covariance(at.rows("i").density(m).power(1), mean, mean)
+            mean = _compute_batch_means(a, score, at)
+            return _compute_covariance(at.get_rows("i").get_density(m).raise_to(1), mean, mean)
         case Bregman(phi):
-            return _bregman(phi, at)
+            return _compute_bregman(phi, at)
     raise UsageError(f"oracle: unknown atom {type(atom).__name__}")
 
 
-def _expected_gradient(index: str, m: str, loss: ExpPoly, at: Frame, along: str = "u") -> Sized:
-    """d/dt of the mean of L, m held fixed."""
-    moved = at.moved(along).rows(index).polynomial(loss)
-    return at.rows(index).mean(m, moved).slope(at.system)
+def _compute_expected_gradient(index: str, m: str, loss: ExpPoly, at: Frame, along: str = "u") -> Sized:
+    """Return d/dt of the mean of L, m held fixed."""
+    moved_loss = at.move_frame(along).get_rows(index).evaluate_element(loss)
+    return at.get_rows(index).compute_mean(m, moved_loss).take_slope(at.system)
 
 
-def _means_of_batches(a: ExpPoly, score: tuple[str, ...], at: Frame) -> Sized:
-    """For each batch, the mean over i of a s..s with x_i as self and the rest as others."""
-    rows = at.rows("i")
-    values, turns = rows.scored(a, score), rows.where.turns()
-    each = [values.at(turn) for turn in turns]
-    total = Sized(np.sum([v.value for v in each], axis=0), np.sum([v.size for v in each], axis=0))
-    return total * at.constant(Fraction(1, len(turns)))
+def _compute_batch_means(a: ExpPoly, score: tuple[str, ...], at: Frame) -> Sized:
+    """Return, for each batch, the mean over i of a s..s with x_i as self and the rest as others."""
+    rows = at.get_rows("i")
+    values, turns = rows.multiply_by_scores(a, score), rows.where.find_rotated_rows()
+    values_by_turn = [values.select(turn) for turn in turns]
+    total = Sized(
+        np.sum([v.value for v in values_by_turn], axis=0), np.sum([v.size for v in values_by_turn], axis=0)
+    )
+    return total * at.make_constant(Fraction(1, len(turns)))
 
 
-def _token_divergence(m: str, first: str, second: str, gradient: bool, at: Frame) -> Sized:
-    """The sum over tokens of m(prefix) a log(a/b); for its gradient, only a and b move."""
-    live = (at.moved() if gradient else at).tokens
-    a, b = live.density(first), live.density(second)
-    total = at.rows(PREFIX).mean(m, a.power(1) * a.over(b).log())
-    return total.slope(at.system) if gradient else total
+def _compute_token_divergence(m: str, first: str, second: str, gradient: bool, at: Frame) -> Sized:
+    """Return the sum over tokens of m(prefix) a log(a/b); for its gradient, only a and b move."""
+    live = (at.move_frame() if gradient else at).tokens
+    a, b = live.get_density(first), live.get_density(second)
+    total = at.get_rows(PREFIX).compute_mean(m, a.raise_to(1) * a.divide_by(b).take_log())
+    return total.take_slope(at.system) if gradient else total
 
 
-def _divergence(kind: str, a: Ratio, b: Ratio) -> Sized:
-    """KL = sum a log(a/b), chi2 = sum (a - b)^2 / b, J = KL(a||b) + KL(b||a)."""
+def _compute_divergence(kind: str, a: Ratio, b: Ratio) -> Sized:
+    """Return KL = sum a log(a/b), chi2 = sum (a - b)^2 / b, or J = KL(a||b) + KL(b||a)."""
     match kind:
         case "KL":
-            return (a.power(1) * a.over(b).log()).sum()
+            return (a.raise_to(1) * a.divide_by(b).take_log()).sum_entries()
         case "chi2":
-            gap = a.power(1) - b.power(1)
-            return (gap * gap * b.power(-1)).sum()
+            gap = a.raise_to(1) - b.raise_to(1)
+            return (gap * gap * b.raise_to(-1)).sum_entries()
         case "J":
-            return _divergence("KL", a, b) + _divergence("KL", b, a)
+            return _compute_divergence("KL", a, b) + _compute_divergence("KL", b, a)
     raise UsageError(f"oracle: unknown divergence {kind!r}")
 
 
-def _covariance(m: Sized, a: Sized, b: Sized) -> Sized:
-    """sum_x m (a - E_m a)(b - E_m b)."""
-    return (m * (a - (m * a).sum()) * (b - (m * b).sum())).sum()
+def _compute_covariance(m: Sized, a: Sized, b: Sized) -> Sized:
+    """Return sum_x m (a - E_m a)(b - E_m b)."""
+    return (m * (a - (m * a).sum_entries()) * (b - (m * b).sum_entries())).sum_entries()
 
 
-def _bregman(phi: ExpPoly, at: Frame) -> Sized:
-    """phi(r) - phi(1) - phi'(1)(r - 1) at one sample; phi is given in k1 = -log r."""
+def _compute_bregman(phi: ExpPoly, at: Frame) -> Sized:
+    """Return phi(r) - phi(1) - phi'(1)(r - 1) at one sample; phi is given in k1 = -log r."""
     refuse_unless(phi.names() <= {"k1", *at.context.parameters}, "bregman: a function of r alone")
-    one, x = at.system.lift([1]), at.model.outcome
-    none, all_ = np.zeros(1), at.system.magnitude(one)
-    near_one = Ratio(at.system, 1 / (one + at.system.step), none, all_)  # r = 1 + t
-    slope = Scope(at.model, at.system, {"k1": near_one}).polynomial(phi).at(0).slope(at.system)
-    exactly_one = Ratio(at.system, one, none, none)
-    at_one = Scope(at.model, at.system, {"k1": exactly_one}).polynomial(phi).at(0)
-    r = at.whole.density("p").over(at.whole.density("q")).power(1).at(x)
-    line = slope * (r - at.constant(1))
-    return at.whole.polynomial(phi).at(x) - at_one - line
+    unit, x = at.system.lift([1]), at.model.outcome
+    none, all_ = np.zeros(1), at.system.magnitude(unit)
+    near_one = Ratio(at.system, 1 / (unit + at.system.step), none, all_)  # r = 1 + t
+    slope = Scope(at.model, at.system, {"k1": near_one}).evaluate_element(phi).select(0).take_slope(at.system)
+    exactly_one = Ratio(at.system, unit, none, none)
+    at_one = Scope(at.model, at.system, {"k1": exactly_one}).evaluate_element(phi).select(0)
+    r = at.whole.get_density("p").divide_by(at.whole.get_density("q")).raise_to(1).select(x)
+    line = slope * (r - at.make_constant(1))
+    return at.whole.evaluate_element(phi).select(x) - at_one - line
 
 
 # ---------------------------------------------------------------------------- the curl of a field
-def _curl(index: str, measure: str, loss: ExpPoly, at: Frame) -> Sized:
-    """By central differences in floats, by nested dual numbers in enclosures."""
+def _compute_curl(index: str, measure: str, loss: ExpPoly, at: Frame) -> Sized:
+    """Return the curl by central differences in floats, by nested dual numbers in enclosures."""
     refuse_unless(not at.moving, "the gradient of a curl is not evaluated")
     refuse_unless(at.model.v is not None, "the model has no direction 'v'")
     along_v, along_u = (
-        (_difference if at.system is FLOAT else _exact)(index, measure, loss, at, *pair)
+        (_compute_difference if at.system is FLOAT else _compute_exactly)(index, measure, loss, at, *pair)
         for pair in (("u", "v"), ("v", "u"))
     )
     return along_v - along_u
 
 
-def _difference(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
-    """d/ds of F along one direction, s along the other; the size is that of the differences' terms."""
-    fastest = float(np.max(np.abs(at.whole.score(over).value)))
+def _compute_difference(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
+    """Return d/ds of F along one direction, s along the other, and the size of the differences' terms."""
+    fastest = float(np.max(np.abs(at.whole.get_score(over).value)))
     h = STEP / (fastest or 1.0)
-    total = at.constant(0)
+    total = at.make_constant(0)
     for k, weight in enumerate(WEIGHTS, start=1):
         for sign in (1, -1):
-            there = at.model.moved(sign * k * h, at.context, over)
-            moved = Frame(there, FLOAT, at.context, at.functions, origin=at)
-            field, scale = _expected_gradient(index, measure, loss, moved, along), sign * weight / h
+            shifted_model = at.model.move_theta(sign * k * h, at.context, over)
+            moved_loss = Frame(shifted_model, FLOAT, at.context, at.functions, origin=at)
+            field, scale = (
+                _compute_expected_gradient(index, measure, loss, moved_loss, along),
+                sign * weight / h,
+            )
             total = total + Sized(field.value * scale, field.size * abs(scale))
     return total
 
 
-def _exact(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
+def _compute_exactly(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
     origin = Frame(at.model, NESTED, at.context, at.functions)
     tilted = Frame(at.model, NESTED, at.context, at.functions, tilt=((OUTER, over),), origin=origin)
-    field = _expected_gradient(index, measure, loss, tilted, along)
+    field = _compute_expected_gradient(index, measure, loss, tilted, along)
     return Sized(field.value.slope, field.size)
 
 
 # ---------------------------------------------------------------------------- generic functions
-def default_function(name: str) -> Any:
-    """A smooth function for a generic one: sin(a.x) + exp(b.x)/2 + (c.x)^2/4, by its name.
+def build_default_function(name: str) -> Any:
+    """Return a smooth function for a generic one: sin(a.x) + exp(b.x)/2 + (c.x)^2/4, by its name.
 
-    >>> g, h = default_function("g"), default_function("h")
+    >>> g, h = build_default_function("g"), build_default_function("h")
     >>> bool(g(1.0) != h(1.0))
     True
 
@@ -179,15 +188,15 @@ def default_function(name: str) -> Any:
     seed = zlib.crc32(name.encode())
     a, b, c = np.random.default_rng(seed).uniform(0.2, 0.9, size=(3, 8)) * [[1], [0.5], [1]]
 
-    def function(*arguments: Any) -> Any:
+    def apply_function(*arguments: Any) -> Any:
         ax, bx, cx = (sum(w * x for w, x in zip(v, arguments, strict=False)) for v in (a, b, c))
         return np.sin(ax) + np.exp(bx) / 2 + cx**2 / 4
 
-    return function
+    return apply_function
 
 
 def _refuse_unless_analytic(name: str, function: Any, arguments: Any) -> None:
-    """Complex steps need f(x + ih) = f(x) + ih f'(x); abs, maximum and comparisons break it."""
+    """Refuse f without f(x + ih) = f(x) + ih f'(x): abs, maximum and comparisons break complex steps."""
     h = 1e-5
     real = [np.real(argument) for argument in arguments]
     above, below = function(*(x + h for x in real)), function(*(x - h for x in real))
@@ -198,22 +207,25 @@ def _refuse_unless_analytic(name: str, function: Any, arguments: Any) -> None:
     refuse_unless(close, f"function {name}: not smooth in complex arithmetic, or not finite")
 
 
-def instances(context: Context, functions: Functions | None) -> Functions:
-    """An instance for every generic function of a statement; callables check what they are given."""
-    given = dict(functions or {})
-    undeclared = sorted(set(given) - set(context.function_arguments))
+def choose_instances(context: Context, functions: Functions | None) -> Functions:
+    """Return an instance for every generic function of a statement; callables check what they are given."""
+    given_functions = dict(functions or {})
+    undeclared = sorted(set(given_functions) - set(context.function_arguments))
     refuse_unless(not undeclared, f"the statement has no function {', '.join(undeclared)}")
-    chosen = {name: given.get(name) for name in context.function_arguments}
-    return {name: _checked(name, default_function(name) if f is None else f) for name, f in chosen.items()}
+    chosen = {name: given_functions.get(name) for name in context.function_arguments}
+    return {
+        name: _wrap_function(name, build_default_function(name) if f is None else f)
+        for name, f in chosen.items()
+    }
 
 
-def _checked(name: str, function: Instance) -> Instance:
+def _wrap_function(name: str, function: Instance) -> Instance:
     if isinstance(function, ExpPoly):
         return function
 
-    def checked(*arguments: Any) -> Any:
+    def call_checked(*arguments: Any) -> Any:
         if any(np.iscomplexobj(argument) for argument in arguments):
             _refuse_unless_analytic(name, function, arguments)
         return function(*arguments)
 
-    return checked
+    return call_checked

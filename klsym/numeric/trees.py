@@ -45,10 +45,10 @@ class Layout:
 
 
 @lru_cache(maxsize=512)
-def layout_of(shape: Shape) -> Layout:
-    """The branches of a shape; raises UsageError where it is too deep or too wide.
+def build_layout(shape: Shape) -> Layout:
+    """Return the branches of a shape; raises UsageError where it is too deep or too wide.
 
-    >>> layout_of((None, (None, None)))
+    >>> build_layout((None, (None, None)))
     Layout(starts=(0, 2), paths=((0,), (1, 2), (1, 3)), before=((), (), (1,), (1,)))
     """
     starts: list[int] = []
@@ -73,7 +73,7 @@ def layout_of(shape: Shape) -> Layout:
 
 
 def read_tree(node: Any) -> tuple[Shape, dict[str, list[Any]]]:
-    """The shape of a tree in JSON, and its rows, an entry a branch in the order of `layout_of`.
+    """Return the shape of a tree in JSON, and its rows, an entry a branch in the order of `build_layout`.
 
         node = {"q": [..], "p": [..], "mu": [..], "u": [..], "v": [..], "R": [..], "next": [..]}
 
@@ -85,11 +85,11 @@ def read_tree(node: Any) -> tuple[Shape, dict[str, list[Any]]]:
     """
     written = [name for name in OPTIONAL if isinstance(node, dict) and name in node]
     rows: dict[str, list[Any]] = {name: [] for name in (*ROWS, *written)}
-    return _read(node, rows, 0), rows
+    return _read_node(node, rows, 0), rows
 
 
-def _read(node: Any, rows: dict[str, list[Any]], depth: int) -> Shape:
-    """The shape of a node; its numbers are added to the rows, before those of the next nodes."""
+def _read_node(node: Any, rows: dict[str, list[Any]], depth: int) -> Shape:
+    """Return the shape of a node; its numbers are added to the rows, before those of the next nodes."""
     keys = {*rows, "next"}
     _refuse_unless(isinstance(node, dict) and set(node) == keys, f"a node has the keys {sorted(keys)}")
     fitting = all(isinstance(row, list) for row in node.values()) and len({*map(len, node.values())}) == 1
@@ -97,29 +97,29 @@ def _read(node: Any, rows: dict[str, list[Any]], depth: int) -> Shape:
     _refuse_unless(depth < DEEPEST and len(rows["q"]) < LARGEST, "too many branches, or too deep")
     for name in rows:
         rows[name] += node[name]
-    return tuple(None if after is None else _read(after, rows, depth + 1) for after in node["next"])
+    return tuple(None if after is None else _read_node(after, rows, depth + 1) for after in node["next"])
 
 
-def sequence_at(shape: Shape, choices: list[int]) -> int:
-    """The number of the sequence that these choices, one a node, lead to.
+def find_sequence(shape: Shape, choices: list[int]) -> int:
+    """Return the number of the sequence that these choices, one a node, lead to.
 
-    >>> sequence_at((None, (None, None)), [1, 0])
+    >>> find_sequence((None, (None, None)), [1, 0])
     1
     """
-    ends = [*_ends(shape)]
+    ends = [*_list_ends(shape)]
     _refuse_unless(tuple(choices) in ends, f"there is no sequence {str(choices)[:40]}")
     return ends.index(tuple(choices))
 
 
-def _ends(node: Shape, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+def _list_ends(node: Shape, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
     for branch, after in enumerate(node):
-        way = (*prefix, branch)
-        yield from (way,) if after is None else _ends(after, way)
+        path = (*prefix, branch)
+        yield from (path,) if after is None else _list_ends(after, path)
 
 
-def nodes_of(shape: Shape) -> Iterator[Shape]:
-    """Every node, in the order of `layout_of`."""
+def walk_nodes(shape: Shape) -> Iterator[Shape]:
+    """Yield every node, in the order of `build_layout`."""
     yield shape
     for after in shape:
         if after is not None:
-            yield from nodes_of(after)
+            yield from walk_nodes(after)

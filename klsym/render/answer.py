@@ -15,7 +15,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klsym.diagnostics.conditions import select_notes
 from klsym.language.expressions import log_p
@@ -26,6 +26,9 @@ from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
 from klsym.render.headline import TRUST, describe_update, format_title, name_trust
 from klsym.render.sentences import write_sentences
+
+if TYPE_CHECKING:
+    from klsym.render.verdict import PrintedVerdict
 
 MAX_LINES = 25
 WIDTH = 100
@@ -75,7 +78,7 @@ class Answer:
         return "   ".join(flags)
 
 
-def build_answer(verdict: Any) -> Answer:
+def build_answer(verdict: PrintedVerdict) -> Answer:
     """Build the short answer of a printed verdict."""
     terms = tuple(_iterate_terms(verdict))
     trusts = (
@@ -91,32 +94,33 @@ def build_answer(verdict: Any) -> Answer:
     )  # fmt: skip
 
 
-def write_summary(verdict: Any) -> str:
+def write_summary(verdict: PrintedVerdict) -> str:
     """Say in one sentence what minimising the loss does."""
     return _describe_whole(verdict, tuple(_iterate_terms(verdict)))
 
 
-def _describe_whole(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> str:
+def _describe_whole(verdict: PrintedVerdict, terms: tuple[tuple[str, str, str], ...]) -> str:
     """Describe the update; for a sum of few terms whose objective has no name, term by term."""
     if not _is_described_by_terms(verdict, terms):
         return describe_update(verdict)
     return f"term by term: {', and '.join(text.partition(';')[0] for _, text, _ in terms)}"
 
 
-def _is_described_by_terms(verdict: Any, terms: tuple[tuple[str, str, str], ...]) -> bool:
+def _is_described_by_terms(verdict: PrintedVerdict, terms: tuple[tuple[str, str, str], ...]) -> bool:
     """Is it a clipped sum, whose objective is only its own mean under mu, so that its terms say more?"""
     return bool(
         verdict.target == "separable" and verdict.gradient.score_cases and 1 < len(terms) <= MAX_TERMS
     )
 
 
-def _list_readings(verdict: Any) -> tuple[str, ...]:
-    if not verdict.loss.read_as:
+def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:
+    written = verdict.loss.written
+    if written is None or not verdict.loss.read_as:
         return ()
-    return verdict.loss.read_as, *write_sentences(verdict.loss.written.notes)
+    return verdict.loss.read_as, *write_sentences(written.notes)
 
 
-def _iterate_terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
+def _iterate_terms(verdict: PrintedVerdict) -> Iterator[tuple[str, str, str]]:
     """Iterate over the terms of a sum as (loss, update, trust); an estimator of a KL counts as one term."""
     is_estimator = verdict.value.target in ("reverse-kl", "forward-kl")
     if verdict.target == "zero" or is_estimator:
@@ -130,7 +134,7 @@ def _iterate_terms(verdict: Any) -> Iterator[tuple[str, str, str]]:
         )
 
 
-def _iterate_facts(verdict: Any) -> Iterator[tuple[str, str]]:
+def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     if verdict.gradient.score_coefficient is not None:
         yield "gradient", _write_gradient(verdict)
     if verdict.target == "none" and verdict.gradient.in_quantities:
@@ -141,7 +145,7 @@ def _iterate_facts(verdict: Any) -> Iterator[tuple[str, str]]:
         yield "check", verdict.proof.check["text"]
 
 
-def _write_gradient(verdict: Any) -> str:
+def _write_gradient(verdict: PrintedVerdict) -> str:
     """Write the expected gradient E_mu[h s], with h by cases outside the clip range."""
     setting = verdict.setting
     mean = f"E_{'q' if setting.on_policy else 'mu'}"
@@ -163,7 +167,7 @@ def _write_gradient(verdict: Any) -> str:
     return f"{mean}[{sums}{score}]" if h != "0" else "0 at every sample"
 
 
-def _write_batch_gradient(verdict: Any, mean: str) -> str:
+def _write_batch_gradient(verdict: PrintedVerdict, mean: str) -> str:
     h = verdict.gradient.score_text
     if not verdict.gradient.is_nonzero:
         return "0 at every sample"
@@ -188,7 +192,7 @@ def _describe_suggestion(instead: Any) -> str:
     return f"{instead.loss}{options}{where}: minimises KL({a}||{b}){name}"
 
 
-def _describe_proof(verdict: Any) -> str:
+def _describe_proof(verdict: PrintedVerdict) -> str:
     """Count what --proof prints: the hypotheses, and a counterexample if there is one."""
     count = len(verdict.hypotheses)
     parts = [f"{count} hypothes{'i' if count == 1 else 'e'}s"] if count else ["no hypotheses"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klsym.diagnostics.conditions import select_notes
 from klsym.engine.verdicts.verdict import Verdict
@@ -23,6 +23,9 @@ from klsym.render.objective import build_objective_formula
 from klsym.render.sentences import write_sentence, write_sentences
 from klsym.render.words import is_objective
 
+if TYPE_CHECKING:
+    from klsym.render.verdict import PrintedVerdict
+
 EFFECTS = "What descending it does"
 LEVELS = {
     "token": (
@@ -35,7 +38,7 @@ LEVELS = {
 MAX_BIAS = 6  # regions whose bias is listed; h is there for each
 
 
-def format_proof(verdict: Any) -> str:
+def format_proof(verdict: PrintedVerdict) -> str:
     """Format the derivation, the counterexample and the hypotheses."""
     lines = [
         *list_derivation_lines(verdict),
@@ -44,7 +47,7 @@ def format_proof(verdict: Any) -> str:
     return "\n".join(lines + format_list("Hypotheses", hypotheses_of(verdict)))
 
 
-def format_all_facts(verdict: Any) -> str:
+def format_all_facts(verdict: PrintedVerdict) -> str:
     """Format all facts, the effects of descent, the parts, the notes and the proof."""
     rows = [f"  {name:<9} {text}" for name, text in list_gradient_rows(verdict)]
     lines = ["", "Gradient", *rows]
@@ -70,7 +73,7 @@ def describe_value(verdict: Verdict) -> str:
     return format_value(verdict.value.multiples, verdict.value.constant_text)
 
 
-def list_gradient_rows(verdict: Any) -> list[tuple[str, str]]:
+def list_gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     """Return labelled rows on the score coefficient: under the sampler, under q, inside the clip range."""
     setting = verdict.setting
     tokens, batches = setting.level == "token", setting.batch != "none"
@@ -103,7 +106,7 @@ def list_gradient_rows(verdict: Any) -> list[tuple[str, str]]:
     return rows + _list_clamp_rows(verdict, tokens)
 
 
-def _list_rows_under_q(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
+def _list_rows_under_q(verdict: PrintedVerdict, tokens: bool) -> list[tuple[str, str]]:
     """Return the rows on the canonical coefficient c, for samples from q."""
     mean = "E_q[sum_t c]" if verdict.gradient.scores_named[1] else "E_q[sum_t c s_now]"
     if verdict.gradient.canonical_cases and tokens:
@@ -116,7 +119,7 @@ def _list_rows_under_q(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
     return [("in q", f"{mean} with c = {verdict.gradient.canonical_text}")]
 
 
-def _list_clamp_rows(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
+def _list_clamp_rows(verdict: PrintedVerdict, tokens: bool) -> list[tuple[str, str]]:
     """Return the rows on the loss inside the clip range, and on the bias outside it."""
     rows = []
     if verdict.gradient.inside_clamps:
@@ -143,7 +146,7 @@ def _list_clamp_rows(verdict: Any, tokens: bool) -> list[tuple[str, str]]:
     return rows
 
 
-def _divide_by_weights(verdict: Any) -> str:
+def _divide_by_weights(verdict: PrintedVerdict) -> str:
     """Return c at tokens as text: h over the importance weights."""
     if verdict.setting.on_policy:
         return "h"
@@ -159,7 +162,7 @@ def _list_case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
     return [(name, lead), *(("", f"  {line}") for line in format_lines(cases))]
 
 
-def _multiply_by_score(verdict: Any, tokens: bool, batches: bool) -> str:
+def _multiply_by_score(verdict: PrintedVerdict, tokens: bool, batches: bool) -> str:
     """Return the per-sample coefficient times its score, unless it contains scores."""
     if not verdict.gradient.is_nonzero or verdict.gradient.scores_named[0]:
         return verdict.gradient.score_text
@@ -174,7 +177,7 @@ def _format_product(coefficient: str) -> str:
 
 
 # ---------------------------------------------------------------------------- derivation and counterexample
-def list_derivation_lines(verdict: Any) -> list[str]:
+def list_derivation_lines(verdict: PrintedVerdict) -> list[str]:
     if not verdict.proof.steps:
         return []
     width, lines = max(len(text) for _, text, _ in verdict.proof.steps), ["", "Derivation"]
@@ -184,7 +187,7 @@ def list_derivation_lines(verdict: Any) -> list[str]:
     return lines
 
 
-def derivation_latex(verdict: Any) -> str:
+def derivation_latex(verdict: PrintedVerdict) -> str:
     """Return the derivation as one aligned block of LaTeX."""
     return align_rows([(latex, rule) for rule, _, latex in verdict.proof.steps])
 
@@ -201,7 +204,7 @@ def list_counterexample_lines(witness: dict[str, Any] | None, level: str = "samp
 DEFINED = ("region", "log", "let")  # messages that define a name
 
 
-def hypotheses_of(verdict: Any) -> tuple[str, ...]:
+def hypotheses_of(verdict: PrintedVerdict) -> tuple[str, ...]:
     """Return the hypotheses of the gradient, and the further ones of the value (JSON lists all regions)."""
     return (
         *combine_hypotheses(drop_unused_definitions(verdict.assumptions, _collect_lines(verdict))),
@@ -209,7 +212,7 @@ def hypotheses_of(verdict: Any) -> tuple[str, ...]:
     )
 
 
-def _collect_lines(verdict: Any) -> list[str]:
+def _collect_lines(verdict: PrintedVerdict) -> list[str]:
     """Collect the printed lines, whose names need a definition."""
     rows = [text for _, text in list_gradient_rows(verdict)]
     return [
@@ -229,7 +232,7 @@ def drop_unused_definitions(assumptions: Iterable[Message], lines: Iterable[str]
     ]
 
 
-def list_value_hypotheses(verdict: Any) -> tuple[str, ...]:
+def list_value_hypotheses(verdict: PrintedVerdict) -> tuple[str, ...]:
     """Return the hypotheses of the value that are not hypotheses of the gradient."""
     gradient_assumptions, existence_of_means = (
         verdict.assumptions,

@@ -28,7 +28,8 @@ from klsym.render.sentences import write_sentence
 NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
-PLACES = {"token": " at each token", "sequence": " of whole sequences"}
+PLACES = {"sample": "", "token": " at each token", "sequence": " of whole sequences"}
+DIVIDED = {"": [], "sum": [], "mean": ["divided by T"], "batch": ["over all tokens of the batch"]}
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 HELD = "with M and S held as they are at theta, "
 # Codes that say why a target is open.
@@ -53,12 +54,10 @@ def format_title(verdict: Verdict) -> str:
 
 def describe_use(setting: Any) -> str:
     """Return text such as "off-policy loss at each token, weights prefix"."""
-    first = f"{setting.sampling} {setting.use}{PLACES.get(setting.level, '')}"
+    first = f"{setting.sampling} {setting.use}{PLACES[setting.level]}"
     options = [f"credit {setting.credit}"] if setting.credit else []
     options += [f"weights {setting.weights}"] if setting.weights not in ("", "token") else []
-    options += {"mean": ["divided by T"], "batch": ["over all tokens of the batch"]}.get(
-        setting.aggregate, []
-    )
+    options += DIVIDED[setting.aggregate]
     options += [f"batch {setting.batch}"] if setting.batch != "none" else []
     return ", ".join([first, *options])
 

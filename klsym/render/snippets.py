@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import OF_TABLE
 from klsym.language.parser import parse
@@ -95,7 +96,7 @@ def _rewrite_in_k1(formula: Formula) -> Formula:
     """Replace each estimator by its formula in k1 and r; r - 1 = expm1(-k1), r = exp(-k1)."""
     match formula:
         case Name(name, "") if name in OF_TABLE and formula != K:
-            return _rewrite_in_k1(build_tree(OF_TABLE[name].in_k1()))
+            return _rewrite_in_k1(build_tree(OF_TABLE[name].express_in_k1()))
         case Name("r", ""):
             return Call("exp", (Minus(K),))
         case Sum(terms):
@@ -125,7 +126,7 @@ def _rewrite_sum(terms: tuple[Formula, ...]) -> Formula:
 
 
 # ---------------------------------------------------------------------------- functions
-def write_snippet(written: Written, verdict: Any, framework: str, use: str) -> str:
+def write_snippet(written: Written, verdict: Verdict, framework: str, use: str) -> str:
     """Return code of a function of the log densities of a batch, one value for each sample.
 
     written: a loss in the grammar.  verdict: of `explain`, in the setting in which it is used.
@@ -147,7 +148,7 @@ def write_snippet(written: Written, verdict: Any, framework: str, use: str) -> s
 EXACT = re.compile(r"full_kl\((\w+), (\w+)\)")
 
 
-def _write_full_kl(kl: re.Match[str], verdict: Any, framework: str) -> list[str]:
+def _write_full_kl(kl: re.Match[str], verdict: Verdict, framework: str) -> list[str]:
     """Write full_kl(a, b) as a sum over the last axis of the log densities, the vocabulary."""
     a, b = kl.groups()
     if framework == "numpy":
@@ -158,14 +159,15 @@ def _write_full_kl(kl: re.Match[str], verdict: Any, framework: str) -> list[str]
     return [f"kl = {total}", "return (kl*mask).sum(-1)"]
 
 
-def _describe_code(written: Written, verdict: Any, framework: Framework, use: str) -> str:
+def _describe_code(written: Written, verdict: Verdict, framework: Framework, use: str) -> str:
     sampler = "q" if verdict.setting.on_policy else "mu"
     of = "sample" if verdict.setting.level == "sample" else "sequence"
     text = f"sg({written.text})*log_q" if use == "reward" else written.text
     start = f"{text} of each {of} from {sampler}"
     if use == "value":
-        return f"{start}: the mean is {KLS[verdict.value.target]}."
-    kl = KLS.get(verdict.target) or describe_next_tokens(verdict)
+        mean = KLS[verdict.value.target or ""]
+        return f"{start}: the mean is {mean}."
+    kl = KLS.get(verdict.target or "") or describe_next_tokens(verdict)
     if framework.module == "np":
         value = f"The detached penalty of each {of} from {sampler}" if use == "reward" else start
         return f"{value}, and its push: the mean of push*grad log q is grad {kl}."
@@ -176,7 +178,7 @@ def _describe_code(written: Written, verdict: Any, framework: Framework, use: st
     return f"{start}: the mean gradient is grad {kl}; log_q carries it."
 
 
-def _write_body(written: Written, verdict: Any, framework: str, use: str) -> list[str]:
+def _write_body(written: Written, verdict: Verdict, framework: str, use: str) -> list[str]:
     setting, chosen = verdict.setting, get_framework(framework)
     tokens = setting.level == "token"
     loss = code(written.expression, framework)
@@ -207,7 +209,7 @@ def _add_brackets(text: str) -> str:
     return f"({text})" if is_sum(text) else text
 
 
-def _write_token_body(loss: str, verdict: Any, framework: str, use: str) -> list[str]:
+def _write_token_body(loss: str, verdict: Verdict, framework: str, use: str) -> list[str]:
     """Write the body for log densities of shape (.., T), with a mask that is 1 where there is a token."""
     setting, chosen = verdict.setting, get_framework(framework)
     if framework == "numpy" and use != "value":
@@ -233,9 +235,10 @@ def _write_credited_sum(loss: str, setting: Any, framework: str) -> list[str]:
     """Write the sum over tokens of the detached coefficient h of each, after credit, times its log q."""
     chosen = get_framework(framework)
     lines = [f"h = {Code(chosen).call('sg', _add_brackets(loss) + '*mask', False)}"]
-    if setting.credit == "to-go":
-        lines.append(f"h = {chosen.later.replace('#', 'h')}")
-    if setting.credit == "total":
-        lines.append(f"h = {chosen.total.replace('#', 'h').format(keep=KEEP[framework])}")
+    lines += {
+        "to-go": [f"h = {chosen.later.replace('#', 'h')}"],
+        "same-token": [],
+        "total": [f"h = {chosen.total.replace('#', 'h').format(keep=KEEP[framework])}"],
+    }[setting.credit or "same-token"]
     total = chosen.total.format(keep="").replace("#", "(h*log_q*mask)")
     return [*lines, f"return {total}"]

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
@@ -26,10 +26,13 @@ from klsym.render.objective import SENSE, list_objective_terms, write_objective_
 from klsym.render.sentences import write_sentence, write_sentences
 from klsym.render.snippets import write_snippet
 
+if TYPE_CHECKING:
+    from klsym.render.verdict import PrintedVerdict
+
 SCHEMA = 3
 
 
-def build_verdict_json(verdict: Any) -> dict[str, Any]:
+def build_verdict_json(verdict: PrintedVerdict) -> dict[str, Any]:
     """Return the verdict as a dictionary: the answer first, then the fields of format 2."""
     trust = "open" if verdict.target is None else verdict.trust
     answer = {
@@ -55,7 +58,7 @@ def build_verdict_json(verdict: Any) -> dict[str, Any]:
     return answer if verdict.proof.check is None else {**answer, "check": verdict.proof.check}
 
 
-def _build_objective(verdict: Any) -> dict[str, str] | None:
+def _build_objective(verdict: PrintedVerdict) -> dict[str, str] | None:
     """Return the objective, and whether an update minimises or maximises it; None if it is not known."""
     terms = list_objective_terms(verdict, TEXT)
     if not terms:
@@ -67,7 +70,7 @@ def _build_objective(verdict: Any) -> dict[str, str] | None:
     }
 
 
-def _build_remedy(verdict: Any) -> dict[str, Any] | None:
+def _build_remedy(verdict: PrintedVerdict) -> dict[str, Any] | None:
     """Return the suggested loss, its options, and code for it."""
     suggestion = verdict.fix
     if suggestion is None:
@@ -82,13 +85,15 @@ def _write_snippet(suggestion: Any) -> str | None:
     if target is None:
         return None
     verdict = prove_choice(suggestion.loss, suggestion.setting, target, suggestion.setting.use)
+    if verdict is None:
+        return None
     try:
         return write_snippet(as_written(suggestion.loss, ()), verdict, "torch", suggestion.setting.use)
     except UsageError:
         return None
 
 
-def _build_gradient(verdict: Any) -> dict[str, Any]:
+def _build_gradient(verdict: PrintedVerdict) -> dict[str, Any]:
     return {
         "per_sample": verdict.gradient.score_text or None, "coefficient": verdict.gradient.canonical_text,
         "target": verdict.target or "open", "combination": verdict.gradient.complete or None,
@@ -99,7 +104,7 @@ def _build_gradient(verdict: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _build_value(verdict: Any) -> dict[str, Any]:
+def _build_value(verdict: PrintedVerdict) -> dict[str, Any]:
     return {
         "target": verdict.value.target or "open", "combination": verdict.value.complete or None,
         "constant": None if verdict.value.target is None else verdict.value.constant_text,
@@ -119,7 +124,7 @@ def _build_term(term: Any, ascends: bool) -> dict[str, Any]:
     }
 
 
-def list_cases(verdict: Any) -> list[dict[str, str]]:
+def list_cases(verdict: PrintedVerdict) -> list[dict[str, str]]:
     """Return the score coefficients of each region as text; empty where there are no cases."""
     gradient = verdict.gradient
     return [
@@ -132,7 +137,7 @@ def list_cases(verdict: Any) -> list[dict[str, str]]:
     ]
 
 
-def list_names(verdict: Any) -> dict[str, str]:
+def list_names(verdict: PrintedVerdict) -> dict[str, str]:
     """Return the meaning of each name in the answer that the loss grammar does not define."""
     gradient, value, loss = verdict.gradient, verdict.value, verdict.loss
     inside = gradient.inside_clamps.complete.values() if gradient.inside_clamps else ()

@@ -27,15 +27,18 @@ TRUST = {
 }
 
 
+OVER = {"": [], "sum": [], "mean": ["over T"], "batch": ["over all tokens of the batch"]}
+
+
 def describe_setting(
     setting: Any, use_names: tuple[str, str] = ("as a loss", "as a detached reward")
 ) -> list[str]:
     """Describe how a loss is used; use_names: the words for a loss and for a detached reward."""
     words = [setting.sampling, use_names[setting.use == "reward"]]
-    words += {"token": ["per token"], "sequence": ["per sequence"]}.get(setting.level, [])
+    words += {"sample": [], "token": ["per token"], "sequence": ["per sequence"]}[setting.level]
     words += [f"credit {setting.credit}"] if setting.credit else []
     words += [f"{setting.weights} weights"] if setting.weights not in ("", "token") else []
-    words += {"mean": ["over T"], "batch": ["over all tokens of the batch"]}.get(setting.aggregate, [])
+    words += OVER[setting.aggregate]
     return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
 
 

@@ -30,7 +30,7 @@ from klsym.study.gaussian.floats import GaussianSetting
 
 H = 1e-30
 DIRECTIONS = ("mean", "log scale")
-LOG_Q, K1, W = (ExpPoly.variable(name) for name in ("log_q", "k1", "w"))
+LOG_Q, K1, W = (ExpPoly.from_variable(name) for name in ("log_q", "k1", "w"))
 LOG_DENSITIES = {"q": LOG_Q, "p": LOG_Q - K1, "mu": LOG_Q - W}
 
 

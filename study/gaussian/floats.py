@@ -84,7 +84,7 @@ class GaussianSetting:
 
         E_measure[element * s_i * s_j ...],  s_0 = (x - m)/v,  s_1 = (x - m)^2/v - 1
 
-        >>> GaussianSetting((0.0, 1.0), (1.0, 1.0)).expectation("q", ExpPoly.variable("k1"), score=(0,))
+        >>> GaussianSetting((0.0, 1.0), (1.0, 1.0)).expectation("q", ExpPoly.from_variable("k1"), score=(0,))
         -1.0
 
         measure: "q", "p" or "mu".
@@ -105,7 +105,7 @@ class GaussianSetting:
     def finite(self, measure: str, element: ExpPoly) -> bool:
         """Whether the expectation exists, D > 0 for every exponential that stays.
 
-        >>> GaussianSetting((0.0, 1.0), (0.0, 2.0)).finite("q", ExpPoly.variable("k1").exp() ** -2)
+        >>> GaussianSetting((0.0, 1.0), (0.0, 2.0)).finite("q", ExpPoly.from_variable("k1").exp() ** -2)
         False
 
         measure, element: as in `expectation`; score functions change nothing here.

@@ -11,7 +11,7 @@ import sympy
 from klsym.errors import UsageError
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import Exponent, ExpPoly
-from klsym.language.convert import generic_functions, to_ring
+from klsym.language.convert import find_generic_functions, to_ring
 from klsym.language.expressions import as_expression, k1, k2, k3, parameter
 from klsym.study.gaussian.closed import (
     DENSITIES,
@@ -200,7 +200,7 @@ def _row(estimator: Any, q: Gaussian, p: Gaussian, true: Any) -> TableRow:
 def _ring(loss: Any) -> ExpPoly:
     if isinstance(loss, ExpPoly):
         return loss
-    functions = generic_functions(loss)
+    functions = find_generic_functions(loss)
     if functions:
         raise UsageError(f"the generic function {next(iter(functions))} has no Gaussian expectation")
     return to_ring(loss)

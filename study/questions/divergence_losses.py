@@ -46,12 +46,12 @@ from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel.ring import ExpPoly
-from klsym.language.convert import in_core, to_ring, to_sympy
+from klsym.language.convert import is_in_core, to_ring, to_sympy
 from klsym.language.estimators import NAMES
-from klsym.language.expressions import COUNTS, OF_TABLE, PARAMETERS, k1, parameter, r, rho, sg, without_sg
+from klsym.language.expressions import COUNTS, OF_TABLE, PARAMETERS, k1, parameter, r, remove_sg, rho, sg
 from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, parse, parse_asked
-from klsym.language.sums import mixing
+from klsym.language.sums import list_mixture_weights
 from klsym.notation.coefficients import show_element
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT, is_sum
@@ -71,7 +71,7 @@ RENYI = (  # log of a mean, which is no E_q[f(r)]
     " E_q[r**({2})]; ask for tsallis={0}"
 )
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+|(alpha|tsallis|renyi|jensen-shannon)=\S+")
-ESTIMATORS = {name: to_ring(e) for name, e in OF_TABLE.items() if name != "k1" and in_core(e)}
+ESTIMATORS = {name: to_ring(e) for name, e in OF_TABLE.items() if name != "k1" and is_in_core(e)}
 NOT_OF_R = (
     "full", "full_kl", "H", "js", "log_q", "M", "log_p", "log_mu", "log_old", "rho", "rho_old", "R", "A",
     "sg", "clip", "abs", "min", "max",
@@ -282,7 +282,7 @@ def naive_loss(c: ExpPoly) -> ExpPoly | None:
     found = find_primitive(c, "x")
     if found is None:
         return None
-    g = found.substitute({"log_q": ExpPoly.variable("k1")})
+    g = found.substitute({"log_q": ExpPoly.from_variable("k1")})
     return g - substitute_reference(g)
 
 
@@ -350,7 +350,7 @@ def words(e: ExpPoly) -> str:
 def _slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:
     """The loss of a sample and f, with the same names for the logs in them."""
     loss, aim = build_slot_losses((row.written, Written("", f)), Setting(row.sampling, row.use))
-    return loss, without_sg(aim.expression)
+    return loss, remove_sg(aim.expression)
 
 
 def _derivation(row: Spelled, parts: Parts) -> tuple[Derivation, Quantity]:
@@ -371,7 +371,7 @@ def _proved(row: Spelled, parts: Parts) -> DivergenceLoss:
 
 def _of_value(row: Spelled, parts: Parts) -> Value:
     loss, f = _slot_loss(row, parts.f)
-    mean = expectation(without_sg(loss.expression), loss.measure)
+    mean = expectation(remove_sg(loss.expression), loss.measure)
     start = derive(mean, on_policy=loss.detached_q, defined=loss.defined)
     with suppress(ProofError, Refused):
         return Value(True, start.equals(expectation(f, "q")))
@@ -408,7 +408,7 @@ def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
 
 def _messages(of_r: Generated, f: Any) -> tuple[Message, ...]:
     nowhere_known = isinstance(of_r.where, Inequality)
-    shares = sorted({w.name for of in f.atoms(sympy.log) for w in mixing(of.args[0])})
+    shares = sorted({w.name for of in f.atoms(sympy.log) for w in list_mixture_weights(of.args[0])})
     mixtures = tuple(Message("mixture-weight", of=w) for w in shares)
     return (
         *mixtures,

@@ -25,7 +25,7 @@ from typing import Any
 
 import sympy
 
-from klsym.kernel.derivatives import slopes
+from klsym.kernel.derivatives import differentiate_loss
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring
@@ -123,7 +123,7 @@ def _pair(tree: Any) -> ValueAndScore:
 @cache
 def leaf(letter: str) -> ValueAndScore:
     value = to_ring(LEAVES[letter])
-    return value, slopes(value, "", Context()).get("x", ZERO)
+    return value, differentiate_loss(value, "", Context()).get("x", ZERO)
 
 
 JOINED: dict[str, Callable[[ValueAndScore, ValueAndScore], ValueAndScore]] = {

@@ -106,7 +106,7 @@ def find_optimum(
 
 def _substitute_outcome(c: ExpPoly, p: Number, mu: Number) -> ExpPoly:
     """w = k1 + log p/mu and log q = k1 + log p, the logs as the rationals that floats are."""
-    k1 = ExpPoly.variable("k1")
+    k1 = ExpPoly.from_variable("k1")
     values = {"w": Fraction(math.log(p) - math.log(mu)) if p != mu else 0, "log_q": Fraction(math.log(p))}
     return c.substitute({name: k1 + value for name, value in values.items()})
 

@@ -161,7 +161,7 @@ class Outcome:
 
     def add_drift(self, rate: float) -> Outcome:
         """The outcome with the level R - beta c - rate/q."""
-        r = (-ExpPoly.variable("k1")).exp()
+        r = (-ExpPoly.from_variable("k1")).exp()
         return Outcome(self.c + r * Fraction(rate / (self.beta * self.p)), *self.exact[1:], self.p)
 
     def list_ends(self, piece: MonotonePiece) -> Interval:

@@ -13,14 +13,14 @@ from typing import Any
 
 from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import read_row
-from klsym.kernel.densities import density_ratio
-from klsym.kernel.derivatives import in_slot
-from klsym.kernel.meta import derivative, score_coefficient
+from klsym.kernel.densities import build_density_ratio
+from klsym.kernel.derivatives import move_to_slot
+from klsym.kernel.meta import differentiate, read_score_coefficient
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, read_number
-from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.slots import SEQUENCE, name_in_slot
 from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
-from klsym.kernel.sums import parts_of_a_sum
+from klsym.kernel.sums import apply_parts_of_a_sum
 from klsym.study.rocq.terms import GIVEN, SLOTS, Outside, Words, base, listed, place, rational
 
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
@@ -179,7 +179,7 @@ class Assumed:
             case "independence":
                 return self._independence(mean)
             case "parts of a sum":
-                found = parts_of_a_sum(mean, data, Assumptions(words.context))
+                found = apply_parts_of_a_sum(mean, data, Assumptions(words.context))
                 others = [
                     (-1, other) for _, atoms in found.terms for other in atoms if isinstance(other, Mean)
                 ]
@@ -230,7 +230,7 @@ class Assumed:
         if rule == "normalisation":
             return f"Normalisation {words.mean(mean)}"
         if rule == "ratio mean one":
-            ratio = in_slot(density_ratio(mean.measure, data["of"]), data["slot"], words.context)
+            ratio = move_to_slot(build_density_ratio(mean.measure, data["of"]), data["slot"], words.context)
             rest = words.element(mean.coefficient * ratio, mean.score)
             return f"RatioMeanOne {index} {slot} {place(mean.measure)} {place(data['of'])} {rest}"
         raise Outside(f"the rule {rule}")
@@ -271,8 +271,8 @@ class Assumed:
         along = {"k1": "false", "w": "true"}.get(close["coordinate"])
         if along is None:
             raise Outside(f"a condition along {close['coordinate']}")
-        k1, constants = ExpPoly.variable("k1"), close["constants"]
-        free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
+        k1, constants = ExpPoly.from_variable("k1"), close["constants"]
+        free = sum((ExpPoly.from_variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
         known = ExpPoly.from_json(close["family"]) - free
         c = _scored(part)
         numbers = listed(str(self.words.context.parameters.index(name)) for name in constants)
@@ -286,10 +286,10 @@ class Assumed:
         for along_w, more in product((True, False), further):
             a = c
             for coordinate in ("w",) if along_w else ("k1", "k1"):
-                a = derivative(a, coordinate, context)
-            a = a if along_w else a + derivative(a, "k1", context)
+                a = differentiate(a, coordinate, context)
+            a = a if along_w else a + differentiate(a, "k1", context)
             for coordinate in more:
-                a = derivative(a, coordinate, context)
+                a = differentiate(a, coordinate, context)
             if len(a.terms) == 1 and all({n for n, _ in m} <= self.words.nonzero for m, _ in a.terms):
                 told = listed(str(coordinate == "w").lower() for coordinate in more)
                 return f"(Independent (Witness {self.words.element(c)} {str(along_w).lower()} {told}))"
@@ -315,7 +315,7 @@ def _curl_of(part: dict[str, Any]) -> Curl | None:
 def _scored(part: dict[str, Any]) -> ExpPoly:
     """The coefficient c of what a part has become, E_q[c s] = 0."""
     left = [part["left"], *(step["result"] for step in part["steps"] if step["side"] == "left")][-1]
-    return score_coefficient(Side.from_json(left), Side())
+    return read_score_coefficient(Side.from_json(left), Side())
 
 
 def without(mean: Mean, name: str, slot: str) -> Mean:
@@ -325,7 +325,7 @@ def without(mean: Mean, name: str, slot: str) -> Mean:
         score.remove(slot)
         return Mean(mean.index, mean.measure, mean.coefficient, tuple(score))
     one = (name, slot) == ("length", "now")
-    factor = ONE if one else ExpPoly.variable(at_slot(name, slot)).inverse()
+    factor = ONE if one else ExpPoly.from_variable(name_in_slot(name, slot)).invert()
     return Mean(mean.index, mean.measure, mean.coefficient * factor, mean.score)
 
 

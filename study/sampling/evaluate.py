@@ -21,7 +21,7 @@ class Variables:
     """The values that the variables of a block of samples take.
 
     >>> import numpy as np
-    >>> k1 = ExpPoly.variable("k1")
+    >>> k1 = ExpPoly.from_variable("k1")
     >>> Variables(np, {"k1": np.array([0.0, 1.0])}.__getitem__).ring((k1 * 2).exp() - k1 - 1).round(3)
     array([0.   , 5.389])
 

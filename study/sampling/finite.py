@@ -25,13 +25,13 @@ from klsym.errors import UsageError
 from klsym.kernel.derivatives import attach
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.slots import SECOND, slot_of_score
+from klsym.kernel.slots import SECOND, find_slot
 from klsym.language.abbreviations import Context, Mean
-from klsym.numeric.indices import ONE_SAMPLE, PREFIX, batch_size, index_of
+from klsym.numeric.indices import ONE_SAMPLE, PREFIX, build_index, read_batch_size
 from klsym.numeric.models import FiniteModel
 from klsym.numeric.number_systems import FLOAT
-from klsym.numeric.positions import Places, sequences
-from klsym.numeric.sides import default_function
+from klsym.numeric.positions import Places, list_sequence_tokens
+from klsym.numeric.sides import build_default_function
 from klsym.study.sampling.backends import Backend, backend
 from klsym.study.sampling.evaluate import Variables
 from klsym.study.sampling.sample_means import SampleMeans
@@ -78,12 +78,12 @@ class FiniteSampler(Sampler):
         batches: bool = False,
     ) -> None:
         self.context, self.model = context or Context(), model
-        model.check(self.context)
+        model.check_context(self.context)
         self.backend, self.functions = on or backend("numpy"), dict(functions or {})
         self.parameters = {name: float(value) for name, value in model.parameters.items()}
         self.tokens = {m: np.array([float(x) for x in row]) for m, row in model.rows.items()}
-        self.paths = sequences(model.layout.paths)
-        size = batch_size(model) if batches else 1
+        self.paths = list_sequence_tokens(model.layout.paths)
+        size = read_batch_size(model) if batches else 1
         self.batches = np.array(list(product(range(model.size), repeat=size)))
         whole = {
             m: np.where(self.paths.mask, row[self.paths.index], 1.0).prod(axis=1)
@@ -170,7 +170,7 @@ class _Rows:
     """The variables at the rows of an index, as arrays of the backend."""
 
     def __init__(self, sampler: FiniteSampler, index: str) -> None:
-        self.sampler, self.index, self.where = sampler, index, index_of(sampler.model, index)
+        self.sampler, self.index, self.where = sampler, index, build_index(sampler.model, index)
         self.variables = Variables(sampler.backend.xp, self._lookup)
 
     def values(self, mean: Mean) -> Any:
@@ -193,12 +193,12 @@ class _Rows:
 
     def _score(self, entry: str) -> Any:
         """direction - E_q[direction] at each node, summed over the positions of the slot."""
-        sampler, places = self.sampler, self._places(slot_of_score(entry))
+        sampler, places = self.sampler, self._places(find_slot(entry))
         second = sampler.model.v
         if entry.endswith(SECOND) and second is None:
             raise UsageError("sampling: the model has no second direction")
         along = _floats(second)[None] if entry.endswith(SECOND) else sampler.directions
-        return np.stack([places.total(self._summed(self._centred(row), places.whole)) for row in along])
+        return np.stack([places.sum_values(self._summed(self._centred(row), places.whole)) for row in along])
 
     def _centred(self, direction: Any) -> Any:
         starts = self.sampler.model.layout.starts
@@ -206,7 +206,7 @@ class _Rows:
         return direction - np.repeat(mean, np.diff([*starts, len(direction)]))
 
     def _summed(self, tokens: Any, whole: bool) -> Any:
-        return self.sampler.paths.total(tokens) if whole else tokens
+        return self.sampler.paths.sum_values(tokens) if whole else tokens
 
     def _places(self, slot: str) -> Places:
         if slot not in self.where.slots:
@@ -223,9 +223,11 @@ class _Rows:
         """A sum over the positions of its slot; A alone is none."""
         parsed, model = parse_name(name), self.sampler.model
         if parsed.base == "A" and parsed.slot not in ONE_SAMPLE:
-            return _floats([model.advantage_at(parsed.slot, key) for key in self.where.known[parsed.slot]])
+            return _floats(
+                [model.compute_advantage(parsed.slot, key) for key in self.where.known[parsed.slot]]
+            )
         places = self._places(parsed.slot)
-        return places.total(self._position(parsed.base, parsed.primes, places.whole))
+        return places.sum_values(self._position(parsed.base, parsed.primes, places.whole))
 
     def _position(self, base: str, primes: int, whole: bool) -> Any:
         """A one-sample variable at every token, or at every sequence."""
@@ -238,7 +240,7 @@ class _Rows:
             return self._given(base, given, whole)
         if base in context.function_arguments and primes <= 1:
             return self._function(base, primes, whole)
-        rewards = self.sampler.model.token_rewards()
+        rewards = self.sampler.model.list_token_rewards()
         if base in rewards and not primes:
             return self._summed(_floats(rewards[base]), whole)
         if base == "A" and whole and base in self.sampler.model.rewards:
@@ -255,11 +257,11 @@ class _Rows:
     def _function(self, name: str, primes: int, whole: bool) -> Any:
         """f, or f' = df/dlog q: every argument moves with log q, so a complex step moves them all."""
         names = self.sampler.context.function_arguments[name]
-        instance = self.sampler.functions.get(name) or default_function(name)
+        instance = self.sampler.functions.get(name) or build_default_function(name)
         arguments = [self._position(argument, 0, whole) for argument in names]
         if isinstance(instance, ExpPoly):
             known = dict(zip(names, arguments, strict=True))
-            slope = instance.derive(lambda n: ExpPoly.number(int(n in known)))
+            slope = instance.derive(lambda n: ExpPoly.from_number(int(n in known)))
             values = {**known, **self.sampler.parameters}
             found = Variables(np, values.__getitem__).ring(slope if primes else instance)
             return np.broadcast_to(found, arguments[0].shape)

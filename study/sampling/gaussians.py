@@ -253,7 +253,7 @@ class GaussianSampler(Sampler):
     def central_moment(self, factors: Sequence[Parts]) -> Any:
         measure, found = factors[0][0][0].measure, []
         for i in range(len(DIRECTIONS)):
-            product = {0: ExpPoly.number(1)}
+            product = {0: ExpPoly.from_number(1)}
             for parts in factors:
                 product = _times(product, self._centred(parts, i))
             try:
@@ -269,7 +269,7 @@ class GaussianSampler(Sampler):
             weight = float(np.broadcast_to(weights, (len(DIRECTIONS),))[i])
             centre = weight * self._expect(mean.measure, mean.coefficient, (i,) * len(mean.score))
             scored = len(mean.score), mean.coefficient * Fraction(weight)
-            for power, element in (scored, (0, ExpPoly.number(-Fraction(centre)))):
+            for power, element in (scored, (0, ExpPoly.from_number(-Fraction(centre)))):
                 h[power] = h.get(power, ExpPoly({})) + element
         return h
 
@@ -300,7 +300,7 @@ def _by_measure(means: Sequence[Mean]) -> dict[str, list[Mean]]:
 def precisions(measure: str, exponent: Exponent) -> dict[str, Fraction]:
     """The integrand m exp(exponent) as exp(-x^2/2 sum weight/sigma^2 + ...): the weights.
 
-    >>> [((_, exponent), _)] = (ExpPoly.variable("k1") * -4).exp().terms.items()
+    >>> [((_, exponent), _)] = (ExpPoly.from_variable("k1") * -4).exp().terms.items()
     >>> condition_text(precisions("q", exponent))
     'sigma_q^2 > 3/4 sigma_p^2'
 

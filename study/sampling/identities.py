@@ -16,12 +16,12 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, E, Statement
 from klsym.language.convert import to_sympy
 from klsym.language.unfolding import Theorem
-from klsym.numeric.dynamic_programming import by_programme, random_chains
-from klsym.numeric.evaluation import both_sides
-from klsym.numeric.exact import THETAS, allowed, regions_of, thetas_of
+from klsym.numeric.dynamic_programming import compute_side, random_chains
+from klsym.numeric.evaluation import evaluate_sides
+from klsym.numeric.exact import THETAS, choose_thetas, find_allowed_model, list_regions
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
 from klsym.numeric.number_systems import FLOAT
-from klsym.numeric.random_models import models_for, needs_of
+from klsym.numeric.random_models import draw_models, find_needs
 from klsym.study.gaussian.exact import GaussianModel, refuse_unless_gaussian
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import Claim
@@ -154,10 +154,10 @@ def _on_outcomes(
 ) -> list[Trial]:
     """On a random model whose parameters satisfy the hypotheses."""
     statement, seed = theorem.statement, stream.integer64() % 2**31
-    needs = needs_of(statement)
+    needs = find_needs(statement)
     small = needs.batches or needs.sequences
-    model = models_for(statement, [seed])[0] if small else random_model(seed, OUTCOMES, statement.context)
-    model, thetas = allowed(theorem, model, dict(functions)), thetas_of(theorem)
+    model = draw_models(statement, [seed])[0] if small else random_model(seed, OUTCOMES, statement.context)
+    model, thetas = find_allowed_model(theorem, model, dict(functions)), choose_thetas(theorem)
     along = np.array([[float(v) for v in model.u]]) if _tied_to_a_direction(theorem) else None
     return _finite_trials(
         statement, model, functions, options.counted, stream, options.on, along, thetas=thetas
@@ -166,7 +166,7 @@ def _on_outcomes(
 
 def _by_programme(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
     """Each side, sampled on an autoregressive model, against the other one by dynamic programming."""
-    statement, needs = theorem.statement, needs_of(theorem.statement)
+    statement, needs = theorem.statement, find_needs(theorem.statement)
     context, sides, found = statement.context, (statement.left, statement.right), list[Trial]()
     if needs.batches or not needs.sequences or context.parameters or statement.relation != "=":
         return found
@@ -175,7 +175,7 @@ def _by_programme(theorem: Theorem, options: Options, stream: Stream) -> list[Tr
     directions = chains.directions if each else chains.directions[:1]
     sampler = FiniteSampler(chains.tree, context, {}, directions, options.on)
     for i, side in enumerate(sides):
-        exact = by_programme(sides[1 - i], chains)
+        exact = compute_side(sides[1 - i], chains)
         if exact is not None and sides[1 - i].terms:
             products, name = means_of(side, context), ("left", "right")[i]
             judge, chosen = exact[: len(directions)], stream.child(i)
@@ -199,9 +199,11 @@ def _finite_trials(
 ) -> list[Trial]:  # fmt: skip
     """Both sides on a finite model, along each logit; values need one direction only."""
     u = _directions(statement, model) if directions is None else directions
-    needs, context = needs_of(statement), statement.context
+    needs, context = find_needs(statement), statement.context
     sampler = FiniteSampler(model, context, functions, u, on, needs.batches)
-    rows = [both_sides(statement, replace(model, u=list(row)), dict(functions), FLOAT, thetas) for row in u]
+    rows = [
+        evaluate_sides(statement, replace(model, u=list(row)), dict(functions), FLOAT, thetas) for row in u
+    ]
     exact, sizes = (
         tuple(
             np.array([float(np.real(getattr(side, part))) for side in one]) for one in zip(*rows, strict=True)
@@ -241,7 +243,7 @@ def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
     """The family solves the equation; the family with k1^3 added does not."""
     statement, name = theorem.statement, theorem.close["function"]
     family = ExpPoly.from_json(theorem.close["family"])
-    other = family + ExpPoly.variable("k1") ** 3 * Fraction(3, 10)
+    other = family + ExpPoly.from_variable("k1") ** 3 * Fraction(3, 10)
     model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
     found = []
     for i, (function, relation) in enumerate(((family, "="), (other, "!="))):
@@ -255,10 +257,10 @@ def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
 # ---------------------------------------------------------------------------- Gaussians
 def _on_gaussians(theorem: Theorem, options: Options, stream: Stream) -> list[Trial] | str:
     statement, context = theorem.statement, theorem.statement.context
-    needs = needs_of(statement)
+    needs = find_needs(statement)
     if needs.batches or needs.sequences:
         return "a batch or a sequence: the sampled models are finite"
-    if regions_of(theorem):
+    if list_regions(theorem):
         return "a bound on p/q that no two Gaussians keep to"
     model = replace(GAUSSIANS, mu=None) if context.on_policy else GAUSSIANS
     positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 import klsym.kernel.statements as statements
 from klsym.errors import UsageError
 from klsym.kernel.assumptions import Assumptions
-from klsym.kernel.densities import density_ratio
+from klsym.kernel.densities import build_density_ratio
 from klsym.kernel.derivatives import attach
-from klsym.kernel.means import chain_rule, log_derivative
+from klsym.kernel.means import apply_chain_rule, apply_log_derivative
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.slots import at_slot
-from klsym.kernel.sums import curl
+from klsym.kernel.slots import name_in_slot
+from klsym.kernel.sums import apply_curl
 from klsym.language.abbreviations import (
     Context,
     Curl,
@@ -36,7 +36,7 @@ from klsym.language.abbreviations import (
     Statement,
     with_coefficient,
 )
-from klsym.language.unfolding import unfold, written_out
+from klsym.language.unfolding import expand_context, unfold
 from klsym.numeric.indices import STRUCTURES
 
 
@@ -57,7 +57,7 @@ def means_of(side: Side, context: Context) -> tuple[Product, ...]:
 
     Raises Deterministic: the side holds a quantity at one sample, or no mean at all.
     """
-    products = tuple(_merged(_expand(unfold(side, context), written_out(context))))
+    products = tuple(_merged(_expand(unfold(side, context), expand_context(context))))
     if not any(means for _, means in products):
         raise Deterministic("nothing random: there is nothing to sample")
     return products
@@ -65,7 +65,7 @@ def means_of(side: Side, context: Context) -> tuple[Product, ...]:
 
 def disturbed(mean: Mean) -> Mean:
     """E_m[k1 s^j] beside E_m[a s^j]; at an index, k1 of the sample or step itself."""
-    return with_coefficient(mean, ExpPoly.variable(at_slot("k1", STRUCTURES[mean.index].main)))
+    return with_coefficient(mean, ExpPoly.from_variable(name_in_slot("k1", STRUCTURES[mean.index].main)))
 
 
 def _merged(products: Iterator[Product]) -> Iterator[Product]:
@@ -79,7 +79,7 @@ def _merged(products: Iterator[Product]) -> Iterator[Product]:
             yield coefficient, means
     for mean, element in lone.items():
         if element:
-            yield ExpPoly.number(1), (with_coefficient(mean, element),)
+            yield ExpPoly.from_number(1), (with_coefficient(mean, element),)
 
 
 def _expand(side: Side, context: statements.Context) -> Iterator[Product]:
@@ -97,12 +97,12 @@ def _atom(atom: statements.Atom, context: statements.Context) -> Iterator[Produc
             yield from _gradient(of, context)
         case Mean(index, measure, a, score) if measure != SAMPLE:
             if measure == "count":
-                measure, a = "q", a * density_ratio("count", "q")
-            yield ExpPoly.number(1), (Mean(index, measure, attach(a), score),)
+                measure, a = "q", a * build_density_ratio("count", "q")
+            yield ExpPoly.from_number(1), (Mean(index, measure, attach(a), score),)
         case MeanGradient(_, measure, _) if measure != SAMPLE:
-            yield from _expand(chain_rule(atom, {}, Assumptions(context)), context)
+            yield from _expand(apply_chain_rule(atom, {}, Assumptions(context)), context)
         case Curl():
-            yield from _expand(curl(atom, {}, Assumptions(context)), context)
+            yield from _expand(apply_curl(atom, {}, Assumptions(context)), context)
         case _:
             raise Deterministic("a quantity at one sample: there is nothing to average")
 
@@ -117,7 +117,7 @@ def _gradient(of: Side, context: statements.Context) -> Iterator[Product]:
                 others = [(c * d, means + more) for c, means in others for d, more in inner]
             if not isinstance(atom, Mean) or atom.score or atom.measure == SAMPLE:
                 raise Deterministic(f"the gradient of {type(atom).__name__} is not sampled")
-            moved = log_derivative(Gradient(Side.atom(atom)), {}, Assumptions(context))
+            moved = apply_log_derivative(Gradient(Side.from_atom(atom)), {}, Assumptions(context))
             for slope, means in _expand(moved, context):
                 for rest, still in others:
                     yield rest * slope, means + still

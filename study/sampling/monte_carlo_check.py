@@ -51,7 +51,7 @@ class Trial:
     def control(self) -> Products:
         """The side with CONTROL * k1 added to the coefficient of its first mean."""
         first = all_means(self.side)[0]
-        return (*self.side, (ExpPoly.number(CONTROL), (disturbed(first),)))
+        return (*self.side, (ExpPoly.from_number(CONTROL), (disturbed(first),)))
 
     @cached_property
     def spread(self) -> Spread:

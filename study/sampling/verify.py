@@ -158,7 +158,7 @@ def _difference(trial: Trial, measure: str, loss: Any, options: Options) -> floa
         loss, np.log(p["q"]), shares, values, backend=options.on.name, device=options.on.device,
         sampling="on-policy" if on_policy else "off-policy",
     )  # fmt: skip
-    side = Side.atom(ExpectedGradient(measure, to_ring(loss)))
+    side = Side.from_atom(ExpectedGradient(measure, to_ring(loss)))
     [(_, (mean,))] = means_of(side, sampler.context)
     rows = sampler.along(np.eye(model.size)).rows(mean)
     size = float(np.max(np.abs(rows) @ shares))

@@ -139,7 +139,7 @@ def _at_sample(found: Quote) -> Side:
     [(one, (atom,))] = found.proof.theorem.statement.left.terms
     if one != ONE or not isinstance(atom, Indexed) or atom.score != ("self",):
         raise ValueError(f"no mean of scores: {found.text}")
-    return Side.atom(Indexed(atom.index, "sample", atom.coefficient))
+    return Side.from_atom(Indexed(atom.index, "sample", atom.coefficient))
 
 
 def kept(found: Quote, uncentred: Any = 1) -> Cell:
@@ -150,4 +150,4 @@ def kept(found: Quote, uncentred: Any = 1) -> Cell:
 def _share(found: Quote, uncentred: Any = 1, of: Side = PENALTY) -> ExpPoly:
     [(_, atoms)] = of.terms
     terms = {factors: c for c, factors in found.proof.theorem.statement.right.terms}
-    return terms.get(atoms, ZERO) * to_ring(uncentred).inverse()
+    return terms.get(atoms, ZERO) * to_ring(uncentred).invert()

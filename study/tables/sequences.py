@@ -153,7 +153,7 @@ def at_sequence(proof: Proof) -> Cell:
 
 def one_sequence(side: Side) -> Side:
     """A side without its mean: E_q[sum_t grad L_t] at one sequence is sum_t grad L_t."""
-    return Side.of(*((c, tuple(map(_at_sequence, atoms))) for c, atoms in side.terms))
+    return Side.combine(*((c, tuple(map(_at_sequence, atoms))) for c, atoms in side.terms))
 
 
 def _at_sequence(atom: Any) -> Any:

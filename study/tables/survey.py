@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from klsym.language.convert import in_core
+from klsym.language.convert import is_in_core
 from klsym.language.parser import parse
 from klsym.notation.combination import format_combination, format_objective_latex
 from klsym.study.tables.losses import OFF, ON, claims, field
@@ -75,7 +75,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         cells = (_place(row), refused, NONE, NONE, _said(row), NONE)
         return Row(cells, (row["package"], "not read"), group)
     loss = parse(row["expression"], parameters(row))
-    found = about(field(loss, ON, "loss")) if in_core(loss) else None
+    found = about(field(loss, ON, "loss")) if is_in_core(loss) else None
     aims = (_aims([row["verdicts"].get(f"{use} {w}") for w in (ON, OFF)]) for use in ("loss", "reward"))
     tags = (row["package"], f"{row['package']}-{row['version']}")
     return Row(

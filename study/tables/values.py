@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.language.abbreviations import atoms_of
+from klsym.language.abbreviations import walk_atoms
 from klsym.language.expressions import k, k1, k2, k3, lam, rho
 from klsym.notation import formulas
 from klsym.notation.printers import LATEX
@@ -75,9 +75,9 @@ def _sign(loss: Any) -> Cell:
 def _but_at_one(above: Quote) -> Cell:
     """The bound above k(lam) is 0 at r = 1, and changes its sign there unless its slope is 0."""
     statement = above.proof.theorem.statement
-    [bound], [parameter] = atoms_of(statement.right), statement.context.parameters
+    [bound], [parameter] = walk_atoms(statement.right), statement.context.parameters
     slope = _slope(bound.coefficient, "k1").substitute({"k1": ZERO})
-    only = -slope.substitute({parameter: ZERO}) * _slope(slope, parameter).inverse()
+    only = -slope.substitute({parameter: ZERO}) * _slope(slope, parameter).invert()
     found = f"{LATEX.name(parameter)} = {formulas.show_element(only, LATEX)}"
     return words("both, but at ", *above.claims) + math(found)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from klsym.api import compare
 from klsym.engine.proof.quantities import sample_gradient
-from klsym.language.abbreviations import Covariance, side_of
+from klsym.language.abbreviations import Covariance, as_side
 from klsym.language.convert import to_ring
 from klsym.language.expressions import k, k1, k2, k3, lam, parameter, rho, s, sg
 from klsym.notation import formulas
@@ -177,7 +177,7 @@ def _leave_one_out() -> Row:
 def _any_multiple() -> Row:
     """Var k(lam) = Var k1 + ..., of which Var k1 is taken off."""
     found, why = quote("value.optimal-lambda"), quote("value.control-variate-covariance")
-    own = side_of(Covariance("q", to_ring(k1), to_ring(k1)))
+    own = as_side(Covariance("q", to_ring(k1), to_ring(k1)))
     difference = side(found.proof.theorem.statement.right - own, found)
     lower = text("$A$ iff this is negative; the covariance helps: ") + why.statement
     return _row(VALUES, "k(lam) k1 on-policy value", _and(k(lam), k1), difference, lower)
@@ -187,7 +187,7 @@ def _best_multiple() -> Row:
     name = "value.optimal-lambda"
     found, order, limit = quote(name, 1), quote(name, 2), evidence(name)
     statement = found.proof.theorem.statement
-    best = side_of(Covariance("q", to_ring(k(lam_star)), to_ring(k(lam_star))))
+    best = as_side(Covariance("q", to_ring(k(lam_star)), to_ring(k(lam_star))))
     lower = text("$B$, always, for <best>", best=premise(order)) + equality(order)
     lower = lower + words("; ") + texts(limit.latex.split(r",\quad ")[-1], name)
     pair = _and(k(lam), k(lam_star))

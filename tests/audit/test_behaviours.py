@@ -11,7 +11,7 @@ import pytest
 import sympy
 
 import klsym
-from klsym.audit.audits import Disagrees
+from klsym.audit.audits import Disagreement
 from klsym.audit.tracing import operations
 from klsym.errors import UsageError
 from klsym.language.expressions import sg
@@ -167,14 +167,14 @@ def test_what_is_not_read_is_refused_by_name_and_line(name):
 
 def test_a_trace_that_the_code_contradicts_is_not_reported():
     """A view that shares memory: the trace has not seen the change."""
-    with pytest.raises(Disagrees, match=r"value: .* in the trace, .* in the code"):
+    with pytest.raises(Disagreement, match=r"value: .* in the trace, .* in the code"):
         klsym.audit(audited.hidden_hook)
 
 
 def test_slopes_on_a_bound_are_conventions():
     """On-policy the ratio is 1 at every sample: there torch.clamp has slope 1, and min(1, rho) 1/2."""
     with pytest.raises(
-        Disagrees, match=r"samples stand on the bound of min\(1, rho\): klsym's slope there is"
+        Disagreement, match=r"samples stand on the bound of min\(1, rho\): klsym's slope there is"
     ):
         klsym.audit(audited.bound_at_one, sampling="on-policy")
     assert klsym.audit(audited.bound_at_one, sampling=OFF).expression == "A*min(1, rho)"
@@ -186,7 +186,7 @@ def test_slopes_on_a_bound_are_conventions():
 def test_a_wrong_trace_is_noticed(name, monkeypatch):
     """Each of these changes to the table of operations is found out before a word is said."""
     for operation, wrong in WRONG.items():
-        with monkeypatch.context() as changed, pytest.raises(Disagrees):
+        with monkeypatch.context() as changed, pytest.raises(Disagreement):
             changed.setitem(operations.ELEMENTWISE, operation, wrong)
             klsym.audit(getattr(audited, name), map={"logp": "log_q", "ref_logp": "log_p"}, sampling=OFF)
 
@@ -227,7 +227,7 @@ def test_an_argument_left_at_its_default_is_named():
     found = klsym.audit(audited.ratio_by_default)
     assert found.expression == "k3" and "left      old_logp as by default" in str(found)
     mapped = klsym.audit(audited.ratio_by_default, map={"old_logp": "log_mu"}, sampling=OFF)
-    assert mapped.expression == "rho*k3" and "left" not in [name for name, _ in mapped._rows()]
+    assert mapped.expression == "rho*k3" and "left" not in [name for name, _ in mapped._list_rows()]
 
 
 def test_the_object_is_that_of_explain_with_what_was_read():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import klsym
-from klsym.audit.expressions import normal, written
+from klsym.audit.expressions import name_expression, normalise_text
 
 pytest.importorskip("torch")
 
@@ -166,8 +166,8 @@ WRITTEN = {
 
 @pytest.mark.parametrize("text", WRITTEN)
 def test_getattr_reads_an_attribute(text):
-    assert normal(text) == WRITTEN[text]
-    assert written(ast.parse(text, mode="eval").body) == WRITTEN[text]
+    assert normalise_text(text) == WRITTEN[text]
+    assert name_expression(ast.parse(text, mode="eval").body) == WRITTEN[text]
 
 
 TRAINER = """import torch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import klsym
-from klsym.audit.binding import bind, guesser
+from klsym.audit.binding import bind, make_guesser
 from klsym.audit.reading import read
 from klsym.cli import main
 from klsym.errors import UsageError
@@ -207,7 +207,7 @@ def guessed(target: str, *names: str, **maps: str) -> dict[str, str]:
     code = read(target)
     found = bind(code, maps, {})
     for name in names:
-        found.guess(*guesser(code)(name, "", False))
+        found.guess(*make_guesser(code)(name, "", False))
     return found.texts
 
 

@@ -17,7 +17,7 @@ from klsym import api as engine
 from klsym.cli import main
 from klsym.commands import limited, verdicts
 from klsym.errors import NotInRing, UsageError
-from klsym.language.convert import in_core, to_ring
+from klsym.language.convert import is_in_core, to_ring
 from klsym.language.parser import parse
 
 LONG = "0.1" + "0" * 5000
@@ -87,7 +87,7 @@ def test_a_loss_of_the_core_that_is_too_large_is_refused() -> None:
 )
 def test_what_the_core_is(text: str, core: bool) -> None:
     expression = parse(text)
-    assert in_core(expression) is core
+    assert is_in_core(expression) is core
     if core and text != TOO_LARGE:
         to_ring(expression)
     else:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -105,10 +106,20 @@ def test_a_process_that_dies_and_a_defect_are_one_line():
     assert timed.run_within(5, lambda: print("x" * 10**6) or 1) == {"text": "x" * 10**6 + "\n", "code": 1}
 
 
+def wait_for_child(pid: int) -> None:
+    """Until the process that answers has started, however busy the machine is."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    for _ in range(300):
+        if not children.exists() or children.read_text().strip():
+            break
+        time.sleep(0.1)
+    time.sleep(1)
+
+
 def test_ctrl_c_ends_both():
     command = [sys.executable, "-m", "klsym", "explain", SLOW, "--time-limit", "100"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
-    time.sleep(2)
+    wait_for_child(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=20)[1] == b"klsym: interrupted\n" and process.returncode == 130
     with pytest.raises(ProcessLookupError):

@@ -62,7 +62,7 @@ def test_a_wrong_coefficient_is_caught(monkeypatch, name, position, changed):
 
     def wrong(*arguments):
         found = right(*arguments)
-        return Expansion(found.polynomial * ExpPoly.number(Fraction(101, 100)), found.order)
+        return Expansion(found.polynomial * ExpPoly.from_number(Fraction(101, 100)), found.order)
 
     monkeypatch.setattr(expansions, name, wrong)
     for claim in changed:
@@ -79,7 +79,7 @@ def test_variances_that_differ_do_not_settle(monkeypatch):
 
     def wrong(loss, order):
         found = right(loss, order)
-        return Expansion(found.polynomial + ExpPoly.variable("E[eps^4]"), found.order)
+        return Expansion(found.polynomial + ExpPoly.from_variable("E[eps^4]"), found.order)
 
     monkeypatch.setattr(expansions, "variance", lambda *a: wrong(*a) if a[1] == 5 else right(*a))
     settled = settle(load()["value.variance-small-kl"])

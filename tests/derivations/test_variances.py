@@ -17,7 +17,7 @@ from klsym.errors import ProofError
 from klsym.kernel.ring import ExpPoly
 from klsym.numeric.exact import evaluate
 from klsym.numeric.models import from_certificate, random_model
-from klsym.numeric.random_models import drawn_into, inside
+from klsym.numeric.random_models import is_inside, move_into_regions
 from klsym.study.ledger.registry import select
 from klsym.study.ledger.settle_claim import recall
 from klsym.study.sampling.backends import backend
@@ -46,13 +46,13 @@ def test_what_merges_in_print_is_the_difference_of_the_variances(
 
 
 # ---------------------------------------------------------------------------- the region
-REGION = ExpPoly.variable("k1") * 2 + 1
+REGION = ExpPoly.from_variable("k1") * 2 + 1
 
 
 def test_outside_the_region_a_model_reverses_the_order() -> None:
     """The recorded model of the refutation has r > sqrt(e) somewhere; inside, no model does that."""
     model = from_certificate(recall("variance.no-universal-order").theorems[0].close["model"])
-    assert not inside(model, REGION, "mu")
+    assert not is_inside(model, REGION, "mu")
     ratios = [float(b / a) for a, b in zip(model.q, model.p, strict=True)]
     assert max(ratios) > math.sqrt(math.e)
     statement = recall("variance.sufficient-region").theorems[0].statement
@@ -61,7 +61,7 @@ def test_outside_the_region_a_model_reverses_the_order() -> None:
         wild = random_model(seed, 2 + seed % 4)
         star, first = evaluate(statement, wild)
         outside += star > first + 1e-9
-        star, first = evaluate(statement, drawn_into(wild, [("mu", REGION)]))
+        star, first = evaluate(statement, move_into_regions(wild, [("mu", REGION)]))
         within += star > first
     assert outside > 0 and within == 0
 

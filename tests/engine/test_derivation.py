@@ -18,7 +18,7 @@ from klsym.errors import KlsymError, ProofError, Refused, UsageError
 from klsym.kernel import check, digest, read
 from klsym.kernel.ring import ONE
 from klsym.kernel.statements import MeanGradient
-from klsym.language.abbreviations import elements
+from klsym.language.abbreviations import walk_elements
 from klsym.language.expressions import H
 from klsym.notation.printers import TEXT
 from klsym.notation.text import format_chain
@@ -396,8 +396,8 @@ def test_means_of_h_are_those_of_its_value_by_premises(of: Any) -> None:
     assert "at every sample H = k1**2 + beta" in proof.hypotheses
     [(left, right)] = proof.theorem.proved.statement.context.premises
     assert any(line.startswith("E_q[") and "H" in line for line in proof.hypotheses)
-    assert {n for e in elements(left) for n in e.names()} >= {"H"}
-    assert "H" not in {n for e in elements(right) for n in e.names()}
+    assert {n for e in walk_elements(left) for n in e.names()} >= {"H"}
+    assert "H" not in {n for e in walk_elements(right) for n in e.names()}
     with pytest.raises(ProofError, match=SIDES):
         derive(expectation(of, under=q), given={"H": 2 * value}).equals(expectation(put_in, under=q))
 

@@ -40,10 +40,10 @@ def coefficients(draw, names=("k1",)):
     """A sum of terms c k1^n w^m exp(a k1 + b w ...)."""
     total = ExpPoly({})
     for _ in range(draw(st.integers(1, 4))):
-        term = ExpPoly.number(draw(NUMBERS))
+        term = ExpPoly.from_number(draw(NUMBERS))
         for name in names:
-            term = term * ExpPoly.variable(name) ** draw(st.integers(0, 3))
-            term = term * (ExpPoly.variable(name) * draw(st.integers(-2, 2))).exp()
+            term = term * ExpPoly.from_variable(name) ** draw(st.integers(0, 3))
+            term = term * (ExpPoly.from_variable(name) * draw(st.integers(-2, 2))).exp()
         total = total + term
     return total
 

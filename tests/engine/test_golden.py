@@ -29,7 +29,7 @@ from support.scale import scaled
 
 SAMPLE = scaled(2245, 60)
 LARGEST = 500_000  # bytes of the file
-K1, N = ExpPoly.variable("k1"), ExpPoly.variable("n")
+K1, N = ExpPoly.from_variable("k1"), ExpPoly.from_variable("n")
 PPO = "-min(rho*A, clip(rho, 0.8, 1.2)*A)"
 OFF = {"sampling": "off-policy"}
 
@@ -211,9 +211,9 @@ FORMS = {  # a value, the same in another form, and another value as near to it
     "an estimator by its definition":
         (sympy.sqrt(2) * k3, sympy.sqrt(2) * (r - 1 + k1), sympy.sqrt(2) * (r + k1)),
     "k2 by k1": (sympy.sqrt(3) * k2, sympy.sqrt(3) * k1**2 / 2, sympy.sqrt(3) * k1**2),
-    "m for n - 1": (ExpPoly.variable("m"), N - 1, N),
+    "m for n - 1": (ExpPoly.from_variable("m"), N - 1, N),
     "factors apart":
-        (LazyFormula(multiply, (1 - N.inverse(), K1)), K1 - K1 * N.inverse(), K1 + K1 * N.inverse()),
+        (LazyFormula(multiply, (1 - N.invert(), K1)), K1 - K1 * N.invert(), K1 + K1 * N.invert()),
     "in the ring, as an expression": (K1 * 2, 2 * k1, 2 * k2),
     "the score goes without saying": ({"now": K1}, K1, {"past": K1}),
     "zeros": ({"now": K1, "past": ZERO}, {"now": K1}, {"now": K1, "past": ONE}),

@@ -15,15 +15,15 @@ from klsym.engine.regions.logs import find_log_step
 from klsym.engine.regions.relations import find_next_step, reduce_by_relations
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import Context, Definition
-from klsym.language.defined import LET, LOG, known, name_of
+from klsym.language.defined import LET, LOG, find_definition, name_definition
 from klsym.language.parser import parse
-from klsym.language.unfolding import d_log_q
+from klsym.language.unfolding import differentiate_in_log_q
 from klsym.notation.losses import Written
 from support.losses.loss_oracle import evaluate
 from support.losses.loss_oracle import names as atoms
 
-K1, RR = ExpPoly.variable("k1"), (-ExpPoly.variable("k1")).exp()
-L = ExpPoly.variable("ln_1")
+K1, RR = ExpPoly.from_variable("k1"), (-ExpPoly.from_variable("k1")).exp()
+L = ExpPoly.from_variable("ln_1")
 
 
 def where(e: ExpPoly, kind: str = LOG) -> Context:
@@ -57,11 +57,11 @@ def test_a_name_that_stands_alone_becomes_its_element() -> None:
 
 
 def test_a_name_tells_what_it_stands_for() -> None:
-    name = name_of(LOG, 1 + RR)
-    now = (-ExpPoly.variable("k1[now]")).exp()
-    assert known(name) == (LOG, 1 + RR) and known(f"{name}[now]") == (LOG, 1 + now)
-    assert name != name_of(LET, 1 + RR) and name_of(LOG, ONE * 2).startswith("const_")
-    assert known("k1") is None and known("beta") is None
+    name = name_definition(LOG, 1 + RR)
+    now = (-ExpPoly.from_variable("k1[now]")).exp()
+    assert find_definition(name) == (LOG, 1 + RR) and find_definition(f"{name}[now]") == (LOG, 1 + now)
+    assert name != name_definition(LET, 1 + RR) and name_definition(LOG, ONE * 2).startswith("const_")
+    assert find_definition("k1") is None and find_definition("beta") is None
 
 
 def test_two_elements_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,9 +69,9 @@ def test_two_elements_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("klsym.language.defined.DIGITS", 1)
     monkeypatch.setattr("klsym.language.defined._STANDS_FOR", {})
     elements = [RR + n for n in range(1, 41)]
-    names = [name_of(LOG, e) for e in elements]
-    assert len(set(names)) == 40 and [known(name) for name in names] == [(LOG, e) for e in elements]
-    assert [name_of(LOG, e) for e in elements] == names
+    names = [name_definition(LOG, e) for e in elements]
+    assert len(set(names)) == 40 and [find_definition(name) for name in names] == [(LOG, e) for e in elements]
+    assert [name_definition(LOG, e) for e in elements] == names
 
 
 LOSSES = [  # loss, its slope along log q with p and mu fixed
@@ -115,7 +115,7 @@ def test_zero_has_no_names() -> None:
 def test_a_step_does_not_depend_on_the_order_of_terms(loss: str) -> None:
     """Equal elements share a stored step, whatever order their terms were found in."""
     found = build_slot_loss(Written(loss, parse(loss)), Setting())
-    for element in (d_log_q(found.element, found.defined), found.element):
+    for element in (differentiate_in_log_q(found.element, found.defined), found.element):
         terms = sorted(element.terms.items())
         ways = [ExpPoly(dict(order)) for order in (terms, terms[::-1], terms[1:] + terms[:1])]
         steps = [find_next_step.__wrapped__(way, found.defined, False) for way in ways]

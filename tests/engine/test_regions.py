@@ -17,7 +17,7 @@ from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.in_span import is_combination
 from klsym.engine.regions.relations import find_next_step, reduce_by_relations
-from klsym.kernel.derivatives import attach, slopes
+from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import REGION, Context, Definition
 from klsym.language.parser import parse
@@ -131,8 +131,8 @@ SLOPES: list[tuple[str, dict[str, float], float]] = [  # dL/dlog q; that of k1 a
 def test_slopes_are_those_of_autograd(loss: str, at: dict[str, float], slope: float) -> None:
     found = read(loss)
     at = {"k1": 0.3, "w": 0.2, "A": 1.0, "R": 1.0} | at
-    moved = slopes(found.element, "", found.defined)
-    assert worth(attach(moved.get("x", ExpPoly.number(0))), at, found.defined) == pytest.approx(slope)
+    moved = differentiate_loss(found.element, "", found.defined)
+    assert worth(attach(moved.get("x", ExpPoly.from_number(0))), at, found.defined) == pytest.approx(slope)
 
 
 # ---------------------------------------------------------------------------- relations
@@ -143,19 +143,19 @@ def test_what_relations_take_off_is_0_everywhere(loss: str, seed: int) -> None:
     """Products of regions of the loss, in their last form, at every place, on bounds too."""
     rng, context = random.Random(seed), read(loss, parameters=("beta",)).defined
     names = [name for name, _, _ in context.definitions]
-    variables = [ExpPoly.variable(name) for name in (*names, *names, "k1", "A")]
+    variables = [ExpPoly.from_variable(name) for name in (*names, *names, "k1", "A")]
     element = sum(
         (rng.choice(variables) * rng.choice(variables) * rng.choice(variables) for _ in range(6)),
-        ExpPoly.number(0),
+        ExpPoly.from_number(0),
     )
     last = reduce_by_relations(element, context, has_gradient=False)
     for at in PLACES:
         assert worth(last, at, context) == pytest.approx(worth(element, at, context), abs=1e-9), at
 
 
-A, K1, W = (ExpPoly.variable(name) for name in ("A", "k1", "w"))
+A, K1, W = (ExpPoly.from_variable(name) for name in ("A", "k1", "w"))
 K3 = (-K1).exp() - 1 + K1
-UP, DOWN, FAR = (ExpPoly.variable(name) for name in ("up", "down", "far"))
+UP, DOWN, FAR = (ExpPoly.from_variable(name) for name in ("up", "down", "far"))
 SIDES = Context(
     definitions=(
         Definition("up", REGION, K1),
@@ -168,9 +168,9 @@ SIDES = Context(
 @pytest.mark.parametrize(
     ("element", "last"),
     [
-        (UP * DOWN, ExpPoly.number(0)),
+        (UP * DOWN, ExpPoly.from_number(0)),
         (UP * UP, UP),
-        (FAR * DOWN, ExpPoly.number(0)),
+        (FAR * DOWN, ExpPoly.from_number(0)),
         (FAR * UP, FAR),
         (UP + DOWN, UP + DOWN),  # at k1 = 0 it is 0, elsewhere 1
         (UP * A, UP * A),
@@ -182,7 +182,7 @@ def test_relations_of_three_regions(element: ExpPoly, last: ExpPoly) -> None:
 
 def test_off_bounds_more_is_known() -> None:
     """k3 = 0 at k1 = 0 alone."""
-    bend, context = ExpPoly.variable("bend"), Context(definitions=(Definition("bend", REGION, K3),))
+    bend, context = ExpPoly.from_variable("bend"), Context(definitions=(Definition("bend", REGION, K3),))
     assert reduce_by_relations(A * bend, context, has_gradient=False) == A * bend
     assert reduce_by_relations(A * bend, context, has_gradient=False, off_bounds=True) == A
     assert find_next_step(A * UP, SIDES, False, True) is None  # k1 may be negative

@@ -87,12 +87,12 @@ def test_exact_quantities_are_those_of_each_member(shape):
     visits = stacks.occupations(space, np.exp(log_q)[space.rows])
     for m in range(3):
         q, p = oracle(space, log_q, log_p, m)
-        assert_close(visits[:, :, m], autoregressive.occupations(q))
-        value, full = autoregressive.sequence_kl(q, p)
+        assert_close(visits[:, :, m], autoregressive.compute_occupations(q))
+        value, full = autoregressive.compute_sequence_kl(q, p)
         assert_close(kl[m], value)
         assert_close(gradient[:, :, m], added_up(space, full))
         for loss in ("k2", "k3"):
-            expected = added_up(space, autoregressive.token_field(q, p, loss))
+            expected = added_up(space, autoregressive.compute_token_gradient(q, p, loss))
             assert_close(stacks.token_field(space, log_q, log_p, loss)[:, :, m], expected)
     assert_close(stacks.sequence_kl(space, log_q, log_p), kl)
 
@@ -113,8 +113,10 @@ def test_estimates_against_the_definition(name, shape):
     rows = [[tuple(s[s >= 0]) for s in every.symbols].index(symbols) for symbols in grid]
     y = autoregressive.Sequences(every.symbols[rows], every.lengths[rows])
     assert len(set(y.lengths.tolist())) > 1
-    scores = autoregressive.token_scores(q, y)
-    ratio = autoregressive.token_log_probabilities(q, y) - autoregressive.token_log_probabilities(p, y)
+    scores = autoregressive.compute_token_scores(q, y)
+    ratio = autoregressive.compute_token_log_probabilities(
+        q, y
+    ) - autoregressive.compute_token_log_probabilities(p, y)
     total = ratio.sum(axis=1)
     others = np.array([total[[j for j in range(n) if j != i]].mean() for i in range(n)])
     weights = {

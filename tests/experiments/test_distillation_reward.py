@@ -32,7 +32,7 @@ def test_the_optimum_by_enumeration():
             float(2 <= length < 4 and symbols[length - 2] == 0)
             for symbols, length in zip(y.symbols, y.lengths, strict=True)
         ]
-        base = np.exp(autoregressive.log_probabilities(p, y))
+        base = np.exp(autoregressive.compute_log_probabilities(p, y))
         best = base * np.exp(np.array(right) / beta)
         best /= best.sum()
         kl, reward = optimum(space, log_p, payoff(space), beta)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import klsym
-from klsym.engine.options.settings import CHOICES, OPTIONS
+from klsym.engine.options.option_table import CHOICES, OPTIONS
 
 HOME = Path(__file__).parents[2]
 FUNCTIONS = ("explain", "compare", "explore")

@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 from klsym.kernel.assumptions import Assumptions
-from klsym.kernel.densities import LOG_DENSITY, POWERS, power_of
-from klsym.kernel.derivatives import attach, in_slot, sample_part
-from klsym.kernel.means import log_derivative
+from klsym.kernel.densities import LOG_DENSITY, POWERS, find_power
+from klsym.kernel.derivatives import attach, move_to_slot, select_sample_part
+from klsym.kernel.means import apply_log_derivative
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context, Gradient, Mean, Side
 from support.certificates.faulty_certificates import ONE, V, beta, k1, lam, number, r, sg, w
@@ -43,14 +43,14 @@ def test_values_at_one_sample_are_not_drawn():
 def test_the_gradient_of_a_multiple():
     """A side that is not in normal form, as no certificate holds it: the coefficient is kept."""
     side = Side(((beta, (Mean("", "q", k1),)),))
-    found = log_derivative(Gradient(side), {}, Assumptions(CONTEXT))
+    found = apply_log_derivative(Gradient(side), {}, Assumptions(CONTEXT))
     [(_, (mean,))] = [term for term in found.terms if isinstance(term[1][0], Mean)]
     assert mean == Mean("", "q", beta * k1, ("x",))
 
 
 def test_parameters_have_no_slot():
-    assert in_slot(beta * k1 + sg(w), "now", CONTEXT) == beta * V("k1[now]") + V("sg(w[now])")
-    assert in_slot(beta * r, "x", CONTEXT) == beta * r
+    assert move_to_slot(beta * k1 + sg(w), "now", CONTEXT) == beta * V("k1[now]") + V("sg(w[now])")
+    assert move_to_slot(beta * r, "x", CONTEXT) == beta * r
 
 
 def test_an_attached_copy_is_the_value():
@@ -69,7 +69,7 @@ def test_an_attached_copy_is_the_value():
 )
 def test_the_factor_that_changes_from_sample_to_sample(term: ExpPoly, expected: ExpPoly):
     [key] = term.terms
-    assert sample_part(*key, CONTEXT) == expected
+    assert select_sample_part(*key, CONTEXT) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_the_factor_that_changes_from_sample_to_sample(term: ExpPoly, expected: 
 def test_the_power_of_a_density(exponent: ExpPoly, power: Fraction | None):
     """exp(2 k1 + beta + 1) holds q^2: constants hold none, and what is no power of q has no number."""
     [(_, held)] = exponent.exp().terms
-    assert power_of("q", "x", held, CONTEXT) == power
+    assert find_power("q", "x", held, CONTEXT) == power

@@ -59,26 +59,27 @@ USED: dict[str, tuple[Side, dict[str, Any], Side, set[Any]]] = {
     "backwards": (Em("q", k3), {"times": constant(-1)}, Em("q", k1), {EQUAL}),
     "where nothing fits": (Em("mu", w), {}, Em("mu", w) + Em("q", k3) - Em("q", k1), {EQUAL}),
     "a multiple": (Em("q", k1 * beta), {"times": constant(beta)}, Em("q", k3 * beta), {EQUAL}),
-    "a quotient": (Em("q", k1), {"times": constant(beta.inverse())},
-        Em("q", k1) + (Em("q", k3) - Em("q", k1)) * beta.inverse(), {EQUAL, ("nonzero", "beta")}),
-    "times a mean": (Em("q", k1).times(Em("p", R)), {"times": Em("p", R)}, Em("q", k3).times(Em("p", R)),
+    "a quotient": (Em("q", k1), {"times": constant(beta.invert())},
+        Em("q", k1) + (Em("q", k3) - Em("q", k1)) * beta.invert(), {EQUAL, ("nonzero", "beta")}),
+    "times a mean": (
+        Em("q", k1).multiply(Em("p", R)), {"times": Em("p", R)}, Em("q", k3).multiply(Em("p", R)),
         {EQUAL, ("exists", lone(Em("p", R)))}),
-    "times a value": (Em("q", k1).times(Em("sample", R)), {"times": Em("sample", R)},
-        Em("q", k3).times(Em("sample", R)), {EQUAL}),
-    "times a constant mean": (Em("q", k1).times(Em("p", beta)), {"times": Em("p", beta)},
-        Em("q", k3).times(Em("p", beta)), {EQUAL}),
+    "times a value": (Em("q", k1).multiply(Em("sample", R)), {"times": Em("sample", R)},
+        Em("q", k3).multiply(Em("sample", R)), {EQUAL}),
+    "times a constant mean": (Em("q", k1).multiply(Em("p", beta)), {"times": Em("p", beta)},
+        Em("q", k3).multiply(Em("p", beta)), {EQUAL}),
     "times a mean of a score": (NOTHING, {"times": Em("q", ONE, 1)},
-        Em("q", k3).times(Em("q", ONE, 1)) - Em("q", k1).times(Em("q", ONE, 1)),
+        Em("q", k3).multiply(Em("q", ONE, 1)) - Em("q", k1).multiply(Em("q", ONE, 1)),
         {EQUAL, ("exists", lone(Em("q", ONE, 1)))}),
     "times a sum over t": (NOTHING, {"times": mean("t", "p", ONE)},
-        Em("q", k3).times(mean("t", "p", ONE)) - Em("q", k1).times(mean("t", "p", ONE)),
+        Em("q", k3).multiply(mean("t", "p", ONE)) - Em("q", k1).multiply(mean("t", "p", ONE)),
         {EQUAL, ("exists", lone(mean("t", "p", ONE)))}),
     "nothing": (Em("q", k1), {"times": NOTHING}, Em("q", k1), {EQUAL}),
     "the second": (Em("p", -k1), {"of": 1}, Em("q", -k1 * r), {("equal", *FORWARD)}),
     "the third, detached": (Em("q", sg(k1)), {"of": 2}, Em("q", k1), {("equal", *DETACHED)}),
     "a gradient": (grad(Em("q", k1)), {"gradient": 1}, grad(Em("q", k3)), {FOR_EVERY}),
-    "a gradient times a mean": (grad(Em("q", k1)).times(Em("p", R)), {"gradient": 1, "times": Em("p", R)},
-        grad(Em("q", k3)).times(Em("p", R)), {FOR_EVERY, ("exists", lone(Em("p", R)))}),
+    "a gradient times a mean": (grad(Em("q", k1)).multiply(Em("p", R)), {"gradient": 1, "times": Em("p", R)},
+        grad(Em("q", k3)).multiply(Em("p", R)), {FOR_EVERY, ("exists", lone(Em("p", R)))}),
 }  # fmt: skip
 
 
@@ -102,9 +103,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "the gradient of what is detached": ({"of": 2, "gradient": 1}, "premise: it holds a detached quantity"),
     "times a gradient": ({"times": grad(Em("q", k1))}, "times: constants and means expected"),
     "times a mean of gradients": ({"times": Mg("q", k1)}, "times: constants and means expected"),
-    "times what is random": ({"times": Side.of((k1, ()))}, "a random coefficient stands outside its mean"),
+    "times what is random": (
+        {"times": Side.combine((k1, ()))}, "a random coefficient stands outside its mean"),
     "times an unknown name": ({"times": constant(V("c"))}, "unknown name 'c'"),
-    "times a quotient of samples": ({"times": Em("q", k1.inverse())}, "division by the random variable k1"),
+    "times a quotient of samples": ({"times": Em("q", k1.invert())}, "division by the random variable k1"),
     "times another slot": ({"times": Em("q", now(k1))}, "unknown slot 'now'"),
     "a term": ({"term": 0}, "term and factor: null expected"),
     "a factor": ({"factor": 0}, "term and factor: null expected"),
@@ -284,7 +286,7 @@ def test_a_malformed_citation_is_refused(of):
 
 def test_a_cited_theorem_is_multiplied():
     """lam times, or by a mean, which then exists."""
-    left, right = grad(Em("q", k1)).times(Em("mu", rho * R)), Em("q", k1, 1).times(Em("mu", rho * R))
+    left, right = grad(Em("q", k1)).multiply(Em("mu", rho * R)), Em("q", k1, 1).multiply(Em("mu", rho * R))
     draft = Draft(left, right, cites=(reverse_gradient(),), parameters=("lam",))
     draft.equation(0, cited=0, times=Em("mu", rho * R))
     (theorem,) = check(draft.certificate())

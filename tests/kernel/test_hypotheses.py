@@ -83,7 +83,7 @@ def after(left: Side, *rules: Any, **context: Any) -> Draft:
     return draft
 
 
-PAIR = ((Em("q", k1), Em("q", R) * beta.inverse()),)
+PAIR = ((Em("q", k1), Em("q", R) * beta.invert()),)
 STEPS: dict[str, tuple[Draft, set[Any]]] = {
     "parts of a score": (after(sum_t("q", now(k1), "x"), ("parts of a sum", {"of": ["s"]})),
         exists(*(sum_t("q", now(k1), z) for z in ("past", "now", "future")))),
@@ -138,17 +138,17 @@ STEPS: dict[str, tuple[Draft, set[Any]]] = {
     "independence along sequences": (
         after(mean("it", "q", now(k1) * others(R), "past"), ("independence", {})),
         batch("q") | ends("q") | exists(sum_t("q", now(k1), "past"), Em("q", R))),
-    "a division on the way": (after(Em("p", k1).times(Em("q", w)), ("linearity", {"constant": beta}),
-        ("linearity", {"constant": beta.inverse()})), {("nonzero", "beta")}
-        | exists(Em("p", k1 * beta.inverse()), Em("p", k1))),
+    "a division on the way": (after(Em("p", k1).multiply(Em("q", w)), ("linearity", {"constant": beta}),
+        ("linearity", {"constant": beta.invert()})), {("nonzero", "beta")}
+        | exists(Em("p", k1 * beta.invert()), Em("p", k1))),
     "a premise": (after(Em("q", k1), ("equation", {}), premises=PAIR),
         {("equal", *PAIR[0]), ("nonzero", "beta")}),
     "a premise many times": (
-        after(Em("q", k1), ("equation", {"times": Em("mu", w) + constant(lam.inverse())}), premises=PAIR),
+        after(Em("q", k1), ("equation", {"times": Em("mu", w) + constant(lam.invert())}), premises=PAIR),
         {("equal", *PAIR[0]), ("nonzero", "beta"), ("nonzero", "lam")} | exists(Em("mu", w))),
     "the gradient of a premise": (after(grad(Em("q", k1)), ("equation", {"gradient": 1}), premises=PAIR),
         {("premise", *PAIR[0]), ("nonzero", "beta")}),
-    "a division in the statement": (after(Em("q", k1 * lam.inverse())), {("nonzero", "lam")}),
+    "a division in the statement": (after(Em("q", k1 * lam.invert())), {("nonzero", "lam")}),
     "values at one sample": (after(point(k1 + 1), ("stop-gradient", {"part": k1})), set()),
 }  # fmt: skip
 
@@ -169,11 +169,11 @@ ROWS: dict[str, tuple[Any, Side, set[Any]]] = {
     "at a sample": (row("square", k1, ("", "sample")), point(k1 * k1), set()),
     "an odd scale": (row("square", k1, scale=beta**3), SQUARE * beta**3,
         exists(SQUARE) | {("positive", "beta")}),
-    "an even scale": (row("square", k1, scale=beta.inverse() ** 2), SQUARE * beta.inverse() ** 2,
+    "an even scale": (row("square", k1, scale=beta.invert() ** 2), SQUARE * beta.invert() ** 2,
         exists(SQUARE) | {("nonzero", "beta")}),
     "an exponential scale": (row("square", k1, scale=beta.exp()), SQUARE * beta.exp(), exists(SQUARE)),
     "a factor": (row("square", k1, factor=beta - lam), SQUARE * (beta - lam) ** 2, exists(SQUARE)),
-    "a factor that divides": (row("square", beta * k1, factor=beta.inverse()), SQUARE,
+    "a factor that divides": (row("square", beta * k1, factor=beta.invert()), SQUARE,
         exists(Em("q", beta**2 * k1 * k1)) | {("nonzero", "beta")}),
     "a weight": (row("square", k1, v=w), Em("q", rho * k1 * k1),
         exists(Em("q", rho * k1 * k1)) | {("support", "q", "mu")}),
@@ -187,7 +187,7 @@ ROWS: dict[str, tuple[Any, Side, set[Any]]] = {
     "a tangent at a batch of sequences": (row("tangent", future(k1), ("it", "q")),
         mean("it", "q", future(k1).exp() - 1 - future(k1)),
         exists(mean("it", "q", future(k1).exp() - 1 - future(k1))) | ends("q") | batch("q")),
-    "a variance": (row("variance", R, ("", "p")), Em("p", R * R) - Em("p", R).times(Em("p", R)),
+    "a variance": (row("variance", R, ("", "p")), Em("p", R * R) - Em("p", R).multiply(Em("p", R)),
         exists(Em("p", R * R), Em("p", R))),
     "a region": (row("square", k1, ("", "mu"), nonnegative=1 - w), Em("mu", k1 * k1 * (1 - w)),
         exists(Em("mu", k1 * k1 * (1 - w))) | {("nonnegative", "mu", 1 - w)}),
@@ -206,7 +206,7 @@ def test_a_row_records_all_that_it_assumes_and_nothing_else(name):
     ("unit", "expected"), [(ONE, set()), (lam, {("nonzero", "lam")}), (beta**2, {("nonzero", "beta")})]
 )
 def test_completeness_assumes_that_what_it_divides_by_is_not_zero(unit, expected):
-    left = Mg("q", g * unit.inverse())
+    left = Mg("q", g * unit.invert())
     draft = Draft(left, NOTHING, parameters=("a", "b", "beta", "lam"), functions=G).step("chain rule")
     family, constants = a * k1 + b, ["b", "a"]
     draft.close("completeness", function="g", family=family, unit=unit, coordinate="k1", order=2,

@@ -29,12 +29,12 @@ def test_a_length_of_one_sequence_of_a_batch_divides() -> None:
 def test_what_may_be_0_does_not_divide(name: str) -> None:
     slots = ("past", "now", "future", "self", "others", "other", "rest", "x")
     with pytest.raises(Refused, match="division by the random variable"):
-        Context().check(ExpPoly.variable(name).inverse(), slots)
+        Context().check(ExpPoly.from_variable(name).invert(), slots)
 
 
 @pytest.mark.parametrize("name", ["length", "length[self]", "length[other]"])
 def test_lengths_of_whole_sequences_divide(name: str) -> None:
-    Context().check(ExpPoly.variable(name).inverse(), ("self", "other", "x"))
+    Context().check(ExpPoly.from_variable(name).invert(), ("self", "other", "x"))
 
 
 @pytest.mark.parametrize("held", GIVEN)

@@ -12,7 +12,7 @@ import pytest
 
 from klsym.errors import Refused
 from klsym.kernel import certify, check, read
-from klsym.kernel.intervals import Interval, log_of_interval
+from klsym.kernel.intervals import Interval, enclose_log_of_interval
 from klsym.kernel.printer import show
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import LET, Definition
@@ -169,7 +169,7 @@ def test_a_mean_of_a_root_is_enclosed() -> None:
 
 
 def test_the_log_of_an_interval_holds_both_ends() -> None:
-    found = log_of_interval(Interval(Fraction(1), Fraction(2)))
+    found = enclose_log_of_interval(Interval(Fraction(1), Fraction(2)))
     assert found.lower <= 0 and math.log(2) <= found.upper < 0.7
 
 
@@ -182,10 +182,10 @@ def test_a_name_has_powers() -> None:
 
 def test_what_stands_before_a_mean_is_constant() -> None:
     """E_p[sqrt(2) w] = sqrt(2) E_p[w], in a product; exp(k1) and log(2), which might be 0, stay inside."""
-    product = Em("p", power(c, HALF) * w).times(Em("q", k1))
-    draft = Draft(product, Em("p", w).times(Em("q", k1)) * power(c, HALF), **TWO)
+    product = Em("p", power(c, HALF) * w).multiply(Em("q", k1))
+    draft = Draft(product, Em("p", w).multiply(Em("q", k1)) * power(c, HALF), **TWO)
     check(read(json.dumps(draft.step("linearity", constant=power(c, HALF)).certificate())))
     for times in (k1.exp(), power(V("c"), HALF) * k1.exp(), c):
-        of = Draft(Em("p", times * w).times(Em("q", k1)), NOTHING, **TWO)
+        of = Draft(Em("p", times * w).multiply(Em("q", k1)), NOTHING, **TWO)
         with pytest.raises(Refused, match="it depends on the sample, or may be 0"):
             of.step("linearity", constant=times)

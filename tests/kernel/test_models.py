@@ -11,9 +11,9 @@ import pytest
 from klsym.errors import Refused
 from klsym.kernel import certify
 from klsym.kernel.intervals import LARGEST_EXPONENT, Interval
-from klsym.kernel.models import Model, Position, coefficient, enclose
+from klsym.kernel.models import Model, Position, enclose, enclose_coefficient
 from klsym.kernel.names import REWARDS
-from klsym.kernel.ring import ExpPoly, budget
+from klsym.kernel.ring import ExpPoly, set_budget
 from klsym.kernel.statements import LET, Context, Definition, Mean
 from support.certificates.faulty_certificates import (
     NOTHING,
@@ -54,19 +54,19 @@ def test_the_work_of_a_tree_is_bounded():
 
 def test_each_term_is_paid_for():
     at = Position((), 0, {"beta": Fraction(2)})
-    with budget(20), pytest.raises(Refused, match="budget"):
-        coefficient(beta, at)
-    with budget(30):
-        assert coefficient(beta, at) == Interval.exact(2)
+    with set_budget(20), pytest.raises(Refused, match="budget"):
+        enclose_coefficient(beta, at)
+    with set_budget(30):
+        assert enclose_coefficient(beta, at) == Interval.from_number(2)
 
 
 def test_a_third_policy_has_a_row_of_its_own():
     """E_q[q/old] = (2/3)(4/3) + (1/3)(2/3); without the row there is no such ratio."""
     mean = Mean("", "q", V("o").exp())
     with_old = node([None, None], q=["2/3", "1/3"], old=HALF)
-    assert read(with_old).mean(mean) == Interval.exact(Fraction(10, 9))
+    assert read(with_old).enclose_mean(mean) == Interval.from_number(Fraction(10, 9))
     with pytest.raises(Refused, match="no row old, which o needs"):
-        read(ONE_TOKEN).mean(mean)
+        read(ONE_TOKEN).enclose_mean(mean)
     for row in (["1", "0"], ["1/2", "1/3"], ["3/2", "-1/2"]):
         with pytest.raises(Refused, match="old is no full-support distribution"):
             read(node([None, None], old=row))
@@ -78,7 +78,7 @@ def test_a_node_may_pay_every_reward():
     paid = {name: ["2", "4"] for name in REWARDS}
     model = read(node([None, None], rewards=paid))
     for name in paid:
-        assert model.mean(Mean("", "q", V(name))) == Interval.exact(3)
+        assert model.enclose_mean(Mean("", "q", V(name))) == Interval.from_number(3)
     with pytest.raises(Refused, match="rewards:"):
         read(node([None, None], rewards=paid | {"B": ["1", "1"]}))
 
@@ -97,14 +97,14 @@ def test_where_theta_moves_an_element():
         (later, [0], [0, 0]), (later + paid, [0], [0, 3]), (later + before, [0, 0], [0, 0]),
         (before + paid, [3], [0, 3]), (paid, [], [0, 3]),
     ):  # fmt: skip
-        assert [*model.values(element, moving=True)] == [*map(Interval.exact, moving)], element
-        assert [*model.values(element)] == [*map(Interval.exact, everywhere)], element
+        assert [*model.enclose_values(element, moving=True)] == [*map(Interval.from_number, moving)], element
+        assert [*model.enclose_values(element)] == [*map(Interval.from_number, everywhere)], element
 
 
 def test_a_product_of_abbreviations():
     """c = 2 k1 and d = 3 k1: c**2 d = 12 k1**3 at k1 = log 4/3."""
     context = Context(definitions=(Definition("c", LET, k1 * 2), Definition("d", LET, k1 * 3)))
-    found = coefficient(V("c") * V("c") * V("d"), Position(read(ONE_TOKEN).sample, 0, {}, context))
+    found = enclose_coefficient(V("c") * V("c") * V("d"), Position(read(ONE_TOKEN).sample, 0, {}, context))
     assert close(found, 12 * math.log(4 / 3) ** 3)
 
 
@@ -138,44 +138,44 @@ def test_exponents():
         (k1 * w + k1).exp(): math.exp(first * second + first),
     }
     for element, value in cases.items():
-        assert close(coefficient(element, at(model)), value), element
-    assert coefficient((k1 * 3 - w).exp(), at(model)) == Interval.exact(Fraction(32, 27))
+        assert close(enclose_coefficient(element, at(model)), value), element
+    assert enclose_coefficient((k1 * 3 - w).exp(), at(model)) == Interval.from_number(Fraction(32, 27))
 
 
 def test_the_largest_exponent():
     model = read(node([None, None], q=HALF, p=["1/3", "2/3"], mu=HALF))
     for sign in (1, -1):
-        found = coefficient((k1 * sign * LARGEST_EXPONENT).exp(), at(model))
-        assert found == Interval.exact(Fraction(3, 2) ** (sign * LARGEST_EXPONENT))
+        found = enclose_coefficient((k1 * sign * LARGEST_EXPONENT).exp(), at(model))
+        assert found == Interval.from_number(Fraction(3, 2) ** (sign * LARGEST_EXPONENT))
         with pytest.raises(Refused, match="a power beyond"):
-            coefficient((k1 * sign * (LARGEST_EXPONENT + 1)).exp(), at(model))
+            enclose_coefficient((k1 * sign * (LARGEST_EXPONENT + 1)).exp(), at(model))
 
 
 def test_what_has_no_value():
     model = read(ONE_TOKEN)
-    for element in (k1, R, f, ExpPoly.variable("length")):
+    for element in (k1, R, f, ExpPoly.from_variable("length")):
         with pytest.raises(Refused, match="outside of a mean"):
-            coefficient(element, Position((), 0, model.parameters))
-    for element in (R, f, ExpPoly.variable("f'"), ExpPoly.variable("A")):
+            enclose_coefficient(element, Position((), 0, model.parameters))
+    for element in (R, f, ExpPoly.from_variable("f'"), ExpPoly.from_variable("A")):
         with pytest.raises(Refused, match="no value for"):
-            coefficient(element, at(model))
+            enclose_coefficient(element, at(model))
     with pytest.raises(Refused, match="R has no such slot"):  # a model of one sample has no others
-        coefficient(ExpPoly.variable("R[others]"), at(model))
+        enclose_coefficient(ExpPoly.from_variable("R[others]"), at(model))
 
 
 def test_enclosing_costs():
     """Each term of a coefficient is charged at each token, beside all arithmetic with its numbers."""
     model, side = read(ONE_TOKEN), Em("q", sum((k1**i * (i + 1) for i in range(1, 12)), k1 * 0))
-    with budget(2800), pytest.raises(Refused, match="budget"):
+    with set_budget(2800), pytest.raises(Refused, match="budget"):
         enclose(side, model)
-    with budget(2900):
+    with set_budget(2900):
         enclose(side, model)
 
 
 def refuted(value: str | None) -> Draft:
     """E_p[k1] E_q[w], divided by beta and multiplied again, is not 0 in a model with this beta."""
-    draft = Draft(Em("p", k1).times(Em("q", w)), NOTHING, parameters=("beta",))
-    draft.step("linearity", constant=beta).step("linearity", constant=beta.inverse())
+    draft = Draft(Em("p", k1).multiply(Em("q", w)), NOTHING, parameters=("beta",))
+    draft.step("linearity", constant=beta).step("linearity", constant=beta.invert())
     model = {"tree": ONE_TOKEN, "path": [], "parameters": {} if value is None else {"beta": value}}
     found = enclose(draft.sides["left"], read(ONE_TOKEN))
     ends = [str(found.lower), str(found.upper)]
@@ -196,4 +196,4 @@ def test_a_model_in_which_a_step_divides_by_zero_refutes_nothing(value):
 
 
 def test_a_constant_needs_no_sample():
-    assert enclose(constant(3), read(ONE_TOKEN)) == Interval.exact(3)
+    assert enclose(constant(3), read(ONE_TOKEN)) == Interval.from_number(3)

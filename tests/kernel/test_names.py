@@ -34,9 +34,9 @@ from klsym.kernel.slots import (
     SINGLE,
     SLOTS,
     UPSTREAM,
-    at_slot,
+    find_slot,
     is_score,
-    slot_of_score,
+    name_in_slot,
 )
 from klsym.kernel.statements import Context
 
@@ -254,7 +254,7 @@ def test_slot_words_are_the_slots():
     ],
 )
 def test_names_at_a_slot(name, slot, expected):
-    assert at_slot(name, slot) == expected and parse_name(expected).slot == slot
+    assert name_in_slot(name, slot) == expected and parse_name(expected).slot == slot
 
 
 @pytest.mark.parametrize(
@@ -275,4 +275,4 @@ def test_names_at_a_slot(name, slot, expected):
 def test_scores_are_slots_of_the_index(entry, index, expected):
     assert is_score(entry, index) is expected
     if expected:
-        assert slot_of_score(entry) == entry.removesuffix("'")
+        assert find_slot(entry) == entry.removesuffix("'")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from klsym.errors import Refused
 from klsym.kernel import FORMAT, Theorem, certify, check, check_part, digest, read, show
-from klsym.kernel.replay import hypotheses_to_json
+from klsym.kernel.replay import write_hypotheses
 from support.attacks.judge_closings import FALSE, TRUE, judged
 from support.campaigns.mutated_certificates import Place, places, put
 from support.certificates.certificates_at_indices import AT_INDICES
@@ -264,7 +264,7 @@ def test_an_unknown_format_is_named_in_few_words():
 def test_hypotheses_are_in_the_order_of_their_texts():
     """Not in that of a set, which differs from process to process."""
     for name in ("squares", "batch", "reverse", "prefix"):
-        found = hypotheses_to_json(check(certificate(name))[-1].hypotheses)
+        found = write_hypotheses(check(certificate(name))[-1].hypotheses)
         assert len(found) > 1 and found == sorted(found, key=json.dumps)
 
 

@@ -26,7 +26,7 @@ CHECK = settings(
     derandomize=True, database=None, deadline=None, max_examples=scaled(100, 30),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-x, y, z, t = (ExpPoly.variable(n) for n in "xyzt")
+x, y, z, t = (ExpPoly.from_variable(n) for n in "xyzt")
 NUMBERS = st.sampled_from([-3, -1, 1, 2, Fraction(1, 2), Fraction(-5, 3)])
 MONOMIALS = st.dictionaries(st.sampled_from("xyz"), st.sampled_from([1, 2, 3, -1, -2]), max_size=2)
 STEP = 1e-30
@@ -35,7 +35,7 @@ STEP = 1e-30
 def monomial(powers: dict[str, int]) -> ExpPoly:
     product = ONE
     for name, power in powers.items():
-        product = product * ExpPoly.variable(name) ** power
+        product = product * ExpPoly.from_variable(name) ** power
     return product
 
 
@@ -125,7 +125,7 @@ def test_powers_and_inverses():
     assert (x + 1) ** 0 == ONE and (x + 1) ** 1 == x + 1
     assert (x + 1) ** 5 == (x + 1) ** 2 * (x + 1) ** 3
     term = x**2 * (y * 3).exp() * Fraction(2, 3)
-    assert term.inverse() * term == ONE and term**-2 == (term * term).inverse()
+    assert term.invert() * term == ONE and term**-2 == (term * term).invert()
     assert x**1000 * x**-999 == x
 
 
@@ -166,7 +166,7 @@ def test_chain_rule(a):
 
 
 @CHECK
-@given(elements(), st.sampled_from([z * 2, z**2 * 3, ONE * 2, x.inverse() * z]))
+@given(elements(), st.sampled_from([z * 2, z**2 * 3, ONE * 2, x.invert() * z]))
 def test_substitution_is_composition(a, single):
     replaced = a.substitute({"x": single})
     assert "x" not in replaced.names() or "x" in single.names()
@@ -188,19 +188,19 @@ def test_substitution_of_sums():
     assert (x**2 + x.exp()).substitute({"x": y + z}) == (y + z) ** 2 + (y + z).exp()
     assert (x - y).substitute({"x": y}) == ZERO
     with pytest.raises(NotInRing, match="division by a sum"):
-        x.inverse().substitute({"x": y + 1})
+        x.invert().substitute({"x": y + 1})
     with pytest.raises(NotInRing, match="division by zero"):
-        x.inverse().substitute({"x": ZERO})
+        x.invert().substitute({"x": ZERO})
     with pytest.raises(NotInRing, match="exp of an exponential"):
         x.exp().substitute({"x": y.exp()})
 
 
 # ---------------------------------------------------------------------------- exponents
 def test_exponents_with_parameters_stay_apart():
-    beta, k1 = ExpPoly.variable("beta"), ExpPoly.variable("k1")
+    beta, k1 = ExpPoly.from_variable("beta"), ExpPoly.from_variable("k1")
     assert (beta * k1).exp() * (k1 * 2).exp() == ((beta + 2) * k1).exp()
     assert (beta * k1).exp() != (k1 * 2).exp()
-    assert (k1 * beta.inverse()).exp() ** 2 == (k1 * 2 * beta.inverse()).exp()
+    assert (k1 * beta.invert()).exp() ** 2 == (k1 * 2 * beta.invert()).exp()
     by_k1 = (beta * k1).exp().derive(lambda n: ONE if n == "k1" else ZERO)
     assert by_k1 == beta * (beta * k1).exp()
     assert (beta * k1).exp().substitute({"beta": -ONE}) == (-k1).exp()
@@ -215,7 +215,7 @@ def test_names_and_denominators(a):
         for found in (powers, *(m for _, m in (exponent or [[]])[0])):
             seen |= set(found)
             below |= {name for name, power in found.items() if power < 0}
-    assert a.names() == seen and a.inverted() == below
+    assert a.names() == seen and a.collect_divisors() == below
 
 
 # ---------------------------------------------------------------------------- JSON
@@ -326,14 +326,14 @@ def test_numbers_are_read_exactly():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: ExpPoly.number(0.5), "is not an exact rational number"),
-        (lambda: ExpPoly.number(True), "is not an exact rational number"),
+        (lambda: ExpPoly.from_number(0.5), "is not an exact rational number"),
+        (lambda: ExpPoly.from_number(True), "is not an exact rational number"),
         (lambda: x + 0.5, "is not an exact rational number"),
         (lambda: x * "2", "is not an exact rational number"),
         (lambda: x.exp().exp(), "exp of an exponential"),
         (lambda: (x + y.exp()).exp(), "exp of an exponential"),
-        (lambda: ZERO.inverse(), "division by zero"),
-        (lambda: (x + 1).inverse(), "division by a sum"),
+        (lambda: ZERO.invert(), "division by zero"),
+        (lambda: (x + 1).invert(), "division by a sum"),
         (lambda: (x + 1) ** -1, "division by a sum"),
         (lambda: (x + 1) ** 65, "above the limit of 64"),
         (lambda: big() * big(), "a product of more than"),
@@ -363,7 +363,7 @@ def test_elements_of_other_types_are_never_equal():
 def test_values_are_plain_and_what_is_computed_is_not_shared():
     assert [type(v) for v in (x * Fraction(1, 2) + x * Fraction(1, 2)).terms.values()] == [int]
     assert [type(v) for v in (x * 2 * Fraction(1, 2)).terms.values()] == [int]
-    assert [type(v) for v in (ONE * Fraction(1, 2)).inverse().terms.values()] == [int]
+    assert [type(v) for v in (ONE * Fraction(1, 2)).invert().terms.values()] == [int]
     assert (x + ZERO) is x and (x * ONE) is x and (ONE * x) is x and x.substitute({"y": z}) is x
     again = pickle.loads(pickle.dumps(x.exp() + y))
     assert again == x.exp() + y and hash(again) == hash(x.exp() + y)

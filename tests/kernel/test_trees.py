@@ -80,9 +80,9 @@ def means(draw: Any) -> Any:
 
 @st.composite
 def sides(draw: Any) -> Side:
-    total = Side.constant(draw(elements(["beta"], 1)))
+    total = Side.from_constant(draw(elements(["beta"], 1)))
     for _ in range(draw(st.integers(1, 2))):
-        total = total + Side.of((draw(st.integers(-2, 2)), tuple(draw(st.lists(means(), max_size=2)))))
+        total = total + Side.combine((draw(st.integers(-2, 2)), tuple(draw(st.lists(means(), max_size=2)))))
     return total
 
 
@@ -172,13 +172,13 @@ EXACT = [  # in the tree of one node: q = 1/2, 1/2; p = 1/4, 3/4; mu = 1/3, 2/3;
     ("a parameter", sum_t("mu", beta * now(rho)), NODE, Fraction(3, 2)),
     ("steps", sum_t("q", ONE), LATER, Fraction(5, 3)),  # 1/2 + 2 * 1/3 + 3 * 1/6
     ("the length", Em("q", T), LATER, Fraction(5, 3)),
-    ("one over the length", Em("q", T.inverse()), LATER, Fraction(13, 18)),  # 1/2 + 1/2 * 1/3 + 1/3 * 1/6
+    ("one over the length", Em("q", T.invert()), LATER, Fraction(13, 18)),  # 1/2 + 1/2 * 1/3 + 1/3 * 1/6
     ("pairs of steps", sum_t("q", past(R)), LATER, Fraction(13, 6)),  # 3 * 1/3 + (3 + 4) * 1/6
     ("what remains", sum_t("q", future(T)), LATER, Fraction(5, 6)),  # 1/3 + 3 * 1/6
     ("at one sample", point(R * R), NODE, 9),
     ("a score at one sample", point(ONE, 1), NODE, Fraction(-1, 2)),
     ("at the steps of one sequence", sum_t("sample", past(T)), LATER, 3),
-    ("a product of means", Em("q", R).times(sum_t("p", now(R))), NODE, 5),
+    ("a product of means", Em("q", R).multiply(sum_t("p", now(R))), NODE, 5),
 ]  # fmt: skip
 CHOSEN = {id(NODE): [1], id(LATER): [1, 0, 1]}  # the paths that "sample" means
 
@@ -353,12 +353,12 @@ def reduced(name: str) -> Draft:
         case "curl":
             return Draft(curl("t", "q", now(k2)), NOTHING).step("curl")
         case "length":
-            return Draft(mean_grad("t", "q", now(k1) * T.inverse()), NOTHING).step("chain rule")
+            return Draft(mean_grad("t", "q", now(k1) * T.invert()), NOTHING).step("chain rule")
         case "inequality":
             return Draft(sum_t("q", now(k1)), sum_t("p", now(k1)), "<=")
         case "one sample":
             return Draft(point(k1), NOTHING)
-    left, right = mean_i("q", own(k1) * others(k1)), Em("q", k1).times(Em("q", k1)) * n
+    left, right = mean_i("q", own(k1) * others(k1)), Em("q", k1).multiply(Em("q", k1)) * n
     return Draft(left, right, parameters=("n",)).step("independence")
 
 

@@ -71,7 +71,7 @@ def curl() -> Quantity:
         return Indexed("t", "q", to_ring(of), (score,))
 
     def wedge(of: Any) -> Side:
-        return Side.of((1, (along(1, "x"), along(of, "x'"))), (-1, (along(1, "x'"), along(of, "x"))))
+        return Side.combine((1, (along(1, "x"), along(of, "x'"))), (-1, (along(1, "x'"), along(of, "x"))))
 
     return Quantity(wedge(now(R)) * Fraction(-1, 4) + wedge(now(R) * length) * Fraction(1, 12))
 

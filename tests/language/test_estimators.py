@@ -16,7 +16,7 @@ import klsym
 from klsym.errors import UsageError
 from klsym.kernel.names import is_declarable
 from klsym.language.estimators import NAMES, TABLE, Row
-from klsym.language.expressions import OF_TABLE, _estimator_class, k1, k2, k3, unfold
+from klsym.language.expressions import OF_TABLE, _build_estimator_class, k1, k2, k3, unfold
 
 HOME = Path(klsym.__file__).parent
 LAST = '    Row("k3", "k_3", lambda k1, r: r - 1 + k1),\n'
@@ -135,11 +135,12 @@ def test_it_agrees_with_enumeration_and_with_samples(extended):
 def test_audit_snippets_and_mathml_read_the_row(extended):
     script = (
         "import json, klsym\n"
-        "from klsym.audit.terms import folded\n"
+        "from klsym.audit.terms import name_estimators\n"
         "from klsym.language.expressions import exp, log_p, log_q, rho\n"
         "from klsym.render.snippets import code\n"
         "ratio = exp(log_p - log_q)\n"
-        "texts = [folded(rho * (ratio - 1)**2), folded((ratio - 1)**2 / 2), folded(ratio - 2)]\n"
+        "losses = (rho * (ratio - 1)**2, (ratio - 1)**2 / 2, ratio - 2)\n"
+        "texts = [name_estimators(loss) for loss in losses]\n"
         "codes = [code(klsym.rho * klsym.k4, name) for name in ('torch', 'jax', 'numpy')]\n"
         "print(json.dumps([[str(text) for text in texts], codes]))\n"
     )
@@ -181,7 +182,7 @@ REFUSED = {
 def test_rows_that_are_refused(name):
     row, reason = REFUSED[name]
     with pytest.raises(UsageError, match=reason) as error:
-        _estimator_class(row)
+        _build_estimator_class(row)
     assert str(error.value).startswith("klsym/language/estimators.py: ") and "\n" not in str(error.value)
 
 
@@ -198,7 +199,7 @@ def test_rows_that_are_refused(name):
     ],
 )
 def test_rows_that_are_read(name, formula, nonnegative):
-    made = _estimator_class(Row(name, "k", formula))
+    made = _build_estimator_class(Row(name, "k", formula))
     assert made(klsym.log_q, klsym.log_p).is_nonnegative is nonnegative
     assert made.__name__ == name.upper() and not is_declarable(name)
 

@@ -9,7 +9,7 @@ import pytest
 
 from klsym.api import explain
 from klsym.errors import UsageError
-from klsym.language.roles import guessed_roles, names_without_role, with_roles
+from klsym.language.roles import guess_roles, list_names_without_role, with_roles
 from klsym.language.spellings import read_loss
 
 PPO = """ratio = torch.exp(logp - old_logp)
@@ -53,7 +53,7 @@ REFUSED = [  # what is pasted, a part of the one line that says why not
 
 @pytest.mark.parametrize(("text", "roles", "loss"), READ)
 def test_a_pasted_loss_is_read_and_its_guesses_are_named(text, roles, loss) -> None:
-    assert guessed_roles(text) == roles
+    assert guess_roles(text) == roles
     assert str(read_loss(text).expression) == loss
 
 
@@ -80,7 +80,7 @@ def test_other_code_is_refused_in_one_line_and_never_run(text, reason, monkeypat
     ],
 )
 def test_names_that_need_a_role(text, names) -> None:
-    assert names_without_role(text) == names
+    assert list_names_without_role(text) == names
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,6 @@ def test_a_wrong_role_is_refused_in_one_line(text, roles, reason) -> None:
 
 
 def test_the_roles_of_a_whole_loss_of_a_trainer() -> None:
-    assert guessed_roles(GRPO)["batch.ref_logps"] == "log_p"
+    assert guess_roles(GRPO)["batch.ref_logps"] == "log_p"
     changed = explain(with_roles(GRPO, {"batch.ref_logps": "log_mu"}))
     assert "KL(p||q)" in explain(GRPO).summary and "KL(p||q)" not in changed.summary

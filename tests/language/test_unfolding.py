@@ -10,7 +10,7 @@ from klsym.kernel.statements import LOG, REGION, Definition
 from klsym.language.abbreviations import Context, MeanVariance, Side
 from klsym.language.unfolding import unfold
 
-W = ExpPoly.variable("w")
+W = ExpPoly.from_variable("w")
 CONTEXT = Context(
     ("n",), definitions=(Definition("high", REGION, W.exp() - 1), Definition("inv", LOG, W.exp() + 1))
 )
@@ -18,7 +18,7 @@ CONTEXT = Context(
 
 def variance(name: str) -> Side:
     """The variance of a batch's average of one variable."""
-    return unfold(Side.atom(MeanVariance("mu", ExpPoly.variable(name), ())), CONTEXT)
+    return unfold(Side.from_atom(MeanVariance("mu", ExpPoly.from_variable(name), ())), CONTEXT)
 
 
 @pytest.mark.parametrize("name", ["w[others]", "R[others]", "high[self]", "inv[self]", "A[self]"])

@@ -19,7 +19,7 @@ from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.numeric.checks import cross_check
 from klsym.numeric.checks.cross_check import with_check
-from klsym.numeric.checks.field_check import Literal, Printed, field_checked
+from klsym.numeric.checks.field_check import Literal, Printed, check_formulas
 
 STEP = "(1 + (k1 - {0})/abs(k1 - {0}))/2"  # 1[k1 > bound]
 UNDER = "(1 - (k1 + {0})/abs(k1 + {0}))/2"  # 1[k1 < -bound]
@@ -342,9 +342,9 @@ def test_names_of_slots_are_no_more_positive_than_their_values(text: str) -> Non
 def test_a_loss_without_a_value_is_not_passed() -> None:
     """Models without a value are left out; a loss that has none in any model does not pass."""
     verdict = engine.explain("k2", "off-policy")
-    passed, text = field_checked(verdict, sympy.log(k1 - 100), {})
+    passed, text = check_formulas(verdict, sympy.log(k1 - 100), {})
     assert not passed and "no value" in text
-    assert field_checked(verdict, parse("k2"), {})[0]
+    assert check_formulas(verdict, parse("k2"), {})[0]
 
 
 def test_a_standard_deviation_is_refused_and_not_failed() -> None:

@@ -36,18 +36,21 @@ def near(found: Interval, expected: float) -> bool:
 @pytest.mark.parametrize(("function", "first", "second"), FUNCTIONS)
 def test_derivatives(function, first, second):
     value, x = float(function(np.array([5 / 7]))[0]), 5 / 7
-    once = function(np.array([Dual.of(POINT, 1)]))[0]
+    once = function(np.array([Dual.from_numbers(POINT, 1)]))[0]
     assert near(once.value, value) and near(once.slope, float(first(x)))
-    twice = function(np.array([Dual(Dual.of(POINT, 3), Dual.of(2))]))[0]
+    twice = function(np.array([Dual(Dual.from_numbers(POINT, 3), Dual.from_numbers(2))]))[0]
     assert near(twice.value.value, value) and near(twice.value.slope, 3 * float(first(x)))
     assert near(twice.slope.value, 2 * float(first(x))) and near(twice.slope.slope, 6 * float(second(x)))
 
 
 def test_kinds_mix_upwards_and_floats_are_refused():
-    x = Dual(Dual.of(2, 1), Dual.of(1))
-    for product in ((1 + Dual.of(3, 1) * x) * Fraction(1, 2), (x * Dual.of(3, 1) + 1) * Fraction(1, 2)):
-        assert product.slope.slope == Interval.exact(Fraction(1, 2))
-    for number in (Dual.of(1), x):
+    x = Dual(Dual.from_numbers(2, 1), Dual.from_numbers(1))
+    for product in (
+        (1 + Dual.from_numbers(3, 1) * x) * Fraction(1, 2),
+        (x * Dual.from_numbers(3, 1) + 1) * Fraction(1, 2),
+    ):
+        assert product.slope.slope == Interval.from_number(Fraction(1, 2))
+    for number in (Dual.from_numbers(1), x):
         with pytest.raises(TypeError):
             number + 0.5
     with pytest.raises(TypeError):

@@ -14,12 +14,12 @@ from klsym.kernel.intervals import Interval
 from klsym.kernel.slots import SLOTS
 from klsym.kernel.statements import LOG, REGION, Definition
 from klsym.language.abbreviations import Bregman, E, ExpectedGradient, Point
-from klsym.numeric.exact import agreement, enclose, evaluate, models_for
+from klsym.numeric.exact import draw_models, enclose, evaluate, measure_agreement
 from klsym.numeric.indices import STRUCTURES, Structure
 from klsym.numeric.model_variables import Frame
 from klsym.numeric.models import FiniteModel, random_model, random_tree
 from klsym.numeric.number_systems import EXACT, FLOAT, NESTED
-from klsym.numeric.random_models import Needs, needs_of
+from klsym.numeric.random_models import Needs, find_needs
 from support.oracle_atoms import *
 
 F1 = {"functions": (("g", ("k1",)),)}
@@ -42,9 +42,9 @@ ONE_SAMPLE = {
     "a measure": (E("nu", V("k1")), "unknown measure 'nu'"),
     "a divergence": (Divergence("TV", "q", "p"), "unknown divergence 'TV'"),
     "phi of w": (Bregman(V("w")), "bregman: a function of r alone"),
-    "grad grad": (Gradient(Side.atom(ExpectedGradient("q", V("k1")))), "gradient inside a gradient"),
-    "grad of a score": (Gradient(Side.atom(E("q", V("k1"), ("x",)))), "gradient of a score function"),
-    "division by k1": (E("q", V("k1").inverse()), "division by k1"),
+    "grad grad": (Gradient(Side.from_atom(ExpectedGradient("q", V("k1")))), "gradient inside a gradient"),
+    "grad of a score": (Gradient(Side.from_atom(E("q", V("k1"), ("x",)))), "gradient of a score function"),
+    "division by k1": (E("q", V("k1").invert()), "division by k1"),
 }
 SEQUENCES = {
     "A of a certificate": (over_t(at("A", "past")), "no value for A"),
@@ -55,8 +55,8 @@ SEQUENCES = {
     "gradient of token gradients": (grad(tokens("q", "p", gradient=True)), "a gradient inside a gradient"),
     "gradient of a curl": (grad(curl(k2("now"))), "the gradient of a curl"),
     "gradient of a score": (grad(over_t(k1("now"), "now")), "gradient of a score"),
-    "division by a log ratio": (over_t(k1("now").inverse()), "division by"),
-    "division by part of a length": (over_t(at("length", "past").inverse()), "division by"),
+    "division by a log ratio": (over_t(k1("now").invert()), "division by"),
+    "division by part of a length": (over_t(at("length", "past").invert()), "division by"),
     "an unknown measure": (over_t(k1("now"), m="nu"), "unknown measure"),
 }
 BATCHES = {
@@ -69,15 +69,15 @@ BATCHES = {
     "a slot of sequences": (over_i(k1("past")), 2, "'i' has no such slot"),
     "a second direction": (over_i(1, "self'"), 2, "no direction 'v'"),
     "a curl without it": (curl(k2("now")), 2, "no direction 'v'"),
-    "division by a sum": (over_i(k1("others").inverse()), 2, "division by"),
+    "division by a sum": (over_i(k1("others").invert()), 2, "division by"),
     "a gradient of a score": (grad(over_i(1, "self")), 2, "gradient of a score function"),
     "A of others": (over_i(at("A", "others")), 2, "no value for A"),
 }
 REFUSED = {
-    **{f"sample: {k}": (Side.atom(x), random_model(0, 3), why) for k, (x, why) in ONE_SAMPLE.items()},
+    **{f"sample: {k}": (Side.from_atom(x), random_model(0, 3), why) for k, (x, why) in ONE_SAMPLE.items()},
     **{f"sequence: {k}": (x, TREE, why) for k, (x, why) in SEQUENCES.items()},
     **{f"batch: {k}": (x, replace(TWO, parameters={"n": n}), why) for k, (x, n, why) in BATCHES.items()},
-    "a random coefficient": (Side.of((V("k1"), (Divergence("KL", "q", "p"),))), TWO, "stands outside"),
+    "a random coefficient": (Side.combine((V("k1"), (Divergence("KL", "q", "p"),))), TWO, "stands outside"),
 }  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_premises_are_checked_on_the_model():
         whole_gradient(V("f")) + whole(V("f"), 1), REVERSE, premises=((KL("q", "p"), whole(V("f"))),), **F
     )
     good = {"f": lambda k1, log_q, w: k1}
-    assert agreement(statement, models_for(statement, range(3)), good).difference < 1e-14
+    assert measure_agreement(statement, draw_models(statement, range(3)), good).difference < 1e-14
     for bad in (None, {"f": lambda k1, log_q, w: -k1}, {"f": lambda k1, log_q, w: k1 + 1e-6}):
         with pytest.raises(UsageError, match=r"premise 1 fails on this model .*pass functions"):
             evaluate(statement, random_model(0, 3), bad)
@@ -170,15 +170,15 @@ def test_without_a_size_a_batch_is_a_pair():
 
 def test_nobody_is_left_of_a_pair():
     """n = 2: sums over the rest are 0, products are 1."""
-    assert enclose(claim(mean("ij", "q", r("rest") + k1("rest"))), TWO)[0] == Interval.exact(1)
+    assert enclose(claim(mean("ij", "q", r("rest") + k1("rest"))), TWO)[0] == Interval.from_number(1)
 
 
 def test_a_pair_in_fractions():
     """E_q[mean_i r_others s_self^2] = E_q[r] E_q[s^2] = 1 * 1/4; under mu, r has the mean 7/6."""
-    assert enclose(claim(over_i(r("others"), "self", "self")), TWO)[0] == Interval.exact(Fraction(1, 4))
-    assert enclose(claim(over_i(r("others"), m="mu")), TWO)[0] == Interval.exact(Fraction(7, 6))
+    assert enclose(claim(over_i(r("others"), "self", "self")), TWO)[0] == Interval.from_number(Fraction(1, 4))
+    assert enclose(claim(over_i(r("others"), m="mu")), TWO)[0] == Interval.from_number(Fraction(7, 6))
     half = (Fraction(4, 9) / 3 + Fraction(1, 9) * Fraction(2, 3)) / 2  # Var(r)/n, r is 1/2 or 3/2
-    assert enclose(claim(variance(r("self"), m="mu")), TWO)[0] == Interval.exact(half)
+    assert enclose(claim(variance(r("self"), m="mu")), TWO)[0] == Interval.from_number(half)
 
 
 def test_a_slot_structure_is_one_row_of_a_table(monkeypatch):
@@ -189,7 +189,7 @@ def test_a_slot_structure_is_one_row_of_a_table(monkeypatch):
     statement = claim(mean("ijl", "q", product_), mean("ijl", "q", product_ + at("k1", "rest"), "third"))
     kl, _ = evaluate(claim(KL("q", "p")), TWO)
     assert evaluate(statement, replace(TWO, parameters={"n": 3}))[0] == pytest.approx(kl**3, rel=1e-12)
-    assert needs_of(statement) == Needs(False, True)
+    assert find_needs(statement) == Needs(False, True)
     with pytest.raises(UsageError, match="no two samples"):
         evaluate(statement, TWO)
 
@@ -206,7 +206,7 @@ SIGNS = [
     (rho("x") - Fraction(6, 5), [1, 0, 0]), (Fraction(6, 5) - rho("x"), [0, 1, 1]), (rho("x") - 2, [0, 0, 0]),
     (2 - rho("x"), [0, 1, 1]), (rho("x") - Fraction(199, 100), [1, 0, 0]), (at("R", "x"), [1, 0, 1]),
     (-at("R", "x"), [0, 0, 0]), (at("w", "x"), [1, 0, 0]), (lam - HALF, [0, 0, 0]),
-    (lam - Fraction(1, 3), [1, 1, 1]), (ExpPoly.number(0), [0, 0, 0]),
+    (lam - Fraction(1, 3), [1, 1, 1]), (ExpPoly.from_number(0), [0, 0, 0]),
 ]  # fmt: skip
 
 
@@ -219,11 +219,11 @@ def where(e: ExpPoly, kind: str = REGION, name: str = "high", **more) -> Context
 def test_a_region_is_1_where_e_is_positive_and_0_elsewhere(e, expected, name):
     """So it is on the bound, at rho = 2 and R = 0, in three number systems."""
     for system, element in product((FLOAT, EXACT, NESTED), (V(name), V(name) ** 2)):
-        found = Frame(MODEL, system, where(e), {}).rows().polynomial(element).value
+        found = Frame(MODEL, system, where(e), {}).get_rows().evaluate_element(element).value
         values = [x.value.value if system is NESTED else x.value if system is EXACT else x for x in found]
-        assert values == [x if system is FLOAT else Interval.exact(x) for x in expected]
+        assert values == [x if system is FLOAT else Interval.from_number(x) for x in expected]
     points = [replace(MODEL, outcome=x) for x in range(3)]
-    statement = replace(claim(Side.atom(Point(V(name)))), context=where(e))
+    statement = replace(claim(Side.from_atom(Point(V(name)))), context=where(e))
     assert [evaluate(statement, model)[0] for model in points] == expected
 
 
@@ -231,7 +231,7 @@ def test_a_tie_is_a_tie_in_floats_and_a_sign_that_is_not_decided_is_told():
     """On-policy w is 0 at every sample, whatever rounding does; logs that are enclosed may differ."""
     for e in (at("w", "x"), rho("x") - 1, 1 - rho("x")):
         statement = replace(claim(whole(V("high"))), context=where(e, on_policy=True))
-        assert all(evaluate(statement, model)[0] == 0 for model in models_for(statement, range(20)))
+        assert all(evaluate(statement, model)[0] == 0 for model in draw_models(statement, range(20)))
     statement = replace(claim(whole(V("high"))), context=where(k1("x") - at("w", "x")))
     same = replace(MODEL, mu=MODEL.p)
     assert evaluate(statement, same)[0] == 0
@@ -242,7 +242,11 @@ def test_a_tie_is_a_tie_in_floats_and_a_sign_that_is_not_decided_is_told():
 def test_where_a_region_changes_a_mean_has_no_gradient_that_is_told():
     """A jump is not taken for a continuous change: it is refused, but autograd takes 0."""
     high = V("high")
-    for side in (grad(whole(high, m="mu")), grad(whole(high * at("A", "x"))), grad(Side.atom(Point(high)))):
+    for side in (
+        grad(whole(high, m="mu")),
+        grad(whole(high * at("A", "x"))),
+        grad(Side.from_atom(Point(high))),
+    ):
         for function in (evaluate, enclose):
             with pytest.raises(UsageError, match="a sample lies where high changes"):
                 function(replace(claim(side), context=where(rho("x") - 2)), MODEL)

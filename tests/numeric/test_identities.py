@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from klsym.language.abbreviations import Covariance, Side
-from klsym.language.unfolding import means_given, unfold
-from klsym.numeric.exact import agreement, enclose, evaluate, models_for
+from klsym.language.unfolding import list_given_means, unfold
+from klsym.numeric.exact import draw_models, enclose, evaluate, measure_agreement
 from klsym.numeric.models import FiniteModel, random_model
 from support.oracle_atoms import *
 
 ON = {"on_policy": True}
 LAM = {"parameters": ("lam",)}
-SIZE = {"parameters": ("m", "n"), "premises": ((Side.constant(n), Side.constant(m + 1)),)}
+SIZE = {"parameters": ("m", "n"), "premises": ((Side.from_constant(n), Side.from_constant(m + 1)),)}
 F = {"functions": (("f", ("k1", "log_q", "w")),)}
 ENTROPY = {"given": (("H[now]", k1("now") * at("length", "past") + lam),), **LAM}
 GIVEN = {"given": (("R", k1("x") * lam),), "parameters": ("lam", "n")}
 OPTIMUM = {"given": (("R", V("nu") + V("beta") * k1("x")),), "parameters": ("beta", "nu")}
 
 ALL = k1("past") + k1("now") + k1("future")
-LEFT_OUT = k1("self") - k1("others") * m.inverse()
+LEFT_OUT = k1("self") - k1("others") * m.invert()
 TOKEN_CURL = over_t(k1("now"), "now", "past'") - over_t(k1("now"), "now'", "past")
 SURPRISE = k2("x") * V("beta") - (at("R", "x") - V("nu")) * at("log_q", "x")
 
@@ -36,9 +36,9 @@ ROWS = {
         whole_gradient(rho("x") * k1("x"), "mu"), REVERSE, whole_gradient(sg(rho("x")) * k1("x"), "mu"), ON,
     ),
     "no log of the weight": (whole(at("w", "x"), m="mu"), NOTHING, 1, ON),
-    "a hair": (KL("q", "p"), whole(k3("x")), KL("q", "p") + Side.constant(Fraction(1, 10**6))),
+    "a hair": (KL("q", "p"), whole(k3("x")), KL("q", "p") + Side.from_constant(Fraction(1, 10**6))),
     "a variance": (
-        Side.atom(Covariance("q", r("x"), r("x"))), Side.atom(Divergence("chi2", "p", "q")),
+        Side.from_atom(Covariance("q", r("x"), r("x"))), Side.from_atom(Divergence("chi2", "p", "q")),
         whole(r("x") ** 2),
     ),
     "counting": (
@@ -55,7 +55,7 @@ ROWS = {
     "functions": (
         grad(whole(V("f"))), whole_gradient(V("f")) + whole(V("f"), 1), whole_gradient(V("f")), F,
     ),
-    "scores": (whole(k1("x"), 2, "mu"), whole(k1("x") * rho("x").inverse(), 2), whole(k1("x"), 2)),
+    "scores": (whole(k1("x"), 2, "mu"), whole(k1("x") * rho("x").invert(), 2), whole(k1("x"), 2)),
     # sequences
     "functions of the past": (over_t(V("f[past]"), "now"), NOTHING, over_t(V("f[future]"), "now"), F),
     "a curl, by a hair": (curl(k2("now")), TOKEN_CURL, TOKEN_CURL * Fraction(1001, 1000)),
@@ -76,7 +76,7 @@ ROWS = {
         GIVEN,
     ),
     "sequences of a batch": (
-        mean("it", "q", ALL - k1("others") * m.inverse(), "now"), REVERSE, mean("it", "q", k1("now"), "now"),
+        mean("it", "q", ALL - k1("others") * m.invert(), "now"), REVERSE, mean("it", "q", k1("now"), "now"),
         SIZE,
     ),
 }  # fmt: skip
@@ -89,7 +89,7 @@ def statements(name):
 
 
 def models(statement, seeds, exact=False):
-    found = models_for(statement, seeds, exact)
+    found = draw_models(statement, seeds, exact)
     if not statement.context.premises:
         return found
     return [
@@ -101,8 +101,8 @@ def models(statement, seeds, exact=False):
 @pytest.mark.share(3)
 def test_identities_agree_and_near_misses_do_not(name):
     true, false = statements(name)
-    assert agreement(true, models(true, range(2))).difference < 1e-13
-    assert agreement(false, models(false, range(2))).difference > 1e-8
+    assert measure_agreement(true, models(true, range(2))).difference < 1e-13
+    assert measure_agreement(false, models(false, range(2))).difference > 1e-8
     if true.context.functions:
         return
     for model in models(true, (1, 3), exact=True):
@@ -115,11 +115,11 @@ def test_identities_agree_and_near_misses_do_not(name):
 
 def test_means_of_what_is_given_have_those_of_its_value():
     claimed = claim(over_t(at("H", "now") * k1("past")) + over_t(at("H", "now"), "past", m="mu"), **ENTROPY)
-    pairs = means_given(unfold(claimed.left, claimed.context), claimed.context)
+    pairs = list_given_means(unfold(claimed.left, claimed.context), claimed.context)
     assert len(pairs) == 2
     for left, right in pairs:
         both = replace(claimed, left=left, right=right)
-        assert agreement(both, models_for(both, range(2))).difference < 1e-13
+        assert measure_agreement(both, draw_models(both, range(2))).difference < 1e-13
         assert left != right
 
 
@@ -128,10 +128,10 @@ def test_the_curl_of_a_generic_function_is_that_of_its_slope():
     right = over_t(V("f'[now]"), "now", "past'") - over_t(V("f'[now]"), "now'", "past")
     statement = claim(curl(V("f[now]")), right, functions=(("f", ("k1",)),))
     curved = {"f": lambda x: np.sin(x) + x**3}
-    assert agreement(statement, models(statement, range(2)), curved).difference < 1e-13
-    assert agreement(statement, models(statement, range(2)), {"f": k3("x")}).difference < 1e-13
+    assert measure_agreement(statement, models(statement, range(2)), curved).difference < 1e-13
+    assert measure_agreement(statement, models(statement, range(2)), {"f": k3("x")}).difference < 1e-13
     wrong = replace(statement, right=right * Fraction(1001, 1000))
-    assert agreement(wrong, models(wrong, range(2)), curved).difference > 1e-8
+    assert measure_agreement(wrong, models(wrong, range(2)), curved).difference > 1e-8
     for model in models(statement, (1, 2), exact=True):
         left, found = enclose(statement, model, {"f": k3("x")})
         assert left.lower <= found.upper and found.lower <= left.upper
@@ -141,18 +141,18 @@ def test_the_curl_of_a_generic_function_is_that_of_its_slope():
 def test_agreement_is_that_of_the_worst_model():
     statement = claim(KL("q", "p"), KL("p", "q"))
     mirrored = FiniteModel(q=["1/3", "2/3"], p=["2/3", "1/3"], u=[1, 0])
-    assert agreement(statement, [mirrored]).difference < 1e-15
-    both = agreement(statement, [mirrored, random_model(0, 3)])
+    assert measure_agreement(statement, [mirrored]).difference < 1e-15
+    both = measure_agreement(statement, [mirrored, random_model(0, 3)])
     assert both.difference > 1e-3 and both.models == 2
 
 
 def test_the_scale_is_that_of_the_terms():
     """Ten digits cancel; the difference is judged by the terms, and is still seen when real."""
     big = 10**10
-    left = whole(r("x") * big) - Side.constant(big) + whole(k1("x"))
+    left = whole(r("x") * big) - Side.from_constant(big) + whole(k1("x"))
     for extra, small in ((0, True), (Fraction(1, 100), False)):
-        statement = claim(left, KL("q", "p") + Side.constant(extra))
-        assert (agreement(statement, models(statement, range(6))).difference < 1e-14) is small
+        statement = claim(left, KL("q", "p") + Side.from_constant(extra))
+        assert (measure_agreement(statement, models(statement, range(6))).difference < 1e-14) is small
 
 
 @pytest.mark.parametrize("name", ["k3 in the loss", "scores", "policy gradient"])
@@ -160,22 +160,23 @@ def test_directions_that_move_nothing_are_no_disagreement(name):
     """Along a constant u every gradient is rounding noise."""
     statement, _ = statements(name)
     model = replace(random_model(0, 5, statement.context), u=[0.1] * 5)
-    assert agreement(statement, [model]).difference < 1e-14
+    assert measure_agreement(statement, [model]).difference < 1e-14
 
 
 @pytest.mark.parametrize("left", [
-    KL("q", "mu"), Side.atom(Divergence("chi2", "mu", "q")), grad(Side.atom(Divergence("J", "q", "mu"))),
-    Side.atom(Covariance("p", at("w", "x"), k1("x"))),
+    KL("q", "mu"), Side.from_atom(Divergence("chi2", "mu", "q")),
+    grad(Side.from_atom(Divergence("J", "q", "mu"))),
+    Side.from_atom(Covariance("p", at("w", "x"), k1("x"))),
 ])  # fmt: skip
 def test_noise_around_zero_is_no_disagreement(left):
     statement = claim(left, on_policy=True)
-    assert agreement(statement, models(statement, range(6))).difference < 1e-14
+    assert measure_agreement(statement, models(statement, range(6))).difference < 1e-14
 
 
 def test_infinite_sides_never_agree():
     statement = claim(whole((k1("x") * V("eps")).exp()), parameters=("eps",))
     model = replace(random_model(0, 3, Context(("eps",))), parameters={"eps": 1e9})
-    assert agreement(statement, [model]).difference == float("inf")
+    assert measure_agreement(statement, [model]).difference == float("inf")
 
 
 @pytest.mark.parametrize("name", ["k3 in the loss", "a variance", "policy gradient"])

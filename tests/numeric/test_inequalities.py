@@ -17,7 +17,7 @@ from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import read_row
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ExpPoly
-from klsym.language.abbreviations import Context, Statement, elements
+from klsym.language.abbreviations import Context, Statement, walk_elements
 from klsym.language.convert import to_ring
 from klsym.numeric.exact import check_theorem
 
@@ -33,7 +33,7 @@ def theorem(
     """A theorem that no kernel made: an inequality by its rows, an equation if there are none."""
     left, right, rows = to_quantity(left).side, to_quantity(right).side, read_rows(rows)
     pairs = tuple((to_quantity(x).side, to_quantity(y).side) for x, y in premises)
-    stated = [e for side in (left, right, *(s for pair in pairs for s in pair)) for e in elements(side)]
+    stated = [e for side in (left, right, *(s for pair in pairs for s in pair)) for e in walk_elements(side)]
     held = [ExpPoly.from_json(row[key]) for row in rows for key in ("scale", "factor", "v", "of")]
     found = {n for e in (*stated, *held) for n in e.names()}
     known = ("k1", "w", "log_q", "R", "A", "f")

@@ -18,8 +18,8 @@ import pytest
 from klsym.kernel.slots import SLOTS
 from klsym.kernel.statements import LOG, REGION, Definition
 from klsym.language.abbreviations import Bregman, Covariance, MeanVariance
-from klsym.language.unfolding import unfold, written_out
-from klsym.numeric.exact import enclose, evaluate, models_for
+from klsym.language.unfolding import expand_context, unfold
+from klsym.numeric.exact import draw_models, enclose, evaluate
 from support.oracle.numbers import as_float, as_long
 from support.oracle.statements import Oracle
 from support.oracle.worlds import FUNCTIONS, Step, World, softmax_family
@@ -56,11 +56,11 @@ class ModelWorld(World):
     def free_value(self, key: Any) -> Fraction:
         kind, *at_step, held = key
         if kind in ("others", "rest"):
-            return self.model.advantage_at(kind, tuple(self.paths.index(path) for path in held))
+            return self.model.compute_advantage(kind, tuple(self.paths.index(path) for path in held))
         branches = tuple(self.branch[step] for step in held)
         if kind == "x":
             return self.model.rewards["A"][self.paths.index(held)]
-        return self.model.advantage_at(kind, (*branches, *at_step) if kind == "future" else branches)
+        return self.model.compute_advantage(kind, (*branches, *at_step) if kind == "future" else branches)
 
 
 def world_of(model: Any, context: Context) -> ModelWorld:
@@ -94,7 +94,7 @@ class Draw:
     def factor(self) -> ExpPoly:
         name, slot = self.rng.choice(self.names), self.rng.choice(self.slots)
         if name in ("lam", "n"):
-            return V(name) if self.rng.random() < 0.7 else V(name).inverse()
+            return V(name) if self.rng.random() < 0.7 else V(name).invert()
         if name == "bound":  # of what came before, or of a sample against the others
             return V({"": "gain", "i": "win", "ij": "gain[other]"}.get(self.index, "over"))
         found = at(name, slot)
@@ -103,9 +103,9 @@ class Draw:
         return sg(found) if self.rng.random() < 0.25 else found
 
     def element(self) -> ExpPoly:
-        total = ExpPoly.number(0)
+        total = ExpPoly.from_number(0)
         for _ in range(self.rng.randint(1, 2)):
-            term = ExpPoly.number(Fraction(self.rng.choice((-2, -1, 1, 2, 3)), 2))
+            term = ExpPoly.from_number(Fraction(self.rng.choice((-2, -1, 1, 2, 3)), 2))
             for _ in range(self.rng.randint(1, 3)):
                 term = term * self.factor()
             total = total + term
@@ -113,7 +113,7 @@ class Draw:
             return self.element()
         if self.context.definitions and self.rng.random() < 0.2:
             total = total * (-at(self.rng.choice(("inv", "quot")), self.slots[0])).exp()
-        return total * (length.inverse() if self.index in SEQUENCES and self.rng.random() < 0.2 else 1)
+        return total * (length.invert() if self.index in SEQUENCES and self.rng.random() < 0.2 else 1)
 
     def scores(self) -> list[str]:
         found = self.rng.sample(self.slots * 2, self.rng.randint(0, 2))
@@ -129,7 +129,7 @@ class Draw:
     def functional(self) -> Side:
         """grad of a combination of products of means."""
         means = [one(mean(self.index, self.rng.choice(("q", "p", "mu")), self.element())) for _ in range(3)]
-        return grad(Side.of((lam, (means[0], means[1])), (Fraction(3, 2), (means[2],))))
+        return grad(Side.combine((lam, (means[0], means[1])), (Fraction(3, 2), (means[2],))))
 
     def curl(self) -> Side:
         return curl(self.element() * k1("now"), self.rng.choice(("q", "q", "q", "mu")))
@@ -142,13 +142,13 @@ class Draw:
         if self.index == "i":
             no_sums = ("A", "f", "g", "high", "gain", "bound")
             self.names = [name for name in self.names if name not in no_sums]
-            return Side.atom(MeanVariance(m, self.element(), ("self",) * self.rng.randrange(2)))
-        divergence = Side.atom(Divergence(self.rng.choice(("KL", "chi2", "J")), a, b))
+            return Side.from_atom(MeanVariance(m, self.element(), ("self",) * self.rng.randrange(2)))
+        divergence = Side.from_atom(Divergence(self.rng.choice(("KL", "chi2", "J")), a, b))
         if kind == 0:
             return grad(divergence * 3) + divergence
         if kind == 1:
-            return Side.atom(Covariance(m, self.element(), k1("x") + lam))
-        return Side.atom(Bregman(r("x") ** 3 - lam * k1("x") + k1("x") ** 2))
+            return Side.from_atom(Covariance(m, self.element(), k1("x") + lam))
+        return Side.from_atom(Bregman(r("x") ** 3 - lam * k1("x") + k1("x") ** 2))
 
 
 def one(side: Side) -> Any:
@@ -167,8 +167,8 @@ INDICES = {"curl": ("t",), "named": ("", "i", "t")}
 def values(side: Side, context: Context, seed: int) -> tuple[float, float]:
     """The value by either oracle on a model, in multiples of the largest term of the literal one."""
     statement = replace(claim(side), context=context)
-    [model] = models_for(statement, [seed], exact=True)
-    literal = Oracle(world_of(model, written_out(context)), as_float)
+    [model] = draw_models(statement, [seed], exact=True)
+    literal = Oracle(world_of(model, expand_context(context)), as_float)
     expected = float(literal.side(unfold(side, context)))
     found, _ = evaluate(statement, model, FLOATS if context.functions else None)
     return found / max(literal.peak, 1), expected / max(literal.peak, 1)
@@ -177,9 +177,9 @@ def values(side: Side, context: Context, seed: int) -> tuple[float, float]:
 def enclosed(side: Side, context: Context, seed: int) -> bool:
     """Is the value, with fifty digits, in the enclosure?"""
     statement = replace(claim(side), context=context)
-    [model] = models_for(statement, [seed], exact=True)
+    [model] = draw_models(statement, [seed], exact=True)
     enclosure, _ = enclose(statement, model)
-    value = Oracle(world_of(model, written_out(context)), as_long).side(unfold(side, context))
+    value = Oracle(world_of(model, expand_context(context)), as_long).side(unfold(side, context))
     return bool(as_long(enclosure.lower - TINY) <= value <= as_long(enclosure.upper + TINY))
 
 

@@ -12,11 +12,11 @@ import pytest
 from klsym.errors import UsageError
 from klsym.kernel.statements import LOG, REGION, Definition
 from klsym.language.abbreviations import Context
-from klsym.numeric.exact import enclose, evaluate, models_for
+from klsym.numeric.exact import draw_models, enclose, evaluate
 from klsym.numeric.model_variables import Frame
 from klsym.numeric.models import FiniteModel, from_certificate, random_model, random_tree
 from klsym.numeric.number_systems import EXACT
-from klsym.numeric.random_models import Needs, allowed, needs_of, turned
+from klsym.numeric.random_models import Needs, change_probabilities, find_allowed_model, find_needs
 from support.oracle_atoms import *
 
 LATER = {
@@ -119,7 +119,7 @@ def test_floats_are_not_enclosed_and_zero_is_no_divisor():
         with pytest.raises(UsageError, match="rational numbers"):
             enclose(claim(KL("q", "p")), model)
     with pytest.raises(UsageError, match="division by lam, which is zero"):
-        statement = claim(KL("q", "p") * lam.inverse(), parameters=("lam",))
+        statement = claim(KL("q", "p") * lam.invert(), parameters=("lam",))
         evaluate(statement, FiniteModel(**FLAT, parameters={"lam": 0}))
 
 
@@ -135,10 +135,10 @@ def test_logits_and_moves_are_a_softmax():
     model = FiniteModel.from_logits(z, p=[0.2, 0.3, 0.5], u=[0, 1, 0])
     assert model.q == pytest.approx(np.exp(z) / np.exp(z).sum(), rel=1e-15) and not model.exact
     model = FiniteModel(**FLAT, mu=["1/8", "7/8"])
-    moved = model.moved(np.log(3), Context())
+    moved = model.move_theta(np.log(3), Context())
     assert moved.q == pytest.approx([0.75, 0.25], rel=1e-14)
     assert (moved.p, moved.mu) == (model.p, model.mu)
-    on_policy = replace(model, mu=model.q).moved(np.log(3), Context(on_policy=True))
+    on_policy = replace(model, mu=model.q).move_theta(np.log(3), Context(on_policy=True))
     assert on_policy.mu == on_policy.q == moved.q
 
 
@@ -166,7 +166,7 @@ def test_random_models_are_reproducible_and_differ(exact):
 def test_probabilities_that_are_turned_agree_at_the_outcome_alone():
     for seed in range(6):
         model = random_tree(seed)
-        other = turned(model)
+        other = change_probabilities(model)
         for node in model.layout.nodes:
             assert sorted(other[node]) == sorted(model.q[node])
         assert all(other[branch] == model.q[branch] for branch in model.layout.paths[model.outcome])
@@ -195,9 +195,9 @@ NEEDS = {
 @pytest.mark.parametrize("name", NEEDS)
 def test_models_are_those_that_a_statement_needs(name):
     statement, needs = NEEDS[name]
-    assert needs_of(statement) == needs
+    assert find_needs(statement) == needs
     for exact in (False, True):
-        drawn = models_for(statement, range(4), exact)
+        drawn = draw_models(statement, range(4), exact)
         assert all((model.v is not None) is needs.sequences for model in drawn)
         sizes = {model.parameters.get("n") for model in drawn}
         assert sizes == ({2, 3} if needs.batches else {None})
@@ -214,11 +214,11 @@ HALF_LAM = V("lam") * 2 - 1
 
 def drawn(context: Context, model: FiniteModel, *hypotheses):
     statement = replace(claim(NOTHING), context=context)
-    return allowed(SimpleNamespace(statement=statement, hypotheses=hypotheses), model, {})
+    return find_allowed_model(SimpleNamespace(statement=statement, hypotheses=hypotheses), model, {})
 
 
 def values(e: ExpPoly, model: FiniteModel, context: Context):
-    return [x.value for x in Frame(model, EXACT, context, {}).rows().polynomial(e).value]
+    return [x.value for x in Frame(model, EXACT, context, {}).get_rows().evaluate_element(e).value]
 
 
 BOUND = Context(("lam",), definitions=(Definition("high", REGION, WEIGHT - 2),))

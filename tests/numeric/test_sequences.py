@@ -16,24 +16,24 @@ from klsym.numeric import autoregressive
 from klsym.numeric.autoregressive import (
     Autoregressive,
     Sequences,
+    compute_expectation,
+    compute_log_probabilities,
+    compute_occupations,
+    compute_sequence_kl,
+    compute_token_gradient,
+    compute_token_kl,
+    compute_token_log_probabilities,
+    compute_token_scores,
     enumerate_sequences,
-    expectation,
-    log_probabilities,
-    occupations,
+    pad_sequences,
     random_autoregressive,
-    sequence_kl,
-    sequences_of,
-    token_field,
-    token_kl,
-    token_log_probabilities,
-    token_scores,
 )
 from klsym.numeric.checks import sequence_fields
 from klsym.numeric.checks.sequence_fields import (
-    forward_kl,
-    kl_variances,
-    length_gradient,
-    token_weighted_field,
+    compute_forward_kl,
+    compute_kl_variances,
+    compute_length_gradients,
+    compute_weighted_token_gradient,
 )
 
 SMALL = [  # vocabulary, memory, max_length, spread
@@ -49,7 +49,7 @@ def three(shape, seeds=(10, 11, 12)):
 
 
 def ratios(q, p, y):
-    return token_log_probabilities(q, y) - token_log_probabilities(p, y)
+    return compute_token_log_probabilities(q, y) - compute_token_log_probabilities(p, y)
 
 
 def assert_close(found, expected, tolerance=EXACT):
@@ -93,19 +93,25 @@ def test_log_probabilities_follow_the_definition(shape):
     tokens = [row[: length - 1].tolist() for row, length in zip(every.symbols, every.lengths, strict=True)]
     assert len({tuple(row) for row in tokens}) == len(every)
     assert len(every) == sum(model.vocabulary**k for k in range(model.max_length))
-    assert_close(log_probabilities(model, every), [naive_log_probability(model, row) for row in tokens])
+    assert_close(
+        compute_log_probabilities(model, every), [naive_log_probability(model, row) for row in tokens]
+    )
 
 
 @ALL
 def test_scores_are_gradients_of_log_probabilities(shape):
     model, *_ = three(shape)
     y, h = enumerate_sequences(model), 1e-5
-    found = token_scores(model, y).sum(axis=1)
+    found = compute_token_scores(model, y).sum(axis=1)
     for s, a in np.ndindex(model.logits.shape):
         step = np.zeros(model.logits.shape)
         step[s, a] = h
         up, down = (Autoregressive(model.logits + d, model.memory, model.max_length) for d in (step, -step))
-        assert_close(found[:, s, a], (log_probabilities(up, y) - log_probabilities(down, y)) / (2 * h), 1e-8)
+        assert_close(
+            found[:, s, a],
+            (compute_log_probabilities(up, y) - compute_log_probabilities(down, y)) / (2 * h),
+            1e-8,
+        )
 
 
 # ---------------------------------------------------------------------------- dynamic programming
@@ -113,18 +119,18 @@ def vanilla(q, p):
     """E_q[sum_t l_t sum_t s_t], the gradient of KL(q||p)."""
 
     def each(y):
-        return ratios(q, p, y).sum(axis=1)[:, None, None] * token_scores(q, y).sum(axis=1)
+        return ratios(q, p, y).sum(axis=1)[:, None, None] * compute_token_scores(q, y).sum(axis=1)
 
-    return expectation(q, each)
+    return compute_expectation(q, each)
 
 
 def test_extreme_logits_stay_finite():
     q = Autoregressive([[800.0, 0.0, -800.0]], 0, 3)
     p = Autoregressive([[0.0, 800.0, -800.0]], 0, 3)
-    value, gradient = sequence_kl(q, p)
+    value, gradient = compute_sequence_kl(q, p)
     assert abs(value - 1600) < 1e-9  # two free steps, 800 nats each
     assert np.isfinite(gradient).all()
-    assert_close(token_field(q, p, "k3"), [[2.0, -2.0, 0.0]])
+    assert_close(compute_token_gradient(q, p, "k3"), [[2.0, -2.0, 0.0]])
 
 
 def test_nearly_equal_models_keep_their_digits():
@@ -132,7 +138,7 @@ def test_nearly_equal_models_keep_their_digits():
     q, p = Autoregressive([z], 0, 2), Autoregressive([[z[0] + e, *z[1:]]], 0, 2)
     first = q.probabilities[0, 0]
     expected = first * (1 - first) * e**2 / 2  # half the Fisher information times e^2, and O(e^3)
-    assert abs(sequence_kl(q, p)[0] / expected - 1) < 1e-6  # sum q l is off by about 1 here
+    assert abs(compute_sequence_kl(q, p)[0] / expected - 1) < 1e-6  # sum q l is off by about 1 here
 
 
 # ---------------------------------------------------------------------------- long sequences
@@ -141,17 +147,17 @@ def test_long_sequences_against_the_geometric_series():
     q, p = Autoregressive(row, 0, length), Autoregressive([[6.0, 5.0, -1.0]], 0, length)
     goes_on = 1 - q.probabilities[0, -1]
     draws = (1 - goes_on ** (length - 1)) / (1 - goes_on)
-    assert abs(sequence_kl(q, p)[0] / (draws * token_kl(q, p)[0]) - 1) < 1e-10
-    assert abs(occupations(q).sum() / draws - 1) < 1e-10
+    assert abs(compute_sequence_kl(q, p)[0] / (draws * compute_token_kl(q, p)[0]) - 1) < 1e-10
+    assert abs(compute_occupations(q).sum() / draws - 1) < 1e-10
 
 
 @pytest.mark.parametrize("length", [100, 1_000])
 @pytest.mark.parametrize(
     ("task", "calls"),
     [
-        (lambda q, p: sequence_kl(q, p), {"_forward": -2, "_backward": -1}),
-        (lambda q, p: length_gradient(q), {"_forward": -2, "_after": -1}),
-        (lambda q, p: kl_variances(q, p), {"_after": -1}),
+        (lambda q, p: compute_sequence_kl(q, p), {"_forward": -2, "_backward": -1}),
+        (lambda q, p: compute_length_gradients(q), {"_forward": -2, "_after": -1}),
+        (lambda q, p: compute_kl_variances(q, p), {"_after": -1}),
     ],
     ids=["kl", "lengths", "variances"],
 )
@@ -176,47 +182,53 @@ def test_work_is_linear_in_max_length(monkeypatch, task, calls, length):
 # ---------------------------------------------------------------------------- whole sequences
 def literal_forward(q, p):
     """KL(p||q) from p's side, and the gradient from q's: the expected gradient of whole-sequence k3."""
-    value = expectation(p, lambda y: ratios(p, q, y).sum(axis=1))
-    whole = expectation(q, lambda y: np.einsum(
-        "n,ntsa->nsa", 1 - np.exp(-ratios(q, p, y).sum(axis=1)), token_scores(q, y)
+    value = compute_expectation(p, lambda y: ratios(p, q, y).sum(axis=1))
+    whole = compute_expectation(q, lambda y: np.einsum(
+        "n,ntsa->nsa", 1 - np.exp(-ratios(q, p, y).sum(axis=1)), compute_token_scores(q, y)
     ))  # fmt: skip
     return value, whole
 
 
 def literal_token(q, p, mu, y):
-    return np.einsum("nt,nt,ntsa->nsa", np.exp(ratios(q, mu, y)), ratios(q, p, y), token_scores(q, y))
+    return np.einsum("nt,nt,ntsa->nsa", np.exp(ratios(q, mu, y)), ratios(q, p, y), compute_token_scores(q, y))
 
 
 @given(models())
 def test_fields_equal_enumeration(triple):
     q, p, mu = triple
-    value, gradient = sequence_kl(q, p)
-    assert_close(value, expectation(q, lambda y: ratios(q, p, y).sum(axis=1)))
+    value, gradient = compute_sequence_kl(q, p)
+    assert_close(value, compute_expectation(q, lambda y: ratios(q, p, y).sum(axis=1)))
     assert_close(gradient, vanilla(q, p))
     with np.errstate(invalid="ignore"):  # -inf - -inf, where both exclude a symbol
         rows = np.nansum(q.probabilities * (q.log_probabilities - p.log_probabilities), axis=1)
-    assert_close(token_kl(q, p), rows)
-    assert_close(value, (occupations(q) * rows).sum())  # the chain rule
+    assert_close(compute_token_kl(q, p), rows)
+    assert_close(value, (compute_occupations(q) * rows).sum())  # the chain rule
     for loss, coefficient in {"k2": lambda l_t: l_t, "k3": lambda l_t: 1 - np.exp(-l_t)}.items():
-        expected = expectation(
-            q, lambda y, c=coefficient: np.einsum("nt,ntsa->nsa", c(ratios(q, p, y)), token_scores(q, y))
+        expected = compute_expectation(
+            q,
+            lambda y, c=coefficient: np.einsum(
+                "nt,ntsa->nsa", c(ratios(q, p, y)), compute_token_scores(q, y)
+            ),
         )
-        assert_close(token_field(q, p, loss), expected)
-    value, gradient = forward_kl(q, p)
+        assert_close(compute_token_gradient(q, p, loss), expected)
+    value, gradient = compute_forward_kl(q, p)
     expected_value, expected_gradient = literal_forward(q, p)
     assert_close(value, expected_value)
     assert_close(gradient, expected_gradient)
-    assert_close(token_weighted_field(q, p, q), token_field(q, p, "k2"))
-    assert_close(gradient, -expectation(p, lambda y: token_scores(q, y).sum(axis=1)))
-    assert_close(token_weighted_field(q, p, mu), expectation(mu, lambda y: literal_token(q, p, mu, y)))
+    assert_close(compute_weighted_token_gradient(q, p, q), compute_token_gradient(q, p, "k2"))
+    assert_close(gradient, -compute_expectation(p, lambda y: compute_token_scores(q, y).sum(axis=1)))
+    assert_close(
+        compute_weighted_token_gradient(q, p, mu),
+        compute_expectation(mu, lambda y: literal_token(q, p, mu, y)),
+    )
 
 
 # ---------------------------------------------------------------------------- lengths
 @given(models())
 def test_lengths_equal_enumeration(triple):
     q = triple[0]
-    found, y = length_gradient(q), enumerate_sequences(q)
-    weights, whole = np.exp(log_probabilities(q, y)), token_scores(q, y).sum(axis=1)
+    found, y = compute_length_gradients(q), enumerate_sequences(q)
+    weights, whole = np.exp(compute_log_probabilities(q, y)), compute_token_scores(q, y).sum(axis=1)
     assert_close(found.law, [weights[y.lengths == t].sum() for t in range(1, q.max_length + 1)])
     assert_close(found.mean, weights @ y.lengths)
     assert_close(found.inverse, weights @ (1 / y.lengths))
@@ -227,7 +239,7 @@ def test_lengths_equal_enumeration(triple):
 def test_long_lengths_against_the_geometric_law():
     length, q = 10_000, Autoregressive([[6.0, 5.5, -2.0]], 0, 10_000)
     stop = q.probabilities[0, -1]
-    found, t = length_gradient(q), np.arange(1, length + 1)
+    found, t = compute_length_gradients(q), np.arange(1, length + 1)
     law = stop * (1 - stop) ** (t - 1)
     law[-1] = (1 - stop) ** (length - 1)
     assert_close(found.law, law)
@@ -243,22 +255,22 @@ def test_long_lengths_against_the_geometric_law():
 def literal_steps(q, p):
     """The weight of each sequence, and l_t and KL_t at each of its steps."""
     y = enumerate_sequences(q)
-    weights, ratio = np.exp(log_probabilities(q, y)), ratios(q, p, y)
+    weights, ratio = np.exp(compute_log_probabilities(q, y)), ratios(q, p, y)
     visited = np.zeros((*ratio.shape, q.states))  # where the draw is not forced
     for n, row in enumerate(y.symbols.tolist()):
         state = 0
         for t in range(min(int(y.lengths[n]), q.max_length - 1)):
             visited[n, t, state] = 1
             state = q.successors[state, row[t]] if row[t] != q.stop else state
-    return weights, ratio, visited @ token_kl(q, p)
+    return weights, ratio, visited @ compute_token_kl(q, p)
 
 
 @given(models())
 def test_variances_equal_enumeration(triple):
     """And step by step, exact KLs vary no more than samples (Rao & Blackwell); of the sums this is false."""
     q, p, _ = triple
-    found, (weights, ratio, steps) = kl_variances(q, p), literal_steps(q, p)
-    assert_close(found.kl, sequence_kl(q, p)[0])
+    found, (weights, ratio, steps) = compute_kl_variances(q, p), literal_steps(q, p)
+    assert_close(found.kl, compute_sequence_kl(q, p)[0])
     for values, variance in ((ratio, found.sampled), (steps, found.exact_steps)):
         total = values.sum(axis=1)
         assert_close(weights @ total, found.kl)
@@ -271,7 +283,7 @@ def test_the_sum_of_exact_steps_can_vary_more():
     q, p = offset_pair()
     assert_close(q.probabilities, [[0.1, 0.9], [0.9, 0.1]])
     assert_close(p.probabilities, [[0.5, 0.5], [0.1, 0.9]])
-    found, exact = kl_variances(q, p), offset_variances(Fraction(1, 10))
+    found, exact = compute_kl_variances(q, p), offset_variances(Fraction(1, 10))
     assert found.exact_steps > 1.4 * found.sampled
     for variance, number in zip((found.sampled, found.exact_steps), exact, strict=True):
         assert abs(variance - float(number) * math.log(9) ** 2) < 1e-14
@@ -305,28 +317,30 @@ REFUSED = [
     ("max_length 0: 1 or more", lambda: Autoregressive(np.zeros((1, 3)), 0, 0)),
     ("max_length 2.5: 1 or more", lambda: Autoregressive(np.zeros((1, 3)), 0, 2.5)),
     ("memory -1: 0 or more", lambda: Autoregressive(np.zeros((1, 3)), -1, 3)),
-    ("one model excludes what the other draws at state 1, symbol 1", lambda: sequence_kl(Q, EXCLUDES)),
-    ("no common support", lambda: token_field(EXCLUDES, Q, "k3")),
-    ("models differ", lambda: sequence_kl(Q, random_autoregressive(0, 2, 1, 5))),
-    ("(2, 1, 4) and (3, 1, 4)", lambda: token_kl(Q, random_autoregressive(0, 3, 1, 4))),
-    ("loss 'k1'", lambda: token_field(Q, Q, "k1")),
-    ("tokens from 0 to 1", lambda: sequences_of(Q, [[2]])),
-    ("tokens from 0 to 1 expected", lambda: sequences_of(Q, [[-1]])),
-    ("lengths from 1 to 4", lambda: sequences_of(Q, [[0, 0, 0, 0]])),
-    ("the last symbol must be stop", lambda: token_scores(Q, Sequences(np.array([[0, 1]]), np.array([2])))),
-    ("shapes (n, width), (n,)", lambda: token_scores(Q, Sequences(np.array([0, 2]), np.array([2])))),
-    ("integers expected", lambda: token_scores(Q, Sequences(np.array([[0.0, 2.0]]), np.array([2])))),
-    ("probability zero", lambda: token_scores(EXCLUDES, sequences_of(EXCLUDES, [[0, 1]]))),
+    ("one model excludes what the other draws at state 1, symbol 1",
+     lambda: compute_sequence_kl(Q, EXCLUDES)),
+    ("no common support", lambda: compute_token_gradient(EXCLUDES, Q, "k3")),
+    ("models differ", lambda: compute_sequence_kl(Q, random_autoregressive(0, 2, 1, 5))),
+    ("(2, 1, 4) and (3, 1, 4)", lambda: compute_token_kl(Q, random_autoregressive(0, 3, 1, 4))),
+    ("loss 'k1'", lambda: compute_token_gradient(Q, Q, "k1")),
+    ("tokens from 0 to 1", lambda: pad_sequences(Q, [[2]])),
+    ("tokens from 0 to 1 expected", lambda: pad_sequences(Q, [[-1]])),
+    ("lengths from 1 to 4", lambda: pad_sequences(Q, [[0, 0, 0, 0]])),
+    ("the last symbol must be stop",
+     lambda: compute_token_scores(Q, Sequences(np.array([[0, 1]]), np.array([2])))),
+    ("shapes (n, width), (n,)", lambda: compute_token_scores(Q, Sequences(np.array([0, 2]), np.array([2])))),
+    ("integers expected", lambda: compute_token_scores(Q, Sequences(np.array([[0.0, 2.0]]), np.array([2])))),
+    ("probability zero", lambda: compute_token_scores(EXCLUDES, pad_sequences(EXCLUDES, [[0, 1]]))),
     ("too many sequences", lambda: enumerate_sequences(random_autoregressive(0, 2, 1, 40))),
-    ("values expected", lambda: expectation(Q, lambda y: np.ones(3))),
+    ("values expected", lambda: compute_expectation(Q, lambda y: np.ones(3))),
     ("vocabulary 0", lambda: random_autoregressive(0, 0, 1, 4)),
-    ("no common support", lambda: forward_kl(Q, EXCLUDES)),
-    ("models differ", lambda: forward_kl(Q, LONGER)),
-    ("no common support", lambda: token_weighted_field(EXCLUDES, EXCLUDES, Q)),
-    ("(2, 1, 4) and (3, 1, 4)", lambda: token_weighted_field(Q, WIDER, Q)),
-    ("state 1, symbol 1", lambda: token_weighted_field(Q, Q, EXCLUDES)),
-    ("models differ", lambda: kl_variances(Q, LONGER)),
-    ("no common support", lambda: kl_variances(Q, EXCLUDES)),
+    ("no common support", lambda: compute_forward_kl(Q, EXCLUDES)),
+    ("models differ", lambda: compute_forward_kl(Q, LONGER)),
+    ("no common support", lambda: compute_weighted_token_gradient(EXCLUDES, EXCLUDES, Q)),
+    ("(2, 1, 4) and (3, 1, 4)", lambda: compute_weighted_token_gradient(Q, WIDER, Q)),
+    ("state 1, symbol 1", lambda: compute_weighted_token_gradient(Q, Q, EXCLUDES)),
+    ("models differ", lambda: compute_kl_variances(Q, LONGER)),
+    ("no common support", lambda: compute_kl_variances(Q, EXCLUDES)),
     ("a = 1/2", lambda: offset_variances(Fraction(1, 2))),
     ("a = 0", lambda: offset_variances(Fraction(0))),
 ]  # fmt: skip

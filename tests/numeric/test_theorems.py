@@ -16,8 +16,8 @@ from klsym.kernel import Theorem
 from klsym.kernel.closings import Zero
 from klsym.kernel.statements import REGION, Definition
 from klsym.language.abbreviations import Statement
-from klsym.numeric.exact import check_theorem, models_for
-from klsym.numeric.random_models import allowed
+from klsym.numeric.exact import check_theorem, draw_models
+from klsym.numeric.random_models import find_allowed_model
 from support.oracle_atoms import *
 
 f, g = (Function(name)(*of) for name, of in (("f", (c.log_q, c.log_p, c.log_mu)), ("g", (c.k1,))))
@@ -68,7 +68,10 @@ def theorem(kind, left, right=0, close=None, relation="=", hypotheses=(), zeros=
 
 
 def premise(left, right, *names):
-    return {"premises": ((Side.constant(left), Side.constant(right)),), "parameters": tuple(sorted(names))}
+    return {
+        "premises": ((Side.from_constant(left), Side.from_constant(right)),),
+        "parameters": tuple(sorted(names)),
+    }
 
 
 def vanishing(u):
@@ -105,7 +108,7 @@ HAIR = 1 + Fraction(1, 10**8)
 UNSEEN = 1 + Fraction(1, 10**12)  # what no float shows
 LAM = {"parameters": ("lam",)}
 SIZE = premise(n, m + 1, "m", "n")
-LOO = over_i(k1("self") - k1("others") * m.inverse(), "self")
+LOO = over_i(k1("self") - k1("others") * m.invert(), "self")
 F = {"functions": (("f", ("k1", "log_q", "w")),)}
 G = {"functions": (("g", ("k1",)),)}
 ON_G = whole_gradient(V("g")) - REVERSE
@@ -118,12 +121,13 @@ K3_NOW = over_t(k3("now"))
 
 PASS = {
     "a sequence": theorem("proved", over_t(k1("now"), "x"), REVERSE),
-    "a curl": theorem("proved", curl(k2("x") * length.inverse())),
+    "a curl": theorem("proved", curl(k2("x") * length.invert())),
     "leave one out": theorem("proved", LOO, REVERSE, **SIZE),
     "a premise for n alone": theorem("proved", KL("q", "p") * n, KL("q", "p") * (m + 1), **SIZE),
     "two premises": theorem(
         "proved", over_t(1 * m) * a, over_t(n - 1) * a,
-        premises=(*SIZE["premises"], (Side.constant(a), Side.constant(m * 2))), parameters=("a", "m", "n"),
+        premises=(*SIZE["premises"], (Side.from_constant(a), Side.from_constant(m * 2))),
+        parameters=("a", "m", "n"),
     ),
     "a mean": theorem("proved", KL("q", "p"), K3_NOW, relation="<="),
     "a term that vanishes where q = p": theorem(
@@ -153,8 +157,8 @@ FAIL = {
     "the same from below": theorem("proved", KL("q", "p"), KL("q", "p") * UNSEEN),
     "a sequence, but for what no float shows": theorem("proved", over_t(k1("now")), KL("q", "p") * UNSEEN),
     "a curl, but for what no float shows": theorem("proved", curl(k2("now")) * UNSEEN, curl(k2("now"))),
-    "generic": theorem("proved", whole(V("g")), whole(V("g")) + Side.constant(1), **G),
-    "generic, above": theorem("proved", whole(V("g")) + Side.constant(1), whole(V("g")), **G),
+    "generic": theorem("proved", whole(V("g")), whole(V("g")) + Side.from_constant(1), **G),
+    "generic, above": theorem("proved", whole(V("g")) + Side.from_constant(1), whole(V("g")), **G),
     "<=": theorem("proved", KL("q", "p"), KL("p", "q"), relation="<="),
     "a sequence": theorem("proved", over_t(k1("now"), "now"), REVERSE),
     "a curl": theorem("proved", curl(k2("now"))),
@@ -172,11 +176,11 @@ FAIL = {
     "refuted: <=": refuted(FLAT, NOTHING, KL("q", "p"), "<="),
     "refuted by a silent model": refuted({**FLAT, "p": FLAT["q"]}, whole(k1("x"), 1), whole(r("x"), 1)),
     "refuted: the same": refuted(TREE, over_t(k1("now"), "x"), REVERSE),
-    "refuted: a curl": refuted(TURNED, curl(k2("x") * length.inverse())),
+    "refuted: a curl": refuted(TURNED, curl(k2("x") * length.invert())),
     "refuted: a curl in one plane": refuted(TREE, curl(k2("now"))),  # u and v are parallel
     "refuted: an order": refuted(TREE, -1 * KL("q", "p"), 0, "<="),
     "refuted: silent": refuted(ONE_NODE, over_t(k1("now"), "now"), REVERSE),
-    "refuted: a batch": refuted(THREE, mean("it", "q", r("others") * length.inverse()), 1),
+    "refuted: a batch": refuted(THREE, mean("it", "q", r("others") * length.invert()), 1),
     "unique, wrong family": unique(ON_G, k2("x") * 2, 1, "b"),
     "unique, a constant too few": unique(ON_G, k2("x") + b, 1, "b"),
     "unique, anything goes": unique(whole_gradient(sg(V("g"))), k2("x") + b, 1, "b"),
@@ -224,8 +228,8 @@ def test_an_enclosure_too_wide_to_tell_is_no_pass():
 def test_premises_are_met_by_the_other_parameter():
     for name in ("leave one out", "a premise for n alone", "two premises"):
         for exact in (False, True):
-            for model in models_for(PASS[name].statement, range(6), exact):
-                found = allowed(PASS[name], model, {})
+            for model in draw_models(PASS[name].statement, range(6), exact):
+                found = find_allowed_model(PASS[name], model, {})
                 known = found.parameters
                 assert known["n"] == model.parameters["n"] == known["m"] + 1 and found.exact is exact
                 assert known.get("a", 2 * known["m"]) == 2 * known["m"]

@@ -57,8 +57,8 @@ from support.latex_complaints import complaints
 from support.ring_strategies import losses as loss_texts
 from support.ring_strategies import ring_elements
 
-V = ExpPoly.variable
-VK1, VW, ONE = V("k1"), V("w"), ExpPoly.number(1)
+V = ExpPoly.from_variable
+VK1, VW, ONE = V("k1"), V("w"), ExpPoly.from_number(1)
 R1, RHO = (-VK1).exp(), VW.exp()
 K2E, K3E = VK1**2 * Fraction(1, 2), R1 - 1 + VK1
 REWARD, OFF = {"use": "reward"}, {"sampling": "off-policy"}
@@ -206,8 +206,8 @@ ATOMS: list[tuple[Any, str, str]] = [
     (Covariance("q", VK1, R1 - 1), "Cov_q(k1, r - 1)", r"\mathrm{Cov}_{q}(k_1,\,r - 1)"),
     (Covariance("mu", VK1, VK1), "Var_mu(k1)", r"\mathrm{Var}_{\mu}(k_1)"),
     (Bregman(VK1), "D_phi(r, 1) with phi = k1", r"D_\phi(r, 1)\big|_{\phi = k_1}"),
-    (Gradient(Side.atom(KL)), "grad KL(q||p)", r"\nabla \mathrm{KL}(q\,\Vert\,p)"),
-    (Gradient(Side.of((1, (KL,)), (1, (Divergence("KL", "p", "q"),)))), "grad(KL(p||q) + KL(q||p))",
+    (Gradient(Side.from_atom(KL)), "grad KL(q||p)", r"\nabla \mathrm{KL}(q\,\Vert\,p)"),
+    (Gradient(Side.combine((1, (KL,)), (1, (Divergence("KL", "p", "q"),)))), "grad(KL(p||q) + KL(q||p))",
      r"\nabla\!\left(\mathrm{KL}(p\,\Vert\,q) + \mathrm{KL}(q\,\Vert\,p)\right)"),
 ]  # fmt: skip
 
@@ -221,15 +221,15 @@ def test_atom(atom: Any, text: str, latex: str) -> None:
 
 SIDES = [
     (Side(), "0", "0"),
-    (Side.constant(3), "3", "3"),
-    (Side.of((-1, (KL,))), "-KL(q||p)", r"-\mathrm{KL}(q\,\Vert\,p)"),
-    (Side.of((1, (KL,)), (-V("lam"), (Divergence("KL", "p", "q"),))), "KL(q||p) - lam KL(p||q)",
+    (Side.from_constant(3), "3", "3"),
+    (Side.combine((-1, (KL,))), "-KL(q||p)", r"-\mathrm{KL}(q\,\Vert\,p)"),
+    (Side.combine((1, (KL,)), (-V("lam"), (Divergence("KL", "p", "q"),))), "KL(q||p) - lam KL(p||q)",
      r"\mathrm{KL}(q\,\Vert\,p) - \lambda\,\mathrm{KL}(p\,\Vert\,q)"),
-    (Side.of((1 - V("lam"), (KL,))), "(1 - lam) KL(q||p)",
+    (Side.combine((1 - V("lam"), (KL,))), "(1 - lam) KL(q||p)",
      r"\left(1 - \lambda\right)\,\mathrm{KL}(q\,\Vert\,p)"),
-    (Side.of((V("beta").inverse(), (KL,))), "(1/beta) KL(q||p)",
+    (Side.combine((V("beta").invert(), (KL,))), "(1/beta) KL(q||p)",
      r"\frac{1}{\beta}\,\mathrm{KL}(q\,\Vert\,p)"),
-    (Side.of((Fraction(1, 2), (KL, KL))), "1/2 KL(q||p) KL(q||p)",
+    (Side.combine((Fraction(1, 2), (KL, KL))), "1/2 KL(q||p) KL(q||p)",
      r"\tfrac{1}{2}\,\mathrm{KL}(q\,\Vert\,p)\,\mathrm{KL}(q\,\Vert\,p)"),
 ]  # fmt: skip
 
@@ -249,7 +249,7 @@ def test_side(side: Side, text: str, latex: str) -> None:
             "grad and E_mu may be exchanged in E_mu[k2] (dominated derivative near theta)",
         ),
         (("exists", E("q", K2E)), "E_q[k2] exists"),
-        (("exists", Gradient(Side.atom(E("q", K2E)))), "grad E_q[k2] exists"),
+        (("exists", Gradient(Side.from_atom(E("q", K2E)))), "grad E_q[k2] exists"),
         (("positive", "beta"), "beta > 0"),
         (("generic", "beta"), "beta takes none of the isolated values at which terms merge or vanish"),
         (("nonnegative", "mu", 2 * VK1 + 1), r"2\*k1 \+ 1 >= 0 wherever mu > 0, that is r <= exp\(1/2\)"),
@@ -262,7 +262,7 @@ def test_side(side: Side, text: str, latex: str) -> None:
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_hypothesis(hypothesis: Any, words: str) -> None:
-    premise = (Side.atom(E("q", VK1)), Side.atom(KL))
+    premise = (Side.from_atom(E("q", VK1)), Side.from_atom(KL))
     context = Context(given=(("R", VK1 + 1),), premises=(premise,), parameters=("beta",))
     shown = show_hypothesis(hypothesis, context, LABELS)
     assert shown == words or re.fullmatch(words, shown)
@@ -279,7 +279,7 @@ def test_hypothesis(hypothesis: Any, words: str) -> None:
 )
 def test_statement(relation: str, kind: str, text: str | None, latex: str) -> None:
     """A refuted inequality must not be printed as if it held."""
-    statement = Statement(Side.atom(E("q", VK1)), Side.atom(KL), Context(), relation)
+    statement = Statement(Side.from_atom(E("q", VK1)), Side.from_atom(KL), Context(), relation)
     assert text is None or show_statement(statement, None, kind) == text
     assert f"] {latex} \\mathrm" in show_statement(statement, None, kind, LATEX).replace(r"\right]", "]")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from klsym.kernel.names import attach_name
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.slots import SLOTS, at_slot
+from klsym.kernel.slots import SLOTS, name_in_slot
 from klsym.language.abbreviations import (
     Atom,
     Context,
@@ -33,12 +33,12 @@ from klsym.notation.printers import LATEX, TEXT
 from support.latex_complaints import complaints
 from support.latex_judge import World, total, value_of
 
-ONE, BETA, M, N = ExpPoly.number(1), *map(ExpPoly.variable, ("beta", "m", "n"))
-T = ExpPoly.variable("length")
+ONE, BETA, M, N = ExpPoly.from_number(1), *map(ExpPoly.from_variable, ("beta", "m", "n"))
+T = ExpPoly.from_variable("length")
 
 
 def v(base: str, *slots: str) -> ExpPoly:
-    return sum((ExpPoly.variable(at_slot(base, slot)) for slot in slots), ExpPoly.number(0))
+    return sum((ExpPoly.from_variable(name_in_slot(base, slot)) for slot in slots), ExpPoly.from_number(0))
 
 
 def k(*slots: str) -> ExpPoly:
@@ -58,7 +58,7 @@ def i(a: ExpPoly, *score: str, m: str = "q") -> Indexed:
 
 
 K2 = k("now") ** 2 * Fraction(1, 2)
-LEAVE_ONE_OUT = k("self") - k("others") * M.inverse()
+LEAVE_ONE_OUT = k("self") - k("others") * M.invert()
 # The atom, its text, and its LaTeX between E_q[ and ], or all of it where it is no mean.
 ATOMS: list[tuple[Atom, str, str]] = [
     (t(k("now"), "now"), "E_q[sum_t k1_now*s_now]", r"\sum_t k_{1,t}\,s_t"),
@@ -83,7 +83,7 @@ ATOMS: list[tuple[Atom, str, str]] = [
     (t(k("now"), "now", "now"), "E_q[sum_t k1_now*s_now**2]", r"\sum_t k_{1,t}\,s_t^{2}"),
     (t(k("past") * BETA * Fraction(1, 2), "now"), "E_q[sum_t beta*k1_past*s_now/2]",
      r"\sum_t \tfrac{\beta}{2}\,s_t \sum_{u<t} k_{1,u}"),
-    (t(T.inverse(), "now"), "E_q[sum_t s_now/T]", r"\sum_t \frac{s_t}{T}"),
+    (t(T.invert(), "now"), "E_q[sum_t s_now/T]", r"\sum_t \frac{s_t}{T}"),
     (t(k("now"), "x"), "E_q[sum_t k1_now*s]", r"\sum_t k_{1,t}\,s"),
     (t(k("x") * rho("x"), "now"), "E_q[sum_t rho*k1*s_now]", r"\sum_t \rho\,k_1\,s_t"),
     (t(rho("past", "now") * k("now"), "now"), "E_q[sum_t rho_past*rho_now*k1_now*s_now]",
@@ -115,7 +115,7 @@ ATOMS: list[tuple[Atom, str, str]] = [
     (i(k("self"), "self"), "E_q[mean_i k1_self*s_self]", r"\tfrac1n\sum_i k_{1,i}\,s_i"),
     (i(LEAVE_ONE_OUT, "self"), "E_q[mean_i (k1_self - k1_others/m)*s_self]",
      r"\tfrac1n\sum_i \left(k_{1,i} - \tfrac{1}{m} \sum_{j\ne i} k_{1,j}\right)\,s_i"),
-    (i(k("self", "others") * N.inverse(), "self"), "E_q[mean_i (k1_self/n + k1_others/n)*s_self]",
+    (i(k("self", "others") * N.invert(), "self"), "E_q[mean_i (k1_self/n + k1_others/n)*s_self]",
      r"\tfrac1n\sum_i \tfrac{1}{n}\,s_i \sum_j k_{1,j}"),
     (i(rho("others") * k("self"), "self"), "E_q[mean_i rho_others*k1_self*s_self]",
      r"\tfrac1n\sum_i k_{1,i}\,s_i \prod_{j\ne i} \rho_j"),
@@ -127,10 +127,10 @@ ATOMS: list[tuple[Atom, str, str]] = [
     (Indexed("ij", "q", k("self", "other", "rest"), ("self",)),
      "E_q[mean_{i!=j} (k1_self + k1_other + k1_rest)*s_self]",
      r"\tfrac1{n(n-1)}\sum_{i\ne j} s_i \sum_l k_{1,l}"),
-    (Indexed("it", "q", rho("past") * k("now") * T.inverse(), ("now",)),
+    (Indexed("it", "q", rho("past") * k("now") * T.invert(), ("now",)),
      "E_q[mean_i sum_t rho_past*k1_now*s_now/T]",
      r"\tfrac1n\sum_i\sum_t \frac{\rho_{i,<t}\,k_{1,i,t}\,s_{i,t}}{T_i}"),
-    (Indexed("it", "q", k("x") - k("others") * M.inverse(), ("now",)),
+    (Indexed("it", "q", k("x") - k("others") * M.invert(), ("now",)),
      "E_q[mean_i sum_t (k1 - k1_others/m)*s_now]",
      r"\tfrac1n\sum_i\sum_t \left(k_{1,i} - \tfrac{1}{m} \sum_{j\ne i} k_{1,j}\right)\,s_{i,t}"),
     (IndexedGradient("t", "q", k("now")), "E_q[sum_t grad k1_now]", r"\sum_t \nabla k_{1,t}"),
@@ -168,26 +168,28 @@ def test_atom(atom: Atom, text: str, latex: str) -> None:
     assert complaints(latex) == []
 
 
-Q = E("q", ExpPoly.variable("k1"))
+Q = E("q", ExpPoly.from_variable("k1"))
 SIDES: list[tuple[Side, str]] = [
-    (Side.atom(t(k("now"), "past")) + Side.atom(t(k("now"), "now")), "E_q[sum_t k1_now*(s_past + s_now)]"),
-    (Side.atom(t(k("now"), "future")) + Side.atom(t(k("now"), "now")),
+    (Side.from_atom(t(k("now"), "past")) + Side.from_atom(t(k("now"), "now")),
+     "E_q[sum_t k1_now*(s_past + s_now)]"),
+    (Side.from_atom(t(k("now"), "future")) + Side.from_atom(t(k("now"), "now")),
      "E_q[sum_t k1_now*(s_now + s_future)]"),
-    (Side.atom(t(k("now"), "past")) + Side.atom(t(k("now"), "future")),
+    (Side.from_atom(t(k("now"), "past")) + Side.from_atom(t(k("now"), "future")),
      "E_q[sum_t k1_now*s_future] + E_q[sum_t k1_now*s_past]"),
-    (Side.atom(i(k("self"), "self")) + Side.atom(i(k("self"), "others")),
+    (Side.from_atom(i(k("self"), "self")) + Side.from_atom(i(k("self"), "others")),
      "E_q[mean_i k1_self*(s_self + s_others)]"),
-    (Side.atom(t(k("now"), "past")) + Side.atom(t(k("now"), "now", m="mu")),
+    (Side.from_atom(t(k("now"), "past")) + Side.from_atom(t(k("now"), "now", m="mu")),
      "E_mu[sum_t k1_now*s_now] + E_q[sum_t k1_now*s_past]"),
-    (-Side.atom(t(k("now") + 1, "now")), "-E_q[sum_t (k1_now + 1)*s_now]"),
-    (Side.atom(Q) - Side.atom(i(k("self") + 1, m="sample")), "E_q[k1] - (k1_self + 1)"),
-    (Side.atom(Q) - Side.atom(i(k("self") + 1, "self", m="sample")), "E_q[k1] - (k1_self + 1)*s_self"),
-    (Side.of((BETA, (Q, i(k("self") + 1, m="sample")))), "beta E_q[k1] (k1_self + 1)"),
-    (Side.of((1, (Q, t(k("now"), "now", m="sample")))), "E_q[k1] (sum_t k1_now*s_now)"),
-    (Side.constant(-1 - BETA), "-(beta + 1)"),
-    (Side.atom(Q) - Side.constant(1 + BETA), "E_q[k1] - (beta + 1)"),
-    (Side.atom(Gradient(Side.atom(t(k("now"))))), "grad E_q[sum_t k1_now]"),
-    (Side.atom(Gradient(Side.atom(t(-k("now"))))), "grad(-E_q[sum_t k1_now])"),
+    (-Side.from_atom(t(k("now") + 1, "now")), "-E_q[sum_t (k1_now + 1)*s_now]"),
+    (Side.from_atom(Q) - Side.from_atom(i(k("self") + 1, m="sample")), "E_q[k1] - (k1_self + 1)"),
+    (Side.from_atom(Q) - Side.from_atom(i(k("self") + 1, "self", m="sample")),
+     "E_q[k1] - (k1_self + 1)*s_self"),
+    (Side.combine((BETA, (Q, i(k("self") + 1, m="sample")))), "beta E_q[k1] (k1_self + 1)"),
+    (Side.combine((1, (Q, t(k("now"), "now", m="sample")))), "E_q[k1] (sum_t k1_now*s_now)"),
+    (Side.from_constant(-1 - BETA), "-(beta + 1)"),
+    (Side.from_atom(Q) - Side.from_constant(1 + BETA), "E_q[k1] - (beta + 1)"),
+    (Side.from_atom(Gradient(Side.from_atom(t(k("now"))))), "grad E_q[sum_t k1_now]"),
+    (Side.from_atom(Gradient(Side.from_atom(t(-k("now"))))), "grad(-E_q[sum_t k1_now])"),
 ]  # fmt: skip
 
 
@@ -206,14 +208,14 @@ def test_side(side: Side, text: str) -> None:
     ],
 )
 def test_scores_of_adjacent_slots_are_one_sum(slots: tuple[str, ...], latex: str) -> None:
-    side = sum((Side.atom(t(k("now"), slot)) for slot in slots), Side())
+    side = sum((Side.from_atom(t(k("now"), slot)) for slot in slots), Side())
     shown = formulas.show_side(side, None, LATEX)
     assert shown == rf"\mathbb{{E}}_{{q}}\!\left[\sum_t k_{{1,t}} {latex}\right]"
 
 
 def test_a_negative_sum_at_one_sample_keeps_its_sign_in_latex() -> None:
     a = k("others") - k("self")
-    shown = formulas.show_side(Side.atom(Q) + Side.atom(i(a, m="sample")), None, LATEX)
+    shown = formulas.show_side(Side.from_atom(Q) + Side.from_atom(i(a, m="sample")), None, LATEX)
     assert shown == r"\mathbb{E}_{q}\!\left[k_1\right] - k_{1,i} + \sum_{j\ne i} k_{1,j}"
 
 
@@ -251,15 +253,17 @@ def indexed_values(draw: Any, bases: tuple[str, ...]) -> Indexed:
     def several() -> list[str]:
         return list(draw(st.sets(st.sampled_from(slots), min_size=1)))
 
-    total_ = ExpPoly.number(0)
+    total_ = ExpPoly.from_number(0)
     for _ in range(draw(st.integers(1, 3))):
-        term = ExpPoly.number(Fraction(draw(st.sampled_from([-2, -1, 1, 1, 3])), draw(st.integers(1, 2))))
+        term = ExpPoly.from_number(
+            Fraction(draw(st.sampled_from([-2, -1, 1, 1, 3])), draw(st.integers(1, 2)))
+        )
         for _ in range(draw(st.integers(0, 2))):
             term = term * v(draw(st.sampled_from(bases)), *several()) ** draw(st.integers(1, 2))
         for name, sign in (("k1", -1), ("w", 1)):
             if draw(st.booleans()):
                 term = term * (v(name, *several()) * (sign * draw(st.sampled_from([1, 1, 2, -1])))).exp()
-        total_ = total_ + term * draw(st.sampled_from([ONE, ONE, BETA, M.inverse()]))
+        total_ = total_ + term * draw(st.sampled_from([ONE, ONE, BETA, M.invert()]))
     score = draw(st.lists(st.sampled_from(slots), max_size=2))
     return Indexed(index, "q", total_ or ONE, tuple(sorted(score)))
 
@@ -287,7 +291,10 @@ def test_text_denotes_the_value(atom: Indexed) -> None:
     known = {"k1": "k1", "R": "R", "T": "length", "s": "s"}
     values = {"T": T}
     for slot in SLOTS[atom.index]:
-        values |= {f"{shown}_{slot}": ExpPoly.variable(at_slot(name, slot)) for shown, name in known.items()}
+        values |= {
+            f"{shown}_{slot}": ExpPoly.from_variable(name_in_slot(name, slot))
+            for shown, name in known.items()
+        }
         values |= {f"r_{slot}": (-k(slot)).exp(), f"rho_{slot}": rho(slot)}
     names = [*(values.keys() - {"T"}), "m"]
     read = to_ring(parse(re.sub(r"\bs\b", "s_x", inner[1]), names)).substitute(values)

@@ -22,8 +22,8 @@ from klsym.study.ledger.settle_claim import recall
 from support.float_sheet import SHEET
 from support.latex_complaints import complaints
 
-V = ExpPoly.variable
-VK1, VW, ONE = V("k1"), V("w"), ExpPoly.number(1)
+V = ExpPoly.from_variable
+VK1, VW, ONE = V("k1"), V("w"), ExpPoly.from_number(1)
 R1, RHO = (-VK1).exp(), VW.exp()
 K2E, K3E = VK1**2 * Fraction(1, 2), R1 - 1 + VK1
 REWARD, OFF = {"use": "reward"}, {"sampling": "off-policy"}

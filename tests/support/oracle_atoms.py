@@ -22,8 +22,8 @@ from klsym.language.abbreviations import (
     TokenDivergence,
 )
 
-V, HALF = ExpPoly.variable, Fraction(1, 2)
-ONE, NOTHING = ExpPoly.number(1), Side()
+V, HALF = ExpPoly.from_variable, Fraction(1, 2)
+ONE, NOTHING = ExpPoly.from_number(1), Side()
 n, m, lam = V("n"), V("m"), V("lam")
 length = V("length")
 
@@ -58,8 +58,8 @@ def sg(a: ExpPoly) -> ExpPoly:
 
 
 def mean(index: str, measure: str, a: ExpPoly | int, *score: str) -> Side:
-    coefficient = a if isinstance(a, ExpPoly) else ExpPoly.number(a)
-    return Side.atom(Indexed(index, measure, coefficient, tuple(sorted(score))))
+    coefficient = a if isinstance(a, ExpPoly) else ExpPoly.from_number(a)
+    return Side.from_atom(Indexed(index, measure, coefficient, tuple(sorted(score))))
 
 
 def over_t(a: ExpPoly | int, *score: str, m: str = "q") -> Side:
@@ -71,36 +71,36 @@ def over_i(a: ExpPoly | int, *score: str, m: str = "q") -> Side:
 
 
 def gradient_over(index: str, loss: ExpPoly, m: str = "q") -> Side:
-    return Side.atom(IndexedGradient(index, m, loss))
+    return Side.from_atom(IndexedGradient(index, m, loss))
 
 
 def whole(a: ExpPoly | int, power: int = 0, m: str = "q") -> Side:
-    coefficient = a if isinstance(a, ExpPoly) else ExpPoly.number(a)
-    return Side.atom(E(m, coefficient, ("x",) * power))
+    coefficient = a if isinstance(a, ExpPoly) else ExpPoly.from_number(a)
+    return Side.from_atom(E(m, coefficient, ("x",) * power))
 
 
 def whole_gradient(loss: ExpPoly, m: str = "q") -> Side:
-    return Side.atom(ExpectedGradient(m, loss))
+    return Side.from_atom(ExpectedGradient(m, loss))
 
 
 def tokens(a: str, b: str, m: str = "q", gradient: bool = False) -> Side:
-    return Side.atom(TokenDivergence(m, a, b, gradient))
+    return Side.from_atom(TokenDivergence(m, a, b, gradient))
 
 
 def curl(loss: ExpPoly, m: str = "q") -> Side:
-    return Side.atom(Curl("t", m, loss))
+    return Side.from_atom(Curl("t", m, loss))
 
 
 def variance(a: ExpPoly, *score: str, m: str = "q") -> Side:
-    return Side.atom(MeanVariance(m, a, score))
+    return Side.from_atom(MeanVariance(m, a, score))
 
 
 def grad(side: Side) -> Side:
-    return Side.atom(Gradient(side))
+    return Side.from_atom(Gradient(side))
 
 
 def KL(a: str, b: str) -> Side:
-    return Side.atom(Divergence("KL", a, b))
+    return Side.from_atom(Divergence("KL", a, b))
 
 
 REVERSE, FORWARD = grad(KL("q", "p")), grad(KL("p", "q"))
@@ -108,5 +108,5 @@ REVERSE, FORWARD = grad(KL("q", "p")), grad(KL("p", "q"))
 
 def claim(left: Side, right: Side | int = 0, **setting: Any) -> Statement:
     """left = right, in the setting of a Context."""
-    other = Side.constant(right) if isinstance(right, int) else right
+    other = Side.from_constant(right) if isinstance(right, int) else right
     return Statement(left, other, Context(**setting))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from klsym.kernel.ring import ExpPoly
 
-V = ExpPoly.variable
+V = ExpPoly.from_variable
 
 NAMES = ("k1", "w", "log_q", "R", "A", "lam", "beta", "sg(k1)", "sg(w)", "sg(log_q)")
 numbers = st.fractions(min_value=-9, max_value=9, max_denominator=7)
@@ -27,7 +27,7 @@ def ring_elements(draw: Any) -> ExpPoly:
 
 
 def product(powers: dict[str, int]) -> ExpPoly:
-    result = ExpPoly.number(1)
+    result = ExpPoly.from_number(1)
     for name, power in powers.items():
         result = result * V(name) ** power
     return result

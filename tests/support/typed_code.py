@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from klsym.language.expressions import log_q, unfold, without_sg
+from klsym.language.expressions import log_q, remove_sg, unfold
 
 RNG = np.random.default_rng(7)
 NAMES = ("log_q", "log_p", "log_mu", "log_old", "A", "R")
@@ -149,6 +149,6 @@ def evaluated(e: Any) -> Dual:
     symbols = sorted(unfolded.free_symbols, key=str)
     given = [{**POINT, **PARAMETERS}[symbol.name] for symbol in symbols]
     clip = {"clip": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi)}
-    both = (without_sg(unfolded), without_sg(sympy.diff(unfolded, log_q)))
+    both = (remove_sg(unfolded), remove_sg(sympy.diff(unfolded, log_q)))
     value, slope = (sympy.lambdify(symbols, x, [clip, "numpy"])(*given) for x in both)
     return Dual(*np.broadcast_arrays(value, slope, np.zeros(40))[:2])

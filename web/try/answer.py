@@ -21,10 +21,10 @@ from verdict_page import roles_html, verdict_html
 from klsym.api import ask, compare, recommend
 from klsym.commands.console import format_line
 from klsym.diagnostics.codes import find_code
-from klsym.engine.options.settings import CHOICES
+from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.escaping import printable
-from klsym.language.roles import guessed_roles, names_without_role, with_roles
+from klsym.language.roles import guess_roles, list_names_without_role, with_roles
 from klsym.render.diagnoses import format_page
 from klsym.study.api import losses_of, where_training_ends
 
@@ -71,9 +71,9 @@ def explain(asked: Question) -> Reply:
         loss = with_roles(typed, roles)
         verdict = ask(loss, parameters, **asked.get("options", {}))
     except KlsymError as error:
-        left = dict.fromkeys(names_without_role(typed, parameters), "")
+        left = dict.fromkeys(list_names_without_role(typed, parameters), "")
         return {"error": format_line(str(error)), "roles": roles_html(left | dict(roles), asking=True)}
-    guessed = guessed_roles(loss, parameters) if verdict.loss.read_as else {}
+    guessed = guess_roles(loss, parameters) if verdict.loss.read_as else {}
     options = asked.get("options", {})
     return _reply(
         verdict_html(verdict),

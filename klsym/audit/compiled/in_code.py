@@ -15,229 +15,238 @@ from pathlib import Path
 from typing import Any
 
 from klsym.audit.compiled import running
-from klsym.audit.compiled.densities import uses_density
-from klsym.audit.compiled.inert import effects_of
-from klsym.audit.compiled.running import ABSENT, bound
-from klsym.audit.compiled.unread import Unread, settled, unread
-from klsym.audit.places import here
+from klsym.audit.compiled.densities import has_density
+from klsym.audit.compiled.inert import find_unknown_effects
+from klsym.audit.compiled.running import ABSENT, find_bound
+from klsym.audit.compiled.unread import UnreadValue, make_unread, resolve_values
+from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused, token
 from klsym.errors import UsageError
 from klsym.files import read_text
-from klsym.language.parser import syntax
+from klsym.language.parser import parse_python
 
 DEEPEST = 4  # functions that call one another
 LARGEST = 5_000_000  # bytes of a file
 LOST = object()  # what a branch gives that cannot be decided, and does nothing that is read
 
 
-def raised(error: BaseException) -> str:
-    """What is said of an error in the user's code; names of klsym's own types say nothing to the user."""
+def describe_error(error: BaseException) -> str:
+    """Return the message for an error in the user's code, without names of klsym's own types."""
     text = (str(error).splitlines() or [""])[0][:200]
     if _is_ours(error):
         return "a plain number or object is needed here, and what the code has is not known: --set gives it"
     return f"the code raises {type(error).__name__}: {text}"
 
 
-def caught() -> None:
-    """At the head of a handler of the code: errors of klsym's own, which the real code does not raise."""
+def raise_own_errors() -> None:
+    """Raise klsym's own errors again, at the head of a handler: the real code does not raise them."""
     error = sys.exc_info()[1]
-    if error is not None and is_own(error):
+    if error is not None and is_klsym_error(error):
         raise error
 
 
-def is_own(error: BaseException) -> bool:
-    stops = (Refused, running.Needs, running.Longer, running.Scaled)
+def is_klsym_error(error: BaseException) -> bool:
+    stops = (Refused, running.RoleRequest, running.LongerArguments, running.ScaledLogits)
     return isinstance(error, stops) or _is_ours(error)
 
 
-class _Suppressing(AbstractContextManager[Any]):
+class _Suppression(AbstractContextManager[Any]):
     """contextlib.suppress, which lets errors of klsym's own pass."""
 
-    def __init__(self, of: AbstractContextManager[Any]) -> None:
-        self.of = of
+    def __init__(self, context: AbstractContextManager[Any]) -> None:
+        self.context = context
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        if error is not None and is_own(error):
+        if error is not None and is_klsym_error(error):
             return False
-        return bool(self.of.__exit__(kind, error, trace))
+        return bool(self.context.__exit__(kind, error, trace))
 
 
-def within(context: Any) -> Any:
-    """The context of a with statement."""
-    return _Suppressing(context) if isinstance(context, suppress) else context
+def wrap_context(context: Any) -> Any:
+    """Return the context of a with statement, for which contextlib.suppress lets klsym's errors pass."""
+    return _Suppression(context) if isinstance(context, suppress) else context
 
 
-def of_precision() -> AbstractContextManager[Any]:
-    """The context of autocast, which changes how floats are rounded: klsym reads numbers without rounding."""
+def replace_autocast() -> AbstractContextManager[Any]:
+    """Return a context without effect for autocast: klsym reads numbers without rounding."""
     return nullcontext()
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Does it come of values that are traced or not known?"""
+    """Does the error come from values that are traced or not known?"""
     return any(word in str(error) for word in ("Traced", "Unread", "'Number' object", "got Number"))
 
 
-def not_imported(module: str, level: int, name: str | None) -> Any:
+def make_unimported(module: str, level: int, name: str | None) -> Any:
     """Return an unread value for an import within a function whose package is not installed."""
     path = module if level < 0 else f"{'.' * level}{module}.{name}"
-    return Unread.named(path, "is not imported: map what it gives")
+    return UnreadValue._from_name(path, "is not imported: map what it gives")
 
 
-def given(name: str) -> Any:
-    """An expression to which the user has bound a value."""
-    value = bound(name)
-    return Unread.named(name) if value is ABSENT else value
+def get_bound_value(name: str) -> Any:
+    """Return the value that the user has bound to an expression."""
+    value = find_bound(name)
+    return UnreadValue._from_name(name) if value is ABSENT else value
 
 
-def kept(value: Any, names: tuple[str, ...], called: tuple[str, ...] | None, says: bool) -> Any:
-    """The right side of an assignment to these names.
+def resolve_assignment(value: Any, names: tuple[str, ...], called: tuple[str, ...] | None, says: bool) -> Any:
+    """Return the right side of an assignment to these names.
 
     called: if these functions change nothing, nor does it, and it is unread where it cannot be read.
     says: what an unknown object gives may be known by the name it gets, which is given a value here alone.
     """
-    values = [bound(name) for name in names]
-    if any(found is not ABSENT for found in values) or running.current().objects & {*names}:
-        known = tuple(Unread.named(n) if v is ABSENT else v for n, v in zip(names, values, strict=True))
-        return known[0] if len(names) == 1 else known
+    values = [find_bound(name) for name in names]
+    if any(result is not ABSENT for result in values) or running.get_session().objects & {*names}:
+        bound_values = tuple(
+            UnreadValue._from_name(n) if v is ABSENT else v for n, v in zip(names, values, strict=True)
+        )
+        return bound_values[0] if len(names) == 1 else bound_values
     try:
-        found = _tried(value, called) if called is not None else value()
+        result = _try_value(value, called) if called is not None else value()
     except (Refused, TypeError, AttributeError, ValueError, RuntimeError, IndexError) as error:
-        if says and not uses_density(value):
-            refusal = error if isinstance(error, Refused) else Refused(raised(error), here())
-            settled([unread(why=refusal).also(name) for name in names])
+        if says and not has_density(value):
+            refusal = (
+                error if isinstance(error, Refused) else Refused(describe_error(error), find_current_line())
+            )
+            resolve_values([make_unread(why=refusal)._add_alias(name) for name in names])
         raise
-    if not isinstance(found, Unread) or not names:
-        return found
-    if len(names) > 1 and found._path in running.current().containers:
-        raise running.undecided(found, here())
-    named = says and not uses_density(value)
-    path = found._path if found._path.endswith("(..)") else ""  # of `a, b = batch` the names are known alone
-    parts = [Unread(path, found._causes) for _ in names] if len(names) > 1 else [found]
-    parts = [x.also(n) if named else x for x, n in zip(parts, names, strict=True)]
+    if not isinstance(result, UnreadValue) or not names:
+        return result
+    if len(names) > 1 and result._path in running.get_session().containers:
+        raise running.make_undecided(result, find_current_line())
+    named = says and not has_density(value)
+    path = (
+        result._path if result._path.endswith("(..)") else ""
+    )  # of `a, b = batch` the names are known alone
+    parts = [UnreadValue(path, result._causes) for _ in names] if len(names) > 1 else [result]
+    parts = [x._add_alias(n) if named else x for x, n in zip(parts, names, strict=True)]
     return parts[0] if len(names) == 1 else tuple(parts)
 
 
-def is_counted(compared: Any, value: Any, text: str, same: bool) -> Any:
-    """labels != -100: the mask of the tokens that count, by the usual names; labels == -100: 1 less it."""
-    mask = bound(text)
-    value = running.value_of(value) if mask is ABSENT and isinstance(value, Unread) else value
-    if mask is ABSENT and (isinstance(value, Unread) or getattr(value, "formula", None) != token):
+def compare_labels(compared: Any, value: Any, text: str, is_equal: bool) -> Any:
+    """Return the mask of labels != -100, by the usual names the tokens that count; 1 - mask for ==."""
+    mask = find_bound(text)
+    value = running.find_value(value) if mask is ABSENT and isinstance(value, UnreadValue) else value
+    if mask is ABSENT and (isinstance(value, UnreadValue) or getattr(value, "formula", None) != token):
         return compared()
     if mask is ABSENT:
-        raise running.Needs(text, "mask")
+        raise running.RoleRequest(text, "mask")
     if getattr(value, "shape", None) == (math.prod(mask.shape),):
         mask = mask.reshape(-1)
-    return mask == 0 if same else mask != 0
+    return mask == 0 if is_equal else mask != 0
 
 
-def _tried(value: Any, called: tuple[str, ...] = ()) -> Any:
-    """A value, or why it cannot be read, if these functions change nothing."""
+def _try_value(value: Any, called: tuple[str, ...] = ()) -> Any:
+    """Return a value, or why it cannot be read, if these functions change nothing."""
     try:
         return value()
     except Refused as refusal:
         if not all(_is_without_effect(value.__globals__.get(name), 0) for name in called):
             raise
-        return unread(why=refusal.at(here()))
+        return make_unread(why=refusal.add_line(find_current_line()))
     except (TypeError, AttributeError, ValueError, RuntimeError) as error:
         if not _is_ours(error) or not all(_is_without_effect(value.__globals__.get(n), 0) for n in called):
             raise
-        return unread(why=Refused(raised(error), here()))
+        return make_unread(why=Refused(describe_error(error), find_current_line()))
 
 
-def tried(call: Any, called: tuple[str, ...]) -> None:
-    """A call that changes nothing that is read, if these functions change nothing."""
-    _tried(call, called)
+def try_call(call: Any, called: tuple[str, ...]) -> None:
+    """Make a call that changes nothing that is read, if these functions change nothing."""
+    _try_value(call, called)
 
 
 def _is_without_effect(function: Any, depth: int) -> bool:
     """Does a function of the user's files change nothing but its variables?"""
     code = getattr(function, "__code__", None)
-    if isinstance(function, Unread):
+    if isinstance(function, UnreadValue):
         return True  # what it does is not known, and is taken for nothing wherever it is called
     if code is None or depth > DEEPEST:
         return False
-    node = _sources(code.co_filename).get(code.co_firstlineno)
-    called = effects_of(node) if node is not None and node.name == code.co_name else None
+    node = _find_functions(code.co_filename).get(code.co_firstlineno)
+    called = find_unknown_effects(node) if node is not None and node.name == code.co_name else None
     if called is None:
         return False
     return all(_is_without_effect(function.__globals__.get(name), depth + 1) for name in called)
 
 
 @cache
-def _sources(file: str) -> dict[int, ast.FunctionDef]:
-    """The functions of a file by the line where they begin, decorators included."""
+def _find_functions(file: str) -> dict[int, ast.FunctionDef]:
+    """Return the functions of a file by the line where they begin, decorators included."""
     try:
-        tree = syntax(read_text(Path(file), LARGEST), filename=file)
+        tree = parse_python(read_text(Path(file), LARGEST), filename=file)
     except (UsageError, SyntaxError, ValueError, RecursionError):
         return {}
     nodes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
     return {line: n for n in nodes for line in {n.lineno, *(d.lineno for d in n.decorator_list)}}
 
 
-def branch(test: Callable[[], Any]) -> Any:
-    """The truth of a condition; LOST where it cannot be decided, and decides nothing that is read."""
-    found = _tried(lambda: bool(test()))
-    return _lost(found) if isinstance(found, Unread) else found
+def decide_branch(test: Callable[[], Any]) -> Any:
+    """Return the truth of a condition; LOST where it cannot be decided, and decides nothing that is read."""
+    truth = _try_value(lambda: bool(test()))
+    return _record_lost(truth) if isinstance(truth, UnreadValue) else truth
 
 
-def by_shape(test: Any, text: str) -> Any:
-    """A condition on the shape of a tensor: klsym has chosen the shapes, and notes what they decide."""
+def record_shape_test(test: Any, text: str) -> Any:
+    """Return a condition on the shape of a tensor, and note it: klsym has chosen the shapes."""
     if isinstance(test, bool):
-        place = here()
-        running.current().shaped[f"line {place}: {text}" if place else text] = test
+        place = find_current_line()
+        running.get_session().shaped[f"line {place}: {text}" if place else text] = test
     return test
 
 
-def loop(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | object:
+def iterate_inert(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | object:
     """Return the iterator of a loop that only gives values to variables; LOST where it is not known.
 
     Where the result needs one of these variables, one round is read.
     """
-    found = _tried(lambda: iter(value()))
-    if not isinstance(found, Unread):
-        return found
-    if text in running.current().loops:
-        return rounds(value, names, text)
-    return _lost(Unread("", (running.Looped(text, here()),)))
+    iterator = _try_value(lambda: iter(value()))
+    if not isinstance(iterator, UnreadValue):
+        return iterator
+    if text in running.get_session().loops:
+        return iterate_rounds(value, names, text)
+    return _record_lost(UnreadValue("", (running.UnknownLoop(text, find_current_line()),)))
 
 
 class OneRound(list[Any]):
     """One element of an iterable that is not known; the element twice where klsym compares rounds."""
 
 
-def rounds(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | OneRound:
+def iterate_rounds(value: Callable[[], Any], names: tuple[str, ...], text: str) -> Iterator[Any] | OneRound:
     """Return the iterator of a loop; where it is not known, one element with the names of the loop."""
-    found = _tried(lambda: iter(value()))
-    if not isinstance(found, Unread):
-        return found
-    running.note(f"klsym reads one round of the loop over {text}")
-    running.current().read_once.add(text)
-    parts = tuple(Unread.named(name) for name in names)
-    return OneRound([parts[0] if len(names) == 1 else parts] * running.current().rounds)
+    iterator = _try_value(lambda: iter(value()))
+    if not isinstance(iterator, UnreadValue):
+        return iterator
+    running.add_note(f"klsym reads one round of the loop over {text}")
+    running.get_session().read_once.add(text)
+    parts = tuple(UnreadValue._from_name(name) for name in names)
+    return OneRound([parts[0] if len(names) == 1 else parts] * running.get_session().rounds)
 
 
-def is_one_round(found: Any) -> bool:
-    return isinstance(found, OneRound)
+def is_one_round(iterable: Any) -> bool:
+    return isinstance(iterable, OneRound)
 
 
-def of_rounds(names: tuple[str, ...]) -> tuple[Unread, ...]:
-    """Variables that a loop changes from one round to the next, of which one is read."""
-    return tuple(unread(why=running.Carried(name, here())) for name in names)
+def make_carried(names: tuple[str, ...]) -> tuple[UnreadValue, ...]:
+    """Return unread values for variables that a loop changes between rounds, of which one is read."""
+    return tuple(make_unread(why=running.CarriedVariable(name, find_current_line())) for name in names)
 
 
-def either(test: Any, one: Any, other: Any, called: tuple[str, ...]) -> Any:
-    """`one if test else other`, unread where the condition cannot be decided and nothing else depends on it.
+def choose_value(test: Any, value: Any, otherwise: Any, called: tuple[str, ...]) -> Any:
+    """Return `value if test else otherwise`, unread if the condition is not known and nothing else depends
+    on it.
+
+    called: if these functions change nothing, nor do the two values.
 
     called: if these functions change nothing, nor do the two values.
     """
     if not all(_is_without_effect(test.__globals__.get(name), 0) for name in called):
-        return (one if test() else other)()
-    found = _tried(lambda: bool(test()))
-    return unread(found) if isinstance(found, Unread) else (one if found else other)()
+        return (value if test() else otherwise)()
+    truth = _try_value(lambda: bool(test()))
+    return make_unread(truth) if isinstance(truth, UnreadValue) else (value if truth else otherwise)()
 
 
-def _lost(found: Unread) -> object:
-    running.current().lost = found._causes
+def _record_lost(value: UnreadValue) -> object:
+    running.get_session().lost = value._causes
     return LOST
 
 
@@ -245,48 +254,50 @@ def is_lost(choice: Any) -> bool:
     return choice is LOST
 
 
-def lost(names: tuple[str, ...]) -> tuple[Unread, ...]:
-    """Variables whose values depend on a branch that was not decided."""
-    return tuple(Unread("", running.current().lost) for _ in names)
+def make_lost(names: tuple[str, ...]) -> tuple[UnreadValue, ...]:
+    """Return unread values for variables that depend on a branch that was not decided."""
+    return tuple(UnreadValue("", running.get_session().lost) for _ in names)
 
 
-def unread_result() -> Unread:
-    """What a function returns whose last branch was not decided."""
-    return lost(("",))[0]
+def make_unread_result() -> UnreadValue:
+    """Return the result of a function whose last branch was not decided."""
+    return make_lost(("",))[0]
 
 
 def is_none(value: Any) -> bool:
-    """`value is None`; asked where it is not known, unless its name says what it is."""
-    if not isinstance(value, Unread):
+    """Is `value is None`?  klsym asks where it is not known, unless its name says what it is."""
+    if not isinstance(value, UnreadValue):
         return value is None
-    if value._path in running.current().something:
+    if value._path in running.get_session().something:
         return False
-    if running.current().declared.get(value._path, ABSENT) is None and bound(value._path) is ABSENT:
-        raise running.asking("none", running.undecided(value, here(), value._path, None))
-    if running.says(value):
-        return bound(value._path) is None
+    if running.get_session().declared.get(value._path, ABSENT) is None and find_bound(value._path) is ABSENT:
+        raise running.mark_question(
+            "none", running.make_undecided(value, find_current_line(), value._path, None)
+        )
+    if running.is_meaningful(value):
+        return find_bound(value._path) is None
     for cause in value._causes:
-        if isinstance(cause, running.Carried):  # None in one round, perhaps
+        if isinstance(cause, running.CarriedVariable):  # None in one round, perhaps
             raise cause
     if not value._path:
         return False  # made of what is not known: no None
-    raise running.asking("none", running.undecided(value, here(), value._path, None))
+    raise running.mark_question("none", running.make_undecided(value, find_current_line(), value._path, None))
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """`value is other`, where other is no None."""
-    one, two = (running.value_of(x) if isinstance(x, Unread) else x for x in (value, other))
-    for mine, its in ((one, other), (two, value)):
+    """Is `value is other`, where other is not None?"""
+    first, second = (running.find_value(x) if isinstance(x, UnreadValue) else x for x in (value, other))
+    for mine, its in ((first, other), (second, value)):
         if mine is ABSENT:
-            asked = value if one is ABSENT else other
+            asked = value if first is ABSENT else other
             plain = its if isinstance(its, bool | str | int) else False
-            raise running.undecided(asked, here(), asked._path, plain)
-    return one is two
+            raise running.make_undecided(asked, find_current_line(), asked._path, plain)
+    return first is second
 
 
-def holds(test: Callable[[], Any]) -> bool:
-    """The condition of an error that the code raises; not asked where a trace cannot decide it."""
-    if running.current().guess is None:  # the code runs on numbers: the trace has gone on here
+def check_guard(test: Callable[[], Any]) -> bool:
+    """Return the condition of an error that the code raises; False where a trace cannot decide it."""
+    if running.get_session().guess is None:  # the code runs on numbers: the trace has gone on here
         return False
     try:
         return bool(test())
@@ -294,62 +305,68 @@ def holds(test: Callable[[], Any]) -> bool:
         return False
 
 
-def converted(kind: type, value: Any) -> Any:
-    """float(x), int(x), str(x) and bool(x), which leave what is not known unread."""
-    if isinstance(value, Unread):
-        mine = running.value_of(value)
+def convert_value(kind: type, value: Any) -> Any:
+    """Return float(x), int(x), str(x) or bool(x), and what is not known as it is."""
+    if isinstance(value, UnreadValue):
+        mine = running.find_value(value)
         if mine is ABSENT:
             return bool(value) if kind is bool else value
-        return converted(kind, mine)
+        return convert_value(kind, mine)
     return value if hasattr(value, "formula") and kind is float else kind(value)
 
 
 def is_instance(value: Any, kinds: Any, text: str) -> bool:
-    """isinstance(value, kinds); asked of what is not known, and no of what is not imported."""
-    if (answer := bound(text)) is not ABSENT:
+    """Is isinstance(value, kinds) true?  Asked of what is not known; false for classes not imported."""
+    if (answer := find_bound(text)) is not ABSENT:
         return bool(answer)
-    value = running.value_of(value) if isinstance(value, Unread) else value
+    value = running.find_value(value) if isinstance(value, UnreadValue) else value
     if value is ABSENT:
-        raise running.asking("fact", running.Undecided(text, False, f"a branch on {text}", here()))
+        raise running.mark_question(
+            "fact", running.UndecidedBranch(text, False, f"a branch on {text}", find_current_line())
+        )
     listed = kinds if isinstance(kinds, tuple) else (kinds,)
-    return isinstance(value, tuple(kind for kind in listed if not isinstance(kind, Unread)))
+    return isinstance(value, tuple(kind for kind in listed if not isinstance(kind, UnreadValue)))
 
 
-def has(of: Any, name: str, text: str) -> bool:
-    """hasattr(of, name); asked of what is not known."""
-    if (answer := bound(text)) is not ABSENT:
+def has_attribute(value: Any, name: str, text: str) -> bool:
+    """Is hasattr(value, name) true?  Asked of what is not known."""
+    if (answer := find_bound(text)) is not ABSENT:
         return bool(answer)
-    found = getattr(of, name, ABSENT)
-    if isinstance(of, Unread) or isinstance(found, Unread):
-        raise running.asking("fact", running.Undecided(text, True, f"a branch on {text}", here()))
-    return found is not ABSENT
+    attribute = getattr(value, name, ABSENT)
+    if isinstance(value, UnreadValue) or isinstance(attribute, UnreadValue):
+        raise running.mark_question(
+            "fact", running.UndecidedBranch(text, True, f"a branch on {text}", find_current_line())
+        )
+    return attribute is not ABSENT
 
 
-def type_of(value: Any, text: str) -> Any:
-    return Unread.named(text) if isinstance(value, Unread) else type(value)
+def get_type(value: Any, text: str) -> Any:
+    return UnreadValue._from_name(text) if isinstance(value, UnreadValue) else type(value)
 
 
-def attribute(of: Any, name: str, default: Any) -> Any:
-    """getattr(of, name, default)."""
-    found = getattr(of, name, default)
-    return running.or_default(found, default) if isinstance(of, Unread) else found
+def get_attribute(value: Any, name: str, default: Any) -> Any:
+    """Return getattr(value, name, default)."""
+    attribute = getattr(value, name, default)
+    return running.choose_default(attribute, default) if isinstance(value, UnreadValue) else attribute
 
 
-def contains(key: Any, of: Any) -> bool:
-    """`key in of`; asked where either is not known."""
-    if isinstance(of, Unread):
-        return running.contains(key, of)
-    if isinstance(key, Unread):
-        mine = running.value_of(key)
+def has_key(key: Any, container: Any) -> bool:
+    """Is `key in container` true?  Asked where either is not known."""
+    if isinstance(container, UnreadValue):
+        return running.has_key(key, container)
+    if isinstance(key, UnreadValue):
+        mine = running.find_value(key)
         if mine is ABSENT:
             plain = (
-                [x for x in of if isinstance(x, str | int | float)] if isinstance(of, list | tuple) else []
+                [x for x in container if isinstance(x, str | int | float)]
+                if isinstance(container, list | tuple)
+                else []
             )
-            raise running.undecided(key, here(), key._path, plain[0] if plain else False)
-        return mine in of
-    return key in of
+            raise running.make_undecided(key, find_current_line(), key._path, plain[0] if plain else False)
+        return mine in container
+    return key in container
 
 
-def joined(text: Callable[[], str], *values: Any) -> Any:
-    """A formatted string, unread where one of its values is."""
-    return unread(*values) if any(isinstance(x, Unread) for x in values) else text()
+def format_text(text: Callable[[], str], *values: Any) -> Any:
+    """Return a formatted string, unread where one of its values is."""
+    return make_unread(*values) if any(isinstance(x, UnreadValue) for x in values) else text()

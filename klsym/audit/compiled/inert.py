@@ -5,10 +5,10 @@ over if it does nothing but give values to variables, which then are unread, rep
 container that nothing reads.
 
 >>> [test] = ast.parse("if flag:\\n    seen = kl.mean().item()\\n    print(seen)").body
->>> passed_over(test, dead=set())
+>>> list_lost_variables(test, dead=set())
 ['seen']
 >>> [test] = ast.parse("if flag:\\n    losses.append(kl)").body
->>> passed_over(test, dead=set()) is None, passed_over(test, dead={"losses"})
+>>> list_lost_variables(test, dead=set()) is None, list_lost_variables(test, dead={"losses"})
 (True, [])
 """
 
@@ -41,12 +41,12 @@ FRESH = {"dict", "list", "defaultdict", "set", "OrderedDict", "Counter"}
 
 
 def is_guard(node: ast.stmt) -> bool:
-    """An if that does nothing but raise an error."""
+    """Is it an if that does nothing but raise an error?"""
     return isinstance(node, ast.If) and not node.orelse and all(isinstance(s, ast.Raise) for s in node.body)
 
 
 def is_of_shape(test: ast.expr) -> bool:
-    """Does a condition speak of the shape of a tensor?
+    """Is the condition about the shape of a tensor?
 
     >>> tests = ("x.dim() == 2", "len(x.shape) > 1", "x == 2", "cfg.dim == 2")
     >>> [is_of_shape(ast.parse(x, mode="eval").body) for x in tests]
@@ -59,45 +59,47 @@ def is_of_shape(test: ast.expr) -> bool:
 
 def is_pure(value: ast.AST | None) -> bool:
     """Does an expression change nothing?"""
-    return called_in(value) == set()
+    return find_unknown_calls(value) == set()
 
 
-def called_in(value: ast.AST | None) -> set[str] | None:
-    """The functions on which it depends whether an expression changes nothing; None where it does, or may.
+def find_unknown_calls(value: ast.AST | None) -> set[str] | None:
+    """Return the functions that decide whether an expression changes nothing; None where it does, or may.
 
-    >>> called_in(ast.parse("nanmin(x).item()")), called_in(ast.parse("losses.pop(0)"))
+    >>> find_unknown_calls(ast.parse("nanmin(x).item()")), find_unknown_calls(ast.parse("losses.pop(0)"))
     ({'nanmin'}, None)
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(value) if value is not None else ():
         if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
             return None
         if isinstance(node, ast.Call) and not _is_pure_call(node):
             if not isinstance(node.func, ast.Name):
                 return None
-            found.add(node.func.id)
-    return found
+            names.add(node.func.id)
+    return names
 
 
-def effects_of(node: ast.FunctionDef) -> set[str] | None:
-    """The functions on which it depends whether a function changes its variables alone; None: it does not."""
-    own = dead_containers(node)
-    found: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Global | ast.Nonlocal | ast.Delete | ast.With | ast.Try):
+def find_unknown_effects(node: ast.FunctionDef) -> set[str] | None:
+    """Return the functions that decide whether a function changes its variables alone; None if not."""
+    containers = find_dead_containers(node)
+    names: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.With | ast.Try):
             return None
-        if isinstance(one, ast.Assign | ast.AugAssign | ast.AnnAssign):
-            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-            if isinstance(one, ast.AugAssign) or any(_stored(target, own) is None for target in targets):
+        if isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            if isinstance(part, ast.AugAssign) or any(
+                _list_stored(target, containers) is None for target in targets
+            ):
                 return None
-        if isinstance(one, ast.Expr) and not _is_inert_call(one.value, own):
+        if isinstance(part, ast.Expr) and not _is_inert_call(part.value, containers):
             return None
     for statement in node.body:
-        called = called_in(statement)
+        called = find_unknown_calls(statement)
         if called is None:
             return None
-        found |= called
-    return found - {node.name}
+        names |= called
+    return names - {node.name}
 
 
 def _is_pure_call(call: ast.Call) -> bool:
@@ -115,46 +117,48 @@ def _is_pure_call(call: ast.Call) -> bool:
     return False
 
 
-def passed_over(node: ast.stmt, dead: set[str]) -> list[str] | None:
-    """The variables that a statement would give a value to, if it does nothing else that is read; or None.
+def list_lost_variables(node: ast.stmt, dead: set[str]) -> list[str] | None:
+    """Return the variables that a statement sets, if it does nothing else that is read; else None.
 
     dead: containers that nothing reads.
     """
-    found: list[str] = []
-    for one in [node] if not isinstance(node, ast.If | ast.For | ast.While) else [*node.body, *node.orelse]:
-        match one:
+    variables: list[str] = []
+    for statement in (
+        [node] if not isinstance(node, ast.If | ast.For | ast.While) else [*node.body, *node.orelse]
+    ):
+        match statement:
             case ast.Pass() | ast.Raise() | ast.Assert():
                 continue
             case ast.Assign(targets, value) if is_pure(value):
-                names = [_stored(target, dead) for target in targets]
+                names = [_list_stored(target, dead) for target in targets]
             case ast.AugAssign(ast.Name() as target, value=value) | ast.AnnAssign(target, value=value) if (
                 is_pure(value)
             ):
-                names = [_stored(target, dead)]
+                names = [_list_stored(target, dead)]
             case ast.Expr(value):
                 names = [[] if _is_inert_call(value, dead) else None]
             case ast.If(test=test) if is_pure(test):
-                names = [passed_over(one, dead)]
+                names = [list_lost_variables(statement, dead)]
             case ast.For(target=target, iter=value) if is_pure(value):
-                names = [_stored(target, dead), passed_over(one, dead)]
+                names = [_list_stored(target, dead), list_lost_variables(statement, dead)]
             case _:
                 return None
         if any(listed is None for listed in names):
             return None
-        found += [name for listed in names for name in listed or ()]
-    return list(dict.fromkeys(found))
+        variables += [name for listed in names for name in listed or ()]
+    return list(dict.fromkeys(variables))
 
 
-def changed_in_rounds(node: ast.For) -> tuple[list[str], list[str]]:
-    """The variables that a round of a loop reads before it gives them a value; containers that it fills.
+def find_carried(node: ast.For) -> tuple[list[str], list[str]]:
+    """Return the variables that a round of a loop reads before it sets them, and containers that it fills.
 
     >>> [loop] = ast.parse("for x in xs:\\n    total += x\\n    y = x\\n    seen.append(y)").body
-    >>> changed_in_rounds(loop)
+    >>> find_carried(loop)
     (['total'], ['seen', 'total'])
     """
-    own = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    loop_variables = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
     names = [n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name)]
-    stored = {n.id for n in names if isinstance(n.ctx, ast.Store)} - own
+    stored = {n.id for n in names if isinstance(n.ctx, ast.Store)} - loop_variables
     set_before: set[str] = set()
     carried: set[str] = set()
     for statement in node.body:
@@ -165,61 +169,64 @@ def changed_in_rounds(node: ast.For) -> tuple[list[str], list[str]]:
         carried |= (read & stored) - set_before
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             set_before |= {n.id for n in inside if isinstance(n.ctx, ast.Store)}
-    filled = {name for s in node.body for n in ast.walk(s) for name in filling(n)} - {"", *own}
+    filled = {name for s in node.body for n in ast.walk(s) for name in iterate_filled(n)} - {
+        "",
+        *loop_variables,
+    }
     return sorted(carried), sorted({name for name in filled if "." not in name} | carried)
 
 
-def returns_alone(node: ast.If) -> bool:
+def is_pure_return(node: ast.If) -> bool:
     """Does an if do nothing but return, either way, what changes nothing?
 
     >>> [test] = ast.parse("if x.shape[1] == 1: return x.mean()\\nelse: return x.sum() / n").body
-    >>> returns_alone(test)
+    >>> is_pure_return(test)
     True
     """
 
-    def alone(body: list[ast.stmt]) -> bool:
+    def is_return(body: list[ast.stmt]) -> bool:
         match body:
             case [ast.Return(value)]:
                 return is_pure(value)
             case [ast.If() as inner]:
-                return is_pure(inner.test) and returns_alone(inner)
+                return is_pure(inner.test) and is_pure_return(inner)
         return False
 
-    return alone(node.body) and alone(node.orelse)
+    return is_return(node.body) and is_return(node.orelse)
 
 
-def _stored(target: ast.expr, dead: set[str]) -> list[str] | None:
-    """The names that an assignment binds; none for a place in a container that nothing reads."""
+def _list_stored(target: ast.expr, dead: set[str]) -> list[str] | None:
+    """Return the names that an assignment binds; none for a place in a container that nothing reads."""
     match target:
         case ast.Name(name):
             return [name]
         case ast.Tuple(parts) | ast.List(parts):
-            listed = [_stored(part, dead) for part in parts]
+            listed = [_list_stored(part, dead) for part in parts]
             return None if None in listed else [name for names in listed for name in names or ()]
         case ast.Subscript() | ast.Attribute():
-            return [] if root(target) in dead else None
+            return [] if find_root(target) in dead else None
     return None
 
 
 def _is_inert_call(value: ast.expr, dead: set[str]) -> bool:
-    return reported_in(value, dead) == set()
+    return find_report_calls(value, dead) == set()
 
 
-def reported_in(value: ast.expr, dead: set[str]) -> set[str] | None:
-    """As `called_in`, of a statement that reports something or fills a container that nothing reads."""
+def find_report_calls(value: ast.expr, dead: set[str]) -> set[str] | None:
+    """Return as `find_unknown_calls`, for a statement that reports or fills a container nothing reads."""
     if isinstance(value, ast.Constant):
         return set()
     if not isinstance(value, ast.Call):
         return None
-    given = [called_in(part) for part in [*value.args, *(k.value for k in value.keywords)]]
-    fills = isinstance(value.func, ast.Attribute) and root(value.func.value) in dead
-    if None in given or not (fills or _is_pure_call(value)):
+    calls = [find_unknown_calls(part) for part in [*value.args, *(k.value for k in value.keywords)]]
+    fills = isinstance(value.func, ast.Attribute) and find_root(value.func.value) in dead
+    if None in calls or not (fills or _is_pure_call(value)):
         return None
-    return {name for names in given for name in names or ()}
+    return {name for names in calls for name in names or ()}
 
 
-def root(node: ast.AST) -> str:
-    """x of x[0].y, self.x of self.x["y"]."""
+def find_root(node: ast.AST) -> str:
+    """Return x for x[0].y, self.x for self.x["y"]."""
     last = ""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         if isinstance(node, ast.Call):
@@ -232,48 +239,52 @@ def root(node: ast.AST) -> str:
     return f"self.{last}" if node.id == "self" and last else node.id
 
 
-def dead_containers(node: ast.FunctionDef, beside: Iterable[ast.FunctionDef] = ()) -> set[str]:
-    """New containers that are filled and never read; attributes of self that no method beside it reads."""
-    own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
-    alone = {name for name in _unread_containers([node]) if not name.startswith("self.") and name not in own}
-    methods = [node, *(other for other in beside if other is not node)]
-    return alone | {name for name in _unread_containers(methods) if name.startswith("self.")}
+def find_dead_containers(node: ast.FunctionDef, siblings: Iterable[ast.FunctionDef] = ()) -> set[str]:
+    """Return new containers that are filled and never read; attributes of self that no other method reads."""
+    arguments = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+    alone = {
+        name
+        for name in _find_unread_containers([node])
+        if not name.startswith("self.") and name not in arguments
+    }
+    methods = [node, *(sibling for sibling in siblings if sibling is not node)]
+    return alone | {name for name in _find_unread_containers(methods) if name.startswith("self.")}
 
 
-def _unread_containers(nodes: list[ast.FunctionDef]) -> set[str]:
+def _find_unread_containers(nodes: list[ast.FunctionDef]) -> set[str]:
     filled: Counter[str] = Counter()
     loads: Counter[str] = Counter()
-    made: dict[str, bool] = {}
+    fresh: dict[str, bool] = {}
     selves = 0
-    for one in (inner for node in nodes for inner in ast.walk(node)):
-        if isinstance(one, ast.Assign | ast.AnnAssign):
-            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+    for part in (inner for node in nodes for inner in ast.walk(node)):
+        if isinstance(part, ast.Assign | ast.AnnAssign):
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
             for target in targets:
                 if isinstance(target, ast.Name):
-                    made[target.id] = made.get(target.id, True) and _is_fresh(one.value)
-        for name in filling(one):
+                    fresh[target.id] = fresh.get(target.id, True) and _is_fresh(part.value)
+        for name in iterate_filled(part):
             filled[name] += 1
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
-            loads[one.id] += 1
-        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
-            loads[f"self.{one.attr}"] += 1
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            loads[part.id] += 1
+        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
+            loads[f"self.{part.attr}"] += 1
             selves += 1
     whole = loads["self"] > selves  # it is handed on as a whole: who knows what is read
     return {
         name for name, times in filled.items()
-        if loads[name] == times and (made.get(name, False) or (name.startswith("self.") and not whole))
+        if loads[name] == times and (fresh.get(name, False) or (name.startswith("self.") and not whole))
     }  # fmt: skip
 
 
-def filling(node: ast.AST) -> Iterator[str]:
-    """The root of x[..] = y, x.y = z and of the statement x.append(y)."""
+def iterate_filled(node: ast.AST) -> Iterator[str]:
+    """Yield the root of x[..] = y, x.y = z and of the statement x.append(y)."""
     match node:
         case ast.Assign(targets):
-            yield from (x for t in targets if not isinstance(t, ast.Name) if (x := root(t)))
+            yield from (x for t in targets if not isinstance(t, ast.Name) if (x := find_root(t)))
         case ast.AugAssign(ast.Subscript() | ast.Attribute() as target):
-            yield root(target)
+            yield find_root(target)
         case ast.Expr(ast.Call(ast.Attribute(value))):
-            yield root(value)
+            yield find_root(value)
 
 
 def _is_fresh(value: ast.expr | None) -> bool:

@@ -14,7 +14,7 @@ from klsym.audit.terms import Refused
 ABSENT = object()
 
 
-class Needs(BaseException):
+class RoleRequest(BaseException):
     """The code computes with a name that says what it is; no handler of the code catches this."""
 
     def __init__(self, name: str, role: str) -> None:
@@ -25,21 +25,21 @@ class Words(int):
     """How many words of the vocabulary are chosen; the formula is the same for any number."""
 
 
-class Longer(BaseException):
+class LongerArguments(BaseException):
     """A slice leaves out one token of these arguments: they have one more than the others."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
 
 
-class Scaled(BaseException):
+class ScaledLogits(BaseException):
     """Arguments are logits of a policy with a temperature."""
 
     def __init__(self, names: frozenset[str], every: Any, factor: Any) -> None:
         self.names, self.every, self.factor = names, every, factor
 
 
-class Undecided(Refused):
+class UndecidedBranch(Refused):
     """A branch on what is not known: the name that would settle it, and a value to go on with.
 
     asks: "none" or "truth" of the value with this name, "fact" that holds or not, "" of anything else.
@@ -52,7 +52,7 @@ class Undecided(Refused):
         super().__init__(reason, line)
 
 
-class Looped(Refused):
+class UnknownLoop(Refused):
     """The result needs what a loop gives, which was passed over."""
 
     def __init__(self, text: str, line: int | None) -> None:
@@ -60,7 +60,7 @@ class Looped(Refused):
         super().__init__(f"a loop over {text}, which is not known", line)
 
 
-class Carried(Refused):
+class CarriedVariable(Refused):
     """The result needs a variable that a loop changes from one round to the next."""
 
     def __init__(self, name: str, line: int | None) -> None:
@@ -70,9 +70,9 @@ class Carried(Refused):
 FEATURES = {"cuda", "gpu", "mps", "bf16", "fp16", "tf32", "nccl", "gloo", "mpi"}  # of a machine, no packages
 
 
-def asking(kind: str, refusal: Refused) -> Refused:
-    """The same, marked as a question that has two answers."""
-    if isinstance(refusal, Undecided):
+def mark_question(kind: str, refusal: Refused) -> Refused:
+    """Mark the refusal as a question that has two answers, and return it."""
+    if isinstance(refusal, UndecidedBranch):
         refusal.asks = kind
     return refusal
 
@@ -80,23 +80,23 @@ def asking(kind: str, refusal: Refused) -> Refused:
 METADATA = frozenset(("shape", "dtype", "device", "ndim", "dim", "size", "numel"))
 
 
-def undecided(unread: Any, line: int | None, name: str = "", value: Any = False) -> Refused:
-    """Why a branch on an unread value is refused, and what would settle it."""
-    of, kind, other = unread._asks or (unread, "", None)
-    first = of._causes[0] if of._causes else Refused("a branch on data", line)
-    if isinstance(first, Undecided):
+def make_undecided(unread: Any, line: int | None, name: str = "", value: Any = False) -> Refused:
+    """Return why a branch on an unread value is refused, and what would settle it."""
+    subject, kind, compared = unread._asks or (unread, "", None)
+    first = subject._causes[0] if subject._causes else Refused("a branch on data", line)
+    if isinstance(first, UndecidedBranch):
         return first
-    sized = of._last in METADATA or (of._parent is not None and of._parent._last in METADATA)
-    if sized or not (name or of._path):
+    sized = subject._last in METADATA or (subject._parent is not None and subject._parent._last in METADATA)
+    if sized or not (name or subject._path):
         reason = first.reason if sized else f"a branch on data: {first.reason}"
         refusal = Refused(reason, first.line or line)
-        refusal.of_shape = first.of_shape
+        refusal.is_of_shape = first.is_of_shape
         return refusal
-    if "(..)" in (name or of._path):
-        return Refused(f"a branch on {name or of._path}, which is not known", line)
-    plain = kind and isinstance(other, str | int | float | None.__class__)
-    asked = name or of._path
-    return Undecided(asked, other if plain else value, f"a branch on {asked}, which is free", line)
+    if "(..)" in (name or subject._path):
+        return Refused(f"a branch on {name or subject._path}, which is not known", line)
+    plain = kind and isinstance(compared, str | int | float | None.__class__)
+    asked = name or subject._path
+    return UndecidedBranch(asked, compared if plain else value, f"a branch on {asked}, which is free", line)
 
 
 @dataclass
@@ -130,85 +130,90 @@ _sessions: list[Session] = []
 
 
 @contextmanager
-def session(one: Session) -> Iterator[Session]:
-    """Code that runs within the block asks this session."""
-    _sessions.append(one)
+def open_session(session: Session) -> Iterator[Session]:
+    """Make code that runs within the block ask this session."""
+    _sessions.append(session)
     try:
-        yield one
+        yield session
     finally:
         _sessions.pop()
 
 
-def current() -> Session:
+def get_session() -> Session:
     return _sessions[-1] if _sessions else Session()
 
 
-def keep(name: str, value: Any) -> None:
-    """The code puts a value into an unknown object."""
-    current().values[name] = value
+def store_value(name: str, value: Any) -> None:
+    """Store a value that the code puts into an unknown object."""
+    get_session().values[name] = value
 
 
-def bound(name: str) -> Any:
-    """What a name is bound to; ABSENT where it is not."""
-    values = current().values
+def find_bound(name: str) -> Any:
+    """Return what a name is bound to; ABSENT where it is not."""
+    values = get_session().values
     if name in values:
-        current().used.add(name)
-        current().touched.add(name)
+        get_session().used.add(name)
+        get_session().touched.add(name)
         return values[name]
     return ABSENT
 
 
-def value_of(unread: Any) -> Any:
-    """What an unread value is bound to by its name; ABSENT where it is not; raises Needs where it says it."""
+def find_value(unread: Any) -> Any:
+    """Return what an unread value is bound to by its name; ABSENT where it is not.
+
+    Raises RoleRequest: its name says what it is.
+    """
     for name in (unread._path, unread._alias):
-        if name and (found := bound(name)) is not ABSENT:
-            return found
-    guess = current().guess
+        if name and (value := find_bound(name)) is not ABSENT:
+            return value
+    guess = get_session().guess
     meant = (
         guess(unread._path, unread._alias, unread._off) if guess and (unread._path or unread._alias) else None
     )
     if meant:
         if meant[0] == unread._alias != unread._path and unread._causes:
             name, role = meant
-            told = f"klsym cannot read the value of {name} ({unread._causes[0].reason}); it takes {name} for"
-            note(f"{told} {role} by its name, and assumes that computing it changes nothing else")
-        raise Needs(*meant)
+            statement = (
+                f"klsym cannot read the value of {name} ({unread._causes[0].reason}); it takes {name} for"
+            )
+            add_note(f"{statement} {role} by its name, and assumes that computing it changes nothing else")
+        raise RoleRequest(*meant)
     return ABSENT
 
 
 def is_number(unread: Any) -> bool:
     """Does its name say that it is a number, though nothing is bound to it?"""
-    guess = current().guess
+    guess = get_session().guess
     meant = guess(unread._path, unread._alias, unread._off) if guess and unread._path else None
-    return bool(meant and meant[1] == "number" and unread._path not in current().values)
+    return bool(meant and meant[1] == "number" and unread._path not in get_session().values)
 
 
-def says(unread: Any) -> bool:
+def is_meaningful(unread: Any) -> bool:
     """Is its value, or a part of it, bound, or does its name say what it is?"""
     if unread._path and any(
-        name.startswith((f"{unread._path}.", f"{unread._path}[")) for name in current().values
+        name.startswith((f"{unread._path}.", f"{unread._path}[")) for name in get_session().values
     ):
         return True
     try:
-        return value_of(unread) is not ABSENT
-    except Needs:
+        return find_value(unread) is not ABSENT
+    except RoleRequest:
         return True
 
 
-def note(text: str) -> None:
-    if text not in current().notes:
-        current().notes.append(text)
+def add_note(text: str) -> None:
+    if text not in get_session().notes:
+        get_session().notes.append(text)
 
 
 def take_for_positive(names: Iterable[str]) -> None:
     """Note that a branch was chosen so."""
     for name in sorted(names):
-        note(f"{name} is taken for positive, which decides a branch; --set gives it a number")
+        add_note(f"{name} is taken for positive, which decides a branch; --set gives it a number")
 
 
-def note_training(path: str) -> bool:
-    """Code is read as it runs in training."""
-    note(f"{path} is taken for true")
+def add_training_note(path: str) -> bool:
+    """Note that code is read as it runs in training, and return True."""
+    add_note(f"{path} is taken for true")
     return True
 
 
@@ -221,32 +226,32 @@ def is_available(path: str) -> bool | None:
     named = re.fullmatch(r"is_([a-z]\w*)_available", path.rpartition(".")[2])
     if named is None or named[1] in FEATURES:
         return None
-    found = importlib.util.find_spec(named[1]) is not None
-    note(f"{path}() is {found}: {named[1]} is {'' if found else 'not '}installed here")
-    return found
+    is_installed = importlib.util.find_spec(named[1]) is not None
+    add_note(f"{path}() is {is_installed}: {named[1]} is {'' if is_installed else 'not '}installed here")
+    return is_installed
 
 
-def or_default(value: Any, default: Any) -> Any:
-    """x.get(key, default) of an unknown x: what the name says, else the default."""
-    if not hasattr(value, "_path") or default is None or says(value):
+def choose_default(value: Any, default: Any) -> Any:
+    """Return x.get(key, default) of an unknown x: what the name says, else the default."""
+    if not hasattr(value, "_path") or default is None or is_meaningful(value):
         return value
-    note(f"{value._path} is left at its default")
+    add_note(f"{value._path} is left at its default")
     return default
 
 
-def contains(key: Any, of: Any) -> bool:
-    """Is a key in an unknown dict?  Said by --set "'key' in name=true"; what is bound is there."""
-    name = f"{key!r} in {of._path}"
-    if (found := bound(name)) is not ABSENT:
-        return bool(found)
-    inner = f"{of._path}[{key!r}]"
-    if bound(inner) is not ABSENT or inner in current().something:
+def has_key(key: Any, container: Any) -> bool:
+    """Is a key in an unknown dict?  --set "'key' in name=true" says so, and a bound key is in it."""
+    name = f"{key!r} in {container._path}"
+    if (value := find_bound(name)) is not ABSENT:
+        return bool(value)
+    inner = f"{container._path}[{key!r}]"
+    if find_bound(inner) is not ABSENT or inner in get_session().something:
         return True
-    raise asking("fact", undecided(of, None, name))
+    raise mark_question("fact", make_undecided(container, None, name))
 
 
-def torch_called(func: Any, args: Any, options: dict[str, Any]) -> Any:
-    """A function of PyTorch, some of whose arguments are unread."""
-    from klsym.audit.tracing.torch_trace import called_with_unread
+def call_torch(func: Any, args: Any, options: dict[str, Any]) -> Any:
+    """Call a function of PyTorch, some of whose arguments are unread."""
+    from klsym.audit.tracing.torch_trace import call_with_unread
 
-    return called_with_unread(func, args, options)
+    return call_with_unread(func, args, options)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from klsym.audit.options.initial import HOOKS, is_constant, method_of, set_once
-from klsym.audit.source import Elsewhere, File, beside
+from klsym.audit.options.initial import HOOKS, find_method, is_constant, iterate_set_once
+from klsym.audit.source import File, PackageModule, find_module_file
 from klsym.errors import KlsymError
 
 NUMBERS = {"float", "int"}
@@ -23,7 +23,7 @@ MOST_FILES = 12  # that star imports lead to
 
 
 @dataclass
-class Declared:
+class Declarations:
     """Names as the code writes them, such as config.beta: their defaults, and which of them are numbers."""
 
     defaults: dict[str, Any] = field(default_factory=dict)
@@ -31,91 +31,98 @@ class Declared:
     origin: dict[str, str] = field(default_factory=dict)  # name -> the class that has the default
 
 
-def declared(file: File, node: ast.FunctionDef, holder: ast.ClassDef | None) -> Declared:
+def read_declarations(file: File, node: ast.FunctionDef, holder: ast.ClassDef | None) -> Declarations:
     """Return what the annotations of a function's arguments, and of its class's __init__, say of options."""
-    found = Declared()
-    for argument in _arguments(node):
-        _add_fields(found, file, argument.arg, argument.annotation, 0)
+    declarations = Declarations()
+    for argument in _list_arguments(node):
+        _add_fields(declarations, file, argument.arg, argument.annotation, 0)
     if holder is None:
-        return found
-    start = method_of(file, holder, "__init__")
-    given = {a.arg: a for a in _arguments(start)} if isinstance(start, ast.FunctionDef) else {}
-    options = Declared()
-    for name, argument in given.items():
+        return declarations
+    start = find_method(file, holder, "__init__")
+    arguments = {a.arg: a for a in _list_arguments(start)} if isinstance(start, ast.FunctionDef) else {}
+    options = Declarations()
+    for name, argument in arguments.items():
         _add_fields(options, file, name, argument.annotation, 0)
-    for name, value in set_once(file, holder):
+    for name, value in iterate_set_once(file, holder):
         match value:
-            case ast.Name(of) if of in given:
-                if _written(given[of].annotation) in NUMBERS:
-                    found.numbers.add(f"self.{name}")
-                _add_fields(found, file, f"self.{name}", given[of].annotation, 0)
-            case ast.Attribute(ast.Name(of)) if of in given:
-                _renamed(found, options, ast.unparse(value), f"self.{name}")
-    return found
+            case ast.Name(argument_name) if argument_name in arguments:
+                if _show_annotation(arguments[argument_name].annotation) in NUMBERS:
+                    declarations.numbers.add(f"self.{name}")
+                _add_fields(declarations, file, f"self.{name}", arguments[argument_name].annotation, 0)
+            case ast.Attribute(ast.Name(argument_name)) if argument_name in arguments:
+                _copy_option(declarations, options, ast.unparse(value), f"self.{name}")
+    return declarations
 
 
-def _renamed(found: Declared, options: Declared, old: str, new: str) -> None:
-    """self.beta = args.beta: the option has both names."""
+def _copy_option(declarations: Declarations, options: Declarations, old: str, new: str) -> None:
+    """Give an option its second name: self.beta = args.beta."""
     if old in options.defaults:
-        found.defaults[new], found.origin[new] = options.defaults[old], options.origin[old]
+        declarations.defaults[new], declarations.origin[new] = options.defaults[old], options.origin[old]
     if old in options.numbers:
-        found.numbers.add(new)
+        declarations.numbers.add(new)
 
 
-def _arguments(node: ast.FunctionDef) -> list[ast.arg]:
+def _list_arguments(node: ast.FunctionDef) -> list[ast.arg]:
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
-def _written(annotation: ast.expr | None) -> str:
+def _show_annotation(annotation: ast.expr | None) -> str:
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         return annotation.value.strip()
     return ast.unparse(annotation) if annotation is not None else ""
 
 
-def _named_by(annotation: ast.expr | None) -> str:
-    """The class of `C`, `"C"`, `Optional[C]` and `C | None`; "" for anything else."""
-    text = _written(annotation).replace(" ", "")
+def _find_class_name(annotation: ast.expr | None) -> str:
+    """Return the class of `C`, `"C"`, `Optional[C]` and `C | None`; "" for anything else."""
+    text = _show_annotation(annotation).replace(" ", "")
     for start in ("Optional[", "typing.Optional["):
         text = text.removeprefix(start).removesuffix("]") if text.startswith(start) else text
     text = text.removesuffix("|None")
     return text if text.isidentifier() else ""
 
 
-def _add_fields(found: Declared, file: File, prefix: str, annotation: ast.expr | None, depth: int) -> None:
-    """The fields of the dataclass that an argument is annotated with, as prefix.field."""
-    name = _named_by(annotation)
-    place = _class_of(file, name) if name and depth < DEEPEST else None
+def _add_fields(
+    declarations: Declarations, file: File, prefix: str, annotation: ast.expr | None, depth: int
+) -> None:
+    """Add the fields of the dataclass that an argument is annotated with, as prefix.field."""
+    name = _find_class_name(annotation)
+    place = _find_class(file, name) if name and depth < DEEPEST else None
     if place is None:
         return
-    for home, one in _bases(*place):
-        changed = _changed_by(one)
-        for statement in one.body if _is_dataclass(one) else ():
+    for home, base in _iterate_bases(*place):
+        changed = _find_changed_fields(base)
+        for statement in base.body if _is_dataclass(base) else ():
             match statement:
                 case ast.AnnAssign(ast.Name(option), kind, value) if option not in changed:
-                    _add_field(found, home, f"{prefix}.{option}", kind, value, (name, depth))
+                    _add_field(declarations, home, f"{prefix}.{option}", kind, value, (name, depth))
 
 
 def _add_field(
-    found: Declared, file: File, path: str, kind: ast.expr, value: ast.expr | None, of: tuple[str, int]
+    declarations: Declarations,
+    file: File,
+    path: str,
+    kind: ast.expr,
+    value: ast.expr | None,
+    owner: tuple[str, int],
 ) -> None:
-    if path in found.defaults or path in found.numbers:
+    if path in declarations.defaults or path in declarations.numbers:
         return  # the class itself comes before its bases
-    default = _default(value)
+    default = _find_default(value)
     if default is not None:
-        found.defaults[path], found.origin[path] = default[0], of[0]
-    if _written(kind) in NUMBERS:
-        found.numbers.add(path)
-    _add_fields(found, file, path, kind, of[1] + 1)
+        declarations.defaults[path], declarations.origin[path] = default[0], owner[0]
+    if _show_annotation(kind) in NUMBERS:
+        declarations.numbers.add(path)
+    _add_fields(declarations, file, path, kind, owner[1] + 1)
 
 
-def _default(value: ast.expr | None) -> tuple[Any] | None:
-    """The default of a field: of `= 0.1`, of `= field(default=0.1)`, of `= field(default_factory=dict)`."""
+def _find_default(value: ast.expr | None) -> tuple[Any] | None:
+    """Return the default of a field: of `= 0.1`, `= field(default=0.1)`, `= field(default_factory=dict)`."""
     match value:
         case ast.Call(ast.Name("field") | ast.Attribute(attr="field"), _, keywords):
-            given = {k.arg: k.value for k in keywords}
-            if isinstance(of := given.get("default_factory"), ast.Name) and of.id in CONTAINERS:
-                return (CONTAINERS[of.id](),)
-            return _default(given.get("default"))
+            options = {k.arg: k.value for k in keywords}
+            if isinstance(factory := options.get("default_factory"), ast.Name) and factory.id in CONTAINERS:
+                return (CONTAINERS[factory.id](),)
+            return _find_default(options.get("default"))
         case ast.expr() if is_constant(value):
             return (ast.literal_eval(value),)
     return None
@@ -126,38 +133,38 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
     return any(ast.unparse(d) in ("dataclass", "dataclasses.dataclass") for d in called)
 
 
-def _changed_by(node: ast.ClassDef) -> set[str]:
-    """The fields that a method of the class changes, such as __post_init__; all where that is not seen."""
+def _find_changed_fields(node: ast.ClassDef) -> set[str]:
+    """Return the fields that a method of the class changes, such as __post_init__; all if not visible."""
     within = [n for method in node.body if isinstance(method, ast.FunctionDef) and method.name not in HOOKS
               for n in ast.walk(method)]  # fmt: skip
-    found = {n.attr for n in within if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)}
+    fields = {n.attr for n in within if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)}
     for call in within:
         match call:
             case ast.Call(
                 ast.Name("setattr") | ast.Attribute(attr="__setattr__"), [*_, ast.Constant(str(name)), _]
             ):
-                found.add(name)
+                fields.add(name)
             case ast.Call(ast.Name("setattr" | "vars") | ast.Attribute(attr="__setattr__")):
                 stated = (s.target for s in node.body if isinstance(s, ast.AnnAssign))
                 return {target.id for target in stated if isinstance(target, ast.Name)}
-    return found
+    return fields
 
 
-def _bases(file: File, node: ast.ClassDef) -> Iterator[tuple[File, ast.ClassDef]]:
-    """A class and its bases, as far as they can be found."""
+def _iterate_bases(file: File, node: ast.ClassDef) -> Iterator[tuple[File, ast.ClassDef]]:
+    """Yield a class and its bases, as far as they can be found."""
     waiting, seen = [(file, node)], set()
     while waiting:
-        home, one = waiting.pop(0)
-        if id(one) in seen:
+        home, cls = waiting.pop(0)
+        if id(cls) in seen:
             continue
-        seen.add(id(one))
-        yield home, one
-        places = (_class_of(home, ast.unparse(base)) for base in one.bases)
+        seen.add(id(cls))
+        yield home, cls
+        places = (_find_class(home, ast.unparse(base)) for base in cls.bases)
         waiting += [place for place in places if place is not None]
 
 
-def _class_of(file: File, name: str) -> tuple[File, ast.ClassDef] | None:
-    """The class of this name in a file, or in the file of the package that it is imported from."""
+def _find_class(file: File, name: str) -> tuple[File, ast.ClassDef] | None:
+    """Return the class of this name in a file, or in the file of the package that it is imported from."""
     waiting, seen = [(file, name)], 0
     while waiting and seen < MOST_FILES:
         home, name = waiting.pop(0)
@@ -167,15 +174,15 @@ def _class_of(file: File, name: str) -> tuple[File, ast.ClassDef] | None:
             return home, node
         if isinstance(node, ast.ImportFrom):
             alias = next(a for a in node.names if (a.asname or a.name) == name)
-            waiting += [(other, alias.name) for other in _file_of(home, node)]
+            waiting += [(module, alias.name) for module in _open_module(home, node)]
         stars = [s for s in home.tree.body if isinstance(s, ast.ImportFrom) and s.names[0].name == "*"]
-        waiting += [(other, name) for star in stars if node is None for other in _file_of(home, star)]
+        waiting += [(module, name) for star in stars if node is None for module in _open_module(home, star)]
     return None
 
 
-def _file_of(file: File, node: ast.ImportFrom) -> list[File]:
-    path = beside(file, node.module or "", node.level)
+def _open_module(file: File, node: ast.ImportFrom) -> list[File]:
+    path = find_module_file(file, node.module or "", node.level)
     try:
-        return [Elsewhere(file, path)._file] if path is not None else []
+        return [PackageModule(file, path)._file] if path is not None else []
     except KlsymError:
         return []  # not Python, or too many imports away: its classes stay unknown

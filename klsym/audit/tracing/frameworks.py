@@ -32,26 +32,26 @@ class Framework:
     differentiates: bool
     asks: bool
     every_layout: tuple[Any, ...]
-    argument: Callable[[str, Any, Any], Any]
-    parameter: Callable[[Any], Any]
+    make_argument: Callable[[str, Any, Any], Any]
+    make_parameter: Callable[[Any], Any]
     trace: Callable[[Callable[[dict[str, Any]], Any], Mapping[str, Any]], tuple[Any, list[Any]]]
-    exactly: Callable[[At, Mapping[str, Any], Any], Callable[[Point], Any]]
+    make_runner: Callable[[At, Mapping[str, Any], Any], Callable[[Point], Any]]
     number: Callable[[Any], Any]
-    overflows: Callable[[At, Mapping[str, Any], Any, Mapping[str, Point]], list[Any]]
+    find_overflows: Callable[[At, Mapping[str, Any], Any, Mapping[str, Point]], list[Any]]
 
-    def differs(self, layout: Any, bindings: Bindings) -> bool:
+    def is_different(self, layout: Any, bindings: Bindings) -> bool:
         """Does a layout differ from the first for these arguments?"""
         masked, rewarded = mask in bindings.roles.values(), bool(bindings.symbols & {R, A})
         first = self.every_layout[0].mask_type
         return (masked or layout.mask_type == first) and (rewarded or not layout.rows)
 
 
-def framework_of(function: Any, namespace: Mapping[str, Any], gradient: bool) -> Framework:
-    """The library that the code uses.  Where it uses none: PyTorch; without PyTorch, NumPy for values alone.
+def choose_framework(function: Any, namespace: Mapping[str, Any], gradient: bool) -> Framework:
+    """Return the library that the code uses; for none, PyTorch, or NumPy if PyTorch is not installed.
 
     gradient: is a gradient asked for, which NumPy does not have?
     """
-    used = _libraries([*namespace.values(), function])
+    used = _find_libraries([*namespace.values(), function])
     name = next((n for n in ("jax", "torch", "numpy") if n in used), None)
     try:
         return FRAMEWORKS[name or "torch"]()
@@ -63,9 +63,9 @@ def framework_of(function: Any, namespace: Mapping[str, Any], gradient: bool) ->
         raise UsageError(f'{needs}: pip install ".[{extra}]" in a clone of klsym') from None
 
 
-def _libraries(values: Iterable[Any]) -> set[str]:
-    """The packages that values come from, and those that the functions among them use."""
-    found: set[str] = set()
+def _find_libraries(values: Iterable[Any]) -> set[str]:
+    """Return the packages that values come from, and those that the functions among them use."""
+    packages: set[str] = set()
     seen: dict[int, Any] = {}
     waiting = list(values)
     while waiting:
@@ -73,22 +73,22 @@ def _libraries(values: Iterable[Any]) -> set[str]:
         if id(value) in seen:
             continue
         seen[id(value)] = value
-        home = _home(value)
-        found |= {home, _home(type(value))}
+        home = _find_package(value)
+        packages |= {home, _find_package(type(value))}
         if home not in FRAMEWORKS and home not in sys.stdlib_module_names:
-            waiting += _used_by(value)
-    return found
+            waiting += _iterate_used(value)
+    return packages
 
 
-def _home(value: Any) -> str:
+def _find_package(value: Any) -> str:
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
     return str(name).partition(".")[0]
 
 
-def _used_by(function: Any) -> Iterator[Any]:
-    """Return the values of the names in a function, its lambdas and inner functions included."""
+def _iterate_used(function: Any) -> Iterator[Any]:
+    """Yield the values of the names in a function, its lambdas and inner functions included."""
     function = inspect.unwrap(function) if callable(function) else function
-    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    code, namespace = getattr(function, "__code__", None), getattr(function, "__globals__", {})
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # a cell that is empty yet
             yield cell.cell_contents
@@ -96,38 +96,42 @@ def _used_by(function: Any) -> Iterator[Any]:
     while inner:
         code = inner.pop()
         inner += [c for c in code.co_consts if isinstance(c, CodeType)]
-        yield from (known[name] for name in code.co_names if name in known)
+        yield from (namespace[name] for name in code.co_names if name in namespace)
 
 
-def _from(module: Any, name: str, differentiates: bool) -> Framework:
-    """Each library has a module with these functions."""
+def _build_framework(module: Any, name: str, differentiates: bool) -> Framework:
+    """Return the functions of the module of a library as a Framework."""
     return Framework(
-        name, differentiates, name != "jax", module.LAYOUTS, module.argument, module.parameter_argument,
-        module.trace, module.exactly, getattr(module, "Number", float), module.overflows,
+        name, differentiates, name != "jax", module.LAYOUTS, module.make_argument, module.make_parameter,
+        module.trace, module.make_runner, getattr(module, "Number", float), module.find_overflows,
     )  # fmt: skip
 
 
-def _torch() -> Framework:
+def _load_torch() -> Framework:
     import array_api_compat  # noqa: F401
     import torch  # noqa: F401
 
     from klsym.audit.tracing import torch_run
 
-    return _from(torch_run, "torch", True)
+    return _build_framework(torch_run, "torch", True)
 
 
-def _jax() -> Framework:
+def _load_jax() -> Framework:
     import jax  # noqa: F401
 
     from klsym.audit.tracing import jax_trace
 
-    return _from(jax_trace, "jax", True)
+    return _build_framework(jax_trace, "jax", True)
 
 
-def _numpy() -> Framework:
+def _load_numpy() -> Framework:
     from klsym.audit.tracing import numpy_trace
 
-    return _from(numpy_trace, "numpy", False)
+    return _build_framework(numpy_trace, "numpy", False)
 
 
-FRAMEWORKS: dict[str, Callable[[], Framework]] = {"torch": _torch, "jax": _jax, "numpy": _numpy}
+FRAMEWORKS: dict[str, Callable[[], Framework]] = {
+    "torch": _load_torch,
+    "jax": _load_jax,
+    "numpy": _load_numpy,
+}

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from klsym.audit.compiled.unread import Unread, settled, unread
+from klsym.audit.compiled.unread import UnreadValue, make_unread, resolve_values
 from klsym.audit.confirm import Point
-from klsym.audit.places import here
-from klsym.audit.terms import VOCABULARY, Refused, exact, mask, token, total
-from klsym.audit.tracing.operations import applied
-from klsym.audit.tracing.shapes import axes_of, count_of, refuse_unless_aligned
+from klsym.audit.places import find_current_line
+from klsym.audit.terms import VOCABULARY, Refused, as_rational, mask, sum_over, token
+from klsym.audit.tracing.operations import apply_operation
+from klsym.audit.tracing.shapes import count_entries, find_axes, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
-from klsym.audit.tracing.torch_run import Layout, shape_of
+from klsym.audit.tracing.torch_run import Layout, choose_shape
 from klsym.numeric.array_losses import evaluate
 
 __all__ = ["LAYOUTS"]
@@ -24,7 +24,7 @@ Entry = tuple[str, int | None, Any]
 _journal: list[list[Entry]] = []
 
 
-class Traced(NDArrayOperatorsMixin):
+class TracedArray(NDArrayOperatorsMixin):
     """An array without data that carries a formula."""
 
     def __init__(self, formula: Any, shape: tuple[int, ...]) -> None:
@@ -36,40 +36,40 @@ class Traced(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options.get("out"):
-            raise Refused(f"{ufunc.__name__} with {method} or out= is not read", here())
-        return _made(NAMES.get(ufunc.__name__, ufunc.__name__), inputs)
+            raise Refused(f"{ufunc.__name__} with {method} or out= is not read", find_current_line())
+        return _apply_to_arrays(NAMES.get(ufunc.__name__, ufunc.__name__), inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         name = function.__name__
         if name in ("sum", "mean"):
-            return _reduced(name, *args, **options)
+            return _reduce_array(name, *args, **options)
         if name in ("clip", "where", "zeros_like", "ones_like", "copy", "exp", "nan_to_num"):
-            return _made(name, args, options)
-        raise Refused(f"the operation {name} is not read", here())
+            return _apply_to_arrays(name, args, options)
+        raise Refused(f"the operation {name} is not read", find_current_line())
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise Refused("the values of an array that is traced", here())
+        raise Refused("the values of an array that is traced", find_current_line())
 
     def __bool__(self) -> bool:
-        raise Refused("a branch on data is not read", here())
+        raise Refused("a branch on data is not read", find_current_line())
 
     def __float__(self) -> float:
-        raise Refused("float() of an array is not read", here())
+        raise Refused("float() of an array is not read", find_current_line())
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
-        raise Refused("indexing of an array is not read", here())
+        raise Refused("indexing of an array is not read", find_current_line())
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return _reduced("sum", self, axis, keepdims=keepdims)
+        return _reduce_array("sum", self, axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return _reduced("mean", self, axis, keepdims=keepdims)
+        return _reduce_array("mean", self, axis, keepdims=keepdims)
 
     def clip(self, low: Any = None, high: Any = None) -> Any:
-        return _made("clip", (self, low, high))
+        return _apply_to_arrays("clip", (self, low, high))
 
     def astype(self, *_: Any, **__: Any) -> Any:
         return self
@@ -77,81 +77,85 @@ class Traced(NDArrayOperatorsMixin):
     copy = astype
 
 
-def _formula(value: Any) -> Any:
-    if isinstance(value, Unread):
-        [value] = settled([value])
-    if isinstance(value, Unread):
+def _read_formula(value: Any) -> Any:
+    if isinstance(value, UnreadValue):
+        [value] = resolve_values([value])
+    if isinstance(value, UnreadValue):
         raise value._causes[0]
-    if isinstance(value, Traced):
+    if isinstance(value, TracedArray):
         return value.formula
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.size == 0 or not bool((array == array.flat[0]).all()):
-        raise Refused("an array that is no argument and has more than one value", here())
-    return exact(array.flat[0].item())
+        raise Refused("an array that is no argument and has more than one value", find_current_line())
+    return as_rational(array.flat[0].item())
 
 
-def _made(name: str, inputs: Any, options: Any = None) -> Any:
-    inputs = settled(inputs)
-    if any(isinstance(x, Unread) for x in inputs):
-        return unread(*inputs)
+def _apply_to_arrays(name: str, inputs: Any, options: Any = None) -> Any:
+    inputs = resolve_values(inputs)
+    if any(isinstance(x, UnreadValue) for x in inputs):
+        return make_unread(*inputs)
     try:
-        given = [None if x is None else _formula(x) for x in inputs]
-        named = {{"a_min": "low", "a_max": "high", "min": "low", "max": "high"}.get(k, k): _formula(v)
+        formulas = [None if x is None else _read_formula(x) for x in inputs]
+        named = {{"a_min": "low", "a_max": "high", "min": "low", "max": "high"}.get(k, k): _read_formula(v)
                  for k, v in (options or {}).items() if v is not None}  # fmt: skip
-        found = applied(name, *given, **named)
-        made = Traced(found, np.broadcast_shapes(*(getattr(x, "shape", ()) for x in inputs)))
+        formula = apply_operation(name, *formulas, **named)
+        result = TracedArray(formula, np.broadcast_shapes(*(getattr(x, "shape", ()) for x in inputs)))
     except Refused as refusal:
-        raise refusal.at(here()) from None
+        raise refusal.add_line(find_current_line()) from None
     if _journal:
-        _journal[-1].append((name, here(), found))
-    return made
+        _journal[-1].append((name, find_current_line(), formula))
+    return result
 
 
-def _reduced(name: str, x: Traced, axis: Any = None, keepdims: bool = False, **_: Any) -> Traced:
+def _reduce_array(
+    name: str, x: TracedArray, axis: Any = None, keepdims: bool = False, **_: Any
+) -> TracedArray:
     axes = range(len(x.shape)) if axis is None else [axis] if isinstance(axis, int) else axis
     chosen = {a % len(x.shape) for a in axes}
     sizes = [x.shape[a] for a in sorted(chosen)]
-    found = total(x.formula, axes_of(sizes))
-    left = tuple(1 if i in chosen else n for i, n in enumerate(x.shape) if keepdims or i not in chosen)
-    return Traced(found / count_of(sizes) if name == "mean" else found, left)
+    formula = sum_over(x.formula, find_axes(sizes))
+    shape = tuple(1 if i in chosen else n for i, n in enumerate(x.shape) if keepdims or i not in chosen)
+    return TracedArray(formula / count_entries(sizes) if name == "mean" else formula, shape)
 
 
-def argument(name: str, formula: Any, layout: Layout) -> Traced:
+def make_argument(name: str, formula: Any, layout: Layout) -> TracedArray:
     if formula in VOCABULARY or formula == token:
         raise Refused("the whole vocabulary is read in PyTorch only")
-    return Traced(layout.traced(formula), shape_of(formula, layout))
+    return TracedArray(layout.make_formula(formula), choose_shape(formula, layout))
 
 
-def parameter_argument(symbol: Any) -> Traced:
-    return Traced(symbol, ())
+def make_parameter(symbol: Any) -> TracedArray:
+    return TracedArray(symbol, ())
 
 
 def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -> tuple[Any, list[Entry]]:
-    """The formula of what the call returns, and the operations on the way."""
+    """Return the formula of what the call returns, and the operations on the way."""
     _journal.append([])
     try:
-        return _formula(call(dict(arguments))), _journal[-1]
+        return _read_formula(call(dict(arguments))), _journal[-1]
     finally:
         _journal.pop()
 
 
-def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, Any], layout: Layout) -> Any:
-    """point -> the value, and no gradient."""
+def make_runner(
+    call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, Any], layout: Layout
+) -> Any:
+    """Return point -> the value, and no gradient."""
 
-    def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        values = {x: layout.shaped(x, v) for x, v in point.values.items()}
+    def run_at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        values = {x: layout.convert_values(x, v) for x, v in point.values.items()}
         named = {x.name: v for x, v in values.items()}
-        found = {
+        arguments = {
             key: values[mask].astype(layout.mask_type)
             if formula == mask
-            else evaluate(formula, layout.numbers(formula, named, values[mask]), np)
+            else evaluate(formula, layout.make_numbers(formula, named, values[mask]), np)
             for key, formula in roles.items()
         }
-        return np.asarray(call(point, found), dtype=float), np.zeros(0), np.zeros(1)
+        return np.asarray(call(point, arguments), dtype=float), np.zeros(0), np.zeros(1)
 
-    return at
+    return run_at
 
 
-def overflows(*_: Any) -> list[Any]:
-    """Not looked for: there is no gradient, and NumPy's rewards are in float64."""
+def find_overflows(*_: Any) -> list[Any]:
+    """Return no overflows: there is no gradient, and NumPy's rewards are in float64."""
     return []

@@ -19,13 +19,13 @@ from klsym.audit.terms import (
     Step,
     Top,
     Total,
+    make_step,
     mask,
-    outside_totals,
-    step,
+    replace_totals,
+    sum_over,
     token,
-    total,
 )
-from klsym.audit.tracing.shapes import of_masks_alone
+from klsym.audit.tracing.shapes import is_of_masks_alone
 from klsym.language.expressions import clip, sg
 
 Formula = Any
@@ -33,10 +33,10 @@ ONE, ZERO = Integer(1), Integer(0)
 MOST_TRUTHS = 6  # comparisons in one condition: all their values are gone through
 
 
-def power(base: Formula, exponent: Formula) -> Formula:
-    """base ** exponent, where the result is real."""
+def compute_power(base: Formula, exponent: Formula) -> Formula:
+    """Return base ** exponent, where the result is real."""
     if exponent.is_negative:
-        return divided(ONE, power(base, -exponent))
+        return divide(ONE, compute_power(base, -exponent))
     if exponent.is_Integer or base.is_nonnegative:
         return base**exponent
     if base.is_number and base.is_positive:
@@ -44,40 +44,40 @@ def power(base: Formula, exponent: Formula) -> Formula:
     raise Refused(f"a fractional power of {base}, which may be negative")
 
 
-def divided(a: Formula, b: Formula) -> Formula:
+def divide(a: Formula, b: Formula) -> Formula:
     if b.is_zero:
         raise Refused("a division by zero")
-    if of_masks_alone(b) and outside_totals(b).has(mask):
+    if is_of_masks_alone(b) and replace_totals(b).has(mask):
         raise Misfit("a division by a mask at each token, which is 0 at padding", mask)
     return a / b
 
 
-def clamp(x: Formula, low: Formula | None = None, high: Formula | None = None) -> Formula:
-    """clip, or max or min where there is one bound only."""
+def apply_clamp(x: Formula, low: Formula | None = None, high: Formula | None = None) -> Formula:
+    """Return clip, or max or min where there is one bound only."""
     if low is not None and high is not None:
         return clip(x, low, high)
     return Max(x, low) if low is not None else Min(x, high) if high is not None else x
 
 
-def where(condition: Formula, a: Formula, b: Formula) -> Formula:
-    """condition is 0 or 1 at each token."""
+def choose_where(condition: Formula, a: Formula, b: Formula) -> Formula:
+    """Return a where the condition is 1, b where it is 0."""
     return condition * a + (1 - condition) * b
 
 
-def greater(a: Formula, b: Formula) -> Formula:
+def compare_greater(a: Formula, b: Formula) -> Formula:
     for x, answer in ((a, ONE), (b, ZERO)):
         if x.is_infinite:  # all else is finite
             return answer if x.is_positive else ONE - answer
-    return step(a - b)
+    return make_step(a - b)
 
 
-def not_less(a: Formula, b: Formula) -> Formula:
-    """Ties have no probability, but among masks, which are told apart exactly."""
-    return 1 - greater(b, a)
+def compare_not_less(a: Formula, b: Formula) -> Formula:
+    """Return a >= b as 1 - (b > a): ties have no probability, but among masks, which are compared exactly."""
+    return 1 - compare_greater(b, a)
 
 
-def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
-    """1 where the test holds of e, else 0, for e made of masks and comparisons: each of them is 0 or 1.
+def decide_truths(e: Formula, test: Callable[[Formula], bool]) -> Formula:
+    """Return 1 where the test holds of e, else 0, for e made of masks and comparisons, each 0 or 1.
 
     The answer is the polynomial that is linear in each of them and right at all their values.
     """
@@ -86,72 +86,72 @@ def decided(e: Formula, test: Callable[[Formula], bool]) -> Formula:
         raise Refused("a comparison with == of what depends on the sample")
     if len(truths) > MOST_TRUTHS:
         raise Refused(f"a condition made of more than {MOST_TRUTHS} comparisons")
-    found = ZERO
+    polynomial = ZERO
     for values in product((ZERO, ONE), repeat=len(truths)):
         if test(e.xreplace(dict(zip(truths, values, strict=True)))):
-            found += Mul(*(t if v else 1 - t for t, v in zip(truths, values, strict=True)))
-    return found.expand()
+            polynomial += Mul(*(t if v else 1 - t for t, v in zip(truths, values, strict=True)))
+    return polynomial.expand()
 
 
-def equal(a: Formula, b: Formula) -> Formula:
-    parameters = running.current().parameters
+def compare_equal(a: Formula, b: Formula) -> Formula:
+    parameters = running.get_session().parameters
     if (a - b).xreplace({x: Dummy(positive=True) for x in parameters}).is_nonzero:
         running.take_for_positive(name for x, name in parameters.items() if (a - b).has(x))
         return ZERO
-    if (a - b).has(Total) and of_masks_alone(a - b):
-        return 1 - step(a - b) - step(b - a)
-    return decided(a - b, lambda value: value == 0)
+    if (a - b).has(Total) and is_of_masks_alone(a - b):
+        return 1 - make_step(a - b) - make_step(b - a)
+    return decide_truths(a - b, lambda value: value == 0)
 
 
-def truth(x: Formula) -> Formula:
-    """x != 0, of masks and of comparisons."""
-    return 1 - equal(x, ZERO) if x.has(Total) else decided(x, lambda value: value != 0)
+def convert_to_truth(x: Formula) -> Formula:
+    """Return x != 0, of masks and of comparisons."""
+    return 1 - compare_equal(x, ZERO) if x.has(Total) else decide_truths(x, lambda value: value != 0)
 
 
-def inverse(x: Formula) -> Formula:
-    return divided(ONE, x)
+def compute_inverse(x: Formula) -> Formula:
+    return divide(ONE, x)
 
 
-def logistic(x: Formula) -> Formula:
+def compute_logistic(x: Formula) -> Formula:
     return 1 / (1 + exp(-x))
 
 
-def log_logistic(x: Formula) -> Formula:
+def compute_log_logistic(x: Formula) -> Formula:
     return -log(1 + exp(-x))
 
 
-def logarithm(x: Formula) -> Formula:
+def compute_log(x: Formula) -> Formula:
     if not x.is_positive and x.is_nonpositive:
         raise Refused(f"log of {x}")
     return log(x)
 
 
-def normalised(x: Formula, chosen: Formula | None = None) -> Formula:
-    """log_softmax over the vocabulary of what are log-probabilities already, or over words chosen of it."""
+def compute_log_softmax(x: Formula, chosen: Formula | None = None) -> Formula:
+    """Return log_softmax over the vocabulary of log-probabilities: themselves; or over chosen words."""
     if chosen is not None:
-        return x - log_of_mass(x, chosen)
+        return x - compute_log_mass(x, chosen)
     if x not in VOCABULARY:
         raise Refused(f"log_softmax of {x}: bind the logits as log_q[v], log_p[v] or log_mu[v]")
     return x
 
 
-def log_of_mass(x: Formula, chosen: Formula | None = None) -> Formula:
-    """logsumexp over the vocabulary of log-probabilities: log 1; over the words chosen of it their mass."""
+def compute_log_mass(x: Formula, chosen: Formula | None = None) -> Formula:
+    """Return logsumexp over the vocabulary: log 1; over words chosen of it the log of their mass."""
     if chosen is not None:
-        return log(total(chosen * exp(x), "v"))
-    normalised(x)
+        return log(sum_over(chosen * exp(x), "v"))
+    compute_log_softmax(x)
     return ZERO
 
 
-def whole_number(x: Formula) -> Formula:
-    """A cast to integers, of what holds integers."""
-    if x.free_symbols <= {mask, token} or of_masks_alone(x):
+def convert_to_integer(x: Formula) -> Formula:
+    """Return a cast to integers, of what has integer values."""
+    if x.free_symbols <= {mask, token} or is_of_masks_alone(x):
         return x
     raise Refused("a cast to integers of what is none")
 
 
-def sign(x: Formula) -> Formula:
-    return 2 * step(x) - 1
+def compute_sign(x: Formula) -> Formula:
+    return 2 * make_step(x) - 1
 
 
 ELEMENTWISE: dict[str, Callable[..., Formula]] = {
@@ -159,61 +159,63 @@ ELEMENTWISE: dict[str, Callable[..., Formula]] = {
     "sub": lambda a, b, alpha=ONE: a - alpha * b,
     "rsub": lambda a, b, alpha=ONE: b - alpha * a,
     "mul": lambda a, b: a * b,
-    "div": divided,
-    "rdiv": lambda a, b: divided(b, a),
+    "div": divide,
+    "rdiv": lambda a, b: divide(b, a),
     "neg": lambda x: -x,
     "positive": lambda x: x,
-    "pow": power,
-    "rpow": lambda a, b: power(b, a),
+    "pow": compute_power,
+    "rpow": lambda a, b: compute_power(b, a),
     "addcmul": lambda x, a, b, value=ONE: x + value * a * b,
     "lerp": lambda a, b, weight: a + weight * (b - a),
     "square": lambda x: x**2,
     "exp": exp,
     "exp2": lambda x: 2**x,
     "expm1": lambda x: exp(x) - 1,
-    "log": logarithm,
-    "log2": lambda x: logarithm(x) / log(2),
-    "log1p": lambda x: logarithm(1 + x),
+    "log": compute_log,
+    "log2": lambda x: compute_log(x) / log(2),
+    "log1p": lambda x: compute_log(1 + x),
     "logaddexp": lambda a, b: log(exp(a) + exp(b)),
     "sqrt": sqrt,
-    "rsqrt": lambda x: divided(ONE, sqrt(x)),
-    "reciprocal": inverse,
+    "rsqrt": lambda x: divide(ONE, sqrt(x)),
+    "reciprocal": compute_inverse,
     "abs": Abs,
-    "sign": sign,
-    "sigmoid": logistic,
-    "log_sigmoid": log_logistic,
+    "sign": compute_sign,
+    "sigmoid": compute_logistic,
+    "log_sigmoid": compute_log_logistic,
     "softplus": lambda x: log(1 + exp(x)),
     "relu": lambda x: Max(x, ZERO),
-    "clamp": clamp,
+    "clamp": apply_clamp,
     "clamp_min": lambda x, low: Max(x, low),
     "clamp_max": lambda x, high: Min(x, high),
     "minimum": Min,
     "maximum": Max,
-    "where": where,
-    "gt": greater,
-    "ge": not_less,
-    "lt": lambda a, b: greater(b, a),
-    "le": lambda a, b: not_less(b, a),
-    "eq": equal,
-    "ne": lambda a, b: 1 - equal(a, b),
-    "logical_not": lambda x: 1 - truth(x),
-    "logical_and": lambda a, b: truth(a) * truth(b),
-    "logical_or": lambda a, b: truth(a) + truth(b) - truth(a) * truth(b),
-    "bool": truth,
+    "where": choose_where,
+    "gt": compare_greater,
+    "ge": compare_not_less,
+    "lt": lambda a, b: compare_greater(b, a),
+    "le": lambda a, b: compare_not_less(b, a),
+    "eq": compare_equal,
+    "ne": lambda a, b: 1 - compare_equal(a, b),
+    "logical_not": lambda x: 1 - convert_to_truth(x),
+    "logical_and": lambda a, b: convert_to_truth(a) * convert_to_truth(b),
+    "logical_or": lambda a, b: (
+        convert_to_truth(a) + convert_to_truth(b) - convert_to_truth(a) * convert_to_truth(b)
+    ),
+    "bool": convert_to_truth,
     "isfinite": lambda x: ONE,  # formulas are finite; what overflows is a finding
     "isnan": lambda x: ZERO,
     "isinf": lambda x: ZERO,
     "detach": sg,
-    "masked_fill": lambda x, condition, value: where(condition, value, x),
+    "masked_fill": lambda x, condition, value: choose_where(condition, value, x),
     "zeros_like": lambda x: ZERO,
     "ones_like": lambda x: ONE,
     "full_like": lambda x, fill: fill,
     "nan_to_num": lambda x, nan=ZERO, posinf=ONE, neginf=ONE: x,  # formulas are finite
     "same": lambda x: x,
-    "long": whole_number,
-    "int": whole_number,
-    "log_softmax": normalised,
-    "softmax": lambda x, chosen=None: exp(normalised(x, chosen)),
+    "long": convert_to_integer,
+    "int": convert_to_integer,
+    "log_softmax": compute_log_softmax,
+    "softmax": lambda x, chosen=None: exp(compute_log_softmax(x, chosen)),
 }
 SYNONYMS = {
     "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "truediv": "div",
@@ -234,20 +236,20 @@ SYNONYMS = {
 }  # fmt: skip
 
 
-def operation(name: str) -> Callable[..., Formula] | None:
-    """The row of an operation, by any of its names."""
+def find_operation(name: str) -> Callable[..., Formula] | None:
+    """Return the row of an operation, by any of its names; None where there is none."""
     return ELEMENTWISE.get(SYNONYMS.get(name, name))
 
 
-def applied(name: str, *arguments: Formula, **options: Formula) -> Formula:
-    """The formula of an operation; raises Refused with its name where its arguments do not fit."""
-    row = operation(name)
+def apply_operation(name: str, *arguments: Formula, **options: Formula) -> Formula:
+    """Return the formula of an operation; raises Refused with its name where its arguments do not fit."""
+    row = find_operation(name)
     if row is None:
         raise Refused(f"the operation {name} is not read")
     try:
         return row(*arguments, **options)
     except TypeError:
-        given = ", ".join([str(a) for a in arguments] + list(options))
-        raise Refused(f"{name} with the arguments {given[:80]} is not read") from None
+        text = ", ".join([str(a) for a in arguments] + list(options))
+        raise Refused(f"{name} with the arguments {text[:80]} is not read") from None
     except SympifyError:
         raise Refused(f"{name} of what is no number and no tensor") from None

@@ -19,24 +19,24 @@ SELECTED = 17  # how many tokens a mask selects is not known
 GRID, WORDS, ROWS = (7, 11), (7, 11, 13), (7,)
 
 
-def axes_of(sizes: Iterable[int]) -> str:
-    """The letters of axes of these sizes.
+def find_axes(sizes: Iterable[int]) -> str:
+    """Return the letters of axes of these sizes.
 
-    >>> axes_of([7, 11]), axes_of([77]), axes_of([11, 1])
+    >>> find_axes([7, 11]), find_axes([77]), find_axes([11, 1])
     ('bt', 'bt', 't')
 
     Raises Refused: a size that none of the arguments has.
     """
-    found = ""
+    axes = ""
     for size in sizes:
         if size not in TOGETHER:
             raise Refused("a sum along an axis that the arguments do not have")
-        found += TOGETHER[size]
-    return "".join(sorted(set(found), key=AXES.index))
+        axes += TOGETHER[size]
+    return "".join(sorted(set(axes), key=AXES.index))
 
 
 def refuse_unless_aligned(shape: tuple[int, ...]) -> None:
-    """Each axis once: (7, 1, 11) times (7, 11) would pair every sequence with every other.
+    """Raise Refused if an axis occurs twice: (7, 1, 11) times (7, 11) would pair every two sequences.
 
     >>> refuse_unless_aligned((7, 7, 11))
     Traceback (most recent call last):
@@ -53,30 +53,30 @@ def refuse_unless_aligned(shape: tuple[int, ...]) -> None:
         )
 
 
-def cut_off(size: int, start: int, stop: int, origins: frozenset[str]) -> None:
+def record_cut(size: int, start: int, stop: int, origins: frozenset[str]) -> None:
     """Note that a slice leaves out one token of arguments, which have one more than the others."""
     if (start, stop) == (0, size):
         return
     if stop - start != size - 1 or size not in (SIZES["t"], LONGER) or not origins:
         raise Refused("indexing that takes out a part of a tensor is not read")
     if size == SIZES["t"]:
-        raise running.Longer(origins)
-    cuts = running.current().cuts
+        raise running.LongerArguments(origins)
+    cuts = running.get_session().cuts
     for name in origins:
         if cuts.setdefault(name, start) != start:
             raise Refused("neighbouring tokens are combined")
 
 
-def count_of(sizes: Iterable[int]) -> Any:
-    """How many there are, as a product of symbols, which no number of the code can be mistaken for."""
-    return prod((COUNTS[axis] for axis in axes_of(sizes)), start=sympy.S.One)
+def count_entries(sizes: Iterable[int]) -> Any:
+    """Return how many there are, as a product of symbols, which no number of the code can be mistaken for."""
+    return prod((COUNTS[axis] for axis in find_axes(sizes)), start=sympy.S.One)
 
 
-def of_masks_alone(e: Any) -> bool:
+def is_of_masks_alone(e: Any) -> bool:
     """Does it depend on masks and sizes alone?
 
-    >>> from klsym.audit.terms import total
-    >>> of_masks_alone(total(mask, "bt") / COUNTS["b"])
+    >>> from klsym.audit.terms import sum_over
+    >>> is_of_masks_alone(sum_over(mask, "bt") / COUNTS["b"])
     True
     """
     axes = {part.args[1] for part in e.atoms(Total)}

@@ -11,13 +11,13 @@ from unittest import mock
 import numpy as np
 import sympy
 
-from klsym.audit.compiled.unread import Unread, settled
+from klsym.audit.compiled.unread import UnreadValue, resolve_values
 from klsym.audit.confirm import Point
-from klsym.audit.places import here
-from klsym.audit.terms import VOCABULARY, Refused, Total, mask, token, total
+from klsym.audit.places import find_current_line
+from klsym.audit.terms import VOCABULARY, Refused, Total, mask, sum_over, token
 from klsym.audit.tracing.shapes import GRID, LONGER, ROWS, WORDS
-from klsym.audit.tracing.torch_tensor import formula_of, is_traced, traced
-from klsym.audit.tracing.torch_trace import Entry, called_with_unread, tracing
+from klsym.audit.tracing.torch_tensor import is_traced, make_traced, read_formula
+from klsym.audit.tracing.torch_trace import Entry, call_with_unread, open_journal
 from klsym.language.expressions import DENSITIES, A, R, log_q, unfold
 from klsym.language.sums import Whole
 from klsym.numeric.array_losses import evaluate
@@ -48,69 +48,73 @@ class Layout:
     def rows(self) -> frozenset[Any]:
         return frozenset((R, A)) if self.by_rows or self.constant else frozenset()
 
-    def shaped(self, x: Any, v: np.ndarray) -> np.ndarray:
-        """The values of a symbol at a point, as this layout has them."""
+    def convert_values(self, x: Any, v: np.ndarray) -> np.ndarray:
+        """Return the values of a symbol at a point, as this layout has them."""
         if x not in self.rows or v.ndim < 2:
             return v
         return v[..., 0] if self.by_rows else np.broadcast_to(v, GRID)
 
     @property
-    def of_sequences(self) -> Layout:
-        """The same with one number a sequence for rewards and log densities."""
+    def sequence_layout(self) -> Layout:
+        """The layout with one number a sequence for rewards and log densities."""
         return replace(self, by_rows=True, constant=False, summed=True)
 
-    def sums(self, formula: Any) -> bool:
+    def is_token_sum(self, formula: Any) -> bool:
         """Does this layout have the log densities of a role summed over the tokens of a sequence?"""
         symbols = unfold(formula).free_symbols
         return self.summed and bool(symbols & {*DENSITIES}) and not formula.has(Whole, *VOCABULARY)
 
-    def traced(self, formula: Any) -> Any:
-        """The formula of an argument: one number a sequence is a sum over its tokens."""
-        plain = of_rows(formula)
-        return plain.xreplace({x: total(mask * x, "t") for x in DENSITIES}) if self.sums(formula) else plain
+    def make_formula(self, formula: Any) -> Any:
+        """Return the formula of an argument: one number a sequence is a sum over its tokens."""
+        plain = expand_whole_sums(formula)
+        return (
+            plain.xreplace({x: sum_over(mask * x, "t") for x in DENSITIES})
+            if self.is_token_sum(formula)
+            else plain
+        )
 
-    def numbers(self, formula: Any, values: Mapping[str, Any], counted: Any) -> Mapping[str, Any]:
-        """The values of the symbols of a role, by name; counted: the mask as numbers."""
-        if not self.sums(formula):
+    def make_numbers(self, formula: Any, values: Mapping[str, Any], counted: Any) -> Mapping[str, Any]:
+        """Return the values of the symbols of a role, by name; counted: the mask as numbers."""
+        if not self.is_token_sum(formula):
             return values
         return {
             **values,
             **{x.name: (values[x.name] * counted).sum(1) for x in DENSITIES if x.name in values},
         }
 
-    def taken_out(self, formula: Any) -> Any:
-        """sum_t A x = A sum_t x, where A is the same at all tokens."""
-        return _taken_out(formula) if self.constant else formula
+    def move_rewards_out(self, formula: Any) -> Any:
+        """Return sum_t A x = A sum_t x, where A is the same at all tokens."""
+        return _move_rewards_out(formula) if self.constant else formula
 
 
-def _taken_out(e: Any) -> Any:
-    """R and A before each sum over the tokens of a sequence.
+def _move_rewards_out(e: Any) -> Any:
+    """Move R and A before each sum over the tokens of a sequence.
 
-    >>> _taken_out(total(A * mask, "t"))
+    >>> _move_rewards_out(sum_over(A * mask, "t"))
     A*Total(mask, t)
     """
     if isinstance(e, sympy.Atom) or not e.has(Total):
         return e
-    found = e.func(*map(_taken_out, e.args))
-    if not isinstance(found, Total) or found.axes != "t":
-        return found
-    factors = sympy.Mul.make_args(found.args[0])
+    result = e.func(*map(_move_rewards_out, e.args))
+    if not isinstance(result, Total) or result.axes != "t":
+        return result
+    factors = sympy.Mul.make_args(result.args[0])
     fixed = [f for f in factors if f in (A, R)]
-    return sympy.Mul(*fixed) * total(sympy.Mul(*(f for f in factors if f not in fixed)), "t")
+    return sympy.Mul(*fixed) * sum_over(sympy.Mul(*(f for f in factors if f not in fixed)), "t")
 
 
-ON_A_GRID = tuple(Layout(m, *of) for of in ((), (True,), (False, True)) for m in MASK_TYPES)
+ON_A_GRID = tuple(Layout(m, *rewards) for rewards in ((), (True,), (False, True)) for m in MASK_TYPES)
 LAYOUTS = (*ON_A_GRID, *(Layout(m, flat=True) for m in MASK_TYPES))
 
 
-def of_rows(formula: Any) -> Any:
-    """whole(x), one number a sequence, as a sum over its tokens."""
-    return unfold(formula).replace(lambda e: isinstance(e, Whole), lambda e: total(mask * e.args[0], "t"))
+def expand_whole_sums(formula: Any) -> Any:
+    """Replace whole(x), one number a sequence, by a sum over its tokens."""
+    return unfold(formula).replace(lambda e: isinstance(e, Whole), lambda e: sum_over(mask * e.args[0], "t"))
 
 
-def shape_of(formula: Any, layout: Layout) -> tuple[int, ...]:
+def choose_shape(formula: Any, layout: Layout) -> tuple[int, ...]:
     symbols = unfold(formula).free_symbols
-    if formula.has(Whole) or layout.sums(formula):
+    if formula.has(Whole) or layout.is_token_sum(formula):
         return ROWS
     shape = WORDS if symbols & set(VOCABULARY) else GRID
     if layout.flat:
@@ -118,30 +122,33 @@ def shape_of(formula: Any, layout: Layout) -> tuple[int, ...]:
     return ROWS if layout.by_rows and symbols and symbols <= layout.rows else shape
 
 
-def argument(name: str, formula: Any, layout: Layout) -> Any:
-    """A traced argument."""
+def make_argument(name: str, formula: Any, layout: Layout) -> Any:
+    """Return a traced argument."""
     import torch
 
     dtype = getattr(torch, {mask: layout.mask_type, token: "int64"}.get(formula, "float32"))
-    shape = shape_of(formula, layout)
+    shape = choose_shape(formula, layout)
     if name in layout.longer:
         shape = (shape[0], LONGER, *shape[2:])
-    return traced(
-        layout.traced(formula), shape, dtype, origins=frozenset((name,)) if len(shape) > 1 else frozenset()
+    return make_traced(
+        layout.make_formula(formula),
+        shape,
+        dtype,
+        origins=frozenset((name,)) if len(shape) > 1 else frozenset(),
     )
 
 
-def parameter_argument(symbol: Any) -> Any:
-    return traced(symbol, ())
+def make_parameter(symbol: Any) -> Any:
+    return make_traced(symbol, ())
 
 
 def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -> tuple[Any, list[Entry]]:
-    """The formula of what the call returns, and the operations on the way."""
-    with tracing() as journal:
-        [found] = settled([call(dict(arguments))])
-        if is_traced(found) and found.selected is not None:
+    """Return the formula of what the call returns, and the operations on the way."""
+    with open_journal() as journal:
+        [result] = resolve_values([call(dict(arguments))])
+        if is_traced(result) and result.selected is not None:
             raise Refused("what is returned is a selection by a mask, which nothing sums")
-        return formula_of(found), journal
+        return read_formula(result), journal
 
 
 class Number(float):
@@ -155,46 +162,47 @@ class Number(float):
         return getattr(torch.tensor(float(self), dtype=torch.float64), name)
 
 
-def _of_numbers(name: str) -> Callable[..., Any]:
+def _make_operator(name: str) -> Callable[..., Any]:
     plain = getattr(float, name)
 
-    def method(self: Number, *others: Any) -> Any:
-        found = plain(self, *others)
-        return Number(found) if type(found) is float else found
+    def apply_operator(self: Number, *others: Any) -> Any:
+        result = plain(self, *others)
+        return Number(result) if type(result) is float else result
 
-    return method
+    return apply_operator
 
 
 for _name in ("add", "sub", "mul", "truediv", "pow"):
-    setattr(Number, f"__{_name}__", _of_numbers(f"__{_name}__"))
-    setattr(Number, f"__r{_name}__", _of_numbers(f"__r{_name}__"))
+    setattr(Number, f"__{_name}__", _make_operator(f"__{_name}__"))
+    setattr(Number, f"__r{_name}__", _make_operator(f"__r{_name}__"))
 for _name in ("neg", "abs"):
-    setattr(Number, f"__{_name}__", _of_numbers(f"__{_name}__"))
+    setattr(Number, f"__{_name}__", _make_operator(f"__{_name}__"))
 
 
 # ---------------------------------------------------------------------------- real tensors
-def real_arguments(
+def make_real_arguments(
     roles: Mapping[str, Any], point: Point, layout: Layout, dtype: Any
 ) -> tuple[dict[str, Any], Any]:
-    """The arguments as real tensors, and the leaf along which gradients are taken: log q, or the logits."""
+    """Return the arguments as real tensors, and the leaf of the gradients: log q, or the logits."""
     import torch
     from array_api_compat import torch as xp
 
-    def tensor(value: Any) -> Any:
+    def make_tensor(value: Any) -> Any:
         return torch.tensor(np.array(value), dtype=dtype)
 
-    values = {x: tensor(layout.shaped(x, v)) for x, v in point.values.items()}
+    values = {x: make_tensor(layout.convert_values(x, v)) for x, v in point.values.items()}
     over_vocabulary = any(f.has(*VOCABULARY) for f in roles.values())
-    logits = {x: tensor(z) for x, z in point.logits.items()}
-    [every] = [x for x, of in VOCABULARY.items() if of == log_q]
-    leaf = (logits[every] if over_vocabulary else values.get(log_q, tensor(np.zeros(GRID)))).requires_grad_()
+    logits = {x: make_tensor(z) for x, z in point.logits.items()}
+    [every] = [x for x, density in VOCABULARY.items() if density == log_q]
+    leaf = logits[every] if over_vocabulary else values.get(log_q, make_tensor(np.zeros(GRID)))
+    leaf.requires_grad_()
     logs = {x: torch.log_softmax(z, dim=-1) for x, z in logits.items()}
     if over_vocabulary:
         picks = torch.as_tensor(point.picks)[..., None]
-        values.update({of: logs[x].gather(-1, picks)[..., 0] for x, of in VOCABULARY.items()})
+        values.update({density: logs[x].gather(-1, picks)[..., 0] for x, density in VOCABULARY.items()})
     named = {x.name: v for x, v in values.items()} | {x.name: v for x, v in logs.items()}
 
-    def of(formula: Any) -> Any:
+    def evaluate_role(formula: Any) -> Any:
         if formula == mask:
             return values[mask].to(getattr(torch, layout.mask_type))
         if formula == token:
@@ -204,18 +212,18 @@ def real_arguments(
         if formula.has(Whole):
             inside = formula.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0])
             return (evaluate(inside, named, xp, lambda t: t.detach()) * values[mask]).sum(dim=1)
-        return evaluate(formula, layout.numbers(formula, named, values[mask]), xp, lambda t: t.detach())
+        return evaluate(formula, layout.make_numbers(formula, named, values[mask]), xp, lambda t: t.detach())
 
-    found = {key: of(formula) for key, formula in roles.items()}
+    arguments = {key: evaluate_role(formula) for key, formula in roles.items()}
     if layout.flat:
-        found = {key: value.reshape(-1, *value.shape[2:]) for key, value in found.items()}
-    for key in layout.longer & found.keys():
-        found[key] = _with_one_more(found[key], layout.cuts.get(key, 0))
-    return found, leaf
+        arguments = {key: value.reshape(-1, *value.shape[2:]) for key, value in arguments.items()}
+    for key in layout.longer & arguments.keys():
+        arguments[key] = _add_token(arguments[key], layout.cuts.get(key, 0))
+    return arguments, leaf
 
 
-def _with_one_more(x: Any, start: int) -> Any:
-    """Beside the tokens another one, on which nothing may depend; it has the values of a neighbour."""
+def _add_token(x: Any, start: int) -> Any:
+    """Add a token that nothing may depend on; it has the values of a neighbour."""
     import torch
 
     if start:
@@ -224,7 +232,7 @@ def _with_one_more(x: Any, start: int) -> Any:
 
 
 def run(call: Callable[[dict[str, Any]], Any], arguments: dict[str, Any], leaf: Any) -> tuple[Any, Any]:
-    """Value and gradient of its sum."""
+    """Return the value and the gradient of its sum."""
     import torch
 
     with mock.patch.object(torch.cuda, "current_device", lambda: "cpu"):  # where all tensors are
@@ -237,16 +245,18 @@ def run(call: Callable[[dict[str, Any]], Any], arguments: dict[str, Any], leaf: 
     return value, slope
 
 
-def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, Any], layout: Layout) -> Any:
-    """point -> value and gradient as NumPy arrays, in float64, and the largest number met at each token."""
+def make_runner(
+    call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, Any], layout: Layout
+) -> Any:
+    """Return point -> float64 value and gradient as NumPy arrays, and the largest number at each token."""
     import torch
 
-    def at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        arguments, leaf = real_arguments(roles, point, layout, torch.float64)
+    def run_at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arguments, leaf = make_real_arguments(roles, point, layout, torch.float64)
         usual = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
         try:
-            with torch.enable_grad(), _double() as mode:
+            with torch.enable_grad(), _make_double_mode() as mode:
                 value, slope = run(partial(call, point), arguments, leaf)
         finally:
             torch.set_default_dtype(usual)
@@ -254,11 +264,11 @@ def exactly(call: Callable[[Point, dict[str, Any]], Any], roles: Mapping[str, An
             value = value.t()
         return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
 
-    return at
+    return run_at
 
 
-def _double() -> Any:
-    """A mode of PyTorch that computes in float64."""
+def _make_double_mode() -> Any:
+    """Return a mode of PyTorch that computes in float64."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -270,23 +280,23 @@ def _double() -> Any:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
             options = dict(kwargs or {})
-            if any(isinstance(x, Unread) for x in (*args, *options.values())):
-                return called_with_unread(func, args, options)
+            if any(isinstance(x, UnreadValue) for x in (*args, *options.values())):
+                return call_with_unread(func, args, options)
             if getattr(options.get("dtype"), "is_floating_point", False):
                 options["dtype"] = torch.float64
             with torch._C.DisableTorchFunction():
-                done = func(*args, **options)
-                if not isinstance(done, torch.Tensor) or not done.is_floating_point():
-                    return done
+                result = func(*args, **options)
+                if not isinstance(result, torch.Tensor) or not result.is_floating_point():
+                    return result
                 if name in CASTS:
                     double = getattr(args[0], "dtype", None) == torch.float64
-                    return args[0] if double else done.double()
-                self.keep(done.detach())
-            return done
+                    return args[0] if double else result.double()
+                self.keep(result.detach())
+            return result
 
-        def keep(self, done: Any) -> None:
-            """At each token of the grid; of anything else, at all tokens."""
-            size = done.abs().nan_to_num(nan=0.0)
+        def keep(self, result: Any) -> None:
+            """Keep the largest size: at each token of the grid; of anything else, at all tokens."""
+            size = result.abs().nan_to_num(nan=0.0)
             size = size.amax(dim=-1) if tuple(size.shape) == WORDS else size
             if size.numel():
                 self.largest = torch.maximum(self.largest, size if tuple(size.shape) == GRID else size.amax())
@@ -295,26 +305,26 @@ def _double() -> Any:
 
 
 # ---------------------------------------------------------------------------- short floats
-def overflows(
+def find_overflows(
     call: Callable[[Point, dict[str, Any]], Any],
     roles: Mapping[str, Any],
     layout: Layout,
     points: Mapping[str, Point],
 ) -> list[tuple[str, str, str, int | None]]:
-    """(dtype, where, what happened, line) for each point and dtype at which something is not finite."""
+    """Return (dtype, where, what happened, line) wherever a number is not finite."""
     import torch
 
-    found: list[tuple[str, str, str, int | None]] = []
+    problems: list[tuple[str, str, str, int | None]] = []
     for name in ("float32", "bfloat16"):
         for words, point in points.items():
-            arguments, leaf = real_arguments(roles, point, layout, getattr(torch, name))
+            arguments, leaf = make_real_arguments(roles, point, layout, getattr(torch, name))
             if not all(bool(torch.isfinite(t).all()) for t in arguments.values()):
                 continue  # what is mapped overflows, not the code
             with FirstLoss() as first:
                 try:
                     value, slope = run(partial(call, point), arguments, leaf)
                 except RuntimeError as error:
-                    found.append((name, words, f"fails: {str(error).splitlines()[0][:100]}", None))
+                    problems.append((name, words, f"fails: {str(error).splitlines()[0][:100]}", None))
                     break
             bad = [
                 w
@@ -325,8 +335,10 @@ def overflows(
                 kinds = {"nan" if bool(torch.isnan(t).any()) else "infinite" for t in (value, slope)
                          if not bool(torch.isfinite(t).all())}  # fmt: skip
                 at = f", first at {first.name}" if first.name else ""
-                found.append((name, words, f"{' and '.join(bad)} {'/'.join(sorted(kinds))}{at}", first.line))
-    return found
+                problems.append(
+                    (name, words, f"{' and '.join(bad)} {'/'.join(sorted(kinds))}{at}", first.line)
+                )
+    return problems
 
 
 class FirstLoss:
@@ -344,11 +356,11 @@ class FirstLoss:
 
         class Watching(TorchFunctionMode):  # type: ignore[misc]
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                done = func(*args, **(kwargs or {}))
-                bad = isinstance(done, torch.Tensor) and done.is_floating_point() and not outer.name
-                if bad and not bool(torch.isfinite(done).all()):
-                    outer.name, outer.line = getattr(func, "__name__", "").strip("_"), here()
-                return done
+                result = func(*args, **(kwargs or {}))
+                bad = isinstance(result, torch.Tensor) and result.is_floating_point() and not outer.name
+                if bad and not bool(torch.isfinite(result).all()):
+                    outer.name, outer.line = getattr(func, "__name__", "").strip("_"), find_current_line()
+                return result
 
         self.mode = Watching()
         self.mode.__enter__()

@@ -21,7 +21,6 @@ import sympy
 
 from klsym.engine.fields.field import reduce_typed_loss
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
-from klsym.engine.options.expand_options import build_weight
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.counterexamples import add_rows, choose_rows, generate_tree_models
 from klsym.engine.proof.derivation import derive
@@ -67,7 +66,7 @@ def rewrite_under_mu(written: Written, setting: Setting) -> tuple[Written, Setti
     """Return the off-policy loss for a sampler that is cut off at each token; other losses unchanged."""
     if not setting.truncated or setting.level != "token":
         return written, setting
-    e = written.expression.xreplace({rho: build_weight(setting.weights)})
+    e = written.expression.xreplace({rho: setting.weighting.typed})
     e = e.replace(lambda x: isinstance(x, Weight), lambda x: exp(x.args[0] - x.args[1]))
     e = e.xreplace({log_mu: sg(log_q)})
     text = written.text if e == written.expression else losses.show(e, TEXT)

@@ -22,7 +22,7 @@ from klsym.engine.targets.ring import explain_ring
 from klsym.engine.verdicts.verdict import ExpectedValue, Verdict, build_open_verdict
 from klsym.errors import KlsymError, NotInRing, Refused, TooManyRegions, UsageError
 from klsym.kernel.names import SAMPLE_BASES, is_declarable
-from klsym.language.convert import in_core, to_ring
+from klsym.language.convert import is_in_core, to_ring
 from klsym.language.expressions import (
     ATOMS,
     DENSITIES,
@@ -35,7 +35,7 @@ from klsym.language.expressions import (
 )
 from klsym.language.messages import Message
 from klsym.language.parser import is_of_answers
-from klsym.language.pasted_text import in_one_line
+from klsym.language.pasted_text import join_lines
 from klsym.language.spellings import read_loss
 from klsym.language.sums import DENSITIES as POLICIES
 from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch, full_kl
@@ -56,7 +56,7 @@ def explain_written(written: Written, setting: Setting) -> Verdict:
 
 def _explain_by_level(written: Written, setting: Setting) -> Verdict:
     """Return the verdict; raises TooManyRegions."""
-    if setting.aggregate == "batch" or (setting.level != "sample" and has_batch_sum(written.expression)):
+    if setting.divisor.over_batch or (setting.level != "sample" and has_batch_sum(written.expression)):
         from klsym.engine.outside.all_tokens import explain_all_tokens, split_batch_mean
 
         over = split_batch_mean(written.expression, setting)
@@ -98,7 +98,7 @@ def _is_centred(e: Any) -> bool:
 def _build_refusal(written: Written, error: KlsymError) -> UsageError:
     """Return the error for a loss that is not in the ring, or too large for it."""
     refuse_zero_denominator(written)
-    if in_core(written.expression) and not isinstance(error, UnsupportedSum):
+    if is_in_core(written.expression) and not isinstance(error, UnsupportedSum):
         return UsageError(f"{written.text[:60]!r} is too large once multiplied out: {error}")
     return UsageError(f"{written.text[:60]!r} is not handled: {error}")
 
@@ -109,7 +109,7 @@ def _choose_explainer(written: Written, setting: Setting) -> Callable[[Written, 
         from klsym.engine.outside.normalised import explain_normalised
 
         return explain_normalised
-    if setting.batch == "std":
+    if setting.divides_by_std:
         from klsym.engine.outside.batch_std import explain_batch_std
 
         return explain_batch_std
@@ -144,7 +144,7 @@ def refuse_taken_names(written: Written, setting: Setting) -> None:
             f"{written.text[:60]!r} sums over the tokens of a sequence, and a single sample has none: choose"
             " level token or sequence"
         )
-    if setting.batch == "leave-one-out" and "m" in names:
+    if setting.centring is not None and setting.centring.reserves_m and "m" in names:
         raise UsageError(f"m in {written.text[:60]!r} stands for n - 1 here: choose another name")
 
 
@@ -166,7 +166,7 @@ def as_written(loss: Any, parameters: Iterable[str]) -> Written:
         if reading.in_grammar:
             return Written(loss, reading.expression)
         text = _replace_full_kl(losses.show(reading.expression, TEXT))
-        return Written(text, reading.expression, in_one_line(loss), reading.notes)
+        return Written(text, reading.expression, join_lines(loss), reading.notes)
     expression = as_loss(loss)
     _refuse_names_of_answers(expression)
     return Written(losses.show(expression, TEXT), expression)

@@ -22,7 +22,7 @@ def guess_intended_target(verdict: Verdict, written: Written) -> str | None:
     """
     if has_token_sum(written.expression) or has_batch_sum(written.expression):  # said on purpose
         return None
-    if verdict.setting.batch not in ("none", "leave-one-out"):
+    if verdict.setting.centring is not None and not verdict.setting.centring.keeps_gradient:
         return None
     names = written.expression.replace(lambda e: isinstance(e, Weight), lambda e: parameter("weight"))
     if written.expression.has(M):  # masked on purpose

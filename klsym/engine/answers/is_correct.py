@@ -36,7 +36,7 @@ def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict 
     of_tokens = setting.level == "token" and not has_token_sum(written.expression)
     if of_tokens and not _is_right_for_a_sample(text, Setting(setting.sampling, setting.use), target, use):
         return None
-    plain = not setting.averaged and setting.aggregate != "batch" and setting.batch != "std"
+    plain = not setting.averaged and not setting.divisor.over_batch and not setting.divides_by_std
     if use != "value" and plain and not is_single_part(written, setting, target):
         return None  # without a proof, which would cost ten times as much
     verdict = explain_written(written, setting)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
-from klsym.engine.options.settings import CHOICES, Setting
+from klsym.engine.options.option_table import CHOICES
+from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, expected_gradient, grad
 from klsym.engine.verdicts.verdict import Verdict
@@ -62,7 +63,7 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
 
 def _iterate_settings(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:
     """Yield the setting itself, those with one other option, and at last that of whole sequences."""
-    divided = setting.aggregate in ("mean", "batch")
+    divided = setting.divisor.divides
     place = replace(setting, aggregate="sum") if divided else setting
     changed = ("aggregate sum",) if divided else ()
     yield place, changed

@@ -279,7 +279,7 @@ def _is_unbounded_below(f: ExpPoly) -> bool | None:
     weights = {tuple(item for item in monomial if item[0] != "k1") for monomial, _ in f.terms}
     if len(weights) != 1:
         return None
-    plain = f * ExpPoly({(weights.pop(), ()): 1}).inverse() * K1.exp()
+    plain = f * ExpPoly({(weights.pop(), ()): 1}).invert() * K1.exp()
     return None if plain.names() - {"k1"} else find_limit(plain) == -math.inf
 
 
@@ -326,7 +326,7 @@ def _is_negative_somewhere(element: ExpPoly) -> bool:
         return False
     ratios: tuple[Number, ...] = (-5, -1, Fraction(1, 3), 1, 5)
     for at in product(ratios, ratios, (-9, -1)):
-        value = element.substitute({n: ExpPoly.number(x) for n, x in zip(FREE_NAMES, at, strict=True)})
+        value = element.substitute({n: ExpPoly.from_number(x) for n, x in zip(FREE_NAMES, at, strict=True)})
         if _enclose(value).b < 0:
             return True
     return False

@@ -54,7 +54,7 @@ class GeneratorPiece:
 
 def find_piecewise_divergence(c: ExpPoly, context: Context) -> Generated | None:
     """Return f and its shape; None if c depends on more than r, or its pieces are not isolated."""
-    regions = {name: e for name in c.names() if (e := context.defined(name, REGION)) is not None}
+    regions = {name: e for name in c.names() if (e := context.find_definition(name, REGION)) is not None}
     if len({frozenset((e, -e)) for e in regions.values()}) > MOST_BOUNDS:
         return None
     coefficient_pieces = _split_into_pieces(c, regions)
@@ -137,7 +137,7 @@ def _find_jump_sign(a: GeneratorPiece, b: GeneratorPiece, regions: Mapping[str, 
 
 
 def _substitute_point(element: ExpPoly, place: Fraction) -> ExpPoly:
-    return element.substitute({"k1": ExpPoly.number(place)})
+    return element.substitute({"k1": ExpPoly.from_number(place)})
 
 
 def _find_convex_intervals(
@@ -206,7 +206,7 @@ def _integrate_pieces(pieces: list[GeneratorPiece]) -> list[ExpPoly] | None:
 def _move_through_point(part: ExpPoly, place: Fraction, value: ExpPoly) -> ExpPoly:
     """Return part + b r with this value at k1 = place, where r is exp(-place)."""
     gap = value - _substitute_point(part, place)
-    return part + gap * ExpPoly.number(place).exp() * RATIO
+    return part + gap * ExpPoly.from_number(place).exp() * RATIO
 
 
 def _write_formula(pieces: list[GeneratorPiece], parts: list[ExpPoly]) -> Any:

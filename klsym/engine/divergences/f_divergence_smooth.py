@@ -39,7 +39,7 @@ from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import DENSITIES, A, OfRow, R, Ratio, Weight, k1, log_mu, log_p, log_q, r
 from klsym.language.messages import Message
-from klsym.language.sums import mixing
+from klsym.language.sums import list_mixture_weights
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
 
@@ -87,7 +87,12 @@ def substitute_odds(e: Any) -> tuple[Any, Callable[[Any], Any]]:
     """
     powers = {power.base for power in e.atoms(sympy.Pow) if power.exp.could_extract_minus_sign()}
     inside = powers | {log.args[0] for log in e.atoms(sympy.log)}
-    odds = {w: sympy.Dummy(positive=True) for argument in inside if argument.has(X) for w in mixing(argument)}
+    odds = {
+        w: sympy.Dummy(positive=True)
+        for argument in inside
+        if argument.has(X)
+        for w in list_mixture_weights(argument)
+    }
     if not odds:
         return e, lambda substituted: substituted
     substituted = e.xreplace({w: 1 / (1 + z) for w, z in odds.items()}).replace(
@@ -251,8 +256,8 @@ def _iterate_special_cases(c: ExpPoly, powers: list[Key]) -> Iterator[tuple[str,
             start = rate.substitute({name: ZERO}).terms.get(CONSTANT_KEY, 0)
             for wanted in (0, 1) if not slope.names() else ():
                 at = Fraction(wanted - start) / slope.terms[CONSTANT_KEY]
-                if at or name not in c.inverted():
-                    special_coefficient = c.substitute({name: ExpPoly.number(at)})
+                if at or name not in c.collect_divisors():
+                    special_coefficient = c.substitute({name: ExpPoly.from_number(at)})
                     yield (
                         name,
                         at,

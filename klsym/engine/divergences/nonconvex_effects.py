@@ -76,7 +76,7 @@ def _remove_weight(c: ExpPoly) -> ExpPoly:
     """Return c without its constant and without the parameters that all other terms share."""
     moving = ExpPoly({key: value for key, value in c.terms.items() if ExpPoly({key: value}).names() & {"k1"}})
     weights = {tuple(item for item in monomial if item[0] != "k1") for monomial, _ in moving.terms}
-    return moving * ExpPoly({(weights.pop(), ()): 1}).inverse() if len(weights) == 1 else c
+    return moving * ExpPoly({(weights.pop(), ()): 1}).invert() if len(weights) == 1 else c
 
 
 def _read_number(element: ExpPoly) -> Number:

@@ -33,20 +33,20 @@ from klsym.engine.proof.quantities import Quantity, expected_gradient
 from klsym.engine.proof.reduction import Strategy, reduce_side
 from klsym.engine.proof.sequence_quantities import mean_over_i, sum_over_t, token_gradient
 from klsym.errors import KlsymError, ProofError, Refused
-from klsym.kernel.derivatives import attach, slopes
+from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.names import HELD, LOG_RATIOS, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.slots import SEQUENCE, name_in_slot
 from klsym.kernel.statements import Context, MeanGradient
 from klsym.language.abbreviations import E, IndexedGradient, Side
-from klsym.language.convert import generic_functions, to_ring, to_sympy
+from klsym.language.convert import find_generic_functions, to_ring, to_sympy
 from klsym.language.expressions import Slot, length, log_q, now, own, s, sg
 from klsym.language.parser import parse
-from klsym.language.unfolding import d_log_q, written_out
+from klsym.language.unfolding import differentiate_in_log_q, expand_context
 from klsym.notation.losses import Written
 
 BATCH_SIZE = ((n, m + 1),)
-N, M = ExpPoly.variable("n"), ExpPoly.variable("m")
+N, M = ExpPoly.from_variable("n"), ExpPoly.from_variable("m")
 SUMS = (*LOG_RATIOS, "R")  # of a whole sequence the sums of those of its tokens
 OPPOSITE = {"future": "past", "now": "now", "past": "future"}
 SCORE_SLOTS = {"future": ("past",), "now": ("now",), "past": ("future",), "x": SEQUENCE}
@@ -192,7 +192,7 @@ def build_quantity(loss: SlotLoss, sequence_part: Any = 0) -> Quantity:
     """Return E_m[grad L] at the index, or E_m[h s] of a detached loss."""
     e, measure, element = loss.expression, loss.measure, loss.element
     if loss.index == "i":
-        side = Side.atom(IndexedGradient("i", measure, element))
+        side = Side.from_atom(IndexedGradient("i", measure, element))
         typed = e if loss.typed is None else loss.typed_label
         return mean_over_i(e * own(s), measure) if loss.detached else Quantity(side, {}, {element: typed})
     if loss.index == "t":
@@ -202,7 +202,7 @@ def build_quantity(loss: SlotLoss, sequence_part: Any = 0) -> Quantity:
         return start + expected_gradient(sequence_part, measure) if sequence_part else start
     labels = {element: _build_label(loss, e)}
     if loss.detached:
-        return Quantity(Side.atom(E(measure, element, ("x",))), generic_functions(e), labels)
+        return Quantity(Side.from_atom(E(measure, element, ("x",))), find_generic_functions(e), labels)
     return replace(expected_gradient(e, measure), labels=labels)
 
 
@@ -247,16 +247,16 @@ def _split_canonical_form(form: Derivation) -> tuple[ExpPoly, tuple[tuple[ExpPol
 def split_own_share(element: ExpPoly) -> tuple[ExpPoly, ExpPoly]:
     """Return (1 - 1/n, a) for (1 - 1/n) a, as a mean that includes the sample gives it; (1, a) otherwise."""
     without_n = ExpPoly({k: v for k, v in element.terms.items() if not any(name == "n" for name, _ in k[0])})
-    scale = ONE - ExpPoly.variable("n").inverse()
+    scale = ONE - ExpPoly.from_variable("n").invert()
     return (scale, without_n) if element and element == without_n * scale else (ONE, element)
 
 
 def rewrite_in_n(element: ExpPoly) -> ExpPoly:
     """Write an element in one of n and m = n - 1, where none of its denominators forbids that.
 
-    >>> rewrite_in_n(N * M.inverse() - M.inverse() + M) == N
+    >>> rewrite_in_n(N * M.invert() - M.invert() + M) == N
     True
-    >>> rewrite_in_n((N * M).inverse()) == M.inverse() - N.inverse()
+    >>> rewrite_in_n((N * M).invert()) == M.invert() - N.invert()
     True
     """
     if "m" not in element.names():
@@ -278,7 +278,7 @@ def rewrite_in_n(element: ExpPoly) -> ExpPoly:
 def _expand_into_tokens(reduced: Derivation) -> Side:
     """Return the side with means of whole sequences as sums over t."""
     side = reduced.left
-    for _, reached in reduce_side(side, written_out(reduced.context), strategy=Strategy(stepwise=True)):
+    for _, reached in reduce_side(side, expand_context(reduced.context), strategy=Strategy(stepwise=True)):
         side = reached
     return side
 
@@ -299,19 +299,19 @@ def split_sequence_loss(loss: Any, defined: Context = PLAIN, attached_only: bool
     element = to_ring(loss)
     sequence_terms, times_T = ZERO, attached_only and is_same_at_each_token(element, defined)
     for term in split_terms(element):
-        of_sequence = defined.speaks_of(term) <= {"x"}
-        over_T = times_T or "length" in term.inverted()
+        of_sequence = defined.collect_slots(term) <= {"x"}
+        over_T = times_T or "length" in term.collect_divisors()
         if of_sequence and over_T and (not attached_only or any(map(depends_on_theta, term.names()))):
             sequence_terms = sequence_terms + term
     if not sequence_terms:
         return 0, loss
-    return to_sympy(sequence_terms * ExpPoly.variable("length")), to_sympy(element - sequence_terms)
+    return to_sympy(sequence_terms * ExpPoly.from_variable("length")), to_sympy(element - sequence_terms)
 
 
 def is_same_at_each_token(element: ExpPoly, defined: Context) -> bool:
     """Is it one loss of the sequence, repeated at each token, and not a sum of terms over T?"""
     names = [parse_name(name) for name in element.names()]
-    of_sequence = bool(names) and defined.speaks_of(element) <= {"x"}
+    of_sequence = bool(names) and defined.collect_slots(element) <= {"x"}
     over_T = all(("length", -1) in monomial for monomial, _ in element.terms)
     return of_sequence and not over_T and any(name.base in LOG_RATIOS for name in names)
 
@@ -329,7 +329,7 @@ def _find_attached_loss(
     element = loss.element
     if loss.sums:
         return None, _build_attached_loss({"now": element}, loss)
-    sequence_coefficient = loss.expression if loss.defined.speaks_of(element) <= {"x"} else None
+    sequence_coefficient = loss.expression if loss.defined.collect_slots(element) <= {"x"} else None
     integral = (
         find_primitive(element, "now") if loss.measure == "mu" and sequence_coefficient is None else None
     )
@@ -345,9 +345,11 @@ def _find_sequence_coefficient(start: Derivation, loss: Any) -> Any:
     if not sequence_bases & {*LOG_RATIOS}:
         return None
     if is_summable(element, "now", start.context):
-        return to_sympy(attach(d_log_q(sum_over_slot(element, "x"), start.context)))
-    coefficients = {slot: attach(slope) for slot, slope in slopes(element, "t", start.context).items()}
-    is_same = {*coefficients} == {"now"} and start.context.speaks_of(coefficients["now"]) <= {"x"}
+        return to_sympy(attach(differentiate_in_log_q(sum_over_slot(element, "x"), start.context)))
+    coefficients = {
+        slot: attach(slope) for slot, slope in differentiate_loss(element, "t", start.context).items()
+    }
+    is_same = {*coefficients} == {"now"} and start.context.collect_slots(coefficients["now"]) <= {"x"}
     return to_sympy(coefficients["now"]) if is_same else None  # sum_t h s_t = h s
 
 
@@ -366,7 +368,7 @@ def _exchange_one_sum(start: Derivation, name: str, slot: str) -> Derivation:
         exchanged_terms = ZERO
         for term in split_terms(atoms[0].coefficient):  # type: ignore[attr-defined]
             exchanged_terms = (
-                exchanged_terms + term if at_slot(name, slot) in term.names() else exchanged_terms
+                exchanged_terms + term if name_in_slot(name, slot) in term.names() else exchanged_terms
             )
         if exchanged_terms:
             with suppress(ProofError):
@@ -398,8 +400,8 @@ def move_to_own_tokens(slots: Slots) -> Slots:
             if not (is_movable and is_same):
                 coefficients[slot] = coefficients.get(slot, ZERO) + term
                 continue
-            moved_term = term * ExpPoly.variable(sum_name).inverse()
-            moved_term = moved_term * ExpPoly.variable(at_slot(parse_name(sum_name).base, "now"))
+            moved_term = term * ExpPoly.from_variable(sum_name).invert()
+            moved_term = moved_term * ExpPoly.from_variable(name_in_slot(parse_name(sum_name).base, "now"))
             for score_slot in SCORE_SLOTS[sum_slot]:
                 coefficients[score_slot] = coefficients.get(score_slot, ZERO) + moved_term
     return {slot: c for slot, c in coefficients.items() if c}
@@ -414,16 +416,19 @@ def _build_attached_loss(slots: Mapping[str, ExpPoly], loss: SlotLoss) -> Any | 
     for slot, c in slots.items():
         for term in split_terms(c):
             sum_names = [
-                x for e in loss.defined.within(term) for x in e.names() if parse_name(x).base in HELD
+                x
+                for e in loss.defined.walk_definitions(term)
+                for x in e.names()
+                if parse_name(x).base in HELD
             ]
             if not sum_names:
                 total = total + sg(to_sympy(term)) * _build_log_q(slot)
                 continue
-            factor, sum_name = term * ExpPoly.variable(sum_names[0]).inverse(), parse_name(sum_names[0])
-            is_same = loss.defined.speaks_of(factor) <= {"x"} and sum_names[0] in term.names()
+            factor, sum_name = term * ExpPoly.from_variable(sum_names[0]).invert(), parse_name(sum_names[0])
+            is_same = loss.defined.collect_slots(factor) <= {"x"} and sum_names[0] in term.names()
             if len(sum_names) > 1 or slot != "now" or not is_same:
                 return None
-            value = loss.sums[at_slot(sum_name.base, "now")]
+            value = loss.sums[name_in_slot(sum_name.base, "now")]
             total = total + sg(to_sympy(factor) * value) * _build_log_q(OPPOSITE[sum_name.slot])
     return total
 

@@ -16,7 +16,7 @@ from klsym.kernel.statements import Context
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import A, V, V_next, now, past
 
-REWARD, BEFORE, AFTER = ExpPoly.variable("R"), "A[past]", "A[now]"
+REWARD, BEFORE, AFTER = ExpPoly.from_variable("R"), "A[past]", "A[now]"
 NAMES = {ADVANTAGE: "A", V: BEFORE, past(A): BEFORE, V_next: AFTER, now(A): AFTER}
 
 
@@ -34,7 +34,7 @@ def format_critic_values(loss: SlotLoss) -> dict[str, str]:
 
 
 def _collect_names(loss: SlotLoss) -> set[str]:
-    return {name for e in loss.defined.within(*loss.elements) for name in e.names()}
+    return {name for e in loss.defined.walk_definitions(*loss.elements) for name in e.names()}
 
 
 def substitute_in_context(context: Context, values: dict[str, ExpPoly]) -> Context:

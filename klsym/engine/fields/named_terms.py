@@ -22,7 +22,7 @@ from klsym.engine.fields.slot_loss import ADVANTAGE
 from klsym.engine.proof.quantities import KL, Quantity, expectation, grad
 from klsym.engine.proof.reduction import Strategy, reduce_side
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL, token_KL_gradient
-from klsym.kernel.derivatives import sample_part
+from klsym.kernel.derivatives import select_sample_part
 from klsym.kernel.names import REWARDS, SAMPLE_BASES, THETA_FREE, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import Context as Plain
@@ -53,7 +53,7 @@ class RandomNames(NamedTuple):
 
 NO_NAMES = RandomNames()
 KLS = ("reverse-kl", "forward-kl")
-K1 = ExpPoly.variable("k1")
+K1 = ExpPoly.from_variable("k1")
 R_RATIO = (-K1).exp()
 LENGTH = frozenset({"length"})  # the number of tokens of a sequence, which is random: no reward
 FORWARD_VALUE = to_ring(-past(r) * now(r) * now(k1))  # KL(p||q), as tokens to come average to 1
@@ -116,8 +116,8 @@ def sort_random_names(context: Plain) -> RandomNames:
     """Sort the names that a context defines by what they depend on; constants are left out."""
     names_of_kind: dict[str, Names] = {"rewards": frozenset(), "random": frozenset(), "beyond_r": frozenset()}
     for name, _, e in context.definitions:
-        names = {n for inner in context.within(e) for n in inner.names() if context.is_sample(n)}
-        bases = {parse_name(n).base for n in names if context.defined(n) is None}
+        names = {n for inner in context.walk_definitions(e) for n in inner.names() if context.is_sample(n)}
+        bases = {parse_name(n).base for n in names if context.find_definition(n) is None}
         kind = "rewards" if bases and bases <= {*THETA_FREE} - LENGTH else "random" if bases else ""
         kinds = {kind, "beyond_r"} if kind == "random" and not bases <= {"k1"} else {kind} - {""}
         for key in kinds:
@@ -143,7 +143,7 @@ def _split_by_patterns(element: ExpPoly, patterns: dict[str, ExpPoly], names: Ra
             if term.names() & (names.random | LENGTH)
             else _name_part(term, patterns, names.rewards)
         )
-        parts[name] = parts[name] + (term * patterns[name].inverse() if name in patterns else term)
+        parts[name] = parts[name] + (term * patterns[name].invert() if name in patterns else term)
     if any(_is_reward_in_region(term, names) for term in split_terms(parts["remainder"])):
         parts |= {"remainder": parts["remainder"] + parts["reward"], "reward": ZERO}
     return NamedParts(**parts, random_names=names)
@@ -160,7 +160,7 @@ def _name_part(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> s
     rewarded = term.names() & rewards or _collect_sample_names(term) - densities
     if not densities:
         return "reward" if rewarded else "constant"
-    matching = (name for name, p in patterns.items() if not _collect_sample_names(term * p.inverse()))
+    matching = (name for name, p in patterns.items() if not _collect_sample_names(term * p.invert()))
     return "remainder" if rewarded else next(matching, "remainder")
 
 
@@ -175,8 +175,8 @@ def recognise_token_term(term: ExpPoly) -> tuple[str, ExpPoly]:
     [(monomial, exponent)] = term.terms
     fixed = not names & {name for part, _ in exponent for name, _ in part}  # exp(lam) is a constant
     if names == {"k1[now]"} and ("k1[now]", 1) in monomial and fixed:
-        return "reverse", term * ExpPoly.variable("k1[now]").inverse()
-    forward = term * FORWARD_VALUE.inverse()
+        return "reverse", term * ExpPoly.from_variable("k1[now]").invert()
+    forward = term * FORWARD_VALUE.invert()
     if not forward.names():
         return "forward", forward
     once = any(names - {"A"} == {of} and (of, 1) in monomial for of in ("R[now]", "M[now]"))
@@ -192,7 +192,7 @@ def find_whole_reward(element: ExpPoly) -> ExpPoly | None:
 
     v_t = F(R_past + R_now) - F(R_past), F(0) = 0;  R_now**2 + 2*R_now*R_past is that of F = R**2
     """
-    now, past = (ExpPoly.variable(f"R[{slot}]") for slot in ("now", "past"))
+    now, past = (ExpPoly.from_variable(f"R[{slot}]") for slot in ("now", "past"))
     first = element.substitute({"R[past]": ZERO})
     difference = first.substitute({"R[now]": now + past}) - first.substitute({"R[now]": past})
     slots = {parse_name(name).slot for name in element.names() if name in ("R[now]", "R[past]")}
@@ -314,7 +314,7 @@ class Decomposition:
         assert total is not None
         for slot, c in self.remainder.items():
             index = "" if slot == "x" else "t"
-            total = total + Quantity(Side.atom(Indexed(index, "q", c, (slot,))))
+            total = total + Quantity(Side.from_atom(Indexed(index, "q", c, (slot,))))
         return total
 
     @property
@@ -398,7 +398,7 @@ def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain
     rewards = sort_random_names(defined).rewards
     for slot in ("past", "now"):
         for monomial, exponent in coefficients.get(slot, ZERO).terms:
-            lead = sample_part(monomial, exponent, context)
+            lead = select_sample_part(monomial, exponent, context)
             h = _find_sample_reward(lead, slot, rewards)
             if h is None or lead in known_leads:
                 continue
@@ -429,7 +429,7 @@ def _find_sample_reward(lead: ExpPoly, slot: str, regions: Names = frozenset()) 
 
 def _find_multiple(coefficient: ExpPoly, lead: ExpPoly, context: Context) -> ExpPoly:
     """Return the constant c of the terms c * lead of a coefficient."""
-    inverse_lead = lead.inverse()
+    inverse_lead = lead.invert()
     return sum(
         (
             term * inverse_lead

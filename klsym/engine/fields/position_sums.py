@@ -16,11 +16,11 @@ from klsym.engine.regions.piecewise import PIECEWISE, Unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import at_slot
+from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import Context
 from klsym.kernel.sums import SUMS
 from klsym.language.convert import is_in_ring, to_ring, to_sympy
-from klsym.language.expressions import GIVEN, Estimator, Slot, others, own, parameter, sg, without_sg
+from klsym.language.expressions import GIVEN, Estimator, Slot, others, own, parameter, remove_sg, sg
 from klsym.language.sums import OverBatch, Summed
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
@@ -108,13 +108,13 @@ def _replace_token_sum(token_sum: Any, in_sg: bool, sum_values: dict[str, Any], 
     ):  # what is the same at each token stands in front of the sum
         if is_summable(summand, "now", context):
             total = total + to_sympy(common_factor * sum_over_slot(summand, token_sum.slot))
-        elif not context.speaks_of(summand) <= {
+        elif not context.collect_slots(summand) <= {
             "past",
             "now",
         }:  # the kernel's H[now] is known once now is drawn
             raise UnsupportedSum(DEPENDS_ON_LATER_TOKENS)
         else:
-            sum_name = _name_detached_sum(sum_values, "now", to_ring(without_sg(to_sympy(summand))))
+            sum_name = _name_detached_sum(sum_values, "now", to_ring(remove_sg(to_sympy(summand))))
             total = total + to_sympy(common_factor) * sum(Slot(slot)(sum_name) for slot in slots)
     return total
 
@@ -125,10 +125,10 @@ def _replace_batch_sum(batch_sum: Any, in_sg: bool, sum_values: dict[str, Any], 
         own_term, other_terms = batch_sum.args[0], to_sympy(sum_over_slot(element, "others", "self"))
     else:
         _refuse_attached_sum(batch_sum, element, ATTACHED_BATCH_SUM, in_sg)
-        value = to_ring(without_sg(batch_sum.args[0])).rename(lambda x: x.replace("[self]", ""))
+        value = to_ring(remove_sg(batch_sum.args[0])).rename(lambda x: x.replace("[self]", ""))
         sum_name = _name_detached_sum(sum_values, "x", value)
         own_term, other_terms = own(sum_name), others(sum_name)
-    return batch_sum.of(own_term, other_terms).subs(1 / (n - 1), 1 / m)
+    return batch_sum.combine(own_term, other_terms).subs(1 / (n - 1), 1 / m)
 
 
 def _refuse_attached_sum(typed_sum: Any, element: ExpPoly, reason: str, in_sg: bool) -> None:
@@ -139,7 +139,7 @@ def _refuse_attached_sum(typed_sum: Any, element: ExpPoly, reason: str, in_sg: b
 def _name_detached_sum(sum_values: dict[str, Any], slot: str, value: ExpPoly) -> Any:
     """Return the first of H, H2, .. that is unused, or has this value already, and record the value."""
     for sum_name in GIVEN:
-        if sum_values.setdefault(at_slot(sum_name.name, slot), to_sympy(value)) == to_sympy(value):
+        if sum_values.setdefault(name_in_slot(sum_name.name, slot), to_sympy(value)) == to_sympy(value):
             return sum_name
     raise UnsupportedSum(MANY_SUMS)
 
@@ -148,7 +148,7 @@ def _split_common_factors(element: ExpPoly, context: Context) -> Iterator[tuple[
     """Yield pairs (factor that is the same at each token, such as 1/T; sum of the terms over it)."""
 
     def is_common(x: str) -> bool:
-        known = parse_name(x).base in SAMPLE_BASES or context.defined(x) is not None
+        known = parse_name(x).base in SAMPLE_BASES or context.find_definition(x) is not None
         return known and not _is_token_dependent(x, context)
 
     groups: dict[Any, ExpPoly] = {}
@@ -157,7 +157,7 @@ def _split_common_factors(element: ExpPoly, context: Context) -> Iterator[tuple[
         inside = tuple((inner, v) for inner, v in exponent if inner and all(is_common(x) for x, _ in inner))
         common_factor = ExpPoly({(powers, inside): 1})
         groups[common_factor] = (
-            groups.get(common_factor, ZERO) + ExpPoly({(monomial, exponent): value}) * common_factor.inverse()
+            groups.get(common_factor, ZERO) + ExpPoly({(monomial, exponent): value}) * common_factor.invert()
         )
     yield from groups.items()
 
@@ -182,18 +182,20 @@ def is_summable(element: ExpPoly, own_slot: str, context: Context = PLAIN) -> bo
 
 def _is_token_dependent(name: str, context: Context) -> bool:
     """Does it differ from token to token?"""
-    if context.defined(name) is None:
+    if context.find_definition(name) is None:
         return parse_name(name).slot != "x"
-    return not context.speaks_of(ExpPoly.variable(name)) <= {"x"}
+    return not context.collect_slots(ExpPoly.from_variable(name)) <= {"x"}
 
 
 def sum_over_slot(element: ExpPoly, slot: str, own_slot: str = "now") -> ExpPoly:
     """Sum an element over the positions of a slot; a constant is multiplied by their number."""
-    number = {"now": ONE, "others": to_ring(n) - 1}.get(slot) or ExpPoly.variable(at_slot("length", slot))
+    number = {"now": ONE, "others": to_ring(n) - 1}.get(slot) or ExpPoly.from_variable(
+        name_in_slot("length", slot)
+    )
 
     def shift_name(name: str) -> str:
         suffix = f"[{own_slot}]"
-        return at_slot(name.replace(suffix, ""), slot) if suffix in name else name
+        return name_in_slot(name.replace(suffix, ""), slot) if suffix in name else name
 
     total = ZERO
     for key, value in element.terms.items():

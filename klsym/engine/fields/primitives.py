@@ -11,10 +11,10 @@ from fractions import Fraction
 from klsym.engine.regions.piecewise import substitute_on_policy as substitute_on_policy
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Key
-from klsym.kernel.slots import at_slot
+from klsym.kernel.slots import name_in_slot
 from klsym.language.defined import OF_LOGS
 
-WEIGHT = ExpPoly.variable("w").exp()
+WEIGHT = ExpPoly.from_variable("w").exp()
 MAX_PRIMITIVE_TERMS = 40  # of what a primitive is looked for
 
 
@@ -34,7 +34,7 @@ def is_multiple(key: Key, name: str) -> bool:
 def find_primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
     """Return L with dL/dlog q = h at a slot; None if h depends on theta in other slots too, or no L is found.
 
-    >>> find_primitive(ExpPoly.variable("k1"), "x") == ExpPoly.variable("k1") ** 2 * Fraction(1, 2)
+    >>> find_primitive(ExpPoly.from_variable("k1"), "x") == ExpPoly.from_variable("k1") ** 2 * Fraction(1, 2)
     True
     """
     total = ZERO
@@ -49,13 +49,13 @@ def find_primitive(h: ExpPoly, slot: str) -> ExpPoly | None:
 def find_objective_under(c: ExpPoly, measure: str) -> ExpPoly | None:
     """Return F with grad E_m[F] = E_m[c s]: under q, F + dF/dlog q = c, so that F q is a primitive of c q.
 
-    >>> k1 = ExpPoly.variable("k1")
+    >>> k1 = ExpPoly.from_variable("k1")
     >>> find_objective_under(k1, "q") == k1 - 1, find_objective_under(k1, "mu") == k1**2 * Fraction(1, 2)
     (True, True)
     """
-    density = ExpPoly.variable("log_q").exp() if measure == "q" else ONE
+    density = ExpPoly.from_variable("log_q").exp() if measure == "q" else ONE
     integral = find_primitive(c * density, "x")
-    return None if integral is None else integral * density.inverse()
+    return None if integral is None else integral * density.invert()
 
 
 def _integrate_term(term: ExpPoly, slot: str) -> ExpPoly | None:
@@ -63,7 +63,7 @@ def _integrate_term(term: ExpPoly, slot: str) -> ExpPoly | None:
 
     Where b is 0, by parts: for m = x^a y it is x^(a + 1)/(a + 1) y - int x^(a + 1)/(a + 1) (dy).
     """
-    log_ratios = {at_slot(base, slot) for base in LOG_RATIOS}
+    log_ratios = {name_in_slot(base, slot) for base in LOG_RATIOS}
     [((monomial, exponent), value)] = term.terms.items()
     powers = [(name, power) for name, power in monomial if depends_on_theta(name)]
     slope = _find_exponent_slope(exponent, log_ratios)
@@ -72,15 +72,15 @@ def _integrate_term(term: ExpPoly, slot: str) -> ExpPoly | None:
     if not {name for name, _ in powers} <= log_ratios or any(power < 0 for _, power in powers):
         return None
     inside = {m for m, _ in exponent}
-    k1_name = at_slot("k1", slot)
+    k1_name = name_in_slot("k1", slot)
     name, power = (
-        powers[0] if powers else (k1_name if ((k1_name, 1),) in inside else at_slot("log_q", slot), 0)
+        powers[0] if powers else (k1_name if ((k1_name, 1),) in inside else name_in_slot("log_q", slot), 0)
     )
     integrated_names = () if slope else (name,)
     derivative = ExpPoly({(monomial, ()): value}).derive(
         lambda variable: ONE if variable in log_ratios and variable not in integrated_names else ZERO
     )
-    scale = slope.inverse() if slope else ExpPoly.variable(name) * Fraction(1, power + 1)
+    scale = slope.invert() if slope else ExpPoly.from_variable(name) * Fraction(1, power + 1)
     remainder = find_primitive(derivative * ExpPoly({((), exponent): 1}) * scale, slot)
     return None if remainder is None else term * scale - remainder
 

@@ -30,13 +30,14 @@ from klsym.engine.fields.position_sums import (
     sum_over_slot,
 )
 from klsym.engine.fields.primitives import substitute_on_policy
+from klsym.engine.options.choices import POSITIONS, Crediting, find_meaning
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.bounds_in_order import collect_clip_facts
 from klsym.engine.regions.piecewise import Unfolding, keep_used_regions, start_unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.kernel.slots import LENGTHS, at_slot
+from klsym.kernel.slots import LENGTHS, name_in_slot
 from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import (
@@ -58,14 +59,14 @@ from klsym.language.expressions import (
     parameter,
     past,
     r,
+    remove_sg,
     rho,
     rho_old,
     sg,
-    without_sg,
 )
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_EXP, MAX_POWER
-from klsym.language.sums import Centred, Here, LeftOut, OverBatch, OverVocabulary, Summed, Whole, togo
+from klsym.language.sums import Here, OverBatch, OverVocabulary, Summed, Whole
 from klsym.language.unfolding import PLAIN
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
@@ -75,7 +76,6 @@ from klsym.notation.tree import Name, divide
 DRAWN = M / parameter("S")  # what M q/S draws, over q; S = E_q[M]
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
 CRITIC = {V: past(A), V_next: now(A)}  # any functions of the prefix before a token, and with it
-WEIGHT_OF_OPTION = {"token": now(rho), "prefix": past(rho) * now(rho), "sequence": rho}
 ONE_TOKEN_SUM = "a sum over the tokens before or after one: choose level token"
 SUM_OF_RATIOS = (
     "would be a sum of ratios, one for each token: the ratio of them all is exp({name}(log ratio))"
@@ -158,15 +158,15 @@ def build_slot_losses(losses_as_typed: Sequence[Written], setting: Setting) -> l
 def _apply_options(written: Written, setting: Setting, expanded: ExpandedLoss) -> SlotLoss:
     """As a loss or as a reward, credited to tokens and averaged over them."""
     detached, index, expression, sums = (
-        setting.use == "reward",
+        setting.detached,
         expanded.index,
         expanded.expression,
         expanded.sums,
     )
     refuse_unless_moderate(to_ring(expression), written, {*LENGTHS})
-    if detached and index == "t" and setting.credit in ("to-go", "total"):
-        h = to_ring(without_sg(expression))
-        credited = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credit)
+    if detached and index == "t" and setting.credits is not None and setting.meets_others:
+        h = to_ring(remove_sg(expression))
+        credited = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credits)
         expression, sums = replace_sums(credited, index, detached, expanded.regions)
     label = divide_by_length(written) if setting.averaged and index != "t" else written
     loss = build_sampled_loss(expression, sums, index, setting, detached, label)
@@ -217,7 +217,7 @@ def build_sampled_loss(
     if detached and not index:  # one sample is shown as it was written
         expression = sg(expression)
     elif detached:
-        expression = without_sg(expression)
+        expression = remove_sg(expression)
         expression = to_sympy(substitute_on_policy(to_ring(expression))) if setting.on_policy else expression
     element = to_ring(expression)
     detached_q = needs_sampler(element, setting)
@@ -225,9 +225,8 @@ def build_sampled_loss(
 
 
 def choose_index(loss: Any, setting: Setting) -> str:
-    if setting.level == "token":
-        return "t"
-    return "i" if has_batch_sum(loss) else ""
+    index = find_meaning(POSITIONS, "level", setting.level).index
+    return index or ("i" if has_batch_sum(loss) else "")
 
 
 def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
@@ -241,7 +240,7 @@ def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
     if index == "t":
         expression = expression if setting.use == "reward" else _write_per_token(expression)
         placed = now(expression).xreplace(
-            {now(A): ADVANTAGE, now(rho): WEIGHT_OF_OPTION[setting.weights], T: length}
+            {now(A): ADVANTAGE, now(rho): setting.weighting.at_token, T: length}
         )
         placed = placed.xreplace({now(x): value for x, value in CRITIC.items()})
         _refuse_sums_of_ratios(placed)
@@ -304,7 +303,7 @@ def _refuse_sums_of_ratios(expression: Any) -> None:
             raise UsageError(f"{format_sum(token_sum)} {SUM_OF_RATIOS.format(name=token_sum.name)}")
 
 
-def apply_credit(h: ExpPoly, credit: str) -> Any:
+def apply_credit(h: ExpPoly, crediting: Crediting) -> Any:
     """Return togo(h) or whole(h); terms with A stay, since A belongs to the whole sequence."""
     whole_terms, token_terms = ZERO, ZERO
     for key, value in h.terms.items():
@@ -316,7 +315,7 @@ def apply_credit(h: ExpPoly, credit: str) -> Any:
         else:
             whole_terms = whole_terms + term
     summand = to_sympy(token_terms)
-    return to_sympy(whole_terms) + (togo(summand) if credit == "to-go" else Whole(summand))
+    return to_sympy(whole_terms) + crediting.apply(summand)
 
 
 def start_regions(expression: Any, setting: Setting) -> Unfolding:
@@ -327,13 +326,13 @@ def start_regions(expression: Any, setting: Setting) -> Unfolding:
 
 def build_centred_loss(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -> SlotLoss:
     """Build the loss sg(h - mean of h over the batch), by the option batch."""
-    centring = {"leave-one-out": LeftOut, "mean": Centred, "std": Centred}[setting.batch]
     varying_names = collect_random_names(h, defined)  # equal numbers less their mean would be 0 at once
     own_coefficient = h if varying_names else to_ring(H)
     own_coefficient = own_coefficient.rename(
-        lambda name: at_slot(name, "self") if name in varying_names or name == "H" else name
+        lambda name: name_in_slot(name, "self") if name in varying_names or name == "H" else name
     )
-    expression, sums = replace_sums(centring(to_sympy(own_coefficient)), "i", detached=True)
+    assert setting.centring is not None
+    expression, sums = replace_sums(setting.centring.subtracts(to_sympy(own_coefficient)), "i", detached=True)
     sums = sums if varying_names else {"H": to_sympy(h)}
     return replace(
         build_sampled_loss(expression, sums, "i", setting, True, None), centred_coefficient=h, defined=defined
@@ -342,7 +341,11 @@ def build_centred_loss(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -
 
 def collect_random_names(element: ExpPoly, defined: Context) -> set[str]:
     """Return the names in an element of one sample that change from sample to sample."""
-    return {n for n in element.names() if n in SAMPLE_BASES or (defined.defined(n) and defined.is_sample(n))}
+    return {
+        n
+        for n in element.names()
+        if n in SAMPLE_BASES or (defined.find_definition(n) and defined.is_sample(n))
+    }
 
 
 # ---------------------------------------------------------------------------- whole sequences
@@ -367,7 +370,7 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
     is_rewritten = setting.level == "sequence" and (has_count or not all(map(_is_summable_over_tokens, sums)))
     if not (is_rewritten and is_whole and is_single):
         return written, setting
-    bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.in_k1())
+    bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.express_in_k1())
     sequence_values = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
     sequence_values |= {x: Whole(x) for x in (k1, *DENSITIES, R)}
     for old, new in sequence_values.items():  # r and rho before the log densities that define them
@@ -436,7 +439,9 @@ def divide_by_length(written: Written) -> Written:
 
 def refuse_unless_moderate(element: ExpPoly, written: Written, allowed: set[str] | None = None) -> None:
     """Raise UsageError for division by a random variable, and for powers larger than the grammar allows."""
-    random = {n for n in element.inverted() if parse_name(n).base in SAMPLE_BASES} - (allowed or set())
+    random = {n for n in element.collect_divisors() if parse_name(n).base in SAMPLE_BASES} - (
+        allowed or set()
+    )
     if random:
         name = formulas.show_variable(min(random), TEXT)
         raise UsageError(f"division by {name} in {written.text[:60]!r}: it is 0 at some samples")

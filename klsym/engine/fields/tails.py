@@ -1,7 +1,8 @@
 """Coefficients of scores at a sample: are they 0 everywhere, and which density ratio in them is unbounded?
 
->>> r = (-ExpPoly.variable("k1")).exp()
->>> find_unbounded_ratio([r], [r], False), find_unbounded_ratio([r * ExpPoly.variable("w").exp()], [r], False)
+>>> r = (-ExpPoly.from_variable("k1")).exp()
+>>> rho = ExpPoly.from_variable("w").exp()
+>>> find_unbounded_ratio([r], [r], False), find_unbounded_ratio([r * rho], [r], False)
 ('r', 'rho*r')
 """
 

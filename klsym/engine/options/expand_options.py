@@ -21,15 +21,11 @@ from typing import Any
 import sympy
 
 from klsym.engine.options.settings import Setting
-from klsym.language.expressions import A, exp, log_mu, log_q, rho
-from klsym.language.sums import Before, Whole
+from klsym.language.expressions import A, rho
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Call, Formula, Name, add_terms, divide, multiply
-
-CREDITS = {"to-go": "togo", "total": "whole"}
-BATCHES = {"leave-one-out": "loo", "mean": "centred", "std": "normalised"}
 
 
 def expand_options(written: Written, setting: Setting, h: Formula | None = None) -> str | None:
@@ -37,38 +33,24 @@ def expand_options(written: Written, setting: Setting, h: Formula | None = None)
 
     h: what multiplies the score of a sample.
     """
-    expression = written.expression.xreplace({rho: build_weight(setting.weights)})
+    expression = written.expression.xreplace({rho: setting.weighting.typed})
     weighted = expression != written.expression
     formula = losses.build_tree(expression if weighted else written)
-    if setting.credit in CREDITS:
-        formula = _apply_credit(expression if expression.has(A) else None, formula, CREDITS[setting.credit])
-    if setting.averaged:
-        formula = divide(formula, Name("T"))
+    if setting.credits is not None and setting.credits.word is not None:
+        formula = _apply_credit(expression if expression.has(A) else None, formula, setting.credits.word)
+    divisor, centring = setting.divisor, setting.centring
+    if divisor.divides and not divisor.over_batch:
+        formula = divide(formula, losses.build_tree(divisor.number))
     if setting.truncated:
         formula = divide(multiply(Name("M"), formula), Name("S"))
-    if setting.aggregate == "batch":
-        formula = divide(multiply(Name("n"), formula), add_terms(Name("T"), Call("others", (Name("T"),))))
-    if setting.batch in BATCHES:
-        centre = BATCHES[setting.batch]
-        if setting.use == "reward":
-            formula = Call(centre, (formula,))
-        elif h is not None:
-            formula = multiply(Call("sg", (Call(centre, (h,)),)), Name("log_q"))
-    has_options = (
-        weighted
-        or setting.truncated
-        or setting.aggregate in ("mean", "batch")
-        or setting.credit in CREDITS
-        or setting.batch in BATCHES
-    )
+    if divisor.over_batch:
+        formula = divide(multiply(Name("n"), formula), losses.build_tree(divisor.number))
+    if centring is not None and setting.use == "reward":
+        formula = Call(centring.word, (formula,))
+    elif centring is not None and h is not None:
+        formula = multiply(Call("sg", (Call(centring.word, (h,)),)), Name("log_q"))
+    has_options = weighted or setting.truncated or divisor.divides or setting.meets_others or centring
     return TEXT(formula) if has_options else None
-
-
-def build_weight(weights: str) -> Any:
-    """Return the importance weight for which rho stands."""
-    if weights == "prefix":
-        return exp(Before(log_q - log_mu)) * rho
-    return exp(Whole(log_q - log_mu)) if weights == "sequence" else rho
 
 
 def _apply_credit(expression: Any, formula: Formula, credit: str) -> Formula:

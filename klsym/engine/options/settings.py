@@ -1,6 +1,4 @@
-"""How a loss is used: the options of `explain`, each said once, and checked against one another.
-
-The command line, the explorer, the checks and the documentation are made from OPTIONS.
+"""How a loss is used: the options of `explain`, checked against one another, with what they mean.
 
 >>> checked_setting(use="reward", level="token").credit
 'to-go'
@@ -12,96 +10,25 @@ klsym.errors.UsageError: credit: this is said of tokens; choose level token
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import cleandoc
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any
 
+from klsym.engine.options.choices import (
+    CENTRINGS,
+    CREDITS,
+    DIVISORS,
+    ROWS,
+    SAMPLERS,
+    USAGES,
+    WEIGHTINGS,
+    Centring,
+    Crediting,
+    Divisor,
+    Weighting,
+    find_meaning,
+)
+from klsym.engine.options.option_table import CHOICES, DEFAULTS, OPTIONS
 from klsym.errors import UsageError
-
-Sampling = Literal["on-policy", "off-policy", "truncated"]
-Use = Literal["loss", "reward"]
-Level = Literal["sample", "token", "sequence"]
-Batch = Literal["none", "mean", "leave-one-out", "std"]
-Credit = Literal["to-go", "same-token", "total"]
-Weights = Literal["token", "prefix", "sequence"]
-Aggregate = Literal["sum", "mean", "batch"]
-Documented = TypeVar("Documented")
-
-
-@dataclass(frozen=True)
-class Need:
-    """An option has an effect only where another one has one of these values."""
-
-    of: str
-    among: tuple[str, ...]
-    otherwise: str
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option: its choices, the first one holding where nothing is said; what it means, and where."""
-
-    name: str
-    choices: tuple[str, ...]
-    meaning: str
-    needs: tuple[Need, ...] = ()
-    silent: str | None = None  # the value that says nothing
-
-    @property
-    def always(self) -> bool:
-        """Does it mean something beside all others?"""
-        return not self.needs
-
-    def explain_no_effect(self, options: Mapping[str, str | None]) -> str:
-        """Return why the option has no effect beside the others; empty if it has one."""
-        return next((need.otherwise for need in self.needs if options[need.of] not in need.among), "")
-
-
-NEEDS_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
-OPTIONS = (
-    Option(
-        "sampling", get_args(Sampling),
-        "samples from q itself (on-policy), from mu (off-policy), or from q cut off to where M = 1, M*q/S"
-        " with S = E_q[M] (truncated: top-p, top-k)",
-    ),
-    Option(
-        "use", get_args(Use),
-        "loss: differentiated; reward: detached, the loss being all that multiplies the score",
-    ),
-    Option(
-        "level", get_args(Level),
-        "one sample; token: the loss of each token, summed; sequence: that of a whole sequence",
-    ),
-    Option(
-        "batch", get_args(Batch),
-        "what is taken off the score's coefficient: nothing, the mean over a batch of n samples, that over"
-        " the others (leave-one-out); std also divides by the standard deviation",
-        (Need("level", ("sample", "sequence"),
-              "samples are centred whole; choose level sequence or sample, or batch none"),),
-        silent="none",
-    ),
-    Option(
-        "credit", get_args(Credit),
-        "the rewards that a token's score meets: its own and later ones (to-go), its own, or all",
-        (NEEDS_TOKENS,
-         Need("use", ("reward",), "a differentiated loss pushes on its own token; choose use reward")),
-    ),
-    Option(
-        "weights", get_args(Weights),
-        "what rho is at a token: its own ratio, the product up to it (prefix), or of all (sequence)",
-        (NEEDS_TOKENS,),
-    ),
-    Option(
-        "aggregate", get_args(Aggregate),
-        "mean: 1/T in front, T the random length of a sequence; batch: n/(T_1 + .. + T_n), over all tokens of"
-        " a batch of n",
-        (Need("level", ("token", "sequence"),
-              "a single sample has no length; choose level token or sequence"),),
-    ),
-)  # fmt: skip
-CHOICES = {option.name: option.choices for option in OPTIONS}
-DEFAULTS = {option.name: option.choices[0] if option.always else option.silent for option in OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -116,20 +43,62 @@ class Setting:
     weights: str = ""
     aggregate: str = ""
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for a choice without a meaning."""
+        for option, rows in ROWS.items():
+            choice = getattr(self, option)
+            if choice not in ("", "none"):
+                find_meaning(rows, option, choice)
+
     @property
     def on_policy(self) -> bool:
         """Do samples come from q, all of it or cut off?"""
-        return self.sampling != "off-policy"
+        return find_meaning(SAMPLERS, "sampling", self.sampling).from_policy
 
     @property
     def truncated(self) -> bool:
         """Are samples drawn where M = 1 alone?"""
-        return self.sampling == "truncated"
+        return find_meaning(SAMPLERS, "sampling", self.sampling).is_cut
+
+    @property
+    def detached(self) -> bool:
+        """Is the loss detached, and multiplies the score?"""
+        return find_meaning(USAGES, "use", self.use).detached
+
+    @property
+    def centring(self) -> Centring | None:
+        """What is taken from the score's coefficient over a batch; None for nothing."""
+        return None if self.batch == "none" else find_meaning(CENTRINGS, "batch", self.batch)
+
+    @property
+    def divides_by_std(self) -> bool:
+        """Is the score's coefficient divided by a standard deviation, so that terms do not add up?"""
+        return self.centring is not None and self.centring.divides
+
+    @property
+    def credits(self) -> Crediting | None:
+        """The rewards that a token's score meets; None where the option means nothing."""
+        return find_meaning(CREDITS, "credit", self.credit) if self.credit else None
+
+    @property
+    def meets_others(self) -> bool:
+        """Does a token's score meet the rewards of other tokens?"""
+        return self.credits is not None and self.credits.meets_others
+
+    @property
+    def weighting(self) -> Weighting:
+        """What rho is at a token; its own ratio where the option means nothing."""
+        return find_meaning(WEIGHTINGS, "weights", self.weights or "token")
+
+    @property
+    def divisor(self) -> Divisor:
+        """What the sum over tokens is divided by; 1 where the option means nothing."""
+        return find_meaning(DIVISORS, "aggregate", self.aggregate or "sum")
 
     @property
     def averaged(self) -> bool:
         """Does 1/T stand in front?"""
-        return self.aggregate == "mean"
+        return self.divisor.divides and not self.divisor.over_batch
 
     def to_json(self) -> dict[str, Any]:
         """All options; None for those that mean nothing here."""
@@ -154,10 +123,3 @@ def checked_setting(**given: str | None) -> Setting:
             raise UsageError(f"{option.name}: {idle}")
         values[option.name] = value or ("" if idle else option.choices[0])
     return Setting(**values)
-
-
-def document_options(function: Documented) -> Documented:
-    """Replace the line OPTIONS in the docstring of a function by the list of options."""
-    rows = "\n".join(f"{o.name}: {' | '.join(o.choices)}\n    {o.meaning}" for o in OPTIONS)
-    function.__doc__ = cleandoc(function.__doc__ or "").replace("OPTIONS\n", f"{rows}\n")
-    return function

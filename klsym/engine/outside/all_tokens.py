@@ -27,7 +27,7 @@ from klsym.engine.fields.field import collect_score_coefficients, reduce_loss
 from klsym.engine.fields.position_sums import T, n
 from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.fields.slot_loss import build_slot_loss
-from klsym.engine.options.expand_options import build_weight, expand_options
+from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import substitute_policy
 from klsym.engine.proof.counterexamples import generate_tree_models
@@ -65,11 +65,11 @@ from klsym.language.expressions import (
     now,
     others,
     own,
+    remove_sg,
     rho,
     s,
     sg,
     unfold,
-    without_sg,
 )
 from klsym.language.messages import Message
 from klsym.language.sums import OfOthers, OverBatch, Whole
@@ -95,7 +95,7 @@ def split_batch_mean(expression: Any, setting: Setting) -> tuple[Any, Any] | Non
 
     The option or the loss itself gives N; max(N, 1) is a third N.
     """
-    if setting.aggregate == "batch":
+    if setting.divisor.over_batch:
         return expression, ENTIRE
     expression = expression.xreplace({Whole(sympy.S.One): T})
     inverted = {e for e in expression.atoms(sympy.Pow) if e.exp.could_extract_minus_sign()}
@@ -129,7 +129,7 @@ def explain_all_tokens(
     exchange = [Message("exchange-in-lengths")] if counted is not None else []
     kept_lengths = () if number == ENTIRE else (Message("kept-lengths", some=number == KEPT),)
     presupposed = (*kept_lengths, Message("independent-sequences"), *exchange, *single.assumptions)
-    expansion = single.loss.expansion if setting.aggregate != "batch" else expand_options(written, setting)
+    expansion = single.loss.expansion if not setting.divisor.over_batch else expand_options(written, setting)
     tokens = _build_token_count(number)
     gradient = ExpectedGradient(
         target,
@@ -191,12 +191,12 @@ def _divide_by_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Form
 
 def _find_constant_coefficient(loss: Any, setting: Setting) -> Any | None:
     """Return the coefficient of each score if it is the same number at every token, else None."""
-    credited = setting.use == "reward" and setting.level == "token" and setting.credit != "same-token"
-    loss = loss.xreplace({rho: build_weight(setting.weights)})
+    credited = setting.use == "reward" and setting.level == "token" and setting.meets_others
+    loss = loss.xreplace({rho: setting.weighting.typed})
     if credited or loss.has(OverPositions):
         return None
     h = sympy.diff(loss, log_q) if setting.use == "loss" else loss
-    c = sympy.expand(unfold(substitute_policy(without_sg(h))))
+    c = sympy.expand(unfold(substitute_policy(remove_sg(h))))
     return None if c.has(*DENSITIES, *REWARDS, length, T) else c
 
 
@@ -306,7 +306,7 @@ def _build_curl(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]
         derive(token_gradient(attached, field.loss.measure), **options).differentiate()
     )
     pushed = {slot: substitute_on_policy(c) for slot, c in pushed.items()}
-    mean_T = Side.atom(Indexed("t", "q", ONE, ()))
+    mean_T = Side.from_atom(Indexed("t", "q", ONE, ()))
 
     def build_weighted_curl(weight: Any) -> Quantity:
         return curl(attached * weight, field.loss.measure)
@@ -314,18 +314,18 @@ def _build_curl(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]
     constant_part = build_weighted_curl(Rational(11, 12) - length / 4)
     length_part = build_weighted_curl(length / 12 - Rational(1, 4))
     labels = {**constant_part.labels, **length_part.labels}
-    side = constant_part.side + mean_T.times(length_part.side) + _build_wedge(pushed)
+    side = constant_part.side + mean_T.multiply(length_part.side) + _build_wedge(pushed)
     return derive(Quantity(side, constant_part.functions, labels), **options), pushed
 
 
 def _build_wedge(pushed: dict[str, ExpPoly], whole: bool = False) -> Side:
     """Return d E[T] ^ (E[T G]/12 - E[G]/4), G = sum_t sum_z c_z s_z; whole: c is that of the sequence."""
-    tokens = ExpPoly.variable("length")
+    tokens = ExpPoly.from_variable("length")
     weight = tokens * Fraction(1, 12) - ONE * Fraction(1, 4)
-    weight = weight * tokens.inverse() if whole else weight
+    weight = weight * tokens.invert() if whole else weight
     total = Side()
     for slot, c in pushed.items():
         for sign, first, second in ((1, "x'", slot), (-1, "x", f"{slot}'")):
             pair = (Indexed("t", "q", ONE, (first,)), Indexed("t", "q", c * weight, (second,)))
-            total = total + Side.of((sign, pair))
+            total = total + Side.combine((sign, pair))
     return total

@@ -10,8 +10,8 @@ import sympy
 from klsym.engine.options.settings import Setting
 from klsym.engine.verdicts.lazy import ChainStep
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.language.convert import canonical
-from klsym.language.expressions import log_mu, log_q, rho, without_sg
+from klsym.language.convert import normalise_expression
+from klsym.language.expressions import log_mu, log_q, remove_sg, rho
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.positions import build_in_slot
@@ -33,7 +33,7 @@ def substitute_policy(expression: Any) -> Any:
 
 def build_slope(x: Any) -> Any:
     """Return x + dx/dlog q, which multiplies the scores in grad full(x)."""
-    return canonical(without_sg(x + sympy.diff(x, log_q)))
+    return normalise_expression(remove_sg(x + sympy.diff(x, log_q)))
 
 
 def show_mean(loss: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:

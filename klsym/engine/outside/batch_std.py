@@ -42,7 +42,7 @@ from klsym.language.abbreviations import Indexed, Side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import A, H, R, log_q, now, others, own, parameter, s
 from klsym.language.messages import Message
-from klsym.language.unfolding import d_log_q, written_out
+from klsym.language.unfolding import differentiate_in_log_q, expand_context
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
@@ -164,7 +164,7 @@ def _prove_free_coefficient() -> Proof:
 def _find_constant_slope(h: ExpPoly) -> ExpPoly | None:
     """Return dh/dlog q, if it is a constant."""
     context = derive(expectation(to_sympy(h), "mu")).context
-    b = d_log_q(h, context)
+    b = differentiate_in_log_q(h, context)
     return b if context.is_constant(b) else None
 
 
@@ -235,13 +235,13 @@ def _build_curl() -> Quantity:
         return Indexed("t", "q", to_ring(now(R) ** power), (along,))
 
     across = (build_mean(1, "now"), build_mean(2, "now'")), (build_mean(1, "now'"), build_mean(2, "now"))
-    return Quantity(Side.of((1, across[0]), (-1, across[1])))
+    return Quantity(Side.combine((1, across[0]), (-1, across[1])))
 
 
 def _iterate_ordered_trees(h: ExpPoly) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield trees of three outcomes on which the values of h differ, with their ranks as rewards."""
     start = derive(sample(to_sympy(h)))
-    context, side = written_out(start.context), start.reduce().left
+    context, side = expand_context(start.context), start.reduce().left
     for model in generate_models(context, on_policy=True):
         tree = model["tree"]
         if len(tree["q"]) != 3:

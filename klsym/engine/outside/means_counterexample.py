@@ -12,7 +12,7 @@ from klsym.engine.proof.counterexamples import add_rows, describe_model, generat
 from klsym.kernel.statements import Context
 from klsym.language.expressions import DENSITIES, REWARDS, k1, log_q, unfold
 from klsym.language.sums import OverVocabulary
-from klsym.language.unfolding import plain_model
+from klsym.language.unfolding import simplify_model
 
 DIGITS, APART = 40, 1e-9  # by which two sides differ, of the larger one
 MAX_EXPONENT = sympy.Integer(10) ** 300  # exp(x) takes as many bits of precision as x has
@@ -23,7 +23,7 @@ def find_counterexample(c: Any, on_policy: bool, refuted: str) -> dict[str, Any]
     """Return a model in which E_q[c s] is not grad KL(q||p), as it is printed."""
     free = sorted(c.free_symbols - {*DENSITIES, *REWARDS}, key=str)
     for tried in generate_models(Context(parameters=tuple(map(str, free))), on_policy, []):
-        model = plain_model(add_rows(tried, {"o", "M"}))
+        model = simplify_model(add_rows(tried, {"o", "M"}))
         outcomes = _list_outcomes(model, {x: Rational(model["parameters"][str(x)]) for x in free})
         left, right = (_compute_expected_gradient(e, outcomes) for e in (c, k1))
         if left is not None and right is not None and abs(left - right) > APART * max(abs(left), abs(right)):

@@ -171,7 +171,7 @@ def _build_inner_loss(of: Any) -> SlotLoss:
 
 def _has_given_names(field: ReducedGradient) -> bool:
     """Does H occur in a score coefficient, or in a bound or log there?"""
-    definitions = field.loss.defined.within(*field.score_coefficients.values())
+    definitions = field.loss.defined.walk_definitions(*field.score_coefficients.values())
     return any(parse_name(x).base in HELD for e in definitions for x in e.names())
 
 
@@ -200,7 +200,7 @@ def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]
     if setting.use == "reward" or not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
         return None
     [h], [(symbol, of)] = slots.values(), back.items()
-    if any(field.loss.defined.defined(name) is not None for name in h.names()):
+    if any(field.loss.defined.find_definition(name) is not None for name in h.names()):
         return None
     plain = to_sympy(h.rename(lambda name: name.removesuffix("[self]")))
     [a, b] = plain.coeff(symbol, 1), plain.coeff(symbol, 0)

@@ -52,10 +52,10 @@ from klsym.engine.verdicts.warnings import LOSS_WARNINGS
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.ring import ZERO
 from klsym.language.convert import to_ring
-from klsym.language.expressions import A, M, log_mu, log_q, now, rho, s, sg, without_sg
+from klsym.language.expressions import A, M, log_mu, log_q, now, remove_sg, rho, s, sg
 from klsym.language.messages import Message
 from klsym.language.parser import OF_DENSITIES
-from klsym.language.sums import Before, OverVocabulary, Summed, Whole, clamped_words
+from klsym.language.sums import Before, OverVocabulary, Summed, Whole, find_clamped_words
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -95,7 +95,7 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
         setting=setting,
         score_cases=alone.gradient.score_cases if alone else (),
         scores_named=(True, inner.gradient.scores_named[1]),
-        inside_clamps=None if clamped_words(written.expression) else inner.gradient.inside_clamps,
+        inside_clamps=None if find_clamped_words(written.expression) else inner.gradient.inside_clamps,
         assumptions=(Message("full-at-one", setting=setting, of=loss.written.text), *inner.assumptions),
         steps=add_first_step(loss.typed, loss.setting, VOCABULARY_RULE, inner.proof.steps)
         if inner.proof.steps
@@ -141,9 +141,9 @@ def _iterate_pushes(one: ExactMean, setting: Setting, score: Any) -> Iterator[An
     """Yield C full((x + dx/dlog q) s), and full(x) grad C if C depends on theta outside sg(..)."""
     slope = build_slope(one.x)
     if not one.detached and slope.has(*RANDOM):  # full(s) = 0
-        yield _write_at_now(without_sg(one.c), setting) * OverVocabulary(slope * s)
+        yield _write_at_now(remove_sg(one.c), setting) * OverVocabulary(slope * s)
     if is_attached_to_theta(one.c):
-        mean = one.sum if one.place else OverVocabulary(without_sg(one.x))
+        mean = one.sum if one.place else OverVocabulary(remove_sg(one.x))
         yield LazyFormula(_multiply, (mean, _build_slope_of_factor(one.c, setting, score)))
 
 
@@ -154,7 +154,7 @@ def _multiply(of: Formula, slope: Formula) -> Formula:
 def _build_slope_of_factor(c: Any, setting: Setting, score: Any) -> Any:
     """Return grad C, with its scores."""
     if setting.level == "sample":
-        return LazyFormula(multiply, (without_sg(sympy.diff(c, log_q)), s))
+        return LazyFormula(multiply, (remove_sg(sympy.diff(c, log_q)), s))
     at_token = build_slot_loss(Written("", c), replace(setting, use="loss", credit=""))
     slots = collect_score_coefficients(derive(token_gradient(at_token.expression, "q")).differentiate())
     return LazyFormula(multiply, (slots, score)) if {*slots} <= {"now"} else slots
@@ -235,7 +235,7 @@ def sum_prefix_means(loss: SampledLoss) -> Any | None:
     """
     attached = later = sympy.S.Zero
     for exact_mean in loss.means:
-        c, full_mean = without_sg(exact_mean.c * exact_mean.inner), OverVocabulary(exact_mean.x)
+        c, full_mean = remove_sg(exact_mean.c * exact_mean.inner), OverVocabulary(exact_mean.x)
         c = c / log_q if exact_mean.detached else c
         if exact_mean.x.has(sg, rho, log_mu) or c.free_symbols & RANDOM or not is_known(c):
             return None

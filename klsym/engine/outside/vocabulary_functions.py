@@ -34,8 +34,8 @@ from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
 from klsym.engine.verdicts.verdict import Counterexample, ExpectedValue, TargetReading, Verdict
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
-from klsym.language.convert import in_core, to_sympy
-from klsym.language.expressions import M, log_mu, parameter, rho, s, sg, without_sg
+from klsym.language.convert import is_in_core, to_sympy
+from klsym.language.expressions import M, log_mu, parameter, remove_sg, rho, s, sg
 from klsym.language.messages import Message
 from klsym.language.sums import OverBatch, OverVocabulary, is_mass
 from klsym.notation import losses
@@ -102,7 +102,7 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
         if slope != 0:
             moving.append((name_number(slope), exact_mean.args[0]))
         if push != 0:
-            value = without_sg(push).xreplace(back)
+            value = remove_sg(push).xreplace(back)
             pushes.append((substitute_policy(value) if on_policy else value, exact_mean.args[0]))
     drawn = opened.free_symbols & DRAWN or use == "reward"
     values = {d: name_number(exact_mean) for d, exact_mean in back.items() if drawn and opened.has(d)}
@@ -116,7 +116,7 @@ def _take_mean(c: Any, sums: dict[Any, Any], on_policy: bool) -> Any:
         drawn = sympy.Mul(*(f for f in sympy.Mul.make_args(term) if f.free_symbols & DRAWN))
         if drawn.free_symbols & {*sums}:
             raise UsageError(f"{losses.show(drawn.xreplace(sums), TEXT)[:60]!r}: {OUTSIDE}")
-        expression = without_sg(drawn if on_policy else drawn / rho)
+        expression = remove_sg(drawn if on_policy else drawn / rho)
         total += term / drawn * (OverVocabulary(expression) if drawn != 1 else 1)
     return total
 
@@ -126,7 +126,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
     loss = written.expression
     means = fix_means(loss, setting.on_policy, setting.use)
     sampled = means.build_sampled_loss(centred=setting.batch != "none")
-    if not (in_core(sampled) or loss.atoms(OverBatch)):
+    if not (is_in_core(sampled) or loss.atoms(OverBatch)):
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
     inner = explained(write_loss(sampled), setting)
     if not _has_numbers(inner, means):

@@ -25,7 +25,7 @@ from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.regions.in_steps import to_steps
 from klsym.engine.verdicts.verdict import TargetReading, Verdict, build_open_verdict
-from klsym.language.expressions import A, Slot, now, parameter, s, sg, without_sg
+from klsym.language.expressions import A, Slot, now, parameter, remove_sg, s, sg
 from klsym.language.messages import Message
 from klsym.language.sums import Before, OverVocabulary, Summed, Whole
 from klsym.notation.losses import Written
@@ -82,7 +82,7 @@ def _build_gradient(loss: Any, setting: Setting) -> Any:
     for slot, c in slots.items():
         total += _multiply_by_score(to_steps(c, defined, True), slot).xreplace(back)
     for exact_mean, name in moving.items():
-        push, slope = without_sg(sympy.diff(opened, name)), build_slope(exact_mean.args[0])
+        push, slope = remove_sg(sympy.diff(opened, name)), build_slope(exact_mean.args[0])
         push = substitute_policy(push) if setting.on_policy else push
         if slope.free_symbols & RANDOM:  # full(s) = 0
             total += _write_at_now(push).xreplace(back) * OverVocabulary(slope * s)

@@ -1,6 +1,6 @@
 """Data for theorems about all densities: a family that solves an equation, a foreign term.  Untrusted.
 
->>> k1 = ExpPoly.variable("k1")
+>>> k1 = ExpPoly.from_variable("k1")
 >>> find_foreign_term(k1 * k1 + k1, Context()).to_json()
 [['1', {'k1': 2}]]
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.errors import ProofError
-from klsym.kernel.meta import derivative, is_foreign
+from klsym.kernel.meta import differentiate, is_foreign
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context
 
@@ -26,11 +26,11 @@ def solve_for_family(
     """Return the data of a completeness step: the unit that turns dc/dv = 0 into g^(n) = h."""
     order = len(constants)
     top = function + "'" * order
-    condition = derivative(c, coordinate, context)
+    condition = differentiate(c, coordinate, context)
     leading = [ExpPoly({key: value}) for key, value in condition.terms.items() if top in dict(key[0])]
     if len(leading) != 1:
         raise ProofError(f"iff: dc/d{coordinate} holds no single term in {top}")
-    unit = leading[0].inverse() * ExpPoly.variable(top)
+    unit = leading[0].invert() * ExpPoly.from_variable(top)
     close = {"by": "completeness", "function": function, "family": family.to_json(), "order": order}
     return {**close, "unit": unit.to_json(), "coordinate": coordinate, "constants": constants}
 

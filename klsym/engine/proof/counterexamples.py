@@ -19,7 +19,7 @@ from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.regions.piecewise import is_token_count
 from klsym.engine.regions.root_isolation import find_joint_signs
 from klsym.errors import ProofError, Refused, UsageError
-from klsym.kernel.derivatives import in_slot
+from klsym.kernel.derivatives import move_to_slot
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
 from klsym.kernel.names import parse_name
@@ -34,8 +34,8 @@ from klsym.language.abbreviations import (
     IndexedGradient,
     Side,
     TokenDivergence,
-    elements,
-    slotted,
+    pair_elements_with_slots,
+    walk_elements,
 )
 
 MODELS_TRIED = 200
@@ -156,7 +156,9 @@ def _choose_parameters(context: Context, step: int) -> dict[str, str]:
         values["n"] = Fraction(2 + step % 3)
     for left, right in context.premises:
         difference = left - right
-        free = sorted({n for element in elements(difference) for n in element.names()} & set(values) - {"n"})
+        free = sorted(
+            {n for element in walk_elements(difference) for n in element.names()} & set(values) - {"n"}
+        )
         if free and all(not atoms for _, atoms in difference.terms):
             at = [_compute_parameter_value(difference, {**values, free[0]: Fraction(x)}) for x in (0, 1)]
             if at[0] != at[1]:
@@ -165,7 +167,7 @@ def _choose_parameters(context: Context, step: int) -> dict[str, str]:
 
 
 def _compute_fact(fact: ExpPoly, values: dict[str, Fraction]) -> Fraction:
-    value = fact.substitute({name: ExpPoly.number(values[name]) for name in fact.names()})
+    value = fact.substitute({name: ExpPoly.from_number(values[name]) for name in fact.names()})
     return Fraction(value.terms.get(((), ()), 0))
 
 
@@ -224,7 +226,7 @@ def has_steps(*sides: Side) -> bool:
             return True
         if has_steps(*(a.of for a in atoms if isinstance(a, Gradient))):
             return True
-    return any("length" in element.names() for side in sides for element, _ in slotted(side))
+    return any("length" in element.names() for side in sides for element, _ in pair_elements_with_slots(side))
 
 
 Node = dict[str, Any]
@@ -324,9 +326,9 @@ def find_model(
     """
     sides = (statement.left, statement.right)
     defined_elements = [d.e for d in statement.context.definitions]
-    all_elements = [*(a for side in sides for a in elements(side)), *defined_elements]
+    all_elements = [*(a for side in sides for a in walk_elements(side)), *defined_elements]
     slotted_names = {name for a in all_elements for name in a.names()}
-    names, defined = {parse_name(name).base for name in slotted_names}, statement.context.defined
+    names, defined = {parse_name(name).base for name in slotted_names}, statement.context.find_definition
     defining = {parse_name(name).slot for e in defined_elements for name in e.names()}
     if defining & BATCH_SLOTS:
         raise ProofError("a finite model is one of single samples or sequences, not of batches")
@@ -376,13 +378,15 @@ def _is_off_bounds(model: Model, steps: bool) -> bool:
     context = model.context
     definitions = [(d.kind, d.e) for d in context.definitions if d.kind != LET]
     definitions += [
-        (k, in_slot(e, "now", context)) for k, e in definitions if steps and context.speaks_of(e) == {"x"}
+        (k, move_to_slot(e, "now", context))
+        for k, e in definitions
+        if steps and context.collect_slots(e) == {"x"}
     ]
     try:
         return all(
             v.lower > 0 or (kind == REGION and v.upper < 0)
             for kind, e in definitions
-            for v in model.values(e, moving=kind == REGION)
+            for v in model.enclose_values(e, moving=kind == REGION)
         )
     except Refused:  # a log of what is not positive, in another
         return False

@@ -26,16 +26,24 @@ from klsym.kernel import EQUATION, FORMAT, certify, digest
 from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.batches import SIZES
 from klsym.kernel.closings import read_row
-from klsym.kernel.meta import score_coefficient
+from klsym.kernel.meta import read_score_coefficient
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import MeanGradient
 from klsym.kernel.statements import Statement as Plain
-from klsym.language.abbreviations import Context, Side, Statement, elements
+from klsym.language.abbreviations import Context, Side, Statement, walk_elements
 from klsym.language.convert import to_ring
 from klsym.language.defined import OF_LOGS
 from klsym.language.expressions import OF_REGIONS
-from klsym.language.unfolding import PLAIN, Theorem, check_setting, live_in, means_given, unfold, written_out
+from klsym.language.unfolding import (
+    PLAIN,
+    Theorem,
+    check_setting,
+    expand_context,
+    list_given_means,
+    substitute_detached,
+    unfold,
+)
 from klsym.notation.formulas import SidedLabels
 from klsym.notation.proof_latex import ProofView
 from klsym.notation.text import show_side
@@ -79,7 +87,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
         witness=defined.witness,
     )
     labels = {k: v for item in named for k, v in item.labels.items()}
-    context = _add_parameters(context, [e for item in named for e in elements(item.side)])
+    context = _add_parameters(context, [e for item in named for e in walk_elements(item.side)])
     check_setting(context)
     return Derivation(context, start.side, (), labels)
 
@@ -126,7 +134,7 @@ class Derivation:
     # -- steps on the left side ------------------------------------------------------------
     def step(self, rule: str, term: int | None = 0, factor: int | None = 0, **data: Any) -> Derivation:
         """Apply one rule of the kernel to one atom."""
-        context, known = written_out(self.context), prove_lemmas().known
+        context, known = expand_context(self.context), prove_lemmas().known
         move = make_step(self.left, context, "left", term, factor, rule, data, known)
         return replace(self, moves=(*self.moves, move))
 
@@ -155,7 +163,7 @@ class Derivation:
         current = self
         for i, (_, atoms) in enumerate(self.left.terms):
             for j, atom in enumerate(atoms):
-                names = {n for e in elements(Side.atom(atom)) for n in e.names()}
+                names = {n for e in walk_elements(Side.from_atom(atom)) for n in e.names()}
                 if any(parse_name(n).detached for n in names if self.context.is_sample(n)):
                     current = current.step("stop-gradient", i, j)
         return current
@@ -188,17 +196,17 @@ class Derivation:
     def reduce(self) -> Derivation:
         """All remaining steps to the canonical form."""
         chain = self._add_given_means(self.left, strategy=Strategy(cited=prove_lemmas()))
-        moves = reduce_side(self.left, written_out(chain.context), strategy=Strategy(cited=prove_lemmas()))
+        moves = reduce_side(self.left, expand_context(chain.context), strategy=Strategy(cited=prove_lemmas()))
         return replace(chain, moves=(*self.moves, *moves))
 
     def _add_given_means(self, *sides: Side, strategy: Strategy) -> Derivation:
         """Add premises for the means of H in the canonical forms of these sides, if H is given."""
         chain = self
         while any(parse_name(name).base in HELD for name, _ in chain.context.given):
-            plain = written_out(chain.context)
+            plain = expand_context(chain.context)
             moves = (tuple(reduce_side(side, plain, strategy=strategy)) for side in sides)
             ends = map(_find_last_side, sides, moves)
-            premises = dict.fromkeys(pair for end in ends for pair in means_given(end, chain.context))
+            premises = dict.fromkeys(pair for end in ends for pair in list_given_means(end, chain.context))
             if not (new := [pair for pair in premises if pair not in chain.context.premises]):
                 break
             chain = replace(chain, context=replace(chain.context, premises=(*chain.context.premises, *new)))
@@ -211,7 +219,7 @@ class Derivation:
         """
         target = unfold(to_quantity(waypoint).side, self.context)
         strategy = Strategy(stepwise=has_steps(self.start, target), cited=prove_lemmas())
-        moves = list(reduce_side(self.left, written_out(self.context), strategy=strategy))
+        moves = list(reduce_side(self.left, expand_context(self.context), strategy=strategy))
         sides = [self.left, *(side for _, side in moves)]
         if target not in sides:
             side_texts = "; ".join(show_side(side, self.labels) for side in sides)
@@ -269,9 +277,9 @@ class Derivation:
     ) -> Proof:
         """Prove a relation: evaluate both sides, after adding the rows and the premises to the left one."""
         right_quantity, uses = to_quantity(right), read_premise_multiples(using, self.context)
-        multiples = (e for _, times in uses if times for e in elements(times))
+        multiples = (e for _, times in uses if times for e in walk_elements(times))
         chain = self._declare_names(right_quantity, *_collect_row_elements(rows), *multiples)
-        plain = written_out(chain.context)
+        plain = expand_context(chain.context)
         start = unfold(self.start, chain.context)
         for row in rows:
             start = start + _raise_proof_error(lambda row=row: read_row(row, Assumptions(plain))[0])
@@ -279,7 +287,7 @@ class Derivation:
         stepwise = not whole and has_steps(self.start, right_quantity.side)
         strategy = Strategy(stepwise=stepwise, evaluate=True, cited=prove_lemmas())
         chain = chain._add_given_means(start, target, strategy=strategy)
-        plain, moves = written_out(chain.context), list[Move]()
+        plain, moves = expand_context(chain.context), list[Move]()
         for number, times in fill_multiples(uses, start, target, plain, strategy):
             data = {"of": number, "times": times.to_json(), "gradient": 0}
             left = _find_last_side(start, tuple(moves))
@@ -299,7 +307,7 @@ class Derivation:
         steps = has_steps(self.start, to_quantity(right).side)
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            statement = Plain(left, other, written_out(context), relation)
+            statement = Plain(left, other, expand_context(context), relation)
             return find_model(statement, model, context.on_policy or mu_is_q, steps)
 
         return self._close(right, relation, close)
@@ -309,9 +317,9 @@ class Derivation:
         family = to_ring(is_)
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            c = score_coefficient(left, other)
+            c = read_score_coefficient(left, other)
             names = [str(a) for a in constants]
-            return solve_for_family(c, function, family, names, coordinate, written_out(context))
+            return solve_for_family(c, function, family, names, coordinate, expand_context(context))
 
         return self._close(0, "=", close, family, whole=True)
 
@@ -319,7 +327,7 @@ class Derivation:
         """left is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
-            term = find_foreign_term(score_coefficient(left, other), written_out(context))
+            term = find_foreign_term(read_score_coefficient(left, other), expand_context(context))
             return {"by": "independence", "term": term.to_json()}
 
         return self._close(0, "=", close, whole=True)
@@ -328,7 +336,9 @@ class Derivation:
         """Declare the functions and parameters of the other side as well."""
         merged = dict(self.context.functions) | dict(other.functions)
         context = replace(self.context, functions=tuple(sorted(merged.items())))
-        return replace(self, context=_add_parameters(context, [*elements(other.side), *elements_of_data]))
+        return replace(
+            self, context=_add_parameters(context, [*walk_elements(other.side), *elements_of_data])
+        )
 
     def _close(
         self, right: Any, relation: str, close: Any, *added: ExpPoly, meet: bool = False, whole: bool = False
@@ -340,7 +350,7 @@ class Derivation:
         chain = self._declare_names(right_quantity, *added)
         target = unfold(right_quantity.side, chain.context)
         chain = chain._add_given_means(self.left, target, strategy=strategy)
-        context, plain = chain.context, written_out(chain.context)
+        context, plain = chain.context, expand_context(chain.context)
         left_moves = (*self.moves, *reduce_side(self.left, plain, strategy=strategy))
         right_moves = tuple(reduce_side(target, plain, "right", strategy))
         start = unfold(self.start, context)
@@ -360,7 +370,7 @@ class Derivation:
         moves = (*left_moves, *right_moves)
         steps = [step for step, _ in moves]
         part = {
-            "context": written_out(self.context).to_json(),
+            "context": expand_context(self.context).to_json(),
             "relation": relation,
             "left": unfold(self.start, self.context).to_json(),
             "right": unfold(other.side, self.context).to_json(),
@@ -400,7 +410,11 @@ def _expand_labels(labels: dict[ExpPoly, Any], context: Context) -> dict[ExpPoly
     """Label a loss in the same way after the setting is substituted."""
     if not (context.on_policy or context.given):
         return labels
-    pairs = ((live_in(loss, index, context), label) for loss, label in labels.items() for index in ("", "t"))
+    pairs = (
+        (substitute_detached(loss, index, context), label)
+        for loss, label in labels.items()
+        for index in ("", "t")
+    )
     return dict(pairs) | labels
 
 

@@ -49,7 +49,7 @@ def _compute_mean(atom: Atom, model: Model) -> tuple[float, float]:
     for path in model.sequences:
         at = Position(path, 0, model.parameters, model.context)
         weight = float(math.prod(step.values[atom.measure] for step in path))
-        weight *= math.prod(float(at.score(entry)) for entry in atom.score)
+        weight *= math.prod(float(at.compute_score(entry)) for entry in atom.score)
         coefficient, term_size = _compute_coefficient(atom.coefficient, at)
         value, size = value + weight * coefficient, size + abs(weight) * term_size
     return value, size
@@ -71,8 +71,8 @@ def _compute_monomial(monomial: Monomial, at: Position) -> tuple[float, float]:
     """Return a product of powers, and its size: at least 1 for a logarithm, whose rounding is absolute."""
     value = size = 1.0
     for name, power in monomial:
-        inside = at.inside(name)
-        factor = float(at.number(name)) if inside is None else _compute_log(inside.lower)
+        inside = at.find_argument(name)
+        factor = float(at.compute_number(name)) if inside is None else _compute_log(inside.lower)
         value *= factor**power
         size *= max(abs(factor), 1.0) ** power if power > 0 else abs(factor) ** power
     return value, size

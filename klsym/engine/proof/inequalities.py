@@ -96,7 +96,7 @@ def _divide_side(difference: Side, divisor: Side) -> Side:
         quotient = _divide(mean.coefficient if mean else coefficient, denominator)
         if quotient is not None:
             quotient_side = (
-                Side.atom(with_coefficient(mean, quotient)) if mean else Side.of((quotient, atoms))
+                Side.from_atom(with_coefficient(mean, quotient)) if mean else Side.combine((quotient, atoms))
             )
             total = total + quotient_side
     return total
@@ -111,7 +111,7 @@ def _divide(a: ExpPoly, b: ExpPoly) -> ExpPoly | None:
             continue
         quotient, remainder, lowest = ZERO, a, min(rows, default=0)
         while remainder and (top := max(rows)) - degree >= lowest:
-            term = rows[top] * divisor_by_power[degree].inverse() * ExpPoly.variable(x) ** (top - degree)
+            term = rows[top] * divisor_by_power[degree].invert() * ExpPoly.from_variable(x) ** (top - degree)
             quotient, remainder = quotient + term, remainder - term * b
             rows = _group_by_power(remainder, x)
         return None if remainder else quotient

@@ -21,8 +21,8 @@ def prove_lemmas() -> CitedTheorems:
     """Prove grad KL(q||p) = E_q[k1 s] and grad KL(p||q) = E_q[-r s]."""
     cited = CitedTheorems()
     for mean in (Mean("", "q", K1), Mean("", "p", -K1)):
-        atom = Gradient(Side.atom(mean))
-        left = Side.atom(atom)
+        atom = Gradient(Side.from_atom(mean))
+        left = Side.from_atom(atom)
         moves = tuple(reduce_side(left, Context()))
         part, theorem = certify(
             {

@@ -21,7 +21,7 @@ import mpmath
 from klsym.engine.proof.counterexamples import add_rows, choose_rows, generate_models, generate_tree_models
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import Exponent, ExpPoly, Monomial
-from klsym.kernel.slots import at_slot
+from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import LOG, REGION, Context
 from klsym.language.unfolding import PLAIN
 
@@ -50,7 +50,7 @@ class ScoreCoefficients:
     @cached_property
     def bases(self) -> set[str]:
         """The names in the coefficients, without their slots."""
-        all_elements = self.defined.within(*self.by_slot.values(), *self.sums.values())
+        all_elements = self.defined.walk_definitions(*self.by_slot.values(), *self.sums.values())
         bases = {parse_name(name).base for e in all_elements for name in e.names()}
         bases -= {definition.name for definition in self.defined.definitions}
         return bases.union(*(pushes.bases for pushes in self.normalised.values()))
@@ -100,15 +100,17 @@ class SampleRow:
     def _compute_value(self, name: str, t: int) -> Any:
         if name in self.parameters:
             return self.parameters[name]
-        if (e := self.coefficients.defined.defined(name)) is not None:
+        if (e := self.coefficients.defined.find_definition(name)) is not None:
             return self._evaluate_definition(name, self.compute_element(e, t))
         parsed = parse_name(name)
         return mpmath.fsum(self._compute_summand(parsed.base, u) for u in self.list_positions(parsed.slot, t))
 
     def _evaluate_definition(self, name: str, value: Any) -> Any:
-        if self.coefficients.defined.defined(name, REGION) is not None:
+        if self.coefficients.defined.find_definition(name, REGION) is not None:
             return mpmath.mpf(value > 0)
-        return mpmath.log(value) if self.coefficients.defined.defined(name, LOG) is not None else value
+        return (
+            mpmath.log(value) if self.coefficients.defined.find_definition(name, LOG) is not None else value
+        )
 
     def _compute_summand(self, base: str, u: int) -> Any:
         """Return the value at one position of a variable that is summed over a slot."""
@@ -118,7 +120,7 @@ class SampleRow:
         if base in self.coefficients.normalised:
             return self._normalise(self.coefficients.normalised[base], u)
         if base in HELD:
-            return self.compute_element(self.coefficients.sums[at_slot(base, own_slot)], u)
+            return self.compute_element(self.coefficients.sums[name_in_slot(base, own_slot)], u)
         return position.logs["q"] if base == "log_q" else position.rewards[base]
 
     def _normalise(self, coefficients: ScoreCoefficients, u: int) -> Any:

@@ -27,9 +27,9 @@ from klsym.language.abbreviations import (
     PointGradient,
     Score,
     Side,
-    side_of,
+    as_side,
 )
-from klsym.language.convert import generic_functions, split_score, to_ring
+from klsym.language.convert import find_generic_functions, split_score, to_ring
 from klsym.language.expressions import as_expression, r
 from klsym.language.expressions import s as score_symbol
 from klsym.notation.text import show_side
@@ -52,7 +52,7 @@ class Quantity:
 
     def __mul__(self, scale: Any) -> Quantity:
         if isinstance(scale, Quantity):
-            product = self.side.times(scale.side)
+            product = self.side.multiply(scale.side)
             return Quantity(product, {**self.functions, **scale.functions}, {**self.labels, **scale.labels})
         return Quantity(self.side * _read_constant(scale), self.functions, self.labels)
 
@@ -79,13 +79,13 @@ class Quantity:
 
 def to_quantity(value: Any) -> Quantity:
     """Convert a number to a Quantity; a Quantity stays as it is."""
-    return value if isinstance(value, Quantity) else Quantity(Side.constant(_read_constant(value)))
+    return value if isinstance(value, Quantity) else Quantity(Side.from_constant(_read_constant(value)))
 
 
 def _read_constant(value: Any) -> ExpPoly:
     """Convert a number or parameter; raises UsageError for random variables outside an expectation."""
     element = to_ring(value)
-    random = bool(generic_functions(value)) or any(
+    random = bool(find_generic_functions(value)) or any(
         parse_name(n).base in SAMPLE_BASES for n in element.names()
     )
     if random or score_symbol.name in element.names():
@@ -102,8 +102,8 @@ def _require_measure(name: str, allowed: tuple[str, ...] = PROBABILITIES) -> str
 def _build_labelled(atom: Any, *labels: tuple[ExpPoly, Any]) -> Quantity:
     functions: dict[str, tuple[str, ...]] = {}
     for _, expression in labels:
-        functions.update(generic_functions(expression))
-    return Quantity(side_of(atom), functions, dict(labels))
+        functions.update(find_generic_functions(expression))
+    return Quantity(as_side(atom), functions, dict(labels))
 
 
 def expectation(of: Any, under: str) -> Quantity:
@@ -119,13 +119,13 @@ def expectation(of: Any, under: str) -> Quantity:
 
 def _build_scored(of: Any, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
     """Build one atom for each power of the score function s in `of`."""
-    total = Quantity(Side(), generic_functions(of))
+    total = Quantity(Side(), find_generic_functions(of))
     powers = split_score(of)
     for power, part in powers.items():
         label = of
         if set(powers) != {0}:
             label = sympy.diff(of, score_symbol, power).subs(score_symbol, 0) / sympy.factorial(power)
-        total = total + Quantity(side_of(build(part, ("x",) * power)), {}, {part: label})
+        total = total + Quantity(as_side(build(part, ("x",) * power)), {}, {part: label})
     return total
 
 
@@ -155,22 +155,22 @@ def sample(of: Any) -> Quantity:
 
 def grad(of: Quantity) -> Quantity:
     """The gradient of a functional of theta, such as grad(KL(q, p)) or grad(expectation(k2, under=q))."""
-    return Quantity(Side.atom(Gradient(of.side)), of.functions, of.labels)
+    return Quantity(Side.from_atom(Gradient(of.side)), of.functions, of.labels)
 
 
 def KL(a: str, b: str) -> Quantity:
     """KL(a||b) = E_a[log a/b]; KL(q, p) is the reverse KL, KL(p, q) the forward KL."""
-    return Quantity(side_of(Divergence("KL", _require_measure(a), _require_measure(b))))
+    return Quantity(as_side(Divergence("KL", _require_measure(a), _require_measure(b))))
 
 
 def chi2(a: str, b: str) -> Quantity:
     """chi^2(a||b) = E_b[(a/b - 1)^2]."""
-    return Quantity(side_of(Divergence("chi2", _require_measure(a), _require_measure(b))))
+    return Quantity(as_side(Divergence("chi2", _require_measure(a), _require_measure(b))))
 
 
 def jeffreys(a: str, b: str) -> Quantity:
     """J(a, b) = KL(a||b) + KL(b||a)."""
-    return Quantity(side_of(Divergence("J", _require_measure(a), _require_measure(b))))
+    return Quantity(as_side(Divergence("J", _require_measure(a), _require_measure(b))))
 
 
 def covariance(a: Any, b: Any, under: str) -> Quantity:
@@ -188,4 +188,4 @@ def bregman(phi: Any) -> Quantity:
     """
     if as_expression(phi).free_symbols - r.free_symbols:
         raise ProofError("bregman: an expression in r alone expected")
-    return Quantity(side_of(Bregman(to_ring(phi))))
+    return Quantity(as_side(Bregman(to_ring(phi))))

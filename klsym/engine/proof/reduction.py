@@ -6,7 +6,7 @@ a later slot lose the ratio and the score of that slot; in a sum over pairs of t
 sum_t s_t sum_{u>t} V_u becomes sum_u V_u sum_{t<u} s_t.  Means over batches become products of means.
 The kernel replays each step.
 
->>> side = Side.atom(Gradient(Side.atom(Mean("", "q", ExpPoly.variable("k1")))))
+>>> side = Side.from_atom(Gradient(Side.from_atom(Mean("", "q", ExpPoly.from_variable("k1")))))
 >>> [step["rule"] for step, _ in reduce_side(side, Context())]
 ['log-derivative', 'chain rule', 'score mean zero']
 """
@@ -21,12 +21,12 @@ from typing import Any
 from klsym.engine.regions.relations import find_continuous_regions, find_next_step
 from klsym.errors import ProofError, Refused
 from klsym.kernel import EQUATION, apply_step
-from klsym.kernel.densities import density_ratio
-from klsym.kernel.derivatives import in_slot, mentioned
+from klsym.kernel.densities import build_density_ratio
+from klsym.kernel.derivatives import list_slots, move_to_slot
 from klsym.kernel.names import HELD, PROBABILITIES, SAMPLE, parse_name
 from klsym.kernel.ring import ONE, ExpPoly, Key
-from klsym.kernel.slots import UPSTREAM, at_slot, slot_of_score
-from klsym.kernel.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, elements
+from klsym.kernel.slots import UPSTREAM, find_slot, name_in_slot
+from klsym.kernel.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, walk_elements
 from klsym.kernel.sums import SCORE, SUMS
 
 MAX_STEPS = 500
@@ -132,7 +132,7 @@ def _find_equation(atom: Atom, times: Side, context: Context, cited: CitedTheore
         return _find_premise(atom, times, context)
     if isinstance(atom, Gradient):
         for number, (left, _) in enumerate(context.premises):
-            if left == atom.of and not any(map(_holds_given, elements(left))):
+            if left == atom.of and not any(map(_holds_given, walk_elements(left))):
                 return {"of": number, "times": times.to_json(), "gradient": 1}
     if atom in cited.by_left:
         return {"of": cited.by_left[atom][0], "times": times.to_json(), "gradient": 0}
@@ -154,7 +154,7 @@ def _find_premise(mean: Mean, times: Side, context: Context) -> RuleStep | None:
     is_alone = all(not atoms for _, atoms in times.terms)  # a lone mean merges with what is put in
     if not part or not (is_alone or part == mean.coefficient):
         return None
-    given_mean = Side.atom(Mean(mean.index, mean.measure, part, mean.score))
+    given_mean = Side.from_atom(Mean(mean.index, mean.measure, part, mean.score))
     for number, (left, _) in enumerate(context.premises):
         if left == given_mean:
             return {"of": number, "times": times.to_json(), "gradient": 0}
@@ -225,7 +225,7 @@ def _choose_evaluation(mean: Mean, context: Context) -> Reduced:
         return "normalisation", _as_part_data(constant, mean)
     for measure in PROBABILITIES:
         if measure != mean.measure:
-            part = select_multiples(mean.coefficient, context, density_ratio(measure, mean.measure))
+            part = select_multiples(mean.coefficient, context, build_density_ratio(measure, mean.measure))
             if part:
                 return "ratio mean one", {"of": measure, "slot": "x", **_as_part_data(part, mean)}
     return None
@@ -233,7 +233,7 @@ def _choose_evaluation(mean: Mean, context: Context) -> Reduced:
 
 def select_multiples(a: ExpPoly, context: Context, pattern: ExpPoly) -> ExpPoly:
     """Return the terms of `a` that are a constant times the single term `pattern`."""
-    multiples = _select(a * pattern.inverse(), lambda names: not any(map(context.is_sample, names)))
+    multiples = _select(a * pattern.invert(), lambda names: not any(map(context.is_sample, names)))
     return multiples * pattern
 
 
@@ -269,7 +269,7 @@ def _choose_parts(mean: Mean) -> Reduced:
     """Choose to split sums over the whole sequence into slots; 1/T is not split."""
     names = mean.coefficient.names()
     summed_names = [name for name in SUMS if name in names and name != "length"]
-    summed_names += [SCORE] * any(slot_of_score(entry) == "x" for entry in mean.score)
+    summed_names += [SCORE] * any(find_slot(entry) == "x" for entry in mean.score)
     if summed_names:
         return "parts of a sum", {"of": summed_names}
     if names.isdisjoint(LENGTH_NAMES):
@@ -281,13 +281,13 @@ def _choose_parts(mean: Mean) -> Reduced:
 
 def _has_plain_length(term: ExpPoly) -> bool:
     """Does a term contain T, or the length 1 of a token, and no 1/T?"""
-    return not term.names().isdisjoint(LENGTH_NAMES) and "length" not in term.inverted()
+    return not term.names().isdisjoint(LENGTH_NAMES) and "length" not in term.collect_divisors()
 
 
 def _is_free_of(slot: str, mean: Mean, context: Context) -> Callable[[frozenset[str]], bool]:
     """Return a predicate: are all names independent of the slot?"""
     allowed = frozenset(UPSTREAM[mean.index][slot])
-    return lambda names: all(context.slots_of(n) <= allowed for n in names)
+    return lambda names: all(context.find_slots(n) <= allowed for n in names)
 
 
 def _list_latest_first(mean: Mean) -> list[str]:
@@ -295,7 +295,7 @@ def _list_latest_first(mean: Mean) -> list[str]:
 
 
 def _choose_ratio_mean_one(mean: Mean, context: Context) -> Reduced:
-    scores = {slot_of_score(entry) for entry in mean.score}
+    scores = {find_slot(entry) for entry in mean.score}
     for slot in _list_latest_first(mean):
         if not scores <= set(UPSTREAM[mean.index][slot]):
             continue
@@ -311,13 +311,13 @@ def _choose_ratio_mean_one(mean: Mean, context: Context) -> Reduced:
 @lru_cache(maxsize=64)
 def _build_ratio(over: str, under: str, slot: str) -> ExpPoly:
     """Return one density over another at the slot."""
-    return in_slot(density_ratio(over, under), slot, Context())
+    return move_to_slot(build_density_ratio(over, under), slot, Context())
 
 
 def _choose_score_mean_zero(mean: Mean, context: Context) -> Reduced:
     for slot in _list_latest_first(mean):
-        entries_at_slot = [entry for entry in mean.score if slot_of_score(entry) == slot]
-        other_slots = {slot_of_score(entry) for entry in mean.score} - {slot}
+        entries_at_slot = [entry for entry in mean.score if find_slot(entry) == slot]
+        other_slots = {find_slot(entry) for entry in mean.score} - {slot}
         if len(entries_at_slot) == 1 and other_slots <= set(UPSTREAM[mean.index][slot]):
             part = _select(mean.coefficient, _is_free_of(slot, mean, context))
             if part:
@@ -366,8 +366,8 @@ def _is_remainder_fixed(
         elif not (name == "length" and slot == "now"):
             if name not in SUMS and parse_name(name).base not in context.function_arguments:
                 return False
-            term = term * ExpPoly.variable(at_slot(name, slot)).inverse()
-    return mentioned(term, context) | {slot_of_score(entry) for entry in score} <= {"x", "others"}
+            term = term * ExpPoly.from_variable(name_in_slot(name, slot)).invert()
+    return list_slots(term, context) | {find_slot(entry) for entry in score} <= {"x", "others"}
 
 
 def choose_sum_over_t(mean: Mean) -> Reduced:

@@ -23,9 +23,9 @@ from klsym.language.abbreviations import (
     Score,
     Side,
     TokenDivergence,
-    side_of,
+    as_side,
 )
-from klsym.language.convert import generic_functions, to_ring
+from klsym.language.convert import find_generic_functions, to_ring
 from klsym.language.expressions import s as score_symbol
 
 
@@ -69,10 +69,10 @@ def _require_measure(under: str, also: tuple[str, ...] = ()) -> str:
 
 
 def _build_scored(of: Any, index: str, build: Callable[[ExpPoly, Score], Any]) -> Quantity:
-    total = Quantity(Side(), generic_functions(of))
+    total = Quantity(Side(), find_generic_functions(of))
     for score, part in split_scores(of, index).items():
         labels = {} if score else {part: of}
-        total = total + Quantity(side_of(build(part, score)), {}, labels)
+        total = total + Quantity(as_side(build(part, score)), {}, labels)
     return total
 
 
@@ -104,7 +104,9 @@ def token_gradient(loss: Any, under: str) -> Quantity:
     """
     _require_measure(under, (SAMPLE,))
     element = _read_loss(loss)
-    return Quantity(Side.atom(IndexedGradient("t", under, element)), generic_functions(loss), {element: loss})
+    return Quantity(
+        Side.from_atom(IndexedGradient("t", under, element)), find_generic_functions(loss), {element: loss}
+    )
 
 
 def _read_loss(loss: Any) -> ExpPoly:
@@ -117,14 +119,14 @@ def _read_loss(loss: Any) -> ExpPoly:
 def token_KL(a: str, b: str, prefixes: str = "q") -> Quantity:
     """E_m[sum_t KL(a(.|y_<t)||b(.|y_<t))]: exact next-token divergences along prefixes drawn from m."""
     return Quantity(
-        side_of(TokenDivergence(_require_measure(prefixes), _require_measure(a), _require_measure(b)))
+        as_side(TokenDivergence(_require_measure(prefixes), _require_measure(a), _require_measure(b)))
     )
 
 
 def token_KL_gradient(a: str, b: str, prefixes: str = "q") -> Quantity:
     """E_m[sum_t grad KL(a(.|y_<t)||b(.|y_<t))], the prefixes drawn from m and held fixed."""
     return Quantity(
-        side_of(TokenDivergence(_require_measure(prefixes), _require_measure(a), _require_measure(b), True))
+        as_side(TokenDivergence(_require_measure(prefixes), _require_measure(a), _require_measure(b), True))
     )
 
 
@@ -132,7 +134,9 @@ def curl(loss: Any, under: str) -> Quantity:
     """d_v F.u - d_u F.v for the field F = E_m[sum_t grad L_t]: 0 if F is the gradient of any function."""
     element = _read_loss(loss)
     return Quantity(
-        Side.atom(Curl("t", _require_measure(under), element)), generic_functions(loss), {element: loss}
+        Side.from_atom(Curl("t", _require_measure(under), element)),
+        find_generic_functions(loss),
+        {element: loss},
     )
 
 
@@ -161,4 +165,4 @@ def variance_of_mean(of: Any, under: str) -> Quantity:
     if len(parts) != 1 or set(next(iter(parts))) - {"self"}:
         raise UsageError(f"variance_of_mean: a product with one power of own(s) expected, got {of}")
     [(score, a)] = parts.items()
-    return Quantity(side_of(MeanVariance(under, a, score)), generic_functions(of))
+    return Quantity(as_side(MeanVariance(under, a, score)), find_generic_functions(of))

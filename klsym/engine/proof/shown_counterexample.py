@@ -9,7 +9,15 @@ from klsym.engine.proof.counterexamples import describe_model
 from klsym.engine.proof.derivation import Proof
 from klsym.kernel.names import SAMPLE, parse_name
 from klsym.kernel.slots import is_second
-from klsym.language.abbreviations import Curl, Mean, Side, Statement, atoms_of, elements, measures
+from klsym.language.abbreviations import (
+    Curl,
+    Mean,
+    Side,
+    Statement,
+    collect_measures,
+    walk_atoms,
+    walk_elements,
+)
 from klsym.notation.text import show_statement
 
 
@@ -56,18 +64,18 @@ def _rewrite_as_samples(side: Side) -> Side:
         coefficient = atom.coefficient.rename(lambda name: name.removesuffix("[now]"))
         return Mean("", atom.measure, coefficient, tuple(entry.replace("now", "x") for entry in atom.score))
 
-    return Side.of(*((scale, tuple(map(rewrite_atom, atoms))) for scale, atoms in side.terms))
+    return Side.combine(*((scale, tuple(map(rewrite_atom, atoms))) for scale, atoms in side.terms))
 
 
 def is_at_one_sample(statement: Statement) -> bool:
     """Does the statement contain a value at one sample or sequence?"""
     sides = (statement.left, statement.right)
-    return any(getattr(atom, "measure", "") == SAMPLE for atom in atoms_of(*sides))
+    return any(getattr(atom, "measure", "") == SAMPLE for atom in walk_atoms(*sides))
 
 
 def _list_unused_rows(statement: Statement, used: set[str]) -> set[str]:
     atoms = {a for side in (statement.left, statement.right) for _, factors in side.terms for a in factors}
-    named = {m for side in (statement.left, statement.right) for m in measures(side)}
+    named = {m for side in (statement.left, statement.right) for m in collect_measures(side)}
     is_needed = {
         "p": "k1" in used or "p" in named,
         "mu": "w" in used,
@@ -86,7 +94,9 @@ def _prune_tree(node: dict[str, Any], rows: set[str]) -> dict[str, Any]:
 
 def collect_used_names(statement: Statement) -> set[str]:
     """Return the names that need values in a model of the statement."""
-    all_elements = statement.context.within(*elements(statement.left), *elements(statement.right))
+    all_elements = statement.context.walk_definitions(
+        *walk_elements(statement.left), *walk_elements(statement.right)
+    )
     names = {n for e in all_elements for n in e.names()}
-    sampled = "mu" in measures(statement.left) | measures(statement.right)
+    sampled = "mu" in collect_measures(statement.left) | collect_measures(statement.right)
     return {parse_name(n).base for n in names} | ({"w"} if sampled else set())

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.engine.fields.slot_loss import has_token_sum
-from klsym.engine.options.settings import CHOICES, Setting
+from klsym.engine.options.option_table import CHOICES
+from klsym.engine.options.settings import Setting
 from klsym.engine.questions.stored_catalogue import load_catalogue
 from klsym.language.convert import to_ring
 from klsym.language.estimators import NAMES

@@ -221,7 +221,7 @@ def change_measure(quantity: Quantity, measure: str) -> Quantity:
         return replace(atom, measure=measure)
 
     terms = ((c, tuple(map(replace_measure, atoms))) for c, atoms in quantity.side.terms)
-    return replace(quantity, side=Side.of(*terms))
+    return replace(quantity, side=Side.combine(*terms))
 
 
 def _build_estimate(gradient: Quantity, copied: bool) -> Estimate:
@@ -231,4 +231,4 @@ def _build_estimate(gradient: Quantity, copied: bool) -> Estimate:
     for _, atoms in start.reduce().left.terms:
         if isinstance(atoms[0], Point):
             a = a + atoms[0].coefficient
-    return Estimate(a, start.equals(Quantity(Side.atom(Point(a, ("x",))))))
+    return Estimate(a, start.equals(Quantity(Side.from_atom(Point(a, ("x",))))))

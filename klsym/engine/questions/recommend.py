@@ -20,7 +20,8 @@ from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, prove_choice
 from klsym.engine.divergences.f_divergence import differentiate_in_log_q
 from klsym.engine.fields.slot_loss import build_slot_loss, has_vocabulary_sum, needs_sampler
-from klsym.engine.options.settings import Level, Sampling, Setting, checked_setting
+from klsym.engine.options.option_table import Level, Sampling
+from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t

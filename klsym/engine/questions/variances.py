@@ -36,7 +36,7 @@ from klsym.kernel.statements import Context
 from klsym.language.abbreviations import E, Point, Side
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import COUNTS
-from klsym.language.unfolding import written_out
+from klsym.language.unfolding import expand_context
 from klsym.notation.text import show_statement
 
 TWICE = ("x", "x")
@@ -76,13 +76,15 @@ class Pair:
     @property
     def gap(self) -> Quantity:
         """E_m[(a^2 - b^2) s^2]."""
-        return Quantity(Side.atom(E(self.m, self.a * self.a - self.b * self.b, TWICE * self.score_power)))
+        return Quantity(
+            Side.from_atom(E(self.m, self.a * self.a - self.b * self.b, TWICE * self.score_power))
+        )
 
     def build_mean(self, a: ExpPoly) -> Quantity:
-        return Quantity(Side.atom(E(self.m, a, ("x",) * self.score_power)))
+        return Quantity(Side.from_atom(E(self.m, a, ("x",) * self.score_power)))
 
     def build_second_moment(self, a: ExpPoly) -> Quantity:
-        return Quantity(Side.atom(E(self.m, a * a, TWICE * self.score_power)))
+        return Quantity(Side.from_atom(E(self.m, a * a, TWICE * self.score_power)))
 
     def build_variance(self, a: ExpPoly) -> Quantity:
         return self.build_second_moment(a) - self.build_mean(a) * self.build_mean(a)
@@ -180,7 +182,7 @@ def _prove_proportional(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof,
         return ()
     row = {
         "at": pair.m, "variance": to_sympy(high), "power": pair.score_power,
-        "scale": to_sympy(ExpPoly.number(1 - c * c)),
+        "scale": to_sympy(ExpPoly.from_number(1 - c * c)),
     }  # fmt: skip
     return _try_proof(lambda: derive(pair.build_variance(low)).at_most(pair.build_variance(high), rows=[row]))
 
@@ -201,7 +203,7 @@ def _prove_by_sum(pair: Pair, low: ExpPoly, high: ExpPoly) -> tuple[Proof, ...]:
 def _prove_at_sample(gap: ExpPoly, rows: Rows) -> tuple[Proof, ...]:
     """0 <= gap, the sum of the rows."""
     shown = [{**row, "at": "sample"} for row in (*rows.squares, *rows.tangents)]
-    return (derive(Quantity(Side())).at_most(Quantity(Side.atom(Point(gap))), rows=shown),)
+    return (derive(Quantity(Side())).at_most(Quantity(Side.from_atom(Point(gap))), rows=shown),)
 
 
 # ---------------------------------------------------------------------------- where
@@ -215,7 +217,7 @@ def _prove_in_region(pair: Pair) -> tuple[Proof | None, str]:
         row = {
             "at": pair.m, "power": pair.score_power, "b": to_sympy(split.root),
             "nonnegative": to_sympy(remainder),
-            "scale": to_sympy(ExpPoly.number(split.scale)), "v": to_sympy(_take_logarithm(split.unit)),
+            "scale": to_sympy(ExpPoly.from_number(split.scale)), "v": to_sympy(_take_logarithm(split.unit)),
         }  # fmt: skip
         proofs = _try_proof(
             partial(_prove_by_squares, pair.build_compared(low), pair.build_compared(high), [row])
@@ -250,7 +252,7 @@ def _take_logarithm(unit: ExpPoly) -> ExpPoly:
 def _find_models(pair: Pair) -> tuple[Proof | None, Proof | None]:
     """Models in which A, and in which B, varies less; the first that is found of each."""
     a, b = (derive(pair.build_variance(x)) for x in (pair.a, pair.b))
-    context = written_out(derive(pair.build_variance(pair.a) - pair.build_variance(pair.b)).context)
+    context = expand_context(derive(pair.build_variance(pair.a) - pair.build_variance(pair.b)).context)
     ends = (a.reduce().left, b.reduce().left)
     known = {"A": ends, "B": (ends[1], ends[0])}  # floats tell where the order is one that has been found
     refutations: dict[str, Proof] = {}

@@ -52,7 +52,9 @@ def find_witness(facts: list[ExpPoly] | tuple[ExpPoly, ...]) -> dict[str, Number
     for _ in range(len(facts) + 2):
         before = dict(values)
         for fact in facts:
-            fact_at_values = fact.substitute({name: ExpPoly.number(value) for name, value in values.items()})
+            fact_at_values = fact.substitute(
+                {name: ExpPoly.from_number(value) for name, value in values.items()}
+            )
             missing = 1 - fact_at_values.terms.get(((), ()), 0)
             raised_name = next(m[0][0] for (m, _), value in fact.terms.items() if m and value == 1)
             values[raised_name] += max(missing, 0)

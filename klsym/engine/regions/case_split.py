@@ -27,7 +27,7 @@ from klsym.engine.regions.root_isolation import LOG_RATIOS, find_joint_signs, fi
 from klsym.errors import NotInRing
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
-from klsym.kernel.slots import LENGTHS, at_slot
+from klsym.kernel.slots import LENGTHS, name_in_slot
 from klsym.kernel.statements import REGION, Context, Definition
 from klsym.language.expressions import DENSITIES, REWARDS
 
@@ -98,7 +98,7 @@ def split_logs_by_region(slots: Slots, context: Context) -> tuple[Slots, Context
     """Split logs of elements with regions B: f(l) = B f(l at B = 1) + (1 - B) f(l at B = 0)."""
     used = {name for c in slots.values() for name in c.names()}
     for log in (definition for definition in context.definitions if definition.kind != REGION):
-        inside = sorted(name for name in log.e.names() if context.defined(name, REGION) is not None)
+        inside = sorted(name for name in log.e.names() if context.find_definition(name, REGION) is not None)
         slots_of_log = {parse_name(name).slot for name in used if parse_name(name).base == log.name}
         if not inside or not slots_of_log:
             continue
@@ -107,16 +107,17 @@ def split_logs_by_region(slots: Slots, context: Context) -> tuple[Slots, Context
         ]
         context = replace(context, definitions=(*context.definitions, *ends))
         for z in slots_of_log:
-            region = ExpPoly.variable(at_slot(inside[0], z))
+            region = ExpPoly.from_variable(name_in_slot(inside[0], z))
             slots = {
-                slot: _split_by_region(c, region, at_slot(log.name, z), ends, z) for slot, c in slots.items()
+                slot: _split_by_region(c, region, name_in_slot(log.name, z), ends, z)
+                for slot, c in slots.items()
             }
         return split_logs_by_region(slots, context)
     return slots, context
 
 
 def _split_by_region(c: ExpPoly, region: ExpPoly, log: str, ends: list[Definition], z: str) -> ExpPoly:
-    inside, outside = (c.substitute({log: ExpPoly.variable(at_slot(end.name, z))}) for end in ends)
+    inside, outside = (c.substitute({log: ExpPoly.from_variable(name_in_slot(end.name, z))}) for end in ends)
     return region * inside + (1 - region) * outside
 
 
@@ -165,7 +166,7 @@ class _TreeBuilder:
     def find_regions(self, leaf: Leaf) -> dict[str, ExpPoly]:
         """Return the regions in coefficients with their definitions, those of policies first."""
         names = {name for _, c in leaf for name in c.names()}
-        regions = {name: e for name in names if (e := self.context.defined(name, REGION)) is not None}
+        regions = {name: e for name in names if (e := self.context.find_definition(name, REGION)) is not None}
         order = [definition.name for definition in self.context.definitions]
         rank = {name: (not _has_policy(e), order.index(parse_name(name).base)) for name, e in regions.items()}
         return {name: regions[name] for name in sorted(regions, key=lambda name: (rank[name], name))}
@@ -310,7 +311,7 @@ def _solve_and_substitute(c: ExpPoly, x: ExpPoly) -> ExpPoly:
     for key, value in sorted(x.terms.items()):
         term = ExpPoly({key: value})
         solution, names = (term - x) * (Fraction(1) / value), term.names()
-        if len(names) != 1 or names & (solution.names() | c.inverted()):
+        if len(names) != 1 or names & (solution.names() | c.collect_divisors()):
             continue
         [name] = names
         if key == (((name, 1),), ()):
@@ -330,5 +331,5 @@ def _substitute_power(c: ExpPoly, power: tuple[Any, Number], value: ExpPoly) -> 
         remaining = tuple(row for row in exponent if row[0] != base) if whole else exponent
         term = ExpPoly({(monomial, remaining): number})
         size = abs(int(multiple)) if whole else 0
-        total = total + term * (value if multiple >= 0 else value.inverse()) ** size if size else total + term
+        total = total + term * (value if multiple >= 0 else value.invert()) ** size if size else total + term
     return total

@@ -4,9 +4,9 @@ Where regions occur in c = a k1 + b r + h(R, A), and no relation removes them, c
 combination.  At samples with the same rewards it is one of k1, r and 1; if none fits, c has no name.
 
 >>> from klsym.kernel.statements import REGION, Definition
->>> k1 = ExpPoly.variable("k1")
+>>> k1 = ExpPoly.from_variable("k1")
 >>> context = Context(definitions=(Definition("b", REGION, k1), Definition("d", REGION, -k1)))
->>> b, d = ExpPoly.variable("b"), ExpPoly.variable("d")
+>>> b, d = ExpPoly.from_variable("b"), ExpPoly.from_variable("d")
 >>> is_combination(k1 * (b - d), context), is_combination(k1 * (b + d), context)
 (False, True)
 """
@@ -68,7 +68,7 @@ def _multiply_vectors(a: Row, b: Row) -> float:
 
 def _collect_cell_values(c: ExpPoly, context: Context) -> set[ExpPoly] | None:
     """Return c in each cell of regions of one log ratio; None for other regions."""
-    regions = {name: context.defined(name, REGION) for name in sorted(c.names())}
+    regions = {name: context.find_definition(name, REGION) for name in sorted(c.names())}
     bounds = {name: e for name, e in regions.items() if e is not None}
     of_log_ratios = all(e.names() <= {*LOG_RATIOS} for e in bounds.values())
     cells = find_joint_signs(tuple(bounds.values())) if bounds and of_log_ratios else None
@@ -76,7 +76,9 @@ def _collect_cell_values(c: ExpPoly, context: Context) -> set[ExpPoly] | None:
         return None
     cell_values = set()
     for signs in cells:
-        indicators = {name: ExpPoly.number(int(sign > 0)) for name, sign in zip(bounds, signs, strict=True)}
+        indicators = {
+            name: ExpPoly.from_number(int(sign > 0)) for name, sign in zip(bounds, signs, strict=True)
+        }
         cell_values |= {c.substitute(indicators)} if 0 not in signs else set()
     return cell_values
 
@@ -162,11 +164,11 @@ def _compute_monomial(monomial: Monomial, sample: Sample, context: Context) -> f
 
 def _compute_name(name: str, sample: Sample, context: Context) -> float:
     """Return the value of a name; a region is 0 or 1."""
-    if (e := context.defined(name)) is None:
+    if (e := context.find_definition(name)) is None:
         return sample[parse_name(name).base]
     value_of_e = compute_value(e, sample, context)
-    if context.defined(name, REGION) is not None:
+    if context.find_definition(name, REGION) is not None:
         return float(value_of_e > 0)
-    if context.defined(name, LOG) is not None:
+    if context.find_definition(name, LOG) is not None:
         return math.log(value_of_e) if value_of_e > 0 else math.nan
     return value_of_e

@@ -15,7 +15,7 @@ from sympy import Heaviside
 from klsym.engine.regions.relations import find_contradiction
 from klsym.kernel.names import HELD, LOG_RATIOS, attach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import PARTS, SEQUENCE, at_slot
+from klsym.kernel.slots import PARTS, SEQUENCE, name_in_slot
 from klsym.kernel.statements import LOG, REGION, Context
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import DENSITIES, OF_REGIONS, Log, Region, Slot, k3, s
@@ -38,8 +38,8 @@ def to_steps(element: ExpPoly, context: Context, tokens: bool = False) -> Any:
         for name, e in complements.items()
     }
     for name in map(attach_name, element.names()):
-        if (e := context.defined(name)) is not None:
-            is_region, is_log = (context.defined(name, kind) is not None for kind in (REGION, LOG))
+        if (e := context.find_definition(name)) is not None:
+            is_region, is_log = (context.find_definition(name, kind) is not None for kind in (REGION, LOG))
             k3_term, e = _split_off_k3(e) if is_log else (sympy.S.Zero, e)
             inner = k3_term + _replace_signs_by_abs(
                 to_steps(_split_into_parts(e) if tokens else e, context, tokens)
@@ -55,7 +55,9 @@ def to_steps(element: ExpPoly, context: Context, tokens: bool = False) -> Any:
 
 def _replace_complements(element: ExpPoly, context: Context) -> tuple[ExpPoly, dict[str, ExpPoly]]:
     """Write t - t [x > 0] as t [x <= 0] unless [-x > 0] occurs; return x by the name of [x <= 0]."""
-    regions = {name: e for name in element.names() if (e := context.defined(name, REGION)) is not None}
+    regions = {
+        name: e for name in element.names() if (e := context.find_definition(name, REGION)) is not None
+    }
     complements: dict[str, ExpPoly] = {}
     for name, e in sorted(regions.items()):
         terms, complement = dict(element.terms), f"{OF_REGIONS}not{len(complements)}"
@@ -73,7 +75,7 @@ def _replace_complements(element: ExpPoly, context: Context) -> tuple[ExpPoly, d
 def _split_off_k3(e: ExpPoly) -> tuple[Any, ExpPoly]:
     """Return c k3 and the remainder of an element that holds c (r + k1), so that k3 >= 0 is visible."""
     for name in sorted(n for n in e.names() if parse_name(n).base == "k1"):
-        x, slot = ExpPoly.variable(name), parse_name(name).slot
+        x, slot = ExpPoly.from_variable(name), parse_name(name).slot
         [key], [linear_key] = (-x).exp().terms, x.terms
         c = e.terms.get(key, 0)
         if c > 0 and e.terms.get(linear_key, 0) == c:
@@ -110,7 +112,7 @@ def _split_into_parts(e: ExpPoly) -> ExpPoly:
 
 
 def _sum_parts(name: str) -> ExpPoly:
-    return sum((ExpPoly.variable(at_slot(name, slot)) for slot in SEQUENCE), ZERO)
+    return sum((ExpPoly.from_variable(name_in_slot(name, slot)) for slot in SEQUENCE), ZERO)
 
 
 def split_leading_coefficient(x: Any) -> tuple[Any, Any]:
@@ -174,7 +176,7 @@ def multiply_by_ratios(element: ExpPoly, context: Context) -> ExpPoly:
     """
     total = ZERO
     for terms, regions in _group_by_regions(element, context):
-        definitions = {name: context.defined(name) or ZERO for name in regions}
+        definitions = {name: context.find_definition(name) or ZERO for name in regions}
         ratios = {n for e in definitions.values() for n in e.names() if parse_name(n).base in ("w", "o")}
         bounds = {name for name, e in definitions.items() if ratios & e.names()}
         bare = True
@@ -186,7 +188,7 @@ def multiply_by_ratios(element: ExpPoly, context: Context) -> ExpPoly:
             bare = bare and any(
                 bounds.isdisjoint(name for name, _ in monomial) for monomial, _ in terms_at_start.terms
             )
-        weight = ZERO if bare else sum(map(ExpPoly.variable, sorted(ratios)), ZERO)
+        weight = ZERO if bare else sum(map(ExpPoly.from_variable, sorted(ratios)), ZERO)
         total = total + terms * weight.exp()
     return total
 
@@ -211,7 +213,7 @@ def _group_by_regions(element: ExpPoly, context: Context) -> Iterator[tuple[ExpP
     """Yield terms that differ in regions alone, and those regions: r (1 - B) is one group."""
     groups: dict[Any, tuple[ExpPoly, set[str]]] = {}
     for (monomial, exponent), value in element.terms.items():
-        regions = {name for name, _ in monomial if context.defined(name, REGION) is not None}
+        regions = {name for name, _ in monomial if context.find_definition(name, REGION) is not None}
         key = tuple(item for item in monomial if item[0] not in regions), exponent
         terms, regions_of_group = groups.get(key, (ZERO, set()))
         groups[key] = terms + ExpPoly({(monomial, exponent): value}), regions_of_group | regions

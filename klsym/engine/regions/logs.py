@@ -7,7 +7,7 @@ beside R exp(n l).  P is divided as a polynomial in one variable x, or in one ex
 come to lie between the lowest and the highest of e, and at one of the two.
 
 >>> from klsym.kernel.statements import Definition
->>> r, ln = (-ExpPoly.variable("k1")).exp(), ExpPoly.variable("ln_1")
+>>> r, ln = (-ExpPoly.from_variable("k1")).exp(), ExpPoly.from_variable("ln_1")
 >>> context = Context(definitions=(Definition("ln_1", LOG, 1 + r),))
 >>> def all_steps(a):
 ...     while (found := find_log_step(a, context)) is not None:
@@ -33,10 +33,10 @@ MAX_QUOTIENT = 60  # terms of a quotient
 def find_log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | None:
     """Return the first relation that brings an element closer to its last form, and the result."""
     for name in sorted(element.names()):
-        variable, e = ExpPoly.variable(name), context.defined(name, LOG, LET)
+        variable, e = ExpPoly.from_variable(name), context.find_definition(name, LOG, LET)
         if e is None:
             continue
-        is_log = context.defined(name, LOG) is not None
+        is_log = context.find_definition(name, LOG) is not None
         if multiplier := (_find_multiplier(element, name, e) if is_log else _find_cofactor(element, name)):
             after = element - multiplier * (_build_exponential(name, -1) * e - 1 if is_log else variable - e)
             return {"name": name, "times": multiplier.to_json()}, after
@@ -56,7 +56,7 @@ def _find_cofactor(element: ExpPoly, name: str) -> ExpPoly:
 
 def _build_exponential(name: str, rate: Any) -> ExpPoly:
     """Return exp(rate l), which is e^rate for l = log e."""
-    return (ExpPoly.variable(name) * rate).exp()
+    return (ExpPoly.from_variable(name) * rate).exp()
 
 
 def _find_multiplier(element: ExpPoly, name: str, e: ExpPoly) -> ExpPoly | None:
@@ -78,8 +78,8 @@ def _find_multiplier(element: ExpPoly, name: str, e: ExpPoly) -> ExpPoly | None:
 def _find_partial_quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly:
     """Return g such that the powers of a - g e are closer to the last form; 0 if they are there."""
     if len(e.terms) == 1:
-        g = a * e.inverse()
-        return ZERO if g.inverted() - a.inverted() else g
+        g = a * e.invert()
+        return ZERO if g.collect_divisors() - a.collect_divisors() else g
     power = _choose_grading(e)
     low, high = min(map(power, e.terms)), max(map(power, e.terms))
     reduces_highest = high <= 0  # 1/(1 + r), and not r/(1 + r)
@@ -89,8 +89,8 @@ def _find_partial_quotient(a: ExpPoly, e: ExpPoly) -> ExpPoly:
             continue
         end = ExpPoly({k: v for k, v in e.terms.items() if power(k) == (low if n <= low else high)})
         if len(end.terms) == 1:
-            g = ExpPoly({key: value}) * end.inverse()
-            if not g.inverted() - a.inverted():
+            g = ExpPoly({key: value}) * end.invert()
+            if not g.collect_divisors() - a.collect_divisors():
                 return g
         part = ExpPoly({k: v for k, v in a.terms.items() if power(k) == n})
         if (
@@ -113,12 +113,12 @@ def divide_exactly(a: ExpPoly, e: ExpPoly) -> ExpPoly | None:
         key = max(element.terms, key=sort_key)
         return ExpPoly({key: element.terms[key]})
 
-    total, divisor, inverted_names = ZERO, take_leading_term(e).inverse(), a.inverted()
+    total, divisor, inverted_names = ZERO, take_leading_term(e).invert(), a.collect_divisors()
     for _ in range(MAX_QUOTIENT):
         if not a:
             return total
         part = take_leading_term(a) * divisor
-        if part.inverted() - inverted_names:
+        if part.collect_divisors() - inverted_names:
             return None
         total, a = total + part, a - part * e
     return None

@@ -37,16 +37,16 @@ from klsym.errors import NotInRing, TooManyRegions, UsageError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import at_slot
+from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
 from klsym.language.convert import to_ring, to_sympy
-from klsym.language.defined import name_of
+from klsym.language.defined import name_definition
 from klsym.language.expressions import OF_REGIONS, clip
 from klsym.language.unfolding import PLAIN
 
 KINKED = (sympy.Min, sympy.Max, sympy.Abs, clip)
 PIECEWISE = (*KINKED, sympy.Heaviside)
-HALF = ExpPoly.number(Fraction(1, 2))
+HALF = ExpPoly.from_number(Fraction(1, 2))
 MAX_REGIONS = 64  # in one loss
 OF_CLIP, OF_PAIR, OF_ABS = ("is_high", "is_low"), ("is_above", "is_below"), ("is_up", "is_down")
 OF_CASE = ("is_case", "is_else")
@@ -107,9 +107,9 @@ class Unfolding:
     # -- logs and powers ---------------------------------------------------------------
     def apply_smooth(self, function: Any, x: ExpPoly, power: ExpPoly = ZERO) -> ExpPoly:
         """Return exp(x), x^power, or log(x) with slope x^(power - 1); exp by cases if x holds regions."""
-        region_names = sorted(n for n in x.names() if self.context.defined(n, REGION) is not None)
+        region_names = sorted(n for n in x.names() if self.context.find_definition(n, REGION) is not None)
         if region_names and function is sympy.exp:
-            region, name = ExpPoly.variable(region_names[0]), region_names[0]
+            region, name = ExpPoly.from_variable(region_names[0]), region_names[0]
             inside, outside = (self.apply_smooth(function, x.substitute({name: end})) for end in (ONE, ZERO))
             return self.simplify(region * inside + (1 - region) * outside)
         with suppress(NotInRing):
@@ -151,11 +151,13 @@ class Unfolding:
 
     def _is_positive(self, x: ExpPoly) -> bool:
         """Is x evidently positive where each region e > 0 holds, and where it does not?"""
-        region = next((n for n in sorted(x.names()) if self.context.defined(n, REGION) is not None), None)
+        region = next(
+            (n for n in sorted(x.names()) if self.context.find_definition(n, REGION) is not None), None
+        )
         if region is None:
             return _is_evidently_positive(x) or bool(find_mixing_weights(x, self.context))
         inside, outside = (x.substitute({region: end}) for end in (ONE, ZERO))
-        e = self.context.defined(region) or ZERO
+        e = self.context.find_definition(region) or ZERO
         return all(
             self._is_positive(case) or self._is_positive(case - gain)
             for case, gain in ((inside, e), (outside, -e))
@@ -170,7 +172,7 @@ class Unfolding:
         """Return log(exp(Q) * remainder) as a sum."""
         _, unit, _, _ = split_common_factors(x)
         [((_, exponent), _)] = unit.terms.items()
-        remainder = x * unit.inverse()
+        remainder = x * unit.invert()
         total = ExpPoly({(m, ()): value for m, value in exponent})
         root = find_square_root(remainder)
         if root is not None and _is_evidently_positive(root):
@@ -178,20 +180,20 @@ class Unfolding:
         if remainder == ONE:
             return total
         share = Fraction(remainder.terms.get(((), ()), 0))
-        if share.numerator == 1 and remainder == ExpPoly.number(share):  # log(1/2) = -log(2)
-            return total - self._expand_log(ExpPoly.number(share.denominator))
+        if share.numerator == 1 and remainder == ExpPoly.from_number(share):  # log(1/2) = -log(2)
+            return total - self._expand_log(ExpPoly.from_number(share.denominator))
         name, ratio = self._find_multiple_of_log(remainder)
         if name:
-            return total + ExpPoly.variable(name) + self._expand_log(ratio)
+            return total + ExpPoly.from_variable(name) + self._expand_log(ratio)
         return total + self._find_or_define(remainder, LOG)
 
     def _find_multiple_of_log(self, x: ExpPoly) -> tuple[str, ExpPoly]:
         """Return the name of a log of a multiple of x, and the ratio of the two; or "" and 1."""
-        for definition in self.context.definitions if self.context.speaks_of(x) else ():
-            name = at_slot(definition.name, self._find_slot(x))
-            e = self.context.defined(name, LOG)
+        for definition in self.context.definitions if self.context.collect_slots(x) else ():
+            name = name_in_slot(definition.name, self._find_slot(x))
+            e = self.context.find_definition(name, LOG)
             if e is not None and e != x and e.terms.keys() == x.terms.keys():
-                ratio = ExpPoly.number(Fraction(x.terms[key := min(x.terms)]) / e.terms[key])
+                ratio = ExpPoly.from_number(Fraction(x.terms[key := min(x.terms)]) / e.terms[key])
                 if e * ratio == x:
                     return name, ratio
         return "", ONE
@@ -204,7 +206,7 @@ class Unfolding:
 
     def _detach(self, x: ExpPoly) -> ExpPoly:
         """Return sg(x)."""
-        return x.rename(lambda n: detach_name(n) if is_live(ExpPoly.variable(n), self.context) else n)
+        return x.rename(lambda n: detach_name(n) if is_live(ExpPoly.from_variable(n), self.context) else n)
 
     def simplify(self, element: ExpPoly) -> ExpPoly:
         return reduce_by_relations(element, self.context, self.has_gradient, roots=self.roots)
@@ -247,7 +249,7 @@ class Unfolding:
         name = f"{OF_REGIONS}tie{len(self.ties)}"
         self.ties[name] = kind
         self.context = replace(self.context, parameters=(*self.context.parameters, name))
-        return ExpPoly.variable(name)
+        return ExpPoly.from_variable(name)
 
     # -- regions -----------------------------------------------------------------------
     def build_region(self, x: ExpPoly, labels: Iterable[str], tie: ExpPoly = ZERO) -> ExpPoly:
@@ -261,11 +263,11 @@ class Unfolding:
 
         original: x with its detached parts; where that is 0 too, so are its slopes, whatever the tie is.
         """
-        names = sorted(name for name in x.names() if self.context.defined(name, REGION) is not None)
+        names = sorted(name for name in x.names() if self.context.find_definition(name, REGION) is not None)
         if not names:
             self.has_permanent_tie = self.has_permanent_tie or bool(not x and self.simplify(original))
             return self._build_factored_region(x, labels) if x else tie
-        region = ExpPoly.variable(names[0])
+        region = ExpPoly.from_variable(names[0])
         inside, outside = (
             self._split_by_regions(self.simplify(x.substitute(at)), original.substitute(at), labels, tie)
             for at in ({names[0]: ONE}, {names[0]: ZERO})
@@ -275,7 +277,7 @@ class Unfolding:
     def _build_factored_region(self, x: ExpPoly, labels: Labels) -> ExpPoly:
         number, _, monomial, remainder = split_common_factors(drop_positive_factors(x))
         [(powers, _)] = monomial.terms
-        factors = [ExpPoly.variable(name) for name, _ in powers]
+        factors = [ExpPoly.from_variable(name) for name, _ in powers]
         if remainder != ONE or not factors:
             factors += _split_common_factor(remainder)
         return self._build_product_region(factors, 1 if number > 0 else -1, labels)
@@ -306,22 +308,22 @@ class Unfolding:
             joint_signs = find_joint_signs((e, x)) if kind == REGION and both <= {*LOG_RATIOS} else None
             signs = {(a, b) for a, b in joint_signs or () if a and b}
             if signs and all(a == b for a, b in signs):
-                return ExpPoly.variable(name)
+                return ExpPoly.from_variable(name)
             if signs and all(a != b for a, b in signs):
-                return 1 - ExpPoly.variable(name)
+                return 1 - ExpPoly.from_variable(name)
         return None
 
     def _find_definition(self, x: ExpPoly, kind: str) -> ExpPoly | None:
         """Return the name that x defines already."""
         for definition in self.context.definitions:
-            name = at_slot(definition.name, self._find_slot(x))
-            if self.context.defined(name, kind) == x:
-                return ExpPoly.variable(name)
+            name = name_in_slot(definition.name, self._find_slot(x))
+            if self.context.find_definition(name, kind) == x:
+                return ExpPoly.from_variable(name)
         return None
 
     def _find_slot(self, x: ExpPoly) -> str:
         """Return the one slot that x depends on, or "x": then its name names slots itself."""
-        slots = self.context.speaks_of(x)
+        slots = self.context.collect_slots(x)
         return min(slots) if len(slots) == 1 and slots <= {"now", "self"} else "x"
 
     def _add_definition(self, x: ExpPoly, kind: str, label: str = "") -> ExpPoly:
@@ -333,7 +335,7 @@ class Unfolding:
         bases = {parse_name(n).base for n in e.names()} & {*SAMPLE_BASES}
         if kind == REGION and len(e.terms) == 1 and bases and bases <= {*THETA_FREE}:
             label = "is_pos" if min(e.terms.values()) > 0 else "is_neg"
-        name = self._choose_free_name(label) if kind == REGION else name_of(kind, e)
+        name = self._choose_free_name(label) if kind == REGION else name_definition(kind, e)
         known_bases = {*SAMPLE_BASES, *(definition.name for definition in self.context.definitions)}
         parameters = {n for n in e.names() if parse_name(n).base not in known_bases}
         self.context = replace(
@@ -341,7 +343,7 @@ class Unfolding:
             parameters=tuple(sorted({*self.context.parameters, *parameters})),
             definitions=(*self.context.definitions, Definition(name, kind, e)),
         )
-        return ExpPoly.variable(at_slot(name, slot))
+        return ExpPoly.from_variable(name_in_slot(name, slot))
 
     def _choose_free_name(self, name: str) -> str:
         """Return a name that is not in use."""
@@ -417,7 +419,7 @@ def find_mixing_weights(e: ExpPoly, context: Context) -> list[str]:
         crossing = all(map(_is_evidently_positive, ends)) and not any(
             map(_is_evidently_positive, (gap, -gap))
         )
-        weights += [w] if crossing and ends[0] + ExpPoly.variable(w) * gap == e else []
+        weights += [w] if crossing and ends[0] + ExpPoly.from_variable(w) * gap == e else []
     return weights
 
 

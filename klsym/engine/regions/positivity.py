@@ -98,7 +98,7 @@ def split_common_factors(f: ExpPoly) -> tuple[Fraction, ExpPoly, ExpPoly, ExpPol
     exponents = [dict(e) for _, e in f.terms]
     unit = ExpPoly({((), _find_shared_powers(exponents)): 1})
     monomial = ExpPoly({(_find_shared_powers([dict(m) for m, _ in f.terms]), ()): 1})
-    remainder = f * unit.inverse() * monomial.inverse()
+    remainder = f * unit.invert() * monomial.invert()
     numbers = [Fraction(v) for v in remainder.terms.values()]
     content = Fraction(gcd(*(v.numerator for v in numbers)), lcm(*(v.denominator for v in numbers)))
     at_equality = sum(v for (m, _), v in remainder.terms.items() if not m)
@@ -180,7 +180,7 @@ def _list_tangent_candidates(element: ExpPoly, v: Exponent, monomial: Any) -> li
     """
     slopes = []
     for (m, e), value in sorted(element.terms.items()):
-        u = ExpPoly({((), e): 1}) * ExpPoly({((), v): 1}).inverse()
+        u = ExpPoly({((), e): 1}) * ExpPoly({((), v): 1}).invert()
         [(_, exponent)] = u.terms
         if value > 0 and not m and len(exponent) == 1 and exponent[0][0] == monomial:
             slopes.append((u, Fraction(exponent[0][1])))
@@ -219,7 +219,7 @@ def _complete_square(polynomial: ExpPoly) -> list[tuple[Fraction, ExpPoly]] | No
     names = polynomial.names()
     if len(names) != 1:
         return None
-    x = ExpPoly.variable(*names)
+    x = ExpPoly.from_variable(*names)
     c0, c1, c2 = (Fraction(polynomial.terms.get(next(iter((x**i).terms)), 0)) for i in range(3))
     if c2 <= 0 or polynomial != x**2 * c2 + x * c1 + c0 or c0 < c1**2 / (4 * c2):
         return None
@@ -232,4 +232,4 @@ def _convert_exponent(v: Exponent) -> Any:
 
 
 def _convert_number(value: Fraction) -> Any:
-    return to_sympy(ExpPoly.number(value))
+    return to_sympy(ExpPoly.from_number(value))

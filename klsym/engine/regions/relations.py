@@ -32,7 +32,7 @@ from klsym.engine.regions.positivity import find_positive_sum
 from klsym.engine.regions.root_isolation import find_joint_signs
 from klsym.kernel.derivatives import is_live
 from klsym.kernel.names import LOG_RATIOS
-from klsym.kernel.regions import idempotent, moving_regions
+from klsym.kernel.regions import list_moving_regions, reduce_powers
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key, Number
 from klsym.kernel.statements import REGION, Context
 from klsym.language.convert import to_ring
@@ -69,12 +69,12 @@ def find_next_step(
     element: ExpPoly, context: Context, has_gradient: bool, off_bounds: bool = False, roots: bool = False
 ) -> Step | None:
     """Return the first relation that changes the element; off_bounds: no sample need lie on a bound."""
-    plain = idempotent(element, context)
+    plain = reduce_powers(element, context)
     if plain != element:
         return "region", _build_data({}, ONE, ZERO, []), plain
     if (step_of_log := find_log_step(element, context)) is not None:
         return "definition", *step_of_log
-    regions = (name for name in element.names() if context.defined(name, REGION) is not None)
+    regions = (name for name in element.names() if context.find_definition(name, REGION) is not None)
     names = sorted(regions, reverse=True)
     for cell, factor, multiplier, rows, apart in _iterate_proposals(
         element, names, context, has_gradient, roots
@@ -82,9 +82,9 @@ def find_next_step(
         if multiplier and (off_bounds or not apart):
             vanishing = multiplier * factor
             for name, value in cell.items():
-                region = ExpPoly.variable(name)
+                region = ExpPoly.from_variable(name)
                 vanishing = vanishing * (region if value else 1 - region)
-            remainder = idempotent(element - vanishing, context)
+            remainder = reduce_powers(element - vanishing, context)
             return "region", _build_data(cell, factor, multiplier, rows, apart), remainder
     return None
 
@@ -112,7 +112,7 @@ def _iterate_proposals(
             if (rows := _prove_exclusion(((name, value),), context, roots)) is not None:
                 cofactor = _find_cofactor(element, {name})
                 yield {name: value}, ONE, cofactor if value else -cofactor, rows, False
-        root = None if has_gradient else find_square_root(context.defined(name, REGION) or ZERO)
+        root = None if has_gradient else find_square_root(context.find_definition(name, REGION) or ZERO)
         if root and (g := divide_exactly(_find_cofactor(element, {name}), root)) is not None:
             yield {name: 0}, root, -g, [_build_row(ONE, [name])], False
     for first, second in combinations(names, 2):
@@ -122,7 +122,7 @@ def _iterate_proposals(
                 yield {first: a, second: b}, ONE, cofactor if a == b else -cofactor, rows, False
         yield from _iterate_complements(element, first, second, context, has_gradient, roots)
     for name in names if not has_gradient else ():
-        e = context.defined(name, REGION)
+        e = context.find_definition(name, REGION)
         if e is not None and (proof := _prove_nonnegative(e, context)) is not None:
             if (
                 g := divide_exactly(_find_cofactor(element, {name}), e)
@@ -138,7 +138,7 @@ def _iterate_complements(
     """Propose 1 - B for C where the two are equal, or v (1 - B) for v C."""
     if not _is_opposite(first, second, context, roots):
         return
-    v = context.defined(first, REGION)
+    v = context.find_definition(first, REGION)
     assert v is not None
     rows = _prove_exclusion(((first, 0), (second, 0)), context, roots)
     cofactor = _find_cofactor(element, {second})
@@ -169,7 +169,7 @@ def _choose_multiplier(element: ExpPoly, first: str, second: str, v: ExpPoly) ->
         regions = [name for name, _ in monomial if name in (first, second)]
         term = ExpPoly({(tuple(item for item in monomial if item[0] not in regions), exponent): 1})
         if len(regions) < 2 and _has_factor(term, v):
-            [key] = (term * v.inverse()).terms
+            [key] = (term * v.invert()).terms
             groups.setdefault(key, {})["".join(regions)] = value
     multiples: dict[Key, Number] = {}
     lead = v.terms[min(v.terms)]
@@ -183,7 +183,7 @@ def _choose_multiplier(element: ExpPoly, first: str, second: str, v: ExpPoly) ->
 
 def _choose_sum_multiplier(element: ExpPoly, first: str, second: str, v: ExpPoly) -> ExpPoly:
     """Return the same for a sum v that divides the whole cofactor of B or C."""
-    both = 1 - ExpPoly.variable(first) - ExpPoly.variable(second)
+    both = 1 - ExpPoly.from_variable(first) - ExpPoly.from_variable(second)
     for name in (second, first):
         t = divide_exactly(_find_cofactor(element, {name}), v)
         if t and len((element + t * v * both).terms) < len(element.terms):
@@ -193,7 +193,7 @@ def _choose_sum_multiplier(element: ExpPoly, first: str, second: str, v: ExpPoly
 
 def _is_opposite(first: str, second: str, context: Context, roots: bool) -> bool:
     return _prove_exclusion(((first, 1), (second, 1)), context, roots) is not None and (
-        context.defined(first, REGION) == -(context.defined(second, REGION) or ZERO)
+        context.find_definition(first, REGION) == -(context.find_definition(second, REGION) or ZERO)
         or _prove_exclusion(((first, 0), (second, 0)), context, roots) is not None
     )
 
@@ -219,13 +219,13 @@ def _find_cofactor(element: ExpPoly, names: set[str]) -> ExpPoly:
 def find_continuous_regions(element: ExpPoly, context: Context) -> dict[str, ExpPoly]:
     """Return region -> g for regions that depend on theta, if the element jumps by g e at e = 0."""
     quotients: dict[str, ExpPoly] = {}
-    if any(moving_regions(context.defined(name) or ZERO, context) for name in element.names()):
+    if any(list_moving_regions(context.find_definition(name) or ZERO, context) for name in element.names()):
         return quotients
-    for name in sorted(moving_regions(element, context)):
-        e = context.defined(name, REGION)
+    for name in sorted(list_moving_regions(element, context)):
+        e = context.find_definition(name, REGION)
         assert e is not None
         up, down = (element.substitute({name: value}) for value in (ONE, ZERO))
-        g = divide_exactly(idempotent(up - down, context), e)
+        g = divide_exactly(reduce_powers(up - down, context), e)
         if g is not None:
             quotients[name] = g
     return quotients
@@ -233,7 +233,7 @@ def find_continuous_regions(element: ExpPoly, context: Context) -> dict[str, Exp
 
 def has_jump(element: ExpPoly, context: Context) -> bool:
     """Is there a bound at which the element is not known to be continuous?"""
-    return moving_regions(element, context) != set(find_continuous_regions(element, context))
+    return list_moving_regions(element, context) != set(find_continuous_regions(element, context))
 
 
 # ---------------------------------------------------------------------------- certificates
@@ -245,7 +245,7 @@ def _prove_exclusion(cell: tuple[tuple[str, int], ...], context: Context, roots:
 
 def _is_never_met(cell: tuple[tuple[str, int], ...], context: Context) -> bool:
     """Is the cell empty except for zeros, by the signs of functions of one log ratio?"""
-    elements = tuple(context.defined(name, REGION) or ZERO for name, _ in cell)
+    elements = tuple(context.find_definition(name, REGION) or ZERO for name, _ in cell)
     joint_signs = find_joint_signs(elements) if all(e.names() <= {*LOG_RATIOS} for e in elements) else None
     wanted = tuple(1 if value else -1 for _, value in cell)
     return joint_signs is not None and wanted not in joint_signs
@@ -254,7 +254,7 @@ def _is_never_met(cell: tuple[tuple[str, int], ...], context: Context) -> bool:
 @lru_cache(maxsize=16384)
 def prove_impossible(cell: tuple[tuple[str, int], ...], context: Context) -> list[Data] | None:
     """Return rows that add up to 0 in the cell, one of them positive; None if none are found."""
-    elements = [(context.defined(name, REGION) or ZERO, value) for name, value in cell]
+    elements = [(context.find_definition(name, REGION) or ZERO, value) for name, value in cell]
     proof = find_contradiction(tuple((e if value else -e, bool(value)) for e, value in elements), context)
     if proof is None:
         return None
@@ -294,7 +294,7 @@ def _iterate_scales(signed: list[ExpPoly]) -> Iterator[tuple[ExpPoly, ...]]:
             scale = Fraction(-value) / against
             if scale not in tried:
                 tried.add(scale)
-                yield ONE, ExpPoly.number(scale)
+                yield ONE, ExpPoly.from_number(scale)
 
 
 def _prove_nonnegative(element: ExpPoly, context: Context) -> tuple[list[Data], bool] | None:
@@ -305,7 +305,7 @@ def _prove_nonnegative(element: ExpPoly, context: Context) -> tuple[list[Data], 
         scale = Fraction(remainder.terms.get(key, 0)) / fact.terms[key]
         if scale > 0:
             remainder = remainder - fact * scale
-            rows.append(_build_row(ExpPoly.number(scale), [number]))
+            rows.append(_build_row(ExpPoly.from_number(scale), [number]))
     if not remainder:
         return rows, False
     terms = find_positive_sum(remainder)

@@ -40,11 +40,11 @@ from klsym.engine.targets.ring_notes import find_canonical_coefficient
 from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, LazyCases
 from klsym.engine.verdicts.verdict import AnyReading, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
-from klsym.kernel.derivatives import attach, slopes
+from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.slots import SEQUENCE, name_in_slot
 from klsym.kernel.statements import LOG, REGION, Context
-from klsym.language.convert import canonical, to_ring
+from klsym.language.convert import normalise_expression, to_ring
 from klsym.language.expressions import (
     DENSITIES,
     REWARDS,
@@ -55,10 +55,10 @@ from klsym.language.expressions import (
     log_old,
     log_p,
     log_q,
+    remove_sg,
     rho,
     s,
     unfold,
-    without_sg,
 )
 from klsym.language.messages import Message
 from klsym.notation import losses
@@ -69,7 +69,7 @@ from klsym.notation.tree import Formula, Mean, Over, Words, multiply
 from klsym.notation.values import LazyFormula
 
 OPEN = TargetReading(None)
-ALL_TOKENS = sum((ExpPoly.variable(at_slot("w", z)) for z in SEQUENCE), ZERO).exp()
+ALL_TOKENS = sum((ExpPoly.from_variable(name_in_slot("w", z)) for z in SEQUENCE), ZERO).exp()
 
 
 def add_clip_results(
@@ -240,8 +240,8 @@ def _find_canonical_slots(coefficients: Slots, field: ReducedGradient, setting: 
     if setting.on_policy and not (field.loss.sums and not field.index):
         return coefficients
     if field.index and not set(coefficients) <= {"now", "x"}:
-        return {z: c * ALL_TOKENS.inverse() for z, c in coefficients.items()}
-    return field.coefficients if field.index else {"x": coefficients.get("x", ZERO) * WEIGHT.inverse()}
+        return {z: c * ALL_TOKENS.invert() for z, c in coefficients.items()}
+    return field.coefficients if field.index else {"x": coefficients.get("x", ZERO) * WEIGHT.invert()}
 
 
 def _weigh_cases(rows: Cases, coefficients: Slots, slots: Slots, field: ReducedGradient) -> Cases:
@@ -251,9 +251,9 @@ def _weigh_cases(rows: Cases, coefficients: Slots, slots: Slots, field: ReducedG
     if set(coefficients) <= {"x"} and not field.index:
         return tuple((on, sympy.expand(h / rho)) for on, h in rows)
     if set(coefficients) == set(slots) == {"now"}:
-        weights = {z for c in slots.values() for z in SEQUENCE if at_slot("w", z) in c.names()}
+        weights = {z for c in slots.values() for z in SEQUENCE if name_in_slot("w", z) in c.names()}
         weight = sympy.Mul(*(Slot(z)(rho) for z in sorted(weights | {"past", "now"})))
-        return tuple((on, canonical(sympy.expand(h / weight))) for on, h in rows)
+        return tuple((on, normalise_expression(sympy.expand(h / weight))) for on, h in rows)
     canonical_rows = _split_coefficient_cases(slots, field)
     return canonical_rows if [on for on, _ in canonical_rows] == [on for on, _ in rows] else ()
 
@@ -343,7 +343,7 @@ def _find_bias(
 # ---------------------------------------------------------------------------- ties, and what is assumed
 def _check_undefined(written: Written, h: Any, context: Context) -> tuple[Message, ...]:
     """Return a message if a loss with logs is undefined where q = p = mu = old."""
-    varies = any(kind == LOG and context.speaks_of(e) for _, kind, e in context.definitions)
+    varies = any(kind == LOG and context.collect_slots(e) for _, kind, e in context.definitions)
     is_expression = isinstance(h, sympy.Basic) and not has_scores(h)
     return check_undefined_at_start(written.expression, h) if varies and is_expression else ()
 
@@ -352,7 +352,7 @@ def check_undefined_at_start(loss: Any, per_sample: Any) -> tuple[Message, ...]:
     """Return a message if the loss, or its gradient, is 0/0 where q = p = mu = old."""
     equal = {log_p: log_q, log_mu: log_q, log_old: log_q}
     for name, e in (("loss", loss), ("gradient", per_sample)):
-        if _is_infinite(unfold(without_sg(e)), equal):
+        if _is_infinite(unfold(remove_sg(e)), equal):
             return (Message("undefined-at-start", what=name),)
     return ()
 
@@ -420,7 +420,7 @@ def find_ties(written: Written, setting: Setting) -> dict[str, str]:
         return {}
     loss = read_loss(written.expression, setting, ties=True)
     regions = loss.regions
-    derivatives = slopes(to_ring(loss.expression), loss.index, regions.context).values()
+    derivatives = differentiate_loss(to_ring(loss.expression), loss.index, regions.context).values()
     values = [substitute_on_policy(attach(c)) if setting.on_policy else attach(c) for c in derivatives]
     remaining_names = {
         name for c in values for name in reduce_by_relations(c, regions.context, has_gradient=False).names()

@@ -24,7 +24,7 @@ from klsym.engine.targets.decide import Decision
 from klsym.errors import ProofError, Refused
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.language.abbreviations import E, Side, elements
+from klsym.language.abbreviations import E, Side, walk_elements
 
 
 def find_counterexample(
@@ -73,7 +73,7 @@ def _collect_names(field: ReducedGradient) -> set[str]:
 
 def _choose_policy_reward(field: ReducedGradient, names: set[str]) -> ExpPoly | None:
     """Return the integrand of the policy gradient's objective: -A for a loss, R for a reward R."""
-    reward = next((ExpPoly.variable(name) for name in ("A", "R") if name in names), None)
+    reward = next((ExpPoly.from_variable(name) for name in ("A", "R") if name in names), None)
     return reward if reward is None or field.loss.detached else -reward
 
 
@@ -111,7 +111,7 @@ def _build_derivation(field: ReducedGradient, decision: Decision) -> Derivation:
         return derivation if context.given else field.exchanged
     if not context.given and (field.loss.centred_coefficient is not None or not context.premises):
         return field.start
-    holds_m = any("m" in element.names() for element in elements(decision.gradient.side))
+    holds_m = any("m" in element.names() for element in walk_elements(decision.gradient.side))
     premises = BATCH_SIZE if holds_m else ()
     return derive(decision.gradient, premises=premises, defined=field.loss.defined)
 
@@ -120,7 +120,7 @@ def find_distinguishing_model(
     derivation: Derivation, reward: ExpPoly, kl: bool = True, mu_is_q: bool = False
 ) -> dict[str, Any] | None:
     """Return a model where the left side is not grad KL(q||p) + grad E_q[reward]; kl: with the first term."""
-    reward_gradient = grad(Quantity(Side.atom(E("q", reward)))) if reward else None
+    reward_gradient = grad(Quantity(Side.from_atom(E("q", reward)))) if reward else None
     claimed_gradient = grad(KL("q", "p")) if kl else reward_gradient
     if kl and reward_gradient is not None:
         claimed_gradient = claimed_gradient + reward_gradient

@@ -40,7 +40,7 @@ from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO
 from klsym.language.abbreviations import E, Side
 from klsym.language.convert import to_ring, to_sympy
-from klsym.language.expressions import s, without_sg
+from klsym.language.expressions import remove_sg, s
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def has_detached_part(loss: SlotLoss) -> bool:
 
 def _has_sums_depending_on_theta(loss: SlotLoss) -> bool:
     """Does a sum H, H2, .. over other tokens depend on theta?  Then E_m[L] is no objective."""
-    return any(is_live(to_ring(without_sg(value)), loss.defined) for value in loss.sums.values())
+    return any(is_live(to_ring(remove_sg(value)), loss.defined) for value in loss.sums.values())
 
 
 def expand_scores(field: ReducedGradient) -> tuple[Quantity, tuple[Proof, ...]]:
@@ -194,7 +194,7 @@ def _decide_by_primitive(field: ReducedGradient, decomposition: Decomposition) -
     if objective is not None and "length" in parts.remainder.names():
         gradient = differentiate_terms(objective)
         return Decision(parts.target, gradient, (prove_gradient(field, gradient),), decomposition, objective)
-    gradient_under_q = Quantity(Side.atom(E("q", field.c, ("x",))))
+    gradient_under_q = Quantity(Side.from_atom(E("q", field.c, ("x",))))
     derivation = derive(gradient_under_q, defined=field.loss.defined)
     completeness = () if field.loss.defined.definitions else (derivation.is_no_combination(),)
     proofs = (prove_gradient(field, gradient_under_q), *completeness)
@@ -210,7 +210,7 @@ def _decide_with_regions(
     """Decide a coefficient with regions: an attached loss under mu has its mean as objective."""
     if is_combination(field.c, field.exchanged.context):  # a combination of names, perhaps: open
         return None
-    gradient_under_q = Quantity(Side.atom(E("q", field.c, ("x",))))
+    gradient_under_q = Quantity(Side.from_atom(E("q", field.c, ("x",))))
     proofs, loss = [prove_gradient(field, gradient_under_q)], field.loss
     if has_detached_part(loss):
         return Decision(target, gradient_under_q, tuple(proofs), decomposition)
@@ -228,7 +228,7 @@ def _decide_by_covariances(field: ReducedGradient, decomposition: Decomposition)
         if not centred_form or not covariance:
             continue
         remainder = recognise_coefficient(
-            centred_form.c - centred_form.h * centred_form.share * WEIGHT.inverse(), field.random_names
+            centred_form.c - centred_form.h * centred_form.share * WEIGHT.invert(), field.random_names
         )
         remainder = replace(remainder, constant=ZERO)
         other_objective = (

@@ -18,11 +18,11 @@ from klsym.engine.verdicts.verdict import AnyReading, Verdict
 from klsym.engine.verdicts.warnings import Sign
 from klsym.kernel.names import LOG_RATIOS, parse_name
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.slots import at_slot
+from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import REGION, Context
-from klsym.language.abbreviations import Side, elements
+from klsym.language.abbreviations import Side, walk_elements
 from klsym.language.convert import to_ring, to_sympy
-from klsym.language.expressions import others, own, without_sg
+from klsym.language.expressions import others, own, remove_sg
 from klsym.language.messages import Message
 from klsym.language.sums import After, Before, LeftOut, OfOthers
 from klsym.notation import formulas, losses
@@ -46,7 +46,7 @@ def rewrite_with_loo(e: Any) -> Any:
     -loo(R)*rho_self
     """
     for name in (*LOG_RATIOS, "R", "M"):
-        x = to_sympy(ExpPoly.variable(name))
+        x = to_sympy(ExpPoly.from_variable(name))
         if e.has(others(x)) and e.has(m):
             shorter = sympy.factor_terms(sympy.expand(e.xreplace({others(x): m * (own(x) - LeftOut(x))})))
             e = shorter if shorter.count_ops() < e.count_ops() else e
@@ -57,9 +57,9 @@ def format_side(side: Side, labels: Labels | None, context: Context, tokens: boo
     """Return a side of a statement as text, with a step in place of the name of each region."""
 
     def replace_regions(node: Formula) -> Formula:
-        name = at_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
-        if name and context.defined(name, REGION) is not None:
-            return losses.build_tree(to_steps(ExpPoly.variable(name), context, tokens))
+        name = name_in_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
+        if name and context.find_definition(name, REGION) is not None:
+            return losses.build_tree(to_steps(ExpPoly.from_variable(name), context, tokens))
         return replace_parts(node, replace_regions)
 
     return TEXT(replace_regions(formulas.build_tree(side, labels)))
@@ -68,9 +68,11 @@ def format_side(side: Side, labels: Labels | None, context: Context, tokens: boo
 def write_regions_as_steps(quantity: Quantity, context: Context) -> Quantity:
     """Label the elements with regions of a quantity as they were typed, or by steps."""
     typed_labels = {e: label for e, label in quantity.labels.items() if isinstance(label, losses.Written)}
-    all_elements = {*elements(quantity.side), *quantity.labels}
+    all_elements = {*walk_elements(quantity.side), *quantity.labels}
     with_regions = (
-        e for e in all_elements if any(context.defined(name, REGION) is not None for name in e.names())
+        e
+        for e in all_elements
+        if any(context.find_definition(name, REGION) is not None for name in e.names())
     )
     return replace(
         quantity,
@@ -95,14 +97,16 @@ class ValuePrinter:
         """Return the printer for a loss with sums H, H2, ..; sums of sums keep their names."""
         sum_expressions: dict[Any, Any] = {}
         for name, value in loss.sums.items():
-            base, value_in_steps = _read_base(name), to_steps(to_ring(without_sg(value)), loss.defined)
+            base, value_in_steps = _read_base(name), to_steps(to_ring(remove_sg(value)), loss.defined)
             bare_value = remove_slots(value_in_steps.xreplace({of: name for name, of in CRITIC.items()}))
             if any("[" in x.name for x in bare_value.free_symbols):
                 continue
             own_value = value_in_steps if loss.index == "t" else own(value_in_steps)
-            sum_expressions |= {at_slot(base, z): kind(bare_value) for z, kind in KINDS.items()}
-            sum_expressions[at_slot(base, loss.own_slot)] = own_value
-        substitution = {to_sympy(ExpPoly.variable(name)): value for name, value in sum_expressions.items()}
+            sum_expressions |= {name_in_slot(base, z): kind(bare_value) for z, kind in KINDS.items()}
+            sum_expressions[name_in_slot(base, loss.own_slot)] = own_value
+        substitution = {
+            to_sympy(ExpPoly.from_variable(name)): value for name, value in sum_expressions.items()
+        }
         return ValuePrinter(loss.defined, loss.index == "t", substitution, loss.index == "i")
 
     def rewrite_value(self, value: Any) -> Any:

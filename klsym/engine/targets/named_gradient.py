@@ -35,12 +35,14 @@ def build_named_gradient(field: ReducedGradient, decomposition: Decomposition) -
         return decomposition.whole_quantity
     centred_form = find_centred_form(field)
     if centred_form is None:
-        total = Quantity(Side.atom(E("q", field.c, ("x",))))
-        pairs = (Side.of((1, (E("q", a), E("q", b, ("x",))))) for a, b in field.products)
+        total = Quantity(Side.from_atom(E("q", field.c, ("x",))))
+        pairs = (Side.combine((1, (E("q", a), E("q", b, ("x",))))) for a, b in field.products)
         return sum(map(Quantity, pairs), total)
     named = decompose("", {"x": centred_form.c}, field.reduced_parameters, field.loss.defined)
     total = (
-        named.whole_quantity if not named.remainder else Quantity(Side.atom(E("q", centred_form.c, ("x",))))
+        named.whole_quantity
+        if not named.remainder
+        else Quantity(Side.from_atom(E("q", centred_form.c, ("x",))))
     )
     return total + centred_form.mean * grad(KL("mu", "q")) * to_sympy(centred_form.share)
 
@@ -73,7 +75,7 @@ def find_centred_form(field: ReducedGradient, reduced: bool = False) -> CentredF
     share, h = split_own_share(total)
     if field.loss.centred_coefficient is None or reduced or not total:
         return CentredForm(share, h, field.c) if total else None
-    centred_coefficient = field.loss.centred_coefficient * share * WEIGHT.inverse()
+    centred_coefficient = field.loss.centred_coefficient * share * WEIGHT.invert()
     return CentredForm(
         share,
         field.loss.centred_coefficient,

@@ -26,7 +26,7 @@ from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Side
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import log_q
-from klsym.language.unfolding import PLAIN, d_log_q
+from klsym.language.unfolding import PLAIN, differentiate_in_log_q
 
 
 @lru_cache(maxsize=64)  # asked for its name, its proof and its shape
@@ -78,12 +78,12 @@ def _split_off_multiple(element: ExpPoly, name: str) -> tuple[ExpPoly, ExpPoly]:
     """Return (e, a) with e + a x the element, a a constant and x the variable of this name."""
     matching = ((key, value) for key, value in element.terms.items() if is_multiple(key, name))
     multiples = sum((ExpPoly({key: value}) for key, value in matching), ZERO)
-    return element - multiples, multiples * ExpPoly.variable(name).inverse()
+    return element - multiples, multiples * ExpPoly.from_variable(name).invert()
 
 
 def differentiate_terms(total: Quantity) -> Quantity:
     """Return grad of each term, such as 3 grad KL(q||p) + grad E_q[R]."""
-    parts = (grad(Quantity(Side.of((1, atoms)))) * to_sympy(c) for c, atoms in total.side.terms)
+    parts = (grad(Quantity(Side.combine((1, atoms)))) * to_sympy(c) for c, atoms in total.side.terms)
     return sum(parts, Quantity(Side()))
 
 
@@ -98,9 +98,9 @@ def build_covariances(h: ExpPoly, defined: Context = PLAIN) -> tuple[Quantity, Q
     rewards = sort_random_names(defined).rewards
     objective, gradient, reward_part = Quantity(Side()), Quantity(Side()), h
     for name in LOG_RATIOS:
-        x = ExpPoly.variable(name)
+        x = ExpPoly.from_variable(name)
         a = sum((term for term in split_terms(h) if dict(next(iter(term.terms))[0]).get(name) == 1), ZERO)
-        reward_part, a, x_expression = reward_part - a, a * x.inverse(), to_sympy(x)
+        reward_part, a, x_expression = reward_part - a, a * x.invert(), to_sympy(x)
         if a.names() & {*SAMPLE_BASES}:
             return None
         x_gradient = grad(expectation(x_expression**2 / 2, "mu")) - expectation(x_expression, "mu") * grad(
@@ -108,7 +108,7 @@ def build_covariances(h: ExpPoly, defined: Context = PLAIN) -> tuple[Quantity, Q
         )
         objective = objective + covariance(x_expression, x_expression, "mu") * (to_sympy(a) / 2)
         gradient = gradient + x_gradient * to_sympy(a)
-    if d_log_q(reward_part, context):
+    if differentiate_in_log_q(reward_part, context):
         return None
     if reward_part.names() & {*SAMPLE_BASES, *rewards}:
         b = to_sympy(reward_part)

@@ -18,14 +18,14 @@ from klsym.engine.proof.counterexamples import generate_models as models_of_samp
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity
 from klsym.errors import ProofError
-from klsym.kernel.derivatives import in_slot
+from klsym.kernel.derivatives import move_to_slot
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.kernel.slots import SEQUENCE, at_slot
+from klsym.kernel.slots import SEQUENCE, name_in_slot
 from klsym.kernel.statements import Context
 from klsym.kernel.sums import SUMS
-from klsym.language.abbreviations import E, Indexed, Side, elements
-from klsym.language.unfolding import d_log_q
+from klsym.language.abbreviations import E, Indexed, Side, walk_elements
+from klsym.language.unfolding import differentiate_in_log_q
 
 # q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
 ONE_TOKEN = {
@@ -47,7 +47,7 @@ def decide_products(
     total = Quantity(Side())
     for a, b in products:
         total = total + _build_product_curl(a, b, under, defined)
-    expressions = [*elements(total.side), *(definition.e for definition in defined.definitions)]
+    expressions = [*walk_elements(total.side), *(definition.e for definition in defined.definitions)]
     bases = {parse_name(name).base for of in expressions for name in of.names()}
     try:
         return "separable", (derive(total, defined=defined).equals(0, evaluate=under == "q"),)
@@ -88,19 +88,19 @@ def _replace_advantages(total: Quantity) -> Quantity:
 
     def replace_in_atom(atom: Any) -> Any:
         names = {
-            x: ExpPoly.variable(x.replace("A", "R", 1))
+            x: ExpPoly.from_variable(x.replace("A", "R", 1))
             for x in atom.coefficient.names()
             if parse_name(x).base == "A"
         }
         return Indexed(atom.index, atom.measure, atom.coefficient.substitute(names), atom.score)
 
-    return Quantity(Side.of(*((k, tuple(map(replace_in_atom, atoms))) for k, atoms in total.side.terms)))
+    return Quantity(Side.combine(*((k, tuple(map(replace_in_atom, atoms))) for k, atoms in total.side.terms)))
 
 
 def _build_product_curl(a: ExpPoly, b: ExpPoly, under: str, defined: Context) -> Quantity:
     """Return d_u E_m[a] E_m[b s].v - d_v E_m[a] E_m[b s].u, in the slots of a token."""
-    context = derive(Quantity(Side.atom(E(under, a * b))), defined=defined).context
-    derivative = d_log_q(a, context) + (a if under == "q" else ZERO)
+    context = derive(Quantity(Side.from_atom(E(under, a * b))), defined=defined).context
+    derivative = differentiate_in_log_q(a, context) + (a if under == "q" else ZERO)
     slope, factor = (rewrite_in_token_slots(x, context) for x in (derivative, b))
 
     def build_mean(integrand: ExpPoly, score_slot: str) -> Indexed:
@@ -110,7 +110,7 @@ def _build_product_curl(a: ExpPoly, b: ExpPoly, under: str, defined: Context) ->
         (build_mean(slope, "now"), build_mean(factor, "now'")),
         (build_mean(slope, "now'"), build_mean(factor, "now")),
     )
-    return Quantity(Side.of((1, along), (-1, across)))
+    return Quantity(Side.combine((1, along), (-1, across)))
 
 
 def rewrite_in_token_slots(e: ExpPoly, context: Context) -> ExpPoly:
@@ -119,9 +119,9 @@ def rewrite_in_token_slots(e: ExpPoly, context: Context) -> ExpPoly:
     Without a length each sample is a sequence of one token; with one, x = x_past + x_now + x_future.
     """
     if "length" not in e.names():
-        return in_slot(e, "now", context)
+        return move_to_slot(e, "now", context)
 
     def sum_slots(name: str) -> ExpPoly:
-        return sum((ExpPoly.variable(at_slot(name, slot)) for slot in SEQUENCE), ZERO)
+        return sum((ExpPoly.from_variable(name_in_slot(name, slot)) for slot in SEQUENCE), ZERO)
 
     return e.substitute({name: sum_slots(name) for name in e.names() & {*SUMS} - {"length"}})

@@ -24,6 +24,7 @@ from klsym.engine.fields.slot_loss import (
     rewrite_for_sequence,
 )
 from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
+from klsym.engine.options.choices import CENTRINGS
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
@@ -70,7 +71,7 @@ from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import REGION, Context
 from klsym.language.convert import is_in_ring, to_ring, to_sympy
-from klsym.language.expressions import H, now, others, own, rho, s, sg, without_sg
+from klsym.language.expressions import H, now, others, own, remove_sg, rho, s, sg
 from klsym.language.messages import Message
 from klsym.language.sums import Centred, LeftOut
 from klsym.notation import losses
@@ -85,7 +86,8 @@ from klsym.notation.values import (
     subtract_mean_of_others,
 )
 
-CENTRING_OPTION = {LeftOut: "leave-one-out", Centred: "mean"}
+SUBTRACTIONS = {Centred: subtract_mean, LeftOut: subtract_mean_of_others}
+CENTRING_OPTION = {row.subtracts: name for name, row in CENTRINGS.items() if not row.divides}
 
 
 def explain_ring(written: Written, setting: Setting) -> Verdict:
@@ -223,7 +225,7 @@ def _show_score_coefficients(field: ReducedGradient, setting: Setting) -> Any:
             )
             return multiply_by_score(centred, own(s))
         case "i" if {*field.score_coefficients} <= {"self"}:
-            return field.score_coefficients.get("self", ZERO) * ExpPoly.variable("s[self]")
+            return field.score_coefficients.get("self", ZERO) * ExpPoly.from_variable("s[self]")
     return field.score_coefficients
 
 
@@ -240,8 +242,8 @@ def _subtract_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
         return ZERO  # equal numbers less their mean
     is_linear = random <= {*SAMPLE_BASES} and all(_is_linear(term) for term in split_terms(h))
     value = to_sympy(h) if is_linear else H
-    subtract = subtract_mean_of_others if setting.batch == "leave-one-out" else subtract_mean
-    return subtract(to_ring(own(value)), to_ring(others(value)))
+    assert setting.centring is not None
+    return SUBTRACTIONS[setting.centring.subtracts](to_ring(own(value)), to_ring(others(value)))
 
 
 def _infer_batch_option(field: ReducedGradient, setting: Setting) -> Setting:
@@ -414,7 +416,7 @@ def _collect_region_facts(single: ReducedGradient, coefficient: ExpPoly, on_poli
     has_rho = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
     literal = has_rho and needs_weight_gradient(loss.element, single.random_names.all)
     facts = replace(facts, noisy=False, literal=literal)
-    if any(context.defined(name, REGION) is not None for name in unweighted.names()):
+    if any(context.find_definition(name, REGION) is not None for name in unweighted.names()):
         return replace(facts, unweighted_terms=name_terms_with_slopes(remove_slots(loss.typed)))
     return facts
 
@@ -429,9 +431,9 @@ def _describe_bare_terms(bare: tuple[ExpPoly, ...], field: ReducedGradient) -> M
 
 def _collect_token_facts(field: ReducedGradient, decision: Decision, on_policy: bool) -> Facts:
     """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
-    loss = to_ring(without_sg(field.loss.uncredited) if field.loss.detached else field.loss.uncredited)
+    loss = to_ring(remove_sg(field.loss.uncredited) if field.loss.detached else field.loss.uncredited)
     slots = field.coefficients
-    sum_values = [to_ring(without_sg(value)) for value in field.loss.sums.values()]
+    sum_values = [to_ring(remove_sg(value)) for value in field.loss.sums.values()]
     factors = [loss] if field.loss.detached else list(field.score_coefficients.values())
     all_factors = [*factors, *sum_values]
     factors = [multiply_by_ratios(c, field.loss.defined) for c in factors]

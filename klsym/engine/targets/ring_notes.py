@@ -9,6 +9,7 @@ from typing import Any
 from klsym.engine.fields.field import ReducedGradient, is_same_at_each_token
 from klsym.engine.fields.in_trees import AFTER, BEFORE
 from klsym.engine.fields.primitives import WEIGHT
+from klsym.engine.options.choices import CENTRINGS
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, grad
@@ -36,7 +37,7 @@ def find_canonical_coefficient(field: ReducedGradient) -> Any:
     centred_form = find_centred_form(field)
     if centred_form is None:
         return None if field.products or field.canonical_form is None else field.c
-    return centred_form.c - ExpPoly.variable(MEAN) * WEIGHT.inverse() * centred_form.share
+    return centred_form.c - ExpPoly.from_variable(MEAN) * WEIGHT.invert() * centred_form.share
 
 
 READING_NOTES = {
@@ -53,7 +54,8 @@ OPEN_SAMPLES = Message("open-no-model")
 
 def generate_reading_notes(field: ReducedGradient, setting: Setting) -> Iterator[Message]:
     if field.loss.index == "i":
-        yield READING_NOTES["leave-one-out" if field.start.context.premises else "mean"]
+        centring = setting.centring or CENTRINGS["leave-one-out" if field.start.context.premises else "mean"]
+        yield Message(centring.note)
         if setting.batch != "none" and setting.use == "loss":
             yield READING_NOTES["loss"]
         if centred_form := find_centred_form(field):

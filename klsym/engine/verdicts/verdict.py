@@ -17,7 +17,7 @@ from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import Quantity
 from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, Search
 from klsym.kernel.ring import ExpPoly
-from klsym.language.expressions import A, R, s, unfold, without_sg
+from klsym.language.expressions import A, R, remove_sg, s, unfold
 from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.estimators import with_k3
@@ -289,7 +289,7 @@ def is_ascended(written: Written, setting: Setting) -> bool:
     """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one."""
     if setting.use != "reward" or not written.expression.has(R, A):
         return False
-    return bool(expand(unfold(without_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
+    return bool(expand(unfold(remove_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
 
 
 def build_open_verdict(written: Written, setting: Setting, reason: Message, h: Any = None) -> Verdict:

@@ -59,8 +59,8 @@ class Facts:
 
 def collect_facts(loss: ExpPoly, per_sample: ExpPoly, c: ExpPoly, on_policy: bool, defined: Context) -> Facts:
     """Return the facts of a loss in the ring."""
-    weight = ExpPoly.variable("w").exp()
-    unweighted = per_sample if on_policy else per_sample * weight.inverse()
+    weight = ExpPoly.from_variable("w").exp()
+    unweighted = per_sample if on_policy else per_sample * weight.invert()
     terms_without_rho = select_unweighted(per_sample)
     return Facts(
         vanishes=is_zero([per_sample], on_policy),
@@ -145,7 +145,7 @@ def _find_length_multiple(c: ExpPoly) -> dict[str, ExpPoly]:
         if power not in (0, -1):
             return {}
         if power == -1:
-            multiple = multiple + ExpPoly({(monomial, exponent): value}) * ExpPoly.variable("length")
+            multiple = multiple + ExpPoly({(monomial, exponent): value}) * ExpPoly.from_variable("length")
     return {"1/T": multiple} if multiple else {}
 
 
@@ -271,18 +271,20 @@ def _to_sympy(value: Any) -> Any:
 
 def _find_sign_in_regions(value: Any, defined: Context) -> Sign | None:
     """Return the sign of a multiple, if it is the same in all its regions."""
-    if isinstance(value, ExpPoly) and any(defined.defined(x, REGION) is not None for x in value.names()):
+    if isinstance(value, ExpPoly) and any(
+        defined.find_definition(x, REGION) is not None for x in value.names()
+    ):
         return _find_sign_in_cases(value, defined)
     return find_sign(_to_sympy(value))
 
 
 def _list_lowered_rewards(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:
     """Yield the rewards whose mean the loss lowers, with the sign; clipped rewards by cases."""
-    defined_names = {name for name in collect_names(reward) if defined.defined(name) is not None}
-    regions = {name for name in defined_names if defined.defined(name, REGION) is not None}
-    if any(not defined.is_constant(ExpPoly.variable(name)) for name in defined_names - regions):
+    defined_names = {name for name in collect_names(reward) if defined.find_definition(name) is not None}
+    regions = {name for name in defined_names if defined.find_definition(name, REGION) is not None}
+    if any(not defined.is_constant(ExpPoly.from_variable(name)) for name in defined_names - regions):
         return  # a log moves with the reward, and its slope is not looked at
-    bounds = defined.within(*map(ExpPoly.variable, regions))
+    bounds = defined.walk_definitions(*map(ExpPoly.from_variable, regions))
     bases = {parse_name(name).base for e in bounds for name in e.names()} | collect_names(reward)
     slopes = {x: reward.diff(x) for x in (R, A) if x.name in bases}
     for x, slope in slopes.items():
@@ -392,7 +394,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
         )  # each score meets it
         return (
             Message("later-rewards-dropped")
-            if setting.credit == "same-token" and not is_whole_advantage
+            if setting.credit and not setting.meets_others and not is_whole_advantage
             else None
         )
     if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.named_multiples):
@@ -405,7 +407,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
 
 def check_advantage_credit(verdict: Verdict, facts: Facts) -> Message | None:
     """State the convention on A, if the rewards of several tokens are summed."""
-    is_credited = verdict.setting.use == "reward" and verdict.setting.credit in ("to-go", "total")
+    is_credited = verdict.setting.use == "reward" and verdict.setting.meets_others
     has_advantage = verdict.loss.written is not None and verdict.loss.written.expression.has(A)
     return Message("advantage-counts-once") if is_credited and has_advantage else None
 
@@ -434,7 +436,8 @@ def list_token_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
 def list_batch_warnings(verdict: Verdict, facts: Facts) -> tuple[Message, ...]:
     """Return the warnings of one sample, and those on centring."""
     messages = list(list_warnings(verdict, replace(facts, noisy=False)))  # a constant is centred away
-    shrinks = verdict.setting.batch == "mean" and verdict.target != "zero"
+    centring = verdict.setting.centring
+    shrinks = centring is not None and centring.loses_own_share and verdict.target != "zero"
     if shrinks:
         messages.append(Message("mean-shrinks"))
     if shrinks and {"reward", "reverse-kl"} <= set(verdict.gradient.multiples):

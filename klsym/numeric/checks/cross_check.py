@@ -24,9 +24,9 @@ from klsym.language.expressions import COUNTS, PARAMETERS, M, OverPositions, k1,
 from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.language.sums import Normalised
-from klsym.numeric.checks.field_check import field_checked
+from klsym.numeric.checks.field_check import check_formulas
 from klsym.numeric.exact import check_theorem
-from klsym.numeric.loss_by_definition import SAMPLED, at_sample, bounds_of, crossings
+from klsym.numeric.loss_by_definition import SAMPLED, evaluate_at_sample, find_bounds, find_crossings
 
 SEEDS = range(8)
 DRAWS = 2000  # of parameters, until the hypotheses hold
@@ -44,7 +44,7 @@ Values = dict[str, Any]
 
 
 def with_check(verdict: Verdict, loss: Any) -> Verdict:
-    """The verdict with `check`: {"passed", "text"}.
+    """Return the verdict with `check`: {"passed", "text"}.
 
     Each theorem is judged by the exact oracle.  The printed gradient, coefficient, target and value are
     compared with the literal loss on finite models (`field_check`); those of one sample, and of a sequence as
@@ -54,31 +54,31 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     if loss.atoms(Normalised):
         raise UsageError("check: the standard deviation of a batch is not evaluated; leave --check out")
     checks = [check_theorem(proof.theorem) for proof in verdict.proof.theorems]
-    passed, text = _literally(verdict, loss)
+    passed, text = _compare_with_loss(verdict, loss)
     passed = passed and all(c.passed for c in checks)
     text = "; ".join(filter(None, [*(c.text for c in checks), text]))
     return verdict.revise(check={"passed": passed, "text": text if passed else f"FAILED: {text}"})
 
 
-def _literally(verdict: Verdict, loss: Any) -> tuple[bool, str]:
+def _compare_with_loss(verdict: Verdict, loss: Any) -> tuple[bool, str]:
     single = verdict.setting.level != "token" and verdict.setting.batch == "none"
     try:
         with mpmath.workdps(DIGITS):
-            drawn = _drawn_for(verdict, loss)
-            if drawn is None:
+            parameters = _draw_parameters_of(verdict, loss)
+            if parameters is None:
                 return False, UNMET
-            found = [field_checked(verdict, loss, drawn)]
+            results = [check_formulas(verdict, loss, parameters)]
             if single and not loss.atoms(OverPositions):
-                found.append(_Printed.of(verdict, loss).judged())
-            return all(passed for passed, _ in found), "; ".join(text for _, text in found)
+                results.append(_Printed.from_verdict(verdict, loss).check_samples())
+            return all(passed for passed, _ in results), "; ".join(text for _, text in results)
     except KlsymError as error:
         return False, f"a printed formula cannot be read: {error}"
 
 
-def _drawn_for(verdict: Verdict, loss: Any) -> dict[str, float] | None:
+def _draw_parameters_of(verdict: Verdict, loss: Any) -> dict[str, float] | None:
     names = {x.name for x in loss.free_symbols} - {x.name for x in SAMPLED} | {*PARAMETERS} - {*COUNTS}
-    drawn = drawn_parameters(sorted(names), verdict.assumptions, random.Random(0))
-    return None if drawn is None else {name: float(value) for name, value in drawn.items()}
+    parameters = draw_parameters(sorted(names), verdict.assumptions, random.Random(0))
+    return None if parameters is None else {name: float(value) for name, value in parameters.items()}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _Printed:
     names: tuple[str, ...]
 
     @staticmethod
-    def of(verdict: Verdict, loss: Any) -> _Printed:
+    def from_verdict(verdict: Verdict, loss: Any) -> _Printed:
         loss = loss / parameter("T") if verdict.setting.averaged else loss
         declared = {x.name for x in loss.free_symbols - {*SAMPLED}} - {*PARAMETERS}
         assert verdict.gradient.canonical_text is not None, "of one sample it is always printed"
@@ -110,68 +110,70 @@ class _Printed:
         )
 
     # -- the judgement ------------------------------------------------------------------
-    def judged(self) -> tuple[bool, str]:
+    def check_samples(self) -> tuple[bool, str]:
         on_policy = self.verdict.setting.on_policy
-        bounds = bounds_of(self.loss, self.per_sample, self.coefficient, on_policy=on_policy)
+        bounds = find_bounds(self.loss, self.per_sample, self.coefficient, on_policy=on_policy)
         worst: dict[str, float] = {}
         samples, reached = 0, set()
         for seed in SEEDS:
             stream = random.Random(seed)
-            fixed = drawn_parameters(self.names, self.verdict.assumptions, stream)
+            fixed = draw_parameters(self.names, self.verdict.assumptions, stream)
             if fixed is None:
                 return False, UNMET
             rows = []
-            for met, values in self.samples(stream, fixed, bounds):
-                row = self.compared(values)
+            for bounds_met, values in self.draw_samples(stream, fixed, bounds):
+                row = self.compare_sample(values)
                 rows += [] if row is None else [row]
-                reached |= set() if row is None else met
+                reached |= set() if row is None else bounds_met
             samples += len(rows)
-            for name, gap in _differences(rows):
+            for name, gap in _list_differences(rows):
                 worst[name] = max(worst.get(name, 0.0), gap)
         wrong = [name for name, gap in worst.items() if not gap <= CLOSE]
-        return samples > 0 and not wrong, _told(worst, samples, bounds, reached, wrong)
+        return samples > 0 and not wrong, _describe_check(worst, samples, bounds, reached, wrong)
 
     # -- samples ------------------------------------------------------------------------
-    def samples(
+    def draw_samples(
         self, stream: random.Random, fixed: Values, bounds: list[Any]
     ) -> Iterator[tuple[set[Any], Values]]:
-        """Random ones, and along each coordinate one on either side of every bound that is met."""
+        """Draw random samples, and along each coordinate one on either side of every bound that is met."""
         for _ in range(4):
-            yield set(), self.drawn(stream, fixed)
+            yield set(), self.draw_sample(stream, fixed)
         numbers = [abs(float(x)) for e in bounds for x in e.atoms(sympy.Rational)]
         reach = 3 * (4 + min(max(numbers, default=0.0), FARTHEST))
-        start = self.drawn(stream, fixed)
+        start = self.draw_sample(stream, fixed)
         for symbol in SAMPLED:
             name = symbol.name
-            moved = [bound for bound in bounds if bound.has(symbol)]
+            bounds_of_symbol = [bound for bound in bounds if bound.has(symbol)]
 
-            def line(t: Any, name: str = name) -> Values:
-                return self.at(start | {name: start[name] + t})
+            def move_along(t: Any, name: str = name) -> Values:
+                return self.complete_values(start | {name: start[name] + t})
 
-            met = [(t, bound) for bound in moved for t in crossings(bound, line, reach)]
-            for t, bound in met:
-                gaps = (abs(t - other) / 2 for other, _ in met)
+            crossings = [
+                (t, bound) for bound in bounds_of_symbol for t in find_crossings(bound, move_along, reach)
+            ]
+            for t, bound in crossings:
+                gaps = (abs(t - neighbour) / 2 for neighbour, _ in crossings)
                 step = min([mpmath.mpf(NEAR), *(gap for gap in gaps if gap > SAME)])
-                yield from (({bound}, line(t + side * step)) for side in (-1, 1))
+                yield from (({bound}, move_along(t + side * step)) for side in (-1, 1))
 
-    def drawn(self, stream: random.Random, fixed: Values) -> Values:
+    def draw_sample(self, stream: random.Random, fixed: Values) -> Values:
         values = {x.name: mpmath.mpf(stream.gauss(0, 1.5)) for x in SAMPLED}
         length = {"T": mpmath.mpf(stream.randint(1, 6))} if self.verdict.setting.averaged else {}
-        return self.at(values | fixed | length)
+        return self.complete_values(values | fixed | length)
 
-    def at(self, values: Values) -> Values:
-        """On-policy the sampler is the policy."""
+    def complete_values(self, values: Values) -> Values:
+        """Return the values of a sample; on-policy the sampler is the policy."""
         return values | {"log_mu": values["log_q"]} if self.verdict.setting.on_policy else values
 
-    def compared(self, values: Values) -> dict[str, Any] | None:
-        """At one sample: what is 0 if the print is right, and what is the same number at all samples."""
+    def compare_sample(self, values: Values) -> dict[str, Any] | None:
+        """Return, at a sample, what is 0 if the print is right, and what is the same at all samples."""
         size = max(abs(values[x.name]) for x in SAMPLED)
         with mpmath.workdps(DIGITS + int(2 * size)):
             try:
-                value, slope = at_sample(self.loss, values)
+                value, slope = evaluate_at_sample(self.loss, values)
                 literal = value if self.verdict.setting.use == "reward" else slope
-                a, c = (at_sample(e, values)[0] for e in (self.per_sample, self.coefficient))
-                named = None if self.named is None else at_sample(self.named, values)[0]
+                a, c = (evaluate_at_sample(e, values)[0] for e in (self.per_sample, self.coefficient))
+                named = None if self.named is None else evaluate_at_sample(self.named, values)[0]
             except (ArithmeticError, ValueError):
                 return None
             under_q = literal * mpmath.exp(values["log_mu"] - values["log_q"])
@@ -182,52 +184,52 @@ class _Printed:
             )
 
 
-def drawn_parameters(
+def draw_parameters(
     names: Iterable[str], assumptions: Iterable[Message], stream: random.Random
 ) -> Values | None:
-    """Values of both signs that meet the hypotheses of a verdict, such as eps > 0."""
-    names, found = list(names), [x for x in assumptions if x.code in RELATIONS]
-    conditions = [(_condition(str(x.values["of"]), names), RELATIONS[x.code]) for x in found]
+    """Return values of both signs that meet the hypotheses of a verdict, such as eps > 0."""
+    names, hypotheses = list(names), [x for x in assumptions if x.code in RELATIONS]
+    conditions = [(_parse_condition(str(x.values["of"]), names), RELATIONS[x.code]) for x in hypotheses]
     for _ in range(DRAWS):
-        values = {name: _drawn(name, stream) for name in names}
-        if all(e is None or _holds(e, relation, values) for e, relation in conditions):
+        values = {name: _draw_number(name, stream) for name in names}
+        if all(e is None or _is_met(e, relation, values) for e, relation in conditions):
             return values
     return None
 
 
-def _condition(text: str, names: list[str]) -> Any | None:
-    """The left side of a hypothesis on parameters; None for one that speaks of more than them."""
+def _parse_condition(text: str, names: list[str]) -> Any | None:
+    """Return the left side of a hypothesis on parameters; None for one that speaks of more than them."""
     try:
-        found = parse(text, [name for name in names if name not in PARAMETERS])
+        expression = parse(text, [name for name in names if name not in PARAMETERS])
     except UsageError:  # it speaks of measures, or is a sentence
         return None
-    return found if {x.name for x in found.free_symbols} <= set(names) else None
+    return expression if {x.name for x in expression.free_symbols} <= set(names) else None
 
 
-def _drawn(name: str, stream: random.Random) -> Any:
-    """A number of either sign; a batch size or length is a whole number."""
+def _draw_number(name: str, stream: random.Random) -> Any:
+    """Return a number of either sign; a batch size or length is a whole number."""
     if name in COUNTS:
         return mpmath.mpf(stream.randint(2, 6))
     return mpmath.mpf(stream.choice((-1, 1)) * stream.uniform(0.3, 1.7))
 
 
-def _holds(e: Any, relation: str, values: Values) -> bool:
+def _is_met(e: Any, relation: str, values: Values) -> bool:
     try:
-        x = at_sample(e, values)[0]
+        x = evaluate_at_sample(e, values)[0]
     except (ArithmeticError, ValueError):
         return False
     return bool(x > 0 or (relation == "!=" and x != 0))
 
 
-def _differences(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
-    """The gradient agrees at each sample; the coefficient and the target up to one constant."""
+def _list_differences(rows: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """Yield differences: of the gradient at each sample, of coefficient and target up to one constant."""
     for row in rows:
         for name, (gap, scale) in row.items():
             first, first_scale = rows[0][name] if name != "gradient" else (0, 0)
             yield name, float(abs(gap - first) / max(scale, first_scale))
 
 
-def _told(
+def _describe_check(
     worst: dict[str, float], samples: int, bounds: list[Any], reached: set[Any], wrong: list[str]
 ) -> str:
     if not samples:
@@ -236,5 +238,5 @@ def _told(
     missed = len(bounds) - len(reached)
     sides += f" ({missed} bound{'s' * (missed != 1)} met by no sample)" if missed else ""
     largest = max(worst.values())
-    said = f"literal loss at {samples} samples{sides}: largest difference {largest:.1e}"
-    return said + (f" (in the {' and the '.join(wrong)})" if wrong else "")
+    text = f"literal loss at {samples} samples{sides}: largest difference {largest:.1e}"
+    return text + (f" (in the {' and the '.join(wrong)})" if wrong else "")

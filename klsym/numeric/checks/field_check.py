@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mpmath
 import sympy
 
+from klsym.errors import UsageError
 from klsym.language.abbreviations import Context
 from klsym.language.expressions import (
     ATOMS,
@@ -44,10 +45,13 @@ from klsym.language.expressions import (
 from klsym.language.parser import parse
 from klsym.language.sums import OverBatch
 from klsym.notation.values import show_value
-from klsym.numeric.checks.printed_objective import objective_slope
-from klsym.numeric.checks.world import Place, World, without_sums
+from klsym.numeric.checks.printed_objective import differentiate_objective
+from klsym.numeric.checks.world import Place, World, replace_sums
 from klsym.numeric.models import random_model, random_tree
 from klsym.numeric.random_models import with_first_kept
+
+if TYPE_CHECKING:
+    from klsym.engine.verdicts.verdict import Verdict
 
 MODELS, SEEDS = 4, range(24)  # models that are compared, among these seeds
 DIGITS = 50
@@ -57,8 +61,15 @@ WHOLE, N = Slot("x"), parameter("n")
 SLOTS = {slot.name: slot for slot in (past, now, future, own, others)}
 IN_A_SLOT = re.compile(rf"\b([a-zA-Z]\w*?)_({'|'.join(SLOTS)})\b")
 MEAN = re.compile(r"E_(\w+)\[(.+)\]")
-WEIGHT = {"prefix": past(rho) * now(rho), "sequence": past(rho) * now(rho) * future(rho)}
-CREDITED = {"to-go": lambda u, t: u >= t, "total": lambda u, t: True}
+# Written anew: what is judged says what the options mean in klsym.engine.options.choices.
+WEIGHT = {
+    "": rho,
+    "token": rho,
+    "prefix": past(rho) * now(rho),
+    "sequence": past(rho) * now(rho) * future(rho),
+}
+CREDITED = {"to-go": lambda u, t: u >= t, "same-token": lambda u, t: u == t, "total": lambda u, t: True}
+DIVIDED = {"": "nothing", "sum": "nothing", "mean": "own length", "batch": "all lengths"}
 DIVERGENCES = {"reverse-kl": k1, "forward-kl": -r * k1}
 SCORES = {slot(s).name for slot in (*SLOTS.values(), WHOLE)} | {s.name}
 
@@ -77,7 +88,7 @@ class Literal:
     @cached_property
     def weighted(self) -> Any:
         """The loss, with rho replaced by the importance weight that the option `weights` names."""
-        weight = WEIGHT.get(self.setting.weights, rho) if self.of_tokens else rho
+        weight = WEIGHT[self.setting.weights] if self.of_tokens else rho
         return self.loss.xreplace({rho: weight})
 
     @property
@@ -85,7 +96,7 @@ class Literal:
         options = self.setting.batch != "none" or self.setting.aggregate == "batch" or self.loss.has(N)
         return options or bool(self.loss.atoms(OverBatch))
 
-    def world(self, seed: int, parameters: Mapping[str, float]) -> World:
+    def build_world(self, seed: int, parameters: Mapping[str, float]) -> World:
         context = Context((), on_policy=self.setting.on_policy)
         if self.setting.level == "sample":
             model = random_model(seed, 3, context)
@@ -95,53 +106,58 @@ class Literal:
             model = with_first_kept(model) if any(e.has(M) for e in divided) else model
         return World(model, parameters, self.setting.on_policy)
 
-    def size(self, seed: int) -> int:
+    def choose_batch_size(self, seed: int) -> int:
         return 2 + seed % 2 if self.batched else 1
 
-    def share(self, world: World, batch: tuple[int, ...], i: int) -> Any:
-        """The weight of sequence i in the average over its batch."""
+    def compute_share(self, world: World, batch: tuple[int, ...], i: int) -> Any:
+        """Return the weight of sequence i in the average over its batch."""
         lengths = [len(world.paths[k]) for k in batch]
-        if self.setting.aggregate == "batch":
+        divided = DIVIDED[self.setting.aggregate]
+        if divided == "all lengths":
             return mpmath.mpf(1) / sum(lengths)
-        return mpmath.mpf(1) / len(batch) / (lengths[i] if self.setting.averaged else 1)
+        return mpmath.mpf(1) / len(batch) / (lengths[i] if divided == "own length" else 1)
 
-    def places(self, world: World, batch: tuple[int, ...]) -> Iterator[tuple[Any, list[Place]]]:
-        """For each sequence of a batch, its weight and the places where the loss is evaluated."""
+    def list_places(self, world: World, batch: tuple[int, ...]) -> Iterator[tuple[Any, list[Place]]]:
+        """Yield, for each sequence of a batch, its weight and the places where the loss is evaluated."""
         for i, k in enumerate(batch):
             steps = range(len(world.paths[k])) if self.of_tokens else (None,)
-            yield self.share(world, batch, i), [Place(batch, i, t) for t in steps]
+            yield self.compute_share(world, batch, i), [Place(batch, i, t) for t in steps]
 
-    def value(self, world: World, batch: tuple[int, ...]) -> Any:
-        """The loss of a batch."""
+    def compute_value(self, world: World, batch: tuple[int, ...]) -> Any:
+        """Return the loss of a batch."""
         return mpmath.fsum(
-            share * world.dual(self.weighted, place)[0]
-            for share, places in self.places(world, batch)
+            share * world.evaluate_at(self.weighted, place)[0]
+            for share, places in self.list_places(world, batch)
             for place in places
         )
 
-    def pushes(self, world: World, batch: tuple[int, ...]) -> list[Any]:
-        """The terms whose sum is the gradient of a batch along u."""
+    def list_gradient_terms(self, world: World, batch: tuple[int, ...]) -> list[Any]:
+        """Return the terms whose sum is the gradient of a batch along u."""
         if self.setting.batch != "none":
-            return self._centred(world, batch)
-        pushed = self._credited if self.setting.use == "reward" else self._slopes
-        return [share * push for share, places in self.places(world, batch) for push in pushed(world, places)]
+            return self._list_centred_terms(world, batch)
+        list_terms = self._list_credited_terms if self.setting.use == "reward" else self._list_slopes
+        return [
+            share * term
+            for share, places in self.list_places(world, batch)
+            for term in list_terms(world, places)
+        ]
 
-    def _slopes(self, world: World, places: list[Place]) -> list[Any]:
-        return [world.dual(self.weighted, place)[1] for place in places]
+    def _list_slopes(self, world: World, places: list[Place]) -> list[Any]:
+        return [world.evaluate_at(self.weighted, place)[1] for place in places]
 
-    def _credited(self, world: World, places: list[Place]) -> list[Any]:
-        """A multiplies the score of its token, the rest of a reward the scores that `credit` names."""
-        whole = [world.dual(self.weighted, place)[0] for place in places]
-        meets = CREDITED.get(self.setting.credit) if self.of_tokens else None
+    def _list_credited_terms(self, world: World, places: list[Place]) -> list[Any]:
+        """Return h s of each token: A meets the score of its token, other rewards those of `credit`."""
+        whole = [world.evaluate_at(self.weighted, place)[0] for place in places]
+        meets = CREDITED[self.setting.credit] if self.of_tokens and self.setting.credit else None
         if meets is None:
-            return [h * world.score(place) for h, place in zip(whole, places, strict=True)]
+            return [h * world.compute_score(place) for h, place in zip(whole, places, strict=True)]
         without = self.weighted.xreplace({A: sympy.S.Zero})
-        plain = [world.dual(without, place)[0] for place in places]
-        found = []
+        plain = [world.evaluate_at(without, place)[0] for place in places]
+        terms = []
         for t, place in enumerate(places):
             earned = mpmath.fsum(x for u, x in enumerate(plain) if meets(u, t))
-            found.append((whole[t] - plain[t] + earned) * world.score(place))
-        return found
+            terms.append((whole[t] - plain[t] + earned) * world.compute_score(place))
+        return terms
 
     @property
     def credited_h(self) -> Callable[[World, Place], Any] | None:
@@ -149,113 +165,127 @@ class Literal:
         if self.loss.atoms(OverPositions):
             return None
         if self.setting.batch != "none":
-            return self.coefficient
-        if self.of_tokens and self.setting.credit in CREDITED and self.setting.weights != "sequence":
-            each = self.weighted.xreplace({A: sympy.S.Zero, parameter("T"): sympy.S.One})
-            return lambda world, place: world.dual(each, place)[0]
+            return self.compute_coefficient
+        if (
+            self.of_tokens
+            and self.setting.credit in ("to-go", "total")
+            and self.setting.weights != "sequence"
+        ):
+            per_token = self.weighted.xreplace({A: sympy.S.Zero, parameter("T"): sympy.S.One})
+            return lambda world, place: world.evaluate_at(per_token, place)[0]
         return None
 
-    def coefficient(self, world: World, place: Place) -> Any:
-        """h of a sequence: the reward, or the derivative of the loss in log q of that sequence."""
-        value, slope = world.dual(self.weighted, replace(place, alone=True))
+    def compute_coefficient(self, world: World, place: Place) -> Any:
+        """Return h of a sequence: the reward, or the derivative of the loss in log q of that sequence."""
+        value, slope = world.evaluate_at(self.weighted, replace(place, alone=True))
         return value if self.setting.use == "reward" else slope
 
-    def _centred(self, world: World, batch: tuple[int, ...]) -> list[Any]:
-        rows = list(self.places(world, batch))
-        h = [self.coefficient(world, place) for _, [place] in rows]
+    def _list_centred_terms(self, world: World, batch: tuple[int, ...]) -> list[Any]:
+        rows = list(self.list_places(world, batch))
+        h = [self.compute_coefficient(world, place) for _, [place] in rows]
         total = mpmath.fsum(h)
-        if self.setting.batch == "leave-one-out":
-            centred = [x - (total - x) / (len(h) - 1) for x in h]
-        else:
-            std = world.parameters["std"] if self.setting.batch == "std" else 1
-            centred = [(x - total / len(h)) / std for x in h]
-        return [share * x * world.score(place) for x, (share, [place]) in zip(centred, rows, strict=True)]
+        match self.setting.batch:
+            case "leave-one-out":
+                centred = [x - (total - x) / (len(h) - 1) for x in h]
+            case "mean":
+                centred = [x - total / len(h) for x in h]
+            case "std":
+                centred = [(x - total / len(h)) / world.parameters["std"] for x in h]
+            case unknown:
+                raise UsageError(f"--check does not know batch {unknown}")
+        return [
+            share * x * world.compute_score(place) for x, (share, [place]) in zip(centred, rows, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class Printed:
     """The formulas of a verdict, parsed."""
 
-    verdict: Any
+    verdict: Verdict
     literal: Literal
     declared: frozenset[str]
 
     def read(self, text: str, at_position: bool = False) -> Any:
         """Parse a formula; a name without a slot refers to the position or to the whole sequence."""
         text = re.sub(r"\bs\b", "s_x", text)
-        held = {x.name: x for x in GIVEN}
-        atoms = {**ATOMS, **held, "s": s, "T": length}
-        regions = {str(x.values["of"]).partition("_now")[0] for x in self.of_code("region")}
+        given_symbols = {x.name: x for x in GIVEN}
+        atoms = {**ATOMS, **given_symbols, "s": s, "T": length}
+        regions = {str(x.values["of"]).partition("_now")[0] for x in self.find_messages("region")}
         slotted = {a + "_" + z: SLOTS[z](atoms[a]) for a, z in IN_A_SLOT.findall(text) if a in atoms}
         slotted |= {x + "_" + z: sympy.Symbol(f"{x}[{z}]", real=True) for x in regions for z in SLOTS}
-        found = parse(text, {*self.declared, *regions, "std", "mean_h", "m"}, {**slotted, **held, "s_x": s})
-        found = found.xreplace({parameter("T"): length})
-        return found if at_position else self._of_sequence(found)
+        expression = parse(
+            text, {*self.declared, *regions, "std", "mean_h", "m"}, {**slotted, **given_symbols, "s_x": s}
+        )
+        expression = expression.xreplace({parameter("T"): length})
+        return expression if at_position else self._apply_to_sequence(expression)
 
-    def _of_sequence(self, found: Any) -> Any:
-        """At level token, a name outside of sums refers to the whole sequence."""
+    def _apply_to_sequence(self, found: Any) -> Any:
+        """Return an expression for a sequence: at level token, names outside of sums refer to all of it."""
         if not self.literal.of_tokens:
             return found
-        plain, sums = without_sums(found)
+        plain, sums = replace_sums(found)
         back = {sympy.Symbol(name, real=True): node for name, node in sums}
         return WHOLE(plain).xreplace(back)
 
-    def pushes(self, c: Any, world: World, batch: tuple[int, ...]) -> list[Any]:
-        """The terms of mean_i sum_t c s_t for one batch; c may contain its score functions."""
+    def list_gradient_terms(self, c: Any, world: World, batch: tuple[int, ...]) -> list[Any]:
+        """Return the terms of mean_i sum_t c s_t for one batch; c may contain its score functions."""
         scored = any(x.name in SCORES for x in c.free_symbols)
-        found = []
+        terms = []
         for i, k in enumerate(batch):
             for t in range(len(world.paths[k])) if self.literal.of_tokens else (None,):
                 place = Place(batch, i, t)
-                value = world.dual(c, place)[0]
-                found.append(value * (1 if scored else world.score(place)) / len(batch))
-        return found
+                value = world.evaluate_at(c, place)[0]
+                terms.append(value * (1 if scored else world.compute_score(place)) / len(batch))
+        return terms
 
-    def expected(self, c: Any, world: World) -> tuple[Any, Any]:
+    def compute_expected_gradient(self, c: Any, world: World) -> tuple[Any, Any]:
         """Return E_q[sum_t c s_t] and the expected sum of the absolute values of its terms."""
         total = size = mpmath.mpf(0)
-        for batch, mass in world.batches(1, "q"):
-            parts = self.pushes(c, world, batch)
+        for batch, mass in world.enumerate_batches(1, "q"):
+            parts = self.list_gradient_terms(c, world, batch)
             total, size = total + mass * mpmath.fsum(parts), size + mass * mpmath.fsum(map(abs, parts))
         return total, size
 
-    def hold(self, world: World) -> None:
+    def set_definitions(self, world: World) -> None:
         """Set H, regions and mean_h in a world to the definitions that the verdict states."""
         if self.literal.setting.batch != "none":
-            world.formulas["H"] = self.literal.coefficient, False
-        for message in self.of_code("region"):
+            world.formulas["H"] = self.literal.compute_coefficient, False
+        for message in self.find_messages("region"):
             name, where = message.values["of"].partition("_now")[0], message.values["where"]
-            of = self.read(show_value(where.x), at_position=True)
-            world.regions[name] = of, self._of_sequence(of), where.signs
-        for message in self.of_code("given"):
+            element = self.read(show_value(where.x), at_position=True)
+            world.regions[name] = element, self._apply_to_sequence(element), where.signs
+        for message in self.find_messages("given"):
             for name, value in message.values["rows"]:
                 world.formulas[name.partition("_")[0]] = self.read(value), self.literal.of_tokens
-        for message in self.of_code("given-std"):
+        for message in self.find_messages("given-std"):
             world.formulas["H"] = self.read(show_value(message.values["of"])), False
-        for message in self.of_code("mean-h"):
-            if found := MEAN.fullmatch(message.values["of"]):
-                world.parameters["mean_h"] = world.mean(self.read(found[2]), found[1])
+        for message in self.find_messages("mean-h"):
+            if match := MEAN.fullmatch(message.values["of"]):
+                world.parameters["mean_h"] = world.compute_mean(self.read(match[2]), match[1])
 
-    def of_code(self, code: str) -> Iterator[Any]:
+    def find_messages(self, code: str) -> Iterator[Any]:
         return (message for message in self.verdict.assumptions if message.code == code)
 
-    def of(self, meaning: Any, world: World, slope: bool) -> Any | None:
-        """The value of a named target, or its gradient along u; None if a part of it has no name."""
+    def evaluate_target(self, meaning: Any, world: World, slope: bool) -> Any | None:
+        """Return the value of a named target, or its gradient along u; None if a part of it has no name."""
         if meaning.target not in ("zero", "combination", *DIVERGENCES):
             return None
         total = mpmath.mpf(0)
         for name, text in meaning.multiples.items():
             factor = self.read(text)
             if name in DIVERGENCES:
-                each = DIVERGENCES[name]
-                alone = world.dual(factor, Place((0,)))[0]
-                total += alone * (world.moved(each) if slope else world.mean(each))
+                divergence = DIVERGENCES[name]
+                alone = world.evaluate_at(factor, Place((0,)))[0]
+                total += alone * (
+                    world.differentiate_mean(divergence) if slope else world.compute_mean(divergence)
+                )
             else:
-                total += world.moved(factor) if slope else world.mean(factor)
+                total += world.differentiate_mean(factor) if slope else world.compute_mean(factor)
         return total
 
 
-def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> tuple[bool, str]:
+def check_formulas(verdict: Verdict, loss: Any, parameters: Mapping[str, float]) -> tuple[bool, str]:
     """Check that the printed gradient, coefficient, target and value agree with the literal loss.
 
     parameters: name -> value; the values satisfy the hypotheses.  Returns whether all agree, and one line
@@ -265,54 +295,56 @@ def field_checked(verdict: Any, loss: Any, parameters: Mapping[str, float]) -> t
     literal = Literal(loss, verdict.setting)
     printed = Printed(verdict, literal, frozenset(parameters) - {"n", "T"})
     with mpmath.workdps(DIGITS):
-        tried = (_compared(literal, printed, seed, parameters) for seed in SEEDS)
-        found = list(islice((gaps for gaps in tried if gaps is not None), MODELS))
-    if not found:
+        tried = (_measure_gaps(literal, printed, seed, parameters) for seed in SEEDS)
+        gaps_by_model = list(islice((gaps for gaps in tried if gaps is not None), MODELS))
+    if not gaps_by_model:
         return False, "the literal loss has no value in any model that was tried"
-    worst = {name: max(gaps[name] for gaps in found) for name in found[0]}
+    worst = {name: max(gaps[name] for gaps in gaps_by_model) for name in gaps_by_model[0]}
     wrong = [name for name, gap in worst.items() if not gap <= TOLERANCE]
-    said = f"literal loss on {len(found)} models: largest difference {float(max(worst.values())):.1e}"
-    return not wrong, said + (f" (in the {' and the '.join(wrong)})" if wrong else "")
+    text = f"literal loss on {len(gaps_by_model)} models: largest difference {float(max(worst.values())):.1e}"
+    return not wrong, text + (f" (in the {' and the '.join(wrong)})" if wrong else "")
 
 
-def _compared(
+def _measure_gaps(
     literal: Literal, printed: Printed, seed: int, parameters: Mapping[str, float]
 ) -> dict[str, Any] | None:
-    """The largest relative difference for each name; None if a formula has no value in this model."""
-    world = literal.world(seed, {**parameters, "std": STD})
-    world.size = literal.size(seed)
+    """Return the largest relative difference for each name; None if a formula has no value in this model."""
+    world = literal.build_world(seed, {**parameters, "std": STD})
+    world.size = literal.choose_batch_size(seed)
     worst: dict[str, Any] = {}
     try:
-        printed.hold(world)
-        for name, gap, size in _gaps(literal, printed, world):
+        printed.set_definitions(world)
+        for name, gap, size in _list_gaps(literal, printed, world):
             worst[name] = max(worst.get(name, mpmath.mpf(0)), abs(gap) / (1 + size))
     except (ArithmeticError, ValueError):
         return None
     return worst
 
 
-def _gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[str, Any, Any]]:
+def _list_gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, a difference and the size of the terms behind it."""
     verdict, total, value, size = printed.verdict, mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0)
     per_sample = printed.read(verdict.gradient.score_text)
-    for batch, mass in world.batches(world.size, "mu"):
-        parts = literal.pushes(world, batch)
-        said = printed.pushes(per_sample, world, batch)
-        gradient, largest = mpmath.fsum(parts), mpmath.fsum(map(abs, parts + said))
-        yield "gradient", gradient - mpmath.fsum(said), largest
+    for batch, mass in world.enumerate_batches(world.size, "mu"):
+        parts = literal.list_gradient_terms(world, batch)
+        printed_terms = printed.list_gradient_terms(per_sample, world, batch)
+        gradient, largest = mpmath.fsum(parts), mpmath.fsum(map(abs, parts + printed_terms))
+        yield "gradient", gradient - mpmath.fsum(printed_terms), largest
         total, size = total + mass * gradient, size + mass * largest
-        value += mass * literal.value(world, batch)
+        value += mass * literal.compute_value(world, batch)
     if "H" in world.formulas and (h := literal.credited_h) is not None:
-        for batch, _ in world.batches(1, "q"):
-            for place in (place for _, places in literal.places(world, batch) for place in places):
-                yield "H", world.named("H[now]", place)[0] - h(world, place), mpmath.mpf(0)
+        for batch, _ in world.enumerate_batches(1, "q"):
+            for place in (place for _, places in literal.list_places(world, batch) for place in places):
+                yield "H", world.evaluate_name("H[now]", place)[0] - h(world, place), mpmath.mpf(0)
     if verdict.gradient.canonical_text is not None:
-        under_q, scale = printed.expected(printed.read(verdict.gradient.canonical_text), world)
+        under_q, scale = printed.compute_expected_gradient(
+            printed.read(verdict.gradient.canonical_text), world
+        )
         yield "coefficient", total - under_q, size + scale
-    if (target := printed.of(verdict.gradient, world, slope=True)) is not None:
+    if (target := printed.evaluate_target(verdict.gradient, world, slope=True)) is not None:
         yield "target", total - target, size
-    if (slope := objective_slope(verdict, printed.read, world)) is not None:
+    if (slope := differentiate_objective(verdict, printed.read, world)) is not None:
         yield "objective", total - slope, size
-    if (named := printed.of(verdict.value, world, slope=False)) is not None:
-        constant = world.dual(printed.read(verdict.value.constant_text), Place((0,)))[0]
+    if (named := printed.evaluate_target(verdict.value, world, slope=False)) is not None:
+        constant = world.evaluate_at(printed.read(verdict.value.constant_text), Place((0,)))[0]
         yield "value", value - named - constant, abs(value)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klsym.language.expressions import log_mu, log_p, log_q
 from klsym.notation import tree
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Formula
-from klsym.numeric.checks.world import AT_REST, Dual, Place, World, added
+from klsym.numeric.checks.world import AT_REST, Dual, Place, World, add_duals
 from klsym.render.objective import list_objective_terms
+
+if TYPE_CHECKING:
+    from klsym.engine.verdicts.verdict import Verdict
 
 LOG = {"q": log_q, "p": log_p, "mu": log_mu}
 
@@ -29,20 +32,20 @@ class NotEvaluated(Exception):
     """A part of an objective that has no value here, such as the standard deviation of a batch."""
 
 
-def objective_slope(verdict: Any, read: Callable[[str], Any], world: World) -> Any | None:
-    """The derivative along u of the objective of a verdict; None where none is known or evaluated.
+def differentiate_objective(verdict: Verdict, read: Callable[[str], Any], world: World) -> Any | None:
+    """Return the derivative along u of the objective of a verdict; None where none is known or evaluated.
 
     read: an expression from its text.
     """
     terms = list_objective_terms(verdict, TEXT)
     try:
-        return _Reader(read, world).of(tree.add_terms(*terms))[1] if terms else None
+        return _Reader(read, world).evaluate(tree.add_terms(*terms))[1] if terms else None
     except NotEvaluated:
         return None
 
 
-def in_sums(text: str) -> str:
-    """The KL of a next token as a sum over the vocabulary."""
+def expand_token_kl(text: str) -> str:
+    """Return the KL of a next token as a sum over the vocabulary."""
     return reduce(lambda found, pair: found.replace(*pair), OF_NEXT_TOKENS.items(), text)
 
 
@@ -50,47 +53,47 @@ class _Reader:
     def __init__(self, read: Callable[[str], Any], world: World) -> None:
         self.read, self.world = read, world
 
-    def of(self, formula: Formula) -> Dual:
-        """The value of a formula and its slope."""
+    def evaluate(self, formula: Formula) -> Dual:
+        """Return the value of a formula and its slope."""
         match formula:
             case tree.Sum(terms):
-                return added(map(self.of, terms))
+                return add_duals(map(self.evaluate, terms))
             case tree.Minus(inner):
-                value, slope = self.of(inner)
+                value, slope = self.evaluate(inner)
                 return -value, -slope
             case tree.Product(factors):
-                return reduce(_times, map(self.of, factors))
+                return reduce(_multiply, map(self.evaluate, factors))
             case tree.Divergence("KL", tree.Name(first), tree.Name(second)):
-                return self.mean(first, LOG[first] - LOG[second])
+                return self.compute_mean(first, LOG[first] - LOG[second])
             case tree.Mean(measure, tree.Over("t", inner)):
-                return self.mean(measure, self.read(in_sums(TEXT(inner))), steps=True)
+                return self.compute_mean(measure, self.read(expand_token_kl(TEXT(inner))), steps=True)
             case tree.Mean(measure, tree.Over() | tree.Words()):
                 raise NotEvaluated(measure)
             case tree.Mean(measure, inner):
-                return self.mean(measure, self.read(TEXT(inner)))
+                return self.compute_mean(measure, self.read(TEXT(inner)))
             case tree.Covariance(measure, first, second):
-                return self.covariance(measure, *(self.read(TEXT(of)) for of in (first, second)))
+                return self.compute_covariance(measure, *(self.read(TEXT(part)) for part in (first, second)))
             case tree.Words():
                 raise NotEvaluated(formula.text)
-        return self.world.dual(self.read(TEXT(formula)), Place((0,)))[0], AT_REST
+        return self.world.evaluate_at(self.read(TEXT(formula)), Place((0,)))[0], AT_REST
 
-    def mean(self, measure: str, e: Any, steps: bool = False) -> Dual:
-        """E_m[e], or E_m[sum_t e] with steps."""
-        found = []
-        for batch, mass in self.world.batches(1, measure):
+    def compute_mean(self, measure: str, e: Any, steps: bool = False) -> Dual:
+        """Return E_m[e], or E_m[sum_t e] with steps."""
+        terms = []
+        for batch, mass in self.world.enumerate_batches(1, measure):
             whole = Place(batch)
             count = len(self.world.paths[batch[0]])
             places = [Place(batch, 0, t) for t in range(count)] if steps else [whole]
-            value, slope = added(self.world.dual(e, place) for place in places)
-            moved = value * self.world.score(whole) if measure == "q" else 0
-            found.append((mass * value, mass * (slope + moved)))
-        return added(found)
+            value, slope = add_duals(self.world.evaluate_at(e, place) for place in places)
+            score_term = value * self.world.compute_score(whole) if measure == "q" else 0
+            terms.append((mass * value, mass * (slope + score_term)))
+        return add_duals(terms)
 
-    def covariance(self, measure: str, first: Any, second: Any) -> Dual:
-        """E_m[a b] - E_m[a] E_m[b]."""
-        value, slope = _times(self.mean(measure, first), self.mean(measure, second))
-        return added([self.mean(measure, first * second), (-value, -slope)])
+    def compute_covariance(self, measure: str, first: Any, second: Any) -> Dual:
+        """Return E_m[a b] - E_m[a] E_m[b]."""
+        value, slope = _multiply(self.compute_mean(measure, first), self.compute_mean(measure, second))
+        return add_duals([self.compute_mean(measure, first * second), (-value, -slope)])
 
 
-def _times(a: Dual, b: Dual) -> Dual:
+def _multiply(a: Dual, b: Dual) -> Dual:
     return a[0] * b[0], a[0] * b[1] + a[1] * b[0]

@@ -12,17 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from klsym.numeric.autoregressive import Autoregressive, log_ratios, occupations, token_kl
+from klsym.numeric.autoregressive import (
+    Autoregressive,
+    compute_log_ratios,
+    compute_occupations,
+    compute_token_kl,
+)
 
 
-def _after(q: Autoregressive, to_go: Any) -> Any:
-    """What is still to come after each symbol, nothing after stop: shape (states, vocabulary + 1)."""
+def _gather_to_go(q: Autoregressive, to_go: Any) -> Any:
+    """Return what is to come after each symbol, nothing after stop: shape (states, vocabulary + 1)."""
     return np.pad(to_go[q.successors], ((0, 0), (0, 1)))
 
 
 # ---------------------------------------------------------------------------- whole sequences
-def forward_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
-    """KL(p||q) over whole sequences and its gradient in the logits of q.
+def compute_forward_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
+    """Return KL(p||q) over whole sequences and its gradient in the logits of q.
 
     KL(p||q) = sum_s d_p(s) KL(p(.|s)||q(.|s))
     grad     = -E_p[sum_t s_t] = -E_q[(p/q)(y) sum_t s_t] = sum_s d_p(s) (q(.|s) - p(.|s))
@@ -31,7 +36,7 @@ def forward_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
     of the whole-sequence loss k3 = r - 1 - log r, r = (p/q)(y), under q.
 
     >>> q, p = (Autoregressive([[0.0, z]], memory=0, max_length=3) for z in (0.0, np.log(3)))
-    >>> value, gradient = forward_kl(q, p)
+    >>> value, gradient = compute_forward_kl(q, p)
     >>> round(value, 6), gradient.round(6).tolist()
     (0.163515, [[0.3125, -0.3125]])
 
@@ -39,28 +44,28 @@ def forward_kl(q: Autoregressive, p: Autoregressive) -> tuple[float, Any]:
     Raises UsageError: models of different shapes, or without common support.
     Source: Schulman 2020, Approximating KL divergence.
     """
-    visits = occupations(p).sum(axis=0)
-    return float(visits @ token_kl(p, q)), visits[:, None] * (q.probabilities - p.probabilities)
+    visits = compute_occupations(p).sum(axis=0)
+    return float(visits @ compute_token_kl(p, q)), visits[:, None] * (q.probabilities - p.probabilities)
 
 
-def token_weighted_field(q: Autoregressive, p: Autoregressive, mu: Autoregressive) -> Any:
-    """E_mu[sum_t rho_t l_t s_t]: off-policy, each token under its own weight, prefixes left to mu.
+def compute_weighted_token_gradient(q: Autoregressive, p: Autoregressive, mu: Autoregressive) -> Any:
+    """Return E_mu[sum_t rho_t l_t s_t]: each token under its own weight, prefixes left to mu.
 
     field = sum_s d_mu(s) sum_a mu(a|s) rho(s, a) l(s, a) grad log q(a|s)
 
-    >>> from klsym.numeric.autoregressive import random_autoregressive, token_field
+    >>> from klsym.numeric.autoregressive import random_autoregressive, compute_token_gradient
     >>> q, p, mu = (random_autoregressive(seed, 2, 1, 9) for seed in (0, 1, 2))
-    >>> bool(np.allclose(token_weighted_field(q, p, q), token_field(q, p, "k2")))
+    >>> bool(np.allclose(compute_weighted_token_gradient(q, p, q), compute_token_gradient(q, p, "k2")))
     True
 
     Returns shape (states, vocabulary + 1).
     Raises UsageError: models of different shapes, or without common support.
     Source: Schulman et al. 2017, Proximal policy optimization algorithms.
     """
-    token_kl(q, p)
-    token_kl(q, mu)  # both refuse models that cannot be compared
-    per_draw = mu.probabilities * np.exp(log_ratios(q, mu)) * log_ratios(q, p)
-    coefficients = occupations(mu).sum(axis=0)[:, None] * per_draw
+    compute_token_kl(q, p)
+    compute_token_kl(q, mu)  # both refuse models that cannot be compared
+    per_draw = mu.probabilities * np.exp(compute_log_ratios(q, mu)) * compute_log_ratios(q, p)
+    coefficients = compute_occupations(mu).sum(axis=0)[:, None] * per_draw
     return coefficients - q.probabilities * coefficients.sum(axis=1, keepdims=True)
 
 
@@ -80,15 +85,15 @@ class Lengths:
     inverse_gradient: Any
 
 
-def length_gradient(q: Autoregressive) -> Lengths:
-    """P(T = t), E_q[T], E_q[1/T] and the gradients of both means.
+def compute_length_gradients(q: Autoregressive) -> Lengths:
+    """Return P(T = t), E_q[T], E_q[1/T] and the gradients of both means.
 
     V_t(s) = q(stop|s) f(t) + sum_a q(a|s) V_{t+1}(next state), V_{max_length} = f(max_length)
     grad E_q[f(T)] = E_q[f(T) sum_t s_t] = sum_t d_t(s) q(a|s) (Q_t(s, a) - V_t(s))
 
     With f(T) = 1/T this is the expected gradient of the length-normalised k1, (1/T) sum_t l_t.
 
-    >>> found = length_gradient(Autoregressive([[0.0, 0.0]], memory=0, max_length=3))
+    >>> found = compute_length_gradients(Autoregressive([[0.0, 0.0]], memory=0, max_length=3))
     >>> found.law.tolist(), found.mean, round(found.inverse, 6)
     ([0.5, 0.25, 0.25], 1.75, 0.708333)
     >>> found.inverse_gradient.round(6).tolist()  # longer sequences lower 1/T
@@ -96,19 +101,21 @@ def length_gradient(q: Autoregressive) -> Lengths:
 
     Source: Sutton et al. 2000, Policy gradient methods, theorem 1.
     """
-    table = occupations(q)
+    table = compute_occupations(q)
     law = np.zeros(q.max_length)
     law[:-1] = table @ q.probabilities[:, -1]
     law[-1] = (table[-1] @ q.probabilities[:, :-1]).sum() if len(table) else 1.0
     steps = np.arange(1, q.max_length + 1)
-    return Lengths(law, *_mean_over_lengths(q, table, steps), *_mean_over_lengths(q, table, 1 / steps))
+    return Lengths(
+        law, *_compute_mean_over_lengths(q, table, steps), *_compute_mean_over_lengths(q, table, 1 / steps)
+    )
 
 
-def _mean_over_lengths(q: Autoregressive, table: Any, values: Any) -> tuple[float, Any]:
-    """E_q[f(T)] and its gradient, f(t) = values[t - 1]."""
+def _compute_mean_over_lengths(q: Autoregressive, table: Any, values: Any) -> tuple[float, Any]:
+    """Return E_q[f(T)] and its gradient, f(t) = values[t - 1]."""
     to_go, gradient = np.full(q.states, float(values[-1])), np.zeros(q.logits.shape)
     for occupation, value in zip(table[::-1], values[-2::-1], strict=True):
-        action = _after(q, to_go)
+        action = _gather_to_go(q, to_go)
         action[:, -1] = value
         to_go = (q.probabilities * action).sum(axis=1)
         gradient += occupation[:, None] * q.probabilities * (action - to_go[:, None])
@@ -128,8 +135,8 @@ class KLVariances:
     exact_steps: float
 
 
-def kl_variances(q: Autoregressive, p: Autoregressive) -> KLVariances:
-    """The variances of sum_t l_t and of the sum of exact next-token KLs, over one sequence from q.
+def compute_kl_variances(q: Autoregressive, p: Autoregressive) -> KLVariances:
+    """Return the variances of sum_t l_t and of the sum of exact next-token KLs, over one sequence from q.
 
     Var_t(s) = sum_a q(a|s) ((x(s, a) + V_{t+1}(next) - V_t(s))^2 + Var_{t+1}(next))
 
@@ -143,20 +150,22 @@ def kl_variances(q: Autoregressive, p: Autoregressive) -> KLVariances:
     second order there, the second sum of third.
 
     >>> q, p = (Autoregressive([[0.0, z]], memory=0, max_length=2) for z in (0.0, np.log(3)))
-    >>> found = kl_variances(q, p)
+    >>> found = compute_kl_variances(q, p)
     >>> round(found.sampled, 6), found.exact_steps  # one draw, l = log 2 or log(2/3): (log 3)^2 / 4
     (0.301737, 0.0)
 
     Raises UsageError: models of different shapes, or without common support.
     Source: Amini, Vieira & Cotterell 2025, Better estimation of the KL divergence between language models.
     """
-    now = token_kl(q, p)
-    ratio = log_ratios(q, p)
+    kl_of_step = compute_token_kl(q, p)
+    ratio = compute_log_ratios(q, p)
     to_go, sampled, steps = (np.zeros(q.states) for _ in range(3))
     for _ in range(q.max_length - 1):
-        after = _after(q, to_go)
-        to_go = now + (q.probabilities * after).sum(axis=1)
-        off = after - to_go[:, None]
-        sampled = (q.probabilities * ((ratio + off) ** 2 + _after(q, sampled))).sum(axis=1)
-        steps = (q.probabilities * ((now[:, None] + off) ** 2 + _after(q, steps))).sum(axis=1)
+        after = _gather_to_go(q, to_go)
+        to_go = kl_of_step + (q.probabilities * after).sum(axis=1)
+        deviation = after - to_go[:, None]
+        sampled = (q.probabilities * ((ratio + deviation) ** 2 + _gather_to_go(q, sampled))).sum(axis=1)
+        steps = (q.probabilities * ((kl_of_step[:, None] + deviation) ** 2 + _gather_to_go(q, steps))).sum(
+            axis=1
+        )
     return KLVariances(float(to_go[0]), float(sampled[0]), float(steps[0]))

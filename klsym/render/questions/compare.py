@@ -1,6 +1,6 @@
 """A comparison of two losses as text, and regions such as 2*k1 + 1 >= 0, that is r <= exp(1/2).
 
->>> k1 = ExpPoly.variable("k1")
+>>> k1 = ExpPoly.from_variable("k1")
 >>> region((k1, k1 + 1), ()), region((ONE,), (k1,))
 ('k1*(k1 + 1) >= 0', 'everywhere')
 """
@@ -29,7 +29,7 @@ from klsym.render.questions.sentences import READINGS
 from klsym.render.sentences import write_sentence
 from klsym.render.words import TRUST
 
-MINUS_ONE = ExpPoly.number(-1)
+MINUS_ONE = ExpPoly.from_number(-1)
 
 
 def region(factors: tuple[ExpPoly, ...], free: tuple[ExpPoly, ...]) -> str:

@@ -88,7 +88,7 @@ def asked(found: PrintedRecommendation) -> str:
     if found.target in NEXT_TOKENS:
         kl = KLS[NEXT_TOKENS[found.target]].replace("q", "q_t").replace("p", "p_t")
         return f"To descend {kl} of each next token at prefixes from {SAMPLERS[setting.on_policy]}, as a loss"
-    level = {"token": ", per token", "sequence": ", of whole sequences"}.get(setting.level, "")
+    level = {"sample": "", "token": ", per token", "sequence": ", of whole sequences"}[setting.level]
     wish = "To log" if found.use == "value" else "To descend"
     sampler = "M*q/S" if setting.truncated else SAMPLERS[setting.on_policy]
     place = {"loss": ", as a loss", "reward": ", in the reward", "value": ""}[found.use]
@@ -296,8 +296,13 @@ def needs(choice: Choice) -> list[str]:
     """What code has to have, beside log q and log p."""
     on, found = choice.setting.on_policy, ["log q and log p of all words"] if choice.exact else []
     if choice.has_weight:
-        weight = {"prefix": " of the tokens up to it", "sequence": " of the whole sequence"}
-        of = weight.get(choice.setting.weights, "") if choice.setting.level == "token" else ""
+        weight = {
+            "": "",
+            "token": "",
+            "prefix": " of the tokens up to it",
+            "sequence": " of the whole sequence",
+        }
+        of = weight[choice.setting.weights] if choice.setting.level == "token" else ""
         kept = {"loss": ", detached", "reward": ""}[choice.setting.use]
         kept = ", with its gradient" if choice.attached else kept
         found.append(

@@ -34,9 +34,9 @@ def where(found: Quote) -> Cell:
         raise ValueError(f"no region among the hypotheses of {found.text}")
     [(_, at, element)] = regions
     slope, rest = (Fraction(element.terms.get(key, 0)) for key in (((("k1", 1),), ()), ((), ())))
-    if slope <= 0 or element != ExpPoly.variable("k1") * slope + rest:
+    if slope <= 0 or element != ExpPoly.from_variable("k1") * slope + rest:
         raise ValueError(f"a region without a bound on r: {formulas.show_element(element)}")
-    edge = formulas.show_element(ExpPoly.number(rest / slope).exp(), LATEX)
+    edge = formulas.show_element(ExpPoly.from_number(rest / slope).exp(), LATEX)
     shown = math(rf"r \le {edge}", *found.claims) + words(", that is ")
     shown = shown + math(rf"{formulas.show_element(element, LATEX)} \ge 0") + words(", wherever ")
     return shown + math(rf"{LATEX.name(str(at))} > 0")

@@ -104,12 +104,12 @@ def test_gae_is_the_discounted_sum_of_the_differences(weight: str, g: str) -> No
         world = World(random_tree(3), {}, on_policy=True)
         decay = mpmath.mpf(eval_fraction(weight)) * eval_fraction(g)
         estimate, step = parse(f"gae({weight}, {g})"), parse(f"R + {g}*V_next - V")
-        for batch, _ in world.batches(1, "q"):
+        for batch, _ in world.enumerate_batches(1, "q"):
             size = len(world.paths[batch[0]])
-            values = [world.dual(step, Place(batch, t=t))[0] for t in range(size)]
+            values = [world.evaluate_at(step, Place(batch, t=t))[0] for t in range(size)]
             for t in range(size):
                 told = mpmath.fsum(decay ** (u - t) * values[u] for u in range(t, size))
-                assert abs(world.dual(estimate, Place(batch, t=t))[0] - told) < 1e-35
+                assert abs(world.evaluate_at(estimate, Place(batch, t=t))[0] - told) < 1e-35
 
 
 def eval_fraction(text: str) -> mpmath.mpf:

@@ -85,14 +85,14 @@ def test_bounds_that_lie_above_one_another_can_hold_together(hi: str, assumed: l
     assert [str(e) for e in positive if "-" in str(e)] == assumed
     facts = [to_ring(e) for e in positive]
     values = find_witness(facts) or {}
-    at = [fact.substitute({x: ExpPoly.number(value) for x, value in values.items()}) for fact in facts]
+    at = [fact.substitute({x: ExpPoly.from_number(value) for x, value in values.items()}) for fact in facts]
     assert all(e.terms.get(((), ()), 0) >= 1 and not e.names() for e in at)
     verdict = klsym.explain(loss, sampling="off-policy")
     assert verdict.trust == "kernel" and f"{assumed[0]} > 0" in verdict.text(proof=True)
 
 
 def test_what_contradicts_itself_has_no_witness() -> None:
-    a, b = (ExpPoly.variable(x) for x in "ab")
+    a, b = (ExpPoly.from_variable(x) for x in "ab")
     assert find_witness([a - b, b - a]) is None
     assert find_witness([a - b, b - 2 * a]) is None
     assert find_witness([a - b, b - 1]) == {"a": 3, "b": 2}

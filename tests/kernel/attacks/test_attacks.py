@@ -20,7 +20,7 @@ from support.oracle.numbers import Undefined, as_float
 from support.oracle.statements import Oracle
 from support.oracle.worlds import Function, Step, World, square_family
 
-K1, W, LOG_Q = (ExpPoly.variable(name) for name in ("k1", "w", "log_q"))
+K1, W, LOG_Q = (ExpPoly.from_variable(name) for name in ("k1", "w", "log_q"))
 HALF = Fraction(1, 2)
 
 
@@ -100,7 +100,7 @@ def all_idempotent(element: ExpPoly, context: Context) -> ExpPoly:
     (regions, "_assume_values", lambda *arguments: None),
     (regions, "assume_positive", lambda *arguments: None),
     (regions, "refuse_unless", lenient),
-    (regions, "idempotent", all_idempotent),
+    (regions, "reduce_powers", all_idempotent),
     (Assumptions, "add", forgetful("away")),
     (Assumptions, "add", forgetful("fact")),
 ], ids=["values", "positive", "rows", "powers", "away", "fact"])  # fmt: skip
@@ -146,7 +146,7 @@ def test_divergences_by_hand() -> None:
     kl = sum(q * math.log(q / p) for q, p, _ in rows)
     slope = sum(d * math.log(q / p) for q, p, d in rows)
     assert value(Mean("", "q", K1), where) == pytest.approx(kl)
-    assert value(Gradient(Side.atom(Mean("", "q", K1))), where) == pytest.approx(slope)
+    assert value(Gradient(Side.from_atom(Mean("", "q", K1))), where) == pytest.approx(slope)
     assert value(Mean("", "q", K1, ("x",)), where) == pytest.approx(slope)
     assert value(MeanGradient("", "p", K1), where) == pytest.approx(sum(p * d / q for q, p, d in rows))
 
@@ -156,20 +156,20 @@ def test_zeros_of_q_leave_means_and_gradients_as_the_convention_says() -> None:
     assert value(Mean("", "q", ONE), where) == pytest.approx(1)
     assert value(Mean("", "q", (-K1).exp()), where) == pytest.approx(0.75)  # p of where q > 0
     assert value(Mean("", "p", K1.exp() * K1), where) == pytest.approx(value(Mean("", "q", K1), where))
-    assert value(Gradient(Side.atom(Mean("", "q", K1))), where) == pytest.approx(
+    assert value(Gradient(Side.from_atom(Mean("", "q", K1))), where) == pytest.approx(
         value(Mean("", "q", K1, ("x",)), where)
     )
     for undefined in (
         Mean("", "p", K1),
         Mean("", "p", ONE, ("x",)),
-        Gradient(Side.atom(Mean("", "q", (-K1).exp()))),
+        Gradient(Side.from_atom(Mean("", "q", (-K1).exp()))),
     ):
         with pytest.raises(Undefined):
             value(undefined, where)
 
 
 def test_sums_over_steps_and_over_samples() -> None:
-    now, past, others = (ExpPoly.variable(name) for name in ("k1[now]", "k1[past]", "k1[others]"))
+    now, past, others = (ExpPoly.from_variable(name) for name in ("k1[now]", "k1[past]", "k1[others]"))
     assert value(Mean("t", "q", now), SEQUENCES) == pytest.approx(value(Mean("", "q", K1), SEQUENCES))
     both = value(Mean("t", "q", now * past), SEQUENCES)
     assert both == pytest.approx(sum(
@@ -183,14 +183,14 @@ def test_sums_over_steps_and_over_samples() -> None:
 def test_the_curl_of_a_gradient_is_zero_and_that_of_another_field_is_not() -> None:
     for where in (world(*((s,) for s in FULL)), world(*((s,) for s in EDGE))):
         assert value(Curl("", "q", K1 * K1 * K1.exp()), where) == pytest.approx(0)
-        assert abs(value(Curl("", "mu", (W * 2).exp() * ExpPoly.variable("sg(k1)") * K1), where)) < 1e-9
+        assert abs(value(Curl("", "mu", (W * 2).exp() * ExpPoly.from_variable("sg(k1)") * K1), where)) < 1e-9
     where = world((FULL[0],), *((FULL[1], step) for step in FULL), (FULL[2],))
-    loss = ExpPoly.variable("sg(k1[now])") * ExpPoly.variable("k1[past]")
+    loss = ExpPoly.from_variable("sg(k1[now])") * ExpPoly.from_variable("k1[past]")
     assert abs(value(Curl("t", "q", loss), where)) > 1e-3
 
 
 def test_a_false_theorem_is_contradicted_and_a_true_one_is_not() -> None:
-    left = Side.atom(Mean("", "q", K1, ("x",)))
-    for right, true in ((Side.atom(Gradient(Side.atom(Mean("", "q", K1)))), True), (Side(), False)):
+    left = Side.from_atom(Mean("", "q", K1, ("x",)))
+    for right, true in ((Side.from_atom(Gradient(Side.from_atom(Mean("", "q", K1)))), True), (Side(), False)):
         theorem = Theorem("proved", Statement(left, right, Context()), (), (), {})
         assert (judge(theorem, random.Random(0)).against is None) is true

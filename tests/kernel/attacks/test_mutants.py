@@ -12,7 +12,7 @@ from klsym.kernel.intervals import LARGEST_EXPONENT
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context, Mean, Side
 
-K1, W, B, N = (ExpPoly.variable(name) for name in ("k1", "w", "b", "n"))
+K1, W, B, N = (ExpPoly.from_variable(name) for name in ("k1", "w", "b", "n"))
 CONTEXT = Context(parameters=("b", "n"), functions=(("g", ("k1",)),))
 NOTHING = Side()
 TREE = {
@@ -22,7 +22,7 @@ TREE = {
 
 
 def mean(a: ExpPoly, measure: str = "q", score: tuple[str, ...] = (), index: str = "") -> Side:
-    return Side.atom(Mean(index, measure, a, score))
+    return Side.from_atom(Mean(index, measure, a, score))
 
 
 def step(
@@ -73,10 +73,10 @@ def test_powers_of_a_model_are_bounded(power):
 
 # ---------------------------------------------------------------------------- batches
 def test_the_constants_of_independent_factors_stand_before_their_product():
-    one = mean(B * ExpPoly.variable("k1[self]") * ExpPoly.variable("w[others]"), index="i")
+    one = mean(B * ExpPoly.from_variable("k1[self]") * ExpPoly.from_variable("w[others]"), index="i")
     result, assumed = apply_step({"left": one, "right": NOTHING}, step("independence"), CONTEXT, {})
-    assert result == mean(K1).times(mean(W)) * (B * (N - 1))
+    assert result == mean(K1).multiply(mean(W)) * (B * (N - 1))
     assert assumed == {("batch", "q"), *(("exists", Mean("", "q", a)) for a in (K1, W))}
-    sums = mean((B * ExpPoly.variable("k1[self]") + 1) * ExpPoly.variable("w[others]"), index="i")
+    sums = mean((B * ExpPoly.from_variable("k1[self]") + 1) * ExpPoly.from_variable("w[others]"), index="i")
     result, _ = apply_step({"left": sums, "right": NOTHING}, step("independence"), CONTEXT, {})
-    assert result == mean(B * K1 + 1).times(mean(W)) * (N - 1)
+    assert result == mean(B * K1 + 1).multiply(mean(W)) * (N - 1)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import apply_step
-from klsym.kernel.densities import fades
+from klsym.kernel.densities import is_zero_where
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import PARTS, SLOTS, at_slot
+from klsym.kernel.slots import PARTS, SLOTS, name_in_slot
 from klsym.kernel.statements import Mean, Side
 from support.certificates.faulty_certificates import V, beta, f, k1, log_q, number, r, rho, w
 from support.certificates.kernel_words import PLAIN, step
@@ -34,7 +34,7 @@ SHAPES = {"": ONE_STEP, "t": TWO_STEPS, "i": ONE_STEP, "ij": ONE_STEP, "it": TWO
 
 
 def in_slots(index: str, *bases: str) -> Any:
-    return st.sampled_from([at_slot(base, slot) for slot in SLOTS[index] for base in bases])
+    return st.sampled_from([name_in_slot(base, slot) for slot in SLOTS[index] for base in bases])
 
 
 @st.composite
@@ -84,7 +84,7 @@ def test_a_change_of_measure_is_true_on_models_with_zeros():
     def run(mean: Mean, to: str, seed: int) -> None:
         try:
             moved, assumed = apply_step(
-                {"left": Side.atom(mean)}, step("change of measure", to=to), PLAIN, {}
+                {"left": Side.from_atom(mean)}, step("change of measure", to=to), PLAIN, {}
             )
         except (Refused, NotInRing):
             counts["refused"] += 1
@@ -110,7 +110,7 @@ def test_a_change_of_measure_is_true_on_models_with_zeros():
 def test_both_supports_are_needed_where_nothing_fades():
     """A model with a zero that tells the two means apart, unless the support is recorded."""
     mean, to = Mean("", "mu", ONE), "q"
-    moved, assumed = apply_step({"left": Side.atom(mean)}, step("change of measure", to=to), PLAIN, {})
+    moved, assumed = apply_step({"left": Side.from_atom(mean)}, step("change of measure", to=to), PLAIN, {})
     assert assumed == {("support", "mu", "q")}
     values = [(m.mean(mean), m.side(moved), m.satisfies(assumed)) for m in map(Boundary, range(60))]
     assert all(holds == math.isclose(x, y) for x, y, holds in values)
@@ -156,7 +156,7 @@ def test_what_is_said_to_fade_does_in_the_limit():
     @CHECK
     @given(means(), st.sampled_from(MEASURES), st.integers(0, 10**6))
     def run(mean: Mean, density: str, seed: int) -> None:
-        if not mean.coefficient or not fades(mean, density, PLAIN):
+        if not mean.coefficient or not is_zero_where(mean, density, PLAIN):
             return
         sizes = [contribution(mean, density, size, seed) for size in SMALL]
         assert sizes == sorted(sizes, reverse=True) and sizes[-1] < -8, (mean, density, sizes)
@@ -173,7 +173,7 @@ def test_what_does_not_fade_stays_in_the_limit():
     @CHECK
     @given(means(powers), st.sampled_from(MEASURES), st.integers(0, 10**6))
     def run(mean: Mean, density: str, seed: int) -> None:
-        said = fades(mean, density, PLAIN)
+        said = is_zero_where(mean, density, PLAIN)
         sizes = [contribution(mean, density, size, seed) for size in SMALL]
         vanishes = sizes[-1] == -math.inf or sizes[-1] < sizes[0] - 20
         if mean.index == "" or said:
@@ -224,7 +224,7 @@ def test_what_does_not_fade_stays_in_the_limit():
     ],
 )  # fmt: skip
 def test_named(mean, density, answer):
-    assert fades(mean, density, PLAIN) is answer
+    assert is_zero_where(mean, density, PLAIN) is answer
 
 
 def test_scores_are_unbounded_where_q_goes_to_zero():

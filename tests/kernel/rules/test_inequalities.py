@@ -16,7 +16,7 @@ from klsym.kernel import check
 from klsym.kernel.assumptions import Assumptions
 from klsym.kernel.closings import read_row
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import SLOTS, at_slot
+from klsym.kernel.slots import SLOTS, name_in_slot
 from klsym.kernel.statements import Context, Side
 from support.attacks.judge import all_zero, judge
 from support.certificates.faulty_certificates import (
@@ -66,7 +66,7 @@ def worth(kind: str, of: ExpPoly, at: tuple[str, str], *score: str, **more: ExpP
     if kind == "square":
         return mean(*at, v.exp() * of * of * region * c, *score, *score)
     first = mean(*at, of, *score)
-    return mean(*at, of * of * c, *score, *score) - first.times(first) * c
+    return mean(*at, of * of * c, *score, *score) - first.multiply(first) * c
 
 
 def claim(left: Side, right: Side, *rows: Any, relation: str = "<=") -> Any:
@@ -78,9 +78,9 @@ def claim(left: Side, right: Side, *rows: Any, relation: str = "<=") -> Any:
         return None
 
 
-POSITIVE = [ONE, ONE, number(2), number(HALF), beta, beta**2, beta.inverse(), beta.exp(), beta * lam**-2]
+POSITIVE = [ONE, ONE, number(2), number(HALF), beta, beta**2, beta.invert(), beta.exp(), beta * lam**-2]
 SCALES = st.sampled_from([*POSITIVE, *POSITIVE, ZERO, -ONE, -beta, beta - 1, k1])
-FACTORS = st.sampled_from([ONE, ONE, beta - 1, beta - lam, beta.inverse(), lam * beta, k1])
+FACTORS = st.sampled_from([ONE, ONE, beta - 1, beta - lam, beta.invert(), lam * beta, k1])
 REGIONS = [1 + 2 * k1, 1 - w, 2 - r, 1 + k1 - w, 1 - k1 * k1]
 WRONG_REGIONS = [k1, r - 3, k1 + beta, -ONE, R + 1]
 
@@ -88,7 +88,7 @@ WRONG_REGIONS = [k1, r - 3, k1 + beta, -ONE, R + 1]
 @st.composite
 def spoken(draw: Any, index: str, largest: int = 2) -> ExpPoly:
     """What may be squared, or stand in a tangent, at an index."""
-    names = st.sampled_from([at_slot(base, slot) for slot in SLOTS[index] for base in ("k1", "w", "R")])
+    names = st.sampled_from([name_in_slot(base, slot) for slot in SLOTS[index] for base in ("k1", "w", "R")])
     total = ZERO
     for _ in range(draw(st.integers(1, largest))):
         term = V(draw(names)) * draw(st.sampled_from([1, -1, 2, HALF]))
@@ -122,7 +122,11 @@ def rows(draw: Any, wrong: bool = True) -> dict[str, Any]:
     found["scale"] = draw(SCALES if wrong else st.sampled_from(POSITIVE))
     found["factor"] = draw(FACTORS if wrong else st.sampled_from([ONE, beta - 1, beta - lam]))
     slot = SLOTS[index][0]
-    weights = [ZERO] * 3 + [V(at_slot("w", slot)), -V(at_slot("k1", slot)), V(at_slot("log_q", slot)) * HALF]
+    weights = [ZERO] * 3 + [
+        V(name_in_slot("w", slot)),
+        -V(name_in_slot("k1", slot)),
+        V(name_in_slot("log_q", slot)) * HALF,
+    ]
     found["v"] = draw(st.sampled_from(weights)) if kind != "variance" else ZERO
     if kind == "square" and not index and draw(st.booleans()):
         found["nonnegative"] = draw(st.sampled_from([*REGIONS, *WRONG_REGIONS * wrong]))
@@ -341,7 +345,7 @@ REFUSED = {
     "a region of a parameter": ({**S, "nonnegative": 1 + beta * k1}, "a function of k1 and w expected"),
     "a region of rewards": ({**S, "nonnegative": 1 + H}, "a function of k1 and w expected"),
     "a region that is a number": ({**S, "nonnegative": ONE}, "a function of k1 and w expected"),
-    "a region that divides": ({**S, "nonnegative": 1 + k2 * w.inverse()}, "division by the random"),
+    "a region that divides": ({**S, "nonnegative": 1 + k2 * w.invert()}, "division by the random"),
 }  # fmt: skip
 
 

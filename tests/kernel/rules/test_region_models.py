@@ -11,7 +11,7 @@ import pytest
 from klsym.errors import Refused
 from klsym.kernel import certify
 from klsym.kernel.intervals import Interval
-from klsym.kernel.models import Model, Position, coefficient
+from klsym.kernel.models import Model, Position, enclose_coefficient
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context, Mean
 from support.certificates.faulty_certificates import *
@@ -39,7 +39,7 @@ def value(
     element: ExpPoly, where: Context, tree: Any = ONE_TOKEN, t: int = 0, path: Any = (0,), **of: str
 ) -> Any:
     model = read(where, tree, path, **of)
-    return coefficient(element, Position(model.sample, t, model.parameters, where))
+    return enclose_coefficient(element, Position(model.sample, t, model.parameters, where))
 
 
 # ---------------------------------------------------------------------------- regions
@@ -55,9 +55,9 @@ SIDES = [  # rho = 2, k1 = log 4/3 at the first token, rho = 1/2 at the second
 def test_a_region_is_1_where_e_is_positive_and_0_elsewhere(e, at, expected):
     """So it is on the bound itself; its powers and its detached copy have the same value."""
     where = context(region("up", e))
-    exact = Interval.exact(expected)
+    exact = Interval.from_number(expected)
     assert value(up, where, nu=at) == value(up**3, where, nu=at) == value(V("sg(up)"), where, nu=at) == exact
-    assert value(up * 5 + 1, where, nu=at) == Interval.exact(5 * expected + 1)
+    assert value(up * 5 + 1, where, nu=at) == Interval.from_number(5 * expected + 1)
     assert close(value((up * k1).exp(), where, nu=at), (4 / 3) ** expected)
 
 
@@ -69,7 +69,7 @@ def test_a_sign_that_is_not_decided_is_refused():
         with pytest.raises(Refused, match="finite model: the sign of up is not decided"):
             value(up, where, tree)
         where = context(region("up", k1 * 2 - w + nu * sign))
-        assert value(up, where, tree, nu="1/100000000") == Interval.exact((1 + sign) // 2)
+        assert value(up, where, tree, nu="1/100000000") == Interval.from_number((1 + sign) // 2)
         with pytest.raises(Refused, match="the sign of up is not decided"):
             value(up, where, tree, nu=f"1/{10**60}")
 
@@ -77,7 +77,7 @@ def test_a_sign_that_is_not_decided_is_refused():
 def test_a_number_that_an_enclosure_does_not_tell_from_0_has_no_sign():
     """exp(-100) is within [0, 2^-96]."""
     where = context(region("up", nu.exp()))
-    assert value(up, where, nu="-60") == Interval.exact(1)
+    assert value(up, where, nu="-60") == Interval.from_number(1)
     with pytest.raises(Refused, match="the sign of up is not decided"):
         value(up, where, nu="-100")
 
@@ -89,14 +89,14 @@ def test_a_region_looks_at_its_own_step():
     where = context(region("up", R - 1), region("over", (V("w[past]") + V("w[now]")).exp() - 1))
     rewards = [(0, 0), (0, 1), (1,)]  # R: 2 - 1, 2 + 3, 5
     wholes = [value(up, where, tree, 0, path) for path in rewards]
-    assert wholes == [Interval.exact(x) for x in (0, 1, 1)]
+    assert wholes == [Interval.from_number(x) for x in (0, 1, 1)]
     steps = [[value(now(up), where, tree, t, path) for t in range(len(path))] for path in rewards]
-    assert steps == [[Interval.exact(x) for x in row] for row in ([1, 0], [1, 1], [1])]
+    assert steps == [[Interval.from_number(x) for x in row] for row in ([1, 0], [1, 1], [1])]
     # the ratios are 2/3, and then 2/3 * 2 or 2/3 * 2/3
     prefixes = [[value(V("over"), where, tree, t, path) for t in range(len(path))] for path in rewards]
-    assert prefixes == [[Interval.exact(x) for x in row] for row in ([0, 1], [0, 0], [1])]
-    of_steps = read(where, tree, (1,)).mean(Mean("t", "q", now(up)))
-    assert of_steps == Interval.exact(Fraction(1, 6) + Fraction(2, 6) + Fraction(2, 3))
+    assert prefixes == [[Interval.from_number(x) for x in row] for row in ([0, 1], [0, 0], [1])]
+    of_steps = read(where, tree, (1,)).enclose_mean(Mean("t", "q", now(up)))
+    assert of_steps == Interval.from_number(Fraction(1, 6) + Fraction(2, 6) + Fraction(2, 3))
 
 
 def test_an_outer_coefficient_may_be_a_region_of_parameters():
@@ -110,11 +110,11 @@ def test_an_outer_coefficient_may_be_a_region_of_parameters():
 # ---------------------------------------------------------------------------- logs
 def test_a_log_is_enclosed():
     where = context(log("inv", 1 + r))
-    assert value(inv, where) == Interval.exact(Fraction(4, 7))
-    assert value(inv**2 * 3, where) == Interval.exact(Fraction(48, 49))
-    assert value((-V("sg(inv)")).exp(), where) == Interval.exact(Fraction(4, 7))
+    assert value(inv, where) == Interval.from_number(Fraction(4, 7))
+    assert value(inv**2 * 3, where) == Interval.from_number(Fraction(48, 49))
+    assert value((-V("sg(inv)")).exp(), where) == Interval.from_number(Fraction(4, 7))
     assert close(value(inv, context(log("inv", 1 + k1))), 1 / 1.2876820724517809)
-    assert value(inv, context(log("inv", nu - 3)), nu="5") == Interval.exact(Fraction(1, 2))
+    assert value(inv, context(log("inv", nu - 3)), nu="5") == Interval.from_number(Fraction(1, 2))
     for name in ("inv", "share"):  # in a product before k1, and after it
         product = k1 * V(name) * R * 2
         assert close(value(product, context(log(name, 1 + r))), 2 * 0.28768207245178090 * math.log(7 / 4))
@@ -123,7 +123,7 @@ def test_a_log_is_enclosed():
     root = value((V("inv") * Fraction(1, 2)).exp(), where)
     assert close(root, math.sqrt(7 / 4)) and root.lower < root.upper
     nested = context(region("up", k1), log("inv", up + 1))
-    assert value(inv, nested) == Interval.exact(Fraction(1, 2))
+    assert value(inv, nested) == Interval.from_number(Fraction(1, 2))
 
 
 @pytest.mark.parametrize("e", [M, nu - 1, k1 * 2 - w, 1 - R, number(0)])
@@ -253,7 +253,7 @@ def weighed(**of: str) -> Draft:
     """A comparison with the weights lam and 1/T, in a model."""
     definitions = (region("up", k1 * lam), region("down", -k1))
     draft = Draft(Em("q", up * V("down") + R), constant(9), **setting("lam", *definitions))
-    weight = T.inverse()
+    weight = T.invert()
     rows = (bound("up", weight=weight), bound("down", weight=lam * weight))
     draft.step("region", **cell({"up": 1, "down": 1}, *rows))
     return refuted(draft, ONE_TOKEN, **of)

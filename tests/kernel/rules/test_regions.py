@@ -10,10 +10,10 @@ import pytest
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import certify, check, read, show
-from klsym.kernel.derivatives import is_live, moving
-from klsym.kernel.regions import idempotent, moving_regions
+from klsym.kernel.derivatives import is_live, list_moving_names
+from klsym.kernel.regions import list_moving_regions, reduce_powers
 from klsym.kernel.replay import BUDGET
-from klsym.kernel.ring import ONE, ZERO, ExpPoly, budget
+from klsym.kernel.ring import ONE, ZERO, ExpPoly, set_budget
 from klsym.kernel.slots import SLOTS
 from klsym.kernel.statements import Context, Side
 from support.certificates.faulty_certificates import *
@@ -152,12 +152,15 @@ def test_a_context_without_definitions_is_written_as_it_always_was():
 def test_what_a_name_stands_for():
     """In its slot; a detached copy has the same value, and a nested name is moved along."""
     at = {"up": k1, "sg(up)": k1, "up[now]": now(k1), "sg(up[self])": own(k1), "flip[now]": 2 * now(up) - 1}
-    assert {name: ALL.defined(name) for name in at} == at
-    assert ALL.defined("high[now]") == now(rho) - 1 - nu  # parameters have no slot
-    assert [ALL.defined(name) for name in ("k1", "beta", "f", "R[now]")] == [None] * 4
-    assert ALL.defined("up", "region") == k1 and ALL.defined("up", "log") is None
-    assert ALL.defined("inv", "log") == ALL.defined("inv") and ALL.defined("inv", "region") is None
-    assert Context(("up",)).defined("up") is None
+    assert {name: ALL.find_definition(name) for name in at} == at
+    assert ALL.find_definition("high[now]") == now(rho) - 1 - nu  # parameters have no slot
+    assert [ALL.find_definition(name) for name in ("k1", "beta", "f", "R[now]")] == [None] * 4
+    assert ALL.find_definition("up", "region") == k1 and ALL.find_definition("up", "log") is None
+    assert (
+        ALL.find_definition("inv", "log") == ALL.find_definition("inv")
+        and ALL.find_definition("inv", "region") is None
+    )
+    assert Context(("up",)).find_definition("up") is None
 
 
 SPOKEN = [
@@ -169,8 +172,8 @@ SPOKEN = [
 
 @pytest.mark.parametrize(("name", "slots"), SPOKEN)
 def test_the_slots_of_a_name(name, slots):
-    assert ALL.slots_of(name) == slots and ALL.is_sample(name) == bool(slots)
-    assert ALL.speaks_of(V(name) * (V(name) * nu).exp() + nu) == slots
+    assert ALL.find_slots(name) == slots and ALL.is_sample(name) == bool(slots)
+    assert ALL.collect_slots(V(name) * (V(name) * nu).exp() + nu) == slots
     assert ALL.is_constant(V(name) + nu) == (not slots)
 
 
@@ -192,7 +195,7 @@ def test_where_a_name_may_stand(index, names):
             name, slots = base + slot, SLOTS[index]
             single = slot[1:-1] in ("now", "self", "other")
             fine = not slot or (single and base in ("up", "flip", "inv"))
-            fine = bool(fine and ALL.slots_of(name) <= set(slots))
+            fine = bool(fine and ALL.find_slots(name) <= set(slots))
             try:
                 ALL.check(V(name), slots)
                 assert fine, name
@@ -212,9 +215,9 @@ def test_a_witness_is_written_in_the_order_of_its_names():
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
-        ({"definitions": (region("up", k1 * beta.inverse()),)}, {("nonzero", "beta")}),
-        ({"definitions": (log("inv", R + beta.inverse()),)}, {("nonzero", "beta")}),
-        ({"facts": (R * beta.inverse(),), "witness": (("R", 0), ("beta", 1))}, {("nonzero", "beta")}),
+        ({"definitions": (region("up", k1 * beta.invert()),)}, {("nonzero", "beta")}),
+        ({"definitions": (log("inv", R + beta.invert()),)}, {("nonzero", "beta")}),
+        ({"facts": (R * beta.invert(),), "witness": (("R", 0), ("beta", 1))}, {("nonzero", "beta")}),
         ({"definitions": (region("up", T - 3),)}, {("ends", "q")}),
         ({"facts": (T - 3,), "witness": (("length", 3),)}, {("ends", "q")}),
         ({"definitions": (region("up", R - beta),)}, set()),
@@ -249,24 +252,24 @@ LOGS = {"inv", "one", "deep"}
 def test_what_theta_moves(name):
     """Where e is a combination of log ratios that does not depend on q, nothing moves."""
     found = MOVE[name]
-    assert moving(V(name) * R + (V(name) * 2).exp(), MOVING) == found
-    assert moving_regions(V(name), MOVING) == {n for n in found if n.partition("[")[0] not in LOGS}
+    assert list_moving_names(V(name) * R + (V(name) * 2).exp(), MOVING) == found
+    assert list_moving_regions(V(name), MOVING) == {n for n in found if n.partition("[")[0] not in LOGS}
     assert is_live(V(name), MOVING) == (bool(found) or name == "k1")
 
 
 def test_a_quotient_within_a_region_is_not_differentiated():
     """A loss holds regions constant: of inverses, those alone count that are reached through inverses."""
-    assert moving(V("pole"), MOVING, "log") == set()
-    assert moving(V("deep") + V("inv"), MOVING, "log") == {"deep", "inv"}
+    assert list_moving_names(V("pole"), MOVING, "log") == set()
+    assert list_moving_names(V("deep") + V("inv"), MOVING, "log") == {"deep", "inv"}
 
 
 def test_powers_of_regions():
     """Each region, detached or in a slot, to the power 1; inverses, variables and exponents stay."""
     element = V("up") ** 3 * k1**2 + V("sg(up)") ** 2 * now(V("up")) ** 4 + inv**2 + (V("up") * k1).exp() ** 2
     expected = V("up") * k1**2 + V("sg(up)") * now(V("up")) + inv**2 + (V("up") * k1).exp() ** 2
-    assert idempotent(element, MOVING) == expected
-    assert idempotent(V("up") ** 2 - V("up"), MOVING) == ZERO
-    assert idempotent(V("small") ** 2, ALL) == V("small")  # of parameters alone
+    assert reduce_powers(element, MOVING) == expected
+    assert reduce_powers(V("up") ** 2 - V("up"), MOVING) == ZERO
+    assert reduce_powers(V("small") ** 2, ALL) == V("small")  # of parameters alone
 
 
 # ---------------------------------------------------------------------------- in a batch
@@ -274,11 +277,11 @@ def test_a_region_of_a_batch_stays_in_its_index():
     """What names a sample and the others is refused by independence; what names steps of one is not."""
     context = {"parameters": ("beta", "nu", "n"), **KNOWN}
     draft = Draft(mean("it", "q", over * others(R), "now"), NOTHING, **context).step("independence")
-    assert draft.sides["left"] == sum_t("q", over, "now").times(Em("q", R)) * (V("n") - 1)
+    assert draft.sides["left"] == sum_t("q", over, "now").multiply(Em("q", R)) * (V("n") - 1)
     with pytest.raises(Refused, match="names slots of a batch"):
         Draft(mean_i("q", win), NOTHING, **context).step("independence")
     draft = Draft(mean("ij", "q", own(up) * V("pos[other]")), NOTHING, **context).step("independence")
-    assert draft.sides["left"] == Em("q", up).times(Em("q", pos))
+    assert draft.sides["left"] == Em("q", up).multiply(Em("q", pos))
 
 
 MIXED = (region("mine", own(k1)), region("mixed", R - others(R)), region("whole", past(R) + now(R) + R))
@@ -310,11 +313,11 @@ def test_a_region_of_two_samples_has_the_scores_of_both():
 def test_looking_a_name_up_costs_its_terms():
     e = sum(((R * (i + 1)).exp() for i in range(100)), R)
     context = Context((), (), (), (region("up", e),))
-    price = e.work()[0]
-    with budget(2 * price), pytest.raises(Refused, match="the budget of work"):
-        assert context.defined("up") == context.defined("sg(up)") == e
-        context.defined("k1")  # is free
-        context.defined("up")
+    price = e.measure_work()[0]
+    with set_budget(2 * price), pytest.raises(Refused, match="the budget of work"):
+        assert context.find_definition("up") == context.find_definition("sg(up)") == e
+        context.find_definition("k1")  # is free
+        context.find_definition("up")
 
 
 def nest(depth: int, second: Any = log) -> dict[str, Any]:
@@ -329,7 +332,7 @@ def nest(depth: int, second: Any = log) -> dict[str, Any]:
 def test_nested_definitions_are_read_in_the_time_of_their_length():
     started, product = time.process_time(), Em("q", V("a29") * V("b29"))
     _, theorem = certify(Draft(product, product, **nest(30)).part, {})
-    assert theorem.statement.context.slots_of("b29") == {"x"}
+    assert theorem.statement.context.find_slots("b29") == {"x"}
     draft = Draft(grad(Em("q", V("a9"))), NOTHING, **nest(10)).step("log-derivative")
     assert sum(h[0] == "apart" for h in draft.hypotheses) == 10  # a0 to a9 move
     assert sum(h[0] == "above" for h in draft.hypotheses) == 8  # b1 to b8
@@ -354,5 +357,5 @@ def test_definitions_are_paid_for(definitions, side):
 def test_a_model_pays_for_each_name_that_it_looks_up():
     """Each level is looked up twice; a log is kept."""
     draft, tree = Draft(Em("q", V("a39")), NOTHING, **nest(40, region)), node(rewards={"A": ["1", "1"]})
-    with budget(BUDGET), pytest.raises(Refused, match="the budget of work"):
+    with set_budget(BUDGET), pytest.raises(Refused, match="the budget of work"):
         refuted(draft, tree)

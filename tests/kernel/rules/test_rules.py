@@ -13,7 +13,7 @@ import pytest
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import EQUATION, RULES, apply_step
-from klsym.kernel.batches import OWN, SIZES, _of_group
+from klsym.kernel.batches import OWN, SIZES, _list_moments
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.slots import SLOTS
 from klsym.kernel.statements import Atom, Context, Mean, Side
@@ -52,10 +52,10 @@ def test_named_case(rule, atom_data, context, expected):
     atom, data = atom_data
     if isinstance(expected, str):
         with pytest.raises((Refused, NotInRing)) as refusal:
-            apply(rule, Side.atom(atom), data, context)
+            apply(rule, Side.from_atom(atom), data, context)
         assert re.search(expected, str(refusal.value))
         return
-    result, _ = apply(rule, Side.atom(atom), data, context)
+    result, _ = apply(rule, Side.from_atom(atom), data, context)
     assert result == expected
     assert_preserved(rule, atom, expected, context, 3)
 
@@ -115,7 +115,7 @@ def test_what_speaks_of_a_sequence_or_a_batch_refuses_one_sample(rule, side):
 
 # ---------------------------------------------------------------------------- a part, in its place
 HALF = Fraction(1, 2)
-WHOLE = Em("q", k1 + r * 2, 1).times(Em("p", w)) * beta + Em("mu", R) + constant(3)
+WHOLE = Em("q", k1 + r * 2, 1).multiply(Em("p", w)) * beta + Em("mu", R) + constant(3)
 
 
 def test_a_part_is_split_off_in_its_product():
@@ -164,9 +164,9 @@ def test_a_part_that_is_split_off_exists(side, rule, data, assumed):
 def test_nothing_divides_by_a_sum_over_other_samples():
     """No coefficient that is read does; E[1/(V + W)] is no sum of means."""
     for power in (1, 2):
-        factor = V("k1[others]").inverse() ** power
+        factor = V("k1[others]").invert() ** power
         with pytest.raises(Refused, match="division by k1"):
-            _of_group(Mean("i", "q", factor), factor, "others", Context(("n",)))
+            _list_moments(Mean("i", "q", factor), factor, "others", Context(("n",)))
 
 
 def test_the_slots_of_a_sample_are_those_that_no_other_sample_has():
@@ -301,4 +301,4 @@ ASSUMED = [
 @pytest.mark.parametrize(("rule", "atom_data", "assumed"), ASSUMED)
 def test_a_rule_records_what_it_assumes(rule, atom_data, assumed):
     atom, data = atom_data
-    assert apply(rule, Side.atom(atom), data, PLAIN)[1] == assumed
+    assert apply(rule, Side.from_atom(atom), data, PLAIN)[1] == assumed

@@ -57,7 +57,7 @@ def test_what_replaces_an_atom_has_its_value(rule):
     @given(likely(rule))
     def run(case: Case) -> None:
         try:
-            result, _ = apply(rule, Side.atom(case.atom), case.data, PLAIN)
+            result, _ = apply(rule, Side.from_atom(case.atom), case.data, PLAIN)
         except (Refused, NotInRing):
             return
         counts[rule] += 1
@@ -97,7 +97,7 @@ def test_the_supports_that_a_rule_records_suffice(rule):
     @given(likely(rule))
     def run(case: Case) -> None:
         try:
-            result, assumed = apply(rule, Side.atom(case.atom), case.data, PLAIN)
+            result, assumed = apply(rule, Side.from_atom(case.atom), case.data, PLAIN)
         except (Refused, NotInRing):
             return
         supports = [h for h in assumed if h[0] == "support"]
@@ -137,7 +137,7 @@ FACTS = Context(PLAIN.parameters, PLAIN.functions, TRUE)
 def equations(draw: Any) -> dict[str, Any]:
     """A multiple of a premise, or of its gradient unless it holds a score function."""
     of = draw(st.integers(0, 5))
-    times = draw(st.one_of(CONSTANTS.map(constant), atoms().map(Side.atom)))
+    times = draw(st.one_of(CONSTANTS.map(constant), atoms().map(Side.from_atom)))
     return step(EQUATION, of=of, times=times, gradient=draw(st.integers(0, int(of != 2))))
 
 
@@ -149,7 +149,7 @@ def test_a_chain_of_random_steps_preserves_the_value():
     def run(data: Any) -> None:
         side = Side()
         for atom in data.draw(st.lists(START, min_size=1, max_size=2)):
-            side = side + Side.of((data.draw(CONSTANTS), (atom,)))
+            side = side + Side.combine((data.draw(CONSTANTS), (atom,)))
         worlds = [kept_world(seed, *shape) for seed, shape in enumerate([((END, TWO), 3), (DEEP, 2)])]
         before = [worth(side, world) for world in worlds]
         for _ in range(5):
@@ -179,9 +179,9 @@ def test_a_chain_of_random_steps_preserves_the_value():
 @given(st.lists(st.tuples(CONSTANTS, st.lists(atoms(), max_size=2)), max_size=3))
 def test_the_canonical_form_of_a_side_has_the_value_of_what_was_written(terms):
     world = kept_world(3, (END, TWO))
-    side = Side.of(*((c, tuple(found)) for c, found in terms))
+    side = Side.combine(*((c, tuple(found)) for c, found in terms))
     written = sum(
-        worth(Side.constant(c), world) * math.prod(worth(x, world) for x in found) for c, found in terms
+        worth(Side.from_constant(c), world) * math.prod(worth(x, world) for x in found) for c, found in terms
     )
     assert same(written, worth(side, world))
     assert Side.from_json(side.to_json()) == side
@@ -207,10 +207,12 @@ def test_an_equation_that_holds_for_every_theta_preserves_the_value():
     @given(true_premises(), atoms(), st.sampled_from([ONE, beta, n - 1]), st.booleans(), st.integers(0, 1))
     def run(premise: Any, atom: Atom, times: Any, product: bool, gradient: int) -> None:
         context = Context(PLAIN.parameters, PLAIN.functions, premises=(premise,))
-        multiple = Side.constant(times).times(mean_i("mu", own(H)) if product else Side.constant(1))
+        multiple = Side.from_constant(times).multiply(
+            mean_i("mu", own(H)) if product else Side.from_constant(1)
+        )
         data = {"of": 0, "times": multiple.to_json(), "gradient": gradient}
         nowhere = {"side": "left", "term": None, "factor": None, "result": None}
-        side, step = Side.atom(atom), {"rule": "equation", "data": data, **nowhere}
+        side, step = Side.from_atom(atom), {"rule": "equation", "data": data, **nowhere}
         worlds = [kept_world(seed, (END, TWO)) for seed in range(2)]
         try:
             after, assumed = apply_step({"left": side}, step, context, {})

@@ -8,7 +8,7 @@ import pytest
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import apply_step, check, read, replay
-from klsym.kernel.ring import ONE, ExpPoly, budget
+from klsym.kernel.ring import ONE, ExpPoly, set_budget
 from klsym.kernel.statements import Side
 from support.certificates.faulty_certificates import (
     NOTHING,
@@ -29,7 +29,7 @@ from support.certificates.faulty_certificates import (
 from support.certificates.kernel_words import PLAIN, C, signed, step
 from support.certificates.slot_helpers import future, mean_i, now, others, past, sum_t
 
-H, T, g = (ExpPoly.variable(name) for name in ("H", "length", "g"))
+H, T, g = (ExpPoly.from_variable(name) for name in ("H", "length", "g"))
 
 
 def applied(rule: str, atom: Side, /, **data: Any) -> tuple[Side, set[Any]]:
@@ -53,8 +53,8 @@ def exchanged(inner: str) -> tuple[Side, Side]:
 
 HOLDS: dict[str, tuple[str, Side, dict[str, Any], Side]] = {
     **{
-        f"sum over t of {name}": ("sum over t", Em("q", ExpPoly.variable(name)), {"of": name},
-            sum_t("q", ExpPoly.variable(f"{name}[now]") if name != "length" else ONE))
+        f"sum over t of {name}": ("sum over t", Em("q", ExpPoly.from_variable(name)), {"of": name},
+            sum_t("q", ExpPoly.from_variable(f"{name}[now]") if name != "length" else ONE))
         for name in ("k1", "w", "log_q", "R", "H", "length")
     },
     "sum over t of a score": ("sum over t", Em("q", A, 1), {"of": "s"}, sum_t("q", A, "now")),
@@ -104,7 +104,7 @@ def test_a_rule_makes_exactly_this_of_a_mean(name):
 
 REFUSED: dict[str, tuple[str, Side, dict[str, Any], str]] = {
     "no factor of each term": ("sum over t", Em("q", R * A + A), {"of": "R"}, "R is no factor"),
-    "a factor below the line": ("sum over t", Em("q", T.inverse()), {"of": "length"}, "length is no factor"),
+    "a factor below the line": ("sum over t", Em("q", T.invert()), {"of": "length"}, "length is no factor"),
     "a sum over t of an advantage": ("sum over t", Em("q", A), {"of": "A"}, "of: one of"),
     "a sum over t under the counting measure": ("sum over t", Em("count", R), {"of": "R"}, "whole sequences"),
     "a sum over t twice": ("sum over t", sum_t("q", R), {"of": "R"}, "whole sequences"),
@@ -151,7 +151,9 @@ def test_what_a_rule_assumes():
     found = assumes("log-derivative", grad(Em("q", k1 * R)))
     assert ("exists", Em("q", k1 * R, 1).terms[0][1][0]) in found and len(found) == 2
     # linearity divides by its constant
-    assert ("nonzero", "beta") in assumes("linearity", Em("q", k1).times(Em("q", w)), constant=beta.to_json())
+    assert ("nonzero", "beta") in assumes(
+        "linearity", Em("q", k1).multiply(Em("q", w)), constant=beta.to_json()
+    )
     assert assumes("exchange of sums", exchanged("")[0], now="R", other="k1", slot="future") == set()
 
 
@@ -165,7 +167,7 @@ def test_a_curl_of_several_means_needs_each():
 # ---------------------------------------------------------------------------- certificates
 def test_a_certificate_has_one_million_units_of_work(monkeypatch):
     seen: list[int] = []
-    monkeypatch.setattr(replay, "budget", lambda units: (seen.append(units), budget(units))[1])
+    monkeypatch.setattr(replay, "set_budget", lambda units: (seen.append(units), set_budget(units))[1])
     draft = Draft(C(1), C(1))
     check(signed([replay.certify(draft.close("equality", rows=[]).part, {})[0]]))
     assert seen == [1_000_000, 1_000_000]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from klsym.api import explain
-from klsym.engine.options.settings import CHOICES, checked_setting
+from klsym.engine.options.option_table import CHOICES
+from klsym.engine.options.settings import checked_setting
 from klsym.errors import UsageError
 from klsym.study.explorer import FOLLOWING, LEADING, explore, meaningful
 

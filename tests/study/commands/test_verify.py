@@ -79,12 +79,12 @@ def test_a_wrong_verdict_fails_the_run(capsys: Out, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_sample_that_disagrees_fails_the_run(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    correct = identities.both_sides
+    correct = identities.evaluate_sides
 
     def wrong(*arguments: Any) -> tuple[Sized, Sized]:
         left, right = correct(*arguments)
         return Sized(1.1 * left.value, left.size), Sized(1.1 * right.value, right.size)
 
-    monkeypatch.setattr(identities, "both_sides", wrong)
+    monkeypatch.setattr(identities, "evaluate_sides", wrong)
     code, out, _ = run(capsys, "reward.k1", *QUICK)
     assert code == 1 and "<-- FAILED" in out and out.rstrip().endswith("FAILED: reward.k1")

@@ -203,7 +203,7 @@ def test_quadrature_agrees_on_variances_with_a_parameter():
 
 
 def test_a_ring_element_serves_as_well():
-    element = ExpPoly.variable("k1")
+    element = ExpPoly.from_variable("k1")
     assert expect(element * element, STANDARD, Gaussian(1, 1)).value == Rational(5, 4)
 
 
@@ -345,8 +345,8 @@ REFUSED = [
     (lambda: expect(k1, None), "q is a Gaussian, got NoneType"),
     (lambda: expect(log_p, STANDARD), "give the Gaussian p"),
     (lambda: GaussianSetting((0.0, 1.0)).expectation("q", to_ring(k1)), "give the Gaussian p$"),
-    (lambda: SETTING.expectation("x", ExpPoly.number(1)), "no Gaussian is called 'x'"),
-    (lambda: SETTING.expectation("q", ExpPoly.number(1), (2,)), "score is 0"),
+    (lambda: SETTING.expectation("x", ExpPoly.from_number(1)), "no Gaussian is called 'x'"),
+    (lambda: SETTING.expectation("q", ExpPoly.from_number(1), (2,)), "score is 0"),
     (lambda: SETTING.expectation("q", to_ring(sympy.Symbol("beta") * k1)), "for beta"),
     (lambda: GaussianSetting((0.0, 1.0), (60.0, 1.0)).expectation("q", to_ring(r**2)), "beyond the range"),
     (lambda: NOUGHT.expectation("q", to_ring(1 / lam)), "lam is zero"),

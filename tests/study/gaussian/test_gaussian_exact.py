@@ -81,7 +81,7 @@ def evaluate(of: Any, model: GaussianModel = MODELS["apart"], context: Any = Non
 
 g = Function("g")(k1)
 G = Context(functions=(("g", ("k1",)),))
-GIVEN = Context(given=(("R", ExpPoly.variable("k1")),))
+GIVEN = Context(given=(("R", ExpPoly.from_variable("k1")),))
 PREMISE = Context(premises=((expectation(k1, q).side, expectation(k1, q).side),))
 
 

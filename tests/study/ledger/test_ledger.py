@@ -14,8 +14,8 @@ from klsym.calculus import *
 from klsym.errors import UsageError
 from klsym.kernel import check, read
 from klsym.kernel.statements import Curl, Gradient, Mean, MeanGradient
-from klsym.language.abbreviations import NAMED, atoms_of
-from klsym.language.unfolding import unfold, written_out
+from klsym.language.abbreviations import NAMED, walk_atoms
+from klsym.language.unfolding import expand_context, unfold
 from klsym.study.ledger import registry as ledger
 from klsym.study.ledger import stored
 from klsym.study.ledger.evidence import Evidence
@@ -189,8 +189,8 @@ def test_the_folded_statement_unfolds_to_what_the_kernel_proved(name: str, proof
         plain = proved.statement
         assert (unfold(folded.left, folded.context), folded.relation) == (plain.left, plain.relation)
         assert unfold(folded.right, folded.context) == plain.right
-        assert written_out(folded.context) == plain.context
-        atoms = {type(atom) for atom in atoms_of(plain.left, plain.right)}
+        assert expand_context(folded.context) == plain.context
+        atoms = {type(atom) for atom in walk_atoms(plain.left, plain.right)}
         assert atoms <= {Mean, MeanGradient, Gradient, Curl}
 
 
@@ -198,7 +198,7 @@ def test_an_abbreviation_is_there_to_unfold(proofs_settled: Ledger) -> None:
     statements = [
         theorem.statement for name in (*EXPECTED, *ELSEWHERE) for theorem in proofs_settled[name].theorems
     ]
-    kinds = {type(atom) for s in statements for atom in atoms_of(s.left, s.right)}
+    kinds = {type(atom) for s in statements for atom in walk_atoms(s.left, s.right)}
     assert set(NAMED) <= kinds
     assert any(s.context.on_policy for s in statements) and any(s.context.given for s in statements)
 

@@ -16,7 +16,7 @@ from klsym.cli import main
 from klsym.derivations.tools.modular_count import counts_by_hand
 from klsym.engine.fields.named_terms import recognise_coefficient
 from klsym.engine.questions.stored_catalogue import STORED, load_catalogue
-from klsym.kernel.derivatives import attach, slopes
+from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse
@@ -74,7 +74,7 @@ def test_a_spelling_is_read_as_it_is_printed():
         element = to_ring(parse(infix(code)))
         value, slope = pair(code)
         assert attach(element) == value
-        assert attach(slopes(element, "", Context()).get("x", to_ring(0))) == slope, infix(code)
+        assert attach(differentiate_loss(element, "", Context()).get("x", to_ring(0))) == slope, infix(code)
 
 
 def test_brackets_stand_where_they_are_needed():

@@ -27,7 +27,7 @@ from support.certificates.region_certificates import CERTIFICATES as REGIONS
 from support.faulty.definitions import cited as CITING
 from support.scale import scaled
 
-KL_GRADIENT = Side.atom(Gradient(Side.atom(Mean("", "q", ExpPoly.variable("k1")))))
+KL_GRADIENT = Side.from_atom(Gradient(Side.from_atom(Mean("", "q", ExpPoly.from_variable("k1")))))
 ROCQ = Path(__file__).parents[3] / "rocq"
 SPEC = importlib.util.spec_from_file_location("rocq_check", ROCQ / "check.py")
 assert SPEC and SPEC.loader
@@ -106,7 +106,7 @@ POWERS = {"cell": {}, "rows": [], "of": [], "times": [], "apart": []}
 @pytest.mark.parametrize(
     ("rule", "data", "left", "reason"),
     [
-        ("region", POWERS, Side.atom(Mean("", "q", ExpPoly.variable("k1"))), "the rule region"),
+        ("region", POWERS, Side.from_atom(Mean("", "q", ExpPoly.from_variable("k1"))), "the rule region"),
         ("log-derivative", {"jumps": {}}, KL_GRADIENT, "regions and logs"),
     ],
 )
@@ -162,7 +162,7 @@ def test_what_is_no_combination_has_a_derivative_of_one_term(claim, number, witn
 
 def test_only_what_is_known_not_to_be_zero_divides():
     context = Context(parameters=("n",))
-    inverse = ExpPoly.variable("n").inverse()
+    inverse = ExpPoly.from_variable("n").invert()
     assert "Par 0 true" in Words(context, frozenset({"n"})).element(inverse)
     with pytest.raises(Outside, match="division by n"):
         Words(context).element(inverse)
@@ -187,9 +187,9 @@ def test_the_length_of_a_sample_of_a_batch_is_outside():
 def test_a_function_of_several_steps_is_outside(slot):
     """There it is the sum over the steps, and the checker knows functions of what is in a slot."""
     words = Words(Context(functions=(("f", ("k1",)),)))
-    assert "Sample Now (Fn 0 0) false" in words.element(ExpPoly.variable("f[now]"))
+    assert "Sample Now (Fn 0 0) false" in words.element(ExpPoly.from_variable("f[now]"))
     with pytest.raises(Outside, match="several steps"):
-        words.element(ExpPoly.variable(f"f[{slot}]"))
+        words.element(ExpPoly.from_variable(f"f[{slot}]"))
 
 
 def test_a_step_that_is_taken_backwards_has_the_other_sign():
@@ -197,7 +197,7 @@ def test_a_step_that_is_taken_backwards_has_the_other_sign():
     certificate = recall("sequence.reward-to-go").certificate()
     script = export({"r": certificate}).scripts["r part 3"]
     assert script.count("Exchange Steps Mq Score K1") == 2 and script.count("PartsOfASum Steps Mq") == 2
-    mean = Mean("t", "q", ExpPoly.variable("k1[past]"), ("now",))
+    mean = Mean("t", "q", ExpPoly.from_variable("k1[past]"), ("now",))
     backwards = {"now": "s", "other": "k1", "slot": "past"}
     [(sign, instance)] = Assumed(Words(Context()), (), (), (), False)._instances(
         "exchange of sums", backwards, mean
@@ -215,7 +215,7 @@ def test_a_model_of_sequences_names_its_nodes_by_the_prefixes_that_lead_to_them(
 @pytest.mark.parametrize("name", sorted({*LOG_RATIOS} - {"k1", "w", "log_q"}))
 def test_a_policy_that_the_checker_does_not_know_is_outside(name):
     with pytest.raises(Outside, match=f"the variable {name}"):
-        Words(Context()).element(ExpPoly.variable(name))
+        Words(Context()).element(ExpPoly.from_variable(name))
 
 
 def test_a_measure_that_the_checker_does_not_know_is_outside():
@@ -236,7 +236,7 @@ def test_a_model_pays_what_the_terms_name():
 
 def test_a_region_is_found_however_it_is_written():
     """1 - k1/2 >= 0, assumed in the normal form and named with its terms in another order."""
-    region = ExpPoly.variable("k1") * Fraction(-1, 2) + 1
+    region = ExpPoly.from_variable("k1") * Fraction(-1, 2) + 1
     assumed = Assumed(Words(Context()), (), (), (("q", region.to_json()),), False)
     row = {"kind": "square", "scale": [["1", {}]], "factor": [["1", {}]], "at": ["", "q"], "v": []}
     row |= {"of": [["1", {"w": 1}]], "score": []}
@@ -247,7 +247,7 @@ def test_a_region_is_found_however_it_is_written():
 def test_names_are_told_apart():
     words = Words(Context(parameters=("a",), functions=(("f", ("k1",)), ("g", ("w",)))))
     names = ["k1", "sg(k1)", "w", "log_q", "length", "R", "A", "H", "f", "f'", "g", "sg(g)", "a"]
-    assert len({words.element(ExpPoly.variable(name)) for name in names}) == len(names)
+    assert len({words.element(ExpPoly.from_variable(name)) for name in names}) == len(names)
 
 
 # ---------------------------------------------------------------------------- the command

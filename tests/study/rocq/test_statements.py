@@ -238,8 +238,8 @@ def stated(part):
 
 def family(close):
     """The functions g = h + a_0 + a_1 k1 + ..: n and h, and which parameters stand for the a_i."""
-    k1, constants = ExpPoly.variable("k1"), close["constants"]
-    free = sum((ExpPoly.variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
+    k1, constants = ExpPoly.from_variable("k1"), close["constants"]
+    free = sum((ExpPoly.from_variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
     known = (ExpPoly.from_json(close["family"]) - free).to_json()
     return ["Unique", close["coordinate"], close["unit"], close["order"], known, constants]
 

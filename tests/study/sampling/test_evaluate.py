@@ -16,7 +16,7 @@ from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.study.sampling.evaluate import Variables
 
-K1, W, LOG_Q, LAM = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "lam"))
+K1, W, LOG_Q, LAM = (ExpPoly.from_variable(name) for name in ("k1", "w", "log_q", "lam"))
 X = {
     "k1": np.array([0.0, 1.25, -0.75, 2.5]),
     "w": np.array([0.5, -1.0, 0.0, 1.5]),
@@ -37,7 +37,7 @@ def ring(element: ExpPoly) -> Any:
 k, w, lam = X["k1"], X["w"], NUMBERS["lam"]
 BY_HAND = [
     (K1 * 0, 0.0),
-    (ExpPoly.number(Fraction(-3, 7)), -3 / 7),
+    (ExpPoly.from_number(Fraction(-3, 7)), -3 / 7),
     ((W - K1 * 2).exp() * K1**3, np.exp(w - 2 * k) * k**3),
     ((K1 * K1 * Fraction(-1, 4)).exp() * W, np.exp(-(k**2) / 4) * w),
     (LAM.exp() * LAM**3 - 1, math.exp(lam) * lam**3 - 1),
@@ -59,7 +59,7 @@ def random_element(rng: random.Random) -> ExpPoly:
     exponents = [(variable * Fraction(rng.randint(-4, 4), 3)) for variable in variables]
     total = ExpPoly({})
     for _ in range(rng.randint(1, 6)):
-        term = ExpPoly.number(Fraction(rng.randint(-9, 9), rng.randint(1, 7)))
+        term = ExpPoly.from_number(Fraction(rng.randint(-9, 9), rng.randint(1, 7)))
         for variable in rng.choices(variables, k=rng.randint(0, 3)):
             term = term * variable
         for exponent in rng.choices(exponents, k=rng.randint(0, 2)):

@@ -18,7 +18,7 @@ from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Mean, Side, Statement
 from klsym.language.expressions import H, log_mu, log_p, log_q
-from klsym.numeric.dynamic_programming import by_programme, random_chains
+from klsym.numeric.dynamic_programming import compute_side, random_chains
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import random_model, random_tree
 from klsym.study.sampling.finite import FiniteSampler
@@ -29,7 +29,7 @@ from support.labels import labelled
 n = parameter("n")
 f = Function("f")(log_q, log_p, log_mu)
 CONTEXT = Context(parameters=("lam", "n"), functions=(("f", ("k1", "log_q", "w")),))
-K1 = ExpPoly.variable("k1")
+K1 = ExpPoly.from_variable("k1")
 SAMPLES = [
     expectation(k1, q), expectation(k1 * s, q), expectation((k1 * s) ** 2, q),
     expectation(rho * sg(k1) * s, mu), expectation(r**2 * s, p), expectation(k1 * log_q, count),
@@ -138,9 +138,9 @@ def test_two_directions() -> None:
 
 def test_what_a_statement_gives() -> None:
     """R at a whole sample; H at each step, where it is the value of k1 of its token."""
-    given = Context(("lam",), given=(("R", K1 * ExpPoly.variable("lam") - 2),))
+    given = Context(("lam",), given=(("R", K1 * ExpPoly.from_variable("lam") - 2),))
     judge(expectation(R * s, q).side, random_model(0, 4, given), context=given)
-    given = Context(given=(("H[now]", ExpPoly.variable("k1[now]")),))
+    given = Context(given=(("H[now]", ExpPoly.from_variable("k1[now]")),))
     model = random_tree(0, given)
     values = [judge(sum_over_t((now(v) + future(v)) * now(s), q).side, model, context=given) for v in (H, k1)]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
@@ -174,7 +174,7 @@ def test_refusals() -> None:
     model = random_model(0, 3, CONTEXT)
     for entry, reason in (("now'", "no second direction"), ("self", "no slot 'self'")):
         with pytest.raises(UsageError, match=reason):
-            sampler_of(model).exact_mean(Mean("t", "q", ExpPoly.variable("k1[now]"), (entry,)))
+            sampler_of(model).exact_mean(Mean("t", "q", ExpPoly.from_variable("k1[now]"), (entry,)))
     tree = random_tree(0, CONTEXT)
     with pytest.raises(UsageError, match="2\\^53"):
         sampler_of(tree).counts("q", 2**60, Stream(0))
@@ -201,7 +201,7 @@ def test_programmes_agree_with_sampling_their_trees(name: str) -> None:
     known, sampled = PROGRAMMES[name]
     chains = random_chains(4, Context(), vocabulary=2, max_length=5)
     sampler = FiniteSampler(chains.tree, Context(), {}, chains.directions, None, False)
-    expected = by_programme(known.side, chains)
+    expected = compute_side(known.side, chains)
     assert expected is not None and np.abs(expected).max() > 1e-3
     assert exact(sampled.side, Context(), sampler) == pytest.approx(expected, abs=1e-12)
 
@@ -216,7 +216,7 @@ def test_programmes_agree_with_sampling_their_trees(name: str) -> None:
     ids=str,
 )  # fmt: skip
 def test_there_is_no_programme_for_everything(side: Any) -> None:
-    assert by_programme(side.side, random_chains(0, Context())) is None
+    assert compute_side(side.side, random_chains(0, Context())) is None
 
 
 # ---------------------------------------------------------------------------- shape
@@ -224,14 +224,14 @@ def test_lone_means_merge_and_products_do_not() -> None:
     side = (expectation(k1, q) + 2 * expectation(r, q) + expectation(k1, p)).side
     products = means_of(side, Context())
     assert sorted(means[0].measure for _, means in products) == ["p", "q"]
-    assert all(c == ExpPoly.number(1) and len(means) == 1 for c, means in products)
+    assert all(c == ExpPoly.from_number(1) and len(means) == 1 for c, means in products)
     product = means_of((expectation(k1, q) * expectation(r, q) + expectation(k1, q)).side, Context())
     assert sorted(len(means) for _, means in product) == [1, 2]
 
 
 def test_the_counting_measure_is_sampled_from_q() -> None:
     [(_, (mean,))] = means_of(expectation(k1, count).side, Context())
-    assert mean == Mean("", "q", ExpPoly.variable("k1") * (ExpPoly.variable("log_q") * -1).exp())
+    assert mean == Mean("", "q", ExpPoly.from_variable("k1") * (ExpPoly.from_variable("log_q") * -1).exp())
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_the_counting_measure_is_sampled_from_q() -> None:
         (grad(KL(mu, p)), "nothing random"),
         *(
             (SimpleNamespace(side=side), "nothing random")
-            for side in (Side(), Side.constant(3), Side.constant(ExpPoly.variable("lam")))
+            for side in (Side(), Side.from_constant(3), Side.from_constant(ExpPoly.from_variable("lam")))
         ),
     ],
     ids=repr,

@@ -167,7 +167,7 @@ def test_measures_are_drawn_independently_and_seeds_matter() -> None:
 @pytest.mark.parametrize("samples", [1, 2, 7])
 def test_averages_of_a_few_samples_are_those_of_outcomes(samples: int) -> None:
     sampler = sampler_of()
-    mean = Mean("", "q", ExpPoly.variable("k1"), ("x",))
+    mean = Mean("", "q", ExpPoly.from_variable("k1"), ("x",))
     counts = sampler.counts("q", samples, Stream(11))
     average = sampler.averages([mean], samples, Stream(11))[mean]
     assert average[0] == pytest.approx(counts @ (K1 * SCORE) / samples) and counts.sum() == samples
@@ -193,10 +193,10 @@ def test_directions_and_scores() -> None:
     sampler = sampler_of(directions=np.eye(3))
     by_hand = np.array([[float(j == x) - Q[j] for x in range(3)] for j in range(3)])  # d log q(x) / d logit j
     assert sampler.rows(Mean("", "q", ONE, ("x",))) == pytest.approx(by_hand)
-    rows = sampler.rows(Mean("", "q", ExpPoly.variable("k1"), ("x", "x")))
+    rows = sampler.rows(Mean("", "q", ExpPoly.from_variable("k1"), ("x", "x")))
     assert rows == pytest.approx(K1 * by_hand**2)
     again = sampler_of().along(np.eye(3))
-    assert again.rows(Mean("", "q", ExpPoly.variable("k1"), ("x", "x"))) == pytest.approx(rows)
+    assert again.rows(Mean("", "q", ExpPoly.from_variable("k1"), ("x", "x"))) == pytest.approx(rows)
 
 
 # ---------------------------------------------------------------------------- refusals
@@ -236,8 +236,8 @@ REFUSED: list[tuple[Any, str]] = [
       for moment in (expectation(r, q), expectation(r**3, q), expectation(k3**4 * s, q))),
     (lambda: FiniteSampler(MODEL, Context(("lam",))), "no value for the parameter lam"),
     (lambda: FiniteSampler(MODEL, Context(on_policy=True)), "mu must equal q"),
-    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("A"))), "no value for 'A'"),
-    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.variable("lam"))), "no value for 'lam'"),
+    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.from_variable("A"))), "no value for 'A'"),
+    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.from_variable("lam"))), "no value for 'lam'"),
 ]  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def test_small_weights_are_not_lost() -> None:
 
 # ---------------------------------------------------------------------------- samples
 def test_the_task_evaluates_the_integrands() -> None:
-    k, w, log_q, lam = (ExpPoly.variable(name) for name in ("k1", "w", "log_q", "lam"))
+    k, w, log_q, lam = (ExpPoly.from_variable(name) for name in ("k1", "w", "log_q", "lam"))
     elements = (-k).exp() * w + log_q, (w - k * 2 + log_q).exp() - 1, (k * lam + w).exp(), (k * w).exp()
     each = ((), (0,), (1,), (1, 1), (0, 1))
     rows = tuple((element, directions) for element in elements for directions in each)
@@ -149,7 +149,7 @@ def test_the_task_evaluates_the_integrands() -> None:
 
 def test_a_block_is_given_back_at_once() -> None:
     """What waits for the collector of cycles makes every block take new pages of memory."""
-    rows = tuple(((-ExpPoly.variable("k1")).exp() + ExpPoly.variable("w"), (i,)) for i in (0, 1))
+    rows = tuple(((-ExpPoly.from_variable("k1")).exp() + ExpPoly.from_variable("w"), (i,)) for i in (0, 1))
     task, z = sampler().task("q", rows), np.linspace(-1, 1, 5)
     held = weakref.ref(z)
     gc.disable()
@@ -190,7 +190,7 @@ def test_one_seed_gives_the_same_bits_and_another_does_not() -> None:
 
 
 def test_a_single_sample() -> None:
-    mean = Mean("", "q", ExpPoly.variable("k1"))
+    mean = Mean("", "q", ExpPoly.from_variable("k1"))
     found = sampler().averages([mean], 1, Stream(0))[mean]
     assert np.isfinite(found).all() and found[0] == found[1]
 
@@ -216,7 +216,7 @@ def spread_at(quantity: Any, variance: float) -> Any:
 
 
 def drawn(name: str) -> Any:
-    return sampler().averages([Mean("", "q", ExpPoly.variable(name))], 10, Stream(0))
+    return sampler().averages([Mean("", "q", ExpPoly.from_variable(name))], 10, Stream(0))
 
 
 SIGMA = r"\A(?=.*sigma).*"  # every reason names the condition on the variances

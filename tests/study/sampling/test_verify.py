@@ -172,7 +172,7 @@ def test_a_refutation_takes_the_samples_that_it_needs() -> None:
 def test_a_wrong_solution_is_flagged() -> None:
     settled = recall("gradient.k2-unique")
     theorem = settled.theorems[0]
-    k3_ring = (-ExpPoly.variable("k1")).exp() - 1 + ExpPoly.variable("k1")
+    k3_ring = (-ExpPoly.from_variable("k1")).exp() - 1 + ExpPoly.from_variable("k1")
     proved = replace(theorem.proved, close={**theorem.close, "family": k3_ring.to_json()})
     wrong = replace(theorem, proved=proved)
     part: Any = SimpleNamespace(theorem=wrong, labels={})
@@ -263,7 +263,9 @@ def test_a_control_that_is_not_told_apart_is_a_failure(monkeypatch: pytest.Monke
     def clairvoyant(self: FiniteSampler, means: Any, samples: int, stream: Any, results: Any = ()) -> Any:
         exact = {mean: self.exact_mean(mean) for mean in means}
         blind = {
-            mean: value * 0 for mean, value in exact.items() if mean.coefficient == ExpPoly.variable("k1")
+            mean: value * 0
+            for mean, value in exact.items()
+            if mean.coefficient == ExpPoly.from_variable("k1")
         }
         return exact | blind
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import klsym
-from klsym.language.convert import in_core
+from klsym.language.convert import is_in_core
 from klsym.language.parser import parse
 from klsym.study.tables.survey import COLUMNS, HOLDS, KNOWN, OTHERS, parameters, stored, table
 from support.scripts import script
@@ -67,7 +67,7 @@ def strings(value):
 
 
 EXPRESSIONS = {(row["expression"], parameters(row)): row for row in READ}
-CORE = {case: row for case, row in EXPRESSIONS.items() if in_core(parse(*case))}
+CORE = {case: row for case, row in EXPRESSIONS.items() if is_in_core(parse(*case))}
 
 
 @pytest.mark.parametrize("case", sorted(CORE), ids=lambda case: case[0])

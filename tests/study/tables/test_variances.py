@@ -14,7 +14,7 @@ import pytest
 from klsym.calculus import derive, expectation, k1, k2, mu, rho, s
 from klsym.derivations.tools.gaussian_quadrature import ESTIMATORS, mean_and_sd
 from klsym.derivations.tools.sequence_examples import offset_pair
-from klsym.numeric.checks.sequence_fields import kl_variances
+from klsym.numeric.checks.sequence_fields import compute_kl_variances
 from klsym.study.ledger.settle_claim import recall
 from klsym.study.tables import variances
 from klsym.study.tables.catalogue import build
@@ -137,7 +137,7 @@ def test_exact_steps_vary_more_in_their_model() -> None:
     row = row_of(table(), "neighbour.rao-blackwell")
     shown = formulas(row.cells[LOWER])[-1]
     values = [Fraction(int(a), int(b)) for a, b in re.findall(r"\\tfrac\{(\d+)\}\{(\d+)\}", shown)]
-    found, unit = kl_variances(*offset_pair()), np.log(9) ** 2
+    found, unit = compute_kl_variances(*offset_pair()), np.log(9) ** 2
     assert [float(x) * unit for x in values] == pytest.approx([found.exact_steps, found.sampled])
     assert values[0] > values[1] and formulas(row.cells[PAIR]) == [r"\sum_t l_t", r"\sum_t \mathrm{KL}_t"]
 

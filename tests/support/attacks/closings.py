@@ -8,7 +8,7 @@ from typing import Any
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel.assumptions import Assumptions
-from klsym.kernel.closings import rows_of
+from klsym.kernel.closings import read_rows
 from klsym.kernel.models import Model, enclose
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.slots import SLOTS
@@ -25,11 +25,11 @@ def inequality(pool: Pool, rng: random.Random) -> Accepted | None:
     """left <= right by random rows; the right side is what left and the rows arrive at."""
     context = with_premises(random_context(rng), rng)
     maker = Maker(context, rng)
-    left = Side() if maker.chance(0.5) else Side.atom(maker.atom()) * maker.constant()
+    left = Side() if maker.chance(0.5) else Side.from_atom(maker.atom()) * maker.constant()
     close = {"by": "equality", "rows": [row(maker) for _ in range(rng.choice((1, 1, 1, 2)))]}
     try:
         side = left
-        for more, _ in rows_of(close, Statement(left, left, context, "<="), Assumptions(context)):
+        for more, _ in read_rows(close, Statement(left, left, context, "<="), Assumptions(context)):
             side = side + more
     except (Refused, NotInRing):
         return None
@@ -52,7 +52,10 @@ def row(maker: Maker) -> dict[str, Any]:
     if kind == "tangent" and maker.chance(0.4):
         x = maker.exponent(slots)
         v, of = -x * rng.choice((1, 1, 2)), x + (plain(maker, slots) if maker.chance(0.5) else 0)
-    scale, factor = ExpPoly.number(Fraction(rng.choice((1, 1, 2, 3, 1, 1, 2, -1)), 2)), ExpPoly.number(1)
+    scale, factor = (
+        ExpPoly.from_number(Fraction(rng.choice((1, 1, 2, 3, 1, 1, 2, -1)), 2)),
+        ExpPoly.from_number(1),
+    )
     for name in maker.context.parameters:
         scale = scale * variable(name) ** rng.choice((0, 0, 0, 1, 2, -1))
     if maker.chance(0.4):
@@ -77,7 +80,7 @@ def plain(maker: Maker, slots: tuple[str, ...]) -> ExpPoly:
 
 
 def region(maker: Maker) -> ExpPoly:
-    k1, w, one = K1, variable("w"), ExpPoly.number(1)
+    k1, w, one = K1, variable("w"), ExpPoly.from_number(1)
     choices = [one + k1, one * 2 - k1 * k1, one + w, k1.exp() * 2 - 1, one * 2 + k1 - w]
     choices += [(-k1).exp(), one - k1, (k1.exp() * 2 - 1) ** 2, (k1.exp() - 2) ** 2]
     return maker.rng.choice(choices)
@@ -91,8 +94,8 @@ def refutation(pool: Pool, rng: random.Random) -> Accepted | None:
     index = rng.choice(("", "", "t", "i"))
     last = "parts of a sum" if index == "t" else "stop-gradient"
     rule = rng.choice(("chain rule", "linearity", "change of measure", last))
-    start = Side.atom(maker.suited(rule, index))
-    other = Side.atom(maker.mean(rng.choice(("", "t")))) if maker.chance(0.5) else Side()
+    start = Side.from_atom(maker.suited(rule, index))
+    other = Side.from_atom(maker.mean(rng.choice(("", "t")))) if maker.chance(0.5) else Side()
     chain = Chain(context, maker, pool, start)
     for rule in ("chain rule", "independence"):
         for place in [(i, j) for i, (_, atoms) in enumerate(chain.side.terms) for j in range(len(atoms))][:1]:
@@ -148,25 +151,25 @@ def unique(pool: Pool, rng: random.Random) -> Accepted | None:
     """E_q[(g^(n-1) - H(k1)) s] = 0 for one family of g; the family is at times a wrong one."""
     context = Context(("a", "lam", "b"), (("g", ("k1",)),))
     maker, order = Maker(context, rng), rng.choice((1, 1, 2))
-    family, unit = antiderivative(maker), maker.constant() if maker.chance(0.3) else ExpPoly.number(1)
+    family, unit = antiderivative(maker), maker.constant() if maker.chance(0.3) else ExpPoly.from_number(1)
     unit = ExpPoly(
         {key: value for key, value in unit.terms.items() if not {"a", "b"} & {n for n, _ in key[0]}}
     )
-    unit = unit if unit else ExpPoly.number(1)
+    unit = unit if unit else ExpPoly.from_number(1)
     inner = family
     for _ in range(order - 1):
-        inner = inner.derive(lambda name: ExpPoly.number(int(name == "k1")))
-    c = (variable("g" + "'" * (order - 1)) - inner) * unit.inverse() + (
+        inner = inner.derive(lambda name: ExpPoly.from_number(int(name == "k1")))
+    c = (variable("g" + "'" * (order - 1)) - inner) * unit.invert() + (
         maker.constant() if maker.chance(0.2) else 0
     )
     free = variable("a") + (variable("b") * K1 if order == 2 else 0)
     wrong = maker.chance(0.3)
     family = family + free + (rng.choice((K1, K1 * K1, (-K1).exp())) if wrong else 0)
-    start = Side.atom(Mean("", "q", c, ("x",)))
+    start = Side.from_atom(Mean("", "q", c, ("x",)))
     chain = Chain(context, maker, pool, start)
     if order == 2 and maker.chance(0.5):
-        loss = (variable("g") - antiderivative_once(inner)) * unit.inverse()
-        chain.side = start = Side.atom(MeanGradient("", "q", loss))
+        loss = (variable("g") - antiderivative_once(inner)) * unit.invert()
+        chain.side = start = Side.from_atom(MeanGradient("", "q", loss))
         chain.take({"rule": "chain rule", "side": "left", "term": 0, "factor": 0, "data": {}})
     claimed, free_ones = (rng.choice((order, order, order, 3 - order)) for _ in range(2))
     close = {
@@ -181,7 +184,7 @@ def antiderivative(maker: Maker) -> ExpPoly:
     """A function of k1 in the ring."""
     rng, total = maker.rng, ZERO
     for _ in range(rng.choice((1, 2))):
-        number = ExpPoly.number(Fraction(rng.choice((1, -1, 2, 3)), rng.choice((1, 2))))
+        number = ExpPoly.from_number(Fraction(rng.choice((1, -1, 2, 3)), rng.choice((1, 2))))
         power = rng.choice((-1, 1, 2))
         shape = rng.choice((K1, K1**2, K1**3, (K1 * power).exp(), K1 * (K1 * power).exp()))
         total = total + number * shape * (variable("lam") if maker.chance(0.2) else 1)
@@ -214,7 +217,7 @@ def foreign(pool: Pool, rng: random.Random) -> Accepted | None:
             variable("w"),
             variable("log_q"),
             variable("o"),
-            ExpPoly.number(1),
+            ExpPoly.from_number(1),
         ]
         term = rng.choice(shapes) * maker.constant()
         if maker.chance(0.4):
@@ -225,7 +228,7 @@ def foreign(pool: Pool, rng: random.Random) -> Accepted | None:
     c = c.rename(lambda name: name.removeprefix("sg(").removesuffix(")"))
     if not c:
         return None
-    start = Side.atom(Mean("", "q", c, ("x",)))
+    start = Side.from_atom(Mean("", "q", c, ("x",)))
     key = rng.choice(sorted(c.terms))
     chain = Chain(context, maker, pool, start)
     close = {"by": "independence", "term": ExpPoly({key: c.terms[key]}).to_json()}

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import SINGLE, SLOTS, at_slot
+from klsym.kernel.slots import SINGLE, SLOTS, name_in_slot
 from klsym.kernel.statements import Context, Definition, Mean
 
-V, N = ExpPoly.variable, ExpPoly.number
+V, N = ExpPoly.from_variable, ExpPoly.from_number
 K1, W, A, R, M, LAM = (V(name) for name in ("k1", "w", "A", "R", "M", "lam"))
 R_, RHO = (-K1).exp(), W.exp()
 PREFIX = (V("w[past]") + V("w[now]")).exp()
@@ -25,7 +25,7 @@ MENU: tuple[tuple[str, str, ExpPoly], ...] = (
     ("late", "region", V("length[past]") - 1), ("flip", "region", V("up") * 2 - 1),
     ("both", "region", V("up") * V("pos") + V("R") - 1),
     ("made", "region", V("f")), ("unmade", "region", -V("f")),
-    ("per_step", "region", W * V("length").inverse()), ("back", "region", -W * V("length").inverse()),
+    ("per_step", "region", W * V("length").invert()), ("back", "region", -W * V("length").invert()),
     ("sigma", "log", R_ + 1), ("half", "log", V("up") + 1), ("pole", "log", K1),
     ("price", "log", R), ("share", "log", LAM), ("steep", "region", V("pole")),
     ("odds", "log", W + R), ("size", "log", K1 * K1 + R_),
@@ -62,9 +62,11 @@ def names_in(context: Context, slots: tuple[str, ...]) -> list[str]:
     """The defined names that may stand beside these slots, at times detached."""
     found = []
     for name, _, _ in context.definitions:
-        own = context.slots_of(name)
+        own = context.find_slots(name)
         places = [z for z in slots if z in SINGLE] if own == {"x"} else ["x"]
-        found += [at_slot(name, z) for z in places if context.slots_of(at_slot(name, z)) <= set(slots)]
+        found += [
+            name_in_slot(name, z) for z in places if context.find_slots(name_in_slot(name, z)) <= set(slots)
+        ]
     return found + [f"sg({name})" for name in found]
 
 
@@ -135,7 +137,7 @@ def _at(slot: str, data: Any, defined: set[str]) -> Any:
         return {_at(slot, key, defined): _at(slot, value, defined) for key, value in data.items()}
     if isinstance(data, list):
         return [_at(slot, item, defined) for item in data]
-    return at_slot(data, slot) if data in {*defined, "k1", "w", "R", "A"} else data
+    return name_in_slot(data, slot) if data in {*defined, "k1", "w", "R", "A"} else data
 
 
 def compared(index: str, maker: Any) -> tuple[Mean, dict[str, Any]]:
@@ -152,5 +154,5 @@ def divided(index: str, maker: Any) -> dict[str, Any]:
     names = names_in(maker.context, SLOTS[index]) or ["k1"]
     times = Fraction(maker.rng.choice((1, -1, 2)))
     b = maker.element(SLOTS[index], 1) if maker.chance(0.6) else N(times)
-    logs = [name for name in names if maker.context.defined(name, "log", "let") is not None]
+    logs = [name for name in names if maker.context.find_definition(name, "log", "let") is not None]
     return {"name": maker.rng.choice(logs or names), "times": b.to_json()}

@@ -19,7 +19,7 @@ import numpy as np
 from klsym.kernel import Theorem
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side, atoms_of, elements
+from klsym.kernel.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side, walk_atoms, walk_elements
 
 STAGES = 128
 NEAR = 1e-12  # what is closer to 0 is 0: the numbers of these worlds are larger
@@ -232,8 +232,8 @@ def _contradicted(theorem: Theorem, world: InfiniteWorld, absolute: bool) -> boo
         raise Unjudged("another kind")
     world.definitions = {name: (kind, e) for name, kind, e in statement.context.definitions}
     sides = (statement.left, statement.right)
-    sequences = any("t" in getattr(atom, "index", "") for atom in atoms_of(*sides))
-    sequences = sequences or any("length" in element.names() for element in elements(*sides))
+    sequences = any("t" in getattr(atom, "index", "") for atom in walk_atoms(*sides))
+    sequences = sequences or any("length" in element.names() for element in walk_elements(*sides))
     if not sequences and not all(world.ends.values()):
         raise Unjudged("one sample, and its densities have mass 1")
     for hypothesis in theorem.hypotheses:
@@ -243,7 +243,7 @@ def _contradicted(theorem: Theorem, world: InfiniteWorld, absolute: bool) -> boo
             case ("exists", atom):
                 world.value(atom)
             case ("exchange" | "lipschitz", mean):
-                world.value(Gradient(Side.atom(mean)))
+                world.value(Gradient(Side.from_atom(mean)))
             case ("away" | "off" | "apart", _, e) if np.abs(world.values(e)).min() < 1e-6:
                 raise Unjudged("at a bound")
             case ("above", _, e) if world.values(e).min() < 1e-6:

@@ -100,7 +100,7 @@ def solved_of(theorem: Theorem) -> list[tuple[str, Side]]:
             names = h[1].terms[0][0].names() if len(h[1].terms) == 1 and not h[1].terms[0][1] else set()
             if len(names) == 1:
                 [name] = names
-                if h[1] == Side.constant(ExpPoly.variable(name)):
+                if h[1] == Side.from_constant(ExpPoly.from_variable(name)):
                     found.append((name, h[2]))
     return found
 

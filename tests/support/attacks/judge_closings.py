@@ -136,7 +136,7 @@ def independent(theorem: Theorem, rng: random.Random) -> Verdict:
 def _independent_fields(theorem: Theorem, rng: random.Random) -> Verdict:
     """Where rewards are constant, no combination of the two KL gradients fits all worlds."""
     verdict, rows = Verdict(), []
-    k1 = ExpPoly.variable("k1")
+    k1 = ExpPoly.from_variable("k1")
     parameters = {name: rng.choice(ODD) for name in theorem.statement.context.parameters}
     for seed in range(40):
         world = softmax_world(seed, (END,) * 4)

@@ -74,10 +74,10 @@ def _jumps(atom: Atom, maker: Maker) -> dict[str, Any]:
     means = [a for _, atoms in atom.of.terms for a in atoms] if isinstance(atom, Gradient) else []
     for mean in (a for a in means if isinstance(a, Mean)):
         for name in sorted(mean.coefficient.names()):
-            e = maker.context.defined(name, "region")
+            e = maker.context.find_definition(name, "region")
             if e is None or name.startswith("sg("):
                 continue
-            up, down = (mean.coefficient.substitute({name: ExpPoly.number(x)}) for x in (1, 0))
+            up, down = (mean.coefficient.substitute({name: ExpPoly.from_number(x)}) for x in (1, 0))
             fitting = [g for g in (ZERO, ONE, -ONE, maker.constant()) if up - down == g * e]
             found |= {name: fitting[0].to_json()} if fitting else {}
     return {"jumps": found} if found else {}
@@ -121,8 +121,8 @@ def equation_step(context: Context, name: str, cited: list[list[Any]], maker: Ma
     choices: list[Any] = [*range(len(context.premises)), *cited]
     if not choices:
         return None
-    times = Side.constant(maker.constant())
+    times = Side.from_constant(maker.constant())
     if maker.chance(0.4):
-        times = times.times(Side.atom(maker.mean(maker.any_index())))
+        times = times.multiply(Side.from_atom(maker.mean(maker.any_index())))
     data = {"of": maker.rng.choice(choices), "times": times.to_json(), "gradient": int(maker.chance(0.3))}
     return {"rule": EQUATION, "side": name, "term": None, "factor": None, "data": data}

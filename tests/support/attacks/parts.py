@@ -141,13 +141,13 @@ def equation(
     context = context or with_premises(random_context(rng), rng)
     maker = Maker(context, rng)
     atom = maker.suited(rule, index) if rule != EQUATION else maker.atom()
-    start = Side.atom(atom)
+    start = Side.from_atom(atom)
     if maker.chance(0.3):
-        start = start.times(Side.atom(maker.mean(maker.any_index())))
+        start = start.multiply(Side.from_atom(maker.mean(maker.any_index())))
     if maker.chance(0.4):
         start = start * maker.constant()
     if maker.chance(0.35):
-        start = start + Side.atom(maker.atom()) * maker.constant()
+        start = start + Side.from_atom(maker.atom()) * maker.constant()
     chain = Chain(context, maker, pool, start, rng.choice(("left", "left", "right")))
     if rule == EQUATION:
         first = any(chain.take(chain.equation_step()) for _ in range(4))
@@ -173,9 +173,9 @@ def with_premises(context: Context, rng: random.Random) -> Context:
     if maker.chance(0.25):
         names.append("c")
         mean = maker.mean(maker.any_index())
-        premises.append((Side.constant(ExpPoly.variable("c")), Side.atom(mean)))
+        premises.append((Side.from_constant(ExpPoly.from_variable("c")), Side.from_atom(mean)))
     if maker.chance(0.3):
-        side = Side.atom(maker.mean(maker.any_index(), score=maker.chance(0.3)))
+        side = Side.from_atom(maker.mean(maker.any_index(), score=maker.chance(0.3)))
         chain = Chain(context, maker, Pool(), side)
         chain.wander(2)
         if chain.steps and chain.side != side:

@@ -11,7 +11,7 @@ from typing import Any
 from klsym.errors import KlsymError, NotInRing, Refused
 from klsym.kernel import apply_step, certify, check, check_part, read, show
 from klsym.kernel.assumptions import Assumptions
-from klsym.kernel.closings import rows_of
+from klsym.kernel.closings import read_rows
 from klsym.kernel.statements import Context, Side, Statement
 
 from .parts import Accepted, Pool
@@ -50,7 +50,7 @@ def replayed(part: dict[str, Any], pool: Pool) -> list[Any]:
     for name in sides:
         part[name] = sides[name].to_json()
     statement = Statement(sides["left"], sides["right"], context, part["relation"])
-    for row, _ in rows_of(part["close"], statement, Assumptions(context)):
+    for row, _ in read_rows(part["close"], statement, Assumptions(context)):
         sides["left"] = sides["left"] + row
     for step in part["steps"]:
         result, _ = apply_step(sides, {**step, "result": None}, context, pool.known)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.slots import SLOTS, UPSTREAM, at_slot
+from klsym.kernel.slots import SLOTS, UPSTREAM, name_in_slot
 from klsym.kernel.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side
 
 from .defined import compared, names_in, with_definitions
@@ -22,7 +22,7 @@ FUNCTIONS = (("f", ("k1",)), ("g", ("k1", "w", "log_q")), ("h", ("w",)), ("z", (
 
 
 def variable(name: str) -> ExpPoly:
-    return ExpPoly.variable(name)
+    return ExpPoly.from_variable(name)
 
 
 def random_context(rng: random.Random, premises: tuple[tuple[Side, Side], ...] = ()) -> Context:
@@ -45,7 +45,7 @@ class Maker:
     # -- coefficients ---------------------------------------------------------------------
     def constant(self) -> ExpPoly:
         """A number, a parameter, or a product of both."""
-        value = ExpPoly.number(self.rng.choice(NUMBERS))
+        value = ExpPoly.from_number(self.rng.choice(NUMBERS))
         for name in self.context.parameters:
             if self.chance(0.25):
                 value = value * variable(name) ** self.rng.choice((1, 1, 2, -1))
@@ -63,7 +63,7 @@ class Maker:
             bases += ("length",) if self.chance(0.3) else ()
             bases += tuple(n + "'" * self.rng.choice((0, 0, 1)) for n, _ in self.context.functions)
         name = self.rng.choice(bases)
-        return at_slot(f"sg({name})" if self.chance(0.12) else name, slot)
+        return name_in_slot(f"sg({name})" if self.chance(0.12) else name, slot)
 
     def factor(self, slots: tuple[str, ...]) -> ExpPoly:
         return variable(self.name(slots)) ** self.rng.choice((1, 1, 1, 2))
@@ -81,7 +81,7 @@ class Maker:
         return total
 
     def term(self, slots: tuple[str, ...]) -> ExpPoly:
-        value = self.constant() if self.chance(0.4) else ExpPoly.number(self.rng.choice(NUMBERS))
+        value = self.constant() if self.chance(0.4) else ExpPoly.from_number(self.rng.choice(NUMBERS))
         if not slots:
             return value
         for _ in range(self.rng.choice((0, 1, 1, 2))):
@@ -89,7 +89,7 @@ class Maker:
         if self.chance(0.55):
             value = value * self.exponent(slots).exp()
         if self.chance(0.03) and "x" in slots:
-            value = value * variable("length").inverse()
+            value = value * variable("length").invert()
         return value
 
     def element(self, slots: tuple[str, ...], most: int = 3) -> ExpPoly:
@@ -103,7 +103,7 @@ class Maker:
         inside = ZERO
         for name in LOGS:
             power = LOG[over].get(name, 0) - LOG[under].get(name, 0)
-            inside = inside + variable(at_slot(name, slot)) * power
+            inside = inside + variable(name_in_slot(name, slot)) * power
         return inside.exp()
 
     # -- atoms ----------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Maker:
         if kind < 0.8:
             return MeanGradient(index, self.measure(index), self.loss(index))
         if kind < 0.95:
-            return Gradient(Side.atom(self.mean(index, False)))
+            return Gradient(Side.from_atom(self.mean(index, False)))
         return Curl(index, self.measure(index, ()), self.loss(index))
 
     def loss(self, index: str) -> ExpPoly:
@@ -166,9 +166,11 @@ class Maker:
     def sum_of_means(self, index: str) -> Side:
         side = Side()
         for _ in range(self.rng.choice((1, 1, 2))):
-            side = side + Side.atom(self.mean(index, False)) * self.constant()
+            side = side + Side.from_atom(self.mean(index, False)) * self.constant()
         return (
-            side if side.terms else Side.atom(Mean(index, "q", variable("k1" if index == "" else "k1[now]")))
+            side
+            if side.terms
+            else Side.from_atom(Mean(index, "q", variable("k1" if index == "" else "k1[now]")))
         )
 
     def upstream_mean(self, index: str, over: str) -> Mean:
@@ -203,7 +205,7 @@ class Maker:
             if name == "s":
                 score.append(at)
             elif (name, at) != ("length", "now"):
-                a = a * variable(at_slot(name, at))
+                a = a * variable(name_in_slot(name, at))
         score += [self.rng.choice(whole)] if self.chance(0.2) else []
         return Mean(index, self.measure(index, ("sample",)), a, tuple(sorted(score)))
 
@@ -221,7 +223,7 @@ class Maker:
             value = value * self.term(("other",)) if index == "ij" and self.chance(0.7) else value
             for _ in range(self.rng.choice((0, 1, 1, 2))):
                 base = self.name(("x",), (*LOGS, "R", "H", "A", *(n for n, _ in self.context.functions)))
-                value = value * variable(at_slot(base, sums["rest" if index == "ij" else "others"]))
+                value = value * variable(name_in_slot(base, sums["rest" if index == "ij" else "others"]))
             total = total + value
         score = tuple(z for z in self.score(index) if not z.endswith("'"))
         return Mean(index, self.rng.choice(PROBABILITIES), total, score)
@@ -241,9 +243,11 @@ class Maker:
             weight = weight * self.ratio(under, over, self.rng.choice(SLOTS[index]))
         if self.chance(0.3):  # a power that is no number
             slot = self.rng.choice(SLOTS[index])
-            unknown = self.rng.choice((*self.context.parameters, at_slot("R", slot), at_slot("k1", slot)))
+            unknown = self.rng.choice(
+                (*self.context.parameters, name_in_slot("R", slot), name_in_slot("k1", slot))
+            )
             power = variable(unknown) * self.rng.choice((-2, -1, 1))
-            weight = weight * (variable(at_slot(self.rng.choice(LOGS), slot)) * power).exp()
+            weight = weight * (variable(name_in_slot(self.rng.choice(LOGS), slot)) * power).exp()
         return Mean(mean.index, mean.measure, mean.coefficient * weight, mean.score)
 
     # -- parts of a coefficient -------------------------------------------------------------

@@ -37,7 +37,7 @@ from typing import Any
 
 from klsym import cli
 from klsym.audit import binding, reading
-from klsym.engine.options.settings import OPTIONS as SETTINGS
+from klsym.engine.options.option_table import OPTIONS as SETTINGS
 from klsym.errors import KlsymError, Refused, UsageError
 from klsym.kernel import check, read
 from klsym.language.parser import parse
@@ -199,8 +199,8 @@ def audit(rng: random.Random) -> Callable[[], Any]:
             if path.name == "a.py":
                 path.write_text(python, encoding="utf-8", errors="replace")
             code = reading.read(f"{path}:{name}", result)
-            binding.pair(f"x={value}", "--set")
-            return binding.bind(code, roles, {"x": binding.option(value)} if rng.random() < 0.1 else {})
+            binding.split_pair(f"x={value}", "--set")
+            return binding.bind(code, roles, {"x": binding.parse_option(value)} if rng.random() < 0.1 else {})
 
     return work
 

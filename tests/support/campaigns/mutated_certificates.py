@@ -28,8 +28,8 @@ from typing import Any
 from klsym.errors import KlsymError, Refused
 from klsym.kernel import FORMAT, apply_step, certify, check, digest, read
 from klsym.kernel.assumptions import Assumptions
-from klsym.kernel.replay import read_statement, rows_of
-from klsym.kernel.ring import budget
+from klsym.kernel.replay import read_rows, read_statement
+from klsym.kernel.ring import set_budget
 from support.certificates.region_certificates import CERTIFICATES
 from support.certificates.valid_certificates import PROOFS, certificate
 
@@ -256,7 +256,7 @@ def repaired(part: Any, cites: Any) -> Any:
     known = {digest(body): check_body(body) for body in cites}
     statement = read_statement(part)
     sides = {"left": statement.left, "right": statement.right}
-    for side, _ in rows_of(part["close"], statement, Assumptions(statement.context)):
+    for side, _ in read_rows(part["close"], statement, Assumptions(statement.context)):
         sides["left"] = sides["left"] + side
     steps = []
     for step in part["steps"]:
@@ -293,7 +293,7 @@ def mutant(name: str, rng: random.Random) -> Any:
                 KlsymError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError
             ),
             contextlib.suppress(AttributeError),
-            budget(4_000_000),
+            set_budget(4_000_000),
         ):
             body = {**body, "parts": [repaired(part, body["cites"]) for part in body["parts"]]}
     try:

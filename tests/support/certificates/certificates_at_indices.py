@@ -12,7 +12,7 @@ from support.certificates.valid_certificates import refuted
 from support.faulty.trees import node
 
 TO_GO, m = now(k1) + future(k1), V("m")
-BASELINE = own(k1) - others(k1) * m.inverse()
+BASELINE = own(k1) - others(k1) * m.invert()
 BATCH: dict[str, Any] = {"parameters": ("m", "n")}
 TWO_STEPS = node(q=["1/3", "2/3"], next=[None, node(u=["2", "0"])])
 
@@ -37,7 +37,7 @@ def baseline() -> Draft:
 
 
 def sequences() -> Draft:
-    whole = past(k1) + TO_GO - others(k1) * m.inverse()
+    whole = past(k1) + TO_GO - others(k1) * m.invert()
     draft = Draft(mean("it", "q", whole, "now"), grad(KL("q", "p")), **BATCH)
     draft.step("score mean zero", slot="now", part=whole - TO_GO).step("independence")
     return reduced_gradient(draft)
@@ -57,7 +57,7 @@ def count() -> Draft:
 
 
 def variance() -> Draft:
-    right = Em("q", k1 * k1 * n.inverse()) - Em("q", k1).times(Em("q", k1)) * n.inverse()
+    right = Em("q", k1 * k1 * n.invert()) - Em("q", k1).multiply(Em("q", k1)) * n.invert()
     draft = Draft(spread("q", own(k1), other(k1)), right, parameters=("n",))
     while place := next(iter(of_batches(draft.sides["left"])), None):
         draft.step("independence", term=place[0], factor=place[1])
@@ -85,8 +85,8 @@ def chain_rule_of_kl() -> Draft:
 
 
 def cited() -> Draft:
-    left = mean_i("q", BASELINE, "self").times(sum_t("mu", now(R)))
-    right = Em("q", k1, 1).times(sum_t("mu", now(R)))
+    left = mean_i("q", BASELINE, "self").multiply(sum_t("mu", now(R)))
+    right = Em("q", k1, 1).multiply(sum_t("mu", now(R)))
     draft = Draft(left, right, cites=(baseline(),), **BATCH)
     return draft.equation(0, cited=0, times=sum_t("mu", now(R)))
 
@@ -96,7 +96,7 @@ def field() -> Draft:
 
 
 def pairs() -> Draft:
-    left, right = mean_i("q", own(R) * others(R)), Em("q", R).times(Em("q", R)) * n
+    left, right = mean_i("q", own(R) * others(R)), Em("q", R).multiply(Em("q", R)) * n
     return refuted(Draft(left, right, parameters=("n",)).step("independence"), TWO_STEPS, [0], n="3")
 
 

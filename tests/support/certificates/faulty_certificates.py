@@ -13,11 +13,20 @@ from typing import Any, NamedTuple
 
 from klsym.kernel import FORMAT, apply_step, certify, check, digest
 from klsym.kernel.assumptions import Assumptions
-from klsym.kernel.closings import rows_of
+from klsym.kernel.closings import read_rows
 from klsym.kernel.names import detach_name
-from klsym.kernel.replay import hypotheses_to_json
+from klsym.kernel.replay import write_hypotheses
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side, Statement, elements
+from klsym.kernel.statements import (
+    Context,
+    Curl,
+    Gradient,
+    Mean,
+    MeanGradient,
+    Side,
+    Statement,
+    walk_elements,
+)
 
 __all__ = [
     "ANY_F",
@@ -82,7 +91,7 @@ __all__ = [
     "w",
 ]  # fmt: skip
 
-V, number = ExpPoly.variable, ExpPoly.number
+V, number = ExpPoly.from_variable, ExpPoly.from_number
 ONE, ZERO = number(1), number(0)
 k1, w, log_q, R, A, H, T, g, g1, f = (
     V(n) for n in ("k1", "w", "log_q", "R", "A", "H", "length", "g", "g'", "f")
@@ -102,23 +111,23 @@ def sg(x: ExpPoly) -> ExpPoly:
 
 
 def mean(index: str, measure: str, of: ExpPoly, *score: str) -> Side:
-    return Side.atom(Mean(index, measure, of, tuple(sorted(score))))
+    return Side.from_atom(Mean(index, measure, of, tuple(sorted(score))))
 
 
 def mean_grad(index: str, measure: str, loss: ExpPoly) -> Side:
-    return Side.atom(MeanGradient(index, measure, loss))
+    return Side.from_atom(MeanGradient(index, measure, loss))
 
 
 def curl(index: str, measure: str, loss: ExpPoly) -> Side:
-    return Side.atom(Curl(index, measure, loss))
+    return Side.from_atom(Curl(index, measure, loss))
 
 
 def grad(side: Side) -> Side:
-    return Side.atom(Gradient(side))
+    return Side.from_atom(Gradient(side))
 
 
 def constant(value: ExpPoly | int | Fraction) -> Side:
-    return Side.constant(value)
+    return Side.from_constant(value)
 
 
 def Em(measure: str, of: ExpPoly, power: int = 0) -> Side:
@@ -148,7 +157,7 @@ def jeffreys(first: str, second: str) -> Side:
 
 
 def cov(measure: str, x: ExpPoly, y: ExpPoly) -> Side:
-    return Em(measure, x * y) - Em(measure, x).times(Em(measure, y))
+    return Em(measure, x * y) - Em(measure, x).multiply(Em(measure, y))
 
 
 def on_policy(x: ExpPoly) -> ExpPoly:
@@ -196,7 +205,7 @@ class Draft:
         """The rows of an inequality, from which its left side starts."""
         close = self.part["close"] = {"by": "equality", "rows": plain(rows)}
         assumed = Assumptions(self.context)
-        for row, _ in _attempt(lambda: rows_of(close, self.statement, assumed)) or ():
+        for row, _ in _attempt(lambda: read_rows(close, self.statement, assumed)) or ():
             self.sides["left"] = self.sides["left"] + row
             self.hypotheses |= assumed.found
         return self
@@ -244,12 +253,12 @@ class Draft:
 
     def parts(self) -> list[Any]:
         found = _attempt(lambda: certify(self.part, self._known())[0]["hypotheses"])
-        used = hypotheses_to_json(tuple(self.hypotheses)) if found is None else found
+        used = write_hypotheses(tuple(self.hypotheses)) if found is None else found
         for start in self.forgotten:
             kept = [h for h in used if h[: len(start)] != list(start)]
             assert kept != used, f"{start} is not used"
             used = kept
-        more = hypotheses_to_json(tuple(self.believed))
+        more = write_hypotheses(tuple(self.believed))
         return [{**self.part, "hypotheses": sorted([*used, *more], key=json.dumps)}]
 
     def bodies(self) -> list[Any]:
@@ -271,7 +280,7 @@ class Draft:
         }
 
     def _nonzero(self, side: Side) -> set[Any]:
-        names = {name for element in elements(side) for name in element.inverted()}
+        names = {name for element in walk_elements(side) for name in element.collect_divisors()}
         return {("nonzero", name) for name in names if name in self.context.parameters}
 
 
@@ -309,7 +318,7 @@ STEP1, STEP2, STEP3, CLOSE, PART, WHOLE = (
     "part 1, step 1", "part 1, step 2", "part 1, step 3", "part 1, close", "part 1", "",
 )  # fmt: skip
 REVERSE = Em("q", k1, 1)  # grad KL(q||p), reduced
-QUOTIENT = Em("q", k1 * beta.inverse())
+QUOTIENT = Em("q", k1 * beta.invert())
 QP, PQ = KL("q", "p"), KL("p", "q")
 TWO = constant(2)
 GOT = "got .* recorded"

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.kernel.slots import PARTS, SINGLE, SLOTS, at_slot, slot_of_score
+from klsym.kernel.slots import PARTS, SINGLE, SLOTS, find_slot, name_in_slot
 from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 from support.certificates.faulty_certificates import ONE, V, beta, k1, number, plain, r, rho, w
 from support.certificates.region_words import DEFINED, KNOWN, bound, cell
@@ -35,7 +35,7 @@ BEFORE = {
 
 def in_slots(slots: Any, bases: Any = (*BASES, *OF_ONE)) -> list[str]:
     """Names of variables in slots; what is defined stands at one position."""
-    return [at_slot(base, z) for z in slots for base in bases if base not in OF_ONE or z in SINGLE]
+    return [name_in_slot(base, z) for z in slots for base in bases if base not in OF_ONE or z in SINGLE]
 
 
 @st.composite
@@ -49,9 +49,9 @@ def elements(draw: Any, names: Any, largest: int = 2) -> ExpPoly:
         for name in draw(st.lists(st.sampled_from(names), max_size=1)) if names else ():
             term = term * (V(name) * draw(SMALL) * Fraction(1, 2)).exp()
         if draw(st.integers(0, 3)) == 0:
-            term = term * draw(st.sampled_from([beta, beta.inverse(), n, V("nu")]))
+            term = term * draw(st.sampled_from([beta, beta.invert(), n, V("nu")]))
         if "length" in names and draw(st.integers(0, 3)) == 0:
-            term = term * V("length").inverse()
+            term = term * V("length").invert()
         total = total + term
     return total
 
@@ -71,7 +71,7 @@ CONSTANTS = elements(["beta", "nu", "n"], 2)
 
 
 def of_one(factor: ExpPoly, slot: str) -> ExpPoly:
-    return factor.rename(lambda name: at_slot(name, slot))
+    return factor.rename(lambda name: name_in_slot(name, slot))
 
 
 @st.composite
@@ -88,7 +88,7 @@ def atoms(draw: Any) -> Any:
         case "curl":
             return draw(likely("curl")).atom
     inner = st.builds(Mean, st.just(index), under, elements(names))
-    return Gradient(Side.of(*((draw(SMALL), (draw(inner),)) for _ in range(draw(st.integers(1, 2))))))
+    return Gradient(Side.combine(*((draw(SMALL), (draw(inner),)) for _ in range(draw(st.integers(1, 2))))))
 
 
 class Case:
@@ -152,7 +152,7 @@ def _swapped(draw: Any, index: str, m: str) -> Case:
     a, score = draw(elements(names)), draw(st.lists(st.sampled_from(fixed), max_size=1))
     for name, where in ((x, "now"), (y, slot)):
         score = [*score, where] if name == "s" else score
-        a = a * V(at_slot(name, where)) if name != "s" and (name, where) != ("length", "now") else a
+        a = a * V(name_in_slot(name, where)) if name != "s" and (name, where) != ("length", "now") else a
     extra = draw(elements(in_slots(SLOTS[index]), 1))
     part = {"part": a} if draw(st.integers(0, 3)) == 0 else {}
     atom = Mean(index, m, a + extra if part else a, tuple(sorted(score)))
@@ -216,7 +216,7 @@ def _independent(draw: Any, index: str, m: str) -> Case:
             own = SLOTS["t"] if slot == "now" else (slot,)
             if slot in ("others", "rest"):
                 for base in draw(st.lists(st.sampled_from([*SUMS, *BASES]), max_size=2)):
-                    term = term * V(at_slot(base, slot))
+                    term = term * V(name_in_slot(base, slot))
             else:
                 term = term * draw(elements(in_slots(own), 1))
         total = total + term
@@ -247,7 +247,7 @@ def _loss(draw: Any, index: str, m: str) -> Case:
     nearly = in_slots(SLOTS[index], ("f", "g'"))
     names = at_one + sums + (nearly * 3 if draw(st.booleans()) else [])
     atom = MeanGradient(index, draw(st.sampled_from([m, "sample"])), draw(elements(names)))
-    means = [Mean(index, m, atom.loss), Gradient(Side.atom(Mean(index, m, atom.loss)))]
+    means = [Mean(index, m, atom.loss), Gradient(Side.from_atom(Mean(index, m, atom.loss)))]
     return Case(draw(st.sampled_from([atom] * 6 + means)))
 
 
@@ -259,9 +259,9 @@ def _gradient(draw: Any, index: str, m: str) -> Case:
         under = draw(st.sampled_from([m, m, m, "sample"]))
         score = (SLOTS[index][0],) if draw(st.integers(0, 9)) == 9 else ()
         mean = Mean(index, under, draw(elements(in_slots(SLOTS[index]))), score)
-        inner = inner + Side.of((draw(CONSTANTS), (mean,)))
-    product = inner.times(inner) if draw(st.integers(0, 9)) == 9 else inner
-    return Case(Gradient(product + Side.constant(draw(CONSTANTS))))
+        inner = inner + Side.combine((draw(CONSTANTS), (mean,)))
+    product = inner.multiply(inner) if draw(st.integers(0, 9)) == 9 else inner
+    return Case(Gradient(product + Side.from_constant(draw(CONSTANTS))))
 
 
 @st.composite
@@ -318,7 +318,7 @@ def _spoken_at(slot: str, data: Any) -> Any:
     if isinstance(data, list):
         return [_spoken_at(slot, item) for item in data]
     known = {name for name, _, _ in DEFINED} | {"k1", "R"}
-    return at_slot(data, slot) if data in known else data
+    return name_in_slot(data, slot) if data in known else data
 
 
 @st.composite
@@ -332,7 +332,10 @@ def _compared(draw: Any, index: str, m: str) -> Case:
     product = b * ExpPoly.from_json(data["of"])
     for name, value in data["cell"].items():
         product = product * (V(name) if value else 1 - V(name))
-    names = [*in_slots(SLOTS[index], ("k1", "R")), *(at_slot(name, slot) for name in ("up", "pos", "inv"))]
+    names = [
+        *in_slots(SLOTS[index], ("k1", "R")),
+        *(name_in_slot(name, slot) for name in ("up", "pos", "inv")),
+    ]
     a = draw(elements([*names, *{"i": ["win"], "t": ["over"], "it": ["over"]}.get(index, [])]))
     a = a * a + product if draw(st.booleans()) else a + product
     part = {"part": product} if draw(st.integers(0, 5)) == 0 else {}
@@ -344,9 +347,9 @@ def _compared(draw: Any, index: str, m: str) -> Case:
 def _divided(draw: Any, index: str, m: str) -> Case:
     slot = draw(st.sampled_from(SINGLES[index]))
     name = draw(st.sampled_from(["inv", "quot", "inv", "quot", "up"]))
-    a, b = (draw(elements([*in_slots(SLOTS[index]), at_slot(name, slot)])) for _ in range(2))
+    a, b = (draw(elements([*in_slots(SLOTS[index]), name_in_slot(name, slot)])) for _ in range(2))
     m = draw(st.sampled_from([m, m, "sample", *["count"] * (index == "")]))
-    return Case(Mean(index, m, a, draw(scores(index, 1))), name=at_slot(name, slot), times=b)
+    return Case(Mean(index, m, a, draw(scores(index, 1))), name=name_in_slot(name, slot), times=b)
 
 
 MAKERS: dict[str, Any] = {
@@ -362,7 +365,7 @@ MAKERS: dict[str, Any] = {
 def data_for(draw: Any, rule: str, atom: Any) -> dict[str, Any]:
     """Data for an atom that was not made for the rule."""
     of = st.sampled_from([*SUMS, "s"])
-    scored = [slot_of_score(z) for z in getattr(atom, "score", ())]
+    scored = [find_slot(z) for z in getattr(atom, "score", ())]
     slot = st.sampled_from(scored or ["now", "others", "past"])
     a = getattr(atom, "coefficient", ONE)
     terms = [ExpPoly(dict([term])) for term in sorted(a.terms.items())]

@@ -45,7 +45,7 @@ def atoms(draw: Any, depth: int = 1) -> Any:
     if kind is Mean:
         return Mean(index, measure, of, score)
     if kind is Gradient:
-        return Gradient(draw(sides(depth - 1)) if depth else Side.atom(Mean(index, measure, of)))
+        return Gradient(draw(sides(depth - 1)) if depth else Side.from_atom(Mean(index, measure, of)))
     return kind(index, measure, of)
 
 
@@ -54,7 +54,7 @@ def sides(draw: Any, depth: int = 1) -> Side:
     total = NOTHING
     for _ in range(draw(st.integers(0, 2))):
         of = tuple(draw(st.lists(atoms(depth), max_size=2)))
-        total = total + Side.of((draw(elements(st.just("beta"))), of))
+        total = total + Side.combine((draw(elements(st.just("beta"))), of))
     return total
 
 

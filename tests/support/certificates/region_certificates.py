@@ -111,13 +111,13 @@ def as_typed() -> Draft:
     return draft.step("region", **cell({"high": 1, "low": 1}, *rows, times=b))
 
 
-GSPO = setting("nu", *SIGNS, region("high", (w * T.inverse()).exp() - 1 - nu),
-               region("low", 1 - nu - (w * T.inverse()).exp()))  # fmt: skip
-MEAN_RATIO = (w * T.inverse()).exp()
+GSPO = setting("nu", *SIGNS, region("high", (w * T.invert()).exp() - 1 - nu),
+               region("low", 1 - nu - (w * T.invert()).exp()))  # fmt: skip
+MEAN_RATIO = (w * T.invert()).exp()
 
 
 def gspo() -> Draft:
-    draft = Draft(Mg("mu", clipped(MEAN_RATIO)), Em("mu", -A * MEAN_RATIO * T.inverse() * KEPT, 1), **GSPO)
+    draft = Draft(Mg("mu", clipped(MEAN_RATIO)), Em("mu", -A * MEAN_RATIO * T.invert() * KEPT, 1), **GSPO)
     return draft.step("chain rule")
 
 
@@ -192,7 +192,7 @@ RATIO = past(rho) * now(rho)
 def prefix_ratio() -> Draft:
     """The ratio of the prefix up to a token, capped: a region that names two slots."""
     loss = -sg(RATIO - over * (RATIO - beta)) * now(R * log_q)
-    right = sum_t("q", -now(R) * (1 - over) - now(R) * over * beta * RATIO.inverse(), "now")
+    right = sum_t("q", -now(R) * (1 - over) - now(R) * over * beta * RATIO.invert(), "now")
     draft = Draft(Mg("mu", loss, "t"), right, **PREFIX).step("chain rule")
     return draft.step("change of measure", to="q").step("ratio mean one", of="mu", slot="future")
 
@@ -284,7 +284,7 @@ def never_negative() -> Draft:
 
 def batch_of_regions() -> Draft:
     """In a batch, a region belongs to one sample."""
-    right = Em("q", out, 1).times(Em("q", R)) * (n - 1)
+    right = Em("q", out, 1).multiply(Em("q", R)) * (n - 1)
     draft = Draft(mean_i("q", own(out) * others(R), "self"), right, **setting("n", region("out", k3 - 10)))
     return draft.step("independence")
 

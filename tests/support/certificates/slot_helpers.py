@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.slots import at_slot
+from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import Atom, Side
 from support.certificates.faulty_certificates import LOG, V, mean, plain
 
@@ -15,7 +15,7 @@ n = V("n")
 
 def at(slot: str, of: ExpPoly) -> ExpPoly:
     """What is said of one sample, said of a slot."""
-    return of.rename(lambda name: name if name in PARAMETERS else at_slot(name, slot))
+    return of.rename(lambda name: name if name in PARAMETERS else name_in_slot(name, slot))
 
 
 def past(of: ExpPoly) -> ExpPoly:
@@ -66,9 +66,9 @@ def spread(measure: str, mine: ExpPoly, yours: ExpPoly, *score: str) -> Side:
     single = mean_i(measure, mine, *score)
     pair = mean("ij", measure, mine * yours, *both)
     return (
-        mean_i(measure, mine * mine, *score, *score) * n.inverse()
-        + pair * (1 - n.inverse())
-        - single.times(single)
+        mean_i(measure, mine * mine, *score, *score) * n.invert()
+        + pair * (1 - n.invert())
+        - single.multiply(single)
     )
 
 

@@ -74,7 +74,7 @@ def premised() -> Draft:
 def product() -> Draft:
     """Under E_q[k1 - R] = 0: E_p[w] E_q[k1 - R] + E_q[sg(k1)] = E_q[k1]"""
     zero = Em("q", k1 - R)
-    proof = Draft(Em("p", w).times(zero) + Em("q", sg(k1)), Em("q", k1), premises=((zero, NOTHING),))
+    proof = Draft(Em("p", w).multiply(zero) + Em("q", sg(k1)), Em("q", k1), premises=((zero, NOTHING),))
     return proof.equation(0, times=Em("p", w)).step("stop-gradient")
 
 
@@ -111,7 +111,7 @@ def batch() -> Draft:
 def pairs() -> Draft:
     """E_mu[mean_ij R_i w_j] = E_mu[R] E_mu[w]"""
     left = mean("ij", "mu", own(R) * at("other", w))
-    return Draft(left, Em("mu", R).times(Em("mu", w)), parameters=("n",)).step("independence")
+    return Draft(left, Em("mu", R).multiply(Em("mu", w)), parameters=("n",)).step("independence")
 
 
 def batch_of_sequences() -> Draft:
@@ -132,7 +132,7 @@ def squares() -> Draft:
     second = row("variance", own(R), ("i", "q"), "self", scale=beta)
     one = Em("q", w.exp() * k1 * k1 * region * (a - b) ** 2, 2)
     two = mean("i", "q", own(R) ** 2 * beta, "self", "self")
-    two = two - mean("i", "q", own(R), "self").times(mean("i", "q", own(R), "self")) * beta
+    two = two - mean("i", "q", own(R), "self").multiply(mean("i", "q", own(R), "self")) * beta
     return Draft(NOTHING, one + two, "<=", parameters=("a", "b", "beta")).rows(first, second)
 
 

@@ -78,7 +78,7 @@ SAMPLES = {
                           + mean_i("q", others(R), "others"), **BATCH)
             .step("log-derivative").step("chain rule", term=2).without("batch")),
         ("of pairs of dependent samples", PART, NO_BATCH,
-            lambda: Draft(grad(mean("ij", "q", own(R) * other(R))), Side.of(*(
+            lambda: Draft(grad(mean("ij", "q", own(R) * other(R))), Side.combine(*(
                 (1, (lone(mean("ij", "q", own(R) * other(R), z)),)) for z in ("self", "other", "rest"))))
             .step("log-derivative").step("chain rule", term=3).without("batch")),
     ],
@@ -160,11 +160,11 @@ EXISTENCE = {
     ],
     "parts of a sum": [
         ("two score functions without their means", PART, NO_MEAN,  # E_q[sum_t s_past s_now] may not exist
-            lambda: Draft(sum_t("q", ONE, "x", "x"), Side.of(*(
+            lambda: Draft(sum_t("q", ONE, "x", "x"), Side.combine(*(
                 (c, (lone(sum_t("q", ONE, *z)),)) for c, z in SQUARE)))
             .step("parts of a sum", of=["s"]).without("exists")),
         ("one mean of two score functions left out", PART, NO_MEAN,
-            lambda: Draft(sum_t("q", R, "now", "x"), Side.of(*(
+            lambda: Draft(sum_t("q", R, "now", "x"), Side.combine(*(
                 (1, (lone(sum_t("q", R, "now", z)),)) for z in ("past", "now", "future"))))
             .step("parts of a sum", of=["s"])
             .without("exists", lone(sum_t("q", R, "now", "now")).to_json())),
@@ -251,7 +251,7 @@ ADVANTAGES = {
             .step("independence", Em("q", A, 1))),
         ("an advantage of the other sequences", STEP1, "A\\[others\\] is any function",
             lambda: Draft(mean("it", "q", now(k1) * others(A)), NOTHING, **BATCH)
-            .step("independence", sum_t("q", now(k1)).times(Em("q", A)))),
+            .step("independence", sum_t("q", now(k1)).multiply(Em("q", A)))),
         ("the exponential of an advantage of the others", STEP1, "an exponent holds the sum over others",
             lambda: Draft(mean_i("q", others(A.exp())), Em("q", A.exp()), **BATCH)
             .step("independence", Em("q", A.exp()))),
@@ -306,31 +306,31 @@ SUPPORTS = {
 LENGTHS = {
     "linearity": [
         ("the length for a constant", STEP1, "constant: it depends on the sample",
-            lambda: Draft(sum_t("q", now(k1) * T.inverse()), NOTHING)
-            .step("linearity", NOTHING, constant=T.inverse())),
+            lambda: Draft(sum_t("q", now(k1) * T.invert()), NOTHING)
+            .step("linearity", NOTHING, constant=T.invert())),
     ],
     "score mean zero": [
         ("a mean over the steps so far and to come", STEP1, "\\['x'\\] may depend on the slot future",
-            lambda: Draft(sum_t("q", now(R) * T.inverse(), "future"), NOTHING)
+            lambda: Draft(sum_t("q", now(R) * T.invert(), "future"), NOTHING)
             .step("score mean zero", NOTHING, slot="future")),
         ("a part divided by the length", STEP1, "\\['x'\\] may depend on the slot now",
-            lambda: Draft(sum_t("q", past(R) * T.inverse() + now(R), "now"), sum_t("q", now(R), "now"))
-            .step("score mean zero", sum_t("q", now(R), "now"), slot="now", part=past(R) * T.inverse())),
+            lambda: Draft(sum_t("q", past(R) * T.invert() + now(R), "now"), sum_t("q", now(R), "now"))
+            .step("score mean zero", sum_t("q", now(R), "now"), slot="now", part=past(R) * T.invert())),
     ],
     "normalisation": [
         ("of one over the length", STEP1, "the coefficient depends on the sample",
-            lambda: Draft(Em("q", T.inverse()), constant(1)).step("normalisation", constant(1))),
+            lambda: Draft(Em("q", T.invert()), constant(1)).step("normalisation", constant(1))),
         ("of the steps of a sequence", STEP1, "a sum over t of a constant is a multiple of the length",
             lambda: Draft(sum_t("q", ONE), constant(1)).step("normalisation", constant(1))),
     ],
     "sum over t": [
         ("the length beside one over the length", STEP1, "length is no factor of the coefficient",
-            lambda: Draft(Em("q", T + T.inverse()), sum_t("q", ONE))
+            lambda: Draft(Em("q", T + T.invert()), sum_t("q", ONE))
             .step("sum over t", sum_t("q", ONE), of="length")),
     ],
     "parts of a sum": [
         ("a reward divided by the length of its parts", STEP1, "division by a sum",
-            lambda: Draft(sum_t("q", R * T.inverse()), sum_t("q", now(R)))
+            lambda: Draft(sum_t("q", R * T.invert()), sum_t("q", now(R)))
             .step("parts of a sum", sum_t("q", now(R)), of=["R", "length"])),
     ],
 }  # fmt: skip
@@ -394,8 +394,8 @@ INDICES = {
     ],
     "independence": [
         ("of the scores of a single sample", STEP1, "a mean over batches expected",
-            lambda: Draft(Em("q", k1 * R), Em("q", k1).times(Em("q", R)))
-            .step("independence", Em("q", k1).times(Em("q", R)))),
+            lambda: Draft(Em("q", k1 * R), Em("q", k1).multiply(Em("q", R)))
+            .step("independence", Em("q", k1).multiply(Em("q", R)))),
     ],
     "chain rule": [
         ("a token loss as if it were that of the sequence", STEP1, GOT,

@@ -21,19 +21,19 @@ EQUALITIES = {
         ("a constant times the score at a sample", CLOSE, DIFFER,
             lambda: Draft(mean_grad("", "sample", rho * k1), point(rho * k1, 1)).step("chain rule")),
         ("mean of a product is no product of means", CLOSE, DIFFER,
-            lambda: Draft(Em("q", k1 * r), Em("q", k1).times(Em("q", r)))),
+            lambda: Draft(Em("q", k1 * r), Em("q", k1).multiply(Em("q", r)))),
         ("unbiased for the other divergence", CLOSE, DIFFER,
             lambda: Draft(Em("q", k3), PQ).step("ratio mean one", part=r, of="p", slot="x")),
         ("mean of a ratio the wrong way round", CLOSE, DIFFER,
             lambda: Draft(Em("q", k1.exp()), constant(1)).step("change of measure", to="p")),
         ("mean of a square for the square of a mean", CLOSE, DIFFER,
-            lambda: Draft(Em("q", k1 * k1), QP.times(QP))),
+            lambda: Draft(Em("q", k1 * k1), QP.multiply(QP))),
         ("a variance without its mean", CLOSE, DIFFER,
             lambda: Draft(cov("q", k1, k1), Em("q", k1 * k1))),
         ("the counting measure has no total mass", CLOSE, DIFFER,
             lambda: Draft(Em("count", ONE), constant(1))),
         ("the mean of a product multiplied out", CLOSE, DIFFER,
-            lambda: Draft(Em("q", k1 * k1 + k1 * w), Em("q", k1).times(Em("q", k1 + w)))
+            lambda: Draft(Em("q", k1 * k1 + k1 * w), Em("q", k1).multiply(Em("q", k1 + w)))
             .right("linearity", part=k1, factor=1, constant=ONE)),
         ("the value at a sample for the mean", CLOSE, DIFFER, lambda: Draft(point(k1), Em("q", k1))),
         ("a premise that is not used", CLOSE, DIFFER, lambda: Draft(QP, PQ, premises=((QP, PQ),))),
@@ -72,7 +72,7 @@ def sold(left: Side, right: Side, data: Any, relation: str = "=", **context: Any
     return Draft(left, right, relation, **context).close("finite model", **data)
 
 
-N = ExpPoly.variable("n")
+N = ExpPoly.from_variable("n")
 ER = (Em("q", r), constant(1))
 WRONG = ("1", "2")  # E_q[r] is not 2
 BETA_IS_1 = {"premises": ((constant(beta), constant(1)),), **BETA}
@@ -212,15 +212,15 @@ COMPLETENESS = {
             lambda: solved(g1 - a * k1, a * k2 + a * k1 + b, "ba")),
         # g = k1 + b solves g' = 1: with k1 itself as the "constant", the family misses what it cannot see
         ("the variable as the free constant", CLOSE, "a free constant is not declared",
-            lambda: solved((g1 - 1) * rho, k1, ["k1"], unit=rho.inverse(), coordinate="w")),
+            lambda: solved((g1 - 1) * rho, k1, ["k1"], unit=rho.invert(), coordinate="w")),
         ("the variable in place of the linear term", CLOSE, "a free constant is not declared",
-            lambda: solved((ExpPoly.variable("g''") - 2) * rho, k1 * k1 + a, ["a", "k1"],
-                unit=rho.inverse(), coordinate="w")),
+            lambda: solved((ExpPoly.from_variable("g''") - 2) * rho, k1 * k1 + a, ["a", "k1"],
+                unit=rho.invert(), coordinate="w")),
         ("the variable in place of the constant term", CLOSE, "a free constant is not declared",
-            lambda: solved(ExpPoly.variable("g''") * rho, k1 + a * k1, ["k1", "a"],
-                unit=rho.inverse(), coordinate="w")),
+            lambda: solved(ExpPoly.from_variable("g''") * rho, k1 + a * k1, ["k1", "a"],
+                unit=rho.invert(), coordinate="w")),
         ("a free constant that is not declared", CLOSE, "unknown name 'd'",
-            lambda: solved(g1 - k1, k2 + ExpPoly.variable("d") * k1 + b, "bd")),
+            lambda: solved(g1 - k1, k2 + ExpPoly.from_variable("d") * k1 + b, "bd")),
         ("another coordinate is left over", CLOSE, "does not make the coefficient constant",
             lambda: solved(g1 - k1 - w, QUADRATIC, "ba")),
         ("order of the equation", CLOSE, "the condition is not g''' = h",
@@ -249,12 +249,12 @@ COMPLETENESS = {
             lambda: solved(g1 - k1, QUADRATIC, "ba", right=Em("q", ONE, 1))
             .right("score mean zero", slot="x")),
         ("unit that needs a nonzero parameter", PART, "hypotheses: .*nonzero",  # beta = 0: any g
-            lambda: solved((g1 - k1) * beta, QUADRATIC, "ba", unit=beta.inverse()).without("nonzero")),
+            lambda: solved((g1 - k1) * beta, QUADRATIC, "ba", unit=beta.invert()).without("nonzero")),
         ("family divided by a parameter", PART, "hypotheses: .*nonzero.*beta",  # beta = 0: no such family
-            lambda: solved(g1 - k1, QUADRATIC + beta.inverse(), "ba").without("nonzero")),
+            lambda: solved(g1 - k1, QUADRATIC + beta.invert(), "ba").without("nonzero")),
         ("unit that vanishes with the unknown", CLOSE,  # g = 5
             "division by the random variable g'",
-            lambda: solved(g1 * g1 * Fraction(1, 2) - g, QUADRATIC, "ba", unit=g1.inverse())),
+            lambda: solved(g1 * g1 * Fraction(1, 2) - g, QUADRATIC, "ba", unit=g1.invert())),
         ("unit that mentions the unknown", CLOSE, "unit: free of the unknown",
             lambda: solved(g1 - k1, QUADRATIC, "ba", unit=g)),
         ("unit that is zero", CLOSE, "unit: a single term expected, not zero",
@@ -267,7 +267,7 @@ COMPLETENESS = {
             lambda: solved(g1 * on_policy(w), b, "b", coordinate="log_q").step("stop-gradient")),
         ("unit that vanishes with the reward", CLOSE,  # R = 0: any g
             "division by the random variable R",
-            lambda: solved(w * R * (g1 - k1), k2 + b, "b", coordinate="w", unit=R.inverse())),
+            lambda: solved(w * R * (g1 - k1), k2 + b, "b", coordinate="w", unit=R.invert())),
         ("along a reward", CLOSE, "coordinate: one of",
             lambda: solved(R * (g1 - k1), QUADRATIC, "ba", coordinate="R")),
         ("of a function of another log ratio", CLOSE, "one unknown function of k1 expected",
@@ -423,7 +423,7 @@ CITATIONS = {
         ("the existence of a mean that it brings left out", PART, "hypotheses: .*exists.*recorded",
             lambda: citing(to_p()).without("exists")),
         ("the existence of its multiplier left out", PART, "hypotheses: .*exists.*recorded",
-            lambda: Draft(QP.times(Em("q", k2)), GOAL.times(Em("q", k2)), cites=(to_p(),))
+            lambda: Draft(QP.multiply(Em("q", k2)), GOAL.multiply(Em("q", k2)), cites=(to_p(),))
             .equation(0, cited=0, times=Em("q", k2)).without("exists", Mean("", "q", k2))),
     ],
 }  # fmt: skip

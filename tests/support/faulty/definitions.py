@@ -85,8 +85,8 @@ GRADIENTS: list[Any] = [
         lambda: Draft(grad(Em("mu", up * k1)), Em("mu", up, 1), **ABS)
         .step("log-derivative", jumps={"up": ONE}).step("chain rule")),
     ("a change that divides, not recorded", PART, "hypotheses: .*nonzero.*lam.*recorded",
-        lambda: objective(up * k1, CURVED, up=lam.inverse()).without("nonzero"),
-        lambda: objective(up * k1, CURVED, up=lam.inverse())),
+        lambda: objective(up * k1, CURVED, up=lam.invert()).without("nonzero"),
+        lambda: objective(up * k1, CURVED, up=lam.invert())),
 ]  # fmt: skip
 
 
@@ -121,8 +121,8 @@ def assumed_fact(*facts: ExpPoly) -> Draft:
 
 def divided(scale: ExpPoly, believed: Side | None = None) -> Draft:
     """E_q[c R] E_q[w] = c E_q[R] E_q[w]"""
-    left = Em("q", scale * R).times(Em("q", w))
-    draft = Draft(left, Em("q", R).times(Em("q", w)) * scale, **SIZES)
+    left = Em("q", scale * R).multiply(Em("q", w))
+    draft = Draft(left, Em("q", R).multiply(Em("q", w)) * scale, **SIZES)
     factor = next(i for i, atom in enumerate(left.terms[0][1]) if "R" in str(atom))
     return draft.step("linearity", believed, factor=factor, constant=scale)
 
@@ -243,7 +243,7 @@ def given_lam(fact: ExpPoly, value: int) -> Draft:
 def divided_by_lam(*facts: ExpPoly, value: int) -> Draft:
     """E_q[1 - [lam^2 > 0]] = 0 for lam that is not 0"""
     held = setting("lam", region("up", lam**2), facts=facts, lam=value)
-    return compared(1 - up, bound("up", square=lam.inverse()), values={"up": 0}, setting=held)
+    return compared(1 - up, bound("up", square=lam.invert()), values={"up": 0}, setting=held)
 
 
 def premise(left: ExpPoly, right: ExpPoly) -> Draft:
@@ -313,7 +313,7 @@ CONTEXTS: list[Any] = [
         lambda: context(kinds(e=V("f'")), functions={"f": ["k1"]}),
         lambda: context(kinds(e=f), functions={"f": ["k1"]})),
     ("a definition that divides", PART, "division by the random variable k1",
-        lambda: kinds(e=k1.inverse()), kinds),
+        lambda: kinds(e=k1.invert()), kinds),
     ("a definition called rho", PART, "'rho' cannot be declared", lambda: kinds(name="rho"), kinds),
     ("a definition called n", PART, "'n' cannot be declared", lambda: kinds(name="n"), kinds),
     ("a name defined twice", PART, "a name is declared twice",
@@ -334,7 +334,7 @@ CONTEXTS: list[Any] = [
         lambda: context(Draft(NOTHING, NOTHING), definitions=[]), kinds),
     ("an unknown key", PART, "context: the keys .* expected", lambda: declared(regions=[k1]), kinds),
     ("a region that divides in a statement", PART, "division by the random variable up",
-        lambda: Draft(Em("q", up.inverse()), Em("q", up.inverse()), **ABS),
+        lambda: Draft(Em("q", up.invert()), Em("q", up.invert()), **ABS),
         lambda: Draft(Em("q", up), Em("q", up), **ABS)),
     ("a derivative of a region", PART, "stands for no sum",
         lambda: Draft(Em("q", V("up'")), Em("q", V("up'")), **ABS),
@@ -368,8 +368,8 @@ CONTEXTS: list[Any] = [
     ("a witness whose value is not known", PART, "or its value is no rational number",
         lambda: known(R.exp() - 1, R="1"), lambda: known(R.exp() - 1, R="0")),
     ("a witness at which a fact divides by 0", PART, "division by zero",
-        lambda: context(known(R * lam.inverse(), R="0", lam="0"), parameters=["lam"]),
-        lambda: context(known(R * lam.inverse(), R="0", lam="1"), parameters=["lam"])),
+        lambda: context(known(R * lam.invert(), R="0", lam="0"), parameters=["lam"]),
+        lambda: context(known(R * lam.invert(), R="0", lam="1"), parameters=["lam"])),
     ("a witness at which a fact is no rational number", PART, "or its value is no rational number",
         lambda: known(-R.exp(), R="1"), lambda: known(-R.exp() + 1, R="0")),
     ("a witness that is a list", PART, "a value for each name in the facts expected",

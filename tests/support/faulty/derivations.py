@@ -74,7 +74,7 @@ EXPANSIONS = {  # abbreviations written out wrongly
             lambda: Draft(Eg("q", sg(k1)), Em("q", ONE, 1)).step("chain rule", Em("q", ONE, 1))),
         ("a parameter of the value that must not be zero", PART,
             "hypotheses: .*'nonzero', 'beta'.*recorded \\[\\]$",
-            lambda: Draft(Em("q", given_values(R, R=k1 * beta.inverse())), QUOTIENT, **BETA)
+            lambda: Draft(Em("q", given_values(R, R=k1 * beta.invert())), QUOTIENT, **BETA)
             .step("stop-gradient").without("nonzero")),
     ],
 }  # fmt: skip
@@ -121,8 +121,8 @@ DERIVATIVES = {
             lambda: Draft(Em("q", sg(k1) * k1, 1), Em("q", k1, 1))
             .step("stop-gradient", Em("q", k1, 1), of="k1")),
         ("in one of two terms", STEP1, GOT,
-            lambda: Draft(Em("q", sg(k1)).times(Em("q", sg(k2))), QP.times(Em("q", k2)))
-            .step("stop-gradient", QP.times(Em("q", k2)))),
+            lambda: Draft(Em("q", sg(k1)).multiply(Em("q", sg(k2))), QP.multiply(Em("q", k2)))
+            .step("stop-gradient", QP.multiply(Em("q", k2)))),
     ],
     "log-derivative": [
         ("score term forgotten", STEP1, GOT,
@@ -136,10 +136,10 @@ DERIVATIVES = {
             lambda: Draft(grad(PQ), Em("p", -k1 - 1, 1))
             .step("log-derivative", Em("p", -k1, 1) + Eg("p", -k1)).step("chain rule", term=1)),
         ("the gradient of a product", STEP1, "without score function expected, and of no product",
-            lambda: Draft(grad(QP.times(PQ)), grad(QP).times(PQ))
-            .step("log-derivative", grad(QP).times(PQ))),
+            lambda: Draft(grad(QP.multiply(PQ)), grad(QP).multiply(PQ))
+            .step("log-derivative", grad(QP).multiply(PQ))),
         ("of a product of expectations", STEP1, "without score function expected, and of no product",
-            lambda: Draft(grad(Em("q", k1).times(Em("p", k1))), NOTHING).step("log-derivative", NOTHING)),
+            lambda: Draft(grad(Em("q", k1).multiply(Em("p", k1))), NOTHING).step("log-derivative", NOTHING)),
         ("of a mean with a score", STEP1, "means without score function expected",
             lambda: Draft(grad(REVERSE), Em("q", ONE, 1)).step("log-derivative", Em("q", ONE, 1))),
         ("of a gradient", STEP1, "means without score function expected",
@@ -159,28 +159,28 @@ DERIVATIVES = {
     ],
     "linearity": [
         ("factor lost", STEP1, GOT,
-            lambda: Draft(Em("q", beta * k1).times(PQ), QP.times(PQ), **BETA)
-            .step("linearity", QP.times(PQ), factor=1, constant=beta)),
+            lambda: Draft(Em("q", beta * k1).multiply(PQ), QP.multiply(PQ), **BETA)
+            .step("linearity", QP.multiply(PQ), factor=1, constant=beta)),
         ("a factor that is random", STEP1, "constant: it depends on the sample",
             lambda: Draft(Em("q", k1 * k1), QP).step("linearity", QP, constant=k1)),
         ("a factor that is a sum", STEP1, "division by a sum",
-            lambda: Draft(Em("q", (beta + 1) * k1).times(PQ), QP.times(PQ), **BETA)
-            .step("linearity", QP.times(PQ), factor=1, constant=beta + 1)),
+            lambda: Draft(Em("q", (beta + 1) * k1).multiply(PQ), QP.multiply(PQ), **BETA)
+            .step("linearity", QP.multiply(PQ), factor=1, constant=beta + 1)),
         ("a factor that is zero", STEP1, "division by zero",
-            lambda: Draft(QP.times(PQ), NOTHING).step("linearity", NOTHING, constant=ZERO)),
+            lambda: Draft(QP.multiply(PQ), NOTHING).step("linearity", NOTHING, constant=ZERO)),
         ("a factor that is not declared", STEP1, "unknown name 'beta'",
             lambda: Draft(QP, NOTHING).step("linearity", NOTHING, constant=beta)),
         ("the square of a factor", STEP1, GOT,
-            lambda: Draft(Em("q", beta * beta * k1).times(PQ), Em("q", k1).times(PQ) * beta, **BETA)
-            .step("linearity", Em("q", k1).times(PQ) * beta, factor=1, constant=beta * beta)),
+            lambda: Draft(Em("q", beta * beta * k1).multiply(PQ), Em("q", k1).multiply(PQ) * beta, **BETA)
+            .step("linearity", Em("q", k1).multiply(PQ) * beta, factor=1, constant=beta * beta)),
         ("of a gradient", STEP1, "Mean expected, got Gradient",
             lambda: Draft(grad(QP * beta), grad(QP), **BETA).step("linearity", grad(QP), constant=beta)),
         ("of a loss", STEP1, "Mean expected, got MeanGradient",
             lambda: Draft(Eg("q", beta * k1), Eg("q", k1), **BETA)
             .step("linearity", Eg("q", k1), constant=beta)),
         ("in a part of a product alone", STEP1, GOT,
-            lambda: Draft(Em("q", k1 + w).times(PQ), Em("q", k1).times(PQ))
-            .step("linearity", Em("q", k1).times(PQ), factor=1, part=k1, constant=ONE)),
+            lambda: Draft(Em("q", k1 + w).multiply(PQ), Em("q", k1).multiply(PQ))
+            .step("linearity", Em("q", k1).multiply(PQ), factor=1, part=k1, constant=ONE)),
     ],
 }  # fmt: skip
 
@@ -213,8 +213,8 @@ MEASURES = {
             lambda: Draft(grad(Em("mu", k2)), grad(Em("q", k2)))
             .step("change of measure", grad(Em("q", k2)), to="q")),
         ("of one factor of a product for both", STEP1, GOT,
-            lambda: Draft(Em("mu", k1).times(Em("mu", k2)), Em("q", k1).times(Em("q", k2)))
-            .step("change of measure", Em("q", k1).times(Em("q", k2)), to="q")),
+            lambda: Draft(Em("mu", k1).multiply(Em("mu", k2)), Em("q", k1).multiply(Em("q", k2)))
+            .step("change of measure", Em("q", k1).multiply(Em("q", k2)), to="q")),
     ],
     "score mean zero": [
         ("under mu", STEP2, "needs m = q, got m = mu",
@@ -335,7 +335,7 @@ EQUATIONS = {
         ("times what is random", STEP1, "outside its mean",
             lambda: times(constant(k1), NOTHING)),
         ("times a value at one sample for that at all", CLOSE, DIFFER,
-            lambda: Draft(QP.times(Em("q", k2)), PQ.times(Em("q", k2)), premises=((QP, PQ),))
+            lambda: Draft(QP.multiply(Em("q", k2)), PQ.multiply(Em("q", k2)), premises=((QP, PQ),))
             .equation(0, times=point(k2))),
         ("times a gradient", STEP1, "times: constants and means expected",
             lambda: times(grad(QP), NOTHING)),

@@ -16,7 +16,7 @@ ENDS_P, ENDS_Q, ENDS_MU = (f"hypotheses: .*'ends', '{m}'.*recorded" for m in ("p
 EXISTS = "hypotheses: .*exists.*recorded"
 NONZERO = "hypotheses: .*'nonzero', 'beta'.*recorded"
 BETA = {"parameters": ("beta",)}
-ONE_OVER_BETA = beta.inverse()
+ONE_OVER_BETA = beta.invert()
 CITED = Draft(Em("q", r), constant(1)).step("ratio mean one", of="p", slot="x").step("normalisation")
 STEPS = sum_t("q", ONE)
 TOKENS = Draft(Em("q", k1), sum_t("q", now(k1))).step("sum over t", of="k1")

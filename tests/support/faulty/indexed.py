@@ -48,7 +48,7 @@ SUMS = {
             lambda: Draft(Em("q", R, 1), sum_t("q", now(R), "now"))
             .step("sum over t", sum_t("q", now(R), "now"), of="s")),
         ("one over the length", STEP1, "length is no factor",
-            lambda: Draft(Em("q", R * T.inverse()), sum_t("q", now(R)))
+            lambda: Draft(Em("q", R * T.invert()), sum_t("q", now(R)))
             .step("sum over t", sum_t("q", R), of="length")),
         ("the counting measure", STEP1, "a mean over whole sequences expected",
             lambda: Draft(Em("count", k1), NOTHING).step("sum over t", NOTHING, of="k1")),
@@ -58,8 +58,8 @@ SUMS = {
     ],
     "parts of a sum": [
         ("of one over the length", STEP1, "division by a sum",
-            lambda: Draft(sum_t("q", T.inverse()), constant(1)).step(
-                "parts of a sum", sum_t("q", now(T).inverse()), of=["length"])),
+            lambda: Draft(sum_t("q", T.invert()), constant(1)).step(
+                "parts of a sum", sum_t("q", now(T).invert()), of=["length"])),
         ("of a generic function", STEP1, "of: a list of names among",
             lambda: Draft(sum_t("q", f), sum_t("q", past(f) + now(f) + future(f)), functions=FUNCTIONS)
             .step("parts of a sum", sum_t("q", past(f) + now(f) + future(f)), of=["f"])),
@@ -120,7 +120,7 @@ SUMS = {
         ("a sum over the next tokens for a value of the sequence", CLOSE, DIFFER,
             lambda: Draft(sum_t("q", k1), Em("q", k1))),
         ("the second moment for the variance of a mean", CLOSE, DIFFER,
-            lambda: Draft(spread("q", own(k1), other(k1)), mean_i("q", own(k1) ** 2) * n.inverse(), **BATCH)),
+            lambda: Draft(spread("q", own(k1), other(k1)), mean_i("q", own(k1) ** 2) * n.invert(), **BATCH)),
     ],
     "curl": [
         ("second direction dropped", STEP1, GOT,
@@ -167,11 +167,11 @@ BATCHES = {
             lambda: Draft(mean_i("mu", others(w).exp() * own(R)), Em("mu", R), **BATCH)
             .step("independence", Em("mu", R))),
         ("at one batch", STEP1, "a mean over batches expected",
-            lambda: Draft(mean_i("sample", own(k1) * others(k1)), QP.times(QP), **BATCH)
-            .step("independence", QP.times(QP))),
+            lambda: Draft(mean_i("sample", own(k1) * others(k1)), QP.multiply(QP), **BATCH)
+            .step("independence", QP.multiply(QP))),
         ("of the steps of a sequence", STEP1, "a mean over batches expected",
-            lambda: Draft(sum_t("q", past(k1) * now(k1)), sum_t("q", past(k1)).times(sum_t("q", now(k1))))
-            .step("independence", sum_t("q", past(k1)).times(sum_t("q", now(k1))))),
+            lambda: Draft(sum_t("q", past(k1) * now(k1)), sum_t("q", past(k1)).multiply(sum_t("q", now(k1))))
+            .step("independence", sum_t("q", past(k1)).multiply(sum_t("q", now(k1))))),
         ("n others instead of n less one", STEP1, GOT,
             lambda: Draft(mean_i("q", others(k1)), Em("q", n * k1), **BATCH)
             .step("independence", Em("q", n * k1))),
@@ -186,7 +186,7 @@ BATCHES = {
         ("batch hypothesis left out", PART, "hypotheses: .*batch.*recorded",
             lambda: Draft(MEAN, Em("q", k1), **BATCH).step("independence").without("batch")),
         ("moments of a product of means left out", PART, "hypotheses: .*exists.*recorded",
-            lambda: Draft(mean_i("q", own(k1) * others(R)), Em("q", R).times(QP) * (n - 1), **BATCH)
+            lambda: Draft(mean_i("q", own(k1) * others(R)), Em("q", R).multiply(QP) * (n - 1), **BATCH)
             .step("independence").without("exists")),
         ("a second direction dropped", STEP1, "one direction expected",  # E_q[k1 s'] is not E_q[k1]
             lambda: Draft(mean_i("q", own(k1), "self'"), Em("q", k1)).step("independence", Em("q", k1))),
@@ -201,17 +201,17 @@ BATCHES = {
             .step("independence", Em("q", k1) * (n - 1))),
         ("pairs of the others with themselves", STEP1, GOT,
             lambda: Draft(mean_i("q", others(k1) * others(R)), NOTHING, **BATCH)
-            .step("independence", Em("q", k1 * R) * (n - 1) + QP.times(Em("q", R)) * ((n - 1) * (n - 1)))),
+            .step("independence", Em("q", k1 * R) * (n - 1) + QP.multiply(Em("q", R)) * ((n - 1) * (n - 1)))),
         ("dependent terms as if independent", STEP1, GOT,
             lambda: Draft(mean("ij", "q", (own(R) - other(R)) * (other(R) - own(R))), NOTHING, **BATCH)
             .step("independence", NOTHING)),
         ("the remaining samples of a batch of unknown size", STEP1, "the batch size n is not declared",
             lambda: Draft(mean("ij", "q", rest(k1)), Em("q", k1)).step("independence", Em("q", k1))),
         ("the second moment of a pair left out", PART, "hypotheses: .*exists.*recorded",
-            lambda: Draft(mean("ij", "q", own(k1) * other(k1)), QP.times(QP), **BATCH).step("independence")
+            lambda: Draft(mean("ij", "q", own(k1) * other(k1)), QP.multiply(QP), **BATCH).step("independence")
             .without("exists")),
         ("a pair that need not be independent", PART, "hypotheses: .*batch.*recorded",
-            lambda: Draft(mean("ij", "q", own(k1) * other(k1)), QP.times(QP), **BATCH).step("independence")
+            lambda: Draft(mean("ij", "q", own(k1) * other(k1)), QP.multiply(QP), **BATCH).step("independence")
             .without("batch")),
     ],
 }  # fmt: skip
@@ -320,7 +320,7 @@ MEANS = {
         ("the log ratio of the whole sequence", STEP1, "\\['x'\\] may depend on the slot now",
             lambda: mean_zero(sum_t("q", k1, "now"), "now")),
         ("a baseline divided by the length", STEP1, "\\['x'\\] may depend on the slot now",
-            lambda: mean_zero(sum_t("q", past(R) * T.inverse(), "now"), "now")),
+            lambda: mean_zero(sum_t("q", past(R) * T.invert(), "now"), "now")),
         ("later scores with what is later", STEP1, "\\['future'\\] may depend on the slot future",
             lambda: mean_zero(sum_t("q", now(k1) * future(R), "future"), "future")),
         ("later scores with what remains", STEP1, "\\['future'\\] may depend on the slot future",
@@ -334,7 +334,7 @@ MEANS = {
         ("a baseline of the same sample", STEP1, "\\['self'\\] may depend on the slot self",
             lambda: mean_zero(mean_i("q", own(k1) + others(k1), "self"), "self", **BATCH)),
         ("a mean over the batch as baseline", STEP1, "\\['self'\\] may depend on the slot self",
-            lambda: mean_zero(mean_i("q", (own(R) + others(R)) * n.inverse(), "self"), "self", **BATCH)),
+            lambda: mean_zero(mean_i("q", (own(R) + others(R)) * n.invert(), "self"), "self", **BATCH)),
         ("other samples with their own values", STEP1, "\\['others'\\] may depend on the slot others",
             lambda: mean_zero(mean_i("q", own(R) * others(R), "others"), "others", **BATCH)),
         ("a product with a later score", STEP1, "\\['future'\\] may depend on the slot now",
@@ -367,7 +367,7 @@ MEANS = {
         ("of the whole sequence at each step", STEP1, "slot: one of .*'now'. expected",
             lambda: mean_one(sum_t("q", r), sum_t("q", ONE), "x")),
         ("the length is mentioned", STEP1, "\\['x'\\] may depend on the slot now",
-            lambda: mean_one(sum_t("mu", now(rho) * T.inverse()), constant(1), "now", "q")),
+            lambda: mean_one(sum_t("mu", now(rho) * T.invert()), constant(1), "now", "q")),
         ("with the score of the same step", STEP1, "\\['now'\\] may depend on the slot now",
             lambda: mean_one(sum_t("q", now(r), "now"), NOTHING, "now")),
         ("with a later score", STEP1, "\\['future'\\] may depend on the slot now",

@@ -130,11 +130,11 @@ TANGENTS = {
         ("by a premise that is not used", CLOSE, DIFFER,
             lambda: tangent(NOTHING, PQ, premises=((Em("q", k3), PQ),))),
         ("of a slot that is not there", PART, "unknown slot 'now'",
-            lambda: tangent(NOTHING, Em("q", k3), of=ExpPoly.variable("k1[now]"))),
+            lambda: tangent(NOTHING, Em("q", k3), of=ExpPoly.from_variable("k1[now]"))),
     ],
 }  # fmt: skip
 K_LAM = k1 + lam * (r - 1)
-ABOVE_K_LAM = point((r - 1) * (lam - r.inverse()))
+ABOVE_K_LAM = point((r - 1) * (lam - r.invert()))
 IS_LAM = ((jeffreys("q", "p"), chi2("p", "q") * lam),)  # J(p, q) = lam chi2(p||q)
 
 SQUARES = {
@@ -156,7 +156,7 @@ SQUARES = {
             lambda: square(NOTHING, Em("q", k1 * k1, 2), score=["self"])),
         ("chi2 the wrong way round", CLOSE, DIFFER, lambda: square(NOTHING, chi2("q", "p"), of=r - 1)),
         ("a parameter in a denominator", PART, "hypotheses: .*nonzero.*beta",  # f = 1/beta, b = beta k1
-            lambda: square(NOTHING, Em("q", k1 * k1), factor=beta.inverse(), of=beta * k1, **BETA)
+            lambda: square(NOTHING, Em("q", k1 * k1), factor=beta.invert(), of=beta * k1, **BETA)
             .without("nonzero")),
         ("the square of zero", PART, "a row that is 0", lambda: square(QP, QP, of=ZERO)),
         ("the best lambda is the worst", CLOSE, DIFFER,
@@ -176,7 +176,7 @@ SQUARES = {
             lambda: square(NOTHING, mean("ij", "q", ONE, "self", "other"), at=["ij", "q"], of=ONE,
                            score=["self"])),
         ("the square of a mean for the mean of a square", CLOSE, DIFFER,
-            lambda: square(NOTHING, QP.times(QP))),
+            lambda: square(NOTHING, QP.multiply(QP))),
         ("the slope of what is squared", CLOSE, DIFFER,  # -k1^2 at lam = 1
             lambda: square(NOTHING, point(k1 * (1 - lam) - k1 * k1), at=SAMPLE, parameters=("lam",))),
         ("squares and tangents that do not add up", CLOSE, DIFFER,
@@ -217,7 +217,7 @@ SQUARES = {
         ("of a generic function", PART, "a function of k1 and w expected",
             lambda: square(NOTHING, Em("q", (g + 1) * k1 * k1), nonnegative=g + 1, functions=G)),
         ("with a division", PART, "division by the random variable k1",
-            lambda: square(NOTHING, Em("q", k1 * k1), nonnegative=k1.inverse() + 1)),
+            lambda: square(NOTHING, Em("q", k1 * k1), nonnegative=k1.invert() + 1)),
         ("at no place", PART, "unknown atom",
             lambda: square(NOTHING, point(k1 + 1), at=["", ""], of=ONE, nonnegative=k1 + 1)),
         ("of a batch", PART, "nonnegative: squares at one sample have one",
@@ -227,22 +227,23 @@ SQUARES = {
     ],
 }  # fmt: skip
 WIDE = Em("q", UP_TO_ROOT_E * k1 * k1)
-OWN = ExpPoly.variable("k1[self]")
-TWICE = Em("q", k1).times(Em("q", k1))
+OWN = ExpPoly.from_variable("k1[self]")
+TWICE = Em("q", k1).multiply(Em("q", k1))
 
 VARIANCES = {
     "variance": [
         ("the wrong way round", CLOSE, DIFFER, lambda: variance(Em("q", k1 * k1), TWICE)),
         ("closes an equality", PART, "rows: an inequality expected, not an equation",
-            lambda: variance(REVERSE.times(REVERSE), Em("q", k1 * k1, 2), relation="=", score=["x"])),
+            lambda: variance(REVERSE.multiply(REVERSE), Em("q", k1 * k1, 2), relation="=", score=["x"])),
         ("under the counting measure", PART, "variance: a probability measure expected",
-            lambda: variance(Em("count", k1).times(Em("count", k1)), Em("count", k1 * k1), at=["", "count"])),
+            lambda: variance(
+                Em("count", k1).multiply(Em("count", k1)), Em("count", k1 * k1), at=["", "count"])),
         ("at a sample", PART, "variance: a probability measure expected",
-            lambda: variance(point(k1).times(point(k1)), point(k1 * k1), at=SAMPLE)),
+            lambda: variance(point(k1).multiply(point(k1)), point(k1 * k1), at=SAMPLE)),
         ("score not squared", CLOSE, DIFFER,
-            lambda: variance(REVERSE.times(REVERSE), Em("q", k1 * k1, 1), score=["x"])),
+            lambda: variance(REVERSE.multiply(REVERSE), Em("q", k1 * k1, 1), score=["x"])),
         ("means under two measures", CLOSE, DIFFER,
-            lambda: variance(Em("q", k1).times(Em("p", k1)), Em("q", k1 * k1))),
+            lambda: variance(Em("q", k1).multiply(Em("p", k1)), Em("q", k1 * k1))),
         ("a negative factor", PART, "the factor -1 is not positive",
             lambda: variance(Em("q", k1 * k1), TWICE, scale=-ONE)),
         ("a number of samples of unknown sign", PART, "hypotheses: .*positive.*beta",  # beta = -1
@@ -250,17 +251,17 @@ VARIANCES = {
         ("the mean of the ratio under p", CLOSE, DIFFER,  # E_p[r] is not 1
             lambda: variance(constant(1), Em("p", r * r), of=r, at=["", "p"])),
         ("with a weight", PART, "variance: of one sample or batch, and unweighted",
-            lambda: variance(Em("q", rho * k1).times(Em("q", rho * k1)), Em("q", rho * k1 * k1), v=w)),
+            lambda: variance(Em("q", rho * k1).multiply(Em("q", rho * k1)), Em("q", rho * k1 * k1), v=w)),
         ("of a sum over steps", PART, "variance: of one sample or batch, and unweighted",  # T^2, not T
-            lambda: variance(mean("t", "q", ONE).times(mean("t", "q", ONE)), mean("t", "q", ONE),
+            lambda: variance(mean("t", "q", ONE).multiply(mean("t", "q", ONE)), mean("t", "q", ONE),
                              at=["t", "q"], of=ONE)),
         ("its mean without its square", CLOSE, DIFFER, lambda: variance(QP, Em("q", k1 * k1))),
         ("of another variable", CLOSE, DIFFER,
-            lambda: variance(Em("q", R).times(Em("q", A)), Em("q", R * A), of=R)),
+            lambda: variance(Em("q", R).multiply(Em("q", A)), Em("q", R * A), of=R)),
         ("the existence of its moments left out", PART, "hypotheses: .*exists",
             lambda: variance(TWICE, Em("q", k1 * k1)).without("exists")),
         ("the existence of the moment with two scores left out", PART, "hypotheses: .*exists.*recorded",
-            lambda: variance(REVERSE.times(REVERSE), Em("q", k1 * k1, 2), score=["x"])
+            lambda: variance(REVERSE.multiply(REVERSE), Em("q", k1 * k1, 2), score=["x"])
             .without("exists", _squared())),
         ("half of it", CLOSE, DIFFER,
             lambda: variance(TWICE, Em("q", k1 * k1), scale=number(Fraction(1, 2)))),

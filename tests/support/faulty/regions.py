@@ -76,7 +76,7 @@ def weighted(weight: ExpPoly = lam) -> Draft:
 
 def even() -> Draft:
     """E_q[1 - [lam^2 > 0]] = 0 for lam that is not 0"""
-    return compared(1 - up, bound("up", square=lam.inverse()), values={"up": 0}, setting=EVEN)
+    return compared(1 - up, bound("up", square=lam.invert()), values={"up": 0}, setting=EVEN)
 
 
 def signs_of_f() -> Draft:
@@ -94,7 +94,7 @@ def long_enough(e: ExpPoly, weight: ExpPoly, *rows: Any, square: Any = ONE) -> D
 
 def per_step() -> Draft:
     """E_q[[R/T > 0] [-R/T > 0]] = 0"""
-    context = setting("", region("up", R * T.inverse()), region("down", -R * T.inverse()))
+    context = setting("", region("up", R * T.invert()), region("down", -R * T.invert()))
     return both(setting=context)
 
 
@@ -130,7 +130,7 @@ COMPARISONS: list[Any] = [
     ("functions of densities that vanish, not recorded", PART, "hypotheses: .*support.*recorded",
         lambda: signs_of_f().without("support"), signs_of_f),
     ("a sequence without steps, not recorded", PART, "hypotheses: .*nonzero.*length.*recorded",
-        lambda: long_enough(T, T.inverse()).without("nonzero"), lambda: long_enough(T, T.inverse())),
+        lambda: long_enough(T, T.invert()).without("nonzero"), lambda: long_enough(T, T.invert())),
     ("a sequence without steps, in an element", PART, "hypotheses: .*nonzero.*length.*recorded",
         lambda: per_step().without("nonzero"), per_step),
     ("a sequence without steps, in a weight", PART, "hypotheses: .*positive.*length.*recorded",

@@ -68,20 +68,20 @@ NAMES: dict[str, list[Any]] = {
 STATEMENTS: dict[str, list[Any]] = NAMES | {
     "statement": [
         ("division by a random variable", PART, "division by the random variable k1",
-            lambda: Draft(Em("q", k1.inverse()), NOTHING)),
+            lambda: Draft(Em("q", k1.invert()), NOTHING)),
         ("division by a random variable in an exponent", PART, "division by the random variable R",
-            lambda: Draft(Em("q", R.inverse().exp()), NOTHING)),
+            lambda: Draft(Em("q", R.invert().exp()), NOTHING)),
         ("division by a random variable under a gradient", PART, "division by the random variable w",
-            lambda: Draft(grad(Em("q", w.inverse())), NOTHING)),
+            lambda: Draft(grad(Em("q", w.invert())), NOTHING)),
         ("division by a random variable in a loss", PART, "division by the random variable k1",
-            lambda: Draft(Eg("q", k1.inverse()), NOTHING)),
+            lambda: Draft(Eg("q", k1.invert()), NOTHING)),
         ("division by a random variable in a premise", PART, "division by the random variable k1",
-            lambda: Draft(QP, QP, premises=((Em("q", k1.inverse()), NOTHING),))),
+            lambda: Draft(QP, QP, premises=((Em("q", k1.invert()), NOTHING),))),
         ("a random coefficient outside its expectation", PART, "outside its mean",
-            lambda: Draft(QP.times(PQ) * k1, NOTHING)),
+            lambda: Draft(QP.multiply(PQ) * k1, NOTHING)),
         ("a random constant", PART, "outside its mean", lambda: Draft(constant(k1), NOTHING)),
         ("a random coefficient of a loss", PART, "outside its mean",
-            lambda: Draft(Side.of((k1, (mean_grad("", "q", k2).terms[0][1][0],))), REVERSE)),
+            lambda: Draft(Side.combine((k1, (mean_grad("", "q", k2).terms[0][1][0],))), REVERSE)),
         ("a random coefficient inside a gradient", PART, "outside its mean",  # grad k1 = 0
             lambda: Draft(grad(constant(k1)), NOTHING)),
         ("a random coefficient in a premise", PART, "outside its mean",
@@ -160,7 +160,7 @@ def _ratio(side: Side, start: str, to: str) -> Side:
     log = {"q": log_q, "p": log_q - k1, "mu": log_q - w}
     [(_, (found,))] = side.terms
     assert isinstance(found, Mean)
-    return Side.atom(Mean("", to, found.coefficient * (log[start] - log[to]).exp(), found.score))
+    return Side.from_atom(Mean("", to, found.coefficient * (log[start] - log[to]).exp(), found.score))
 
 
 def silent(build: Callable[[], Draft], *start: str) -> Callable[[], Draft]:
@@ -271,25 +271,25 @@ HYPOTHESES: dict[str, list[Any]] = {
     ],
     "linearity": [
         ("a factor that may vanish", PART, "hypotheses: .*nonzero",
-            lambda: Draft(QP.times(PQ), Em("q", k1 * beta.inverse()).times(PQ) * beta, **BETA)
+            lambda: Draft(QP.multiply(PQ), Em("q", k1 * beta.invert()).multiply(PQ) * beta, **BETA)
             .step("linearity", factor=1, constant=beta).without("nonzero")),
         ("the existence of what is left out", PART, "hypotheses: .*exists",
-            lambda: Draft(Em("q", beta * k1).times(PQ), QP.times(PQ) * beta, **BETA)
+            lambda: Draft(Em("q", beta * k1).multiply(PQ), QP.multiply(PQ) * beta, **BETA)
             .step("linearity", factor=1, constant=beta).without("exists")),
         ("the moment of a part of a product left out", PART, "hypotheses: .*exists",
-            lambda: Draft(Em("q", k1 + w).times(PQ), QP.times(PQ) + Em("q", w).times(PQ))
+            lambda: Draft(Em("q", k1 + w).multiply(PQ), QP.multiply(PQ) + Em("q", w).multiply(PQ))
             .step("linearity", factor=1, part=k1, constant=ONE).without("exists")),
         ("a factor that may vanish on the way", PART, "hypotheses: .*nonzero",
-            lambda: Draft(QP.times(PQ), QP.times(PQ), **BETA)
-            .step("linearity", factor=1, constant=beta).step("linearity", factor=1, constant=beta.inverse())
+            lambda: Draft(QP.multiply(PQ), QP.multiply(PQ), **BETA)
+            .step("linearity", factor=1, constant=beta).step("linearity", factor=1, constant=beta.invert())
             .without("nonzero")),
     ],
     "equation": [
         ("a multiple that may vanish", PART, "hypotheses: .*nonzero",
             lambda: Draft(QP, PQ, premises=((QP * beta, PQ * beta),), **BETA)
-            .equation(0, times=constant(beta.inverse())).without("nonzero")),
+            .equation(0, times=constant(beta.invert())).without("nonzero")),
         ("the existence of the multiple left out", PART, "hypotheses: .*exists",
-            lambda: Draft(QP.times(Em("q", k2)), PQ.times(Em("q", k2)), premises=((QP, PQ),))
+            lambda: Draft(QP.multiply(Em("q", k2)), PQ.multiply(Em("q", k2)), premises=((QP, PQ),))
             .equation(0, times=Em("q", k2)).without("exists")),
         ("another premise recorded", PART, "hypotheses: .*equal.*recorded",
             lambda: Draft(QP, PQ, premises=((QP, PQ), (PQ, QP))).equation(0)

@@ -133,16 +133,16 @@ STATEMENTS = {
         ("pairs of single samples", PART, "unknown atom",
             lambda: at_no_index(Draft(sum_t("q", k1), NOTHING), "ijk")),
         ("division by the length of this step", PART, "division by the random variable length\\[now\\]",
-            lambda: Draft(sum_t("q", V("length[now]").inverse()), sum_t("q", ONE))),
+            lambda: Draft(sum_t("q", V("length[now]").invert()), sum_t("q", ONE))),
         ("a part that divides by the length of the future", STEP1, "division by the random variable length",
             lambda: Draft(sum_t("q", past(R), "now"), NOTHING)
-            .step("score mean zero", NOTHING, slot="now", part=past(R) * future(T).inverse())),
+            .step("score mean zero", NOTHING, slot="now", part=past(R) * future(T).invert())),
         ("a third direction", PART, "score: a list of slots among",
             lambda: Draft(sum_t("q", ONE, "now''"), NOTHING)),
         ("division by the length of the past", PART, "division by the random variable length\\[past\\]",
-            lambda: Draft(sum_t("q", past(T).inverse()), NOTHING)),  # 0 at the first step
+            lambda: Draft(sum_t("q", past(T).invert()), NOTHING)),  # 0 at the first step
         ("division by the lengths of the others", PART, "division by the random variable length\\[others\\]",
-            lambda: Draft(mean_i("q", others(T).inverse()), NOTHING, **BATCH)),
+            lambda: Draft(mean_i("q", others(T).invert()), NOTHING, **BATCH)),
         ("a slot in a mean over single samples", PART, "unknown slot 'now'",
             lambda: Draft(Em("q", now(k1)), NOTHING)),
         ("a slot outside its sum", PART, "unknown slot 'now'",
@@ -195,7 +195,7 @@ PREMISES = {
             lambda: Draft(mean_i("q", own(k1)), QP, cites=(ONE_OF_MANY,), **BATCH)
             .equation(0, cited=0).without("batch")),
         ("a mean over the steps that need not exist", PART, NO_MEAN,
-            lambda: Draft(OF_BATCH[0].times(sum_t("q", now(R))), QP.times(sum_t("q", now(R))),
+            lambda: Draft(OF_BATCH[0].multiply(sum_t("q", now(R))), QP.multiply(sum_t("q", now(R))),
                           premises=(OF_BATCH,), **BATCH)
             .equation(0, times=sum_t("q", now(R))).without("exists")),
     ],

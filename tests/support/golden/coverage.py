@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from klsym.engine.options.settings import OPTIONS
+from klsym.engine.options.option_table import OPTIONS
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import FUNCTIONS, OF_DENSITIES
 from klsym.render.words import TARGETS

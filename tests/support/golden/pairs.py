@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from klsym.engine.options.settings import CHOICES
+from klsym.engine.options.option_table import CHOICES
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.parser import FUNCTIONS, OF_DENSITIES
 from klsym.study.tables.trainers import trainers

@@ -15,7 +15,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from klsym.engine.options.settings import OPTIONS, checked_setting
+from klsym.engine.options.option_table import OPTIONS
+from klsym.engine.options.settings import checked_setting
 from klsym.errors import UsageError
 
 Options = dict[str, str]

@@ -1,8 +1,8 @@
 """Two routes to dL/dlog q at random points, and what their difference is measured against.
 
-The symbolic route is klsym's own: in the ring `d_log_q`, outside it the expression that `explain` prints
-as the per-sample gradient.  Both are evaluated here by code of the tests alone.  The other route is
-automatic differentiation by a library.
+The symbolic route is klsym's own: in the ring `differentiate_in_log_q`, outside it the expression that
+`explain` prints as the per-sample gradient.  Both are evaluated here by code of the tests alone.  The other
+route is automatic differentiation by a library.
 
 Both routes round, and terms may cancel, so a difference is measured against the *size* of the derivative:
 the sum of the absolute values of all the terms that the chain and product rules make of the loss as it
@@ -34,9 +34,9 @@ from klsym.kernel.derivatives import attach
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import Context
 from klsym.language.convert import to_ring
-from klsym.language.expressions import Estimator, clip, log_mu, log_q, rho, sg, without_sg
+from klsym.language.expressions import Estimator, clip, log_mu, log_q, remove_sg, rho, sg
 from klsym.language.parser import parse
-from klsym.language.unfolding import d_log_q
+from klsym.language.unfolding import differentiate_in_log_q
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -123,7 +123,7 @@ class Gradient:
 def slope(loss: Any, case: Case) -> ExpPoly:
     """The per-sample coefficient in the ring."""
     element, context = to_ring(loss), Context(parameters=tuple(oracle.PARAMETERS))
-    slope = attach(d_log_q(element, context) if case.use == "loss" else element)
+    slope = attach(differentiate_in_log_q(element, context) if case.use == "loss" else element)
     return slope.substitute({"w": ZERO}) if case.sampling == "on-policy" else slope
 
 
@@ -223,7 +223,7 @@ def softmax_misses(case: Case, models: oracle.Models, backend: str) -> float:
 
 # ---------------------------------------------------------------------------- wrong detaches
 def drop_sg(loss: Any, case: Case) -> Any:
-    return without_sg(loss)
+    return remove_sg(loss)
 
 
 def detach_rho(loss: Any, case: Case) -> Any:

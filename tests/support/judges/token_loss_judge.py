@@ -26,7 +26,7 @@ from klsym.engine.proof.reduction import Strategy, reduce_side
 from klsym.errors import KlsymError
 from klsym.kernel import check, read
 from klsym.language import expressions as language
-from klsym.language.unfolding import written_out
+from klsym.language.unfolding import expand_context
 from support.losses import token_loss_oracle as oracle
 from support.losses.random_losses import Quantity
 
@@ -91,7 +91,7 @@ def derivation(case: Quantity) -> calculus.Derivation:
 def in_steps(reduced: calculus.Derivation) -> Form:
     """The canonical form, what it holds of whole sequences as sums over t: to be compared with such sums."""
     left = reduced.left
-    for _, side in reduce_side(left, written_out(reduced.context), strategy=Strategy(stepwise=True)):
+    for _, side in reduce_side(left, expand_context(reduced.context), strategy=Strategy(stepwise=True)):
         left = side
     return left.to_json()
 

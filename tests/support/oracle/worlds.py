@@ -231,7 +231,7 @@ FUNCTIONS = {  # f = sin(0.7 k1 - 0.4 w + 0.3 log q), g = sin(0.9 k1)
     "f": Function("sin", ("k1", "w", "log_q"), ((Fraction(1), SLOPES),)),
     "g": Function("sin", ("k1",), ((Fraction(1), (Fraction(9, 10),)),)),
 }
-_V = ExpPoly.variable
+_V = ExpPoly.from_variable
 _K1, _A, _R, _NU, _RHO = _V("k1"), _V("A"), _V("R"), _V("nu"), _V("w").exp()
 DEFINITIONS: dict[str, tuple[str, ExpPoly]] = {  # each speaks of those before it
     "up": ("region", _K1),

@@ -1,0 +1,103 @@
+"""The options of `explain`: what is offered, each said once.  No module of SymPy is loaded.
+
+The command line, the explorer, the checks and the documentation are made from OPTIONS; what a choice means is
+its row in `klsym.engine.options.choices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Literal, TypeVar, get_args
+
+Sampling = Literal["on-policy", "off-policy", "truncated"]
+Use = Literal["loss", "reward"]
+Level = Literal["sample", "token", "sequence"]
+Batch = Literal["none", "mean", "leave-one-out", "std"]
+Credit = Literal["to-go", "same-token", "total"]
+Weights = Literal["token", "prefix", "sequence"]
+Aggregate = Literal["sum", "mean", "batch"]
+Documented = TypeVar("Documented")
+
+
+@dataclass(frozen=True)
+class Need:
+    """An option has an effect only where another one has one of these values."""
+
+    of: str
+    among: tuple[str, ...]
+    otherwise: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option: its choices, the first one holding where nothing is said; what it means, and where."""
+
+    name: str
+    choices: tuple[str, ...]
+    meaning: str
+    needs: tuple[Need, ...] = ()
+    silent: str | None = None  # the value that says nothing
+
+    @property
+    def always(self) -> bool:
+        """Does it mean something beside all others?"""
+        return not self.needs
+
+    def explain_no_effect(self, options: Mapping[str, str | None]) -> str:
+        """Return why the option has no effect beside the others; empty if it has one."""
+        return next((need.otherwise for need in self.needs if options[need.of] not in need.among), "")
+
+
+NEEDS_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
+OPTIONS = (
+    Option(
+        "sampling", get_args(Sampling),
+        "samples from q itself (on-policy), from mu (off-policy), or from q cut off to where M = 1, M*q/S"
+        " with S = E_q[M] (truncated: top-p, top-k)",
+    ),
+    Option(
+        "use", get_args(Use),
+        "loss: differentiated; reward: detached, the loss being all that multiplies the score",
+    ),
+    Option(
+        "level", get_args(Level),
+        "one sample; token: the loss of each token, summed; sequence: that of a whole sequence",
+    ),
+    Option(
+        "batch", get_args(Batch),
+        "what is taken off the score's coefficient: nothing, the mean over a batch of n samples, that over"
+        " the others (leave-one-out); std also divides by the standard deviation",
+        (Need("level", ("sample", "sequence"),
+              "samples are centred whole; choose level sequence or sample, or batch none"),),
+        silent="none",
+    ),
+    Option(
+        "credit", get_args(Credit),
+        "the rewards that a token's score meets: its own and later ones (to-go), its own, or all",
+        (NEEDS_TOKENS,
+         Need("use", ("reward",), "a differentiated loss pushes on its own token; choose use reward")),
+    ),
+    Option(
+        "weights", get_args(Weights),
+        "what rho is at a token: its own ratio, the product up to it (prefix), or of all (sequence)",
+        (NEEDS_TOKENS,),
+    ),
+    Option(
+        "aggregate", get_args(Aggregate),
+        "mean: 1/T in front, T the random length of a sequence; batch: n/(T_1 + .. + T_n), over all tokens of"
+        " a batch of n",
+        (Need("level", ("token", "sequence"),
+              "a single sample has no length; choose level token or sequence"),),
+    ),
+)  # fmt: skip
+CHOICES = {option.name: option.choices for option in OPTIONS}
+DEFAULTS = {option.name: option.choices[0] if option.always else option.silent for option in OPTIONS}
+
+
+def document_options(function: Documented) -> Documented:
+    """Replace the line OPTIONS in the docstring of a function by the list of options."""
+    rows = "\n".join(f"{o.name}: {' | '.join(o.choices)}\n    {o.meaning}" for o in OPTIONS)
+    function.__doc__ = cleandoc(function.__doc__ or "").replace("OPTIONS\n", f"{rows}\n")
+    return function
