@@ -40,7 +40,7 @@ from klsym.calculus import (
     token_gradient,
 )
 from klsym.derivations.tools.modular_count import counts_by_hand
-from klsym.engine.questions.stored_catalogue import load_catalogue
+from klsym.engine.questions.candidates import load_catalogue
 from klsym.language.parser import parse
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import claim

@@ -179,7 +179,7 @@ def phase_portraits() -> Any:
 
 def catalogue() -> Any:
     """Every loss of a small grammar, and which of those with the reverse KL's gradient varies least."""
-    from klsym.engine.questions.stored_catalogue import load_catalogue
+    from klsym.engine.questions.candidates import load_catalogue
     from klsym.experiments.pictures.catalogue import draw
     from klsym.language.abbreviations import Context
     from klsym.numeric.models import random_model

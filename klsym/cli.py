@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from klsym.commands.arguments import guard_minus
 from klsym.commands.console import escape_output, print_complaint
+from klsym.commands.option_groups import guard_minus
 from klsym.commands.parser import build_parser
 from klsym.errors import KlsymError, lacking
 

@@ -12,8 +12,7 @@ from itertools import groupby
 from klsym.engine.proof.derivation import Proof
 from klsym.notation import formulas
 from klsym.notation.printers import LATEX
-from klsym.notation.proof_latex import format_conclusion
-from klsym.notation.text import format_chain
+from klsym.notation.text import format_chain, format_conclusion
 from klsym.paper.assumptions import in_full, in_short
 from klsym.paper.witness import counterexample
 from klsym.study.ledger.evidence import Evidence

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.engine.questions.stored_catalogue import Catalogue, CatalogueChoice, CatalogueSearch
+from klsym.engine.questions.candidates import Catalogue, CatalogueChoice, CatalogueSearch
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
 from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels

@@ -7,7 +7,6 @@ import importlib
 from typing import Any
 
 from klsym import __version__
-from klsym.commands.arguments import parse_seconds
 from klsym.commands.option_groups import (
     FORMATS,
     GRAMMAR,
@@ -16,6 +15,7 @@ from klsym.commands.option_groups import (
     add_parameters,
     add_setting,
     add_time_limit,
+    parse_seconds,
 )
 from klsym.engine.options.option_table import DEFAULTS
 from klsym.errors import UsageError
@@ -135,7 +135,7 @@ def _add_recommend(commands: Any) -> None:
     add_format(recommend, ("text", "markdown", "json"))
     add_more(recommend)
     add_time_limit(recommend)
-    recommend.set_defaults(run="klsym.commands.recommend:recommend_loss")
+    recommend.set_defaults(run="klsym.commands.losses:recommend_loss")
 
 
 READ_FROM_CODE = {

@@ -14,7 +14,7 @@ from klsym.diagnostics.neighbours import NEIGHBOURS, has_other_value, remove_wei
 from klsym.diagnostics.overflow import find_cancellation, find_overflows
 from klsym.diagnostics.reward_signs import find_opposed_reward
 from klsym.engine.answers.dispatch import as_written, explain_written
-from klsym.engine.answers.intended_target import guess_intended_target
+from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.clamp_messages import remove_clips

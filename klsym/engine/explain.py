@@ -23,7 +23,7 @@ from klsym.engine.answers.cut_sampler import (
 )
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explain_written as explain_written
-from klsym.engine.answers.intended_target import guess_intended_target
+from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from klsym.diagnostics.conditions import select_notes
 from klsym.language.expressions import log_p
-from klsym.notation.cases import format_lines as case_lines
 from klsym.notation.printers import is_sum
+from klsym.notation.values import format_lines as case_lines
 from klsym.notation.values import show_value
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message

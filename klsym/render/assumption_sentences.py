@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from klsym.notation.cases import describe_conditions as place
 from klsym.notation.hypotheses import WRITTEN
+from klsym.notation.values import describe_conditions as place
 from klsym.notation.values import show_value
 
 SLOPES = {

@@ -14,10 +14,9 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.messages import Message
 from klsym.notation.combination import format_combination, format_value
 from klsym.notation.printers import TEXT, is_sum
-from klsym.notation.proof_latex import align_rows
+from klsym.notation.text import align_rows
 from klsym.notation.values import collect_names
-from klsym.render.divergences import describe_convexity_in_q, describe_generator
-from klsym.render.effects import describe_effects
+from klsym.render.divergences import describe_convexity_in_q, describe_effects, describe_generator
 from klsym.render.listing import combine_hypotheses, format_list, list_model_lines
 from klsym.render.objective import build_objective_formula
 from klsym.render.sentences import write_sentence, write_sentences
@@ -157,7 +156,7 @@ def _divide_by_weights(verdict: PrintedVerdict) -> str:
 
 
 def _list_case_rows(name: str, lead: str, cases: Any) -> list[tuple[str, str]]:
-    from klsym.notation.cases import format_lines
+    from klsym.notation.values import format_lines
 
     return [(name, lead), *(("", f"  {line}") for line in format_lines(cases))]
 

@@ -13,11 +13,11 @@ import sympy
 
 from klsym.language.messages import Message
 from klsym.notation import formulas, losses
-from klsym.notation.cases import describe_conditions as place
 from klsym.notation.hypotheses import fill_sentence
 from klsym.notation.printers import TEXT
 from klsym.notation.ratios import describe_region, is_whole
 from klsym.notation.tree import Minus
+from klsym.notation.values import describe_conditions as place
 from klsym.notation.values import show_value
 from klsym.render.assumption_sentences import SENTENCES as ASSUMPTIONS
 from klsym.render.assumption_sentences import SLOPES

@@ -30,7 +30,7 @@ from klsym.render.details import (
     list_counterexample_lines,
     list_gradient_rows,
 )  # fmt: skip
-from klsym.render.effects import describe_effects
+from klsym.render.divergences import describe_effects
 from klsym.render.printing import as_printed
 from klsym.render.sentences import describe_suggestion, write_sentences
 from klsym.render.verdict_json import build_verdict_json

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
 from klsym.errors import UsageError
-from klsym.notation.cases import describe_conditions, show_coefficient
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import add_terms
-from klsym.notation.values import collect_names
+from klsym.notation.values import collect_names, describe_conditions, show_coefficient
 from klsym.render.answer import write_summary
-from klsym.render.declared import describe_names
 from klsym.render.diagnoses import format_message
 from klsym.render.divergences import build_generator_json
 from klsym.render.headline import describe_update
 from klsym.render.objective import SENSE, list_objective_terms, write_objective_latex
 from klsym.render.sentences import write_sentence, write_sentences
 from klsym.render.snippets import write_snippet
+from klsym.render.words import describe_names
 
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict

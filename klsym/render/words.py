@@ -1,10 +1,21 @@
-"""Settings and targets in words."""
+"""Settings and targets in words, and the meaning of names that the loss grammar does not have.
+
+These are names of slots, sizes and given values.
+
+>>> describe_names(("k1_now*s_past",))
+{'k1_now': 'k1 of token t given its prefix', 's_past': 'the sum of s over the tokens before t'}
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from klsym.engine.verdicts.verdict import Verdict
+from klsym.kernel.names import HELD
+from klsym.language.estimators import NAMES
+from klsym.language.expressions import OF_REGIONS
 from klsym.notation.combination import format_combination
 from klsym.notation.printers import TEXT
 from klsym.render.divergences import describe_generator
@@ -59,7 +70,7 @@ def describe_reason(verdict: Verdict) -> str:
     if verdict.gradient.target == "separable" and verdict.objective.quantity is not None:
         return TEXT(build_objective_formula(verdict, TEXT))
     if verdict.gradient.canonical_cases:
-        from klsym.notation.cases import format_lines
+        from klsym.notation.values import format_lines
 
         cases = (" ".join(line.split()) for line in format_lines(verdict.gradient.canonical_cases))
         return f"no KL: pushes with c = {'; '.join(cases)}"
@@ -74,3 +85,106 @@ def is_objective(verdict: Verdict) -> bool:
         and verdict.gradient.target in ("combination", "separable")
         and named
     )
+
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SLOT = re.compile(
+    rf"({'|'.join(NAMES)}|r|rho|rho_old|log_q|log_p|log_mu|log_old|R|A|M|{'|'.join(HELD)}|T|s)"
+    r"_(past|now|future|self|others)"
+)
+SLOT_AT_END = re.compile("_(past|now|future|self|others)$")
+OF_ONE = {"now": "{} of token t given its prefix", "self": "{} of sample i"}
+OF_MANY = {
+    "past": "the {} of {} over the tokens before t",
+    "future": "the {} of {} over the tokens after t",
+    "others": "the {} of {} over the other n - 1 samples",
+}
+COUNTED = {
+    "past": "the number of tokens before t", "future": "the number of tokens after t",
+    "self": "the random length of sample i",
+    "others": "the sum of the random lengths of the other n - 1 samples",
+}  # fmt: skip
+MEANINGS = {
+    "n": "the size of the batch", "m": "n - 1",
+    "std": "the standard deviation over the batch, std^2 = mean_i (H_i - mean H)^2",
+    "mean_h": "the mean under mu of the coefficient of the score",
+    "V": "a critic: any function of t and of the tokens before t",
+    "V_next": "a critic: any function of t and of the tokens up to t",
+}  # fmt: skip
+KEPT = "1 on what the sampler keeps, 0 elsewhere; 1 at each word that is drawn"
+CUT = {
+    "sample": {
+        "M": KEPT,
+        "S": "E_q[M], the mass of what the sampler keeps",
+        "mu": "q, held as it is at theta; samples come from M*mu/S",
+        "rho": "q/mu, 1 with the gradient s",
+    },
+    "token": {
+        "M": KEPT,
+        "S": "the mass under q of what the sampler keeps after a prefix",
+        "mu": "the sampler: M*q/S after each prefix, held as it is at theta",
+        "rho": "q/mu in the answer; in the loss it is q/sg(q)",
+    },
+}
+CUT["sequence"] = CUT["sample"]
+VOCABULARY = {
+    "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
+}
+REWARDS = ("R", "A", "M")
+ANY = "any quantity that is free of theta, in a theorem that holds for all"
+LENGTH = "the random length of a sequence"
+
+
+def describe_names(
+    texts: Sequence[str],
+    hypotheses: Sequence[str] = (),
+    level: str = "token",
+    loss: str | None = None,
+    given: str = "",
+    truncated: bool = False,
+) -> dict[str, str]:
+    """Return the meaning of each name.
+
+    given: the hypothesis that says what H is.  truncated: the sampler is cut off, to where M = 1.
+    level: sample, where n is a parameter like others, or token, sequence or batch.
+    loss: what was typed; a reward that it has not is one of a theorem.
+    """
+    typed_names = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
+    typed_names |= {"R"} if "gae" in typed_names else set()
+    meanings = dict(CUT.get(level, CUT["token"])) if truncated else {}
+    for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
+        meaning = ANY if name in REWARDS and name not in typed_names else _describe_name(name, level)
+        meaning = meaning or _find_in_hypotheses(name, hypotheses)
+        if meaning:
+            meaning = f"{meaning}; {given}" if given and name.split("_")[0] in HELD else meaning
+            meanings.setdefault(name, meaning)
+    return dict(sorted(meanings.items()))
+
+
+def _find_in_hypotheses(name: str, hypotheses: Sequence[str]) -> str:
+    """Return the definition of a region's name in the hypotheses, whatever its slot; else empty."""
+    if not name.startswith(OF_REGIONS):
+        return ""
+    base = SLOT_AT_END.sub("", name)
+    return next((x.removeprefix(f"{base} is ") for x in hypotheses if x.startswith(f"{base} is ")), "")
+
+
+def _describe_name(name: str, level: str) -> str:
+    slotted = SLOT.fullmatch(name)
+    if slotted:
+        return _describe_slot(*slotted.groups())
+    if name == "T":
+        return LENGTH
+    if name in VOCABULARY:
+        return VOCABULARY[name]
+    if name in HELD:
+        return "a detached quantity of a sample"
+    return "" if level == "sample" else MEANINGS.get(name, "")
+
+
+def _describe_slot(base: str, slot: str) -> str:
+    if base == "T":
+        return COUNTED[slot]
+    if slot in OF_ONE:
+        return OF_ONE[slot].format(base)
+    return OF_MANY[slot].format("product" if base in ("r", "rho", "rho_old") else "sum", base)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from klsym.commands.console import parse_whole_number, show_bar
-from klsym.engine.questions.stored_catalogue import Catalogue, load_catalogue
+from klsym.engine.questions.candidates import Catalogue, load_catalogue
 from klsym.errors import UsageError
 from klsym.files import write_whole
 from klsym.study.questions.catalogue import as_json, catalogue, written

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from klsym.notation.proof_latex import show_theorem_latex
+from klsym.notation.text import show_theorem_latex
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import Claim
 

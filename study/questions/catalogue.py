@@ -24,7 +24,7 @@ from typing import Any
 
 from klsym.engine.divergences.f_divergence import differentiate_in_log_q, substitute_reference
 from klsym.engine.fields.named_terms import R_RATIO, NamedParts, recognise_coefficient
-from klsym.engine.questions.stored_catalogue import (
+from klsym.engine.questions.candidates import (
     Catalogue,
     CatalogueChoice,
     CatalogueSearch,

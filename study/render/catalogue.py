@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from klsym.render.listing import align_columns
 
 if TYPE_CHECKING:
-    from klsym.engine.questions.stored_catalogue import Catalogue, CatalogueChoice, CatalogueSearch
+    from klsym.engine.questions.candidates import Catalogue, CatalogueChoice, CatalogueSearch
 
 SHOWN = 6  # choices of one setting
 NAMES = {

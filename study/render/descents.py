@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klsym.engine.divergences.shape_messages import list_divergence_messages
+from klsym.engine.divergences.f_divergence import list_divergence_messages
 from klsym.notation.combination import format_combination
 from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.ratios import rewrite_in_r

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from klsym.engine.divergences.shape_messages import list_divergence_messages
+from klsym.engine.divergences.f_divergence import list_divergence_messages
 from klsym.kernel.ring import ExpPoly
 from klsym.render.sentences import write_sentence
 from klsym.study.questions.optimum import Optimum

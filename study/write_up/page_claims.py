@@ -13,8 +13,7 @@ from markupsafe import Markup
 
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.shown_counterexample import describe_counterexample
-from klsym.notation.proof_latex import build_ending
-from klsym.notation.text import format_chain, show_interval, show_statement, show_theorem
+from klsym.notation.text import build_ending, format_chain, show_interval, show_statement, show_theorem
 from klsym.render.listing import list_tree_rows
 from klsym.render.mathml import DISPLAYED
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES

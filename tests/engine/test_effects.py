@@ -17,7 +17,7 @@ from klsym.kernel.models import Model, enclose
 from klsym.language.abbreviations import Context
 from klsym.language.parser import parse
 from klsym.language.unfolding import unfold
-from klsym.render.effects import describe_effects
+from klsym.render.divergences import describe_effects
 from klsym.study.api import where_training_ends
 
 # what is detached and multiplies s, as a function of r

@@ -19,7 +19,7 @@ from klsym.engine.proof.inequalities import _divide
 from klsym.errors import KlsymError, ProofError
 from klsym.kernel import check, read
 from klsym.language.convert import to_ring
-from klsym.notation.proof_latex import show_theorem_latex
+from klsym.notation.text import show_theorem_latex
 from klsym.numeric.exact import check_theorem
 from klsym.study.ledger.settle_claim import recall
 

@@ -19,7 +19,7 @@ import sympy
 
 import klsym
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside import means_counterexample as numbers
+from klsym.engine.outside import vocabulary_functions as numbers
 from klsym.engine.regions.bounds_in_order import collect_clip_facts
 from klsym.engine.regions.case_split import Condition, order_conditions
 from klsym.engine.regions.piecewise import MAX_REGIONS

@@ -155,9 +155,9 @@ def test_long_sequences_against_the_geometric_series():
 @pytest.mark.parametrize(
     ("task", "calls"),
     [
-        (lambda q, p: compute_sequence_kl(q, p), {"_forward": -2, "_backward": -1}),
-        (lambda q, p: compute_length_gradients(q), {"_forward": -2, "_after": -1}),
-        (lambda q, p: compute_kl_variances(q, p), {"_after": -1}),
+        (lambda q, p: compute_sequence_kl(q, p), {"_move_forward": -2, "_move_backward": -1}),
+        (lambda q, p: compute_length_gradients(q), {"_move_forward": -2, "_gather_to_go": -1}),
+        (lambda q, p: compute_kl_variances(q, p), {"_gather_to_go": -1}),
     ],
     ids=["kl", "lengths", "variances"],
 )
@@ -172,10 +172,10 @@ def test_work_is_linear_in_max_length(monkeypatch, task, calls, length):
         return call
 
     for name in calls:
-        module = sequence_fields if name == "_after" else autoregressive
+        module = sequence_fields if name == "_gather_to_go" else autoregressive
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     task(*three((2, 2, length, 1.0))[:2])
-    passes = {"_after": 2 if "_forward" in calls else 3}
+    passes = {"_gather_to_go": 2 if "_move_forward" in calls else 3}
     assert counts == {name: passes.get(name, 1) * (length + less) for name, less in calls.items()}
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from klsym.api import explain
 from klsym.kernel.ring import ExpPoly
-from klsym.notation.proof_latex import format_derivation, show_theorem_latex
-from klsym.notation.text import show_theorem
+from klsym.notation.text import format_derivation, show_theorem, show_theorem_latex
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update, format_title
 from klsym.render.objective import write_objective_latex

@@ -13,7 +13,7 @@ from klsym.language.roles import ROLES
 from klsym.notation.losses import show
 from klsym.render.answer import build_answer
 from klsym.render.details import hypotheses_of, list_counterexample_lines, list_gradient_rows
-from klsym.render.effects import describe_effects
+from klsym.render.divergences import describe_effects
 from klsym.render.headline import describe_use
 from klsym.render.mathml import DISPLAYED, MATHML, mathml
 from klsym.render.sentences import write_sentence

@@ -9,6 +9,8 @@ then an f-divergence, where c falls with r; along log q, that is with k1 = -log 
 >>> from klsym.language.expressions import k1, r
 >>> generator(to_ring(k1)) == to_ring(k1 + r - 1), strength(to_ring(1 - r)) == to_ring(1)
 (True, True)
+
+Objectives that are no divergence get messages: where they push q away from p, or fall without end.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from klsym.engine.regions.positivity import drop_positive_factors, find_positive
 from klsym.engine.regions.root_isolation import Zero, find_sign_intervals, find_signs
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
+from klsym.language.messages import Message
 
 R = (-K1).exp()
 FREE_NAMES = ("k1", "w", "log_q")
@@ -373,3 +376,30 @@ def find_leading_term(element: ExpPoly) -> tuple[Fraction, int, float]:
 
 def _to_real(value: Number) -> Any:
     return mpmath.mpf(value.numerator) / value.denominator
+
+
+def list_divergence_messages(divergence: Generated) -> tuple[Message, ...]:
+    """Return the messages on a coefficient c(r) = f(r) - r f'(r)."""
+    messages = []
+    if divergence.strength is not None and not divergence.strength:
+        messages.append(Message("no-restoring-force"))
+    if divergence.where and not divergence.is_divergence and not _is_convex_for_weights(divergence.where):
+        messages.append(Message("pushes-away", where=divergence.where))
+    if divergence.unbounded:
+        messages.append(Message("unbounded-below"))
+    return tuple(messages)
+
+
+def list_convexity_messages(convexity: Functional) -> tuple[Message, ...]:
+    """Return the message that c does not rise with log q everywhere, if so."""
+    if convexity.is_convex is not False or (convexity.where and _is_convex_for_weights(convexity.where)):
+        return ()
+    return (Message("held-weakly", where=convexity.where, of=convexity.of),)
+
+
+def _is_convex_for_weights(where: Where) -> bool:
+    """Is it everywhere for positive parameters, as weights are?  Or a matter of their signs alone?"""
+    if not isinstance(where, Inequality) or where.always is None:
+        return False
+    of_sample = where.element.names() & {*SAMPLE_BASES}
+    return not (of_sample and any(v < 0 for e in where.always for v in e.terms.values()))

@@ -30,7 +30,7 @@ from klsym.engine.outside.as_typed import (
     build_slope,
     show_mean,
 )
-from klsym.engine.outside.vocabulary_functions import explain_functions
+from klsym.engine.outside.vocabulary_functions import explain_functions, explain_products, is_product
 from klsym.engine.outside.vocabulary_means import (
     RANDOM,
     ExactMean,
@@ -44,7 +44,6 @@ from klsym.engine.outside.vocabulary_means import (
     refuse_setting,
     write_loss,
 )
-from klsym.engine.outside.vocabulary_products import explain_products, is_product
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.verdicts.verdict import Counterexample, ExpectedValue, TargetReading, Verdict

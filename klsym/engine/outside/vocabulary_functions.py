@@ -9,16 +9,31 @@ loss L(x, h) + sum_i h_i rho x_i, which is explained for every value of the h_j,
 of dL/dF_i over the outcome drawn is an exact mean, too: E_m[c] = full(c/rho).
 
 Along a sequence the h_j are functions of the prefix, which no parameter is: there this is refused.
+
+Exact means times what is drawn, at each token: L_t(y, F) with F_i = full(x_i).  Untrusted.
+
+    grad L_t = (grad L_t)(y, F held) + sum_i dL_t/dF_i full((x_i + dx_i/dlog q) s)
+
+No loss of one token drawn has this expected gradient: what multiplies F is drawn beside it.  If tokens come
+from mu and nothing is detached, sum_t L_t is a function of theta at each sequence, and mu does not move:
+E_mu[sum_t grad L_t] = grad E_mu[sum_t L_t].  Whether there is an objective is open otherwise.
+
+Where such a coefficient is not that of the reverse KL, a model shows it, to 15 decimals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import mpmath
 import sympy
+from sympy import Rational, S
 
+from klsym.engine.fields.field import collect_score_coefficients
+from klsym.engine.fields.position_sums import simplify_sum
+from klsym.engine.fields.slot_loss import CRITIC, build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import (
     Explained,
@@ -29,20 +44,107 @@ from klsym.engine.outside.as_typed import (
     show_mean,
     substitute_policy,
 )
-from klsym.engine.outside.means_counterexample import find_counterexample
 from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
-from klsym.engine.verdicts.verdict import Counterexample, ExpectedValue, TargetReading, Verdict
+from klsym.engine.proof.counterexamples import add_rows, describe_model, generate_models
+from klsym.engine.proof.derivation import derive
+from klsym.engine.proof.sequence_quantities import token_gradient
+from klsym.engine.regions.in_steps import to_steps
+from klsym.engine.verdicts.verdict import (
+    Counterexample,
+    ExpectedValue,
+    TargetReading,
+    Verdict,
+    build_open_verdict,
+)
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
+from klsym.kernel.statements import Context
 from klsym.language.convert import is_in_core, to_sympy
-from klsym.language.expressions import M, log_mu, parameter, remove_sg, rho, s, sg
+from klsym.language.expressions import (
+    DENSITIES,
+    REWARDS,
+    A,
+    M,
+    Slot,
+    k1,
+    log_mu,
+    log_q,
+    now,
+    parameter,
+    remove_sg,
+    rho,
+    s,
+    sg,
+    unfold,
+)
 from klsym.language.messages import Message
-from klsym.language.sums import OverBatch, OverVocabulary, is_mass
+from klsym.language.sums import Before, OverBatch, OverVocabulary, Summed, Whole, is_mass
+from klsym.language.unfolding import simplify_model
 from klsym.notation import losses
 from klsym.notation.coefficients import find_common_factor
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 from klsym.notation.values import collect_names
+
+DIGITS, APART = 40, 1e-9  # by which two sides differ, of the larger one
+MAX_EXPONENT = sympy.Integer(10) ** 300  # exp(x) takes as many bits of precision as x has
+Outcomes = list[tuple[Any, dict[Any, Any]]]
+
+
+def find_counterexample(c: Any, on_policy: bool, refuted: str) -> dict[str, Any] | None:
+    """Return a model in which E_q[c s] is not grad KL(q||p), as it is printed."""
+    free = sorted(c.free_symbols - {*DENSITIES, *REWARDS}, key=str)
+    for tried in generate_models(Context(parameters=tuple(map(str, free))), on_policy, []):
+        model = simplify_model(add_rows(tried, {"o", "M"}))
+        outcomes = _list_outcomes(model, {x: Rational(model["parameters"][str(x)]) for x in free})
+        left, right = (_compute_expected_gradient(e, outcomes) for e in (c, k1))
+        if left is not None and right is not None and abs(left - right) > APART * max(abs(left), abs(right)):
+            used = {str(x) for x in c.free_symbols} | (set() if on_policy else {"w"})
+            first, second = ([mpmath.nstr(x, 15)] * 2 for x in (left, right))
+            return describe_model(refuted, model, first, second, used)
+    return None
+
+
+def _list_outcomes(model: dict[str, Any], fixed: dict[Any, Any]) -> Outcomes:
+    """Return for each outcome q (u - E_q[u]), and the values of the symbols."""
+    rows_of_policies = {
+        symbol: model[name] for symbol, name in zip(DENSITIES, ("q", "p", "mu", "old"), strict=True)
+    }
+    q, u = ([Rational(x) for x in row] for row in (model["q"], model["u"]))
+    mean = sum(a * b for a, b in zip(q, u, strict=True))
+    rows = []
+    for x in range(len(q)):
+        logs = {symbol: sympy.log(Rational(row[x])) for symbol, row in rows_of_policies.items()}
+        rows_of_rewards = {symbol: model["rewards"].get(symbol.name) for symbol in REWARDS}
+        rewards = {symbol: Rational(row[x]) for symbol, row in rows_of_rewards.items() if row is not None}
+        rows.append((q[x] * (u[x] - mean), logs | rewards | fixed))
+    return rows
+
+
+def _compute_expected_gradient(coefficient: Any, outcomes: Outcomes) -> Any | None:
+    """Return E_q[coefficient u.s] in a model, where full(x) is E_q[x]."""
+    sums = coefficient.atoms(OverVocabulary)
+    masses = [(sympy.exp(at[log_q]), at) for _, at in outcomes]
+    exact = {mean: sum(q * unfold(mean.args[0]).xreplace(at) for q, at in masses) for mean in sums}
+    values = [compute_number(coefficient.xreplace(exact), at) for _, at in outcomes]
+    if any(value is None for value in values):
+        return None
+    return mpmath.fsum(v * w.p / w.q for v, (w, _) in zip(values, outcomes, strict=True))
+
+
+def compute_number(expression: Any, at: dict[Any, Any]) -> Any | None:
+    """Return the real value of an expression; None without one, or with exp of more than MAX_EXPONENT."""
+    unfolded = unfold(expression)
+    inside = {e.args[0] for e in unfolded.atoms(sympy.exp) if e.args[0].has(sympy.exp)}
+    try:
+        if any(abs(sympy.N(x.xreplace(at))) > MAX_EXPONENT for x in sorted(inside, key=sympy.count_ops)):
+            return None
+        value = sympy.N(unfolded.xreplace(at), DIGITS)
+    except (ValueError, TypeError):  # such as a comparison with infinity
+        return None
+    mantissa = value._mpf_ if value.is_Float else int(value) if value.is_Integer else None
+    return None if mantissa is None else mpmath.mpf(mantissa)
+
 
 DRAWN = RANDOM - {parameter("T")}
 OUTSIDE = (
@@ -234,3 +336,78 @@ def _is_mass_of_rest(x: Any) -> bool:
     if isinstance(x, OverVocabulary):
         return bool(x.args[0].xreplace({M: sympy.S.One}) == 0)
     return is_mass(x)
+
+
+def is_product(written: Written, setting: Setting) -> bool:
+    """Is it a loss of tokens in which full(..) stands outside of sums over tokens?"""
+    within = any(of.has(OverVocabulary) for of in written.expression.atoms(Summed))
+    return (setting.level, setting.use, within) == ("token", "loss", False)
+
+
+def explain_products(written: Written, typed: Written, setting: Setting) -> Verdict:
+    """Return the gradient at each token, and the objective if the sampler does not depend on theta.
+
+    typed: the loss with the weights of its options.
+    """
+    loss, pushes = typed.expression, _build_gradient(typed.expression, setting)
+    verdict = build_open_verdict(written, setting, Message("open-held-means"), pushes)
+    verdict = verdict.revise(messages=(), remarks=verdict.messages, scores_named=(True, True))
+    at_mu = Message("means-at-prefixes-of-mu")
+    prefix_messages = () if setting.on_policy or loss.has(Before, Whole) else (at_mu,)
+    outside = Message("outside-the-core", trust="sympy")
+    if pushes == 0:
+        messages = (outside, Message("vanishes", loss=written.text))
+        return verdict.revise(gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=messages)
+    if setting.on_policy or loss.atoms(sg):
+        return verdict.revise(messages=prefix_messages)
+    return verdict.revise(
+        gradient=TargetReading("separable"),
+        trust="sympy",
+        in_quantities=f"grad {show_mean(_write_at_now(loss), setting, TEXT)}",
+        formula=build_mean_formula(_write_at_now(loss), setting),
+        assumptions=(Message("exchange-mean", under="mu"),),
+        remarks=(),
+        messages=(outside, *prefix_messages),
+    )
+
+
+def _build_gradient(loss: Any, setting: Setting) -> Any:
+    """Return the gradient at a token: its scores, and each exact mean with the scores of all words."""
+    sums = sorted(loss.atoms(OverVocabulary), key=str)
+    moving, still = (
+        {exact_mean: _choose_free_parameter(loss, f"h{i}{end}") for i, exact_mean in enumerate(sums)}
+        for end in ("", "s")
+    )
+    back = {name: exact_mean for table in (moving, still) for exact_mean, name in table.items()}
+    opened = loss.replace(lambda e: isinstance(e, sg), lambda e: e.xreplace(still)).xreplace(moving)
+    at_token = build_slot_loss(Written("", opened), replace(setting, credit=""))
+    under = "q" if setting.on_policy else "mu"
+    defined = at_token.defined
+    start = derive(token_gradient(at_token.expression, under), on_policy=setting.on_policy, defined=defined)
+    slots, total = collect_score_coefficients(start.differentiate()), S.Zero
+    for slot, c in slots.items():
+        total += _multiply_by_score(to_steps(c, defined, True), slot).xreplace(back)
+    for exact_mean, name in moving.items():
+        push, slope = remove_sg(sympy.diff(opened, name)), build_slope(exact_mean.args[0])
+        push = substitute_policy(push) if setting.on_policy else push
+        if slope.free_symbols & RANDOM:  # full(s) = 0
+            total += _write_at_now(push).xreplace(back) * OverVocabulary(slope * s)
+    return total
+
+
+def _choose_free_parameter(loss: Any, name: str) -> Any:
+    """Return a parameter that does not occur in the loss."""
+    used_names = {x.name for x in loss.free_symbols}
+    return parameter(next(x for i in range(1000) if (x := f"{name}{i or ''}") not in used_names))
+
+
+def _multiply_by_score(c: Any, slot: str) -> Any:
+    return c * (s if slot == "x" else Slot(slot)(s))
+
+
+def _write_at_now(e: Any) -> Any:
+    """Write bare names, which in an answer are of the whole sequence, in the slot `now`; A is such a name."""
+    dummies = {full_mean: sympy.Dummy(real=True) for full_mean in e.atoms(OverVocabulary)}
+    e = now(e.xreplace(dummies)).xreplace({now(x): value for x, value in (CRITIC | {A: A}).items()})
+    e = e.replace(lambda x: isinstance(x, Summed), lambda x: simplify_sum(x) if x.args[0] != 0 else S.Zero)
+    return e.xreplace({dummy: full_mean for full_mean, dummy in dummies.items()})

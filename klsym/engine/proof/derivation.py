@@ -45,8 +45,7 @@ from klsym.language.unfolding import (
     unfold,
 )
 from klsym.notation.formulas import SidedLabels
-from klsym.notation.proof_latex import ProofView
-from klsym.notation.text import show_side
+from klsym.notation.text import ProofView, show_side
 
 BATCH_SLOTS = (*SIZES, "self", "other")
 

@@ -3,6 +3,8 @@
 >>> answer = compare("rho*k1", "rho*k3", sampling="off-policy")
 >>> answer.value.same, answer.per_sample.same, answer.gradient.same, answer.variance.lower
 (True, False, True, 'depends')
+
+Of each part the answer has a proof that it is the same, or a model where it is not, or is open.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
-from klsym.engine.questions.equality_answer import OPEN_ANSWER, Answer, decided
-from klsym.engine.questions.variances import Estimate, Spread, compare_variances
+from klsym.engine.proof.shown_counterexample import describe_counterexample
+from klsym.engine.questions.variances import Estimate, Spread, compare_variances, describe_outcome_model
 from klsym.engine.targets.clamp_messages import collect_region_assumptions
-from klsym.errors import NotInRing, UsageError
+from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ZERO
 from klsym.kernel.statements import Context
@@ -38,6 +40,35 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import length
 from klsym.language.messages import Message
 from klsym.notation.losses import Written
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Is something the same for both losses?  None: open."""
+
+    same: bool | None = None
+    trust: str = "open"
+    proof: Proof | None = None
+    witness: dict[str, Any] | None = None
+
+
+OPEN_ANSWER = Answer()
+
+
+def decided(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
+    """A proof that both are equal for all q, p, mu, or a model in which they are not."""
+    start = derive(left, on_policy=copied, defined=defined)
+    try:
+        return Answer(True, "kernel", start.equals(right))
+    except ProofError:
+        pass
+    try:
+        proof = start.differs_from(right)
+    except ProofError:
+        return OPEN_ANSWER
+    shown = describe_counterexample if "tree" in proof.theorem.close["model"] else describe_outcome_model
+    return Answer(False, "kernel", proof, shown(proof))
+
 
 WrittenPair = tuple[Written, Written]
 NOT_COMPARED = (

@@ -25,9 +25,15 @@ from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
-from klsym.engine.questions.candidates import EXACT_LOSSES, Candidate, list_candidates, list_tempting_losses
+from klsym.engine.questions.candidates import (
+    EXACT_LOSSES,
+    Candidate,
+    contains_reference_ratio,
+    list_candidates,
+    list_tempting_losses,
+    load_catalogue,
+)
 from klsym.engine.questions.compare import compare_losses
-from klsym.engine.questions.stored_catalogue import contains_reference_ratio, load_catalogue
 from klsym.engine.questions.variances import Estimate, Spread, compare_variances
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.engine.verdicts.warnings import is_attached, needs_weight_gradient
@@ -356,7 +362,7 @@ def _slope(element: ExpPoly) -> bool:
 
 # ---------------------------------------------------------------------------- clamps
 def _clamped(text: str, setting: Setting) -> Clamped | None:
-    from klsym.notation.cases import describe_conditions, show_coefficient
+    from klsym.notation.values import describe_conditions, show_coefficient
 
     try:
         verdict = explain_written(as_written(text, ()), setting)

@@ -62,11 +62,11 @@ from klsym.language.expressions import (
 )
 from klsym.language.messages import Message
 from klsym.notation import losses
-from klsym.notation.cases import format_latex as in_cases
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
 from klsym.notation.tree import Formula, Mean, Over, Words, multiply
 from klsym.notation.values import LazyFormula
+from klsym.notation.values import format_latex as in_cases
 
 OPEN = TargetReading(None)
 ALL_TOKENS = sum((ExpPoly.from_variable(name_in_slot("w", z)) for z in SEQUENCE), ZERO).exp()

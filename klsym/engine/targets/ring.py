@@ -11,8 +11,13 @@ from typing import Any
 
 from sympy import S
 
-from klsym.engine.divergences.f_divergence import Generated, find_convexity, find_divergence
-from klsym.engine.divergences.shape_messages import list_convexity_messages, list_divergence_messages
+from klsym.engine.divergences.f_divergence import (
+    Generated,
+    find_convexity,
+    find_divergence,
+    list_convexity_messages,
+    list_divergence_messages,
+)
 from klsym.engine.fields.field import ReducedGradient, reduce_loss, reduce_typed_loss, split_own_share
 from klsym.engine.fields.named_terms import KLS, decompose, recognise_coefficient, split_terms
 from klsym.engine.fields.position_sums import remove_slots

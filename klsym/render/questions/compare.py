@@ -11,8 +11,7 @@ from html import escape
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.questions.compare import Comparison
-from klsym.engine.questions.equality_answer import Answer
+from klsym.engine.questions.compare import Answer, Comparison
 from klsym.engine.questions.variances import Spread, describe_outcome_model
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ONE, ExpPoly

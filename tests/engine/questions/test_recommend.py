@@ -14,8 +14,7 @@ from klsym.api import recommend
 from klsym.cli import main
 from klsym.commands.parser import FRAMEWORKS as FRAMEWORKS_OF_COMMAND
 from klsym.engine.questions import recommend as engine
-from klsym.engine.questions.candidates import Candidate, list_candidates
-from klsym.engine.questions.stored_catalogue import load_catalogue
+from klsym.engine.questions.candidates import Candidate, list_candidates, load_catalogue
 from klsym.errors import UsageError
 from klsym.language.convert import to_ring
 from klsym.language.parser import parse

@@ -65,11 +65,11 @@ def test_every_kind_of_certificate_was_accepted(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("place, name, broken", [
-    (means, "fades", lambda mean, density, context: True),
+    (means, "is_zero_where", lambda mean, density, context: True),
     (means, "refuse_downstream", lambda *arguments: None),
     (batches.SIZES, "others", 0),
     (Assumptions, "divide", lambda *arguments: None),
-    (Assumptions, "support", lambda *arguments: None),
+    (Assumptions, "assume_support", lambda *arguments: None),
 ])  # fmt: skip
 def test_a_broken_kernel_is_contradicted(
     place: Any, name: str, broken: object, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ import klsym
 from klsym.cli import main
 from klsym.derivations.tools.modular_count import counts_by_hand
 from klsym.engine.fields.named_terms import recognise_coefficient
-from klsym.engine.questions.stored_catalogue import STORED, load_catalogue
+from klsym.engine.questions.candidates import STORED, load_catalogue
 from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring

@@ -41,7 +41,8 @@ WIDTH = 200  # longer statements are cut to where they differ
 UNTOUCHED = ast.Import | ast.ImportFrom | ast.Assert | ast.Pass
 TYPES = ast.Name | ast.Subscript | ast.BinOp | ast.BitOr | ast.Load | ast.Tuple | ast.List | ast.Attribute
 WEIGHTS = ("_work", "_per_number")  # functions that say what a step is charged
-TEXTS = {"refuse_unless": 1, "_rows": 2, "_pick": 2}  # from which argument on calls hold the text of an error
+# From which argument on calls hold the text of an error.
+TEXTS = {"refuse_unless": 1, "_rows": 2, "_choose_item": 2}
 ASIDE = ("annotation", "returns", "targets", "target", "decorator_list")
 Edit = tuple[ast.AST, str, Any]  # a node, a field of it, the new value of the field
 Found = tuple[Edit, ast.AST, ast.AST, str]  # an edit, what it changes, in which statement and function
