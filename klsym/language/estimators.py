@@ -1,7 +1,7 @@
 """The table of estimators: k1, k2, k3.  A new estimator is a new row.
 
 The parser, the conversion to the ring, all printers, `klsym audit`, the code snippets, sampling and the names
-of `klsym` and `klsym.calculus` read this table.  `language.py` checks each row when it is imported.
+of `klsym` and `klsym.calculus` read this table.  `expressions.py` checks each row when it is imported.
 
 >>> [row.name for row in TABLE]
 ['k1', 'k2', 'k3']

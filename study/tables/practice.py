@@ -10,6 +10,7 @@ from klsym.engine.questions.recommend import Choice, Recommendation, recommend
 from klsym.notation import formulas, losses
 from klsym.notation.combination import format_objective_latex
 from klsym.notation.printers import LATEX
+from klsym.render.objective import write_objective_latex
 from klsym.study.tables.losses import OFF, ON, gradient, mean
 from klsym.study.tables.writing.ledger_lookup import Quote
 from klsym.study.tables.writing.table import NONE, Cell, Column, Row, Table, cited, listed, math, text, words
@@ -97,4 +98,4 @@ def _aim(one: Any, use: str) -> Cell:
     if use == "value":
         named = verdict.value.target in TARGETS
         return math(format_objective_latex(verdict.value.multiples)) if named else words("no KL")
-    return math(verdict.objective or "0")
+    return math(write_objective_latex(verdict) or "0")

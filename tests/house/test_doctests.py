@@ -17,8 +17,13 @@ EXAMPLES = [
 ]
 
 
+NEED_TORCH = ("klsym.study.sampling.autograd", "klsym.experiments.network.")
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_run(name: str) -> None:
+    if name.startswith(NEED_TORCH):
+        pytest.importorskip("torch")
     results = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert results.attempted and not results.failed
 

@@ -106,7 +106,7 @@ def test_every_word_of_a_printed_formula_is_reserved():
     words: set[str] = set()
     for node in ast.walk(ast.parse((HOME / "kernel/printer.py").read_text())):
         if isinstance(node, ast.FunctionDef) and node.name in (
-            "_exp",
+            "_show_exp",
             "show_scored",
             "show_atom",
             "show_side",

@@ -7,8 +7,9 @@ given where the bounds are rational in k1, its region of convexity wherever the 
 >>> from klsym.kernel.ring import ExpPoly as E
 >>> from klsym.kernel.statements import Definition
 >>> up, down = Definition("up", REGION, K1), Definition("down", REGION, -K1)
->>> found = find_piecewise_divergence(E.variable("up") - E.variable("down"), Context((), (), (), (up, down)))
->>> found.is_divergence, found.f  # of the differentiate_in_log_q of abs(k1): the total variation
+>>> sign = E.from_variable("up") - E.from_variable("down")
+>>> found = find_piecewise_divergence(sign, Context((), (), (), (up, down)))
+>>> found.is_divergence, found.f  # of the slope of abs(k1): the total variation
 (True, Abs(r - 1))
 """
 

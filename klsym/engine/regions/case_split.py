@@ -5,7 +5,7 @@ the signs before leave them open, so that the coefficients become a tree; equal 
 
 >>> from klsym.kernel.ring import ExpPoly as E
 >>> from klsym.kernel.statements import Definition
->>> k1, up, down = map(E.variable, ("k1", "is_up", "is_down"))
+>>> k1, up, down = map(E.from_variable, ("k1", "is_up", "is_down"))
 >>> context = Context(definitions=(Definition("is_up", REGION, k1), Definition("is_down", REGION, -k1)))
 >>> show = lambda slots, context: to_steps(slots["x"], context)
 >>> for row in split_into_cases({"x": (up - down) * k1}, context, show): print(row)

@@ -12,10 +12,11 @@ where no certificate is found, regions stay as they are.
 
 >>> from klsym.kernel.ring import ExpPoly as E
 >>> from klsym.kernel.statements import Definition
->>> w, A = E.variable("w").exp(), E.variable("A")
+>>> w, A = E.from_variable("w").exp(), E.from_variable("A")
 >>> high, low = Definition("high", REGION, w - 2), Definition("low", REGION, 1 - w)
 >>> context = Context(definitions=(high, low))
->>> reduce_by_relations(E.variable("high") * (E.variable("low") + A), context) == E.variable("high") * A
+>>> up, down = E.from_variable("high"), E.from_variable("low")
+>>> reduce_by_relations(up * (down + A), context) == up * A
 True
 """
 
