@@ -42,7 +42,7 @@ __all__ = [  # those without a row above are of klsym.calculus
     "s", "sample", "sample_gradient", "settle", "sg",
 ]  # fmt: skip
 
-if TYPE_CHECKING:  # the same names for mypy
+if TYPE_CHECKING:  # the same names for mypy; those of the study for their types alone, nothing imports it
     from klsym.api import Verdict, compare, explain, recommend
     from klsym.audit.audits import audit
     from klsym.calculus import *

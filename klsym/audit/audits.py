@@ -392,7 +392,7 @@ class _AuditRun:
         return outcome
 
     def raise_disagreement(self, reason: str) -> NoReturn:
-        statement = f"the trace disagrees with the code ({reason}): nothing is said about it"
+        statement = f"the trace disagrees with the code ({reason}), so that klsym gives no verdict"
         raise Disagreement(f"{self.code.name}: {statement}")
 
     def choose_setting(self, traced: _Trace) -> dict[str, Any]:

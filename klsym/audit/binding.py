@@ -188,7 +188,7 @@ def _rename_old_policy(bindings: Bindings) -> None:
 
 
 def parse_role(text: str) -> Any:
-    """Return the formula that an argument stands for.
+    """Return the formula that --map gives to an argument.
 
     >>> parse_role("log_q - log_mu"), parse_role("log_p[v]"), parse_role("mask")
     (-log_mu + log_q, log_p[v], mask)

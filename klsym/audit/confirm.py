@@ -219,7 +219,7 @@ def _sum_gradient(slope: np.ndarray | None, size: int, numbers: dict[Any, Dual])
 
 
 def _compare(outcome: Outcome, quantity: str, mine: np.ndarray, size: np.ndarray, real: np.ndarray) -> None:
-    """Compare up to rounding, of which `size` is the measure."""
+    """Compare two arrays up to rounding errors relative to `size`."""
     if mine.shape != real.shape:
         outcome.failed = (
             outcome.failed or f"{quantity}: {mine.size} numbers in the trace, {real.size} in the code"

@@ -75,6 +75,7 @@ def _read_function(file: File, name: str, result: str | None) -> Code:
         file.notes.append(f"**{node.args.kwarg.arg} is read as empty")
 
     def build(keys: Collection[str]) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """Compile the function, or its class; keys: expressions that are arguments now, and are replaced."""
         if holder:
             _compile_class(file, holder, node, keys)
             stub = _make_instance(file.namespace[holder.name], file, holder)

@@ -32,11 +32,11 @@ def _build_verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.engine.answers.dispatch import as_written
     from klsym.engine.explain import read_setting
     from klsym.engine.fields.field import reduce_typed_loss
-    from klsym.engine.fields.primitives import substitute_on_policy
     from klsym.engine.regions.in_steps import to_scored_steps
     from klsym.engine.verdicts.verdict import build_open_verdict
     from klsym.errors import UsageError
     from klsym.kernel.derivatives import attach
+    from klsym.language.convert import substitute_on_policy
     from klsym.language.messages import Message
     from klsym.render.verdict import printed
 

@@ -1,5 +1,4 @@
-"""`klsym explain`, `klsym compare`, and `klsym recommend`: what to write for a KL penalty.
-"""
+"""`klsym explain`, `klsym compare`, and `klsym recommend`: what to write for a KL penalty."""
 
 from __future__ import annotations
 

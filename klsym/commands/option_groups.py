@@ -1,5 +1,4 @@
-"""The options that several commands have, and how words of the command line are read.
-"""
+"""The options that several commands have, and how words of the command line are read."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from klsym.errors import KlsymError
 from klsym.language.convert import is_in_core
 from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
 from klsym.language.messages import Message
-from klsym.language.sums import Normalised, find_clamped_words
+from klsym.language.sums import Normalised, find_word_bounds
 from klsym.notation.losses import Written
 from klsym.notation.values import collect_names
 
@@ -308,7 +308,7 @@ def check_dropped_gradient(context: DiagnosedLoss) -> Messages:
     """Find the bounds of clip, min, max or where beyond which a sample has no gradient."""
     if context.verdict.target == "zero" or context.setting.use == "reward":
         return
-    if words := find_clamped_words(context.written.expression):
+    if words := find_word_bounds(context.written.expression):
         yield Message("clamps-words", of=words)
         return
     lost = [m for m in find_zero_regions(context.verdict) if not _is_tie(m)]

@@ -22,7 +22,7 @@ from sympy.core.function import AppliedUndef
 
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES, THETA_FREE, attach_name, detach_name, parse_name
-from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial, Number
+from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial, Number
 from klsym.kernel.slots import name_in_slot
 from klsym.language.defined import OF_LOGS
 from klsym.language.expressions import (
@@ -304,3 +304,8 @@ def _build_factor(monomial: Monomial, value: Number) -> Any:
             ratio = _move_to_slot(sg(ratio) if parsed.detached else ratio, parsed.slot)
             return ratio ** (sign * _to_rational(value) * _build_monomial(remainder))
     return sympy.exp(_to_rational(value) * _build_monomial(monomial))
+
+
+def substitute_on_policy(h: ExpPoly) -> ExpPoly:
+    """Return the value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
+    return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})

@@ -218,11 +218,14 @@ def _divide_by_q(a: str) -> Any:
     return exp(DENSITIES[a] - log_q)
 
 
-def find_clamped_words(e: Any) -> tuple[Any, ...]:
-    """Return the bounds inside sums over the vocabulary that change the gradient of a word's term.
+def find_word_bounds(e: Any) -> tuple[Any, ...]:
+    """Return the bounds on log q in sums over the vocabulary: min, max, clip, conditions of where(..).
+
+    At such a bound the derivative of a word's term jumps, so that clamping words changes the gradient of the
+    sum.  A detached bound is a constant factor and is left out.
 
     >>> from klsym.language.parser import parse
-    >>> [find_clamped_words(parse(x)) for x in ("full(min(k1, 0.05))", "full(sg(min(k1, 0.05))*log_q)")]
+    >>> [find_word_bounds(parse(x)) for x in ("full(min(k1, 0.05))", "full(sg(min(k1, 0.05))*log_q)")]
     [(Min(1/20, k1),), ()]
     """
     bounds: dict[Any, None] = {}

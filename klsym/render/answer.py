@@ -168,6 +168,7 @@ def _write_gradient(verdict: PrintedVerdict) -> str:
 
 
 def _write_batch_gradient(verdict: PrintedVerdict, mean: str) -> str:
+    """Write E_m[h s_self]; H in h is the coefficient of a sample before its baseline is subtracted."""
     h = verdict.gradient.score_text
     if not verdict.gradient.is_nonzero:
         return "0 at every sample"

@@ -192,6 +192,7 @@ def derivation_latex(verdict: PrintedVerdict) -> str:
 
 
 def list_counterexample_lines(witness: dict[str, Any] | None, level: str = "sample") -> list[str]:
+    """Return what the model refutes, then the model; with directions u and v, its two sides are a curl."""
     if witness is None:
         return []
     of = "; each outcome is a whole sequence" * (level == "sequence" and "tree" not in witness)

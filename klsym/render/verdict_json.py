@@ -124,7 +124,11 @@ def _build_term(term: Any, ascends: bool) -> dict[str, Any]:
 
 
 def list_cases(verdict: PrintedVerdict) -> list[dict[str, str]]:
-    """Return the score coefficients of each region as text; empty where there are no cases."""
+    """Return, for each region, its condition and two coefficients as text; empty without regions.
+
+    per_sample: h of E_m[h s], under the policy that samples; coefficient: c of E_q[c s], its canonical form.
+    Regions whose c is not known are left out.
+    """
     gradient = verdict.gradient
     return [
         {
@@ -142,7 +146,7 @@ def list_names(verdict: PrintedVerdict) -> dict[str, str]:
     inside = gradient.inside_clamps.complete.values() if gradient.inside_clamps else ()
     texts = [
         gradient.score_text, gradient.canonical_text or "", value.constant_text, loss.expansion or "",
-        *gradient.complete.values(), *value.complete.values(), value.constant_text, *inside,
+        *gradient.complete.values(), *value.complete.values(), *inside,
         *(row[of] for row in list_cases(verdict) for of in ("per_sample", "coefficient")),
     ]  # fmt: skip
     names = collect_names(gradient.score_coefficient)

@@ -17,6 +17,9 @@ WHOLE = "a whole number"
 LONG = "a" * 5000
 BAD: list[tuple[list[str], str]] = [
     ([], "COMMAND"),
+    (["recommend", "--target", "kl"], "invalid choice: 'kl'"),
+    (["recommend"], "--target"),
+    (["recommend", "--target", "reverse-kl", "--use", "x"], "invalid choice: 'x'"),
     (["bogus"], "invalid choice: 'bogus'"),
     (["explain"], "LOSS"),
     (["explain", "k1", "k2"], "k2"),

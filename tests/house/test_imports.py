@@ -150,10 +150,11 @@ def test_imports_run_one_way():
 
 
 def test_the_tool_imports_nothing_of_the_study():
-    """Lazily neither: its commands and names are found by their texts."""
+    """Lazily neither: its commands and names are found by their texts.  `klsym` itself has their types."""
     tool = {name for name in graph() if room(name) in TOOL}
     assert len(tool) > 100 and room("klsym.study.ledger.registry") in STUDY
     assert [(name, m) for name in tool for m in graph()[name] if room(m) in STUDY] == []
+    assert [m for m in run()["klsym"] if room(m) in STUDY] == []
 
 
 WITHOUT_STUDY = """

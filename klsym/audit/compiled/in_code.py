@@ -227,7 +227,7 @@ def is_one_round(iterable: Any) -> bool:
 
 
 def make_carried(names: tuple[str, ...]) -> tuple[UnreadValue, ...]:
-    """Return unread values for variables that a loop changes between rounds, of which one is read."""
+    """Return unread values for variables that each round of a loop changes, where one round is read."""
     return tuple(make_unread(why=running.CarriedVariable(name, find_current_line())) for name in names)
 
 

@@ -45,10 +45,14 @@ def compute_power(base: Formula, exponent: Formula) -> Formula:
 
 
 def divide(a: Formula, b: Formula) -> Formula:
+    """Return a/b; refuse b = 0, and a mask of single tokens (sums of a mask, such as a length, are read).
+
+    Misfit asks whether the argument is a mask at all.
+    """
     if b.is_zero:
         raise Refused("a division by zero")
     if is_of_masks_alone(b) and replace_totals(b).has(mask):
-        raise Misfit("a division by a mask at each token, which is 0 at padding", mask)
+        raise Misfit("a division by an expression of the mask of each token", mask)
     return a / b
 
 

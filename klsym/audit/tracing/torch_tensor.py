@@ -45,7 +45,7 @@ def make_traced(
     formula: Any, shape: tuple[int, ...], dtype: Any = None, selected: Any = None,
     origins: frozenset[str] = frozenset(),
 ) -> Any:  # fmt: skip
-    """Return a tensor of this shape that stands for a formula."""
+    """Return a tensor of this shape that carries a formula."""
     import torch
 
     refuse_unless_aligned(shape)

@@ -30,7 +30,6 @@ from klsym.engine.targets.counterexample import find_counterexample
 from klsym.engine.verdicts.lazy import Chain, Search
 from klsym.engine.verdicts.verdict import (
     Counterexample,
-    ExpectedGradient,
     ExpectedValue,
     TargetReading,
     Verdict,
@@ -97,22 +96,21 @@ def restrict_to_cut_sampler(verdict: Verdict, written: Written) -> Verdict:
 def _make_open(verdict: Verdict) -> Verdict:
     """Return an open verdict with the gradient at a token, where the theorems need q << mu."""
     assumptions = tuple(message for message in verdict.assumptions if message != UNMET)
-    gradient = ExpectedGradient(
-        score_coefficient=verdict.gradient.score_coefficient,
-        scores_named=verdict.gradient.scores_named,
-        score_cases=verdict.gradient.score_cases,
-        canonical_cases=verdict.gradient.canonical_cases,
-        bias_cases=verdict.gradient.bias_cases,
-        inside_clamps=verdict.gradient.inside_clamps,
+    return verdict.revise(
+        gradient=TargetReading(),
+        canonical_coefficient=None,
+        in_quantities="",
         remarks=(Message("open-support"),),
-    )
-    return Verdict(
-        verdict.loss,
-        verdict.setting,
-        gradient,
-        objective=replace(verdict.objective, formula=None, quantity=None),
+        terms=(),
+        value=ExpectedValue(),
+        formula=None,
+        quantity=None,
+        trust="open",
         assumptions=assumptions,
         messages=(Message("words-never-drawn"),),
+        theorems=(),
+        steps=(),
+        counterexample=Counterexample(),
     )
 
 

@@ -187,14 +187,15 @@ def _build_equations(terms: list[Any], multiples: list[Any]) -> list[Any]:
 def _replace_by_letters(e: Any, names: dict[Any, Any]) -> Any:
     """Replace logarithms, exponentials, roots and parametric powers by letters."""
 
-    def name_letter(of: Any) -> Any:
+    def write_in_letters(of: Any) -> Any:
+        """x^(5/2) is L x^2 with L = x^(1/2): all powers of one root share its letter."""
         if isinstance(of, sympy.log | sympy.exp) or not of.exp.is_Rational:
             return names.setdefault(of, sympy.Symbol(f"L_{len(names)}", positive=True))
         part = of.exp % 1
-        base = names.setdefault(of.base**part, sympy.Symbol(f"L_{len(names)}", positive=True))
-        return base * of.base ** (of.exp - part)
+        letter = names.setdefault(of.base**part, sympy.Symbol(f"L_{len(names)}", positive=True))
+        return letter * of.base ** (of.exp - part)
 
-    return e.xreplace({part: name_letter(part) for part in _sort_by_size(e) if not _is_root_of_x(part)})
+    return e.xreplace({part: write_in_letters(part) for part in _sort_by_size(e) if not _is_root_of_x(part)})
 
 
 def _sort_by_size(e: Any) -> list[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from klsym.engine.regions.piecewise import substitute_on_policy as substitute_on_policy
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Key
 from klsym.kernel.slots import name_in_slot

@@ -29,7 +29,6 @@ from klsym.engine.fields.position_sums import (
     simplify_sum,
     sum_over_slot,
 )
-from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.options.choices import POSITIONS, Crediting, find_meaning
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.bounds_in_order import collect_clip_facts
@@ -39,7 +38,7 @@ from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.slots import LENGTHS, name_in_slot
 from klsym.kernel.statements import Context
-from klsym.language.convert import to_ring, to_sympy
+from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import (
     ATOMS,
     DENSITIES,
@@ -157,14 +156,10 @@ def build_slot_losses(losses_as_typed: Sequence[Written], setting: Setting) -> l
 
 def _apply_options(written: Written, setting: Setting, expanded: ExpandedLoss) -> SlotLoss:
     """As a loss or as a reward, credited to tokens and averaged over them."""
-    detached, index, expression, sums = (
-        setting.detached,
-        expanded.index,
-        expanded.expression,
-        expanded.sums,
-    )
+    detached, index = setting.detached, expanded.index
+    expression, sums = expanded.expression, expanded.sums
     refuse_unless_moderate(to_ring(expression), written, {*LENGTHS})
-    if detached and index == "t" and setting.credits is not None and setting.meets_others:
+    if detached and index == "t" and setting.credits is not None and setting.credits_other_tokens:
         h = to_ring(remove_sg(expression))
         credited = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credits)
         expression, sums = replace_sums(credited, index, detached, expanded.regions)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.kernel.derivatives import attach
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import Exponent, ExpPoly, Number
+from klsym.language.convert import substitute_on_policy
 
 
 def is_zero(coefficients: Iterable[ExpPoly], on_policy: bool) -> bool:

@@ -1,6 +1,6 @@
-"""What each choice of an option means: one row for each, which every module reads.
+"""One row for each choice of an option says what the choice means; every module reads these rows.
 
-A choice without a row is refused by its name, wherever its meaning is asked.
+A choice without a row is refused by name.
 
 >>> find_meaning(CENTRINGS, "batch", "leave-one-out").word
 'loo'
@@ -26,7 +26,7 @@ T = parameter("T")  # the length of a sequence
 
 @dataclass(frozen=True)
 class Sampler:
-    """Where samples come from.  is_cut: from q where M = 1 alone, M*q/S."""
+    """The policy that samples: q or mu.  is_cut: q restricted to the words with M = 1, M*q/S."""
 
     from_policy: bool
     is_cut: bool = False
@@ -34,26 +34,27 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Usage:
-    """Is the loss detached, and multiplies the score?"""
+    """A loss is differentiated; a reward is detached and multiplies the score."""
 
     detached: bool
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where the loss stands.  index: of a position without a sum over the batch."""
+    """What one loss belongs to: a sample, a token, a sequence.  index: the kernel's index without a batch."""
 
     index: str = ""
 
 
 @dataclass(frozen=True)
 class Centring:
-    """What is taken from h, the score's coefficient, over a batch.
+    """The baseline of a batch, which is subtracted from the score coefficient h.
 
-    subtracts: h less its mean, as a sum over the batch; word: all of it in the grammar.  note: the message
-    that says so.  divides: by the standard deviation, so that terms do not add up.  loses_own_share: the
-    mean holds the sample itself, which costs 1/n of the gradient.  keeps_gradient: the expected gradient
-    stays as it is, on-policy.  reserves_m: m = n - 1 stands in answers.
+    subtracts: the class of h minus its baseline, a sum over the batch.  word: the grammar's word for the
+    whole option.  note: the code of the message that names the baseline.  divides: the result is divided by
+    the standard deviation, so that the gradients of the terms of a sum do not add up.  loses_own_share: the
+    baseline includes the sample itself, which costs 1/n of the gradient.  keeps_gradient: on-policy, the
+    expected gradient does not change.  reserves_m: answers use m for n - 1.
     """
 
     subtracts: type[OverBatch]
@@ -67,22 +68,23 @@ class Centring:
 
 @dataclass(frozen=True)
 class Crediting:
-    """Which rewards the score of a token meets: those of a sum over tokens, or its own alone.
+    """The rewards that a token is credited with.
 
-    word: the sum in the grammar, None where a score meets its own token; apply: the sum.
+    word: the grammar's word for their sum over tokens, None for the token's own reward alone.
+    apply: the sum of a reward h.
     """
 
     word: str | None
     apply: Callable[[Any], Any]
 
     @property
-    def meets_others(self) -> bool:
+    def credits_other_tokens(self) -> bool:
         return self.word is not None
 
 
 @dataclass(frozen=True)
 class Weighting:
-    """What rho is at a token.  at_token: in slots; typed: in the grammar."""
+    """The importance weight rho of a token.  at_token: in slots; typed: in the grammar."""
 
     at_token: Any
     typed: Any
@@ -90,7 +92,10 @@ class Weighting:
 
 @dataclass(frozen=True)
 class Divisor:
-    """What the sum over tokens is divided by: n/number with the whole batch's number, else number."""
+    """The number by which the sum over tokens is divided.
+
+    over_batch: the number counts the tokens of all n sequences, and the loss is multiplied by n.
+    """
 
     number: Any
     over_batch: bool = False

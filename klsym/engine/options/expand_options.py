@@ -49,7 +49,7 @@ def expand_options(written: Written, setting: Setting, h: Formula | None = None)
         formula = Call(centring.word, (formula,))
     elif centring is not None and h is not None:
         formula = multiply(Call("sg", (Call(centring.word, (h,)),)), Name("log_q"))
-    has_options = weighted or setting.truncated or divisor.divides or setting.meets_others or centring
+    has_options = weighted or setting.truncated or divisor.divides or setting.credits_other_tokens or centring
     return TEXT(formula) if has_options else None
 
 

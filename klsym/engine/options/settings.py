@@ -62,37 +62,37 @@ class Setting:
 
     @property
     def detached(self) -> bool:
-        """Is the loss detached, and multiplies the score?"""
+        """Is the loss a detached reward, which multiplies the score?"""
         return find_meaning(USAGES, "use", self.use).detached
 
     @property
     def centring(self) -> Centring | None:
-        """What is taken from the score's coefficient over a batch; None for nothing."""
+        """The baseline that the batch option subtracts; None for none."""
         return None if self.batch == "none" else find_meaning(CENTRINGS, "batch", self.batch)
 
     @property
     def divides_by_std(self) -> bool:
-        """Is the score's coefficient divided by a standard deviation, so that terms do not add up?"""
+        """Is the score coefficient divided by a standard deviation, so that terms do not add up?"""
         return self.centring is not None and self.centring.divides
 
     @property
     def credits(self) -> Crediting | None:
-        """The rewards that a token's score meets; None where the option means nothing."""
+        """The rewards that a token is credited with; None where the option has no effect."""
         return find_meaning(CREDITS, "credit", self.credit) if self.credit else None
 
     @property
-    def meets_others(self) -> bool:
-        """Does a token's score meet the rewards of other tokens?"""
-        return self.credits is not None and self.credits.meets_others
+    def credits_other_tokens(self) -> bool:
+        """Is a token credited with the rewards of other tokens?"""
+        return self.credits is not None and self.credits.credits_other_tokens
 
     @property
     def weighting(self) -> Weighting:
-        """What rho is at a token; its own ratio where the option means nothing."""
+        """The importance weight of a token; its own ratio where the option has no effect."""
         return find_meaning(WEIGHTINGS, "weights", self.weights or "token")
 
     @property
     def divisor(self) -> Divisor:
-        """What the sum over tokens is divided by; 1 where the option means nothing."""
+        """The number that divides the sum over tokens; 1 where the option has no effect."""
         return find_meaning(DIVISORS, "aggregate", self.aggregate or "sum")
 
     @property

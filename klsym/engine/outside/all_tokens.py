@@ -25,7 +25,6 @@ from sympy import Rational
 
 from klsym.engine.fields.field import collect_score_coefficients, reduce_loss
 from klsym.engine.fields.position_sums import T, n
-from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
@@ -50,7 +49,7 @@ from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Indexed, Side
-from klsym.language.convert import to_ring
+from klsym.language.convert import substitute_on_policy, to_ring
 from klsym.language.expressions import (
     DENSITIES,
     REWARDS,
@@ -191,7 +190,7 @@ def _divide_by_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Form
 
 def _find_constant_coefficient(loss: Any, setting: Setting) -> Any | None:
     """Return the coefficient of each score if it is the same number at every token, else None."""
-    credited = setting.use == "reward" and setting.level == "token" and setting.meets_others
+    credited = setting.use == "reward" and setting.level == "token" and setting.credits_other_tokens
     loss = loss.xreplace({rho: setting.weighting.typed})
     if credited or loss.has(OverPositions):
         return None

@@ -21,7 +21,6 @@ import sympy
 from klsym.engine.fields.field import ReducedGradient, reduce_typed_loss
 from klsym.engine.fields.named_terms import Decomposition
 from klsym.engine.fields.position_sums import n
-from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss, divide_by_length, has_batch_sum
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std, list_size_messages
@@ -45,7 +44,7 @@ from klsym.errors import NotInRing, UsageError
 from klsym.kernel.derivatives import attach
 from klsym.kernel.names import HELD, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.language.convert import to_ring, to_sympy
+from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import GIVEN, R, log_q, own, parameter, rho, s, sg, unfold
 from klsym.language.messages import Message
 from klsym.language.sums import Normalised

@@ -54,7 +54,7 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import A, M, log_mu, log_q, now, remove_sg, rho, s, sg
 from klsym.language.messages import Message
 from klsym.language.parser import OF_DENSITIES
-from klsym.language.sums import Before, OverVocabulary, Summed, Whole, find_clamped_words
+from klsym.language.sums import Before, OverVocabulary, Summed, Whole, find_word_bounds
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -94,7 +94,7 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
         setting=setting,
         score_cases=alone.gradient.score_cases if alone else (),
         scores_named=(True, inner.gradient.scores_named[1]),
-        inside_clamps=None if find_clamped_words(written.expression) else inner.gradient.inside_clamps,
+        inside_clamps=None if find_word_bounds(written.expression) else inner.gradient.inside_clamps,
         assumptions=(Message("full-at-one", setting=setting, of=loss.written.text), *inner.assumptions),
         steps=add_first_step(loss.typed, loss.setting, VOCABULARY_RULE, inner.proof.steps)
         if inner.proof.steps

@@ -176,7 +176,7 @@ def expand_credit_and_weights(written: Written, setting: Setting) -> tuple[Writt
     if expanded is None:  # it names no rho, and the rho of the sampled loss is that of the token
         return written, replace(setting, weights=setting.weights and "token")
     names = {symbol.name for symbol in written.expression.free_symbols} - {*ATOMS, *PARAMETERS}
-    credit = "" if setting.meets_others else setting.credit
+    credit = "" if setting.credits_other_tokens else setting.credit
     return Written(expanded, parse(expanded, names)), replace(setting, credit=credit, weights="token")
 
 

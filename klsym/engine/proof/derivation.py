@@ -19,7 +19,7 @@ from klsym.engine.proof.completeness_data import find_foreign_term, solve_for_fa
 from klsym.engine.proof.counterexamples import find_model, has_steps
 from klsym.engine.proof.inequalities import fill_multiples, read_premise_multiples, read_rows
 from klsym.engine.proof.lemmas import collect_cited_parts, prove_lemmas
-from klsym.engine.proof.quantities import Quantity, to_quantity
+from klsym.engine.proof.quantities import Quantity, choose_labels, to_quantity
 from klsym.engine.proof.reduction import Move, RuleStep, Strategy, make_step, reduce_side
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import EQUATION, FORMAT, certify, digest
@@ -41,10 +41,8 @@ from klsym.language.unfolding import (
     check_setting,
     expand_context,
     list_given_means,
-    substitute_detached,
     unfold,
 )
-from klsym.notation.formulas import SidedLabels
 from klsym.notation.text import ProofView, show_side
 
 BATCH_SLOTS = (*SIZES, "self", "other")
@@ -382,7 +380,13 @@ class Derivation:
         except Refused as refusal:
             raise ProofError(f"the derivation does not hold: {refusal}") from None
         statement = Statement(self.start, other.side, self.context, relation)
-        return Proof(complete, Theorem(statement, theorem), _choose_labels(self, other), moves, self.notes)
+        return Proof(
+            complete,
+            Theorem(statement, theorem),
+            choose_labels(self.start, self.labels, other, self.context),
+            moves,
+            self.notes,
+        )
 
 
 def _raise_proof_error(make: Any) -> Any:
@@ -395,26 +399,6 @@ def _raise_proof_error(make: Any) -> Any:
 def _collect_row_elements(rows: list[Any]) -> Iterable[ExpPoly]:
     names = ("scale", "factor", "v", "of", "nonnegative")
     return [ExpPoly.from_json(row[name]) for row in rows for name in names if name in row]
-
-
-def _choose_labels(chain: Derivation, right: Quantity) -> dict[ExpPoly, Any]:
-    """Return the labels of losses: those of the right side, unless the left side is the same function."""
-    labels = _expand_labels({**chain.labels, **right.labels}, chain.context)
-    if chain.start != right.side or not chain.labels:
-        return labels
-    return SidedLabels(_expand_labels({**right.labels, **chain.labels}, chain.context), labels)
-
-
-def _expand_labels(labels: dict[ExpPoly, Any], context: Context) -> dict[ExpPoly, Any]:
-    """Label a loss in the same way after the setting is substituted."""
-    if not (context.on_policy or context.given):
-        return labels
-    pairs = (
-        (substitute_detached(loss, index, context), label)
-        for loss, label in labels.items()
-        for index in ("", "t")
-    )
-    return dict(pairs) | labels
 
 
 def _drop_common_moves(

@@ -18,6 +18,7 @@ from klsym.kernel.names import MEASURES, PROBABILITIES, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import (
     Bregman,
+    Context,
     Covariance,
     Divergence,
     E,
@@ -32,6 +33,8 @@ from klsym.language.abbreviations import (
 from klsym.language.convert import find_generic_functions, split_score, to_ring
 from klsym.language.expressions import as_expression, r
 from klsym.language.expressions import s as score_symbol
+from klsym.language.unfolding import substitute_detached
+from klsym.notation.formulas import SidedLabels
 from klsym.notation.text import show_side
 
 q, p, mu, count = MEASURES
@@ -189,3 +192,28 @@ def bregman(phi: Any) -> Quantity:
     if as_expression(phi).free_symbols - r.free_symbols:
         raise ProofError("bregman: an expression in r alone expected")
     return Quantity(as_side(Bregman(to_ring(phi))))
+
+
+def choose_labels(
+    start: Side, labels: dict[ExpPoly, Any], right: Quantity, context: Context
+) -> dict[ExpPoly, Any]:
+    """Return the labels of losses: those of the right side first.
+
+    Where both sides are the same function, each side keeps its own labels.
+    """
+    of_right = _expand_labels({**labels, **right.labels}, context)
+    if start != right.side or not labels:
+        return of_right
+    return SidedLabels(_expand_labels({**right.labels, **labels}, context), of_right)
+
+
+def _expand_labels(labels: dict[ExpPoly, Any], context: Context) -> dict[ExpPoly, Any]:
+    """Label a loss in the same way after the setting is substituted."""
+    if not (context.on_policy or context.given):
+        return labels
+    pairs = (
+        (substitute_detached(loss, index, context), label)
+        for loss, label in labels.items()
+        for index in ("", "t")
+    )
+    return dict(pairs) | labels

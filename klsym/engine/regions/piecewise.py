@@ -39,7 +39,7 @@ from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
-from klsym.language.convert import to_ring, to_sympy
+from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.defined import name_definition
 from klsym.language.expressions import OF_REGIONS, clip
 from klsym.language.unfolding import PLAIN
@@ -445,8 +445,3 @@ def _find_sign_of_number(x: ExpPoly) -> Any:
     if 0 in total:
         raise NotInRing("a number whose sign is not decided")
     return 1 if total > 0 else -1
-
-
-def substitute_on_policy(h: ExpPoly) -> ExpPoly:
-    """Return the value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
-    return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})

@@ -21,7 +21,7 @@ from klsym.engine.fields.field import (
     reduce_typed_loss,
     split_own_share,
 )
-from klsym.engine.fields.primitives import WEIGHT, substitute_on_policy
+from klsym.engine.fields.primitives import WEIGHT
 from klsym.engine.fields.slot_loss import read_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.bounds_in_order import can_bounds_cross, collect_clip_facts
@@ -44,7 +44,7 @@ from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import SEQUENCE, name_in_slot
 from klsym.kernel.statements import LOG, REGION, Context
-from klsym.language.convert import normalise_expression, to_ring
+from klsym.language.convert import normalise_expression, substitute_on_policy, to_ring
 from klsym.language.expressions import (
     DENSITIES,
     REWARDS,

@@ -19,12 +19,7 @@ from typing import Any
 from klsym.engine.fields.field import ReducedGradient, split_sequence_part
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.fields.named_terms import Decomposition, decompose, name_target, recognise_coefficient
-from klsym.engine.fields.primitives import (
-    WEIGHT,
-    find_objective_under,
-    find_primitive,
-    substitute_on_policy,
-)
+from klsym.engine.fields.primitives import WEIGHT, find_objective_under, find_primitive
 from klsym.engine.fields.slot_loss import SlotLoss, collect_random_names
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
@@ -39,7 +34,7 @@ from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO
 from klsym.language.abbreviations import E, Side
-from klsym.language.convert import to_ring, to_sympy
+from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import remove_sg, s
 
 

@@ -14,7 +14,6 @@ from klsym.engine.fields.named_terms import (
     sort_random_names,
     split_terms,
 )
-from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.fields.slot_loss import (
     choose_measure,
     needs_sampler,
@@ -32,7 +31,7 @@ from klsym.kernel.derivatives import attach
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import E, Indexed
-from klsym.language.convert import to_ring, to_sympy
+from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.messages import Message
 from klsym.language.sums import Centred, LeftOut
 from klsym.notation.losses import Written

@@ -9,32 +9,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sympy import S
-
 from klsym.engine.divergences.f_divergence import (
     Generated,
     find_convexity,
     find_divergence,
-    list_convexity_messages,
-    list_divergence_messages,
 )
 from klsym.engine.fields.field import ReducedGradient, reduce_loss, reduce_typed_loss, split_own_share
 from klsym.engine.fields.named_terms import KLS, decompose, recognise_coefficient, split_terms
-from klsym.engine.fields.position_sums import remove_slots
-from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.fields.slot_loss import (
     build_centred_loss,
     build_slot_loss,
     collect_random_names,
     rewrite_for_sequence,
 )
-from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
-from klsym.engine.options.choices import CENTRINGS
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import grad, sample, sample_gradient
-from klsym.engine.regions.in_steps import multiply_by_ratios, select_unbounded_terms, to_steps
+from klsym.engine.regions.in_steps import to_steps
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.targets.clamp_messages import add_clip_results
 from klsym.engine.targets.counterexample import find_counterexample
@@ -43,10 +35,12 @@ from klsym.engine.targets.expected_value import find_expected_value
 from klsym.engine.targets.in_print import ValuePrinter, format_side, write_regions_as_steps
 from klsym.engine.targets.ring_notes import (
     collect_assumptions,
+    collect_messages,
     collect_remarks,
     compare_with_full_gradient,
     find_canonical_coefficient,
     generate_reading_notes,
+    infer_batch_option,
     select_assuming_proofs,
 )
 from klsym.engine.verdicts.lazy import Chain, Search
@@ -58,25 +52,12 @@ from klsym.engine.verdicts.verdict import (
     Verdict,
     is_ascended,
 )
-from klsym.engine.verdicts.warnings import (
-    Facts,
-    collect_facts,
-    is_attached,
-    is_proximal,
-    list_batch_warnings,
-    list_token_warnings,
-    list_warnings,
-    name_terms_with_slopes,
-    name_unweighted_terms,
-    needs_weight_gradient,
-    select_unweighted,
-)
 from klsym.errors import NotInRing, UsageError
-from klsym.kernel.names import SAMPLE_BASES, parse_name
+from klsym.kernel.names import SAMPLE_BASES
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import REGION, Context
-from klsym.language.convert import is_in_ring, to_ring, to_sympy
-from klsym.language.expressions import H, now, others, own, remove_sg, rho, s, sg
+from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
+from klsym.language.expressions import H, others, own, s
 from klsym.language.messages import Message
 from klsym.language.sums import Centred, LeftOut
 from klsym.notation import losses
@@ -92,7 +73,6 @@ from klsym.notation.values import (
 )
 
 SUBTRACTIONS = {Centred: subtract_mean, LeftOut: subtract_mean_of_others}
-CENTRING_OPTION = {row.subtracts: name for name, row in CENTRINGS.items() if not row.divides}
 
 
 def explain_ring(written: Written, setting: Setting) -> Verdict:
@@ -185,7 +165,7 @@ def build_verdict(
     )
     if not field.index:
         verdict = _add_shape(verdict, written, field)
-    verdict = verdict.revise(messages=_collect_messages(verdict, field, single, decision, setting))
+    verdict = verdict.revise(messages=collect_messages(verdict, field, single, decision, setting))
     verdict = add_clip_results(verdict, written, setting, field, single, explain or explain_ring)
     if setting.batch != "none":
         return verdict
@@ -226,7 +206,7 @@ def _show_score_coefficients(field: ReducedGradient, setting: Setting) -> Any:
             field.loss.label and field.loss.label.expression, LeftOut | Centred
         ):
             centred = _subtract_mean(
-                field.sample_coefficient, _infer_batch_option(field, setting), field.loss.defined
+                field.sample_coefficient, infer_batch_option(field, setting), field.loss.defined
             )
             return multiply_by_score(centred, own(s))
         case "i" if {*field.score_coefficients} <= {"self"}:
@@ -249,14 +229,6 @@ def _subtract_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
     value = to_sympy(h) if is_linear else H
     assert setting.centring is not None
     return SUBTRACTIONS[setting.centring.subtracts](to_ring(own(value)), to_ring(others(value)))
-
-
-def _infer_batch_option(field: ReducedGradient, setting: Setting) -> Setting:
-    """Return the setting whose option batch equals a detached loo(h) or centred(h)."""
-    typed = field.loss.label.expression if field.loss.label else None
-    if setting.use == "reward" and isinstance(typed, LeftOut | Centred):
-        return replace(setting, batch=CENTRING_OPTION[type(typed)])
-    return setting
 
 
 def _is_linear(term: ExpPoly) -> bool:
@@ -366,97 +338,3 @@ def _find_power_generator(c: ExpPoly) -> Generated | None:
     from klsym.engine.divergences.f_divergence_smooth import find_power_divergence
 
     return find_power_divergence(c)
-
-
-def _collect_messages(
-    verdict: Verdict, field: ReducedGradient, single: ReducedGradient, decision: Decision, setting: Setting
-) -> tuple[Message, ...]:
-    if field.index == "t":
-        return list_token_warnings(verdict, _collect_token_facts(field, decision, setting.on_policy))
-    coefficients, defined = single.score_coefficients, field.loss.defined
-    as_option = _infer_batch_option(field, setting)
-    typed = single.loss.label if single.loss.index != "i" else None
-    h = coefficients.get("x", coefficients.get("self", ZERO))
-    if not field.random_names.all.isdisjoint(parse_name(name).base for name in h.names()):
-        h = substitute_on_policy(h) if setting.on_policy else h
-        facts = _collect_region_facts(single, h, setting.on_policy)
-    else:
-        in_ring = typed is not None and is_in_ring(typed.expression)
-        loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
-        facts = collect_facts(loss, h, field.c, setting.on_policy, defined)
-    if as_option.batch != "none":
-        vanishes = not collect_random_names(field.sample_coefficient, defined)
-        if setting.batch == "none":
-            facts = collect_facts(
-                field.sample_coefficient, field.sample_coefficient, field.c, setting.on_policy, defined
-            )
-        facts = replace(facts, vanishes=vanishes or facts.vanishes)
-        messages = list_batch_warnings(verdict.revise(setting=as_option), facts)
-        if setting.batch != "none":
-            return messages
-        return tuple(x for x in messages if x.code != "value-is-not-gradient")
-    if field.loss.index == "i":
-        vanishes = is_zero(field.score_coefficients.values(), setting.on_policy)
-        facts = replace(facts, vanishes=vanishes, noisy=False)
-        return (
-            *list_warnings(verdict, facts),
-            *((Message("baseline-attached"),) if "others" in coefficients else ()),
-        )
-    messages = list_warnings(verdict, facts)
-    if verdict.objective.generator is not None:
-        return (*messages, *list_divergence_messages(verdict.objective.generator))
-    return (
-        (*messages, *list_convexity_messages(verdict.objective.convexity))
-        if verdict.objective.convexity
-        else messages
-    )
-
-
-def _collect_region_facts(single: ReducedGradient, coefficient: ExpPoly, on_policy: bool) -> Facts:
-    """Return the facts of a loss with bounds or logs; a region of rho counts as a weight."""
-    loss, context = single.loss, single.loss.defined
-    weighted = multiply_by_ratios(coefficient, context)
-    facts = collect_facts(loss.element, weighted, ZERO, on_policy, context)
-    unweighted = select_unweighted(weighted)
-    has_rho = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
-    literal = has_rho and needs_weight_gradient(loss.element, single.random_names.all)
-    facts = replace(facts, noisy=False, literal=literal)
-    if any(context.find_definition(name, REGION) is not None for name in unweighted.names()):
-        return replace(facts, unweighted_terms=name_terms_with_slopes(remove_slots(loss.typed)))
-    return facts
-
-
-def _describe_bare_terms(bare: tuple[ExpPoly, ...], field: ReducedGradient) -> Message | None:
-    """Return the message on unweighted terms; those with regions are named by the terms of the loss."""
-    typed = field.loss.label
-    if typed is None or not any(collect_random_names(c, field.loss.defined) - {*SAMPLE_BASES} for c in bare):
-        return name_unweighted_terms(*bare)
-    return Message("some-terms") if field.loss.detached else name_terms_with_slopes(typed.expression, now)
-
-
-def _collect_token_facts(field: ReducedGradient, decision: Decision, on_policy: bool) -> Facts:
-    """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
-    loss = to_ring(remove_sg(field.loss.uncredited) if field.loss.detached else field.loss.uncredited)
-    slots = field.coefficients
-    sum_values = [to_ring(remove_sg(value)) for value in field.loss.sums.values()]
-    factors = [loss] if field.loss.detached else list(field.score_coefficients.values())
-    all_factors = [*factors, *sum_values]
-    factors = [multiply_by_ratios(c, field.loss.defined) for c in factors]
-    bare = dict.fromkeys(part for part in map(select_unweighted, factors) if part)
-    ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
-    weights = {name.slot for name in ratios if name.base == "w"}
-    return Facts(
-        vanishes=is_zero(field.score_coefficients.values(), on_policy),
-        weighted=any(select_unweighted(c) != c for c in factors),
-        unweighted_terms=_describe_bare_terms(tuple(bare), field),
-        proximal=bool(bare) and all(map(is_proximal, bare)),
-        attached=is_attached(loss),
-        literal=needs_weight_gradient(loss),
-        unbounded_ratio=find_unbounded_ratio(
-            [select_unbounded_terms(c, field.loss.defined) for c in all_factors], slots.values(), on_policy
-        ),
-        named_multiples=decision.decomposition.multiples,
-        is_token_weight_only="now" in weights and "past" not in weights,
-        rho_typed=field.loss.label is not None and field.loss.label.expression.has(rho),
-        defined=field.loss.defined,
-    )

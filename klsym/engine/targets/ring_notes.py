@@ -3,26 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from klsym.engine.fields.field import ReducedGradient, is_same_at_each_token
+from sympy import S
+
+from klsym.engine.divergences.f_divergence import (
+    list_convexity_messages,
+    list_divergence_messages,
+)
+from klsym.engine.fields.field import (
+    ReducedGradient,
+    is_same_at_each_token,
+)
 from klsym.engine.fields.in_trees import AFTER, BEFORE
+from klsym.engine.fields.position_sums import remove_slots
 from klsym.engine.fields.primitives import WEIGHT
+from klsym.engine.fields.slot_loss import (
+    collect_random_names,
+)
+from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
 from klsym.engine.options.choices import CENTRINGS
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, expectation, grad
 from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL_gradient
-from klsym.engine.regions.in_steps import to_steps
+from klsym.engine.regions.in_steps import multiply_by_ratios, select_unbounded_terms, to_steps
 from klsym.engine.regions.piecewise import find_mixing_weights, is_token_count
 from klsym.engine.targets.decide import Decision, find_centred_form
-from klsym.kernel.names import parse_name
+from klsym.engine.verdicts.verdict import (
+    Verdict,
+)
+from klsym.engine.verdicts.warnings import (
+    Facts,
+    collect_facts,
+    is_attached,
+    is_proximal,
+    list_batch_warnings,
+    list_token_warnings,
+    list_warnings,
+    name_terms_with_slopes,
+    name_unweighted_terms,
+    needs_weight_gradient,
+    select_unweighted,
+)
+from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.kernel.statements import LOG
-from klsym.language.convert import to_ring, to_sympy
-from klsym.language.expressions import R, future, k1, now, s
+from klsym.kernel.statements import LOG, REGION
+from klsym.language.convert import is_in_ring, substitute_on_policy, to_ring, to_sympy
+from klsym.language.expressions import R, future, k1, now, remove_sg, rho, s, sg
 from klsym.language.messages import Message
+from klsym.language.sums import Centred, LeftOut
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Mean
@@ -133,3 +165,115 @@ def _prove_comparison(term: str) -> Proof:
             return derive(token_KL_gradient("p", "q", prefixes="mu")).differs_from(forward)
     own_rewards, later_rewards = (sum_over_t(of * now(s), "q") for of in (now(R), future(R)))
     return derive(own_rewards).equals(grad(expectation(R, "q")) - later_rewards)
+
+
+# ---------------------------------------------------------------------------- shape and warnings
+CENTRING_OPTION = {row.subtracts: name for name, row in CENTRINGS.items() if not row.divides}
+
+
+def infer_batch_option(field: ReducedGradient, setting: Setting) -> Setting:
+    """Return the setting whose option batch equals a detached loo(h) or centred(h)."""
+    typed = field.loss.label.expression if field.loss.label else None
+    if setting.use == "reward" and isinstance(typed, LeftOut | Centred):
+        return replace(setting, batch=CENTRING_OPTION[type(typed)])
+    return setting
+
+
+def collect_messages(
+    verdict: Verdict, field: ReducedGradient, single: ReducedGradient, decision: Decision, setting: Setting
+) -> tuple[Message, ...]:
+    """Return what an engineer should know; single: the gradient of one sample, before centring."""
+    if field.index == "t":
+        return list_token_warnings(verdict, _collect_token_facts(field, decision, setting.on_policy))
+    coefficients, defined = single.score_coefficients, field.loss.defined
+    as_option = infer_batch_option(field, setting)
+    typed = single.loss.label if single.loss.index != "i" else None
+    h = coefficients.get("x", coefficients.get("self", ZERO))
+    if not field.random_names.all.isdisjoint(parse_name(name).base for name in h.names()):
+        h = substitute_on_policy(h) if setting.on_policy else h
+        facts = _collect_region_facts(single, h, setting.on_policy)
+    else:
+        in_ring = typed is not None and is_in_ring(typed.expression)
+        loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
+        facts = collect_facts(loss, h, field.c, setting.on_policy, defined)
+    if as_option.batch != "none":
+        return _collect_batch_messages(verdict, field, as_option, setting, facts=facts)
+    if field.loss.index == "i":
+        vanishes = is_zero(field.score_coefficients.values(), setting.on_policy)
+        facts = replace(facts, vanishes=vanishes, noisy=False)
+        return (
+            *list_warnings(verdict, facts),
+            *((Message("baseline-attached"),) if "others" in coefficients else ()),
+        )
+    messages = list_warnings(verdict, facts)
+    if verdict.objective.generator is not None:
+        return (*messages, *list_divergence_messages(verdict.objective.generator))
+    return (
+        (*messages, *list_convexity_messages(verdict.objective.convexity))
+        if verdict.objective.convexity
+        else messages
+    )
+
+
+def _collect_batch_messages(
+    verdict: Verdict, field: ReducedGradient, as_option: Setting, setting: Setting, facts: Facts
+) -> tuple[Message, ...]:
+    """Return the messages on a centred batch; as_option: the setting whose option batch centres it."""
+    h, defined = field.sample_coefficient, field.loss.defined
+    if setting.batch == "none":
+        facts = collect_facts(h, h, field.c, setting.on_policy, defined)
+    facts = replace(facts, vanishes=not collect_random_names(h, defined) or facts.vanishes)
+    messages = list_batch_warnings(verdict.revise(setting=as_option), facts)
+    if setting.batch != "none":
+        return messages
+    return tuple(x for x in messages if x.code != "value-is-not-gradient")
+
+
+def _collect_region_facts(single: ReducedGradient, coefficient: ExpPoly, on_policy: bool) -> Facts:
+    """Return the facts of a loss with bounds or logs; a region of rho counts as a weight."""
+    loss, context = single.loss, single.loss.defined
+    weighted = multiply_by_ratios(coefficient, context)
+    facts = collect_facts(loss.element, weighted, ZERO, on_policy, context)
+    unweighted = select_unweighted(weighted)
+    has_rho = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
+    literal = has_rho and needs_weight_gradient(loss.element, single.random_names.all)
+    facts = replace(facts, noisy=False, literal=literal)
+    if any(context.find_definition(name, REGION) is not None for name in unweighted.names()):
+        return replace(facts, unweighted_terms=name_terms_with_slopes(remove_slots(loss.typed)))
+    return facts
+
+
+def _describe_bare_terms(bare: tuple[ExpPoly, ...], field: ReducedGradient) -> Message | None:
+    """Return the message on unweighted terms; those with regions are named by the terms of the loss."""
+    typed = field.loss.label
+    if typed is None or not any(collect_random_names(c, field.loss.defined) - {*SAMPLE_BASES} for c in bare):
+        return name_unweighted_terms(*bare)
+    return Message("some-terms") if field.loss.detached else name_terms_with_slopes(typed.expression, now)
+
+
+def _collect_token_facts(field: ReducedGradient, decision: Decision, on_policy: bool) -> Facts:
+    """Return facts for warnings; a detached loss multiplies the scores of other tokens too."""
+    loss = to_ring(remove_sg(field.loss.uncredited) if field.loss.detached else field.loss.uncredited)
+    slots = field.coefficients
+    sum_values = [to_ring(remove_sg(value)) for value in field.loss.sums.values()]
+    factors = [loss] if field.loss.detached else list(field.score_coefficients.values())
+    all_factors = [*factors, *sum_values]
+    factors = [multiply_by_ratios(c, field.loss.defined) for c in factors]
+    bare = dict.fromkeys(part for part in map(select_unweighted, factors) if part)
+    ratios = {parse_name(n) for c in factors for _, exponent in c.terms for m, _ in exponent for n, _ in m}
+    weights = {name.slot for name in ratios if name.base == "w"}
+    return Facts(
+        vanishes=is_zero(field.score_coefficients.values(), on_policy),
+        weighted=any(select_unweighted(c) != c for c in factors),
+        unweighted_terms=_describe_bare_terms(tuple(bare), field),
+        proximal=bool(bare) and all(map(is_proximal, bare)),
+        attached=is_attached(loss),
+        literal=needs_weight_gradient(loss),
+        unbounded_ratio=find_unbounded_ratio(
+            [select_unbounded_terms(c, field.loss.defined) for c in all_factors], slots.values(), on_policy
+        ),
+        named_multiples=decision.decomposition.multiples,
+        is_token_weight_only="now" in weights and "past" not in weights,
+        rho_typed=field.loss.label is not None and field.loss.label.expression.has(rho),
+        defined=field.loss.defined,
+    )

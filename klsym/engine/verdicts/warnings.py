@@ -394,7 +394,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
         )  # each score meets it
         return (
             Message("later-rewards-dropped")
-            if setting.credit and not setting.meets_others and not is_whole_advantage
+            if setting.credit and not setting.credits_other_tokens and not is_whole_advantage
             else None
         )
     if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.named_multiples):
@@ -407,7 +407,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
 
 def check_advantage_credit(verdict: Verdict, facts: Facts) -> Message | None:
     """State the convention on A, if the rewards of several tokens are summed."""
-    is_credited = verdict.setting.use == "reward" and verdict.setting.meets_others
+    is_credited = verdict.setting.use == "reward" and verdict.setting.credits_other_tokens
     has_advantage = verdict.loss.written is not None and verdict.loss.written.expression.has(A)
     return Message("advantage-counts-once") if is_credited and has_advantage else None
 

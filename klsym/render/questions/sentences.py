@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 
-def _drawn(losses: tuple[str, ...]) -> str:
+def _explain_exact_mean(losses: tuple[str, ...]) -> str:
+    """Say how the theorems treat full(..): they are proved of these sampled losses."""
     return (
         "full(x) is the sum of q(y)*x(y) over every outcome or next token y: the mean of rho*x over the one"
         " drawn, where mu > 0 wherever q is, as its gradient is that of grad(rho*x); the theorems speak of"
@@ -81,7 +82,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"
     " after the prefix, held as it is at theta; rho is q/sg(q) in the loss, q/mu in the answer",
     "at-each-token": "written for each token of the sequence: the same loss, with --level token",
-    "drawn": _drawn,
+    "drawn": _explain_exact_mean,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
     "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",
     "samples-of-all-outcomes": (

@@ -438,13 +438,6 @@ def test_under_a_cut_sampler_samples_alone_do_not_do() -> None:
         answer.snippet("numpy")
 
 
-@pytest.mark.parametrize("arguments", [["--target", "kl"], [], ["--target", "reverse-kl", "--use", "x"]])
-def test_bad_options_are_refused(arguments, capsys):
-    assert main(["recommend", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and error.startswith("klsym: ")
-
-
 def test_bad_arguments_in_python():
     for bad in ({"target": "kl"}, {"target": "reverse-kl", "use": "critic"}):
         with pytest.raises(UsageError, match="expected"):

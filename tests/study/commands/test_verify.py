@@ -9,8 +9,12 @@ import pytest
 from klsym.calculus import KL, derive, expectation, k2, p, q
 from klsym.numeric.number_systems import Sized
 from klsym.study.ledger import registry as ledger
-from klsym.study.ledger.registry import Claim
+from klsym.study.ledger.registry import Claim, select
+from klsym.study.ledger.settle_claim import settle
 from klsym.study.sampling import identities
+from klsym.study.sampling.backends import backend
+from klsym.study.sampling.identities import Options
+from klsym.study.sampling.verify import table, verify
 from support.commands import Out, one_line_of_complaint
 from support.commands import run as run_any
 
@@ -88,3 +92,17 @@ def test_a_sample_that_disagrees_fails_the_run(capsys: Out, monkeypatch: pytest.
     monkeypatch.setattr(identities, "evaluate_sides", wrong)
     code, out, _ = run(capsys, "reward.k1", *QUICK)
     assert code == 1 and "<-- FAILED" in out and out.rstrip().endswith("FAILED: reward.k1")
+
+
+# ---------------------------------------------------------------------------- the table
+def test_columns_line_up() -> None:
+    ids = ["gradient.appendix-a-sign", "gradient.k3-loss-not-reverse", "gradient.per-sample", "reward.k3"]
+    lines = table(
+        verify([settle(claim) for claim in select(ids)], Options(backend(), drawn=2 * 10**5))
+    ).split("\n")
+    head, rule, rows = lines[0], lines[1], lines[2:]
+    end, start = head.index("controls") + len("controls"), head.index("exact oracle")
+    assert set(rule) == {"-"} and len(rule) >= len(head) and len(rows) == 9
+    for row in rows:
+        assert row[end - 1] != " " and row[end:start] == "  " and row[start] != " "
+    assert any("e+" in row and "z " in row for row in rows) and any(" - " in row for row in rows)

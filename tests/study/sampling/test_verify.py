@@ -19,8 +19,8 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Statement
 from klsym.study.gaussian.exact import GaussianModel
 from klsym.study.ledger.evidence import Estimate, Evidence
-from klsym.study.ledger.registry import Claim, select
-from klsym.study.ledger.settle_claim import Settled, recall, settle
+from klsym.study.ledger.registry import Claim
+from klsym.study.ledger.settle_claim import Settled, recall
 from klsym.study.sampling import verify as module
 from klsym.study.sampling.backends import backend
 from klsym.study.sampling.finite import FiniteSampler
@@ -425,18 +425,6 @@ def test_runs_of_true_identities_raise_an_alarm_as_seldom_as_stated() -> None:
     for share, rate in zip(found, RATES, strict=True):
         assert share <= rate / 2 + 3 * math.sqrt(rate / 2 / runs)
     assert found[0] > 0.04
-
-
-# ---------------------------------------------------------------------------- the table
-def test_columns_line_up() -> None:
-    ids = ["gradient.appendix-a-sign", "gradient.k3-loss-not-reverse", "gradient.per-sample", "reward.k3"]
-    lines = table(verify([settle(claim) for claim in select(ids)], QUICK)).split("\n")
-    head, rule, rows = lines[0], lines[1], lines[2:]
-    end, start = head.index("controls") + len("controls"), head.index("exact oracle")
-    assert set(rule) == {"-"} and len(rule) >= len(head) and len(rows) == 9
-    for row in rows:
-        assert row[end - 1] != " " and row[end:start] == "  " and row[start] != " "
-    assert any("e+" in row and "z " in row for row in rows) and any(" - " in row for row in rows)
 
 
 def test_the_summary_names_the_rates() -> None:

@@ -27,13 +27,12 @@ import numpy as np
 import sympy
 
 from klsym.engine.fields.field import reduce_typed_loss
-from klsym.engine.fields.primitives import substitute_on_policy
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.in_steps import to_steps
 from klsym.kernel.derivatives import attach
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import Context
-from klsym.language.convert import to_ring
+from klsym.language.convert import substitute_on_policy, to_ring
 from klsym.language.expressions import Estimator, clip, log_mu, log_q, remove_sg, rho, sg
 from klsym.language.parser import parse
 from klsym.language.unfolding import differentiate_in_log_q
