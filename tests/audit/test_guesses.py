@@ -172,7 +172,8 @@ def test_padding_that_counts_is_still_found(tmp_path):
 def test_what_is_mapped_to_a_mask_and_divided_by_is_refused(tmp_path):
     body = "return (k2(logp, ref_logp) * loss_mask).sum() / n"
     with pytest.raises(
-        UsageError, match=r"line 9: a division by a mask at each token.* is n or loss_mask a number"
+        UsageError,
+        match=r"line 9: a division by an expression of the mask of each token.* is n or loss_mask a number",
     ):
         audited(tmp_path, body, "logp, ref_logp, loss_mask, n", map={"n": "mask"})
     assert audited(tmp_path, body, "logp, ref_logp, loss_mask, n", set={"n": 4}).expression == "k2/4"
