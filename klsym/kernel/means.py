@@ -54,6 +54,22 @@ def apply_log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Si
     return total
 
 
+def apply_product_rule(atom: Gradient, data: Data, assumed: Assumptions) -> Side:
+    """grad sum c E_1 E_2 .. = sum c (grad E_1 E_2 .. + E_1 grad E_2 .. + ..), where each grad E_i exists.
+
+    A product may have a gradient where its factors have none, so that each is a hypothesis.
+    """
+    terms = []
+    for coefficient, atoms in atom.of.terms:
+        plain = all(isinstance(a, Mean) and not a.score and a.measure != SAMPLE for a in atoms)
+        refuse_unless(plain, "products of expectations without score function expected")
+        for i, a in enumerate(atoms):
+            gradient = Gradient(Side.from_atom(a))
+            assumed.assume_existence(gradient)
+            terms.append((coefficient, (*atoms[:i], gradient, *atoms[i + 1 :])))
+    return Side.combine(*terms)
+
+
 def apply_linearity(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     """E_m[c a] = c E_m[a], as a factor of a product; a lone mean takes c back in."""
     c = assumed.read(data["constant"])

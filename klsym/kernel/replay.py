@@ -80,6 +80,7 @@ RULES: dict[str, Rule] = {
     "chain rule": Rule(MeanGradient, means.apply_chain_rule),
     "stop-gradient": Rule(Mean, means.apply_stop_gradient),
     "log-derivative": Rule(Gradient, means.apply_log_derivative, more=frozenset({"jumps"})),
+    "product rule": Rule(Gradient, means.apply_product_rule),
     "linearity": Rule(Mean, means.apply_linearity, frozenset({"constant"})),
     "change of measure": Rule(Mean, means.apply_change_of_measure, frozenset({"to"})),
     "score mean zero": Rule(Mean, means.apply_score_mean_zero, frozenset({"slot"})),

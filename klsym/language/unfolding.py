@@ -177,13 +177,26 @@ def _unfold_gradient(of: Side, context: Context) -> Side:
         for atom in atoms:
             product = product.multiply(_unfold_operand(atom, context))
         for c, inner in product.terms:
-            mean = inner[0] if len(inner) == 1 else None
-            if context.on_policy and isinstance(mean, Mean) and mean.measure == "mu":
-                loss = substitute_detached(mean.coefficient, mean.index, context)
-                total = total + Side.combine((c, (MeanGradient(mean.index, "q", loss),)))
+            if context.on_policy and any(isinstance(atom, Mean) and atom.measure == "mu" for atom in inner):
+                total = total + _unfold_moving_factors(c, inner, context)
             else:
                 moving = moving + Side.combine((c, tuple(_unfold_loss(atom, context) for atom in inner)))
     return total + (Side.from_atom(Gradient(moving)) if moving.terms else Side())
+
+
+def _unfold_moving_factors(c: ExpPoly, factors: tuple[Any, ...], context: Context) -> Side:
+    """Return c sum_i (grad E_i) prod_{j != i} E_j; on-policy, the sampler mu is not differentiated."""
+    total = Side()
+    for i, factor in enumerate(factors):
+        loss = _unfold_loss(factor, context)
+        if isinstance(loss, Mean) and factor.measure == "mu":
+            term = Side.from_atom(MeanGradient(factor.index, "q", loss.coefficient))
+        else:
+            term = Side.from_atom(Gradient(Side.from_atom(loss)))
+        for other in (*factors[:i], *factors[i + 1 :]):
+            term = term.multiply(_unfold_atom(other, context))
+        total = total + term * c
+    return total
 
 
 def _unfold_operand(atom: Any, context: Context) -> Side:

@@ -37,6 +37,12 @@ RULES: dict[str, Rule] = {
              "a dominated derivative near theta; with bounds Lipschitz terms, no sample on a bound",
              "grad q = q s, p and mu do not depend on theta, and gradients are linear.",
              "Williams 1992; Glasserman 2004, ch. 7"),
+        Rule("product rule", r"\nabla(\mathbb{E}_m[a]\,\mathbb{E}_{m'}[b]) = \mathbb{E}_{m'}[b]\,"
+             r"\nabla\mathbb{E}_m[a] + \mathbb{E}_m[a]\,\nabla\mathbb{E}_{m'}[b]",
+             "grad (E_m[a] E_m'[b]) = E_m'[b] grad E_m[a] + E_m[a] grad E_m'[b]",
+             hypotheses="the gradient of each factor exists",
+             why="Expectations are functions of theta, and a product of functions has this gradient.",
+             cite="Rudin 1976, ch. 5"),
         Rule("region", r"\mathbb{E}_m[a] = \mathbb{E}_m[a - b\,P\,x]",
              "E_m[a] = E_m[a - b P x] for a product P of [e > 0] and 1 - [e > 0] with P x = 0 everywhere",
              "each mean exists; no sample lies where e = 0, if e < 0 is asked for; the facts that are used",

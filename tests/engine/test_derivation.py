@@ -58,6 +58,11 @@ STEPS: dict[str, str] = {
     "derive(2 * expectation(f, under=q), premises=F_IS_KL).use_premise(times=2)": "E_q[2*k1]",
     "derive(FORWARD).reduce()": "E_q[-r*s]",
     "derive(REVERSE).step('log-derivative')": "E_q[k1*s] + E_q[grad k1]",
+    "derive(grad(KL(q, p) * KL(q, p))).step('product rule')": "2 grad E_q[k1] E_q[k1]",
+    "derive(grad(KL(q, p) * KL(p, q))).reduce()": "-E_q[r*k1] E_q[k1*s] - E_q[k1] E_q[r*s]",
+    "derive(grad(expectation(rho * k1, under=mu) * expectation(k1, under=mu)), on_policy=True).reduce()":
+        "E_q[k1*s] E_q[k1]",
+    "derive(grad(expectation(k1, under=mu) * KL(q, p)), on_policy=True).reduce()": "E_q[k1*s] E_q[k1]",
 }  # fmt: skip
 WRITTEN_OUT: dict[str, str] = {
     "KL(q, p)": "E_q[k1]",
@@ -209,6 +214,9 @@ MISUSE: dict[str, str] = {
     "derive(grad(expectation(k1, under=q)), premises=((expectation(k1, under=q), expectation(sg(k1), "
     "under=q)),)).use_premise(gradient=True)":
         "detached",
+    "derive(KL(q, p)).step('product rule')": "Gradient expected, got Mean",
+    "derive(grad(KL(q, p) * REVERSE)).step('product rule')": "products of expectations",
+    "derive(grad(KL(q, p) * KL(p, q))).equals(KL(q, p) * FORWARD)": SIDES,
     "derive(REVERSE).use_premise()": "premise",
     "derive(KL(q, p)).step('magic')": "unknown rule 'magic'",
     "derive(REVERSE).step('log-derivative', to=p)": "data",

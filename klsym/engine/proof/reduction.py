@@ -167,6 +167,8 @@ def _choose_rule_for_atom(atom: Atom, in_product: bool, context: Context, strate
             return "chain rule", {}
         case Curl():
             return "curl", {}
+        case Gradient(of) if any(len(atoms) > 1 for _, atoms in of.terms):
+            return "product rule", {}
         case Gradient():
             return "log-derivative", _list_jumps(atom, context)
         case Mean(_, _, a, _):

@@ -118,7 +118,7 @@ def test_the_supports_that_a_rule_records_suffice(rule):
 AT_SLOTS = ["score mean zero", "ratio mean one", "parts of a sum", "exchange of sums", "change of measure"]
 SUITED = {
     Mean: [*AT_SLOTS, *AT_SLOTS, "independence", "stop-gradient", "sum over t", "linearity", "normalisation"],
-    Gradient: ["log-derivative"],
+    Gradient: ["log-derivative", "product rule"],
     MeanGradient: ["chain rule"],
     Curl: ["curl"],
 }

@@ -150,6 +150,7 @@ class Maker:
         made: dict[str, Any] = {
             "chain rule": lambda: MeanGradient(index, self.measure(index), self.loss(index)),
             "log-derivative": lambda: Gradient(self.sum_of_means(index)),
+            "product rule": lambda: Gradient(self.product_of_means(index)),
             "curl": lambda: Curl(index, self.measure(index, ()), self.loss(index)),
             "score mean zero": lambda: self.upstream_mean(index, ""),
             "ratio mean one": lambda: self.upstream_mean(index, self.rng.choice(PROBABILITIES)),
@@ -162,6 +163,12 @@ class Maker:
             "region": lambda: compared(index, self)[0],
         }
         return made.get(rule, lambda: self.mean(index))()
+
+    def product_of_means(self, index: str) -> Side:
+        side = self.sum_of_means(index)
+        for _ in range(self.rng.choice((1, 1, 2))):
+            side = side.multiply(self.sum_of_means(self.rng.choice((index, ""))))
+        return side if self.chance(0.7) else side + self.sum_of_means(index)
 
     def sum_of_means(self, index: str) -> Side:
         side = Side()

@@ -221,6 +221,20 @@ DERIVATIVES = {
         ("a gradient of a loss", only(grad(mean_grad("t", "q", now(k1)))), PLAIN, "score function expected"),
         ("not under a gradient", only(sum_t("q", now(k1))), PLAIN, "Gradient expected, got Mean"),
     ],
+    "product rule": [
+        ("of steps", only(grad(sum_t("q", now(k1)).multiply(sum_t("mu", now(w))))), PLAIN,
+            grad(sum_t("q", now(k1))).multiply(sum_t("mu", now(w)))
+            + sum_t("q", now(k1)).multiply(grad(sum_t("mu", now(w))))),
+        ("of a batch and a sample", only(grad(mean_i("q", own(R)).multiply(Em("q", k1)))), PLAIN,
+            grad(mean_i("q", own(R))).multiply(Em("q", k1))
+            + mean_i("q", own(R)).multiply(grad(Em("q", k1)))),
+        ("a square", only(grad(mean_i("p", own(k1)).multiply(mean_i("p", own(k1))))), PLAIN,
+            grad(mean_i("p", own(k1))).multiply(mean_i("p", own(k1))) * 2),
+        ("with a score", only(grad(sum_t("q", k1, "now").multiply(Em("q", k1)))), PLAIN,
+            "without score function expected"),
+        ("one sequence", only(grad(sum_t("sample", now(k1)).multiply(Em("q", k1)))), PLAIN,
+            "products of expectations"),
+    ],
 }  # fmt: skip
 
 MEAN = mean_i("q", own(k1))

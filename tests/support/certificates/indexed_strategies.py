@@ -252,6 +252,21 @@ def _loss(draw: Any, index: str, m: str) -> Case:
 
 
 @st.composite
+def _product(draw: Any, index: str, m: str) -> Case:
+    """The gradient of a product of two or three means, at times with a single mean, a score or a sample."""
+    product = Side.from_constant(draw(CONSTANTS))
+    for _ in range(draw(st.sampled_from([2, 2, 2, 3]))):
+        at = draw(st.sampled_from([index, index, ""]))
+        under = draw(st.sampled_from([m, m, m, m, "p", "sample"]))
+        score = (SLOTS[at][0],) if draw(st.integers(0, 12)) == 12 else ()
+        product = product.multiply(
+            Side.from_atom(Mean(at, under, draw(elements(in_slots(SLOTS[at]))), score))
+        )
+    single = Side.from_atom(Mean(index, m, draw(elements(in_slots(SLOTS[index])))))
+    return Case(Gradient(product + single if draw(st.booleans()) else product))
+
+
+@st.composite
 def _gradient(draw: Any, index: str, m: str) -> Case:
     inner = Side()
     for _ in range(draw(st.integers(1, 2))):
@@ -355,9 +370,9 @@ def _divided(draw: Any, index: str, m: str) -> Case:
 MAKERS: dict[str, Any] = {
     "sum over t": _summed, "parts of a sum": _in_parts, "exchange of sums": _swapped,
     "independence": _independent, "curl": _curled, "chain rule": _loss, "stop-gradient": _mean,
-    "log-derivative": _gradient, "change of measure": _moved, "score mean zero": _mean_zero,
-    "ratio mean one": _mean_one, "normalisation": _constant, "linearity": _scaled,
-    "region": _compared, "definition": _divided,
+    "log-derivative": _gradient, "product rule": _product, "change of measure": _moved,
+    "score mean zero": _mean_zero, "ratio mean one": _mean_one, "normalisation": _constant,
+    "linearity": _scaled, "region": _compared, "definition": _divided,
 }  # fmt: skip
 
 

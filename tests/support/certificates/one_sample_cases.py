@@ -17,6 +17,7 @@ QP, PQ, QM, MQ, PM, MP = (
     ("support", x, y) for x, y in (("q", "p"), ("p", "q"), ("q", "mu"), ("mu", "q"), ("p", "mu"), ("mu", "p"))
 )
 HALF = Fraction(1, 2)
+MEAN_Q, MEAN_P = Em("q", k1), Em("p", k1)
 
 
 def exchange(of: Side) -> tuple[Any, ...]:
@@ -74,6 +75,34 @@ CASES: dict[str, list[Any]] = {
         ("a gradient", grad(grad(Em("q", k1))), {}, "means without score function expected"),
         ("the mean of a gradient", grad(Mg("q", k1)), {}, "means without score function expected"),
         ("a loss", Mg("q", k2), {}, "Gradient expected, got MeanGradient"),
+    ],
+    "product rule": [
+        ("a product", grad(MEAN_Q.multiply(Em("p", k1))), {},
+            grad(MEAN_Q).multiply(Em("p", k1)) + MEAN_Q.multiply(grad(Em("p", k1))),
+            {exists(grad(MEAN_Q)), exists(grad(Em("p", k1)))}),
+        ("a square", grad(MEAN_Q.multiply(MEAN_Q)), {}, grad(MEAN_Q).multiply(MEAN_Q) * 2,
+            {exists(grad(MEAN_Q))}),
+        ("three factors", grad(MEAN_Q.multiply(MEAN_P).multiply(Em("mu", w))), {},
+            grad(MEAN_Q).multiply(MEAN_P).multiply(Em("mu", w))
+            + grad(MEAN_P).multiply(MEAN_Q).multiply(Em("mu", w))
+            + grad(Em("mu", w)).multiply(MEAN_Q).multiply(MEAN_P),
+            {exists(grad(MEAN_Q)), exists(grad(MEAN_P)), exists(grad(Em("mu", w)))}),
+        ("a detached factor", grad(Em("q", sg(k1)).multiply(MEAN_Q)), {},
+            grad(Em("q", sg(k1))).multiply(MEAN_Q) + grad(MEAN_Q).multiply(Em("q", sg(k1))),
+            {exists(grad(Em("q", sg(k1)))), exists(grad(MEAN_Q))}),
+        ("with constants", grad(MEAN_Q.multiply(MEAN_P) * beta + C(nu)), {},
+            grad(MEAN_Q).multiply(MEAN_P) * beta + grad(MEAN_P).multiply(MEAN_Q) * beta,
+            {exists(grad(MEAN_Q)), exists(grad(MEAN_P))}),
+        ("a single mean", grad(MEAN_Q * beta), {}, grad(MEAN_Q * beta), {exists(grad(MEAN_Q * beta))}),
+        ("a constant", grad(C(beta)), {}, NOTHING, set()),
+        ("a score", grad(Em("q", k2, 1).multiply(MEAN_Q)), {}, "without score function expected"),
+        ("at a sample", grad(Em("sample", k1).multiply(MEAN_Q)), {}, "products of expectations"),
+        ("a gradient inside", grad(grad(MEAN_Q).multiply(MEAN_P)), {}, "products of expectations"),
+        ("the mean of a gradient", grad(Mg("q", k1).multiply(MEAN_P)), {}, "products of expectations"),
+        ("a curl inside", grad(curl("", "q", k2).multiply(MEAN_P)), {}, "products of expectations"),
+        ("a mean", Em("q", k2), {}, "Gradient expected, got Mean"),
+        ("a loss", Mg("q", k2), {}, "Gradient expected, got MeanGradient"),
+        ("told of", grad(MEAN_Q.multiply(MEAN_P)), {"of": "q"}, "data: expected \\[\\], got \\['of'\\]"),
     ],
     "linearity": [
         ("in a product", Em("p", k1 * beta).multiply(Em("q", w)), {"constant": beta},

@@ -31,6 +31,14 @@ def same(left: Side, right: Side) -> Draft:
     return Draft(left, right)
 
 
+MU = Em("mu", k1)
+
+
+def product(a: Side, b: Side, believed: Side) -> Draft:
+    """The gradient of a product, with what its author believes it to be."""
+    return Draft(grad(a.multiply(b)), believed).step("product rule", believed)
+
+
 EXPANSIONS = {  # abbreviations written out wrongly
     "expansion": [
         ("kl under the wrong measure", CLOSE, DIFFER, lambda: same(KL("q", "p"), Em("p", k1))),
@@ -156,6 +164,34 @@ DERIVATIVES = {
         ("a value at a sample drawn from q", STEP1, GOT,
             lambda: Draft(grad(point(k2)), point(k2 + k1, 1))
             .step("log-derivative", point(k2, 1) + mean_grad("", "sample", k2)).step("chain rule", term=1)),
+    ],
+    "product rule": [
+        ("a square that moves once", STEP1, GOT, lambda: product(QP, QP, grad(QP).multiply(QP))),
+        ("the product of the gradients", STEP1, GOT, lambda: product(QP, MU, grad(QP).multiply(grad(MU)))),
+        ("each factor kept beside its own gradient", STEP1, GOT,
+            lambda: product(QP, MU, grad(QP).multiply(QP) + grad(MU).multiply(MU))),
+        ("a sign", STEP1, GOT, lambda: product(QP, MU, grad(QP).multiply(MU) - grad(MU).multiply(QP))),
+        ("the second factor constant", STEP1, GOT, lambda: product(QP, MU, grad(QP).multiply(MU))),
+        ("the first factor constant", STEP1, GOT, lambda: product(QP, MU, grad(MU).multiply(QP))),
+        ("the sum of the gradients", STEP1, GOT, lambda: product(QP, MU, grad(QP) + grad(MU))),
+        ("the gradient of the mean of the product", STEP1, GOT,
+            lambda: product(QP, MU, grad(Em("q", k1 * k1)))),
+        ("a detached factor differentiated as if attached", STEP1, GOT,
+            lambda: product(Em("q", sg(k1)), QP, grad(QP).multiply(QP) * 2)),
+        ("the mean under another measure differentiated", STEP1, GOT,
+            lambda: product(MU, QP, grad(QP).multiply(QP) + grad(QP).multiply(MU))),
+        ("a factor with a score", STEP1, "without score function expected",
+            lambda: product(REVERSE, QP, grad(REVERSE).multiply(QP) + grad(QP).multiply(REVERSE))),
+        ("a loss that is no number", STEP1, "products of expectations",
+            lambda: product(Eg("q", k2), QP, grad(Eg("q", k2)).multiply(QP))),
+        ("a gradient of a gradient", STEP1, "products of expectations",
+            lambda: product(grad(QP), QP, grad(grad(QP)).multiply(QP) + grad(QP).multiply(grad(QP)))),
+        ("the product of what one sample has", STEP1, "products of expectations",
+            lambda: product(point(k2), QP, grad(QP).multiply(point(k2)))),
+        ("told which factor moves", STEP1, "data: expected \\[\\], got \\['of'\\]",
+            lambda: Draft(grad(QP.multiply(MU)), NOTHING).step("product rule", NOTHING, of="k1")),
+        ("its hypotheses left out", PART, "hypotheses: .*exists.*recorded",
+            lambda: product(QP, MU, grad(QP).multiply(MU) + grad(MU).multiply(QP)).without("exists")),
     ],
     "linearity": [
         ("factor lost", STEP1, GOT,
