@@ -28,7 +28,7 @@ from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import collect_used_names as collect_used_names
-from klsym.engine.verdicts.lazy import LazyCases
+from klsym.engine.verdicts.lazy import LazyCases, Search
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS
@@ -59,7 +59,7 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
         return verdict
     from klsym.engine.answers.suggestion import suggest_loss  # seldom needed
 
-    return verdict.revise(fix=suggest_loss(verdict, written, target))
+    return verdict.revise(suggestion=Search(suggest_loss, verdict, written, target))
 
 
 def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting:

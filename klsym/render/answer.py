@@ -137,8 +137,8 @@ def _iterate_terms(verdict: PrintedVerdict) -> Iterator[tuple[str, str, str]]:
 def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     if verdict.gradient.score_coefficient is not None:
         yield "gradient", _write_gradient(verdict)
-    if verdict.target == "none" and verdict.gradient.in_quantities:
-        yield "equals", verdict.gradient.in_quantities
+    if verdict.target == "none" and verdict.gradient.quantities_text:
+        yield "equals", verdict.gradient.quantities_text
     if not verdict.loss.written or verdict.loss.written.expression.has(log_p) or verdict.value.multiples:
         yield "value", describe_value(verdict)
     if verdict.proof.check:

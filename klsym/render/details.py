@@ -85,9 +85,9 @@ def list_gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
         rows = _list_case_rows("gradient", lead, verdict.gradient.score_cases)
     rows += _list_rows_under_q(verdict, tokens)
     unnamed = verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict)
-    if verdict.gradient.in_quantities and unnamed and not verdict.gradient.canonical_cases:
-        rows.append(("equals", verdict.gradient.in_quantities))
-    if verdict.objective.quantity is not None and not verdict.gradient.in_quantities:
+    if verdict.gradient.quantities_text and unnamed and not verdict.gradient.canonical_cases:
+        rows.append(("equals", verdict.gradient.quantities_text))
+    if verdict.objective.quantity is not None and not verdict.gradient.quantities_text:
         rows.append(("objective", TEXT(build_objective_formula(verdict, TEXT))))
     if verdict.objective.generator is not None and verdict.gradient.target not in (
         "reverse-kl",

@@ -14,12 +14,13 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.answers.is_correct import read_next_token_kl as kl_of_next_tokens
+from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length
+from klsym.notation.printers import TEXT
 from klsym.notation.values import show_value
 from klsym.render.divergences import describe_generator
 from klsym.render.objective import VERB, describe_multiples, describe_objective
@@ -127,8 +128,8 @@ def _describe_other_objective(verdict: Verdict, ascends: bool) -> str:
     if objective_text := describe_objective(verdict, ascends):
         pushes = any(m.code == "pushes-from-mu" and m.values["alone"] for m in verdict.messages)
         return f"{objective_text}{': it pushes q away from the sampling policy' * pushes}"
-    if verdict.gradient.in_quantities:
-        return f"has the expected gradient {verdict.gradient.in_quantities}"
+    if verdict.gradient.quantities_text:
+        return f"has the expected gradient {verdict.gradient.quantities_text}"
     if verdict.target == "f-divergence":
         return f"{VERB[ascends]} E_q[f(r)] with an f that has no formula here"
     return f"{VERB[ascends]} an objective that is no KL and has no name here"
@@ -136,11 +137,11 @@ def _describe_other_objective(verdict: Verdict, ascends: bool) -> str:
 
 def describe_next_tokens(verdict: Verdict) -> str:
     """Describe the KL of each next token, if the expected gradient is a multiple of its gradient."""
-    next_token_kl = kl_of_next_tokens(verdict)
+    next_token_kl = read_next_token_kl(verdict)
     if next_token_kl is None:
         return ""
-    times, name, of = next_token_kl
-    return f"{times} {KL[name]} of each next token, at prefixes of {of}".lstrip()
+    multiple = f"{TEXT(next_token_kl.multiple)} " if next_token_kl.multiple is not None else ""
+    return f"{multiple}{KL[next_token_kl.name]} of each next token, at prefixes of {next_token_kl.under}"
 
 
 def _format_generator(generated: Any) -> str:

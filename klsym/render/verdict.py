@@ -46,6 +46,12 @@ class PrintedSuggestion(Suggestion):
 class PrintedVerdict(Verdict):
     """A verdict that prints itself as text, shows itself in Jupyter, and has a JSON form."""
 
+    @cached_property
+    def fix(self) -> PrintedSuggestion | None:
+        """What to write instead; None if there is nothing."""
+        suggestion = super().fix
+        return None if suggestion is None else as_printed(PrintedSuggestion, suggestion)
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the verdict as sentences."""
@@ -100,10 +106,7 @@ class PrintedVerdict(Verdict):
 
 def printed(verdict: Verdict) -> PrintedVerdict:
     """Return the same verdict as one that prints itself."""
-    printed_verdict = as_printed(PrintedVerdict, verdict)
-    if printed_verdict.fix is not None:
-        vars(printed_verdict)["fix"] = as_printed(PrintedSuggestion, printed_verdict.fix)
-    return printed_verdict
+    return as_printed(PrintedVerdict, verdict)
 
 
 def format_verdict_markdown(verdict: PrintedVerdict) -> str:

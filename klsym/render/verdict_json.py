@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
 from klsym.errors import UsageError
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import add_terms
@@ -80,14 +79,12 @@ def _build_remedy(verdict: PrintedVerdict) -> dict[str, Any] | None:
 
 def _write_snippet(suggestion: Any) -> str | None:
     """Return PyTorch code for a suggestion, or None if it cannot be written."""
-    target = next((name for name, kl in DENSITIES_OF_KL.items() if kl == suggestion.kl), None)
-    if target is None:
-        return None
-    verdict = prove_choice(suggestion.loss, suggestion.setting, target, suggestion.setting.use)
-    if verdict is None:
+    if suggestion.verdict is None:
         return None
     try:
-        return write_snippet(as_written(suggestion.loss, ()), verdict, "torch", suggestion.setting.use)
+        return write_snippet(
+            as_written(suggestion.loss, ()), suggestion.verdict, "torch", suggestion.setting.use
+        )
     except UsageError:
         return None
 

@@ -57,7 +57,7 @@ def describe_target(verdict: Verdict, reading: Any = None) -> str:
     """Name the target of the loss; reading: of another gradient, such as that inside the clip range."""
     gradient = verdict.gradient if reading is None else reading
     if reading is None and is_objective(verdict):
-        return verdict.gradient.in_quantities
+        return verdict.gradient.quantities_text
     if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
         return TARGETS[gradient.target]
     return TARGETS[gradient.target] if gradient.single else format_combination(gradient.multiples)
@@ -81,7 +81,7 @@ def is_objective(verdict: Verdict) -> bool:
     """Is the formula shown the gradient of a named objective, and not a mean that contains scores?"""
     named = verdict.gradient.target == "combination" or write_objective_latex(verdict) is not None
     return (
-        bool(verdict.gradient.in_quantities)
+        bool(verdict.gradient.quantities_text)
         and verdict.gradient.target in ("combination", "separable")
         and named
     )

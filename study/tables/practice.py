@@ -90,7 +90,8 @@ def _quieter(found: Recommendation) -> Cell:
 def _wrong(found: Recommendation) -> Cell:
     """Those made of k1, k2 and k3, each with what it descends or estimates."""
     kept = [one for one in found.wrong if one.verdict.trust == "kernel" and "r*" not in one.loss]
-    return listed([math(one.verdict.loss.latex) + words(": ") + _aim(one, found.use) for one in kept])
+    shown = (math(losses.show(one.verdict.loss.written, LATEX)) for one in kept)
+    return listed([loss + words(": ") + _aim(one, found.use) for loss, one in zip(shown, kept, strict=True)])
 
 
 def _aim(one: Any, use: str) -> Cell:

@@ -136,12 +136,12 @@ def _told(loss: str, verdict: Verdict) -> str:
 
 def _aim(e: Any, verdict: Verdict) -> str:
     """In few words: what has a name keeps it."""
-    short = bool(verdict.gradient.in_quantities) and len(verdict.gradient.in_quantities) <= LONGEST
+    short = bool(verdict.gradient.quantities_text) and len(verdict.gradient.quantities_text) <= LONGEST
     if verdict.target == "none":
-        return f"no objective: {verdict.gradient.in_quantities}" if short else "no objective"
+        return f"no objective: {verdict.gradient.quantities_text}" if short else "no objective"
     if verdict.target == "f-divergence":
         return describe_reason(verdict)
-    if verdict.target != "separable" or (short and "KL(" in verdict.gradient.in_quantities):
+    if verdict.target != "separable" or (short and "KL(" in verdict.gradient.quantities_text):
         return write_sentence(describe_effect(e, verdict))
     implied = (
         formulas.show_side(verdict.objective.quantity.side) if verdict.objective.quantity is not None else ""
@@ -153,7 +153,7 @@ def _aim(e: Any, verdict: Verdict) -> str:
         return OWN
     return (
         write_sentence(describe_effect(e, verdict))
-        if short and "log_q" not in verdict.gradient.in_quantities
+        if short and "log_q" not in verdict.gradient.quantities_text
         else UNNAMED
     )
 

@@ -194,7 +194,7 @@ def test_the_same_number_at_every_token(
 ) -> None:
     """sum_i s_i is the score of the batch: the number times grad E_q[1/sum_i T_i], not n times that."""
     verdict = explain(loss, **options, **BATCH)
-    assert verdict.gradient.in_quantities == shown
+    assert verdict.gradient.quantities_text == shown
     assert any("in E_q[1/sum_i T_i]" in line for line in verdict.hypotheses) == bool(shown)
     if times is not None:
         setting = Setting(level="sequence")
@@ -214,7 +214,7 @@ def slope_of_inverse() -> Any:
 def test_off_policy_lengths_do_not_move() -> None:
     verdict = explain("k3", sampling="off-policy", level="token", aggregate="batch")
     assert (verdict.target, verdict.trust) == ("separable", "sympy")
-    assert verdict.gradient.in_quantities == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
+    assert verdict.gradient.quantities_text == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
     detached = explain("sg(rho)*k3", sampling="off-policy", level="token", aggregate="batch")
     assert detached.target is None
 

@@ -11,6 +11,8 @@ import pytest
 
 from klsym.api import explain
 from klsym.kernel.ring import ExpPoly
+from klsym.notation import losses
+from klsym.notation.printers import LATEX
 from klsym.notation.text import format_derivation, show_theorem, show_theorem_latex
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update, format_title
@@ -47,7 +49,8 @@ def test_verdicts_print_cleanly(loss: str, sampling: str, use: str, row: Any) ->
     verdict = explain(loss, sampling=sampling, use=use, parameters=["har"])
     for _, text, latex in verdict.proof.steps:
         assert complaints(latex) == [] and text.isprintable()
-    assert complaints(verdict.gradient.canonical_latex) == [] and complaints(verdict.loss.latex) == []
+    assert complaints(verdict.gradient.canonical_latex) == []
+    assert complaints(losses.show(verdict.loss.written, LATEX)) == []
     assert write_objective_latex(verdict) is None or complaints(write_objective_latex(verdict)) == []
     assert complaints(verdict._repr_latex_().strip("$\n")) == []
     check_views(verdict)

@@ -99,7 +99,7 @@ def _make_open(verdict: Verdict) -> Verdict:
     return verdict.revise(
         gradient=TargetReading(),
         canonical_coefficient=None,
-        in_quantities="",
+        in_quantities=None,
         remarks=(Message("open-support"),),
         terms=(),
         value=ExpectedValue(),
@@ -149,7 +149,7 @@ def _prove_curl_without_cut(verdict: Verdict, written: Written) -> Verdict:
     return verdict.revise(
         gradient=TargetReading(),
         trust="open",
-        in_quantities="",
+        in_quantities=None,
         counterexample=Counterexample(),
         remarks=(*verdict.gradient.remarks, Message("open-no-tree")),
     )

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 from functools import lru_cache
 
 from klsym.engine.answers.dispatch import as_written, explain_written
@@ -22,12 +22,10 @@ from klsym.engine.targets.ring import is_single_part
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.notation.losses import Written
+from klsym.notation.tree import Divergence, Formula, Gradient, Mean, Name, Over, Product
 
 DENSITIES_OF_KL = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
 NEXT_TOKENS = {f"next-token-{name}": name for name in DENSITIES_OF_KL}  # at the prefixes that are drawn
-ONE_KL = re.compile(
-    r"(?P<times>(?!grad )\w+ )?(grad )?E_(?P<of>q|mu)\[sum_t (grad )?KL\((?P<kl>q_t\|\|p_t|p_t\|\|q_t)\)\]"
-)
 
 
 @lru_cache(maxsize=4096)
@@ -58,22 +56,38 @@ def _is_right_for_a_sample(text: str, setting: Setting, target: str, use: str) -
     return is_single_part(as_written(text, ()), setting, target)
 
 
-def read_next_token_kl(verdict: Verdict) -> tuple[str, str, str] | None:
-    """Return the multiple, name and prefixes of a KL of each next token, if the gradient is that alone."""
-    if (match := ONE_KL.fullmatch(verdict.gradient.in_quantities)) is None:
-        return None
-    name = "reverse-kl" if match["kl"] == "q_t||p_t" else "forward-kl"
-    return (match["times"] or "").strip(), name, match["of"]
+@dataclass(frozen=True)
+class NextTokenKL:
+    """A KL of each next token: its multiple (None: once), its name, and the policy of the prefixes."""
+
+    multiple: Formula | None
+    name: str
+    under: str
+
+
+def read_next_token_kl(verdict: Verdict) -> NextTokenKL | None:
+    """Return the KL of each next token of which the expected gradient is a multiple; None if it is more.
+
+    E_m[sum_t grad KL(q_t||p_t)] = grad E_m[sum_t KL(q_t||p_t)] for a measure m that is free of theta.
+    """
+    multiple, gradient = None, verdict.gradient.in_quantities
+    if isinstance(gradient, Product) and len(gradient.factors) == 2:
+        multiple, gradient = gradient.factors
+    match gradient:
+        case Gradient(Mean(under, Over("t", Divergence("KL", first, second)))) | Mean(
+            under, Over("t", Gradient(Divergence("KL", first, second)))
+        ):
+            for name, densities in DENSITIES_OF_KL.items():
+                if (first, second) == tuple(Name(density, "t") for density in densities):
+                    return NextTokenKL(multiple, name, under)
+    return None
 
 
 def is_right(verdict: Verdict, target: str, use: str) -> bool:
     """Does the verdict say that a loss is what was asked for?"""
     if target in NEXT_TOKENS:
-        return read_next_token_kl(verdict) == (
-            "",
-            NEXT_TOKENS[target],
-            "q" if verdict.setting.on_policy else "mu",
-        )
+        under = "q" if verdict.setting.on_policy else "mu"
+        return read_next_token_kl(verdict) == NextTokenKL(None, NEXT_TOKENS[target], under)
     if use == "value":
         return verdict.value.is_unbiased_for(target)
     return verdict.target == target and verdict.gradient.single

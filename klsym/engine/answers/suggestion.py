@@ -33,6 +33,7 @@ class Suggestion:
     """A loss that is right where another is wrong, with the theorem that it is.
 
     changed: the options that have to change with it.  kl: the densities of the divergence.
+    verdict: the verdict on it; None where the theorem alone was asked for.
     """
 
     loss: str
@@ -41,6 +42,7 @@ class Suggestion:
     kl: tuple[str, str]
     proof: Proof
     beside: bool = False  # does a reward stand in the loss too?
+    verdict: Verdict | None = None
 
 
 def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion | None:
@@ -55,9 +57,8 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
             except UsageError:
                 continue
             if choice is not None and not choice.setting.averaged:
-                return Suggestion(
-                    loss, place, changed, DENSITIES_OF_KL[target], choice.proof.theorems[0], has_reward
-                )
+                theorem, densities = choice.proof.theorems[0], DENSITIES_OF_KL[target]
+                return Suggestion(loss, place, changed, densities, theorem, beside=has_reward, verdict=choice)
     return None
 
 

@@ -75,7 +75,7 @@ from klsym.language.sums import OfOthers, OverBatch, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
-from klsym.notation.tree import Formula, Words, divide, multiply
+from klsym.notation.tree import Formula, Gradient, Product, Words, divide, multiply
 from klsym.notation.values import LazyFormula, add_brackets, multiply_by_score
 
 MAX_TREES = 40  # trees with sequences of one token and of two
@@ -136,11 +136,11 @@ def explain_all_tokens(
             _divide_by_tokens, (_build_scored_coefficient(single), to_ring(n), tokens)
         ),
         scores_named=(True, True),
-        in_quantities=_show_gradient(single, counted) if objective else "",
+        in_quantities=_name_gradient(single, counted) if objective else None,
         remarks=(*_list_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
     )
     return Verdict(
-        loss=AnalysedLoss(written.text, losses.show(written, LATEX), expansion),
+        loss=AnalysedLoss(written.text, expansion),
         setting=setting,
         gradient=gradient,
         objective=Objective(formula=objective),
@@ -214,11 +214,16 @@ def _name_objective(single: Verdict, counted: Any | None) -> Words:
     )
 
 
-def _show_gradient(single: Verdict, counted: Any | None) -> str:
-    """Return the gradient of the objective as text."""
+def _name_gradient(single: Verdict, counted: Any | None) -> Formula:
+    """Return the gradient of the objective; for a constant coefficient, times grad E_q[1/sum_i T_i]."""
     if counted is None:
-        return f"grad {_write_objective(single, TEXT)}"
-    return f"{_show_bracketed(counted, TEXT)} " * (counted != 1) + f"grad {MEAN_OF_COUNT[0]}"
+        return Gradient(Words(*(_write_objective(single, spell) for spell in (TEXT, LATEX))))
+    gradient = Gradient(Words(*MEAN_OF_COUNT))
+    if counted == 1:
+        return gradient
+    return Product(
+        (Words(*(_show_bracketed(counted, spell) for spell in (TEXT, LATEX))), gradient), loose=True
+    )
 
 
 def _show_bracketed(value: Any, spell: Text) -> str:
@@ -242,7 +247,7 @@ def _write_objective(
     with_gradient: True: with the gradient of L; False: with the score that multiplies a reward.
     """
     tokens, text = single.setting.level == "token", spell is TEXT
-    loss = f"({single.loss.text})" if text else rf"\left({single.loss.latex}\right)"
+    loss = f"({single.loss.text})" if text else rf"\left({losses.show(single.loss.written, LATEX)}\right)"
     if with_gradient is not None:
         before, after = ("grad" if text else r"\nabla"), ("*s" if text else r"\,s")
         loss = before + loss if with_gradient else loss + after

@@ -46,7 +46,7 @@ from klsym.language.unfolding import differentiate_in_log_q, expand_context
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.tree import Words, divide
+from klsym.notation.tree import Gradient, Words, divide
 from klsym.notation.values import LazyFormula, show_value, subtract_mean
 
 PUSHED = LazyFormula(divide, (subtract_mean(to_ring(own(H)), to_ring(others(H))), parameter("std")))
@@ -82,7 +82,7 @@ def _build_verdict(single: Verdict, h: ExpPoly) -> Verdict:
         theorems=(half, square),
         counterexample=Counterexample(),
         quantity=None,
-        in_quantities="",
+        in_quantities=None,
         remarks=(
             Message("signs-alone", half=half, square=square),
             _describe_limit(h, single.setting.on_policy),
@@ -189,7 +189,7 @@ def _explain_fixed_samples(verdict: Verdict, h: ExpPoly) -> Verdict:
         assumptions=(*verdict.assumptions, *assumed),
         theorems=proofs,
         formula=Words(text, latex),
-        in_quantities=f"grad {text}",
+        in_quantities=Gradient(Words(text, latex)),
         remarks=(note, *verdict.gradient.remarks),
     )
 

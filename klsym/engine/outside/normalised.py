@@ -50,7 +50,7 @@ from klsym.language.messages import Message
 from klsym.language.sums import Normalised
 from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX, TEXT
+from klsym.notation.printers import TEXT
 from klsym.notation.tree import add_terms
 from klsym.notation.values import LazyFormula, multiply_by_score
 
@@ -91,7 +91,6 @@ def _combine_with_reward(written: Written, main: Written, remainder: Written, se
     messages = [message for message in reward_verdict.messages if message.code not in LOSS_WARNINGS]
     return spread.revise(
         text=written.text,
-        latex=losses.show(written, LATEX),
         score_coefficient=LazyFormula(add_terms, (spread.gradient.score_coefficient, pushes)),
         gradient=TargetReading(spread.target if gradient else None, {}),
         value=reward_verdict.value,
@@ -99,7 +98,7 @@ def _combine_with_reward(written: Written, main: Written, remainder: Written, se
         theorems=(*spread.proof.theorems, *reward_verdict.proof.theorems),
         counterexample=spread.counterexample if gradient else Counterexample(),
         formula=None,
-        in_quantities="",
+        in_quantities=None,
         steps=(),
         remarks=(
             Message("adds-no-curl" if gradient else "adds-a-curl", loss=remainder.text, of=reward_verdict),
@@ -133,7 +132,6 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
     size = list_size_messages(*(_build_inner_loss(of).element for of in back.values()))
     return verdict.revise(
-        latex=losses.show(written, LATEX),
         messages=(*verdict.messages, *size),
         canonical_coefficient=None,
         canonical_cases=(),
@@ -216,7 +214,6 @@ def _restate(verdict: Verdict, written: Written, setting: Setting, field: Reduce
     steps = (Chain(proof).rows[0], *others)
     return verdict.revise(
         text=written.text,
-        latex=losses.show(written, LATEX),
         setting=setting,
         value=ExpectedValue(),
         steps=steps,
@@ -249,9 +246,7 @@ def _explain_by_option(written: Written, setting: Setting) -> Verdict:
     single = Written(written.text, normalised.args[0])
     verdict = explain_batch_std(single, replace(setting, batch="std"))
     h = multiply_by_score(verdict.gradient.score_coefficient, own(s)) if verdict.gradient.is_nonzero else ZERO
-    latex = losses.show(written, LATEX)
     return verdict.revise(
-        latex=latex,
         setting=setting,
         score_coefficient=h,
         scores_named=(True, False),

@@ -58,7 +58,7 @@ from klsym.language.sums import Before, OverVocabulary, Summed, Whole, find_word
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
-from klsym.notation.tree import Formula, add_terms, multiply
+from klsym.notation.tree import Formula, Gradient, add_terms, multiply
 from klsym.notation.values import LazyFormula, add_brackets, multiply_by_score
 
 ABBREVIATED = re.compile(rf"\b({'|'.join(OF_DENSITIES)})\(")
@@ -212,7 +212,7 @@ def _add_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
     return verdict.revise(
         gradient=TargetReading("separable", {}, verdict.gradient.canonical_coefficient),
         trust="sympy",
-        in_quantities=f"grad {show_mean(means, setting, TEXT)}",
+        in_quantities=Gradient(build_mean_formula(means, setting)),
         formula=build_mean_formula(means, setting),
         assumptions=tuple(dict.fromkeys((*verdict.assumptions, Message("exchange-mean", under="q")))),
         remarks=(Message("sum-of-means"), *(x for x in verdict.gradient.remarks if x.code not in OPEN_CODES)),

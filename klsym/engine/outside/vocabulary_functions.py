@@ -41,7 +41,6 @@ from klsym.engine.outside.as_typed import (
     as_typed,
     build_mean_formula,
     build_slope,
-    show_mean,
     substitute_policy,
 )
 from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
@@ -84,6 +83,7 @@ from klsym.notation import losses
 from klsym.notation.coefficients import find_common_factor
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
+from klsym.notation.tree import Gradient
 from klsym.notation.values import collect_names
 
 DIGITS, APART = 40, 1e-9  # by which two sides differ, of the larger one
@@ -253,7 +253,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         canonical_coefficient=c,
         gradient=inner.gradient if zero else TargetReading("separable" if known else None),
         value=ExpectedValue(),
-        in_quantities=f"grad {show_mean(loss, setting, TEXT)}" if known else "",
+        in_quantities=Gradient(build_mean_formula(loss, setting)) if known else None,
         formula=build_mean_formula(loss, setting) if known else None,
         assumptions=(_describe_reading(sampled, means), *inner.assumptions, *_list_hypotheses(loss)),
         trust=inner.trust if zero else "sympy",
@@ -363,7 +363,7 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
     return verdict.revise(
         gradient=TargetReading("separable"),
         trust="sympy",
-        in_quantities=f"grad {show_mean(_write_at_now(loss), setting, TEXT)}",
+        in_quantities=Gradient(build_mean_formula(_write_at_now(loss), setting)),
         formula=build_mean_formula(_write_at_now(loss), setting),
         assumptions=(Message("exchange-mean", under="mu"),),
         remarks=(),

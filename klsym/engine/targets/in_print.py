@@ -27,7 +27,6 @@ from klsym.language.messages import Message
 from klsym.language.sums import After, Before, LeftOut, OfOthers
 from klsym.notation import formulas, losses
 from klsym.notation.formulas import Labels
-from klsym.notation.printers import TEXT
 from klsym.notation.tree import Formula, Name, replace_parts
 from klsym.notation.values import LazyFormula, collect_names
 
@@ -53,8 +52,8 @@ def rewrite_with_loo(e: Any) -> Any:
     return e
 
 
-def format_side(side: Side, labels: Labels | None, context: Context, tokens: bool) -> str:
-    """Return a side of a statement as text, with a step in place of the name of each region."""
+def build_side(side: Side, labels: Labels | None, context: Context, tokens: bool) -> Formula:
+    """Return a side of a statement as a formula, with a step in place of the name of each region."""
 
     def replace_regions(node: Formula) -> Formula:
         name = name_in_slot(node.name, node.below or "x") if isinstance(node, Name) else ""
@@ -62,7 +61,7 @@ def format_side(side: Side, labels: Labels | None, context: Context, tokens: boo
             return losses.build_tree(to_steps(ExpPoly.from_variable(name), context, tokens))
         return replace_parts(node, replace_regions)
 
-    return TEXT(replace_regions(formulas.build_tree(side, labels)))
+    return replace_regions(formulas.build_tree(side, labels))
 
 
 def write_regions_as_steps(quantity: Quantity, context: Context) -> Quantity:

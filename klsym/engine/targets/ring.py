@@ -32,7 +32,7 @@ from klsym.engine.targets.clamp_messages import add_clip_results
 from klsym.engine.targets.counterexample import find_counterexample
 from klsym.engine.targets.decide import Decision, decide
 from klsym.engine.targets.expected_value import find_expected_value
-from klsym.engine.targets.in_print import ValuePrinter, format_side, write_regions_as_steps
+from klsym.engine.targets.in_print import ValuePrinter, build_side, write_regions_as_steps
 from klsym.engine.targets.ring_notes import (
     collect_assumptions,
     collect_messages,
@@ -60,10 +60,8 @@ from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import H, others, own, s
 from klsym.language.messages import Message
 from klsym.language.sums import Centred, LeftOut
-from klsym.notation import losses
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX
-from klsym.notation.tree import multiply
+from klsym.notation.tree import Formula, multiply
 from klsym.notation.values import (
     LazyFormula,
     build_tree,
@@ -160,7 +158,7 @@ def build_verdict(
         counterexample=Counterexample(Search(find_counterexample, field, decision)),
         theorems=proofs,
         quantity=decision.objective and write_regions_as_steps(decision.objective, field.loss.defined),
-        in_quantities=_format_gradient(field, decision),
+        in_quantities=_name_gradient(field, decision),
         remarks=(*notes, *collect_remarks(field, decision)),
     )
     if not field.index:
@@ -192,7 +190,7 @@ def build_partial_verdict(written: Written, setting: Setting, single: ReducedGra
         _has_named_scores(single, setting),
         centred=centred,
     )
-    loss = AnalysedLoss(written.text, losses.show(written, LATEX), expanded, written)
+    loss = AnalysedLoss(written.text, expanded, written)
     return Verdict(loss, setting, gradient, find_expected_value(written, setting))
 
 
@@ -259,7 +257,8 @@ def _read_target(field: ReducedGradient, decision: Decision) -> TargetReading:
     return TargetReading(decision.target, reward, remainder.get("x", ZERO) if not field.index else remainder)
 
 
-def _format_gradient(field: ReducedGradient, decision: Decision) -> str:
+def _name_gradient(field: ReducedGradient, decision: Decision) -> Formula | None:
+    """Return the expected gradient in named quantities, where it says more than the target."""
     gradient = grad(decision.objective) if decision.objective else decision.gradient
     quantity = decision.objective_gradient or gradient
     remainder = decision.decomposition.remainder
@@ -267,7 +266,7 @@ def _format_gradient(field: ReducedGradient, decision: Decision) -> str:
     by_regions = decision.objective is not None and bool(field.loss.defined.definitions)
     is_shown = field.index or field.products or over_T or by_regions
     labels = quantity.labels if by_regions else None
-    return format_side(quantity.side, labels, field.loss.defined, field.index == "t") if is_shown else ""
+    return build_side(quantity.side, labels, field.loss.defined, field.index == "t") if is_shown else None
 
 
 # ---------------------------------------------------------------------------- batches

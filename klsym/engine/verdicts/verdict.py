@@ -19,7 +19,6 @@ from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, Search
 from klsym.kernel.ring import ExpPoly
 from klsym.language.expressions import A, R, remove_sg, s, unfold
 from klsym.language.messages import Message
-from klsym.notation import losses
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
@@ -31,14 +30,13 @@ UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective
 
 @dataclass(frozen=True)
 class AnalysedLoss:
-    """The loss as asked, in text and in LaTeX.
+    """The loss as asked, as text.
 
     expansion: with its options written out in the grammar, where they say something.
     written, asked: the expression as typed, and its setting as asked.
     """
 
     text: str
-    latex: str
     expansion: str | None = None
     written: Written | None = field(default=None, compare=False)
     asked: Setting | None = field(default=None, compare=False)
@@ -109,7 +107,7 @@ class ExpectedGradient(TargetReading):
     score_coefficient, canonical_coefficient: h and c; None where not known.  scores_named: do they hold their
     scores?  score_cases, canonical_cases: h and c by cases, for a loss with kinks; bias_cases: h less what it
     is inside the clip range.  centred: the coefficient H of a sample, from which the mean of a batch is
-    subtracted.  in_quantities: the expected gradient in named quantities, as text; remarks: what it keeps and
+    subtracted.  in_quantities: the expected gradient in named quantities; remarks: what it keeps and
     drops; inside_clamps: the target inside the clip range.  terms: what each term of a sum does.
     """
 
@@ -120,7 +118,7 @@ class ExpectedGradient(TargetReading):
     canonical_cases: Cases = field(default=(), compare=False)
     bias_cases: Cases = field(default=(), compare=False)
     centred: Any = None
-    in_quantities: str = ""
+    in_quantities: Formula | None = None
     remarks: tuple[Message, ...] = ()
     inside_clamps: TargetReading | None = None
     terms: Sequence[Any] = field(default=(), compare=False)
@@ -140,6 +138,11 @@ class ExpectedGradient(TargetReading):
     def canonical_text(self) -> str | None:
         """c in the grammar."""
         return None if self.canonical_coefficient is None else _format_coefficient(self.canonical_coefficient)
+
+    @cached_property
+    def quantities_text(self) -> str:
+        """The expected gradient in named quantities, as text; empty where it has none to show."""
+        return TEXT(self.in_quantities) if self.in_quantities is not None else ""
 
     @property
     def canonical_latex(self) -> str:
@@ -233,8 +236,8 @@ class Verdict:
     """The answer of `explain`, as values; `klsym.render.verdict` prints it.
 
     trust: "kernel", "sympy", "numeric" or "open".  assumptions: the hypotheses; messages: what an engineer
-    should know before using the loss; fix: what to write in its place (`answers.suggestion`), for a loss that
-    is no KL penalty.
+    should know before using the loss; suggestion: the search for what to write in its place
+    (`answers.suggestion`), for a loss that is no KL penalty.
     """
 
     loss: AnalysedLoss
@@ -247,7 +250,7 @@ class Verdict:
     messages: tuple[Message, ...] = ()
     proof: VerdictProof = VerdictProof()
     counterexample: Counterexample = field(default=Counterexample(), compare=False)
-    fix: Any = field(default=None, compare=False)
+    suggestion: Search | None = field(default=None, compare=False, repr=False)
 
     def __hash__(self) -> int:
         return hash((self.loss.text, self.setting, self.target, self.trust))
@@ -255,6 +258,11 @@ class Verdict:
     @property
     def target(self) -> str | None:
         return self.gradient.target
+
+    @property
+    def fix(self) -> Any:
+        """What to write instead, searched for on first access; None if there is nothing."""
+        return None if self.suggestion is None else self.suggestion.result
 
     @property
     def is_truncated(self) -> bool:
@@ -295,7 +303,7 @@ def is_ascended(written: Written, setting: Setting) -> bool:
 def build_open_verdict(written: Written, setting: Setting, reason: Message, h: Any = None) -> Verdict:
     """Return the verdict on a loss whose target is open for this reason; h: the gradient at a sample."""
     return Verdict(
-        loss=AnalysedLoss(written.typed or written.text, losses.show(written, LATEX), written=written),
+        loss=AnalysedLoss(written.typed or written.text, written=written),
         setting=setting,
         gradient=ExpectedGradient(score_coefficient=h),
         messages=(reason,),

@@ -382,7 +382,7 @@ def test_what_is_the_same_at_every_token_counts_as_often_as_there_are(
     if one.objective.quantity is not None and other.objective.quantity is not None:
         assert (
             one.objective.quantity.side == other.objective.quantity.side
-            or "sum_t" in one.gradient.in_quantities
+            or "sum_t" in one.gradient.quantities_text
         )
     often = sum("the same at each of its T tokens counts T times" in x for x in one.hypotheses)
     assert (often == 1) == (not loss.endswith("/T") and one.target != "zero")

@@ -260,7 +260,7 @@ def test_exact_means_and_what_comes_later_are_one_objective(loss: str, words: st
     except UsageError:
         assert not shown
         return
-    assert verdict.gradient.in_quantities.startswith("grad E_q[sum_t ") == shown
+    assert verdict.gradient.quantities_text.startswith("grad E_q[sum_t ") == shown
     assert not shown or (verdict.trust == "sympy" and not any("open" in line for line in verdict.notes))
 
 
