@@ -24,12 +24,12 @@ from tqdm import tqdm
 from klsym.engine.proof.derivation import Proof
 from klsym.kernel import check
 from klsym.language.abbreviations import Context
-from klsym.numeric.dynamic_programming import random_chains
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.numeric.random_models import find_allowed_model
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import settle
+from klsym.study.sequences.dynamic_programming import random_chains
 
 BATCHES = ("batch.mean-centering", "batch.leave-one-out", "variance.loo")
 SEQUENCES = ("sequence.cumulative", "sequence.prefix-weights", "sequence.token-loss-partial")

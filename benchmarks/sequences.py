@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from klsym.numeric.autoregressive import (
+from klsym.study.sequences.autoregressive import (
     Autoregressive,
     compute_expectation,
     compute_sequence_kl,
@@ -26,7 +26,7 @@ from klsym.numeric.autoregressive import (
     compute_token_scores,
     random_autoregressive,
 )
-from klsym.numeric.checks.sequence_fields import (
+from klsym.study.sequences.sequence_fields import (
     compute_forward_kl,
     compute_kl_variances,
     compute_length_gradients,

@@ -20,16 +20,16 @@ from klsym.calculus import (
 )
 from klsym.derivations.tools.sequence_examples import offset_pair, offset_variances
 from klsym.notation.printers import LATEX
-from klsym.numeric.autoregressive import (
+from klsym.study.ledger.evidence import Evidence
+from klsym.study.ledger.registry import claim
+from klsym.study.sequences.autoregressive import (
     compute_log_probabilities,
     compute_token_kl,
     compute_token_log_probabilities,
     enumerate_sequences,
     random_autoregressive,
 )
-from klsym.numeric.checks.sequence_fields import compute_kl_variances
-from klsym.study.ledger.evidence import Evidence
-from klsym.study.ledger.registry import claim
+from klsym.study.sequences.sequence_fields import compute_kl_variances
 
 STEPS = (
     "y is drawn from q; KL_t is KL(q(.|y_<t)||p(.|y_<t)) at the prefix drawn, l_t = log q/p of the token",

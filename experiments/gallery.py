@@ -129,7 +129,7 @@ def batches() -> Any:
 def sequences() -> Any:
     """Which pairs of tokens an estimate keeps, and what 1/T does to lengths."""
     from klsym.experiments.pictures.sequences import draw
-    from klsym.numeric.autoregressive import random_autoregressive
+    from klsym.study.sequences.autoregressive import random_autoregressive
 
     model, reference = random_autoregressive(10, 2, 2, 6), random_autoregressive(11, 2, 2, 6)
     starts = [random_autoregressive(seed, 2, 1, 12) for seed in range(3)]

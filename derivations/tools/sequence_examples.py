@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.numeric.autoregressive import Autoregressive
+from klsym.study.sequences.autoregressive import Autoregressive
 
 
 def offset_pair() -> tuple[Autoregressive, Autoregressive]:
@@ -19,7 +19,7 @@ def offset_pair() -> tuple[Autoregressive, Autoregressive]:
     At the start the token has the smaller l but leads to the larger KL: in sum_t l_t the two offset each
     other, and the sum of exact KLs keeps only the second.
 
-    >>> from klsym.numeric.checks.sequence_fields import compute_kl_variances
+    >>> from klsym.study.sequences.sequence_fields import compute_kl_variances
     >>> found = compute_kl_variances(*offset_pair())
     >>> round(found.exact_steps / found.sampled, 12), round(16 / 11, 12)
     (1.454545454545, 1.454545454545)

@@ -4,7 +4,7 @@ A policy q_m(a|row), m = 1..models, is a softmax over the tokens and stop (the l
 last `student_memory` tokens.  Its reference p_m(a|state) sees the last `memory` tokens, which may be more:
 such a reference is out of the policy's reach.  Arrays have the models last, (rows or states, symbols,
 models), so that every sum over symbols runs along contiguous memory.  At step max_length stop is forced, as
-in klsym.numeric.autoregressive, which is the oracle for what is computed here.
+in klsym.study.sequences.autoregressive, which is the oracle for what is computed here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Space:
 
     vocabulary: tokens, 1 or more.  memory: tokens that the reference sees, 0 or more.
     student_memory: tokens that the policy sees, 0 to memory.  max_length: steps with the stop, 2 or more.
-    States are numbered as in klsym.numeric.autoregressive.  Raises UsageError: numbers out of range.
+    States are numbered as in klsym.study.sequences.autoregressive.  Raises UsageError: numbers out of range.
     """
 
     vocabulary: int

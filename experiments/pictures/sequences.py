@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from klsym.numeric.autoregressive import (
+from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, panels
+from klsym.study.sequences.autoregressive import (
     Autoregressive,
     compute_log_probabilities,
     compute_token_log_probabilities,
     compute_token_scores,
     enumerate_sequences,
 )
-from klsym.numeric.checks.sequence_fields import compute_length_gradients
-from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, panels
+from klsym.study.sequences.sequence_fields import compute_length_gradients
 
 
 def products(q: Autoregressive, p: Autoregressive) -> Any:
     """|E_q[l_u s_t]| for each pair of steps, shape (t, u): the length of the vector over all logits.
 
-    >>> from klsym.numeric.autoregressive import random_autoregressive
+    >>> from klsym.study.sequences.autoregressive import random_autoregressive
     >>> found = products(random_autoregressive(0, 2, 1, 4), random_autoregressive(1, 2, 1, 4))
     >>> bool(np.abs(np.tril(found, -1)).max() < 1e-15 < np.triu(found)[:3, :3].max())
     True

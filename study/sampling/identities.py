@@ -16,7 +16,6 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, E, Statement
 from klsym.language.convert import to_sympy
 from klsym.language.unfolding import Theorem
-from klsym.numeric.dynamic_programming import compute_side, random_chains
 from klsym.numeric.evaluation import evaluate_sides
 from klsym.numeric.exact import THETAS, choose_thetas, find_allowed_model, list_regions
 from klsym.numeric.models import FiniteModel, from_certificate, random_model
@@ -32,6 +31,7 @@ from klsym.study.sampling.gaussians import GaussianSampler, Unsound
 from klsym.study.sampling.means import Deterministic, gradient_losses, means_of
 from klsym.study.sampling.monte_carlo_check import Trial, both_ways, sampled_means
 from klsym.study.sampling.streams import Stream
+from klsym.study.sequences.dynamic_programming import compute_side, random_chains
 
 OUTCOMES = 8  # of the finite model that a proved identity is sampled on
 # Tails such that every moment the judgements need is finite for weights, ratios and their inverses.

@@ -18,7 +18,7 @@ from klsym.experiments.distillation.reward import ascend, optimum, payoff
 from klsym.experiments.distillation.runs import FIELDS, Adam, Setup, descend, noise, start
 from klsym.experiments.softmax import centred, snap
 from klsym.experiments.softmax import log_softmax as softmax
-from klsym.numeric import autoregressive
+from klsym.study.sequences import autoregressive
 
 EXACT = 1e-12  # difference of two exact computations, relative to 1 + the largest entry
 SPACES = [  # vocabulary, memory, student_memory, max_length

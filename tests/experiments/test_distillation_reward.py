@@ -18,7 +18,7 @@ from klsym.experiments.distillation.reward import (
     reward_against_kl,
 )
 from klsym.experiments.distillation.runs import Setup, start
-from klsym.numeric import autoregressive
+from klsym.study.sequences import autoregressive
 
 
 def test_the_optimum_by_enumeration():

@@ -102,9 +102,9 @@ TOOL = [
     "__main__",
 ]  # fmt: skip
 STUDY = [
-    "study", "study.templates", "study.gaussian", "study.questions", "study.render", "study.rocq",
-    "study.ledger", "study.api", "study.explorer", "study.sampling", "study.figures", "experiments",
-    "study.tables", "derivations", "study.write_up", "paper", "study.commands",
+    "study", "study.templates", "study.gaussian", "study.sequences", "study.questions", "study.render",
+    "study.rocq", "study.ledger", "study.api", "study.explorer", "study.sampling", "study.figures",
+    "experiments", "study.tables", "derivations", "study.write_up", "paper", "study.commands",
 ]  # fmt: skip
 ROOMS = [*TOOL, *STUDY]
 HOUSE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from klsym.experiments.pictures import batches, sequences
-from klsym.numeric.autoregressive import Autoregressive, random_autoregressive
 from klsym.numeric.models import FiniteModel
 from klsym.study.ledger.settle_claim import recall
+from klsym.study.sequences.autoregressive import Autoregressive, random_autoregressive
 
 NAMES = {"none": "no-centering", "mean": "mean-centering", "leave-one-out": "leave-one-out"}
 SMALL = FiniteModel(q=["1/2", "1/4", "1/4"], p=["1/4", "1/4", "1/2"], u=[1, 0, 0])

@@ -18,12 +18,12 @@ from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Mean, Side, Statement
 from klsym.language.expressions import H, log_mu, log_p, log_q
-from klsym.numeric.dynamic_programming import compute_side, random_chains
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import random_model, random_tree
 from klsym.study.sampling.finite import FiniteSampler
 from klsym.study.sampling.means import Deterministic, gradient_losses, means_of
 from klsym.study.sampling.streams import Stream
+from klsym.study.sequences.dynamic_programming import compute_side, random_chains
 from support.labels import labelled
 
 n = parameter("n")

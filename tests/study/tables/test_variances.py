@@ -14,8 +14,8 @@ import pytest
 from klsym.calculus import derive, expectation, k1, k2, mu, rho, s
 from klsym.derivations.tools.gaussian_quadrature import ESTIMATORS, mean_and_sd
 from klsym.derivations.tools.sequence_examples import offset_pair
-from klsym.numeric.checks.sequence_fields import compute_kl_variances
 from klsym.study.ledger.settle_claim import recall
+from klsym.study.sequences.sequence_fields import compute_kl_variances
 from klsym.study.tables import variances
 from klsym.study.tables.catalogue import build
 from klsym.study.tables.writing.ledger_lookup import quote, stated

@@ -1,6 +1,6 @@
 """What sequence losses do on average: exact fields, lengths and variances of finite models.
 
-Everything is taken over whole sequences y of `klsym.numeric.autoregressive`, with l_t = log q - log p
+Everything is taken over whole sequences y of `klsym.study.sequences.autoregressive`, with l_t = log q - log p
 and rho_t = q/mu of the symbol drawn at step t, and s_t its score under q.  At a forced stop all three
 are trivial: l_t = 0, rho_t = 1, s_t = 0.  Time is linear in max_length.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.numeric.autoregressive import (
+from klsym.study.sequences.autoregressive import (
     Autoregressive,
     compute_log_ratios,
     compute_occupations,
@@ -53,7 +53,7 @@ def compute_weighted_token_gradient(q: Autoregressive, p: Autoregressive, mu: Au
 
     field = sum_s d_mu(s) sum_a mu(a|s) rho(s, a) l(s, a) grad log q(a|s)
 
-    >>> from klsym.numeric.autoregressive import random_autoregressive, compute_token_gradient
+    >>> from klsym.study.sequences.autoregressive import random_autoregressive, compute_token_gradient
     >>> q, p, mu = (random_autoregressive(seed, 2, 1, 9) for seed in (0, 1, 2))
     >>> bool(np.allclose(compute_weighted_token_gradient(q, p, q), compute_token_gradient(q, p, "k2")))
     True

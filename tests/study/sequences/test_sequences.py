@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from klsym.derivations.tools.sequence_examples import offset_pair, offset_variances
 from klsym.errors import UsageError
-from klsym.numeric import autoregressive
-from klsym.numeric.autoregressive import (
+from klsym.study.sequences import autoregressive, sequence_fields
+from klsym.study.sequences.autoregressive import (
     Autoregressive,
     Sequences,
     compute_expectation,
@@ -28,8 +28,7 @@ from klsym.numeric.autoregressive import (
     pad_sequences,
     random_autoregressive,
 )
-from klsym.numeric.checks import sequence_fields
-from klsym.numeric.checks.sequence_fields import (
+from klsym.study.sequences.sequence_fields import (
     compute_forward_kl,
     compute_kl_variances,
     compute_length_gradients,

@@ -23,18 +23,18 @@ from klsym.language.abbreviations import (
     Side,
     TokenDivergence,
 )
-from klsym.numeric.autoregressive import (
+from klsym.numeric.models import FiniteModel
+from klsym.study.sequences.autoregressive import (
     Autoregressive,
     compute_sequence_kl,
     compute_token_gradient,
     random_autoregressive,
 )
-from klsym.numeric.checks.sequence_fields import (
+from klsym.study.sequences.sequence_fields import (
     compute_forward_kl,
     compute_length_gradients,
     compute_weighted_token_gradient,
 )
-from klsym.numeric.models import FiniteModel
 
 K1 = ExpPoly.from_variable("k1[now]")
 LOSSES = {K1**2 * ExpPoly.from_number(2).invert(): "k2", (-K1).exp() - 1 + K1: "k3"}
