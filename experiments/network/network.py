@@ -40,11 +40,10 @@ from klsym.experiments.network.transformer import (
 from klsym.language.expressions import k1, log_q, rho, sg
 from klsym.language.parser import parse
 from klsym.numeric import array_losses as losses
-from klsym.numeric.checks.field_check import DIGITS, Literal, Printed
-from klsym.numeric.checks.world import World as Enumerated
+from klsym.numeric.checks.field_check import DIGITS, Literal, Printed, enumerate_model
 from klsym.numeric.models import FiniteModel
-from klsym.numeric.trees import Shape
 from klsym.study.sampling.statistics import Level
+from klsym.worlds.tree import Shape
 
 DIRECTIONS = 3
 TOLERANCE = 1e-9  # of the exact gradient, relative to the largest prediction
@@ -56,7 +55,7 @@ LOG_WEIGHT = sympy.Symbol("log_weight", real=True)
 # ---------------------------------------------------------------------------- all sequences
 @dataclass(frozen=True)
 class Everything:
-    """All sequences of a vocabulary, in the order of `numeric.trees.build_layout`."""
+    """All sequences of a vocabulary, in the order of `worlds.tree.build_layout`."""
 
     vocabulary: int
     longest: int
@@ -361,9 +360,9 @@ class World:
     def predicted(self, verdict: Any, loss: Any, direction: Parameters) -> tuple[float, float]:
         """E_q[sum of c s] along a direction, c as printed, and with the control in c."""
         printed = Printed(verdict, Literal(loss, verdict.setting), frozenset(self.parameters))
-        world = Enumerated(self.model(direction), self.parameters, verdict.setting.on_policy)
         coefficients = (printed.read(verdict.gradient.canonical_text), CONTROL)
         with mpmath.workdps(DIGITS):
+            world = enumerate_model(self.model(direction), self.parameters, verdict.setting.on_policy)
             right, by = (float(printed.compute_expected_gradient(c, world)[0]) for c in coefficients)
         return right, right + by
 

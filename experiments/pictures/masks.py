@@ -8,8 +8,8 @@ import mpmath
 import numpy as np
 
 from klsym.language.parser import parse
-from klsym.numeric.loss_by_definition import evaluate_at_sample
 from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, PURPLE, SKY, panels
+from klsym.worlds.losses import evaluate_at_sample
 
 LOSSES = {  # what multiplies the advantage, as a loss
     "weight alone": "-rho*A",
@@ -31,7 +31,7 @@ def left_of(loss: str, ratio: float, advantage: float) -> float:
         "A": mpmath.mpf(advantage),
     }
     with mpmath.workdps(30):
-        _, slope = evaluate_at_sample(parse(loss), values)
+        slope = evaluate_at_sample(parse(loss), values).slope
     return float(-slope / (ratio * advantage))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from klsym.errors import UsageError
 from klsym.kernel.names import HELD
 from klsym.language.abbreviations import Context
-from klsym.numeric.trees import Layout, Shape, build_layout, find_sequence, read_tree, walk_nodes
+from klsym.worlds.tree import Layout, Shape, build_layout, find_sequence, read_tree, walk_nodes
 
 Number = Fraction | float
 SUM_TOLERANCE = 1e-12  # of float probabilities; rational ones must sum to one exactly

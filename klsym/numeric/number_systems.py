@@ -16,7 +16,7 @@ import numpy as np
 
 from klsym.errors import UsageError
 from klsym.kernel.intervals import Interval
-from klsym.numeric.dual import Dual
+from klsym.worlds.numbers import Dual
 
 H = 1e-30  # so small that h^2 is lost to rounding
 ROUNDING = 1e-13  # of the size of a number's terms

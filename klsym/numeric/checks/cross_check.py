@@ -24,9 +24,10 @@ from klsym.language.expressions import COUNTS, PARAMETERS, M, OverPositions, k1,
 from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.language.sums import Normalised
+from klsym.numeric.checks.bounds import find_bounds, find_crossings
 from klsym.numeric.checks.field_check import check_formulas
 from klsym.numeric.exact import check_theorem
-from klsym.numeric.loss_by_definition import SAMPLED, evaluate_at_sample, find_bounds, find_crossings
+from klsym.worlds.losses import SAMPLED, evaluate_at_sample
 
 SEEDS = range(8)
 DRAWS = 2000  # of parameters, until the hypotheses hold
@@ -170,14 +171,16 @@ class _Printed:
         size = max(abs(values[x.name]) for x in SAMPLED)
         with mpmath.workdps(DIGITS + int(2 * size)):
             try:
-                value, slope = evaluate_at_sample(self.loss, values)
-                literal = value if self.verdict.setting.use == "reward" else slope
-                a, c = (evaluate_at_sample(e, values)[0] for e in (self.per_sample, self.coefficient))
-                named = None if self.named is None else evaluate_at_sample(self.named, values)[0]
+                loss = evaluate_at_sample(self.loss, values)
+                literal = loss.value if self.verdict.setting.use == "reward" else loss.slope
+                a, c = (evaluate_at_sample(e, values).value for e in (self.per_sample, self.coefficient))
+                named = None if self.named is None else evaluate_at_sample(self.named, values).value
             except (ArithmeticError, ValueError):
                 return None
             under_q = literal * mpmath.exp(values["log_mu"] - values["log_q"])
-            rounding = max(map(abs, (value, literal, under_q, c))) * mpmath.mpf(10) ** -int(2 * size + 20)
+            rounding = max(map(abs, (loss.value, literal, under_q, c))) * mpmath.mpf(10) ** -int(
+                2 * size + 20
+            )
             scale = 1 + rounding
             return {"gradient": (literal - a, scale), "coefficient": (under_q - c, scale)} | (
                 {} if named is None else {"target": (c - named, scale)}
@@ -215,7 +218,7 @@ def _draw_number(name: str, stream: random.Random) -> Any:
 
 def _is_met(e: Any, relation: str, values: Values) -> bool:
     try:
-        x = evaluate_at_sample(e, values)[0]
+        x = evaluate_at_sample(e, values).value
     except (ArithmeticError, ValueError):
         return False
     return bool(x > 0 or (relation == "!=" and x != 0))

@@ -12,7 +12,7 @@ printed formulas alone, not the derivation of the verdict.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -46,9 +46,10 @@ from klsym.language.parser import parse
 from klsym.language.sums import OverBatch
 from klsym.notation.values import show_value
 from klsym.numeric.checks.printed_objective import differentiate_objective
-from klsym.numeric.checks.world import Place, World, replace_sums
-from klsym.numeric.models import random_model, random_tree
+from klsym.numeric.models import FiniteModel, random_model, random_tree
 from klsym.numeric.random_models import with_first_kept
+from klsym.worlds.losses import LossWorld, replace_sums
+from klsym.worlds.world import Place, take_logs
 
 if TYPE_CHECKING:
     from klsym.engine.verdicts.verdict import Verdict
@@ -74,6 +75,35 @@ DIVERGENCES = {"reverse-kl": k1, "forward-kl": -r * k1}
 SCORES = {slot(s).name for slot in (*SLOTS.values(), WHOLE)} | {s.name}
 
 
+def enumerate_model(model: FiniteModel, parameters: Mapping[str, float], on_policy: bool) -> LossWorld:
+    """Return the sequences of a finite model, in mpmath's current precision, 30 digits or more.
+
+    >>> from klsym.language.expressions import k1, r
+    >>> with mpmath.workdps(50):
+    ...     world = enumerate_model(random_tree(0), {}, on_policy=False)
+    ...     print(abs(world.compute_mean(r) - 1) < 1e-45, abs(world.differentiate_mean(r)) < 1e-45)
+    ...     print(abs(world.differentiate_mean(k1)) < 1e-45)
+    True True
+    False
+
+    parameters: name -> value.  on_policy: mu is q, held fixed.
+    """
+    layout, rewards = model.layout, {name: _lift(row) for name, row in model.rewards.items()}
+    rows = {f"log_{name}": take_logs([*map(float, row)], layout) for name, row in model.rows.items()}
+    return LossWorld(
+        layout,
+        {**rows, **{name: rewards[name] for name in ("R", "M") if name in rewards}},
+        {"u": _lift(model.u)},
+        on_policy=on_policy,
+        parameters={name: mpmath.mpf(value) for name, value in parameters.items()},
+        advantages=rewards.get("A", ()),
+    )
+
+
+def _lift(row: Sequence[Any]) -> list[Any]:
+    return [mpmath.mpf(float(x)) for x in row]
+
+
 @dataclass(frozen=True)
 class Literal:
     """A loss and its setting, averaged as training code averages it."""
@@ -96,7 +126,7 @@ class Literal:
         options = self.setting.batch != "none" or self.setting.aggregate == "batch" or self.loss.has(N)
         return options or bool(self.loss.atoms(OverBatch))
 
-    def build_world(self, seed: int, parameters: Mapping[str, float]) -> World:
+    def build_world(self, seed: int, parameters: Mapping[str, float]) -> LossWorld:
         context = Context((), on_policy=self.setting.on_policy)
         if self.setting.level == "sample":
             model = random_model(seed, 3, context)
@@ -104,12 +134,12 @@ class Literal:
             model = random_tree(seed, context, tokens=2 if self.batched else 3 - seed % 2)
             divided = (e.base for e in self.loss.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
             model = with_first_kept(model) if any(e.has(M) for e in divided) else model
-        return World(model, parameters, self.setting.on_policy)
+        return enumerate_model(model, parameters, self.setting.on_policy)
 
     def choose_batch_size(self, seed: int) -> int:
         return 2 + seed % 2 if self.batched else 1
 
-    def compute_share(self, world: World, batch: tuple[int, ...], i: int) -> Any:
+    def compute_share(self, world: LossWorld, batch: tuple[int, ...], i: int) -> Any:
         """Return the weight of sequence i in the average over its batch."""
         lengths = [len(world.paths[k]) for k in batch]
         divided = DIVIDED[self.setting.aggregate]
@@ -117,21 +147,21 @@ class Literal:
             return mpmath.mpf(1) / sum(lengths)
         return mpmath.mpf(1) / len(batch) / (lengths[i] if divided == "own length" else 1)
 
-    def list_places(self, world: World, batch: tuple[int, ...]) -> Iterator[tuple[Any, list[Place]]]:
+    def list_places(self, world: LossWorld, batch: tuple[int, ...]) -> Iterator[tuple[Any, list[Place]]]:
         """Yield, for each sequence of a batch, its weight and the places where the loss is evaluated."""
         for i, k in enumerate(batch):
             steps = range(len(world.paths[k])) if self.of_tokens else (None,)
             yield self.compute_share(world, batch, i), [Place(batch, i, t) for t in steps]
 
-    def compute_value(self, world: World, batch: tuple[int, ...]) -> Any:
+    def compute_value(self, world: LossWorld, batch: tuple[int, ...]) -> Any:
         """Return the loss of a batch."""
         return mpmath.fsum(
-            share * world.evaluate_at(self.weighted, place)[0]
+            share * world.evaluate_at(self.weighted, place).value
             for share, places in self.list_places(world, batch)
             for place in places
         )
 
-    def list_gradient_terms(self, world: World, batch: tuple[int, ...]) -> list[Any]:
+    def list_gradient_terms(self, world: LossWorld, batch: tuple[int, ...]) -> list[Any]:
         """Return the terms whose sum is the gradient of a batch along u."""
         if self.setting.batch != "none":
             return self._list_centred_terms(world, batch)
@@ -142,17 +172,17 @@ class Literal:
             for term in list_terms(world, places)
         ]
 
-    def _list_slopes(self, world: World, places: list[Place]) -> list[Any]:
-        return [world.evaluate_at(self.weighted, place)[1] for place in places]
+    def _list_slopes(self, world: LossWorld, places: list[Place]) -> list[Any]:
+        return [world.evaluate_at(self.weighted, place).slope for place in places]
 
-    def _list_credited_terms(self, world: World, places: list[Place]) -> list[Any]:
+    def _list_credited_terms(self, world: LossWorld, places: list[Place]) -> list[Any]:
         """Return h s of each token: A meets the score of its token, other rewards those of `credit`."""
-        whole = [world.evaluate_at(self.weighted, place)[0] for place in places]
+        whole = [world.evaluate_at(self.weighted, place).value for place in places]
         meets = CREDITED[self.setting.credit] if self.of_tokens and self.setting.credit else None
         if meets is None:
             return [h * world.compute_score(place) for h, place in zip(whole, places, strict=True)]
         without = self.weighted.xreplace({A: sympy.S.Zero})
-        plain = [world.evaluate_at(without, place)[0] for place in places]
+        plain = [world.evaluate_at(without, place).value for place in places]
         terms = []
         for t, place in enumerate(places):
             earned = mpmath.fsum(x for u, x in enumerate(plain) if meets(u, t))
@@ -160,7 +190,7 @@ class Literal:
         return terms
 
     @property
-    def credited_h(self) -> Callable[[World, Place], Any] | None:
+    def credited_h(self) -> Callable[[LossWorld, Place], Any] | None:
         """The quantity that a verdict calls H if an option centres or credits it, else None."""
         if self.loss.atoms(OverPositions):
             return None
@@ -172,15 +202,15 @@ class Literal:
             and self.setting.weights != "sequence"
         ):
             per_token = self.weighted.xreplace({A: sympy.S.Zero, parameter("T"): sympy.S.One})
-            return lambda world, place: world.evaluate_at(per_token, place)[0]
+            return lambda world, place: world.evaluate_at(per_token, place).value
         return None
 
-    def compute_coefficient(self, world: World, place: Place) -> Any:
+    def compute_coefficient(self, world: LossWorld, place: Place) -> Any:
         """Return h of a sequence: the reward, or the derivative of the loss in log q of that sequence."""
-        value, slope = world.evaluate_at(self.weighted, replace(place, alone=True))
-        return value if self.setting.use == "reward" else slope
+        weighted = world.evaluate_at(self.weighted, replace(place, alone=True))
+        return weighted.value if self.setting.use == "reward" else weighted.slope
 
-    def _list_centred_terms(self, world: World, batch: tuple[int, ...]) -> list[Any]:
+    def _list_centred_terms(self, world: LossWorld, batch: tuple[int, ...]) -> list[Any]:
         rows = list(self.list_places(world, batch))
         h = [self.compute_coefficient(world, place) for _, [place] in rows]
         total = mpmath.fsum(h)
@@ -228,18 +258,18 @@ class Printed:
         back = {sympy.Symbol(name, real=True): node for name, node in sums}
         return WHOLE(plain).xreplace(back)
 
-    def list_gradient_terms(self, c: Any, world: World, batch: tuple[int, ...]) -> list[Any]:
+    def list_gradient_terms(self, c: Any, world: LossWorld, batch: tuple[int, ...]) -> list[Any]:
         """Return the terms of mean_i sum_t c s_t for one batch; c may contain its score functions."""
         scored = any(x.name in SCORES for x in c.free_symbols)
         terms = []
         for i, k in enumerate(batch):
             for t in range(len(world.paths[k])) if self.literal.of_tokens else (None,):
                 place = Place(batch, i, t)
-                value = world.evaluate_at(c, place)[0]
+                value = world.evaluate_at(c, place).value
                 terms.append(value * (1 if scored else world.compute_score(place)) / len(batch))
         return terms
 
-    def compute_expected_gradient(self, c: Any, world: World) -> tuple[Any, Any]:
+    def compute_expected_gradient(self, c: Any, world: LossWorld) -> tuple[Any, Any]:
         """Return E_q[sum_t c s_t] and the expected sum of the absolute values of its terms."""
         total = size = mpmath.mpf(0)
         for batch, mass in world.enumerate_batches(1, "q"):
@@ -247,7 +277,7 @@ class Printed:
             total, size = total + mass * mpmath.fsum(parts), size + mass * mpmath.fsum(map(abs, parts))
         return total, size
 
-    def set_definitions(self, world: World) -> None:
+    def set_definitions(self, world: LossWorld) -> None:
         """Set H, regions and mean_h in a world to the definitions that the verdict states."""
         if self.literal.setting.batch != "none":
             world.formulas["H"] = self.literal.compute_coefficient, False
@@ -267,7 +297,7 @@ class Printed:
     def find_messages(self, code: str) -> Iterator[Any]:
         return (message for message in self.verdict.assumptions if message.code == code)
 
-    def evaluate_target(self, meaning: Any, world: World, slope: bool) -> Any | None:
+    def evaluate_target(self, meaning: Any, world: LossWorld, slope: bool) -> Any | None:
         """Return the value of a named target, or its gradient along u; None if a part of it has no name."""
         if meaning.target not in ("zero", "combination", *DIVERGENCES):
             return None
@@ -276,7 +306,7 @@ class Printed:
             factor = self.read(text)
             if name in DIVERGENCES:
                 divergence = DIVERGENCES[name]
-                alone = world.evaluate_at(factor, Place((0,)))[0]
+                alone = world.evaluate_at(factor, Place((0,))).value
                 total += alone * (
                     world.differentiate_mean(divergence) if slope else world.compute_mean(divergence)
                 )
@@ -321,7 +351,7 @@ def _measure_gaps(
     return worst
 
 
-def _list_gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tuple[str, Any, Any]]:
+def _list_gaps(literal: Literal, printed: Printed, world: LossWorld) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, a difference and the size of the terms behind it."""
     verdict, total, value, size = printed.verdict, mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0)
     per_sample = printed.read(verdict.gradient.score_text)
@@ -335,7 +365,7 @@ def _list_gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tup
     if "H" in world.formulas and (h := literal.credited_h) is not None:
         for batch, _ in world.enumerate_batches(1, "q"):
             for place in (place for _, places in literal.list_places(world, batch) for place in places):
-                yield "H", world.evaluate_name("H[now]", place)[0] - h(world, place), mpmath.mpf(0)
+                yield "H", world.evaluate_name("H[now]", place).value - h(world, place), mpmath.mpf(0)
     if verdict.gradient.canonical_text is not None:
         under_q, scale = printed.compute_expected_gradient(
             printed.read(verdict.gradient.canonical_text), world
@@ -346,5 +376,5 @@ def _list_gaps(literal: Literal, printed: Printed, world: World) -> Iterator[tup
     if (slope := differentiate_objective(verdict, printed.read, world)) is not None:
         yield "objective", total - slope, size
     if (named := printed.evaluate_target(verdict.value, world, slope=False)) is not None:
-        constant = world.evaluate_at(printed.read(verdict.value.constant_text), Place((0,)))[0]
+        constant = world.evaluate_at(printed.read(verdict.value.constant_text), Place((0,))).value
         yield "value", value - named - constant, abs(value)

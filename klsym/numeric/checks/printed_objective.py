@@ -16,8 +16,10 @@ from klsym.language.expressions import log_mu, log_p, log_q
 from klsym.notation import tree
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Formula
-from klsym.numeric.checks.world import AT_REST, Dual, Place, World, add_duals
 from klsym.render.objective import list_objective_terms
+from klsym.worlds.losses import LossWorld
+from klsym.worlds.numbers import Dual
+from klsym.worlds.world import Place
 
 if TYPE_CHECKING:
     from klsym.engine.verdicts.verdict import Verdict
@@ -32,14 +34,14 @@ class NotEvaluated(Exception):
     """A part of an objective that has no value here, such as the standard deviation of a batch."""
 
 
-def differentiate_objective(verdict: Verdict, read: Callable[[str], Any], world: World) -> Any | None:
+def differentiate_objective(verdict: Verdict, read: Callable[[str], Any], world: LossWorld) -> Any | None:
     """Return the derivative along u of the objective of a verdict; None where none is known or evaluated.
 
     read: an expression from its text.
     """
     terms = list_objective_terms(verdict, TEXT)
     try:
-        return _Reader(read, world).evaluate(tree.add_terms(*terms))[1] if terms else None
+        return _Reader(read, world).evaluate(tree.add_terms(*terms)).slope if terms else None
     except NotEvaluated:
         return None
 
@@ -50,19 +52,18 @@ def expand_token_kl(text: str) -> str:
 
 
 class _Reader:
-    def __init__(self, read: Callable[[str], Any], world: World) -> None:
+    def __init__(self, read: Callable[[str], Any], world: LossWorld) -> None:
         self.read, self.world = read, world
 
     def evaluate(self, formula: Formula) -> Dual:
         """Return the value of a formula and its slope."""
         match formula:
             case tree.Sum(terms):
-                return add_duals(map(self.evaluate, terms))
+                return self.world.duals.add(map(self.evaluate, terms))
             case tree.Minus(inner):
-                value, slope = self.evaluate(inner)
-                return -value, -slope
+                return -self.evaluate(inner)
             case tree.Product(factors):
-                return reduce(_multiply, map(self.evaluate, factors))
+                return self.world.duals.multiply(map(self.evaluate, factors))
             case tree.Divergence("KL", tree.Name(first), tree.Name(second)):
                 return self.compute_mean(first, LOG[first] - LOG[second])
             case tree.Mean(measure, tree.Over("t", inner)):
@@ -75,7 +76,8 @@ class _Reader:
                 return self.compute_covariance(measure, *(self.read(TEXT(part)) for part in (first, second)))
             case tree.Words():
                 raise NotEvaluated(formula.text)
-        return self.world.evaluate_at(self.read(TEXT(formula)), Place((0,)))[0], AT_REST
+        value = self.world.evaluate_at(self.read(TEXT(formula)), Place((0,))).value
+        return Dual(value, self.world.system.lift(0))
 
     def compute_mean(self, measure: str, e: Any, steps: bool = False) -> Dual:
         """Return E_m[e], or E_m[sum_t e] with steps."""
@@ -84,16 +86,13 @@ class _Reader:
             whole = Place(batch)
             count = len(self.world.paths[batch[0]])
             places = [Place(batch, 0, t) for t in range(count)] if steps else [whole]
-            value, slope = add_duals(self.world.evaluate_at(e, place) for place in places)
-            score_term = value * self.world.compute_score(whole) if measure == "q" else 0
-            terms.append((mass * value, mass * (slope + score_term)))
-        return add_duals(terms)
+            total = self.world.duals.add(self.world.evaluate_at(e, place) for place in places)
+            score_term = total.value * self.world.compute_score(whole) if measure == "q" else 0
+            terms.append(Dual(mass * total.value, mass * (total.slope + score_term)))
+        return self.world.duals.add(terms)
 
     def compute_covariance(self, measure: str, first: Any, second: Any) -> Dual:
         """Return E_m[a b] - E_m[a] E_m[b]."""
-        value, slope = _multiply(self.compute_mean(measure, first), self.compute_mean(measure, second))
-        return add_duals([self.compute_mean(measure, first * second), (-value, -slope)])
-
-
-def _multiply(a: Dual, b: Dual) -> Dual:
-    return a[0] * b[0], a[0] * b[1] + a[1] * b[0]
+        means = [self.compute_mean(measure, e) for e in (first, second)]
+        of_product = self.compute_mean(measure, first * second)
+        return self.world.duals.add([of_product, -self.world.duals.multiply(means)])

@@ -10,8 +10,9 @@ import pytest
 from klsym.api import explain
 from klsym.errors import UsageError
 from klsym.language.parser import parse
-from klsym.numeric.checks.world import Place, World
+from klsym.numeric.checks.field_check import enumerate_model
 from klsym.numeric.models import random_tree
+from klsym.worlds.world import Place
 from support.judges.loss_judge import examine
 from support.losses.random_losses import Case
 from support.scale import scaled
@@ -101,15 +102,15 @@ def test_a_critic_that_multiplies_a_penalty(loss: str, target: str | None) -> No
 def test_gae_is_the_discounted_sum_of_the_differences(weight: str, g: str) -> None:
     """sum_{u>=t} (g x)^(u-t) (R_u + g V_{u+1} - V_u), term by term on a tree of tokens."""
     with mpmath.workdps(40):
-        world = World(random_tree(3), {}, on_policy=True)
+        world = enumerate_model(random_tree(3), {}, on_policy=True)
         decay = mpmath.mpf(eval_fraction(weight)) * eval_fraction(g)
         estimate, step = parse(f"gae({weight}, {g})"), parse(f"R + {g}*V_next - V")
         for batch, _ in world.enumerate_batches(1, "q"):
             size = len(world.paths[batch[0]])
-            values = [world.evaluate_at(step, Place(batch, t=t))[0] for t in range(size)]
+            values = [world.evaluate_at(step, Place(batch, t=t)).value for t in range(size)]
             for t in range(size):
                 told = mpmath.fsum(decay ** (u - t) * values[u] for u in range(t, size))
-                assert abs(world.evaluate_at(estimate, Place(batch, t=t))[0] - told) < 1e-35
+                assert abs(world.evaluate_at(estimate, Place(batch, t=t)).value - told) < 1e-35
 
 
 def eval_fraction(text: str) -> mpmath.mpf:
