@@ -15,7 +15,7 @@ error, skewness and kurtosis that follow from the list; as a control, k1/10 is a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -43,7 +43,7 @@ from klsym.numeric import array_losses as losses
 from klsym.numeric.checks.field_check import DIGITS, Literal, Printed, enumerate_model
 from klsym.numeric.models import FiniteModel
 from klsym.study.sampling.statistics import Level
-from klsym.worlds.tree import Shape
+from klsym.worlds.words import WordTree
 
 DIRECTIONS = 3
 TOLERANCE = 1e-9  # of the exact gradient, relative to the largest prediction
@@ -61,46 +61,24 @@ class Everything:
     longest: int
 
     @cached_property
-    def shape(self) -> Shape:
-        return self._below(0)
-
-    def _below(self, depth: int) -> Shape:
-        last = depth + 1 == self.longest
-        return tuple(None if last or not y else self._below(depth + 1) for y in range(self.vocabulary))
-
-    @cached_property
-    def prefixes(self) -> list[tuple[int, ...]]:
-        """What precedes each node, a node before those that follow it."""
-        return [*self._prefixes(())]
-
-    def _prefixes(self, prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        yield prefix
-        if len(prefix) + 1 < self.longest:
-            for y in range(1, self.vocabulary):
-                yield from self._prefixes((*prefix, y))
+    def tree(self) -> WordTree:
+        """The words, of which 0 ends a sequence."""
+        return WordTree(self.vocabulary, self.longest)
 
     @cached_property
     def tokens(self) -> Tensor:
         """Every sequence, padded with 0, shape (sequences, longest)."""
         import torch
 
-        return torch.tensor([*self._ends(())])
-
-    def _ends(self, prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        for y in range(self.vocabulary):
-            way = (*prefix, y)
-            if y == 0 or len(way) == self.longest:
-                yield way + (0,) * (self.longest - len(way))
-            else:
-                yield from self._ends(way)
+        return torch.tensor(self.tree.tokens)
 
     def branches(self, net: Parameters) -> Tensor:
         """log q of each branch of the tree."""
         import torch
 
-        padded = torch.tensor([prefix + (0,) * (self.longest - len(prefix)) for prefix in self.prefixes])
+        padded = torch.tensor([prefix + (0,) * (self.longest - len(prefix)) for prefix in self.tree.prefixes])
         logs = next_logs(net, padded)
-        return torch.cat([logs[row, len(prefix)] for row, prefix in enumerate(self.prefixes)])
+        return torch.cat([logs[row, len(prefix)] for row, prefix in enumerate(self.tree.prefixes)])
 
 
 # ---------------------------------------------------------------------------- a loss, as it is trained
@@ -241,7 +219,7 @@ class World:
         import torch
 
         stream = np.random.default_rng([self.seed, 1])
-        branches = len(self.all.prefixes) * self.vocabulary
+        branches = len(self.all.tree.prefixes) * self.vocabulary
         found = stream.normal(size=branches), stream.normal(size=len(self.all.tokens))
         return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
@@ -250,7 +228,7 @@ class World:
         """The branch of each token of each sequence, and 0 behind its end."""
         import torch
 
-        numbers = {prefix: row * self.vocabulary for row, prefix in enumerate(self.all.prefixes)}
+        numbers = {prefix: row * self.vocabulary for row, prefix in enumerate(self.all.tree.prefixes)}
         rows = []
         for sequence in self.all.tokens.tolist():
             size = sequence.index(0) + 1 if 0 in sequence else self.longest
@@ -353,7 +331,7 @@ class World:
         q, p, mu = (_summing(probabilities[name], self.vocabulary) for name in ("q", "p", "mu"))
         R, A = (row.tolist() for row in self.rewards)
         return FiniteModel(
-            q=q, p=p, mu=mu, u=slope.tolist(), shape=self.all.shape,
+            q=q, p=p, mu=mu, u=slope.tolist(), shape=self.all.tree.shape,
             parameters=dict(self.parameters), rewards={"R": R, "A": A},
         )  # fmt: skip
 

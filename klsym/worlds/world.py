@@ -8,10 +8,11 @@ A single sample is a tree of one node: its outcomes are the branches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import Any, Self
 
 from klsym.worlds.numbers import DIGITS, Dual, System, build_duals
@@ -90,12 +91,18 @@ class World:
         scores = self.list_scores(along)
         return self.system.add(scores[b] for b in self.list_branches(place, ""))
 
-    def enumerate_batches(self, n: int, measure: str) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """Yield all batches of n sequences with their probability under q, p, mu or old."""
+    def enumerate_batches(
+        self, n: int, measure: str, multisets: bool = False
+    ) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """Yield all batches of n sequences with their probability under q, p, mu or old.
+
+        multisets: a batch once, with the probability of all its orders together.
+        """
         log = self.rows[f"log_{measure}"]
         masses = [self.system.exp(self.system.add(log[b] for b in path)) for path in self.paths]
-        for batch in product(range(len(self.paths)), repeat=n):
-            yield batch, self.system.multiply(masses[k] for k in batch)
+        for batch, times in list_multisets(range(len(self.paths)), n, multisets):
+            mass = self.system.multiply(masses[k] for k in batch)
+            yield batch, mass if times == 1 else mass * self.system.lift(times)
 
     def list_branches(self, place: Place, slot: str) -> tuple[int, ...]:
         """Return the branches of a slot; without a slot, the token or the whole sequence."""
@@ -115,6 +122,24 @@ class World:
         rows["log_q"] = [Dual(x, s) for x, s in zip(self.rows["log_q"], scores, strict=True)]
         directions = {name: [Dual(x, zero) for x in row] for name, row in self.directions.items()}
         return replace(self, rows=rows, directions=directions, system=system)
+
+
+def list_multisets(
+    numbers: Sequence[int], size: int, multisets: bool = True
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield tuples of numbers, each multiset once with the number of its orders, or all tuples.
+
+    >>> [*list_multisets(range(2), 2)]
+    [((0, 0), 1), ((0, 1), 2), ((1, 1), 1)]
+    """
+    if not multisets:
+        yield from ((batch, 1) for batch in product(numbers, repeat=size))
+        return
+    for batch in combinations_with_replacement(numbers, size):
+        times = math.factorial(size)
+        for number in {*batch}:
+            times //= math.factorial(batch.count(number))
+        yield batch, times
 
 
 def list_other_places(place: Place) -> Iterator[Place]:
