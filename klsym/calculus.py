@@ -8,7 +8,6 @@ E_q[grad k2] = grad KL(q||p)
 from sympy import Function, exp, log
 
 from klsym.engine.fields.field import loss_gradient
-from klsym.engine.proof.counterexamples import finite_model
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import (
     KL,
@@ -70,6 +69,7 @@ from klsym.language.expressions import (
     s,
     sg,
 )
+from klsym.worlds.draw import finite_model
 
 __all__ = [
     "KL", "A", "Derivation", "Function", "M", "Proof", "Quantity", "R", "alpha", "beta", "bregman", "chi2",

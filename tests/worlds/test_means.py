@@ -11,9 +11,9 @@ from typing import Any
 import mpmath
 import pytest
 
-from klsym.engine.proof.counterexamples import generate_models, generate_tree_models
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
+from klsym.worlds.draw import draw_sample_models, draw_tree_models
 from klsym.worlds.elements import ScoreCoefficients
 from klsym.worlds.means import compute_curl, compute_expected_gradient
 from klsym.worlds.numbers import FLOATS, System, Tie
@@ -110,7 +110,7 @@ CASES: dict[str, tuple[dict[str, ExpPoly], dict[str, H]]] = {
     ),
 }  # fmt: skip
 WITH_CURL = ("prefix weight", "later rewards", "reciprocal")  # under q and under mu
-TREES = [model for model, _ in zip(generate_tree_models(Context()), range(6), strict=False)]
+TREES = [model for model, _ in zip(draw_tree_models(lambda step: {}), range(6), strict=False)]
 
 
 @pytest.mark.parametrize("on_policy", [True, False])
@@ -148,7 +148,7 @@ def field_of(h: ScoreCoefficients, **numbers: Fraction) -> Callable[[World, str]
 
 
 # ---------------------------------------------------------------------------- batches
-SAMPLES = [model for model in generate_models(Context()) if len(model["tree"]["q"]) == 3][:6]
+SAMPLES = [model for model in draw_sample_models(lambda step: {}) if len(model["tree"]["q"]) == 3][:6]
 
 
 def batch_field(tree: dict[str, Any], h: Callable[[Step], float], move: str, step: float, d: str) -> float:

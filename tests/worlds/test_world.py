@@ -11,8 +11,7 @@ from typing import Any
 import mpmath
 import pytest
 
-from klsym.engine.proof.counterexamples import generate_tree_models
-from klsym.kernel.statements import Context
+from klsym.worlds.draw import draw_tree_models
 from klsym.worlds.numbers import DIGITS, FLOATS, build_duals
 from klsym.worlds.world import Place, World, read_model
 
@@ -32,7 +31,7 @@ def list_sequences(node: dict[str, Any], before: Steps = ()) -> Iterator[Steps]:
         yield from [path] if after is None else list_sequences(after, path)
 
 
-MODELS = [model for model, _ in zip(generate_tree_models(Context()), range(8), strict=False)]
+MODELS = [model for model, _ in zip(draw_tree_models(lambda step: {}), range(8), strict=False)]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=range(8))

@@ -22,7 +22,7 @@ import sympy
 from klsym.engine.fields.field import reduce_typed_loss
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.options.settings import Setting
-from klsym.engine.proof.counterexamples import add_rows, choose_rows, generate_tree_models
+from klsym.engine.proof.counterexamples import choose_rows, generate_tree_models
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import curl
 from klsym.engine.proof.shown_counterexample import describe_counterexample
@@ -42,6 +42,7 @@ from klsym.language.messages import Message
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
+from klsym.worlds.draw import add_rows
 
 UNMET = Message("support", first="q", second="mu")
 MOST_TREES = 40  # that are tried for a curl

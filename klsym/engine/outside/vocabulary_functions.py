@@ -44,7 +44,7 @@ from klsym.engine.outside.as_typed import (
     substitute_policy,
 )
 from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
-from klsym.engine.proof.counterexamples import add_rows, describe_model, generate_models
+from klsym.engine.proof.counterexamples import describe_model, generate_models
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.regions.in_steps import to_steps
@@ -85,6 +85,7 @@ from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Gradient
 from klsym.notation.values import collect_names
+from klsym.worlds.draw import add_rows
 
 DIGITS, APART = 40, 1e-9  # by which two sides differ, of the larger one
 MAX_EXPONENT = sympy.Integer(10) ** 300  # exp(x) takes as many bits of precision as x has

@@ -12,8 +12,9 @@ from typing import Any
 
 import mpmath
 
-from klsym.engine.proof.counterexamples import add_rows, choose_rows, generate_models, generate_tree_models
+from klsym.engine.proof.counterexamples import choose_rows, generate_models, generate_tree_models
 from klsym.kernel.statements import Context
+from klsym.worlds.draw import add_rows
 from klsym.worlds.elements import UNDER, ScoreCoefficients
 from klsym.worlds.means import compute_curl, compute_expected_gradient
 from klsym.worlds.world import World, read_model

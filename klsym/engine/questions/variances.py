@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
-from klsym.engine.proof.counterexamples import describe_model, generate_models, generate_uneven_models
+from klsym.engine.proof.counterexamples import describe_model, generate_models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.proof.quantities import Quantity
@@ -38,6 +38,7 @@ from klsym.language.convert import to_sympy
 from klsym.language.expressions import COUNTS
 from klsym.language.unfolding import expand_context
 from klsym.notation.text import show_statement
+from klsym.worlds.draw import list_uneven_models
 
 TWICE = ("x", "x")
 
@@ -280,7 +281,7 @@ def _iterate_models(context: Context, rewards: Set[str]) -> Iterator[dict[str, A
     """
     tried = chain(
         generate_models(context),
-        generate_uneven_models(context),
+        list_uneven_models(context.parameters),
         map(_negate_rewards, generate_models(context)) if rewards else (),
     )
     for number, model in enumerate(tried):

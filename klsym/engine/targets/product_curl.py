@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any
 
 from klsym.engine.fields.in_trees import REWARD, substitute_in_context
-from klsym.engine.proof.counterexamples import add_rows, generate_tree_models
 from klsym.engine.proof.counterexamples import generate_models as models_of_samples
+from klsym.engine.proof.counterexamples import generate_tree_models
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity
 from klsym.errors import ProofError
@@ -26,6 +26,7 @@ from klsym.kernel.statements import Context
 from klsym.kernel.sums import SUMS
 from klsym.language.abbreviations import E, Indexed, Side, walk_elements
 from klsym.language.unfolding import differentiate_in_log_q
+from klsym.worlds.draw import add_rows
 
 # q, p, mu and two directions on three sequences of one token: one sample; two are equally likely, or none
 ONE_TOKEN = {
