@@ -33,8 +33,8 @@ from klsym.language.expressions import (
     sg,
 )
 from klsym.language.sums import OverVocabulary, Summed
-from klsym.worlds.numbers import DIGITS, Dual, Duals, build_duals
-from klsym.worlds.world import Place, World, list_other_places
+from klsym.worlds.numbers import DIGITS, Dual, Duals, System, build_duals
+from klsym.worlds.world import Place, World, list_other_places, read_model
 
 SAMPLED = (log_q, log_p, log_mu, log_old, R, A, M, V, V_next)  # what differs from sample to sample
 CRITICS = {"V": "past", "V_next": "now"}
@@ -134,6 +134,7 @@ RULES: dict[Any, Any] = {
     sympy.exp: Duals.exp,
     sympy.log: Duals.log,
     sympy.Abs: _compute_absolute,
+    sympy.sign: lambda system, x: system.lift(system.over.sign(x.value)),
     clip: _clip,
     sg: lambda system, x: Dual(x.value, system.over.lift(0)),
     sympy.Heaviside: _compute_step,
@@ -170,6 +171,24 @@ class LossWorld(World):
     formulas: dict[str, Any] = field(default_factory=dict)
     regions: dict[str, tuple[Any, Any, tuple[int, ...]]] = field(default_factory=dict)
 
+    @staticmethod
+    def from_model(model: Mapping[str, Any], on_policy: bool = False, system: System = DIGITS) -> LossWorld:
+        """Return the world of a model in JSON: a tree, and values of parameters.
+
+        >>> from klsym.language.expressions import k1, parameter
+        >>> from klsym.worlds.draw import finite_model
+        >>> model = finite_model(["1/2", "1/2"], ["1/4", "3/4"], ["1/3", "2/3"], u=[1, 0], beta=2)
+        >>> with mpmath.workdps(30):
+        ...     print(mpmath.nstr(LossWorld.from_model(model).compute_score_mean(parameter("beta") * k1), 4))
+        0.5493
+        """
+        world = read_model(model["tree"], on_policy, system)
+        return LossWorld(
+            world.layout, world.rows, world.directions, system, on_policy,
+            parameters={name: system.lift(Fraction(x)) for name, x in model["parameters"].items()},
+            advantages=[system.add(world.rows["A"][b] for b in path) for path in world.paths],
+        )  # fmt: skip
+
     @cached_property
     def duals(self) -> Duals:
         """The system of values with slopes."""
@@ -183,6 +202,13 @@ class LossWorld(World):
             e_here = self.evaluate_at(e, place := Place(batch))
             total += mass * (e_here.value * self.compute_score(place) + e_here.slope)
         return total
+
+    def compute_score_mean(self, c: Any) -> Any:
+        """Return E_q[c s] of whole sequences along u."""
+        return self.system.add(
+            mass * self.evaluate_at(c, place := Place(batch)).value * self.compute_score(place)
+            for batch, mass in self.enumerate_batches(1, "q")
+        )
 
     def compute_mean(self, e: Any, measure: str = "q") -> Any:
         """Return E_m[e] of whole sequences, under q, p or mu."""

@@ -20,6 +20,7 @@ from klsym.errors import KlsymError
 from klsym.kernel.intervals import Interval, enclose_exp_of_interval, enclose_log_of_interval
 
 TIED = 20  # digits that two equal numbers may lose to rounding
+MAX_EXPONENT = mpmath.mpf(10) ** 300
 ROUNDING = 1e-13  # of floats, relative to the size of the terms of a sum
 
 
@@ -225,6 +226,9 @@ class Digits(System):
         return total if abs(total) > lost else mpmath.mpf(0)
 
     def exp(self, x: Any) -> Any:
+        """Return exp x, for which mpmath takes as many bits as x has; raises OverflowError for too many."""
+        if abs(x) > MAX_EXPONENT:
+            raise OverflowError("an exponential of more than 10^300")
         return mpmath.exp(x)
 
     def log(self, x: Any) -> Any:

@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sympy
 
 import klsym
 from klsym.engine.options.settings import Setting
-from klsym.engine.outside import vocabulary_functions as numbers
 from klsym.engine.regions.bounds_in_order import collect_clip_facts
 from klsym.engine.regions.case_split import Condition, order_conditions
 from klsym.engine.regions.piecewise import MAX_REGIONS
 from klsym.engine.targets.clamp_messages import find_ties
-from klsym.language.expressions import clip, k1, log_p, log_q
+from klsym.language.expressions import clip, k1, log_q
 from klsym.language.parser import parse
 from klsym.notation.losses import Written
 from support.judges import autograd_judge
@@ -374,14 +372,6 @@ def test_a_value_without_a_name_adds_up(loss: str, options: dict[str, str], cons
     told = plain(evaluate(parts, where.names(rows)))
     stated = where.mean(rows, where.chance(rows, "q").value * told).value
     assert np.abs(exact - stated).max() < 1e-9
-
-
-def test_a_number_has_a_largest_exponential() -> None:
-    """exp(x) takes as many bits as x has: values of a tower of them are not asked for."""
-    tower = parse("exp(exp(exp(exp(k1))))")
-    at = {log_q: sympy.Integer(0), log_p: sympy.Integer(-2)}
-    assert numbers.compute_number(tower, at) is None  # exp(exp(1618))
-    assert numbers.compute_number(tower.args[0], at) > numbers.MAX_EXPONENT
 
 
 # ---------------------------------------------------------------------------- the order of conditions

@@ -18,6 +18,7 @@ from klsym.worlds.numbers import (
     DIGITS,
     ENCLOSURES,
     FLOATS,
+    MAX_EXPONENT,
     Dual,
     System,
     Tie,
@@ -139,3 +140,12 @@ def test_what_only_rounding_leaves_is_0() -> None:
         third = mpmath.mpf(1) / 3
         assert DIGITS.cancel([third**2, -mpmath.mpf(1) / 9, mpmath.mpf(10) ** -49]) == 0
         assert DIGITS.cancel([third, mpmath.mpf(10) ** -25, -third]) != 0
+
+
+def test_a_number_has_a_largest_exponential() -> None:
+    """exp(x) takes as many bits as x has: values of a tower of them are not asked for."""
+    large = DIGITS.exp(DIGITS.exp(DIGITS.exp(mpmath.mpf(2))))  # exp(1618)
+    assert large > MAX_EXPONENT
+    for x in (large, -large):
+        with pytest.raises(OverflowError):
+            DIGITS.exp(x)
