@@ -17,6 +17,8 @@ __version__ = "0.1.0"
 
 _HOME = {
     "audit": "klsym.audit.audits",
+    "measure": "klsym.measure.measuring",
+    "Batch": "klsym.measure.batch",
     "explain": "klsym.api",
     "Verdict": "klsym.api",
     "compare": "klsym.api",
@@ -34,11 +36,13 @@ _HOME = {
     "settle": "klsym.study.ledger.settle_claim",
 }
 __all__ = [  # those without a row above are of klsym.calculus
-    "KL", "A", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict", "alpha",
+    "KL", "A", "Batch", "Comparison", "KlsymError", "ProofError", "R", "Refused", "UsageError", "Verdict",
+    "alpha",
     "audit", "beta", "bregman", "check", "chi2", "claim", "clip", "compare", "count", "covariance",
     "derive", "eps",
     "expectation", "expected_gradient", "explain", "explore", "grad", "jeffreys", "k", "k1", "k2", "k3",
-    "lam", "load", "log_mu", "log_p", "log_q", "mu", "p", "parameter", "parse", "q", "r", "recommend", "rho",
+    "lam", "load", "log_mu", "log_p", "log_q", "measure", "mu", "p", "parameter", "parse", "q", "r",
+    "recommend", "rho",
     "s", "sample", "sample_gradient", "settle", "sg",
 ]  # fmt: skip
 
@@ -50,6 +54,8 @@ if TYPE_CHECKING:  # the same names for mypy; those of the study for their types
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
     from klsym.kernel import check
     from klsym.language.parser import parse
+    from klsym.measure.batch import Batch
+    from klsym.measure.measuring import measure
     from klsym.study.explorer import explore
     from klsym.study.ledger.registry import claim, load
     from klsym.study.ledger.settle_claim import settle

@@ -1,9 +1,12 @@
 """For test suites of training code: a loss that changes its target fails the build.
 
-from klsym.testing import assert_targets
+from klsym.testing import assert_minimises, assert_targets
 
 def test_the_penalty():
     assert_targets(my_trainer.kl_penalty, "reverse-kl", sampling="off-policy")
+
+def test_the_loss():
+    assert_minimises(my_trainer.loss, "-E[R] + 0.04*reverse-kl", sampling="off-policy", group=2)
 """
 
 from __future__ import annotations
@@ -41,3 +44,30 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
         raise AssertionError(
             f"{found.code.name} {describe_update(found.verdict)}; expected {target}\n\n{found}"
         )
+
+
+def assert_minimises(loss: Any, objective: str, **options: Any) -> None:
+    """Assert that the expected gradient of code is that of an objective, on every sample of small worlds.
+
+    >>> import pytest; torch = pytest.importorskip("torch")
+    >>> def loss(batch):
+    ...     return -(batch.logp * batch.mask).sum(-1) @ batch.rewards
+    >>> assert_minimises(loss, "-E[R]")
+
+    loss: what `klsym.measure` takes.  It is run.
+    objective: a sum of multiples of named objectives: "-E[R] + 0.04*reverse-kl".
+    options: those of `klsym.measure`: sampling, group, map, set, ...
+    Raises AssertionError: another expected gradient, or one that is that of no function; with the whole
+    answer.  UsageError: an objective that is not known; code that cannot be measured.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test
+    from klsym.errors import KlsymError
+    from klsym.measure.measuring import measure
+
+    try:
+        answer = measure(loss, expect=objective, **options)
+    except KlsymError as error:
+        raise error.with_traceback(None) from None
+    assert answer.expected is not None
+    if not answer.expected.ok or answer.has_objective is False:
+        raise AssertionError(f"the loss {answer.summary}; expected {objective}\n\n{answer}")

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -23,6 +24,7 @@ Reply = dict[str, Any]  # what the process says, or {"error", "code"}, perhaps w
 Options = dict[str, Any]
 LOADING = 300.0  # seconds to get ready, in which libraries are imported
 LONGEST = 100_000_000  # bytes of a reply
+GIGABYTE = 2**30
 GLANCE = 0.5  # seconds between two looks at whether the process is still there
 
 
@@ -214,3 +216,16 @@ def serve(prepare: Callable[[Any, Options], None], answer: Callable[[Any, Option
         reply = answer(question, options)
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps([mark, reply]), file=replies, flush=True)
+
+
+@cache  # once in the process
+def set_memory_limit(gigabytes: float) -> None:
+    """Limit the addresses that the process may have beyond those of the libraries."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        limit = pages * os.sysconf("SC_PAGE_SIZE") + int(gigabytes * GIGABYTE)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    except (ImportError, OSError, ValueError):  # not every system has it
+        return

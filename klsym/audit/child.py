@@ -4,10 +4,8 @@ too much memory, which is a limit on addresses.  Such code can forge its own ans
 
 from __future__ import annotations
 
-import os
 import subprocess
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,9 +13,8 @@ from klsym.diagnostics.codes import load_codes
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.files import read_text
-from klsym.worker_process import Asked, Options, Reply, serve
+from klsym.worker_process import Asked, Options, Reply, serve, set_memory_limit
 
-GIGABYTE = 2**30
 LARGEST = 5_000_000  # bytes of a file
 
 
@@ -58,7 +55,7 @@ def _is_answer(answer: dict[str, Any]) -> bool:
 
 def _prepare(question: dict[str, Any], options: Options) -> None:
     _load(question["target"])
-    _set_memory_limit(options["gigabytes"])
+    set_memory_limit(options["gigabytes"])
 
 
 def _load(target: str) -> None:
@@ -72,19 +69,6 @@ def _load(target: str) -> None:
     for name in ["klsym.audit.audits", *named]:
         with suppress(Exception):  # said when it is used
             __import__(name)
-
-
-@cache  # once in the process
-def _set_memory_limit(gigabytes: float) -> None:
-    """Limit the addresses that the process may have beyond those of the libraries."""
-    try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * os.sysconf("SC_PAGE_SIZE") + int(gigabytes * GIGABYTE)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    except (ImportError, OSError, ValueError):  # not every system has it
-        return
 
 
 def _answer(question: dict[str, Any], options: Options) -> Reply:

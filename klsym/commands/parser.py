@@ -17,6 +17,7 @@ from klsym.commands.option_groups import (
     add_time_limit,
     parse_seconds,
 )
+from klsym.engine.options.option_table import CHOICES as OPTION_CHOICES
 from klsym.engine.options.option_table import DEFAULTS
 from klsym.errors import UsageError
 
@@ -35,6 +36,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
+    def _parse_optional(self, arg_string: str) -> Any:
+        """Take -E[R] and -0.5*reverse-kl for values: a short option is one letter that is known."""
+        is_long = arg_string.startswith("--") or len(arg_string) < 3
+        if not is_long and arg_string[0] == "-" and arg_string[:2] not in self._option_string_actions:
+            return None
+        return super()._parse_optional(arg_string)
+
 
 def build_parser(asked: str = "") -> Parser:
     """Return the parser of all commands; `run` of what it parses is "module:function".
@@ -46,7 +54,7 @@ def build_parser(asked: str = "") -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     of_tool = {
         "explain": _add_explain, "compare": _add_compare, "recommend": _add_recommend, "audit": _add_audit,
-        "rule": _add_rule, "rules": _add_rules, "check": _add_check,
+        "measure": _add_measure, "rule": _add_rule, "rules": _add_rules, "check": _add_check,
     }  # fmt: skip
     for add in (of_tool[asked],) if asked in of_tool else of_tool.values():
         add(commands)
@@ -176,6 +184,44 @@ def _add_audit(commands: Any) -> None:
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
     _add_lint(audit)
     audit.set_defaults(run="klsym.commands.audit:audit_code")
+
+
+def _add_measure(commands: Any) -> None:
+    measure = commands.add_parser(
+        "measure",
+        help="run any loss code on every sample of a small world, and say what it minimises",
+        description="Enumerate all sequences of a few words, run the code's own autograd on each group of"
+        " samples, and compare the exact expected gradient with those of named objectives. THIS RUNS THE CODE"
+        " and its module, in a process of its own with a time and a memory limit, but with all your rights:"
+        " measure only code that you would run.",
+        epilog="The function takes one klsym.Batch, or arguments that are bound by their names or by --map to"
+        " fields of it: tokens mask logp ref_logp old_logp rewards rewards[t] token_rewards logits ref_logits"
+        " model ref_model.",
+    )
+    measure.add_argument("target", metavar="CODE", help="FILE.py:FUNC, or MODULE:FUNC")
+    measure.add_argument(
+        "--sampling", choices=OPTION_CHOICES["sampling"], default="on-policy",
+        help="samples from q (on-policy), from mu (off-policy), from q without its least likely words"
+        " (truncated) (on-policy)",
+    )  # fmt: skip
+    for name, default, said in (
+        ("group", 1, "samples of one call of the loss"), ("words", 3, "words, of which 0 ends a sequence"),
+        ("length", 2, "at most so many words"), ("prompts", 1, "prompts, of unequal weight"),
+        ("worlds", 4, "random worlds"),
+    ):  # fmt: skip
+        measure.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{said} ({default})")
+    measure.add_argument("--third", action="store_true", help="the ratio is taken to a third policy")
+    measure.add_argument("--binary", action="store_true", help="rewards are 0 and 1")
+    measure.add_argument("--framework", choices=("torch", "jax"), help="of the code (what it uses)")
+    measure.add_argument("--vs", metavar="CODE", help="another loss, for the ratio of the variances")
+    measure.add_argument(
+        "--expect", metavar="OBJECTIVE", help="exit 1 if it is not this, such as '-E[R] + 0.04*reverse-kl'"
+    )
+    for flag, said in (("--map", "NAME=FIELD"), ("--set", "NAME=VALUE")):
+        measure.add_argument(flag, action="append", default=[], metavar=said, help=f"of an argument: {said}")
+    _add_limits(measure)
+    add_format(measure)
+    measure.set_defaults(run="klsym.commands.measure:measure_code")
 
 
 def _add_names(audit: Any) -> None:

@@ -1,0 +1,20 @@
+"""Any loss code, run on every sample of a small world: what its expected gradient is the gradient of.
+
+`klsym.measure(loss)` calls it.  The package has the name of its function, so the module itself is callable.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Callable(ModuleType):
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        from klsym.measure.measuring import measure
+
+        return measure(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

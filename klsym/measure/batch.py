@@ -1,0 +1,54 @@
+"""What a loss is given: sampled sequences with log densities and rewards, in the user's tensor library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+WRITTEN_AS = {  # roles in the words of the loss grammar, and of `klsym audit`
+    "log_q": "logp", "log_p": "ref_logp", "log_mu": "old_logp", "log_old": "old_logp", "token": "tokens",
+    "log_q[v]": "logits", "log_p[v]": "ref_logits", "R": "rewards", "A": "rewards[t]",
+}  # fmt: skip
+
+
+@dataclass
+class Batch:
+    """B sampled sequences of at most T words out of V, in float64.
+
+    >>> sorted(f.name for f in fields(Batch))[:4]
+    ['input_ids', 'logits', 'logp', 'mask']
+
+    tokens: [B, T] integers.  mask: [B, T], 1 at words that count, the end word included, 0 beyond the end.
+    logp: [B, T] log q of the drawn words, with its gradient.  ref_logp: log p.  old_logp: log of the policy
+    that the ratio is taken to: the sampler mu, or a third policy.  sampler_logp: log mu.
+    rewards: [B].  token_rewards: [B, T].  logits, ref_logits: [B, T, V] log q and log p of all words.
+    prompts: [B] the number of the prompt.  input_ids: [B, 1 + T], a prompt word and the tokens.
+    model, ref_model: called with input_ids (and attention_mask) they return an object with .logits.
+
+    Beyond the end of a sequence all of these but mask and tokens hold the numbers of other words: a loss that
+    reads padding shows it.
+    """
+
+    tokens: Any
+    mask: Any
+    logp: Any
+    ref_logp: Any
+    old_logp: Any
+    sampler_logp: Any
+    rewards: Any
+    token_rewards: Any
+    logits: Any
+    ref_logits: Any
+    prompts: Any
+    input_ids: Any
+    model: Any = None
+    ref_model: Any = None
+
+    def read_role(self, role: str) -> Any:
+        """Return the field of a role; "rewards[t]" is the reward of the sequence at each of its words."""
+        if role == "rewards[t]":
+            return self.rewards[:, None] + 0 * self.mask
+        return getattr(self, role)
+
+
+ROLES = (*(f.name for f in fields(Batch)), "rewards[t]")

@@ -1,0 +1,148 @@
+"""How the arguments of a loss are filled: one batch, or fields of it by the names of the arguments."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from klsym.errors import UsageError
+from klsym.measure.batch import ROLES, WRITTEN_AS, Batch
+from klsym.measure.libraries import Loss
+
+FILE_NAMES = {"model": "model", "ref_model": "ref_model", "batch": "batch"}
+
+
+def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tuple[Loss, list[str]]:
+    """Return the loss as a function of one batch, and the guesses that were made.
+
+    >>> def penalty(logp, ref_logp, beta=0.1):
+    ...     return beta * (logp - ref_logp)
+    >>> bind_loss(penalty, {}, {"beta": 0.04})[1]
+    ['assumed: logp is logp, ref_logp is ref_logp']
+
+    Raises UsageError: an argument of which nothing says what it is.
+    """
+    function = load_function(loss) if isinstance(loss, str) else loss
+    if not callable(function):
+        raise UsageError(f"a loss is a function of one klsym.Batch, got {type(function).__name__}")
+    parameters = _list_parameters(function)
+    unknown = [name for name in (*map, *set) if name not in parameters]
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise UsageError(f"the loss has no argument {unknown[0]!r} (it has {', '.join(parameters)})")
+    needed = [
+        p for p in parameters.values()
+        if p.default is p.empty and p.name not in set and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]  # fmt: skip
+    if len(needed) == 1 and needed[0].name not in map and guess_field(needed[0].name) is None:
+        return (lambda batch: function(batch, **set)), []
+    roles = {name: _read_role(name, text) for name, text in map.items()}
+    guessed = {}
+    for parameter in parameters.values():
+        if parameter.name in roles or parameter.name in set:
+            continue
+        role = guess_field(parameter.name)
+        if role is not None:
+            guessed[parameter.name] = role
+        elif parameter in needed:
+            raise UsageError(
+                f"what is {parameter.name!r}? --map {parameter.name}=FIELD, one of {', '.join(ROLES)};"
+                f" --set {parameter.name}=VALUE; or a function of one klsym.Batch"
+            )
+    return _call_with(function, {**guessed, **roles}, set), _describe_guesses(guessed)
+
+
+def _call_with(function: Callable[..., Any], roles: Mapping[str, str], set: Mapping[str, Any]) -> Loss:
+    def run(batch: Batch) -> Any:
+        return function(**{name: batch.read_role(role) for name, role in roles.items()}, **set)
+
+    return run
+
+
+def _describe_guesses(guessed: Mapping[str, str]) -> list[str]:
+    if not guessed:
+        return []
+    return [f"assumed: {', '.join(f'{name} is {role}' for name, role in guessed.items())}"]
+
+
+def _list_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (ValueError, TypeError):
+        raise UsageError("the arguments of the loss are not known: a Python function expected") from None
+
+
+def _read_role(name: str, text: str) -> str:
+    role = WRITTEN_AS.get(text.replace(" ", ""), text.strip())
+    if role not in ROLES:
+        raise UsageError(f"map {name}={text!r}: one of {', '.join(ROLES)} expected")
+    return role
+
+
+def guess_field(name: str) -> str | None:
+    """Return the field that the name of an argument says.
+
+    >>> [guess_field(x) for x in ("old_log_probs", "response_mask", "advantages", "kl_coef", "token_rewards")]
+    ['old_logp', 'mask', 'rewards[t]', None, 'token_rewards']
+    """
+    if name in ROLES:
+        return name
+    from klsym.audit.binding import guess_role
+
+    role = guess_role(name)
+    return WRITTEN_AS.get(role, "mask" if role == "mask" else None) if role else None
+
+
+def load_function(target: str) -> Callable[..., Any]:
+    """Return the function of "FILE.py:FUNC", or of "MODULE:FUNC"; its module is run.
+
+    Raises UsageError: no such file, module or function.
+    """
+    place, sign, name = target.rpartition(":")
+    if not sign or not name.isidentifier():
+        raise UsageError(f"{target!r}: FILE.py:FUNC or MODULE:FUNC expected")
+    if place.endswith(".py"):
+        module = _load_file(Path(place))
+    else:
+        try:
+            module = importlib.import_module(place)
+        except ImportError as error:
+            raise UsageError(f"{place}: {type(error).__name__}: {error}") from None
+    try:
+        return getattr(module, name)  # type: ignore[no-any-return]
+    except AttributeError:
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UsageError(
+            f"{place} has no {name!r} (it has {', '.join(known[:20]) or 'no function'})"
+        ) from None
+
+
+def _load_file(path: Path) -> Any:
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(f"measured_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        sys.modules[spec.name] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"{path}: running it raises {type(error).__name__}: {error}") from None
+    finally:
+        sys.path.remove(str(path.parent.resolve()))
+    return module
+
+
+def choose_library(function: Any) -> str:
+    """Return the library that a loss uses: "jax" if its module names JAX and not PyTorch, else "torch"."""
+    code = inspect.unwrap(function)
+    cells = [cell.cell_contents for cell in getattr(code, "__closure__", None) or () if cell is not None]
+    names: set[str] = set()
+    for value in [code, *cells]:
+        for member in getattr(value, "__globals__", {}).values():
+            names.add(getattr(member, "__name__", "").partition(".")[0] if inspect.ismodule(member) else "")
+    return "jax" if "jax" in names and "torch" not in names else "torch"

@@ -1,0 +1,177 @@
+"""The expected gradient of a loss: the sum over all groups of samples, each with its mass.
+
+    g = E_mu[grad L] = sum_batches mu(batch) grad L(batch)
+
+and what running the code tells beside it: whether it is random, depends on the order of the samples, is
+finite, and how its gradient turns as theta moves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice, permutations
+from typing import Any
+
+import numpy as np
+
+from klsym.measure.batch import Batch
+from klsym.measure.libraries import Library, Loss, Unmeasured
+from klsym.measure.world import Array, MeasuredWorld
+
+STEP = 1e-5
+ROUGH = 1e-10  # a third difference above this is that of code that computes in float32
+ORDERS = 6  # groups whose orders are compared
+
+
+@dataclass
+class Run:
+    """Runs a loss, counts how often, and ends when the time is over.
+
+    seconds: the time that all runs together may take.
+    """
+
+    loss: Loss
+    library: Library
+    seconds: float = 60.0
+    count: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    def _run(self, batch: Batch) -> Any:
+        self._refuse_late()
+        return self.loss(batch)
+
+    def compute_gradient(
+        self, world: MeasuredWorld, theta: Array, in_order: bool = False, factors: Array | None = None
+    ) -> tuple[float, Array]:
+        """Return the mean of the loss, and of its gradient, over all groups.
+
+        factors: by which the masses of the samples are multiplied.
+        Raises Unmeasured: no scalar, not finite, out of time.
+        """
+        groups = [*world.list_groups(theta, in_order)]
+        if factors is not None:
+            groups = [(chosen, mass * float(factors[list(chosen)].prod())) for chosen, mass in groups]
+        self._refuse_late()
+        self.count += len(groups)
+        tensors = self.library.build_tensors(world, theta)
+        batches, masses = [batch for batch, _ in groups], [mass for _, mass in groups]
+        total, gradient = self.library.sum_losses(self._run, tensors, batches, masses)
+        if not (np.isfinite(total) and np.isfinite(gradient).all()):
+            for chosen, _ in groups:
+                self.run_group(world, theta, chosen)
+            raise Unmeasured("the mean of the loss over all samples is not finite")
+        return total, np.asarray(gradient, dtype=float)
+
+    def _refuse_late(self) -> None:
+        if time.monotonic() - self.start > self.seconds:
+            raise Unmeasured(
+                f"{self.count} runs took more than {self.seconds:g} s: a smaller group, fewer words or a"
+                " shorter length takes fewer; --time-limit gives it longer"
+            )
+
+    def run_group(self, world: MeasuredWorld, theta: Array, chosen: Sequence[int]) -> tuple[float, Array]:
+        """Return the loss of one group of samples and its gradient in theta."""
+        self._refuse_late()
+        self.count += 1
+
+        tensors = self.library.build_tensors(world, theta)
+        value, slope = self.library.sum_losses(self._run, tensors, [chosen], [1.0])
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            samples = ", ".join(world.describe(i) for i in chosen)
+            what = "the loss" if not np.isfinite(value) else "its gradient"
+            raise Unmeasured(f"{what} is not finite where the samples are the words {samples} (0 ends)")
+        return value, np.asarray(slope, dtype=float)
+
+    def depends_on_order(self, world: MeasuredWorld) -> bool:
+        """Does the loss of a group depend on the order of its samples?"""
+        if world.group == 1:
+            return False
+        groups = [chosen for chosen, _ in world.list_groups(world.theta) if len(set(chosen)) > 1]
+        for chosen in groups[:: max(1, len(groups) // ORDERS)]:
+            value, slope = self.run_group(world, world.theta, chosen)
+            for other in islice(permutations(chosen), 1, ORDERS):
+                other_value, other_slope = self.run_group(world, world.theta, other)
+                gap = max(abs(value - other_value), float(np.abs(slope - other_slope).max()))
+                if gap > 1e-6 * (1 + abs(value) + float(np.abs(slope).max())):
+                    return True
+        return False
+
+    def is_sum_over_samples(self, world: MeasuredWorld) -> bool:
+        """Is the loss of a group a sum of losses of its samples: L(a, b) + L(c, d) = L(a, d) + L(c, b)?"""
+        size, rest = len(world.tree.sequences), [0] * (world.group - 2)
+        a, b, c, d = (k % size for k in (0, 2, size - 1, 1))
+        pairs = [(a, b), (c, d), (a, d), (c, b)]
+        values = [self.run_group(world, world.theta, [*pair, *rest]) for pair in pairs]
+        (v1, g1), (v2, g2), (v3, g3), (v4, g4) = values
+        gap = max(abs(v1 + v2 - v3 - v4), float(np.abs(g1 + g2 - g3 - g4).max()))
+        size_of = max(1e-300, *(abs(v) for v, _ in values), *(float(np.abs(g).max()) for _, g in values))
+        return gap < 1e-6 * size_of
+
+
+# ---------------------------------------------------------------------------- how the gradient turns
+@dataclass(frozen=True)
+class Turning:
+    """How an expected gradient g changes with theta, by central differences.
+
+    curl: max |J - J^T| / max |J| of its Jacobian J.  roughness: a third difference, relative to g: 1e-15 of
+    smooth code in float64, 1e-7 in float32.  bend: |g+ + g- - 2 g|/|g+ - g-|, near 0 unless a cut lies
+    within the step.  own_mean: the largest difference of g to the gradient of the mean loss, relative to g.
+    step: of the differences.
+    """
+
+    curl: float
+    roughness: float
+    bend: float
+    own_mean: float
+    step: float
+
+    @property
+    def is_float32(self) -> bool:
+        return self.roughness > ROUGH
+
+    @property
+    def noise(self) -> float:
+        """Below this a difference says nothing."""
+        if not self.is_float32:
+            return 1e-6
+        return max(1e-6, 10 * (self.roughness / self.step + self.step**2))
+
+    @property
+    def verdict(self) -> str:
+        """Has the expected gradient an objective: "objective", "no-objective" or "undecided"?"""
+        low, high = (1e-8, 1e-6) if not self.is_float32 else (self.noise, 3 * self.noise)
+        if self.curl < low:
+            return "objective"
+        return "no-objective" if self.curl > high and self.bend < 0.1 else "undecided"
+
+
+def measure_turning(run: Run, world: MeasuredWorld, gradient: Array, in_order: bool) -> Turning:
+    """Return how the expected gradient turns at the theta of a world."""
+    theta, size = world.theta, max(float(np.abs(gradient).max()), 1e-300)
+    direction = np.random.default_rng(5).normal(size=theta.shape)
+    along = [run.compute_gradient(world, theta + k * STEP * direction, in_order)[1] for k in range(4)]
+    third = along[0] - 3 * along[1] + 3 * along[2] - along[3]
+    roughness = float(np.abs(third).max()) / size
+    step = max(STEP, min(0.02, roughness ** (1 / 3))) if roughness > ROUGH else STEP
+    jacobian, bends, slopes = [], [], []
+    for i in range(theta.size):
+        move = np.zeros(theta.size)
+        move[i] = step
+        (up, g_up), (down, g_down) = (
+            run.compute_gradient(world, theta + sign * move.reshape(theta.shape), in_order)
+            for sign in (1, -1)
+        )
+        jacobian.append((g_up - g_down).ravel() / (2 * step))
+        bends.append((g_up + g_down - 2 * gradient).ravel())
+        slopes.append((up - down) / (2 * step))
+    J = np.array(jacobian)
+    largest = max(float(np.abs(J).max()), 1e-300)
+    return Turning(
+        curl=float(np.abs(J - J.T).max()) / largest,
+        roughness=roughness,
+        bend=float(np.abs(bends).max()) / (2 * step * largest),
+        own_mean=float(np.abs(np.array(slopes) - gradient.ravel()).max()) / size,
+        step=step,
+    )

@@ -1,0 +1,101 @@
+"""The smallest combination of named gradients that a gradient is, over several worlds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from klsym.measure.world import Array
+
+MOST_TERMS = 3
+NEAREST = 26  # names among which three terms are searched
+SMALLEST = 1e-4  # of the gradient: a term below this says nothing
+ALIAS = 1e-9
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Multiples of named gradients, and what they leave of the gradient, relative to its largest entry."""
+
+    multiples: dict[str, float]
+    residual: float
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Few terms come first, then short names."""
+        return len(self.multiples), sum(map(len, self.multiples))
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Named gradients as columns; of names with the same gradient the first one is kept.
+
+    aliases: the names that a column has beside its own.
+    """
+
+    names: tuple[str, ...]
+    columns: Array
+    aliases: dict[str, tuple[str, ...]]
+
+    @staticmethod
+    def build_from(names: Sequence[str], columns: Array) -> Basis:
+        """Return the columns that are not 0, each with the other names that it has."""
+        kept: list[int] = []
+        aliases: dict[str, tuple[str, ...]] = {}
+        sizes = np.linalg.norm(columns, axis=0)
+        for i, name in enumerate(names):
+            if sizes[i] < 1e-12:
+                continue
+            units = columns[:, kept] / sizes[kept]
+            gaps = np.abs(units - (columns[:, i] / sizes[i])[:, None]).max(0) if kept else np.ones(0)
+            if kept and gaps.min() < ALIAS and abs(sizes[kept[int(gaps.argmin())]] / sizes[i] - 1) < ALIAS:
+                first = names[kept[int(gaps.argmin())]]
+                aliases[first] = (*aliases.get(first, ()), name)
+            else:
+                kept.append(i)
+        return Basis(tuple(names[i] for i in kept), columns[:, kept], aliases)
+
+    def fit_names(self, gradient: Array, names: Sequence[str]) -> Fit | None:
+        """Return the best fit of these names; None if one of them is no column, or they are dependent."""
+        if not set(names) <= set(self.names):
+            return None
+        columns = self.columns[:, [self.names.index(name) for name in names]]
+        sizes = np.linalg.norm(columns, axis=0)
+        parts, _, rank, _ = np.linalg.lstsq(columns / sizes, gradient, rcond=1e-9)
+        residual = np.abs(columns / sizes @ parts - gradient).max() / np.abs(gradient).max()
+        small = np.abs(parts).min() < SMALLEST * np.linalg.norm(gradient)
+        if rank < len(names) or small:
+            return None
+        return Fit(dict(zip(names, map(float, parts / sizes), strict=True)), float(residual))
+
+    def find_fits(self, gradient: Array, tolerance: float, first: Sequence[str] = ()) -> list[Fit]:
+        """Return all fits with the fewest terms, the shortest names first; those of `first` alone, if any.
+
+        Three terms are searched among the names that point in the direction of the gradient most.
+        """
+        basic = [name for name in first if name in self.names]
+        if basic and (fits := self._search(gradient, tolerance, basic, MOST_TERMS)):
+            return fits
+        if fits := self._search(gradient, tolerance, self.names, 2):
+            return fits
+        cosines = np.abs(gradient @ self.columns) / np.linalg.norm(self.columns, axis=0)
+        nearest = [self.names[i] for i in np.argsort(-cosines)[:NEAREST]]
+        return self._search(gradient, tolerance, nearest, MOST_TERMS)
+
+    def _search(self, gradient: Array, tolerance: float, names: Sequence[str], most: int) -> list[Fit]:
+        for size in range(1, most + 1):
+            fits = [self.fit_names(gradient, chosen) for chosen in combinations(names, size)]
+            good = [fit for fit in fits if fit is not None and fit.residual < tolerance]
+            if good:
+                return sorted(good, key=lambda fit: fit.cost)
+        return []
+
+    def list_cosines(self, gradient: Array, count: int = 3) -> dict[str, float]:
+        """Return the cosines to the names that are nearest."""
+        sizes = np.linalg.norm(self.columns, axis=0) * np.linalg.norm(gradient)
+        cosines = gradient @ self.columns / sizes
+        nearest = np.argsort(-np.abs(cosines))[:count]
+        return {self.names[i]: round(float(cosines[i]), 4) for i in nearest}

@@ -1,0 +1,212 @@
+"""What was measured of a loss, as values, text and JSON."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from klsym.measure.expectation import read_objective, write_objective
+from klsym.measure.field import Turning
+from klsym.measure.fit import Fit
+from klsym.measure.world import Array
+
+SCHEMA = 1
+TRUST = "measured: exact on these worlds, no theorem"
+WIDTH = 96
+KINDS = {
+    "zero": "its expected gradient is 0",
+    "own-mean": "minimises the mean of the loss itself, which has no name here",
+    "objective": "its expected gradient is the gradient of some function, which has no name here",
+    "no-objective": "has no objective: its expected gradient is not the gradient of any function",
+    "undecided": "is not decided: whether its expected gradient has a curl is within the errors",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a loss was run: sampler, samples a group, words, steps, prompts; third: is there a third policy?"""
+
+    sampling: str = "on-policy"
+    group: int = 1
+    words: int = 3
+    length: int = 2
+    prompts: int = 1
+    third: bool = False
+
+    def describe(self) -> str:
+        """Return the setting in words."""
+        samples = "one sample" if self.group == 1 else f"groups of {self.group} samples"
+        prompts = f" after each of {self.prompts} prompts" if self.prompts > 1 else ""
+        third = ", the ratio taken to a third policy" if self.third else ""
+        return (
+            f"{self.sampling}, {samples} of at most {self.length} out of {self.words} words{prompts}{third}"
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How near an expected gradient is to that of an objective.
+
+    error: the largest difference, relative to the largest entry of the objective's gradient.  It and the
+    cosine are over all worlds; errors, cosines: of each world.
+    """
+
+    wanted: str
+    error: float
+    cosine: float
+    errors: tuple[float, ...]
+    cosines: tuple[float, ...]
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        return self.error < self.tolerance
+
+    def to_json(self) -> dict[str, Any]:
+        return {"wanted": self.wanted, "ok": self.ok, "error": self.error, "cosine": self.cosine}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The answer of `klsym.measure`.
+
+    kind: "zero", "named", "own-mean", "objective", "no-objective" or "undecided".
+    multiples: of named gradients, the fewest that fit; {} if none do.  residual: what they leave, relative.
+    alternatives: other sets of as few names that fit as well.  curl: relative; None if it was not measured.
+    turning: how the gradient changes with theta.  notes: what running the code showed.
+    runs: how often the loss was called.  gradients: of each world, [rows, V] in the logits of q.
+    named: of each world, the gradients of the named objectives.  variance: of the gradient of one group,
+    summed over the logits, in the first world.  cosines: to the nearest names, where none fit.
+    """
+
+    setting: Setting
+    kind: str
+    multiples: dict[str, float]
+    residual: float | None
+    turning: Turning | None
+    notes: tuple[str, ...]
+    runs: int
+    tolerance: float
+    gradients: tuple[Array, ...] = field(repr=False)
+    named: tuple[dict[str, Array], ...] = field(repr=False)
+    alternatives: tuple[Fit, ...] = ()
+    cosines: dict[str, float] = field(default_factory=dict)
+    variance: float | None = None
+    versus: float | None = None
+    expected: Comparison | None = None
+
+    @property
+    def curl(self) -> float | None:
+        return None if self.turning is None else self.turning.curl
+
+    @property
+    def has_objective(self) -> bool | None:
+        """Is the expected gradient that of a function?  None: not decided, or not measured."""
+        if self.kind == "zero":
+            return True
+        verdict = "" if self.turning is None else self.turning.verdict
+        return {"objective": True, "no-objective": False}.get(verdict)
+
+    def compare(self, objective: str) -> Comparison:
+        """Return how near the expected gradient is to that of an objective, "-E[R] + 0.04*reverse-kl", say.
+
+        Raises UsageError: no sum of multiples of named objectives.
+        """
+        multiples = read_objective(objective, self.named[0])
+        wanted = [sum((c * named[name] for name, c in multiples.items()), 0 * g)
+                  for g, named in zip(self.gradients, self.named, strict=True)]  # fmt: skip
+        pairs = [*zip(self.gradients, wanted, strict=True)]
+        whole = np.concatenate([g.ravel() for g, _ in pairs]), np.concatenate([w.ravel() for _, w in pairs])
+        return Comparison(
+            objective,
+            *_compare(*whole),
+            errors=tuple(_compare(*pair)[0] for pair in pairs),
+            cosines=tuple(_compare(*pair)[1] for pair in pairs),
+            tolerance=self.tolerance,
+        )
+
+    def meets(self, objective: str) -> bool:
+        """Is the expected gradient that of this objective, on all worlds?"""
+        return self.compare(objective).ok
+
+    # -- what is printed -------------------------------------------------------------------
+    @property
+    def summary(self) -> str:
+        """One sentence on what minimising the loss does."""
+        if self.kind != "named":
+            return KINDS[self.kind]
+        objective = write_objective(self.multiples)
+        if self.has_objective is False:
+            return f"has at each theta the gradient of {objective}, and no objective"
+        return f"minimises {objective}"
+
+    def _list_rows(self) -> list[tuple[str, str]]:
+        rows = [("answer", self.summary), ("setting", self.setting.describe())]
+        if self.residual is not None:
+            rows.append(("fit", f"relative residual {self.residual:.1g} over all worlds"))
+        if self.curl is not None and self.kind != "zero":
+            rows.append(("curl", f"{self.curl:.2g} relative: {_describe_curl(self.has_objective)}"))
+        rows += [("also", write_objective(fit.multiples)) for fit in self.alternatives[:3]]
+        if self.cosines:
+            nearest = ", ".join(f"{value:+.3f} {name}" for name, value in self.cosines.items())
+            rows.append(("nearest", f"cosines {nearest}"))
+        if self.variance is not None:
+            ratio = "" if self.versus is None else f", {self.versus:.4g} times that of the other code"
+            rows.append(("variance", f"{self.variance:.6g} of the gradient of one group{ratio}"))
+        if self.expected is not None:
+            sign = "yes" if self.expected.ok else "no"
+            found = f"relative error {self.expected.error:.2g}, cosine {self.expected.cosine:.4f}"
+            rows.append(("expected", f"{self.expected.wanted}: {sign}, {found}"))
+        rows += [("note", note) for note in self.notes]
+        return [*rows, ("trust", f"{TRUST}; the loss was run {self.runs} times")]
+
+    def __str__(self) -> str:
+        lines = []
+        for head, text in self._list_rows():
+            lines += textwrap.wrap(
+                text, WIDTH, initial_indent=f"{head:<10}", subsequent_indent=" " * 10, break_on_hyphens=False
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as JSON data, as `klsym measure --json` prints it."""
+        return {
+            "schema": SCHEMA,
+            "kind": self.kind,
+            "multiples": self.multiples,
+            "residual": self.residual,
+            "curl": self.curl,
+            "has_objective": self.has_objective,
+            "worlds": len(self.gradients),
+            "setting": vars(self.setting),
+            "alternatives": [fit.multiples for fit in self.alternatives],
+            "nearest": self.cosines,
+            "variance": self.variance,
+            "versus": self.versus,
+            "expect": None if self.expected is None else self.expected.to_json(),
+            "notes": list(self.notes),
+            "runs": self.runs,
+            "trust": "measured",
+        }
+
+
+def _describe_curl(has_objective: bool | None) -> str:
+    return {
+        True: "it is the gradient of a function", False: "it is not the gradient of a function",
+        None: "not decided",
+    }[has_objective]  # fmt: skip
+
+
+def _compare(gradient: Array, wanted: Array) -> tuple[float, float]:
+    """Return the relative error and the cosine."""
+    size = max(float(np.abs(wanted).max()), 1e-300)
+    lengths = float(np.linalg.norm(gradient) * np.linalg.norm(wanted))
+    cosine = float((gradient * wanted).sum()) / lengths if lengths else math.nan
+    error = float(np.abs(gradient - wanted).max()) / size if np.abs(wanted).max() > 0 else math.inf
+    return (0.0, 1.0) if not np.abs(gradient).max() and not np.abs(wanted).max() else (error, cosine)

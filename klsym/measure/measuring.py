@@ -1,0 +1,288 @@
+"""`klsym.measure`: a loss is run on every group of samples of some small worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from klsym.errors import UsageError
+from klsym.measure.binding import bind_loss, choose_library
+from klsym.measure.field import Run, Turning, measure_turning
+from klsym.measure.fit import Basis, Fit
+from klsym.measure.libraries import Unmeasured, load_library
+from klsym.measure.measurement import Measurement, Setting
+from klsym.measure.objectives import NamedGradients
+from klsym.measure.world import Array, MeasuredWorld
+from klsym.worlds.words import WordTree, draw_tables
+
+SAMPLINGS = ("on-policy", "off-policy", "truncated")
+OTHER_SHAPE = 2, 3  # words and steps of the worlds on which a fit is confirmed: three lengths
+OTHER_WORLDS = 2
+MOST_GROUPS = 200_000
+SINGLE_RUNS = 3  # groups that are run one by one, to see whether a loss is random
+FIRST_NAMES = (
+    "policy-gradient", "reverse-kl", "forward-kl", "entropy", "next-token-reverse-kl",
+    "next-token-forward-kl", "next-token-entropy", "token-policy-gradient", "log-likelihood", "sampler-kl",
+    "length", "inverse-length",
+)  # fmt: skip
+
+
+def measure(
+    loss: Any,
+    *,
+    sampling: str = "on-policy",
+    group: int = 1,
+    words: int = 3,
+    length: int = 2,
+    prompts: int = 1,
+    third: bool = False,
+    map: Mapping[str, str] | None = None,
+    set: Mapping[str, Any] | None = None,
+    expect: str | None = None,
+    vs: Any = None,
+    binary: bool = False,
+    near: float | None = 0.5,
+    worlds: int = 4,
+    framework: str | None = None,
+    seconds: float = 60.0,
+) -> Measurement:
+    """Run a loss on every group of samples of small worlds, and say what its expected gradient is that of.
+
+    g = E_mu[grad L], the sum over all groups of samples of their probability times the code's own gradient,
+    is compared with the gradients of named objectives in the logits of q.  Nothing is sampled or read.
+
+    >>> import pytest; torch = pytest.importorskip("torch")
+    >>> def penalty(batch):
+    ...     log_ratio = batch.ref_logp - batch.logp
+    ...     return ((log_ratio.exp() - 1 - log_ratio) * batch.mask).sum()
+    >>> answer = measure(penalty)
+    >>> answer.multiples, answer.has_objective
+    ({'next-token-forward-kl': 1.0}, False)
+
+    loss: a function of one `klsym.Batch`, or of arguments that are bound by name; or "FILE.py:FUNC".  It is
+      run here.
+    sampling: "on-policy", samples from q; "off-policy", from mu; "truncated", from q without its least likely
+      word after each prefix.
+    group: samples of one call of the loss, drawn independently after one prompt.
+    words, length: V words, of which 0 ends a sequence, and at most T of them: all sequences are run.
+    prompts: so many, of unequal weight.  third: the ratio of the loss is taken to a third policy.
+    map: name of an argument -> field of the batch, or word of the loss grammar; set: name -> value.
+    expect: an objective such as "-E[R] + 0.04*reverse-kl"; the answer then has `expected`.
+    vs: another loss, whose gradient has the variance that `versus` is relative to.
+    binary: rewards are 0 and 1.  near: log p and log mu are q plus near times noise; None: independent.
+    worlds: random worlds of this shape; a fit is confirmed on two of another shape.
+    framework: "torch" or "jax"; by default what the code uses.  seconds: for all runs together.
+    Returns: a `Measurement`.
+    Raises UsageError: options that do not fit; code that is random, not finite, or no number.
+    """
+    setting = Setting(sampling, group, words, length, prompts, third)
+    _check_setting(setting, worlds)
+    function, notes = bind_loss(loss, map or {}, set or {})
+    library = load_library(framework or choose_library(function))
+    plan = _Plan(setting, binary, near, worlds)
+    with library.in_float64():
+        answer = _Measuring(Run(function, library, seconds), plan, notes).measure()
+        if expect is not None:
+            answer = replace(answer, expected=answer.compare(expect))
+        if vs is not None:
+            other, _ = bind_loss(vs, map or {}, set or {})
+            reference = measure_variance(Run(other, library, seconds), plan.build_worlds()[0])
+            answer = replace(answer, versus=answer.variance / reference if answer.variance else 0.0)
+    return answer
+
+
+def _check_setting(setting: Setting, worlds: int) -> None:
+    if setting.sampling not in SAMPLINGS:
+        raise UsageError(f"sampling={setting.sampling!r}: one of {', '.join(SAMPLINGS)} expected")
+    limits = {"group": (1, 8), "words": (2, 12), "length": (1, 8), "prompts": (1, setting.words)}
+    for name, (low, high) in limits.items():
+        value = getattr(setting, name)
+        if not isinstance(value, int) or not low <= value <= high:
+            raise UsageError(f"{name}={value!r}: a whole number from {low} to {high} expected")
+    if not 2 <= worlds <= 50:
+        raise UsageError(f"worlds={worlds!r}: from 2 to 50 expected")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The worlds on which a loss is run."""
+
+    setting: Setting
+    binary: bool = False
+    near: float | None = 0.5
+    count: int = 4
+
+    def build_worlds(self) -> list[MeasuredWorld]:
+        """Return the worlds of the shape that was asked for."""
+        return self._build(self.setting.words, self.setting.length, self.count)
+
+    def build_other_worlds(self) -> list[MeasuredWorld]:
+        """Return those on which a fit is confirmed."""
+        return self._build(*OTHER_SHAPE, OTHER_WORLDS)
+
+    def _build(self, words: int, length: int, count: int) -> list[MeasuredWorld]:
+        prompts = min(self.setting.prompts, words)
+        tree = WordTree(words, length, prompts=tuple(1.0 + k for k in range(prompts)))
+        tables = [draw_tables(tree, seed, near=self.near, binary=self.binary) for seed in range(count)]
+        setting = self.setting
+        made = [MeasuredWorld(tree, t, setting.sampling, setting.group, setting.third) for t in tables]
+        groups = sum(1 for _ in made[0].list_groups(made[0].theta))
+        if groups > MOST_GROUPS:
+            raise UsageError(f"{groups} groups of samples: a smaller group, fewer words or a shorter length")
+        return made
+
+
+class _Measuring:
+    """One measurement."""
+
+    def __init__(self, run: Run, plan: _Plan, notes: Sequence[str]) -> None:
+        self.run, self.plan, self.notes = run, plan, [*notes]
+        self.worlds = plan.build_worlds()
+        self.in_order = False
+
+    def measure(self) -> Measurement:
+        self.in_order = self.run.depends_on_order(self.worlds[0])
+        if self.in_order:
+            self.notes.append("the loss depends on the order of the samples of a group: all orders were run")
+        if self.plan.setting.group > 1 and not self.run.is_sum_over_samples(self.worlds[0]):
+            self.notes.append("the loss of a group is no sum of losses of its samples: they are compared")
+        gradients = self._compute_twice(self.worlds)
+        named = [NamedGradients(world, world.theta).gradients for world in self.worlds]
+        zero = self._is_zero(gradients)
+        turning = None if zero else measure_turning(self.run, self.worlds[0], gradients[0], self.in_order)
+        if turning is not None and turning.is_float32:
+            self.notes.append("the code computes in float32: fits are good to 1e-5 only")
+        tolerance = 1e-5 if turning is not None and turning.is_float32 else 1e-7
+        basis = self._build_basis(named)
+        whole = np.concatenate([g.ravel() for g in gradients])
+        fits = [] if zero else self._find_confirmed_fits(basis, whole, tolerance)
+        kind = "zero" if zero else _choose_kind(fits, turning)
+        if zero:
+            self.notes.append("no path leads from the policy to the loss, or all that does cancels")
+        return Measurement(
+            setting=self.plan.setting,
+            kind=kind,
+            multiples=_round(fits[0].multiples) if fits else {},
+            residual=fits[0].residual if fits else None,
+            turning=turning,
+            notes=tuple(self.notes),
+            runs=self.run.count,
+            tolerance=tolerance,
+            gradients=tuple(gradients),
+            named=tuple(named),
+            alternatives=tuple(fits[1:6]),
+            cosines={} if fits or zero else basis.list_cosines(whole),
+            variance=None if zero else measure_variance(self.run, self.worlds[0]),
+        )
+
+    def _compute_twice(self, worlds: Sequence[MeasuredWorld]) -> list[Array]:
+        """Return the expected gradients; refuse a loss that is random or keeps state."""
+        results = []
+        some = [chosen for chosen, _ in worlds[0].list_groups(worlds[0].theta)][::3][:SINGLE_RUNS]
+        for seed in (0, 1):
+            self.run.library.seed(seed)
+            gradients = [self.run.compute_gradient(w, w.theta, self.in_order)[1] for w in worlds]
+            # group by group, as what JAX compiles draws its numbers once
+            single = [self.run.run_group(worlds[0], worlds[0].theta, chosen)[1] for chosen in some]
+            results.append([*gradients, *single])
+        if any(not np.array_equal(a, b) for a, b in zip(*results, strict=True)):
+            gaps = [float(np.abs(a - b).max()) for a, b in zip(*results, strict=True)]
+            raise Unmeasured(
+                f"two runs of the loss differ (gradients by {max(gaps):.1g}): is it random (dropout, a"
+                " permutation), or does it keep state, such as a step or a running mean?"
+            )
+        return results[0][: len(worlds)]
+
+    def _is_zero(self, gradients: Sequence[Array]) -> bool:
+        """Is the expected gradient 0 beside what it is under other weights of the samples?"""
+        world = self.worlds[0]
+        factors = np.linspace(0.2, 1.8, len(world.tokens))
+        _, other = self.run.compute_gradient(world, world.theta, self.in_order, factors)
+        largest = max(float(np.abs(g).max()) for g in gradients)
+        return largest < max(1e-12, 1e-7 * float(np.abs(other).max()))
+
+    def _build_basis(self, named: Sequence[Mapping[str, Array]]) -> Basis:
+        columns = [np.concatenate([n[name].ravel() for n in named]) for name in named[0]]
+        return Basis.build_from([*named[0]], np.array(columns).T)
+
+    def _find_confirmed_fits(self, basis: Basis, gradient: Array, tolerance: float) -> list[Fit]:
+        """Return the fits that hold on worlds of another shape, too."""
+        fits = basis.find_fits(gradient, tolerance, FIRST_NAMES)
+        if not fits:
+            return []
+        others = self.plan.build_other_worlds()
+        try:
+            gradients = [self.run.compute_gradient(w, w.theta, self.in_order)[1] for w in others]
+        except Unmeasured:
+            raise
+        except Exception as error:
+            self.notes.append(f"the fit is not confirmed on worlds of another shape: {describe(error)}")
+            return fits
+        named = [NamedGradients(world, world.theta).gradients for world in others]
+        other_basis = self._build_basis(named)
+        whole = np.concatenate([g.ravel() for g in gradients])
+        confirmed = []
+        for fit in fits:
+            other = _fit_elsewhere(fit, basis, other_basis, whole)
+            if other is not None and other.residual < tolerance:
+                confirmed.append((fit, other))
+        if not confirmed:
+            self.notes.append(
+                f"on these worlds it is {' or '.join(' + '.join(fit.multiples) for fit in fits[:2])};"
+                " not on worlds with another number of words and steps"
+            )
+        elif not _has_same_multiples(*confirmed[0]):
+            shown = ", ".join(f"{x:.7g}" for x in confirmed[0][1].multiples.values())
+            self.notes.append(
+                f"the multiples depend on the shape: {shown} for {OTHER_SHAPE[0]} words and"
+                f" {OTHER_SHAPE[1]} steps"
+            )
+        return [fit for fit, _ in confirmed]
+
+
+def _fit_elsewhere(fit: Fit, basis: Basis, other: Basis, gradient: Array) -> Fit | None:
+    """Return the fit of the same names on other worlds, where an alias may stand for a name."""
+    names = []
+    for name in fit.multiples:
+        known = [n for n in (name, *basis.aliases.get(name, ())) if n in other.names]
+        if not known:
+            return None
+        names.append(known[0])
+    return other.fit_names(gradient, names)
+
+
+def _has_same_multiples(fit: Fit, other: Fit) -> bool:
+    pairs = zip(fit.multiples.values(), other.multiples.values(), strict=True)
+    return all(abs(a - b) < 1e-5 * max(abs(a), abs(b)) for a, b in pairs)
+
+
+def _choose_kind(fits: Sequence[Fit], turning: Turning | None) -> str:
+    if fits:
+        return "named"
+    assert turning is not None
+    if turning.verdict == "objective" and turning.own_mean < turning.noise:
+        return "own-mean"
+    return turning.verdict
+
+
+def _round(multiples: Mapping[str, float]) -> dict[str, float]:
+    """Return multiples with the digits that a fit has."""
+    return {name: float(f"{value:.7g}") for name, value in multiples.items()}
+
+
+def measure_variance(run: Run, world: MeasuredWorld) -> float:
+    """Return the variance of the gradient of one group, summed over the logits."""
+    mean, square = np.zeros_like(world.theta), 0.0
+    for chosen, mass in world.list_groups(world.theta):
+        _, slope = run.run_group(world, world.theta, chosen)
+        mean, square = mean + mass * slope, square + mass * float((slope**2).sum())
+    return square - float((mean**2).sum())
+
+
+def describe(error: Exception) -> str:
+    """Return an error of the user's code in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:160]}"

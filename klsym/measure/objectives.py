@@ -1,0 +1,241 @@
+"""Objectives with a name, and their gradients in the logits of q, in NumPy.
+
+An objective is written as a function of log q; its gradient is that of the complex step: the imaginary part
+of f(theta + i h), exact to rounding for h = 1e-30 (Squire & Trapp 1998).  E_mu[..] holds the samples fixed:
+on-policy mu is q, detached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from klsym.measure.world import Array, MeasuredWorld, normalise_logits
+
+STEP = 1e-30
+Form = Callable[["Moved"], Array]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The sequences of a world at theta, moved by a complex step along each coordinate.
+
+    log_q: [D, rows, V].  What depends on log q has a first axis D, the coordinates of theta.
+    """
+
+    world: MeasuredWorld
+    log_q: Array
+    log_mu: Array
+
+    @staticmethod
+    def build_at(world: MeasuredWorld, theta: Array) -> Moved:
+        """Return the world at theta with all steps."""
+        steps = np.eye(theta.size).reshape(theta.size, *theta.shape)
+        return Moved(world, normalise_logits(theta + 1j * STEP * steps), world.compute_sampler(theta))
+
+    def _pick(self, table: Array) -> Array:
+        """Return what a table has for the words of each sequence, 0 beyond its end."""
+        picked = table[..., self.world.rows, self.world.tokens]
+        return np.asarray(np.where(self.world.is_drawn, picked, 0))
+
+    @cached_property
+    def q(self) -> Array:
+        return self._pick(self.log_q)
+
+    @cached_property
+    def p(self) -> Array:
+        return self._pick(self.world.log_p)
+
+    @cached_property
+    def mu(self) -> Array:
+        return np.where(np.isfinite(x := self._pick(self.log_mu)), x, 0)  # cut off: of mass 0
+
+    @cached_property
+    def k1(self) -> Array:
+        return self.q - self.p
+
+    @cached_property
+    def ratio(self) -> Array:
+        """rho of each word, 0 beyond the end."""
+        return np.where(self.world.is_drawn, np.exp(self.q - self.mu), 0)
+
+    @cached_property
+    def masses(self) -> Array:
+        """Of each sequence under the sampler, with its prompt."""
+        masses = np.exp(self.world.sum_words(self.log_mu))
+        return np.asarray(masses * self.world.prompt_masses)
+
+    @cached_property
+    def masses_of_q(self) -> Array:
+        return np.asarray(np.exp(self.q.sum(-1)) * self.world.prompt_masses)
+
+    def sum_next_words(self, per_prefix: Array) -> Array:
+        """Return sum_t of a value at the prefix of each word, for each sequence."""
+        return np.asarray(np.where(self.world.is_drawn, per_prefix[..., self.world.rows], 0).sum(-1))
+
+    def mean_over_words(self, term: Callable[[Array, Array], Array]) -> Array:
+        """Return sum_t sum_v term(log q, log p) of the next word."""
+        return self.sum_next_words(term(self.log_q, self.world.log_p).sum(-1))
+
+
+def _detach(x: Array) -> Array:
+    return np.asarray(x.real)
+
+
+def _take_modulus(x: Array) -> Array:
+    return np.asarray(x * np.sign(x.real))
+
+
+def _k3(moved: Moved) -> Array:
+    return np.where(moved.world.is_drawn, np.exp(-moved.k1) - 1 + moved.k1, 0)
+
+
+def _mix(log_q: Array, log_p: Array) -> Array:
+    """Return log of (q + p)/2."""
+    return np.asarray(np.log((np.exp(log_q) + np.exp(log_p)) / 2))
+
+
+def _compute_js(log_q: Array, log_p: Array) -> Array:
+    middle = _mix(log_q, log_p)
+    return np.asarray((np.exp(log_q) * (log_q - middle) + np.exp(log_p) * (log_p - middle)) / 2)
+
+
+NEXT_WORDS: dict[str, Callable[[Array, Array], Array]] = {
+    "next-token-reverse-kl": lambda q, p: np.exp(q) * (q - p),
+    "next-token-forward-kl": lambda q, p: np.exp(p) * (p - q),
+    "next-token-entropy": lambda q, p: -np.exp(q) * q,
+}
+WHOLE: dict[str, Form] = {  # of sequences drawn from q, by the mass of q
+    "policy-gradient": lambda m: m.masses_of_q * m.world.rewards,
+    "reverse-kl": lambda m: m.masses_of_q * m.k1.sum(-1),
+    "forward-kl": lambda m: -np.exp(m.p.sum(-1)) * m.world.prompt_masses * m.q.sum(-1),
+    "entropy": lambda m: -m.masses_of_q * m.q.sum(-1),
+    "sampler-kl": lambda m: -m.masses * m.q.sum(-1),
+    "length": lambda m: m.masses_of_q * m.world.lengths,
+    "inverse-length": lambda m: m.masses_of_q / m.world.lengths,
+}
+SAMPLED: dict[str, Form] = {  # of fixed samples; a weight of the sequence multiplies
+    "log_q": lambda m: m.q.sum(-1),
+    "rho": lambda m: m.ratio.sum(-1),
+    "whole(rho)": lambda m: np.exp((m.q - m.mu).sum(-1)),
+    "whole(rho)**(1/T)": lambda m: np.exp((m.q - m.mu).sum(-1) / m.world.lengths),
+    "T*whole(rho)**(1/T)": lambda m: m.world.lengths * np.exp((m.q - m.mu).sum(-1) / m.world.lengths),
+}
+PENALTIES: dict[str, Form] = {
+    "k3": lambda m: _k3(m).sum(-1),
+    "k2": lambda m: (m.k1**2 / 2).sum(-1),
+    "rho*k3": lambda m: (m.ratio * _k3(m)).sum(-1),
+    "rho*k1": lambda m: (m.ratio * m.k1).sum(-1),
+    "sg(rho)*k2": lambda m: (_detach(m.ratio) * m.k1**2 / 2).sum(-1),
+    "sg(rho)*k3": lambda m: (_detach(m.ratio) * _k3(m)).sum(-1),
+    "abs(k1)": lambda m: _take_modulus(m.k1).sum(-1),
+    "whole(k1)**2/2": lambda m: m.k1.sum(-1) ** 2 / 2,
+    "(log_q - log_mu)**2/2": lambda m: ((m.q - m.mu) ** 2 / 2).sum(-1),
+    "exp(log_mu - log_q) - 1 + log_q - log_mu": lambda m: np.where(
+        m.world.is_drawn, np.exp(m.mu - m.q) - 1 + m.q - m.mu, 0
+    ).sum(-1),
+    "abs(log_q - log_mu)": lambda m: _take_modulus(m.q - m.mu).sum(-1),
+    "js(q, p)": lambda m: m.mean_over_words(_compute_js),
+    "full(abs(q - p))": lambda m: m.mean_over_words(lambda q, p: _take_modulus(np.exp(q) - np.exp(p))),
+}
+SUMS = ("exp(log_mu - log_q) - 1 + log_q - log_mu",)  # in brackets where they are divided
+# Of the rewards and lengths of a group: the weight of its first sample.  std_1 divides by n - 1.
+Weigh = Callable[[Array, Array], Any]
+SPREADS = (  # what trainers divide by, with what they add
+    ("std(R)", 0, 1e-8), ("(std(R) + 1e-6)", 0, 1e-6), ("(std(R) + 1e-4)", 0, 1e-4),
+    ("std_1(R)", 1, 1e-8), ("(std_1(R) + 1e-6)", 1, 1e-6), ("(std_1(R) + 1e-4)", 1, 1e-4),
+)  # fmt: skip
+
+
+def _divide_by_spread(ddof: int, eps: float) -> Weigh:
+    return lambda R, T: (R[0] - R.mean()) / (R.std(ddof=ddof) + eps)
+
+
+def _multiply(first: Weigh, second: Weigh) -> Weigh:
+    return lambda R, T: first(R, T) * second(R, T)
+
+
+REWARDS: dict[str, Weigh] = {
+    "R": lambda R, T: R[0],
+    "(R - mean(R))": lambda R, T: R[0] - R.mean(),
+    "(R - loo(R))": lambda R, T: R[0] - R[1:].mean(),
+    **{f"(R - mean(R))/{name}": _divide_by_spread(ddof, eps) for name, ddof, eps in SPREADS},
+    "(R - sum(T*R)/sum(T))": lambda R, T: R[0] - (T * R).sum() / T.sum(),
+}
+DIVISORS: dict[str, Weigh] = {
+    "": lambda R, T: 1.0, "/T": lambda R, T: 1 / T[0], "/N": lambda R, T: len(T) / T.sum(),
+}  # fmt: skip
+CONTRACT = {"E_mu[R*log_q]": "log-likelihood", "E_mu[R*rho]": "token-policy-gradient"}
+
+
+class NamedGradients:
+    """The gradients of all named objectives at a theta of a world: name -> [rows, V], shortest names first.
+
+    >>> from klsym.worlds.words import WordTree, draw_tables
+    >>> tree = WordTree(3, 2)
+    >>> world = MeasuredWorld(tree, draw_tables(tree, 0))
+    >>> named = NamedGradients(world, world.theta)
+    >>> bool(abs(named["reverse-kl"].sum(-1)).max() < 1e-12)  # logits that move together do not move q
+    True
+    """
+
+    def __init__(self, world: MeasuredWorld, theta: Array) -> None:
+        self.world, self.shape = world, theta.shape
+        self.moved = Moved.build_at(world, theta)
+        self.gradients = dict(self._list_gradients())
+
+    def __getitem__(self, name: str) -> Array:
+        return self.gradients[name]
+
+    def _differentiate(self, per_sequence: Array) -> Array:
+        return np.asarray(per_sequence.sum(-1).imag / STEP).reshape(self.shape)
+
+    def _list_gradients(self) -> Iterator[tuple[str, Array]]:
+        moved = self.moved
+        for name, form in WHOLE.items():
+            yield name, self._differentiate(form(moved))
+        yield "policy-gradient/T", self._differentiate(WHOLE["policy-gradient"](moved) / self.world.lengths)
+        divisors = [suffix for suffix in DIVISORS if suffix != "/N" or self.world.group > 1]
+        for suffix in divisors:
+            weight = self._weigh(DIVISORS[suffix])
+            for name, term in NEXT_WORDS.items():
+                yield name + suffix, self._differentiate(moved.masses * weight * moved.mean_over_words(term))
+        for suffix in divisors:
+            yield from self._list_sampled(suffix)
+
+    def _list_sampled(self, suffix: str) -> Iterator[tuple[str, Array]]:
+        """Yield E_mu[weight*form], whose weights may depend on the other samples of a group."""
+        moved, divide = self.moved, DIVISORS[suffix]
+        for reward, weigh in REWARDS.items():
+            if reward != "R" and self.world.group == 1:
+                continue
+            weight = self._weigh(_multiply(weigh, divide))
+            for name, form in SAMPLED.items():
+                whole = f"E_mu[{reward}*{name}]"
+                yield (
+                    (CONTRACT[whole] + suffix if whole in CONTRACT else f"{whole[:-1]}{suffix}]"),
+                    self._differentiate(moved.masses * weight * form(moved)),
+                )
+        weight = self._weigh(divide)
+        for name, form in {**SAMPLED, **PENALTIES}.items():
+            divided = f"({name}){suffix}" if suffix and name in SUMS else name + suffix
+            yield f"E_mu[{divided}]", self._differentiate(moved.masses * weight * form(moved))
+
+    def _weigh(self, weigh: Weigh) -> Array:
+        """Return the mean weight of each sequence over the other samples of its group, drawn from mu."""
+        world, tree = self.world, self.world.tree
+        masses = np.exp(world.sum_words(self.moved.log_mu))
+        weights, size = np.zeros(len(world.tokens)), len(tree.sequences)
+        for y in range(len(weights)):
+            first = tree.prompt_of[y] * size
+            for others in product(range(first, first + size), repeat=world.group - 1):
+                chosen = [y, *others]
+                weights[y] += masses[list(others)].prod() * weigh(
+                    world.rewards[chosen], world.lengths[chosen]
+                )
+        return weights

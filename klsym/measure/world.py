@@ -1,0 +1,122 @@
+"""A world of words as NumPy tables: its sequences, its policies, and the mass of each group of samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from klsym.worlds.words import Tables, WordTree
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def normalise_logits(table: Array) -> Array:
+    """Return the log-softmax over the last axis; complex numbers are logits with a step."""
+    largest = table.real.max(-1, keepdims=True)
+    return np.asarray(table - largest - np.log(np.exp(table - largest).sum(-1, keepdims=True)))
+
+
+@dataclass(frozen=True)
+class MeasuredWorld:
+    """All groups of samples of a tree of words, under the sampler of a setting.
+
+    sampling: "on-policy", "off-policy" or "truncated": q cut off to all but its least likely word after each
+    prefix.  third: the ratio of the loss is taken to another policy than the sampler.
+    """
+
+    tree: WordTree
+    tables: Tables
+    sampling: str = "on-policy"
+    group: int = 1
+    third: bool = False
+
+    @cached_property
+    def tokens(self) -> Array:
+        return np.array(self.tree.tokens)
+
+    @cached_property
+    def mask(self) -> Array:
+        return np.array(self.tree.mask, dtype=float)
+
+    @cached_property
+    def rows(self) -> Array:
+        """The row of the prefix before each word."""
+        return np.array(self.tree.rows)
+
+    @cached_property
+    def lengths(self) -> Array:
+        return np.array(self.tree.lengths)
+
+    @cached_property
+    def is_drawn(self) -> Array:
+        """Is there a word at this place of the sequence?"""
+        return np.arange(self.tree.longest) < self.lengths[:, None]
+
+    @cached_property
+    def rewards(self) -> Array:
+        return np.array(self.tables.rewards)
+
+    @cached_property
+    def token_rewards(self) -> Array:
+        return np.asarray(np.array(self.tables.token_rewards)[self.rows, self.tokens])
+
+    @cached_property
+    def theta(self) -> Array:
+        """The logits of q, one row a prefix."""
+        return np.array(self.tables.q)
+
+    @cached_property
+    def log_p(self) -> Array:
+        return normalise_logits(np.array(self.tables.p))
+
+    @cached_property
+    def is_kept(self) -> Array:
+        """Is a word within the cut of a truncated sampler?"""
+        return self.theta > self.theta.min(-1, keepdims=True)
+
+    def compute_sampler(self, theta: Array) -> Array:
+        """Return log mu as a table; a word that is cut off has log 0."""
+        match self.sampling:
+            case "on-policy":
+                return normalise_logits(theta)
+            case "off-policy":
+                return normalise_logits(np.array(self.tables.mu))
+            case "truncated":
+                return normalise_logits(np.where(self.is_kept, theta, -np.inf))
+        raise ValueError(f"sampling {self.sampling}")
+
+    def compute_old(self, theta: Array) -> Array:
+        """Return the log density that the loss takes its ratio to."""
+        return normalise_logits(np.array(self.tables.old)) if self.third else self.compute_sampler(theta)
+
+    def sum_words(self, table: Array) -> Array:
+        """Return the log probability of each sequence, from a table of logs."""
+        drawn = table[..., self.rows, self.tokens]
+        return np.asarray(np.where(self.is_drawn, drawn, 0).sum(-1))
+
+    @cached_property
+    def prompt_masses(self) -> Array:
+        """The weight of the prompt of each sequence."""
+        weights = np.array(self.tree.prompts) / sum(self.tree.prompts)
+        return np.asarray(weights[self.tree.prompt_of])
+
+    def compute_masses(self, theta: Array) -> Array:
+        """Return the probability of each sequence under the sampler, given its prompt."""
+        return np.exp(self.sum_words(self.compute_sampler(theta)))
+
+    def list_groups(self, theta: Array, in_order: bool = False) -> Iterator[tuple[tuple[int, ...], float]]:
+        """Yield the groups of samples of one prompt with their mass; in_order: each order by itself."""
+        masses = self.compute_masses(theta)
+        for chosen, times in self.tree.list_groups(self.group, multisets=not in_order):
+            mass = times * self.prompt_masses[chosen[0]] * math.prod(masses[i] for i in chosen)
+            if mass:
+                yield chosen, float(mass)
+
+    def describe(self, i: int) -> str:
+        """Return the words of a sequence, for a message."""
+        return "".join(str(word) for word in self.tokens[i][: self.lengths[i]])
