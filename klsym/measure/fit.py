@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -71,26 +71,22 @@ class Basis:
             return None
         return Fit(dict(zip(names, map(float, parts / sizes), strict=True)), float(residual))
 
-    def find_fits(self, gradient: Array, tolerance: float, first: Sequence[str] = ()) -> list[Fit]:
+    def find_fits(
+        self, gradient: Array, is_fit: Callable[[Fit], bool], first: Sequence[str] = ()
+    ) -> list[Fit]:
         """Return all fits with the fewest terms, the shortest names first; those of `first` alone, if any.
 
+        is_fit: is what these names leave small enough, here and elsewhere?
         Three terms are searched among the names that point in the direction of the gradient most.
         """
         basic = [name for name in first if name in self.names]
-        if basic and (fits := self._search(gradient, tolerance, basic, MOST_TERMS)):
-            return fits
-        if fits := self._search(gradient, tolerance, self.names, 2):
-            return fits
         cosines = np.abs(gradient @ self.columns) / np.linalg.norm(self.columns, axis=0)
         nearest = [self.names[i] for i in np.argsort(-cosines)[:NEAREST]]
-        return self._search(gradient, tolerance, nearest, MOST_TERMS)
-
-    def _search(self, gradient: Array, tolerance: float, names: Sequence[str], most: int) -> list[Fit]:
-        for size in range(1, most + 1):
-            fits = [self.fit_names(gradient, chosen) for chosen in combinations(names, size)]
-            good = [fit for fit in fits if fit is not None and fit.residual < tolerance]
-            if good:
-                return sorted(good, key=lambda fit: fit.cost)
+        for names, most in ((basic, MOST_TERMS), (self.names, 2), (nearest, MOST_TERMS)):
+            for size in range(1, most + 1):
+                fits = [self.fit_names(gradient, chosen) for chosen in combinations(names, size)]
+                if good := [fit for fit in fits if fit is not None and is_fit(fit)]:
+                    return sorted(good, key=lambda fit: fit.cost)
         return []
 
     def list_cosines(self, gradient: Array, count: int = 3) -> dict[str, float]:

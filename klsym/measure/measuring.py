@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -135,48 +136,93 @@ class _Plan:
         return made
 
 
+@dataclass(frozen=True)
+class _Family:
+    """Worlds of one shape, with the expected gradient of the loss on each."""
+
+    worlds: Sequence[MeasuredWorld]
+    gradients: Sequence[Array]
+
+    @cached_property
+    def named(self) -> list[dict[str, Array]]:
+        """The gradients of the named objectives on each world."""
+        return [NamedGradients(world, world.theta).gradients for world in self.worlds]
+
+    @cached_property
+    def basis(self) -> Basis:
+        columns = [np.concatenate([named[name].ravel() for named in self.named]) for name in self.named[0]]
+        return Basis.build_from([*self.named[0]], np.array(columns).T)
+
+    @cached_property
+    def whole(self) -> Array:
+        """The gradients of all worlds, one after the other."""
+        return np.concatenate([g.ravel() for g in self.gradients])
+
+    def fit_again(self, fit: Fit, basis: Basis) -> Fit | None:
+        """Return the fit of the same names on these worlds; an alias may stand for a name."""
+        names = []
+        for name in fit.multiples:
+            known = [n for n in (name, *basis.aliases.get(name, ())) if n in self.basis.names]
+            if not known:
+                return None
+            names.append(known[0])
+        return self.basis.fit_names(self.whole, names)
+
+
 class _Measuring:
-    """One measurement."""
+    """One measurement: on worlds of the shape that was asked for, and of another one with three lengths.
+
+    With lengths 1 and 2 alone any weight by length is a mix of E_q[1] and E_q[T], so that fits, curls and
+    zeros there may be accidents.
+    """
 
     def __init__(self, run: Run, plan: _Plan, notes: Sequence[str]) -> None:
         self.run, self.plan, self.notes = run, plan, [*notes]
-        self.worlds = plan.build_worlds()
         self.in_order = False
 
     def measure(self) -> Measurement:
-        self.in_order = self.run.depends_on_order(self.worlds[0])
-        if self.in_order:
-            self.notes.append("the loss depends on the order of the samples of a group: all orders were run")
-        if self.plan.setting.group > 1 and not self.run.is_sum_over_samples(self.worlds[0]):
-            self.notes.append("the loss of a group is no sum of losses of its samples: they are compared")
-        gradients = self._compute_twice(self.worlds)
-        named = [NamedGradients(world, world.theta).gradients for world in self.worlds]
-        zero = self._is_zero(gradients)
-        turning = None if zero else measure_turning(self.run, self.worlds[0], gradients[0], self.in_order)
-        if turning is not None and turning.is_float32:
+        worlds = self.plan.build_worlds()
+        self._describe_group(worlds[0])
+        family = _Family(worlds, self._compute_twice(worlds))
+        other = self._run_elsewhere()
+        zero = self._is_zero(family)
+        if zero and other is not None and not self._is_zero(other):
+            self.notes.append("0 where the length is at most 2: what follows is of 2 words and 3 steps")
+            zero, family, other = False, other, None
+        turning = None if zero else self._measure_turning(family, other)
+        is_float32 = turning is not None and turning.is_float32
+        if is_float32:
             self.notes.append("the code computes in float32: fits are good to 1e-5 only")
-        tolerance = 1e-5 if turning is not None and turning.is_float32 else 1e-7
-        basis = self._build_basis(named)
-        whole = np.concatenate([g.ravel() for g in gradients])
-        fits = [] if zero else self._find_confirmed_fits(basis, whole, tolerance)
-        kind = "zero" if zero else _choose_kind(fits, turning)
+        tolerance = 1e-5 if is_float32 else 1e-7
+        fits = [] if zero else self._find_fits(family, other, tolerance)
         if zero:
             self.notes.append("no path leads from the policy to the loss, or all that does cancels")
         return Measurement(
             setting=self.plan.setting,
-            kind=kind,
+            kind="zero" if turning is None else _choose_kind(fits, turning),
             multiples=_round(fits[0].multiples) if fits else {},
             residual=fits[0].residual if fits else None,
             turning=turning,
             notes=tuple(self.notes),
             runs=self.run.count,
             tolerance=tolerance,
-            gradients=tuple(gradients),
-            named=tuple(named),
+            gradients=tuple(family.gradients),
+            named=tuple(family.named),
             alternatives=tuple(fits[1:6]),
-            cosines={} if fits or zero else basis.list_cosines(whole),
-            variance=None if zero else measure_variance(self.run, self.worlds[0]),
+            cosines={} if fits or zero else family.basis.list_cosines(family.whole),
+            variance=None if zero else measure_variance(self.run, family.worlds[0]),
         )
+
+    def _describe_group(self, world: MeasuredWorld) -> None:
+        """Note how the samples of a group meet in the loss."""
+        self.in_order = self.run.depends_on_order(world)
+        if self.in_order:
+            self.notes.append("the loss depends on the order of the samples of a group: all orders were run")
+        if self.plan.setting.group > 1 and not self.run.is_sum_over_samples(world):
+            self.notes.append("the loss of a group is no sum of losses of its samples: they are compared")
+
+    def _compute_all(self, worlds: Sequence[MeasuredWorld]) -> list[Array]:
+        return [self.run.compute_gradient(w, w.theta, self.in_order)[1] for w in worlds]
 
     def _compute_twice(self, worlds: Sequence[MeasuredWorld]) -> list[Array]:
         """Return the expected gradients; refuse a loss that is random or keeps state."""
@@ -184,74 +230,62 @@ class _Measuring:
         some = [chosen for chosen, _ in worlds[0].list_groups(worlds[0].theta)][::3][:SINGLE_RUNS]
         for seed in (0, 1):
             self.run.library.seed(seed)
-            gradients = [self.run.compute_gradient(w, w.theta, self.in_order)[1] for w in worlds]
+            gradients = self._compute_all(worlds)
             # group by group, as what JAX compiles draws its numbers once
             single = [self.run.run_group(worlds[0], worlds[0].theta, chosen)[1] for chosen in some]
             results.append([*gradients, *single])
-        if any(not np.array_equal(a, b) for a, b in zip(*results, strict=True)):
-            gaps = [float(np.abs(a - b).max()) for a, b in zip(*results, strict=True)]
+        gaps = [float(np.abs(a - b).max()) for a, b in zip(*results, strict=True)]
+        if any(gaps):
             raise Unmeasured(
                 f"two runs of the loss differ (gradients by {max(gaps):.1g}): is it random (dropout, a"
                 " permutation), or does it keep state, such as a step or a running mean?"
             )
         return results[0][: len(worlds)]
 
-    def _is_zero(self, gradients: Sequence[Array]) -> bool:
-        """Is the expected gradient 0 beside what it is under other weights of the samples?"""
-        world = self.worlds[0]
-        factors = np.linspace(0.2, 1.8, len(world.tokens))
-        _, other = self.run.compute_gradient(world, world.theta, self.in_order, factors)
-        largest = max(float(np.abs(g).max()) for g in gradients)
-        return largest < max(1e-12, 1e-7 * float(np.abs(other).max()))
-
-    def _build_basis(self, named: Sequence[Mapping[str, Array]]) -> Basis:
-        columns = [np.concatenate([n[name].ravel() for n in named]) for name in named[0]]
-        return Basis.build_from([*named[0]], np.array(columns).T)
-
-    def _find_confirmed_fits(self, basis: Basis, gradient: Array, tolerance: float) -> list[Fit]:
-        """Return the fits that hold on worlds of another shape, too."""
-        fits = basis.find_fits(gradient, tolerance, FIRST_NAMES)
-        if not fits:
-            return []
-        others = self.plan.build_other_worlds()
+    def _run_elsewhere(self) -> _Family | None:
+        """Return what the loss does on worlds of another shape; None if it does not run there."""
+        worlds = self.plan.build_other_worlds()
         try:
-            gradients = [self.run.compute_gradient(w, w.theta, self.in_order)[1] for w in others]
+            return _Family(worlds, self._compute_all(worlds))
         except Unmeasured:
             raise
         except Exception as error:
-            self.notes.append(f"the fit is not confirmed on worlds of another shape: {describe(error)}")
-            return fits
-        named = [NamedGradients(world, world.theta).gradients for world in others]
-        other_basis = self._build_basis(named)
-        whole = np.concatenate([g.ravel() for g in gradients])
-        confirmed = []
-        for fit in fits:
-            other = _fit_elsewhere(fit, basis, other_basis, whole)
-            if other is not None and other.residual < tolerance:
-                confirmed.append((fit, other))
-        if not confirmed:
-            self.notes.append(
-                f"on these worlds it is {' or '.join(' + '.join(fit.multiples) for fit in fits[:2])};"
-                " not on worlds with another number of words and steps"
-            )
-        elif not _has_same_multiples(*confirmed[0]):
-            shown = ", ".join(f"{x:.7g}" for x in confirmed[0][1].multiples.values())
-            self.notes.append(
-                f"the multiples depend on the shape: {shown} for {OTHER_SHAPE[0]} words and"
-                f" {OTHER_SHAPE[1]} steps"
-            )
-        return [fit for fit, _ in confirmed]
-
-
-def _fit_elsewhere(fit: Fit, basis: Basis, other: Basis, gradient: Array) -> Fit | None:
-    """Return the fit of the same names on other worlds, where an alias may stand for a name."""
-    names = []
-    for name in fit.multiples:
-        known = [n for n in (name, *basis.aliases.get(name, ())) if n in other.names]
-        if not known:
+            self.notes.append(f"nothing is confirmed on worlds of another shape: {describe(error)}")
             return None
-        names.append(known[0])
-    return other.fit_names(gradient, names)
+
+    def _is_zero(self, family: _Family) -> bool:
+        """Is the expected gradient 0 beside what it is under other weights of the samples?"""
+        world = family.worlds[0]
+        factors = np.linspace(0.2, 1.8, len(world.tokens))
+        _, other = self.run.compute_gradient(world, world.theta, self.in_order, factors)
+        return bool(np.abs(family.whole).max() < max(1e-12, 1e-7 * float(np.abs(other).max())))
+
+    def _measure_turning(self, family: _Family, other: _Family | None) -> Turning:
+        """Return how the gradient turns; on the other shape, if it turns there alone."""
+        turning = measure_turning(self.run, family.worlds[0], family.gradients[0], self.in_order)
+        if turning.verdict != "objective" or other is None:
+            return turning
+        longer = measure_turning(self.run, other.worlds[0], other.gradients[0], self.in_order)
+        return longer if longer.verdict == "no-objective" else turning
+
+    def _find_fits(self, family: _Family, other: _Family | None, tolerance: float) -> list[Fit]:
+        """Return the fits that hold on worlds of both shapes; their multiples may depend on the shape."""
+
+        def is_fit(fit: Fit) -> bool:
+            if fit.residual >= tolerance:
+                return False
+            again = None if other is None else other.fit_again(fit, family.basis)
+            return other is None or (again is not None and again.residual < tolerance)
+
+        fits = family.basis.find_fits(family.whole, is_fit, FIRST_NAMES)
+        again = other.fit_again(fits[0], family.basis) if fits and other is not None else None
+        if again is not None and not _has_same_multiples(fits[0], again):
+            shown = ", ".join(f"{x:.7g}" for x in again.multiples.values())
+            words, steps = OTHER_SHAPE
+            self.notes.append(
+                f"the multiples depend on the shape: {shown} for {words} words and {steps} steps"
+            )
+        return fits
 
 
 def _has_same_multiples(fit: Fit, other: Fit) -> bool:
@@ -259,10 +293,9 @@ def _has_same_multiples(fit: Fit, other: Fit) -> bool:
     return all(abs(a - b) < 1e-5 * max(abs(a), abs(b)) for a, b in pairs)
 
 
-def _choose_kind(fits: Sequence[Fit], turning: Turning | None) -> str:
+def _choose_kind(fits: Sequence[Fit], turning: Turning) -> str:
     if fits:
         return "named"
-    assert turning is not None
     if turning.verdict == "objective" and turning.own_mean < turning.noise:
         return "own-mean"
     return turning.verdict
