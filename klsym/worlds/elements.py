@@ -171,4 +171,4 @@ class BatchValues:
             return system.divide(centred[place.i], system.sqrt(square))
         for x in centred:  # the slope of the square is 0 even where these move apart
             system.sign(x)
-        return system.lift(0)
+        return system.zero

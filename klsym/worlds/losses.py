@@ -116,7 +116,7 @@ def _compute_absolute(system: Duals, x: Dual) -> Dual:
 
 def _compute_step(system: Duals, x: Dual, at_zero: Dual) -> Dual:
     """Return 1 where x > 0, 0 where x < 0, without a slope."""
-    sign, zero = _compare(system, x, system.lift(0)), system.over.lift(0)
+    sign, zero = _compare(system, x, system.zero), system.over.zero
     return Dual(system.over.lift(int(sign > 0)) if sign else at_zero.value, zero)
 
 
@@ -136,7 +136,7 @@ RULES: dict[Any, Any] = {
     sympy.Abs: _compute_absolute,
     sympy.sign: lambda system, x: system.lift(system.over.sign(x.value)),
     clip: _clip,
-    sg: lambda system, x: Dual(x.value, system.over.lift(0)),
+    sg: lambda system, x: Dual(x.value, system.over.zero),
     sympy.Heaviside: _compute_step,
 }
 
@@ -184,7 +184,7 @@ class LossWorld(World):
         """
         world = read_model(model["tree"], on_policy, system)
         return LossWorld(
-            world.layout, world.rows, world.directions, system, on_policy,
+            world.layout, world.rows, world.directions, system=system, on_policy=on_policy,
             parameters={name: system.lift(Fraction(x)) for name, x in model["parameters"].items()},
             advantages=[system.add(world.rows["A"][b] for b in path) for path in world.paths],
         )  # fmt: skip
@@ -197,7 +197,7 @@ class LossWorld(World):
     # ------------------------------------------------------------------ means
     def differentiate_mean(self, e: Any) -> Any:
         """Return grad E_q[e] along u, which is E_q[e s + grad e]."""
-        total = self.system.lift(0)
+        total = self.system.zero
         for batch, mass in self.enumerate_batches(1, "q"):
             e_here = self.evaluate_at(e, place := Place(batch))
             total += mass * (e_here.value * self.compute_score(place) + e_here.slope)
@@ -299,7 +299,7 @@ class LossWorld(World):
         return self.system.add(row[b] for b in self.list_branches(place, slot))
 
     def _detach(self, value: Any) -> Dual:
-        return Dual(value, self.system.lift(0))
+        return Dual(value, self.system.zero)
 
     def _evaluate_definition(self, name: str, slot: str, place: Place) -> Dual:
         """Return the sum over a slot of the definition of H, detached."""
@@ -316,7 +316,7 @@ class LossWorld(World):
         """Return a critic: a function of the tokens before one, or of those up to it, 0 after the last."""
         before, branches_of_token, after = (self.list_branches(place, z) for z in ("past", "now", "future"))
         if slot == "now" and not after:
-            return self.system.lift(0)
+            return self.system.zero
         prefix = (*before, *(branches_of_token if slot == "now" else ()))
         return self.system.lift(mpmath.cos(1 + 3 * sum(prefix)))
 

@@ -119,8 +119,9 @@ def _match_kinds(a: Dual, b: Any) -> tuple[Any, Any]:
 
 def _round_outwards(number: Any) -> Any:
     """Return enclosures with a width rounded outwards, so that their ends stay short; others as they are."""
-    wide = isinstance(number, Interval) and number.lower != number.upper
-    return number.round_outwards() if wide else number
+    if type(number) is not Interval or number.lower == number.upper:
+        return number
+    return number.round_outwards()
 
 
 # ---------------------------------------------------------------------------- systems
@@ -134,6 +135,8 @@ class System(ABC):
     Traceback (most recent call last):
     klsym.worlds.numbers.Tie: 0 at this theta, and not 0 nearby
     """
+
+    zero: Any  # the number 0
 
     @abstractmethod
     def lift(self, number: Any) -> Any:
@@ -183,6 +186,8 @@ class System(ABC):
 class Floats(System):
     """Floats of double precision."""
 
+    zero = 0.0
+
     def lift(self, number: Any) -> float:
         return float(number)
 
@@ -212,6 +217,8 @@ class Floats(System):
 class Digits(System):
     """Numbers of mpmath, in its current precision.  Fewer than 30 digits will not do, see TIED."""
 
+    zero = mpmath.mpf(0)
+
     def lift(self, number: Any) -> Any:
         if isinstance(number, Fraction):
             return mpmath.mpf(number.numerator) / number.denominator
@@ -227,7 +234,7 @@ class Digits(System):
 
     def exp(self, x: Any) -> Any:
         """Return exp x, for which mpmath takes as many bits as x has; raises OverflowError for too many."""
-        if abs(x) > MAX_EXPONENT:
+        if not -MAX_EXPONENT < x < MAX_EXPONENT:
             raise OverflowError("an exponential of more than 10^300")
         return mpmath.exp(x)
 
@@ -255,11 +262,13 @@ class Digits(System):
 class Enclosures(System):
     """Rational intervals that contain the number; a sign that they do not decide is refused as a tie."""
 
+    zero = Interval.from_number(0)
+
     def lift(self, number: Any) -> Interval:
         return Interval.from_number(Fraction(number))
 
     def add(self, terms: Iterable[Interval]) -> Interval:
-        return sum(terms, Interval.from_number(0))
+        return sum(terms, self.zero)
 
     def cancel(self, terms: Iterable[Interval]) -> Interval:
         return self.add(terms)
@@ -296,8 +305,11 @@ class Duals(System):
 
     over: System
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "zero", Dual(self.over.zero, self.over.zero))
+
     def lift(self, number: Any) -> Dual:
-        return Dual(self.over.lift(number), self.over.lift(0))
+        return Dual(self.over.lift(number), self.over.zero)
 
     def add(self, terms: Iterable[Dual]) -> Dual:
         terms = list(terms)
@@ -319,7 +331,7 @@ class Duals(System):
         """d x^y = y x^(y-1) dx + x^y log(x) dy."""
         over, y = self.over, power.value
         value = over.raise_to(x.value, y)
-        slope = over.lift(0)
+        slope = over.zero
         if not _is_exactly_zero(x.slope):
             slope = y * over.raise_to(x.value, y + over.lift(-1)) * x.slope
         if not _is_exactly_zero(power.slope):

@@ -116,7 +116,7 @@ class World:
     def move(self, along: str) -> Self:
         """Return the world at theta + t u, in dual numbers with slopes in t; on-policy mu moves along."""
         system = build_duals(self.system)
-        zero = self.system.lift(0)
+        zero = self.system.zero
         rows = {name: [Dual(x, zero) for x in row] for name, row in self.rows.items()}
         scores = self.list_scores(along)
         rows["log_q"] = [Dual(x, s) for x, s in zip(self.rows["log_q"], scores, strict=True)]

@@ -270,6 +270,7 @@ def loaded(statement: str) -> set[str]:
         ("import klsym.kernel.ring, klsym.kernel.statements", {"sympy", "numpy"}),
         ("import klsym", {"torch", "jax", "matplotlib"}),
         ("import klsym.engine.proof.derivation", {"torch", "jax", "matplotlib"}),
+        ("import klsym.worlds.losses, klsym.worlds.means, klsym.worlds.words", {"numpy", "torch", "jax"}),
     ],
 )
 def test_an_import_loads_only_what_it_needs(statement, absent):

@@ -77,7 +77,7 @@ class _Reader:
             case tree.Words():
                 raise NotEvaluated(formula.text)
         value = self.world.evaluate_at(self.read(TEXT(formula)), Place((0,))).value
-        return Dual(value, self.world.system.lift(0))
+        return Dual(value, self.world.system.zero)
 
     def compute_mean(self, measure: str, e: Any, steps: bool = False) -> Dual:
         """Return E_m[e], or E_m[sum_t e] with steps."""
