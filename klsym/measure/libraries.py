@@ -71,9 +71,8 @@ class Library:
         }
         by_sequence = {name: self.as_integers(x) for name, x in integers.items()}
         by_sequence |= {name: self.as_floats(x) for name, x in floats.items()}
-        return Tensors(
-            theta, world.tree, by_sequence, self.as_integers(world.rows), self.as_floats(world.log_p)
-        )
+        rows, log_p = self.as_integers(world.rows), self.as_floats(world.log_p)
+        return Tensors(theta, world.tree, by_sequence, rows=rows, log_p=log_p)
 
     def build_model(self, tree: WordTree, table: Any) -> Any:
         """Return a causal language model whose logits are a table, one row a prefix."""
@@ -231,8 +230,9 @@ def _load_jax() -> Library:
     compiled: dict[Any, Any] = {}  # of a loss and a tree, whose worlds share it; None: it does not compile
 
     def build_total(loss: Loss, tree: WordTree) -> Any:
-        def sum_all(logits: Any, by_sequence: Any, rows: Any, log_p: Any, chosen: Any, masses: Any) -> Any:
-            samples = Samples(library, Tensors(logits, tree, by_sequence, rows, log_p), logits)
+        def sum_all(logits: Any, arrays: Any, weighed: Any) -> Any:
+            (by_sequence, rows, log_p), (chosen, masses) = arrays, weighed
+            samples = Samples(library, Tensors(logits, tree, by_sequence, rows=rows, log_p=log_p), logits)
             losses = jax.vmap(lambda at: as_scalar(loss(samples.build_batch(at))))(chosen)
             return (masses * losses).sum()
 
@@ -255,9 +255,10 @@ def _load_jax() -> Library:
             return sum_eagerly(loss, tensors, groups, masses)
         try:
             total, gradient = compiled[key](
-                jax.numpy.asarray(tensors.theta), tensors.by_sequence, tensors.rows, tensors.log_p,
-                np.array(groups), np.array(masses),
-            )  # fmt: skip
+                jax.numpy.asarray(tensors.theta),
+                (tensors.by_sequence, tensors.rows, tensors.log_p),
+                (np.array(groups), np.array(masses)),
+            )
         except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError):  # it branches on data
             compiled[key] = None
             return sum_eagerly(loss, tensors, groups, masses)

@@ -79,7 +79,7 @@ def measure(
     Returns: a `Measurement`.
     Raises UsageError: options that do not fit; code that is random, not finite, or no number.
     """
-    setting = Setting(sampling, group, words, length, prompts, third)
+    setting = Setting(sampling, group, words=words, length=length, prompts=prompts, third=third)
     _check_setting(setting, worlds)
     function, notes = bind_loss(loss, map or {}, set or {})
     library = load_library(framework or choose_library(function))
@@ -129,7 +129,7 @@ class _Plan:
         tree = WordTree(words, length, prompts=tuple(1.0 + k for k in range(prompts)))
         tables = [draw_tables(tree, seed, near=self.near, binary=self.binary) for seed in range(count)]
         setting = self.setting
-        made = [MeasuredWorld(tree, t, setting.sampling, setting.group, setting.third) for t in tables]
+        made = [MeasuredWorld(tree, t, setting.sampling, setting.group, third=setting.third) for t in tables]
         groups = sum(1 for _ in made[0].list_groups(made[0].theta))
         if groups > MOST_GROUPS:
             raise UsageError(f"{groups} groups of samples: a smaller group, fewer words or a shorter length")
