@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
-from typing import Any
+from typing import Any, Self
 
 import mpmath
 import sympy
@@ -160,7 +160,7 @@ class LossWorld(World):
     >>> round(world.differentiate_mean(k1), 4)  # grad KL(q||p) = cov(k1, u)
     0.2747
 
-    parameters: name -> number.  advantages: A of each sequence.  size: of a batch.
+    parameters: name -> number.  advantages: A of each sequence.  size: of a batch.  along: u, the direction.
     formulas: H and its like -> its definition, and whether it is one of tokens.
     regions: a region is 1 where x has one of some signs: x at the position, x of the whole sequence, signs.
     """
@@ -168,6 +168,7 @@ class LossWorld(World):
     parameters: dict[str, Any] = field(default_factory=dict)
     advantages: Sequence[Any] = ()
     size: int = 1
+    along: str = "u"
     formulas: dict[str, Any] = field(default_factory=dict)
     regions: dict[str, tuple[Any, Any, tuple[int, ...]]] = field(default_factory=dict)
 
@@ -194,19 +195,25 @@ class LossWorld(World):
         """The system of values with slopes."""
         return build_duals(self.system)
 
+    def move(self, along: str) -> Self:
+        """Return the world at theta + t v: its values, which have slopes in u, have slopes in t as well."""
+        lift = build_duals(self.system).lift
+        parameters = {name: lift(x) for name, x in self.parameters.items()}
+        return replace(super().move(along), parameters=parameters, advantages=[*map(lift, self.advantages)])
+
     # ------------------------------------------------------------------ means
     def differentiate_mean(self, e: Any) -> Any:
         """Return grad E_q[e] along u, which is E_q[e s + grad e]."""
         total = self.system.zero
         for batch, mass in self.enumerate_batches(1, "q"):
             e_here = self.evaluate_at(e, place := Place(batch))
-            total += mass * (e_here.value * self.compute_score(place) + e_here.slope)
+            total += mass * (e_here.value * self.compute_score(place, self.along) + e_here.slope)
         return total
 
     def compute_score_mean(self, c: Any) -> Any:
         """Return E_q[c s] of whole sequences along u."""
         return self.system.add(
-            mass * self.evaluate_at(c, place := Place(batch)).value * self.compute_score(place)
+            mass * self.evaluate_at(c, place := Place(batch)).value * self.compute_score(place, self.along)
             for batch, mass in self.enumerate_batches(1, "q")
         )
 
@@ -256,7 +263,7 @@ class LossWorld(World):
         for b in range(node.start, node.stop):
             x_here = self.evaluate_at(x, replace(place, word=b))
             q = self.system.exp(self.rows["log_q"][b])
-            slope = x_here.value * self.list_scores()[b] + x_here.slope
+            slope = x_here.value * self.list_scores(self.along)[b] + x_here.slope
             terms.append(Dual(q * x_here.value, q * slope))
         return self.duals.add(terms)
 
@@ -276,7 +283,7 @@ class LossWorld(World):
         if base != "log_q":
             return self._detach(self._compute_constant(base, slot, place))
         branches = self.list_branches(place, slot)
-        value, scores = self.system.add(self.rows[base][b] for b in branches), self.list_scores()
+        value, scores = self.system.add(self.rows[base][b] for b in branches), self.list_scores(self.along)
         if not place.alone:
             return Dual(value, self.system.add(scores[b] for b in branches))
         share = Fraction(len(branches), len(self.list_branches(place, "x")))
@@ -295,7 +302,7 @@ class LossWorld(World):
             return lift(self.size - (base == "m"))
         if base not in self.rows and base != "s":
             return self.parameters[base]
-        row = self.list_scores() if base == "s" else self.rows[base]
+        row = self.list_scores(self.along) if base == "s" else self.rows[base]
         return self.system.add(row[b] for b in self.list_branches(place, slot))
 
     def _detach(self, value: Any) -> Dual:
