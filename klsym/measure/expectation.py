@@ -34,7 +34,7 @@ def read_objective(text: str, names: Iterable[str]) -> dict[str, float]:
         if spelling in replaced:
             name = SPELLED.get(plain[spelling], plain[spelling])
             marked.append(name)
-            pattern = rf"(?<![\w#]){re.escape(spelling)}(?!\w|-[a-z]|/[A-Z])"
+            pattern = rf"(?<![\w#]){re.escape(spelling)}(?!\w|/[A-Z])"
             replaced = re.sub(pattern, f"#{len(marked) - 1}", replaced)
     multiples: dict[str, float] = {}
     place = 0

@@ -162,6 +162,10 @@ class Measurement:
             found = f"relative error {self.expected.error:.2g}, cosine {self.expected.cosine:.4f}"
             rows.append(("expected", f"{self.expected.wanted}: {sign}, {found}"))
         rows += [("note", note) for note in self.notes]
+        if self.setting.sampling != "off-policy" and any("E_mu" in name for name in self.multiples):
+            rows.append(
+                ("note", "E_mu[..] holds the samples, drawn from q, fixed where it is differentiated")
+            )
         return [*rows, ("trust", f"{TRUST}; the loss was run {self.runs} times")]
 
     def __str__(self) -> str:

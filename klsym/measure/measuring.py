@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -127,13 +128,12 @@ class _Plan:
     def _build(self, words: int, length: int, count: int) -> list[MeasuredWorld]:
         prompts = min(self.setting.prompts, words)
         tree = WordTree(words, length, prompts=tuple(1.0 + k for k in range(prompts)))
-        tables = [draw_tables(tree, seed, near=self.near, binary=self.binary) for seed in range(count)]
-        setting = self.setting
-        made = [MeasuredWorld(tree, t, setting.sampling, setting.group, third=setting.third) for t in tables]
-        groups = sum(1 for _ in made[0].list_groups(made[0].theta))
+        groups = prompts * math.comb(len(tree.sequences) + self.setting.group - 1, self.setting.group)
         if groups > MOST_GROUPS:
             raise UsageError(f"{groups} groups of samples: a smaller group, fewer words or a shorter length")
-        return made
+        tables = [draw_tables(tree, seed, near=self.near, binary=self.binary) for seed in range(count)]
+        setting = self.setting
+        return [MeasuredWorld(tree, t, setting.sampling, setting.group, third=setting.third) for t in tables]
 
 
 @dataclass(frozen=True)

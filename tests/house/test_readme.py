@@ -68,7 +68,7 @@ def commands() -> list[tuple[list[str], int | None, str]]:
 
 @pytest.mark.parametrize(("arguments", "lines", "output"), commands(), ids=str)
 def test_console_output_is_real(arguments, lines, output, capsys, monkeypatch):
-    if arguments[0] == "audit":
+    if arguments[0] in ("audit", "measure"):
         pytest.importorskip("torch")
         monkeypatch.chdir(HOME)
     assert main(arguments) == 0
@@ -102,9 +102,10 @@ def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
 def test_the_commands_are_shown():
     """The tests find every command with an output, with its arguments; no command is shown twice with it."""
     found = [(*arguments, lines) for arguments, lines, _ in commands()]
-    assert len(found) == 23 == len(set(found))
+    assert len(found) == 24 == len(set(found))
     assert {words[0] for words in found} == {
         "explain", "recommend", "audit", "optimum", "divergence", "compare",
+        "measure",
     }  # fmt: skip
 
 

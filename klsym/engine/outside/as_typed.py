@@ -23,7 +23,7 @@ Explained = Callable[[Written, Setting], Verdict]
 
 def as_typed(inner: Verdict, written: Written, **changes: Any) -> Verdict:
     """Return a verdict on a sampled loss as one on the loss as typed."""
-    return inner.revise(text=written.text, **changes)
+    return inner.revise(text=written.text, written=written, **changes)
 
 
 def substitute_policy(expression: Any) -> Any:
