@@ -38,6 +38,8 @@ def read_objective(text: str, names: Iterable[str]) -> dict[str, float]:
             replaced = re.sub(pattern, f"#{len(marked) - 1}", replaced)
     multiples: dict[str, float] = {}
     place = 0
+    if not replaced:
+        raise UsageError(_describe_unknown(text, known))
     while place < len(replaced):
         term = TERM.match(replaced, place)
         if term is None or (place and not term["sign"]):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,12 +213,23 @@ def _load_torch() -> Library:
         none = np.zeros_like(tensors.theta)
         return float(total.detach()), none if gradient is None else gradient.numpy()
 
+    @contextmanager
+    def run_alone() -> Iterator[None]:
+        """Keep the random numbers of the caller; one thread, as the tensors are tiny."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                yield
+        finally:
+            torch.set_num_threads(threads)
+
     library = Library(
         "torch", torch, sum_losses,
         normalise=lambda x: torch.log_softmax(x, -1),
         as_floats=lambda x: torch.tensor(x, dtype=torch.float64),
         as_integers=lambda x: torch.tensor(x, dtype=torch.long),
-        in_float64=lambda: torch.random.fork_rng(devices=[]),
+        in_float64=run_alone,
         seed=torch.manual_seed,
     )  # fmt: skip
     return library

@@ -190,7 +190,7 @@ def test_objectives_in_words() -> None:
     table = {
         "-E[R] + 0.04*reverse-kl": {"policy-gradient": -1, "reverse-kl": 0.04},
         "1/2*next-token-reverse-kl - reverse-kl/4": {"next-token-reverse-kl": 0.5, "reverse-kl": -0.25},
-        "2E_mu[k3/T] - 3*policy-gradient/T": {"E_mu[k3/T]": 2, "policy-gradient/T": -3},
+        "2*E_mu[k3/T] - 3*policy-gradient/T": {"E_mu[k3/T]": 2, "policy-gradient/T": -3},
         "-1e-3*reverse-kl+reverse-kl": {"reverse-kl": 0.999},
         "0": {},
     }

@@ -59,7 +59,9 @@ def as_code(text: str, options: dict[str, str]) -> Callable[[Any], Any]:
         raise NotImplementedError(text)
     if any(x.name not in VALUES for x in names) or options.get("batch", "none") != "none":
         raise NotImplementedError(text)
-    if any(not issubclass(f, sg | sympy.exp | Estimator) for f in _functions(expression)):
+    if expression.has(sympy.Min, sympy.Max) or any(
+        not issubclass(f, sg | sympy.exp | Estimator) for f in _functions(expression)
+    ):
         raise NotImplementedError(text)
 
     def loss(b: Any) -> Any:
