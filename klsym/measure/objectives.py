@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -228,14 +227,11 @@ class NamedGradients:
 
     def _weigh(self, weigh: Weigh) -> Array:
         """Return the mean weight of each sequence over the other samples of its group, drawn from mu."""
-        world, tree = self.world, self.world.tree
-        masses = np.exp(world.sum_words(self.moved.log_mu))
-        weights, size = np.zeros(len(world.tokens)), len(tree.sequences)
+        world, masses = self.world, np.exp(self.world.sum_words(self.moved.log_mu))
+        weights = np.zeros(len(world.tokens))
         for y in range(len(weights)):
-            first = tree.prompt_of[y] * size
-            for others in product(range(first, first + size), repeat=world.group - 1):
-                chosen = [y, *others]
-                weights[y] += masses[list(others)].prod() * weigh(
-                    world.rewards[chosen], world.lengths[chosen]
-                )
+            for group, times in world.tree.list_groups(world.group, first=y):
+                chosen = list(group)
+                mass = times * masses[chosen[1:]].prod()
+                weights[y] += mass * weigh(world.rewards[chosen], world.lengths[chosen])
         return weights
