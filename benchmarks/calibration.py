@@ -30,11 +30,11 @@ from klsym.language.abbreviations import Context
 from klsym.numeric.models import random_model
 from klsym.study.ledger.registry import select
 from klsym.study.ledger.settle_claim import settle
-from klsym.study.sampling.backends import backend
+from klsym.study.sampling.backends import choose_backend
 from klsym.study.sampling.finite import FiniteSampler
 from klsym.study.sampling.gaussians import GaussianSampler
-from klsym.study.sampling.identities import GAUSSIANS, Options, identities
-from klsym.study.sampling.means import means_of
+from klsym.study.sampling.identities import GAUSSIANS, Options, list_identities
+from klsym.study.sampling.means import expand_side
 from klsym.study.sampling.monte_carlo_check import Trial
 from klsym.study.sampling.sampler import Sampler
 from klsym.study.sampling.statistics import Level, TooFew
@@ -58,8 +58,10 @@ def trials(sampler: Sampler, quantities: Any, samples: int) -> list[Trial]:
     """Each side against its own exact value: an identity that holds."""
     found = []
     for quantity in quantities:
-        products = means_of(quantity.side, Context())
-        found.append(Trial(sampler, products, sampler.spread(products).value, "=", samples, Stream(0)))
+        products = expand_side(quantity.side, Context())
+        found.append(
+            Trial(sampler, products, sampler.measure_spread(products).value, "=", samples, Stream(0))
+        )
     return found
 
 
@@ -82,7 +84,7 @@ CASES: list[tuple[str, Callable[[], Sampler], Any, int]] = [
 def z_scores(trial: Trial, seed: int, i: int) -> Any:
     """The z of every direction, as `Trial.judge` finds it."""
     means = list(dict.fromkeys(mean for _, ms in trial.side for mean in ms))
-    averages = trial.sampler.averages(means, trial.samples, Stream(seed).child(i))
+    averages = trial.sampler.draw_averages(means, trial.samples, Stream(seed).derive_child(i))
     spread = trial.spread
     gap = trial.sampler.combine(trial.side, averages) - spread.bias / trial.samples - trial.reference
     return gap / (spread.deviation / math.sqrt(trial.samples))
@@ -122,7 +124,7 @@ def _alarms(
 
 def _thresholds(trial: Trial, level: Level) -> Any:
     shapes = zip(trial.spread.skewness, trial.spread.kurtosis, strict=True)
-    return np.array([level.threshold(trial.samples, float(g), float(k)) for g, k in shapes])
+    return np.array([level.find_threshold(trial.samples, float(g), float(k)) for g, k in shapes])
 
 
 def uniformity(runs: int, seed: int) -> Iterator[tuple[Row, bool]]:
@@ -153,7 +155,7 @@ def far_tails() -> Iterator[tuple[Row, bool]]:
         for level in (Level(1), Level(1000)):
             samples, stated = least_samples(level, skewness, kurtosis), level.false_alarm / level.comparisons
             row = [law, f"{skewness:.3g}", f"{kurtosis:.3g}", f"{stated:.0e}", f"{samples}"]
-            for z in (level.normal_threshold, level.threshold(samples, skewness, kurtosis)):
+            for z in (level.normal_threshold, level.find_threshold(samples, skewness, kurtosis)):
                 rate = exact(samples, z, 1) + exact(samples, z, -1)
                 row += [f"{z:.3f}", f"{rate / stated:.2f}"]
             yield tuple(row), rate / stated < 1.1
@@ -166,12 +168,12 @@ def misses(runs: int, seed: int) -> Iterator[tuple[Row, bool]]:
             trial = trials(make(), quantities, samples)[0]
             level = Level(10, 0.01, miss)
             try:
-                trial = replace(trial, samples=trial.needed(level))
+                trial = replace(trial, samples=trial.count_needed_samples(level))
                 seen = _thresholds(trial, level)
             except TooFew:
                 continue
             shapes = zip(seen, trial.spread.skewness, trial.spread.kurtosis, strict=True)
-            bias = [level.detectable(z, trial.samples, float(g), float(k)) for z, g, k in shapes]
+            bias = [level.find_detectable_bias(z, trial.samples, float(g), float(k)) for z, g, k in shapes]
             z = np.array([z_scores(trial, seed + run, 0)[0] for run in range(runs)])
             missed = (
                 float(np.mean(np.abs(z + bias[0]) <= seen[0])),
@@ -185,11 +187,11 @@ def misses(runs: int, seed: int) -> Iterator[tuple[Row, bool]]:
 # ---------------------------------------------------------------------------- the ledger
 def ledger(seed: int) -> Iterator[tuple[Row, bool]]:
     """The true rate of false alarms of every comparison of the ledger over the stated one."""
-    on = Options(backend("numpy"), seed=seed)
+    on = Options(choose_backend("numpy"), seed=seed)
     every = [
         (identity.name, trial)
         for number, claim in enumerate(c for c in select([]) if c.verdict != "computed")
-        for identity in identities(settle(claim), number, on)
+        for identity in list_identities(settle(claim), number, on)
         for trial in identity.trials
     ]
     level = Level(sum(trial.comparisons for _, trial in every))
@@ -197,7 +199,7 @@ def ledger(seed: int) -> Iterator[tuple[Row, bool]]:
     for kind in (FiniteSampler, GaussianSampler):
         ratios = []
         for name, trial in tqdm(every, desc=kind.__name__, leave=False, disable=None):
-            trial = trial.enlarged(level, 4)
+            trial = trial.enlarge(level, 4)
             if isinstance(trial.sampler, kind) and trial.needed(level) == trial.samples:
                 ratios += [(tail_ratio(trial, i, level, stated), name) for i in _live(trial)]
         worst, name = max(ratios)
@@ -226,7 +228,9 @@ def tail_ratio(trial: Trial, direction: int, level: Level, stated: float) -> flo
     beside which all others are normal; the saddlepoint approximation takes the others.
     """
     spread = trial.spread
-    z = level.threshold(trial.samples, float(spread.skewness[direction]), float(spread.kurtosis[direction]))
+    z = level.find_threshold(
+        trial.samples, float(spread.skewness[direction]), float(spread.kurtosis[direction])
+    )
     scale = 1 / (float(spread.deviation[direction]) * math.sqrt(trial.samples))
     total = 0.0
     for sign in (1, -1):
@@ -272,23 +276,23 @@ def _saddlepoint(laws: list[tuple[Any, Any]], samples: int, z: float) -> float:
 def influence_laws(trial: Trial, direction: int) -> Iterator[tuple[Any, Any]]:
     """The centred influence function and its weights, a pair for each measure."""
     sampler = trial.sampler
-    exact = {mean: sampler.exact_mean(mean) for _, ms in trial.side for mean in ms}
+    exact = {mean: sampler.compute_exact_mean(mean) for _, ms in trial.side for mean in ms}
     by_measure: dict[str, list[tuple[Any, float]]] = {}
     for coefficient, means in trial.side:
         for j, mean in enumerate(means):
             others = [float(exact[m][direction]) for m in means[:j] + means[j + 1 :]]
-            weight = sampler.constant(coefficient) * math.prod(others)
+            weight = sampler.evaluate_constant(coefficient) * math.prod(others)
             by_measure.setdefault(mean.measure, []).append((mean, weight))
     for measure, parts in by_measure.items():
         if isinstance(sampler, FiniteSampler):
             weights = sampler.probabilities[measure]
-            rows = [sampler.rows(mean)[direction] for mean, _ in parts]
+            rows = [sampler.compute_rows(mean)[direction] for mean, _ in parts]
         else:
             assert isinstance(sampler, GaussianSampler)
             x = np.linspace(-12, 12, 6001)
             weights = np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
             asked = tuple((mean.coefficient, (direction,) * len(mean.score)) for mean, _ in parts)
-            rows = list(sampler.task(measure, asked).values(x))
+            rows = list(sampler.build_task(measure, asked).evaluate_rows(x))
         h = sum(weight * row for (_, weight), row in zip(parts, rows, strict=True))
         yield h - h @ weights, weights
 

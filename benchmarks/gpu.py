@@ -21,9 +21,9 @@ from sampling import gaussian_ratios
 
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import settle
-from klsym.study.sampling.backends import backend
+from klsym.study.sampling.backends import choose_backend
 from klsym.study.sampling.identities import Options
-from klsym.study.sampling.verify import Report, summary, table, verify
+from klsym.study.sampling.verify import Report, build_table, summarise, verify
 from support.campaigns.stored import version
 
 STORED = Path(__file__).with_name("gpu.json")
@@ -46,13 +46,13 @@ def cross_checked(report: Report) -> dict[str, Any]:
 
 def measured(device: str, repeats: int) -> dict[str, Any]:
     """Return everything that is stored; prints the table of the cross-check as it goes."""
-    on = backend("torch", device)
+    on = choose_backend("torch", device)
     settled = [settle(claim) for claim in load().values() if claim.verdict != "computed"]
     report = verify(settled, Options(on))
-    print(table(report), *summary(report), sep="\n", flush=True)
+    print(build_table(report), *summarise(report), sep="\n", flush=True)
     sampling = {}
     for dtype in ("float64", "float32"):
-        rate, ratios = gaussian_ratios(backend("torch", device, dtype), repeats)
+        rate, ratios = gaussian_ratios(choose_backend("torch", device, dtype), repeats)
         sampling[dtype] = {"million normal numbers per second, alone": round(rate / 1e6)} | {
             f"{name} over the draw alone": float(f"{ratio:.3g}") for name, ratio in ratios.items()
         }

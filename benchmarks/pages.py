@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from klsym.study.rocq.accepted import MEANS, MEANS_NOT, accepted
+from klsym.study.rocq.accepted import MEANS, MEANS_NOT, read_accepted
 from support.campaigns.stored import HOME, Campaign, campaigns
 
 LEVELS = (
@@ -127,7 +127,7 @@ def base() -> Iterator[str]:
 
 
 def claims(known: list[Any], computed: int) -> Iterator[str]:
-    stored, rows = accepted()["claims"], []
+    stored, rows = read_accepted()["claims"], []
     for level, words in WORDS.items():
         here = [one for one in known if one.trust == level]
         parts = [(len(stored.get(one.claim.id, {"terms": ()})["terms"]), len(one.parts)) for one in here]
@@ -143,7 +143,7 @@ def claims(known: list[Any], computed: int) -> Iterator[str]:
 
 
 def verified() -> Iterator[str]:
-    stored = accepted()
+    stored = read_accepted()
     parts = sum(len(row["terms"]) for row in stored["claims"].values())
     yield f"{MEANS}\n"
     yield (

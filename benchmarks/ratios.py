@@ -169,11 +169,11 @@ def sampling(repeats: int) -> Iterator[tuple[str, float]]:
     from sampling import CHECKS, DRAWN, MODEL, draw_alone, random_model, sample
 
     from klsym.language.abbreviations import Context
-    from klsym.study.sampling.backends import backend
+    from klsym.study.sampling.backends import choose_backend
     from klsym.study.sampling.finite import FiniteSampler
     from klsym.study.sampling.gaussians import GaussianSampler
 
-    on, check = backend("numpy", None), CHECKS["E_q[grad k3]"]
+    on, check = choose_backend("numpy", None), CHECKS["E_q[grad k3]"]
     spent = in_turns(
         lambda: least(lambda: draw_alone(on, DRAWN), 1),
         lambda: least(lambda: sample(GaussianSampler(MODEL, on=on), check, DRAWN), 1),

@@ -25,11 +25,11 @@ from klsym.language.abbreviations import Context
 from klsym.language.expressions import k1, k3, rho
 from klsym.numeric.models import random_model
 from klsym.study.gaussian.exact import GaussianModel
-from klsym.study.sampling.backends import Backend, backend
+from klsym.study.sampling.backends import Backend, choose_backend
 from klsym.study.sampling.finite import FiniteSampler
 from klsym.study.sampling.gaussians import BLOCK, DEVICE_BLOCK, GaussianSampler
-from klsym.study.sampling.means import means_of
-from klsym.study.sampling.sampler import Sampler, all_means
+from klsym.study.sampling.means import expand_side
+from klsym.study.sampling.sampler import Sampler, list_means
 from klsym.study.sampling.streams import Plan, Stream
 
 Row = tuple[str, str, str]  # what, measured, aim
@@ -55,18 +55,18 @@ def best(action: Callable[[], Any], repeats: int) -> float:
 
 
 def sample(sampler: Sampler, quantity: Quantity, samples: int) -> Any:
-    means = all_means(means_of(quantity.side, Context()))
-    return sampler.averages(means, samples, Stream(0))
+    means = list_means(expand_side(quantity.side, Context()))
+    return sampler.draw_averages(means, samples, Stream(0))
 
 
 # ---------------------------------------------------------------------------- Gaussians
 def draw_alone(on: Backend, samples: int) -> None:
     """The same normal numbers from the same streams, thrown away."""
     block = BLOCK if on.device == "cpu" else DEVICE_BLOCK
-    for chunk in Plan(samples, Stream(0)).chunks():
+    for chunk in Plan(samples, Stream(0)).list_chunks():
         for number, start in enumerate(range(0, chunk.size, block)):
-            on.normals(chunk.stream.child(number), (min(block, chunk.size - start),))
-    on.synchronise()
+            on.draw_normals(chunk.stream.derive_child(number), (min(block, chunk.size - start),))
+    on.wait()
 
 
 def gaussian_ratios(on: Backend, repeats: int) -> tuple[float, dict[str, float]]:
@@ -168,7 +168,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     lines: list[Row] = [("measure", "value", "aim")]
     for dtype in ("float64", "float32"):
-        lines += gaussian_rows(backend(chosen.backend, chosen.device, dtype), chosen.repeats)
+        lines += gaussian_rows(choose_backend(chosen.backend, chosen.device, dtype), chosen.repeats)
     lines += [*count_rows(chosen.repeats), *loop_rows(chosen.repeats), *memory_rows(int(chosen.largest))]
     print(table(lines))
 

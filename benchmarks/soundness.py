@@ -33,7 +33,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tqdm import tqdm
 
-from klsym.study.rocq.export import export, file_of
+from klsym.study.rocq.export import export, write_file
 from support.campaigns import random_statements
 from support.campaigns import stored as campaigns
 from support.campaigns.stored import HOME
@@ -159,7 +159,7 @@ def _batches(scripts: dict[str, str]) -> Iterator[dict[str, str]]:
 
 def _refused(driver: Any, scripts: dict[str, str], library: Path, path: Path) -> list[str]:
     """A file that compiles proves all of its parts; one that does not is halved until the parts are found."""
-    path.write_text(file_of("random statements", scripts), encoding="utf-8")
+    path.write_text(write_file("random statements", scripts), encoding="utf-8")
     try:
         driver.counts(path, driver.compiled(path, library))
     except driver.Failed as failure:

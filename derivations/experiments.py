@@ -5,13 +5,13 @@ Sources: TM = Tang & Munos 2025, figures 1 to 8 and appendix C; SH = Shah et al.
 """
 
 from klsym.experiments.catalogue import result
-from klsym.study.ledger.evidence import Evidence, computed
+from klsym.study.ledger.evidence import Evidence, build_evidence
 from klsym.study.ledger.registry import claim
 
 
 def _found(name: str) -> tuple[Evidence, ...]:
     data = result(name)
-    return computed(data.findings, data.setup)
+    return build_evidence(data.findings, data.setup)
 
 
 @claim("experiment.tm-fig1", verdict="computed", source="TM figure 1; app. C")

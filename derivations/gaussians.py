@@ -19,7 +19,15 @@ from klsym.derivations.tools.gaussian_quadrature import ESTIMATORS, mean, mean_a
 from klsym.experiments.gaussians.schulman import PRINTED, agrees
 from klsym.notation.printers import LATEX
 from klsym.study.gaussian.exact import GaussianModel
-from klsym.study.gaussian.models import Divergent, Gaussian, expect, log_ratio, table, variance, x
+from klsym.study.gaussian.models import (
+    Divergent,
+    Gaussian,
+    build_table,
+    compute_expectation,
+    compute_log_ratio,
+    compute_variance,
+    x,
+)
 from klsym.study.ledger.evidence import Estimate, Evidence
 from klsym.study.ledger.registry import claim
 
@@ -44,7 +52,7 @@ def table_far():
 
 
 def _table(at, printed):
-    rows = table(STANDARD, Gaussian(at, 1))
+    rows = build_table(STANDARD, Gaussian(at, 1))
     true = rows["k1"].mean
     columns = {
         "bias/true": [row.bias_over_true for row in rows.values()],
@@ -71,7 +79,7 @@ def _table(at, printed):
             for estimate in _estimates(loss, row.mean, row.sd**2, at, 1)
         ),
         steps=(
-            ("log q - log p", rf"k_1 = {sympy.latex(log_ratio(STANDARD, Gaussian(at, 1)))}"),
+            ("log q - log p", rf"k_1 = {sympy.latex(compute_log_ratio(STANDARD, Gaussian(at, 1)))}"),
             *(
                 (f"{name} under q", rf"{MEAN[name]} = {sympy.latex(row.mean)},\quad "
                  f"{VAR[name]} = {sympy.latex(row.sd**2)}")
@@ -100,7 +108,11 @@ def crossover():
     p = Gaussian(d, 1)
     kl, var1, var3 = (
         found.value.subs(d, sympy.sqrt(u))
-        for found in (expect(k1, STANDARD, p), variance(k1, STANDARD, p), variance(k3, STANDARD, p))
+        for found in (
+            compute_expectation(k1, STANDARD, p),
+            compute_variance(k1, STANDARD, p),
+            compute_variance(k3, STANDARD, p),
+        )
     )
     gap = var3 - var1
     start, slope, curvature = gap.subs(u, 0), sympy.diff(gap, u).subs(u, 0), sympy.diff(gap, u, 2)
@@ -143,17 +155,17 @@ def heavy_tail():
     """r^2 q grows or falls like exp((1/2 - 1/v) x^2); no other term of k3^2 q grows as fast."""
     v = sympy.Symbol("v", positive=True)
     p = Gaussian(0, v)
-    first, third = variance(k1, STANDARD, p), variance(k3, STANDARD, p)
+    first, third = compute_variance(k1, STANDARD, p), compute_variance(k3, STANDARD, p)
     [need] = third.conditions  # that of E_q[r^2]: the other terms of k3^2 need none
     [edge] = sympy.solve(need.holds.lhs - need.holds.rhs, v)
-    rate = sympy.expand(log_ratio(p, STANDARD) * 2 - x**2 / 2).coeff(x, 2)
+    rate = sympy.expand(compute_log_ratio(p, STANDARD) * 2 - x**2 / 2).coeff(x, 2)
     values = {"k1": sympy.factor(first.value), "k3": third.value}
     return (
         _heavy(
             f"Var k1 = {values['k1']}, finite for every v > 0".replace("**", "^"),
             rf"{VAR['k1']} = {sympy.latex(values['k1'])} < \infty \text{{ for every }} v > 0",
             lambda: _variance_oracle("k1", values["k1"], v, (0.25, 1.5, 2.0, 9.0)),
-            (("a quadratic in x", rf"k_1 = {sympy.latex(log_ratio(STANDARD, p))}"),),
+            (("a quadratic in x", rf"k_1 = {sympy.latex(compute_log_ratio(STANDARD, p))}"),),
             first.finite is sympy.true,
         ),
         _heavy(
@@ -187,7 +199,7 @@ def _heavy(text, latex, oracle, steps, holds, estimates=()):
 
 def _finite(loss, value):
     try:
-        variance(loss, STANDARD, Gaussian(0, value))
+        compute_variance(loss, STANDARD, Gaussian(0, value))
     except Divergent:
         return False
     return True

@@ -46,7 +46,7 @@ from klsym.derivations.tools.taylor import expand, expectation_bound, show_serie
 from klsym.language.convert import to_sympy
 from klsym.notation.printers import LATEX
 from klsym.study.gaussian.exact import GaussianModel
-from klsym.study.gaussian.models import Gaussian, expect
+from klsym.study.gaussian.models import Gaussian, compute_expectation
 from klsym.study.ledger.evidence import Estimate, Evidence
 from klsym.study.ledger.registry import claim
 
@@ -324,7 +324,7 @@ def _force(estimator):
     It is the slope in theta' of E[a] under q at theta', a being held at theta.
     """
     moving = Gaussian(m + shift, v * sympy.exp(2 * t))
-    value = expect(estimator, Gaussian(m, v), Gaussian(n, u), under=moving).value
+    value = compute_expectation(estimator, Gaussian(m, v), Gaussian(n, u), under=moving).value
     return [sympy.simplify(sympy.diff(value, name).subs({shift: 0, t: 0})) for name in (shift, t)]
 
 

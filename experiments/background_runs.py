@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from klsym.experiments.catalogue import ELSEWHERE, EXPERIMENTS, result
-from klsym.study.ledger.processes import cores, workers
+from klsym.study.ledger.processes import count_cores, open_workers
 from klsym.study.ledger.registry import Claim
 
 # Begun first, so that nothing long is left to the end.
@@ -35,10 +35,10 @@ def ahead(
     names: of experiments.  work: gives the data and what is made of it; both, and the function, must be
     possible to pickle.  here: in this process after all, which also does where there is nothing to share.
     """
-    if here or len(names) < 2 or cores() < 2:
+    if here or len(names) < 2 or count_cores() < 2:
         yield lambda name: work(name)[1]
         return
-    with workers() as pool:
+    with open_workers() as pool:
         running = {name: pool.submit(work, name) for name in sorted(names, key=[*LONGEST, *names].index)}
         ELSEWHERE.update({name: partial(_data, future) for name, future in running.items()})
         try:

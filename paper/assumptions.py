@@ -17,8 +17,8 @@ from klsym.notation.hypotheses import list_supports, show_hypothesis
 from klsym.notation.printers import LATEX
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.settle_claim import Settled
-from klsym.study.write_up.prose import prose
-from klsym.study.write_up.tex import breakable
+from klsym.study.write_up.prose import render_prose
+from klsym.study.write_up.tex import allow_breaks
 
 AUTOMATIC = {
     "exchange": r"$\nabla$ exchanged in ",
@@ -37,10 +37,10 @@ def in_short(settled: Settled) -> Iterator[str]:
     shown: dict[str, None] = {}
     for part in settled.parts:
         if isinstance(part, Evidence):
-            shown |= {prose(_abbreviated(line)): None for line in part.hypotheses}
+            shown |= {render_prose(_abbreviated(line)): None for line in part.hypotheses}
             continue
         if part.kind != "refuted":
-            shown |= {prose(f"{a} << {b}"): None for a, b in list_supports(part.theorem)}
+            shown |= {render_prose(f"{a} << {b}"): None for a, b in list_supports(part.theorem)}
         for hypothesis in part.theorem.hypotheses:
             if hypothesis[0] not in AUTOMATIC:
                 shown[_shown(hypothesis, part)] = None
@@ -88,11 +88,11 @@ def _shown(hypothesis: Hypothesis, proof: Proof) -> str:
             return rf"at every {place} " + ", ".join(map(_inline, values))
     text = show_hypothesis(hypothesis, context, proof.labels)
     whole = isinstance(hypothesis[-1], ExpPoly)
-    return prose(text if whole else _abbreviated(text))
+    return render_prose(text if whole else _abbreviated(text))
 
 
 def _inline(latex: str) -> str:
-    return f"${breakable(latex)}$"
+    return f"${allow_breaks(latex)}$"
 
 
 def _abbreviated(text: str) -> str:

@@ -33,18 +33,18 @@ from klsym.paper import survey
 from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, premises, statements
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.study.figures.style import save
-from klsym.study.ledger.evidence import Evidence, against_sources
+from klsym.study.ledger.evidence import Evidence, count_disagreements
 from klsym.study.ledger.experiment_result import MARKS
-from klsym.study.ledger.progress import Wrapper, plainly
+from klsym.study.ledger.progress import Wrapper, show_nothing
 from klsym.study.ledger.registry import ERRATA, PRINTED, SLIP, WORDS, Claim, load
-from klsym.study.ledger.settle_all import each
+from klsym.study.ledger.settle_all import visit_claims
 from klsym.study.ledger.settle_claim import Settled, settle
-from klsym.study.ledger.view import statement_latex
-from klsym.study.rocq.accepted import accepted, summary
+from klsym.study.ledger.view import format_statement_latex
+from klsym.study.rocq.accepted import read_accepted, summarise_marks
 from klsym.study.tables import penalty_map
-from klsym.study.write_up.bibliography import bibliography, cited
-from klsym.study.write_up.prose import prose
-from klsym.study.write_up.tex import breakable, escape
+from klsym.study.write_up.bibliography import cite_tags, write_bibliography
+from klsym.study.write_up.prose import render_prose
+from klsym.study.write_up.tex import allow_breaks, escape
 
 AREAS = {
     "value": "Values",
@@ -72,7 +72,7 @@ OFTEN = 3  # a reading shared by so many claims of an area is printed once
 
 
 def write_parts(
-    folder: Path, progress: Wrapper = plainly, figures: bool = True, here: bool = True
+    folder: Path, progress: Wrapper = show_nothing, figures: bool = True, here: bool = True
 ) -> list[Path]:
     """Settle the ledger and write every part; the files written.
 
@@ -93,7 +93,7 @@ def write_parts(
 
 
 def _write_parts(folder: Path, claims: list[Claim], progress: Wrapper) -> list[Path]:
-    settled = each(claims, settle, progress)
+    settled = visit_claims(claims, settle, progress)
     failed = [f"{item.claim.id}: {item.error}" for item in settled if item.error]
     if failed:
         raise ProofError(f"no paper from a ledger that does not hold: {failed[0]}")
@@ -115,11 +115,11 @@ def parts(settled: list[Settled]) -> dict[str, str]:
         "ledger": _ledger,
         "corrections": _corrections,
         "contradictions": _contradictions,
-        "map": lambda _: penalty_map.latex(),
+        "map": lambda _: penalty_map.write_latex(),
         "survey": lambda _: survey.latex(),
         "rules": lambda _: _rules(),
         "closings": lambda _: _closings(),
-        "bibliography": lambda _: [bibliography()],
+        "bibliography": lambda _: [write_bibliography()],
     }
     return {name: "\n".join(make(settled)) + "\n" for name, make in makers.items()}
 
@@ -142,7 +142,7 @@ def _claims(settled: list[Settled]) -> Iterator[str]:
         lines = Counter(line for item in chosen for line in item.claim.reading)
         known = [line for line, count in lines.items() if count >= OFTEN]
         yield rf"\klarea{{{area}}}{{{escape(AREAS.get(area, area.capitalize()))}}}"
-        yield from [rf"\klthroughout{{{'; '.join(map(prose, known))}}}"] if known else []
+        yield from [rf"\klthroughout{{{'; '.join(map(render_prose, known))}}}"] if known else []
         yield from (claim_latex(item, known) for item in chosen)
 
 
@@ -167,15 +167,15 @@ def _captions(settled: list[Settled]) -> Iterator[str]:
     for name, experiment in EXPERIMENTS.items():
         known = [item for item in settled if item.claim.id.endswith(f".{name}")]
         found = [part.text for item in known for part in item.parts if isinstance(part, Evidence)]
-        said = "; ".join(prose(found[number]) for number in experiment.stated if number < len(found))
-        title = _capital(prose(experiment.title))
-        shown = [title, *(_capital(one) for one in (prose(experiment.point), said) if one)]
+        said = "; ".join(render_prose(found[number]) for number in experiment.stated if number < len(found))
+        title = _capital(render_prose(experiment.title))
+        shown = [title, *(_capital(one) for one in (render_prose(experiment.point), said) if one)]
         yield rf"\kldefine{{figure/{name}}}{{{'. '.join(shown)}.}}"
         for one in pictures(name)[1:]:
             words = rf"in other set-ups than those of Figure~\ref{{fig:{name}}}"
             yield rf"\kldefine{{figure/{one}}}{{{title}, {words}.}}"
     for name, picture in GALLERY.items():
-        yield rf"\kldefine{{figure/{name}}}{{{prose(picture.caption)}.}}"
+        yield rf"\kldefine{{figure/{name}}}{{{render_prose(picture.caption)}.}}"
 
 
 def _capital(latex: str) -> str:
@@ -202,12 +202,12 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     theorems = sum(len(item.proofs) for item in settled)
     steps = sum(len(proof.part["steps"]) for item in settled for proof in item.proofs)
     kinds = Counter(proof.theorem.kind for item in settled for proof in item.proofs)
-    compared, contradicted = against_sources(part for item in settled for part in item.parts)
+    compared, contradicted = count_disagreements(part for item in settled for part in item.parts)
     counts = {"refutations": kinds["refuted"], "compared": compared, "agreeing": compared - contradicted}
     counts["differing"] = contradicted
-    verified = summary(item.verified for item in settled)
+    verified = summarise_marks(item.verified for item in settled)
     counts |= {f"verified-{name}": verified[name] for name in ("whole", "some", "accepted", "parts")}
-    counts |= {"headlines": accepted()["headlines"], "verified-refused": accepted()["refused"]}
+    counts |= {"headlines": read_accepted()["headlines"], "verified-refused": read_accepted()["refused"]}
     counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
     counts |= {"map": len(list(penalty_map.cells())), **survey.counts()}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
@@ -246,7 +246,7 @@ def _corrections(settled: list[Settled]) -> Iterator[str]:
         if item.claim.erratum != kind:
             kind = item.claim.erratum
             yield rf"\subsection*{{{kind}}}"
-        about = (item.claim.id, cited(item.claim.source), _judged(item.claim))
+        about = (item.claim.id, cite_tags(item.claim.source), _judged(item.claim))
         yield r"\klcorrection" + "".join(f"{{{text}}}" for text in about)
         yield from _forms(item)
     yield r"\end{klcorrections}"
@@ -257,9 +257,9 @@ def _forms(item: Settled) -> Iterator[str]:
     false = [number for number, part in enumerate(item.parts) if part.kind == "refuted"]
     true = [number for number, part in enumerate(item.parts) if part.kind != "refuted"]
     for number in false[:1]:
-        yield rf"\klfalse{{{MARGIN[item.claim.erratum]}}}{{{breakable(_refuted(item.parts[number]))}}}"
+        yield rf"\klfalse{{{MARGIN[item.claim.erratum]}}}{{{allow_breaks(_refuted(item.parts[number]))}}}"
     for number in [n for n in true if n < min(false, default=0)][-1:] or true[:1]:
-        yield rf"\kltrue{{{breakable(statement_latex(item.parts[number]))}}}"
+        yield rf"\kltrue{{{allow_breaks(format_statement_latex(item.parts[number]))}}}"
 
 
 def _refuted(part: Any) -> str:
@@ -273,7 +273,7 @@ def _judged(claim: Claim) -> str:
     """Return the words of a source, the change in a later version, and the true statement."""
     said = [f"Our reading of: {claim.words}."] if claim.words else []
     said += [f"{claim.later[0].upper()}{claim.later[1:]}."] if claim.later else []
-    return prose(" ".join((*said, claim.explanation)))
+    return render_prose(" ".join((*said, claim.explanation)))
 
 
 def _contradictions(settled: list[Settled]) -> Iterator[str]:
@@ -283,17 +283,22 @@ def _contradictions(settled: list[Settled]) -> Iterator[str]:
         for part in item.parts:
             if isinstance(part, Evidence) and part.agrees is False:
                 said = part.source_says.removesuffix(f" ({MARKS[False]})")
-                yield rf"\item \klref{{{item.claim.id}}}. \emph{{Said:}} {prose(said)}."
-                yield rf"\emph{{Found:}} {prose(part.text)}."
+                yield rf"\item \klref{{{item.claim.id}}}. \emph{{Said:}} {render_prose(said)}."
+                yield rf"\emph{{Found:}} {render_prose(part.text)}."
     yield r"\end{klfindings}"
 
 
 def _rules() -> Iterator[str]:
     for rule in RULES.values():
-        body = (breakable(rule.latex), prose(rule.hypotheses), prose(rule.why), escape(rule.cite))
+        body = (
+            allow_breaks(rule.latex),
+            render_prose(rule.hypotheses),
+            render_prose(rule.why),
+            escape(rule.cite),
+        )
         yield rf"\klrule{{{escape(rule.name)}}}" + "".join(f"{{{text}}}" for text in body)
 
 
 def _closings() -> Iterator[str]:
     for name, why in CLOSINGS.items():
-        yield rf"\klclosing{{{escape(name)}}}{{{escape(ENDINGS[name][0])}}}{{{prose(why)}}}"
+        yield rf"\klclosing{{{escape(name)}}}{{{escape(ENDINGS[name][0])}}}{{{render_prose(why)}}}"

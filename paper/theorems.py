@@ -17,10 +17,10 @@ from klsym.paper.assumptions import in_full, in_short
 from klsym.paper.witness import counterexample
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.settle_claim import Settled
-from klsym.study.ledger.view import statement_latex
-from klsym.study.write_up.bibliography import cited
-from klsym.study.write_up.prose import prose
-from klsym.study.write_up.tex import breakable, escape
+from klsym.study.ledger.view import format_statement_latex
+from klsym.study.write_up.bibliography import cite_tags
+from klsym.study.write_up.prose import render_prose
+from klsym.study.write_up.tex import allow_breaks, escape
 
 Part = Proof | Evidence
 LONGEST = 900  # characters of LaTeX, about six lines of print
@@ -39,13 +39,17 @@ def claim_latex(settled: Settled, known: Iterable[str] = ()) -> str:
     \klparts{\klpart{\mathbb{E}_{q}[\nabla k_1] \brk= 0}}
     """
     claim = settled.claim
-    explained = prose(claim.explanation) if claim.explanation else ""
-    lines = [_head(r"\klclaim", settled) + f"{{{cited(claim.source)}}}{{{explained}}}"]
+    explained = render_prose(claim.explanation) if claim.explanation else ""
+    lines = [_head(r"\klclaim", settled) + f"{{{cite_tags(claim.source)}}}{{{explained}}}"]
     found = [part for part in settled.parts if part.kind == "computed"]
-    shown = [rf"\klpart{{{breakable(statement_latex(part))}}}" for part in settled.parts if part not in found]
+    shown = [
+        rf"\klpart{{{allow_breaks(format_statement_latex(part))}}}"
+        for part in settled.parts
+        if part not in found
+    ]
     lines += [rf"\klparts{{{''.join(shown)}}}"] if shown else []
     lines += [line for part in found for line in _evidence(part)]
-    said = [prose(line) for line in claim.reading if line not in known]
+    said = [render_prose(line) for line in claim.reading if line not in known]
     assumed = list(in_short(settled))
     lines += [rf"\klreading{{{'; '.join(said)}}}"] if said else []
     lines += [rf"\klassume{{{'; '.join(assumed)}}}"] if assumed else []
@@ -78,9 +82,9 @@ def digest_of(settled: Settled) -> str:
 def statements(settled: Settled) -> Iterator[tuple[str, str]]:
     """(id/number, LaTeX) of each part, for the text to quote; findings are words."""
     for number, part in enumerate(settled.parts, start=1):
-        shown = breakable(statement_latex(part))
+        shown = allow_breaks(format_statement_latex(part))
         if isinstance(part, Evidence) and part.kind == "computed":
-            shown = rf"\text{{{prose(part.text)}}}"
+            shown = rf"\text{{{render_prose(part.text)}}}"
         yield f"{settled.claim.id}/{number}", shown
 
 
@@ -97,7 +101,7 @@ def premises(settled: Settled) -> Iterator[tuple[str, str]]:
         if isinstance(part, Proof) and part.theorem.statement.context.premises:
             sides = part.theorem.statement.context.premises[0]
             left, right = (formulas.show_side(side, part.labels, LATEX) for side in sides)
-            yield f"premise/{settled.claim.id}/{number}", breakable(f"{left} = {right}")
+            yield f"premise/{settled.claim.id}/{number}", allow_breaks(f"{left} = {right}")
 
 
 def _proof(proof: Proof) -> list[str]:
@@ -108,7 +112,7 @@ def _proof(proof: Proof) -> list[str]:
     if ending:
         rows.append(("", ending, str(proof.part["close"]["by"])))
     if len(rows) == 2 and len(rows[1][1]) <= LONGEST:  # one step: its rule stands beside the statement
-        lines = [rf"\klby{{{breakable(statement_latex(proof))}}}{{{escape(rows[1][2])}}}"]
+        lines = [rf"\klby{{{allow_breaks(format_statement_latex(proof))}}}{{{escape(rows[1][2])}}}"]
     else:
         lines = [r"\begin{klderivation}", *_rows(rows), r"\end{klderivation}"]
     if proof.theorem.kind == "refuted":
@@ -121,9 +125,9 @@ def _rows(rows: list[tuple[str, str, str]]) -> Iterator[str]:
     for long, run in groupby(rows, key=lambda row: len(row[1]) > LONGEST):
         together = list(run)
         if not long:
-            yield from (_row(sign + breakable(formula), rule) for sign, formula, rule in together)
+            yield from (_row(sign + allow_breaks(formula), rule) for sign, formula, rule in together)
             continue
-        terms = ", ".join(str(_terms(breakable(formula))) for _, formula, _ in together)
+        terms = ", ".join(str(_terms(allow_breaks(formula))) for _, formula, _ in together)
         rules = ", ".join(dict.fromkeys(rule for *_, rule in together if rule))
         words = f"a sum of {terms}" if len(together) == 1 else f"sums of {terms}"
         yield rf"\kllong{{{words} terms}}{{{escape(rules)}}}"
@@ -142,8 +146,8 @@ def _evidence(part: Part) -> list[str]:
     """A calculation with its lines, or a finding beside what its source says."""
     assert isinstance(part, Evidence)
     if part.kind == "computed":
-        said = rf"\klsays{{{prose(part.source_says)}}}" if part.source_says else ""
-        return [rf"\klfinding{{{prose(part.text)}}}{{{said}}}"]
-    rows = [rf"\klrow{{{breakable(latex)}}}{{{prose(reason)}}}" for reason, latex in part.steps]
+        said = rf"\klsays{{{render_prose(part.source_says)}}}" if part.source_says else ""
+        return [rf"\klfinding{{{render_prose(part.text)}}}{{{said}}}"]
+    rows = [rf"\klrow{{{allow_breaks(latex)}}}{{{render_prose(reason)}}}" for reason, latex in part.steps]
     block = [r"\begin{klderivation}", *rows, r"\end{klderivation}"] if rows else []
-    return [rf"\klby{{{breakable(statement_latex(part))}}}{{}}", *block]
+    return [rf"\klby{{{allow_breaks(format_statement_latex(part))}}}{{}}", *block]

@@ -77,16 +77,16 @@ def explore(
     }  # fmt: skip
     checked_setting(**options)
     if live:
-        _widgets()
+        _import_widgets()
     return Explorer(loss, tuple(parameters), options, live)
 
 
-def meaningful(sampling: str, use: str, level: str) -> dict[str, tuple[str, ...]]:
+def list_meaningful_values(sampling: str, use: str, level: str) -> dict[str, tuple[str, ...]]:
     """The values of the other options that mean something there; no values where the option means nothing.
 
-    >>> meaningful("on-policy", "loss", "sequence")["aggregate"]
+    >>> list_meaningful_values("on-policy", "loss", "sequence")["aggregate"]
     ('sum', 'mean', 'batch')
-    >>> meaningful("on-policy", "loss", "token")["credit"]
+    >>> list_meaningful_values("on-policy", "loss", "token")["credit"]
     ()
     """
     leading = {"sampling": sampling, "use": use, "level": level}
@@ -129,7 +129,7 @@ class Explorer:
         """
         leading = {name: options.get(name, self.options[name]) for name in LEADING}
         checked_setting(**leading)
-        chosen = {**_still_meant(self.options, leading), **leading, **options}
+        chosen = {**_keep_meaningful(self.options, leading), **leading, **options}
         checked_setting(**chosen)
         self.options = chosen
         self.parameters = self.parameters if parameters is None else tuple(parameters)
@@ -160,42 +160,42 @@ class Explorer:
         Raises UsageError: ipywidgets is not installed.
         """
         if self._form is None:
-            self._form = _Form(self, _widgets())
+            self._form = _Form(self, _import_widgets())
         return self._form.box
 
     def __repr__(self) -> str:
         return str(self.page()["text/plain"])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Page:
-        if not (_usable() if self.live is None else self.live):
+        if not (_is_usable() if self.live is None else self.live):
             return self.page()
         return {**self.widget()._repr_mimebundle_(), **self.page()}
 
 
-def _still_meant(options: Options, leading: Options) -> Options:
+def _keep_meaningful(options: Options, leading: Options) -> Options:
     """The other options, those that mean nothing beside the leading ones set back to what says nothing."""
-    sense = meaningful(*(str(leading[name]) for name in LEADING))
+    sense = list_meaningful_values(*(str(leading[name]) for name in LEADING))
     return {
         o.name: options[o.name] if options[o.name] in sense[o.name] else o.silent for o in FOLLOWING.values()
     }
 
 
-def _widgets() -> Any:
+def _import_widgets() -> Any:
     try:
         return importlib.import_module("ipywidgets")
     except ImportError:
         raise UsageError("the form needs ipywidgets: pip install ipywidgets, or ask for a page") from None
 
 
-def _usable() -> bool:
+def _is_usable() -> bool:
     """Can a form be shown to someone?"""
     try:
-        return _person_in_front() and bool(_widgets())
+        return _has_user() and bool(_import_widgets())
     except UsageError:
         return False
 
 
-def _person_in_front() -> bool:
+def _has_user() -> bool:
     """May the cell that is being run ask its user for input?  See the Jupyter messaging protocol."""
     ipython = sys.modules.get("IPython")  # not imported: no notebook
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
@@ -227,15 +227,15 @@ class _Form:
         self.box = widgets.VBox([self.loss, self.names, rows, self.answer])
         self.show()
         for box in (self.loss, self.names, *self.choices.values()):
-            box.observe(self.changed, "value")
+            box.observe(self.ask_form, "value")
 
-    def changed(self, _: Any) -> None:
+    def ask_form(self, _: Any) -> None:
         """Ask what the form says; what `show` sets is no question."""
         if self.settling:
             return
         self.answer.outputs = ()  # the old answer does not stand below the new question
         leading = {name: self.choices[name].value for name in LEADING}
-        sense = meaningful(**leading)
+        sense = list_meaningful_values(**leading)
         values = {name: self.choices[name].value for name in FOLLOWING}
         following = {name: value for name, value in values.items() if value in sense[name]}
         self.explorer.ask(self.loss.value, self.names.value.replace(",", " ").split(), **leading, **following)
@@ -248,7 +248,7 @@ class _Form:
         self.loss.value, self.names.value = explorer.loss, " ".join(explorer.parameters)
         for name, value in leading.items():
             self.choices[name].value = value
-        for name, values in meaningful(**leading).items():
+        for name, values in list_meaningful_values(**leading).items():
             first = values[0] if values else None  # what holds where nothing is said
             self.choices[name].value = explorer.options[name] or first
             self.choices[name].disabled = len(values) < 2

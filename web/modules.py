@@ -22,7 +22,7 @@ from answer import answer  # noqa: E402
 
 from klsym.diagnostics.codes import load_codes  # noqa: E402
 from klsym.engine.options.option_table import OPTIONS  # noqa: E402
-from klsym.study.explorer import meaningful  # noqa: E402
+from klsym.study.explorer import list_meaningful_values  # noqa: E402
 
 PACKAGES = ("sympy", "mpmath", "klsym")
 STEP = 17
@@ -52,7 +52,7 @@ def explained() -> Iterator[dict[str, Any]]:
     for loss, sampling, use, level in itertools.product(LOSSES, SAMPLINGS, USES, LEVELS):
         setting = {"sampling": sampling, "use": use, "level": level}
         yield {"kind": "explain", "loss": loss, "options": setting}
-        for name, values in meaningful(sampling, use, level).items():
+        for name, values in list_meaningful_values(sampling, use, level).items():
             for value in values[1:]:
                 yield {"kind": "explain", "loss": loss, "options": {**setting, name: value}}
 

@@ -14,7 +14,7 @@ from klsym.render.details import derivation_latex, hypotheses_of
 from klsym.render.snippets import code
 from klsym.study.ledger.stored import entries
 from klsym.study.tables.penalty_map import ESTIMATORS, OFF, ON, ROWS, SAMPLES, TARGETS, WEIGHTS, Cell, cells
-from klsym.study.write_up.hypothesis_groups import grouped
+from klsym.study.write_up.hypothesis_groups import group_hypotheses
 
 SAID = {
     "reverse": "descends KL(q‖p)", "forward": "descends KL(p‖q)", "zero": "has expected gradient zero",
@@ -79,7 +79,7 @@ def page(cell: Cell) -> Iterator[str]:
 def folded_hypotheses(lines: tuple[str, ...]) -> Iterator[str]:
     """The groups of hypotheses, folded."""
     yield from ("`````{raw} html", f"<details><summary>Hypotheses ({len(lines)})</summary>")
-    for title, group in grouped(lines).items():
+    for title, group in group_hypotheses(lines).items():
         yield f"<h4>{title}</h4><ul>{''.join(f'<li><code>{escape(line)}</code></li>' for line in group)}</ul>"
     yield from ("</details>", "`````", "")
 

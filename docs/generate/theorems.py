@@ -18,9 +18,9 @@ from klsym.study.ledger.settle_claim import settle
 from klsym.study.ledger.stored import entries
 from klsym.study.ledger.view import TRUST
 from klsym.study.tables.catalogue import tables
-from klsym.study.write_up.page import AREAS, data, environment
+from klsym.study.write_up.page import AREAS, build_environment, collect_data
 from klsym.study.write_up.page_material import Material
-from klsym.study.write_up.run import cross_check, sources
+from klsym.study.write_up.run import check_by_sampling, list_sources
 
 FOLDER = "reference/theorems"
 TABLES = (
@@ -90,7 +90,7 @@ def write_theorems(into: Path, certificates: Path, outcomes: dict[str, Future[Ou
     """
     claims = load()
     computed = [claim for claim in claims.values() if claim.verdict == "computed"]
-    found = data(_material(certificates, outcomes))
+    found = collect_data(_material(certificates, outcomes))
     site = Pages(into, set(claims))
     for area in found["areas"]:
         for one in area["claims"]:
@@ -111,13 +111,13 @@ def _material(certificates: Path, outcomes: dict[str, Future[Outcomes]]) -> Mate
     """Return the data of the report's templates, without figures."""
     proved = [settle(claim) for claim in load().values() if claim.verdict != "computed"]
     results = [Judged(one, Later(outcomes[one.claim.id])) for one in proved]  # type: ignore[arg-type]
-    report, _ = cross_check(results)
+    report, _ = check_by_sampling(results)
     if failed := [one.settled.claim.id for one in results if one.error]:
         raise SystemExit(f"these claims fail: {', '.join(failed)}")
     (certificates / CERTIFICATES).mkdir(parents=True)
     write_certificates(results, certificates / CERTIFICATES)
     links = {one.claim.id: f"{CERTIFICATES}/{one.claim.id}.json" for one in proved if one.proofs}
-    return Material(results, report, (), list(tables(TABLES)), sources(), links)
+    return Material(results, report, (), list(tables(TABLES)), list_sources(), links)
 
 
 class Pages:
@@ -127,7 +127,7 @@ class Pages:
         self.into, self.known = into, known
 
     def render(self, template: str, **names: Any) -> str:
-        return str(environment().from_string(MACROS + template).render(names))
+        return str(build_environment().from_string(MACROS + template).render(names))
 
     def claim(self, claim: Claim, shown: str) -> None:
         """The page of a claim, which links to its area instead of to itself."""

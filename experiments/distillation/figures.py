@@ -29,7 +29,7 @@ def draw(data: Figure8) -> Any:
 
     Returns a matplotlib Figure.
     """
-    with style.panels(style.PAGE, 4.6, 2, 3, width_ratios=(1.12, 1.12, 1)) as (figure, axes):
+    with style.open_panels(style.PAGE, 4.6, 2, 3, width_ratios=(1.12, 1.12, 1)) as (figure, axes):
         for j, runs in enumerate(data.base):
             _descents(axes[0, j], data, runs)
             _steps(axes[1, j], runs)
@@ -48,7 +48,7 @@ def draw_settings(data: Figure8) -> Any:
 
     Returns a matplotlib Figure.
     """
-    with style.panels(style.PAGE, 3.6) as (figure, ax):
+    with style.open_panels(style.PAGE, 3.6) as (figure, ax):
         _matrix(ax, data)
     return figure
 
@@ -73,7 +73,7 @@ def _share(runs: Runs, name: str, step: int) -> tuple[Any, Any]:
 def _descents(ax: Any, data: Figure8, runs: Runs) -> None:
     for name in LINES:
         mean, error = _share(runs, name, runs.best[FIELDS.index(name)])
-        style.band(
+        style.draw_band(
             ax, data.iterations, mean, error, COLOURS[name], lw=1.6 if name == "exact gradient" else 1.2
         )
     ax.set(
@@ -97,7 +97,7 @@ def _steps(ax: Any, runs: Runs) -> None:
         if name in DOTTED:
             ax.plot(runs.steps, mean, color=COLOURS[name], ls=(0, (3, 1.5)), lw=1)
             continue
-        style.band(ax, runs.steps, mean, error, COLOURS[name], lw=1.2)
+        style.draw_band(ax, runs.steps, mean, error, COLOURS[name], lw=1.2)
         ax.plot(
             runs.steps[runs.best[i]], mean[runs.best[i]], "o", color=COLOURS[name], ms=4, mec="white", mew=0.5
         )
@@ -156,18 +156,18 @@ def _reward(ax: Any, data: Figure8) -> None:
 def _matrix(ax: Any, data: Figure8) -> None:
     """One column a set-up, one row a claim: ratios of final KLs, coloured by whether they are clear."""
     split = sum(not runs.setup.within_reach for runs in data.rows)
-    columns = cells.places(len(data.rows), [split, len(data.rows) - split])
-    rows = cells.places(2 * len(CLAIMS), [len(CLAIMS)] * 2)
+    columns = cells.place_groups(len(data.rows), [split, len(data.rows) - split])
+    rows = cells.place_groups(2 * len(CLAIMS), [len(CLAIMS)] * 2)
     for x, runs in zip(columns, data.rows, strict=True):
         found = [*runs.comparisons(own=False), *runs.comparisons(own=True)]
         for y, one in zip(rows, found, strict=True):
-            cells.cell(ax, x, y, _ratio(one.log_ratio), SHADES[one.verdict])
+            cells.draw_cell(ax, x, y, _ratio(one.log_ratio), SHADES[one.verdict])
     labels = [f"{NAMES.get(a, a)} < {NAMES.get(b, b)}" for a, b in CLAIMS]
-    cells.frame(ax, columns, [runs.setup.name for runs in data.rows], rows, labels * 2)
+    cells.draw_frame(ax, columns, [runs.setup.name for runs in data.rows], rows, labels * 2)
     for part, text in ((rows[: len(CLAIMS)], "common step"), (rows[len(CLAIMS) :], "best steps")):
-        cells.beside(ax, (part[0] + part[-1]) / 2, text)
+        cells.label_rows(ax, (part[0] + part[-1]) / 2, text)
     for part, text in zip((columns[:split], columns[split:]), TITLES, strict=True):
-        cells.above(ax, (part[0] + part[-1]) / 2, text)
+        cells.label_columns(ax, (part[0] + part[-1]) / 2, text)
     words = "blue: the paper's order, red: the reverse, grey: within 3 standard errors"
     ax.set_title(f"Ratios of final KLs ({words})", loc="left", pad=20)
 

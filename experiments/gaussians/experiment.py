@@ -150,9 +150,9 @@ def gaussian_estimators(seed: int = 0, samples: int = 10**6) -> GaussianEstimato
     return GaussianEstimators(
         samples,
         {k: _exact(k, shifts, _shifted) for k in ESTIMATORS},
-        _sampled(SHIFTS, _shifted, samples, stream.child(0)),
+        _sampled(SHIFTS, _shifted, samples, stream.derive_child(0)),
         {k: _exact(k, widths, _widened) for k in ESTIMATORS},
-        _sampled(WIDTHS, _widened, samples, stream.child(1)),
+        _sampled(WIDTHS, _widened, samples, stream.derive_child(1)),
     )
 
 
@@ -171,7 +171,7 @@ def _widened(v: float) -> tuple[float, float]:
 
 def _mean(estimator: str, p: tuple[float, float], power: int = 1) -> float:
     element = ELEMENTS[estimator] ** power
-    return float(GaussianModel((0.0, 1.0), p).setting().expectation("q", element))
+    return float(GaussianModel((0.0, 1.0), p).build_setting().compute_expectation("q", element))
 
 
 def _kl(p: tuple[float, float]) -> float:
@@ -208,7 +208,7 @@ def _sampled(places: tuple[float, ...], family: Any, samples: int, stream: Strea
     for i, at in enumerate(places):
         sampler = GaussianSampler(GaussianModel((0.0, 1.0), family(at)))
         for batch in range(BATCHES):
-            seen = sampler.averages(means, samples // BATCHES, stream.child(i, batch))
+            seen = sampler.draw_averages(means, samples // BATCHES, stream.derive_child(i, batch))
             found[i, batch] = np.reshape([seen[mean][0] for mean in means], (len(ESTIMATORS), 2))
     kl = np.array([_kl(family(at)) for at in places])
     curves = {}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from klsym.experiments.gaussians.experiment import ESTIMATORS, GaussianEstimators
-from klsym.study.figures.style import COLOURS, GREY, NAMES, PAGE, label_ends, panels
+from klsym.study.figures.style import COLOURS, GREY, NAMES, PAGE, label_ends, open_panels
 
 MARKS = {"k1": "o", "k2": "s", "k3": "^"}
 MARKERS: dict[str, Any] = {"ms": 3.5, "mfc": "white", "lw": 0.8}
@@ -15,7 +15,7 @@ MARKERS: dict[str, Any] = {"ms": 3.5, "mfc": "white", "lw": 0.8}
 
 def draw(data: GaussianEstimators) -> Any:
     """Lines are closed forms, markers are sampled; two panels side by side."""
-    with panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
+    with open_panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
         _shift(left, data)
         _width(right, data)
     return figure

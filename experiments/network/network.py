@@ -364,8 +364,8 @@ def _judged(
     if second < NO_NOISE:
         raise UsageError("the gradient is the same at every sample: there is nothing to sample")
     error, shape = (second / len(rows)) ** 0.5, (third / second**1.5, fourth / second**2 - 3)
-    threshold = level.threshold(len(rows), *shape)
+    threshold = level.find_threshold(len(rows), *shape)
     found = float(each[rows].mean())
     z, control = ((found - target) / error for target in targets)
-    visible = level.detectable(threshold, len(rows), *shape) * error
+    visible = level.find_detectable_bias(threshold, len(rows), *shape) * error
     return Sampled(found, z, control, threshold, visible)

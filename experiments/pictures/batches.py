@@ -13,7 +13,7 @@ import numpy as np
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_logits, left, right
 from klsym.numeric.models import FiniteModel
-from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, panels
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, open_panels
 
 
 def share_left(proof: Proof, unshrunk: Proof, model: FiniteModel, n: int) -> float:
@@ -40,7 +40,7 @@ def draw(
 
     proofs: "none", "mean" and "leave-one-out" -> theorem.  small: enumerated; models: two of the right panel.
     """
-    with panels(PAGE, 2.6, 1, 2) as (figure, (shares, ratios)):
+    with open_panels(PAGE, 2.6, 1, 2) as (figure, (shares, ratios)):
         _shares(shares, proofs, small)
         _ratios(ratios, loo, gain, models)
     return figure

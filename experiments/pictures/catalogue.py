@@ -12,7 +12,7 @@ import numpy as np
 from klsym.engine.questions.candidates import Catalogue, CatalogueChoice, CatalogueSearch
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import FiniteModel
-from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, panels
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, PURPLE, SKY, label_ends, open_panels
 from klsym.study.render.catalogue import TARGETS
 
 # One colour and one mark a setting.
@@ -34,7 +34,7 @@ def draw(catalogue: Catalogue, theorem: Any, models: Sequence[FiniteModel]) -> A
     premise says.  Each model gives a point on each curve, V(b) - V(b_star) over E_mu[rho^2 s^2], literally.
     """
     found = catalogue.of("off-policy", "loss")
-    with panels(PAGE, 2.7, 1, 3, width_ratios=[0.9, 1, 1.1]) as (figure, (left, middle, right)):
+    with open_panels(PAGE, 2.7, 1, 3, width_ratios=[0.9, 1, 1.1]) as (figure, (left, middle, right)):
         _growth(left, catalogue, found)
         _targets(middle, catalogue)
         _excess(right, [c for c in found.choices["reverse-kl"] if c.size <= 5], theorem, models)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, panels
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, open_panels
 
 WORDS, KEPT, STEPS, RATE = 12, 6, 400, 0.5
 STRENGTHS = np.linspace(0.05, 0.95, 19)
@@ -57,7 +57,7 @@ def draw(seed: int = 0) -> Any:
     """Left: f''(1) of JSD_b by its definition, beside b (1 - b).  Right: descent from q = p on some words."""
     rng = np.random.default_rng(seed)
     p, M = np.sort(rng.dirichlet(np.ones(WORDS)))[::-1], 1.0 * (np.arange(WORDS) < KEPT)
-    with panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
+    with open_panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
         grid = np.linspace(0, 1, 200)
         left.plot(grid, grid * (1 - grid), color=BLACK, lw=1, label="$b(1-b)$, the theorem")
         points = [strength(b, p, rng.normal(size=WORDS)) for b in STRENGTHS]

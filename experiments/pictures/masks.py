@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 
 from klsym.language.parser import parse
-from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, PURPLE, SKY, panels
+from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, PURPLE, SKY, open_panels
 from klsym.worlds.losses import evaluate_at_sample
 
 LOSSES = {  # what multiplies the advantage, as a loss
@@ -37,7 +37,7 @@ def left_of(loss: str, ratio: float, advantage: float) -> float:
 
 def draw(p_top: float = 0.8, words: int = 14, seed: int = 3) -> Any:
     """Two panels over the ratio, for good and bad samples; one over words, for a sampler that is cut off."""
-    with panels(PAGE, 2.6, 1, 3) as (figure, axes):
+    with open_panels(PAGE, 2.6, 1, 3) as (figure, axes):
         for ax, advantage in zip(axes, (1.0, -1.0), strict=False):
             for name, loss in LOSSES.items():
                 colour, dash, width = STYLES[name]

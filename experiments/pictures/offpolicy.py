@@ -15,7 +15,16 @@ import numpy as np
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_logits, left, right
 from klsym.numeric.models import FiniteModel
-from klsym.study.figures.style import BLACK, COLOURS, CORNERS, GREY, PAGE, label_ends, panels, simplex
+from klsym.study.figures.style import (
+    BLACK,
+    COLOURS,
+    CORNERS,
+    GREY,
+    PAGE,
+    draw_simplex,
+    label_ends,
+    open_panels,
+)
 
 WEIGHTS: dict[str, Any] = {"rho": "-", "sg(rho)": (0, (4, 1.5)), "": (0, (1, 1.2))}  # line styles
 NAMES = {"rho": r"\rho\,", "sg(rho)": r"\mathrm{sg}(\rho)\,", "": ""}
@@ -75,7 +84,7 @@ def draw(
     paths: the same names -> what `descend` returns, from mu.  optimum: of the right objective, (3,).
     Curves and paths that agree share a label.
     """
-    with panels(PAGE, 3.0, 1, 2, width_ratios=(1, 1.2)) as (figure, (distances, ends)):
+    with open_panels(PAGE, 3.0, 1, 2, width_ratios=(1, 1.2)) as (figure, (distances, ends)):
         _errors(distances, errors(losses, reverse, model, ts), ts)
         _ends(ends, paths, model, optimum)
     return figure
@@ -133,7 +142,7 @@ def _errors(ax: Any, found: dict[str, Any], ts: Any) -> None:
 
 def _ends(ax: Any, paths: Mapping[str, tuple[Any, bool]], model: FiniteModel, optimum: Any) -> None:
     """An end is filled where descent came to rest, and open where it is still moving."""
-    simplex(ax, GREY)
+    draw_simplex(ax, GREY)
     ends = []
     for names in together({name: path for name, (path, _) in paths.items()}):
         path, rests = paths[names[0]]

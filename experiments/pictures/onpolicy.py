@@ -11,7 +11,7 @@ from typing import Any
 
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_odds, left, right
-from klsym.study.figures.style import BLACK, COLOURS, GREY, NAMES, ORANGE, PAGE, SKY, label_ends, panels
+from klsym.study.figures.style import BLACK, COLOURS, GREY, NAMES, ORANGE, PAGE, SKY, label_ends, open_panels
 
 # On one curve each stays visible: k1 is drawn over k3.
 LINES: dict[str, Any] = {"k1": (0, (1, 2)), "k2": "-", "k3": "-"}
@@ -52,7 +52,7 @@ def draw(
     p, ts: see `models.tilted`.
     """
     drawn = {name: loss.curves(p, ts) for name, loss in losses.items()}
-    with panels(PAGE, 2.7, 1, 2) as (figure, (logged, followed)):
+    with open_panels(PAGE, 2.7, 1, 2) as (figure, (logged, followed)):
         _panel(logged, ts, targets({"reverse": value}, p, ts), {n: c for n, (c, _) in drawn.items()}, "")
         logged.set(ylabel=r"$\mathbb{E}_q[k_i]$, nats")
         logged.set_title("(a) the number that is logged", loc="left")

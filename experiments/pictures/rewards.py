@@ -14,7 +14,7 @@ import numpy as np
 from klsym.engine.proof.derivation import Proof
 from klsym.experiments.pictures.models import along_odds, left
 from klsym.experiments.pictures.onpolicy import ends
-from klsym.study.figures.style import COLOURS, GREY, PAGE, label_ends, panels
+from klsym.study.figures.style import COLOURS, GREY, PAGE, label_ends, open_panels
 from klsym.study.gaussian.exact import DIRECTIONS, GaussianModel
 
 LINES: dict[str, Any] = {"k1": "-", "k2": "-", "k3": (0, (4, 1.5))}
@@ -55,7 +55,7 @@ def draw(penalties: Mapping[str, Penalty], shifts: Any, p: Sequence[float], ts: 
     values = {name: np.array([value for value, _ in row]) for name, row in gaussian.items()}
     pushes = {name: np.array([push["mean"] for _, push in row]) for name, row in gaussian.items()}
     pulls = {name: back(penalty, p, ts) for name, penalty in penalties.items()}
-    with panels(PAGE, 2.5, 1, 3) as (figure, axes):
+    with open_panels(PAGE, 2.5, 1, 3) as (figure, axes):
         shift = r"$d$, with $q=\mathcal{N}(d,1)$, $p=\mathcal{N}(0,1)$"
         _panel(axes[0], shifts, values, "(a) the number logged")
         axes[0].set(xlabel=shift, ylabel=r"$\mathbb{E}_q[k_i]$, nats")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, panels
+from klsym.study.figures.style import BLACK, GREY, ORANGE, PAGE, SKY, open_panels
 from klsym.study.sequences.autoregressive import (
     Autoregressive,
     compute_log_probabilities,
@@ -51,7 +51,7 @@ def draw(
     q: Autoregressive, p: Autoregressive, starts: Sequence[Autoregressive], rate: float, steps: int
 ) -> Any:
     """Left: the products of l_u and s_t.  Right: mean lengths under the length-normalised k1 loss."""
-    with panels(PAGE, 2.7, 1, 2, width_ratios=(1, 1.15)) as (figure, (left, right)):
+    with open_panels(PAGE, 2.7, 1, 2, width_ratios=(1, 1.15)) as (figure, (left, right)):
         figure.get_layout_engine().set(wspace=0.08)
         _pairs(figure, left, products(q, p)[: q.max_length - 1, : q.max_length - 1])
         for start, colour in zip(starts, (SKY, ORANGE, BLACK), strict=True):

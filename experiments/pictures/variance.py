@@ -13,7 +13,7 @@ from klsym.language.abbreviations import Point
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import k1, k3, log_p, log_q, rho
 from klsym.numeric.models import FiniteModel
-from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, panels
+from klsym.study.figures.style import BLACK, COLOURS, GREY, ORANGE, PAGE, SKY, label_ends, open_panels
 from klsym.study.ledger.settle_claim import recall
 
 
@@ -23,7 +23,7 @@ def draw(model: FiniteModel) -> Any:
     The coefficients are those of the claim offpolicy.per-sample, equal at r = sqrt(e).
     The total variance over the logits of `model` is exact.
     """
-    with panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
+    with open_panels(PAGE, 2.6, 1, 2) as (figure, (left, right)):
         _coefficients(left)
         _baselines(right, *baseline_curve(model))
     return figure

@@ -21,7 +21,7 @@ def draw(data: RewardCollapse) -> Any:
 
     Returns a matplotlib Figure.
     """
-    with style.panels(style.PAGE, 4.5, 2, 3) as (figure, axes):
+    with style.open_panels(style.PAGE, 4.5, 2, 3) as (figure, axes):
         _branches(axes[0, 0])
         for ax, letter, name in zip(axes[0, 1:], "bc", ("k1", "k3"), strict=True):
             _simplex(ax, data, letter, name)
@@ -36,7 +36,7 @@ def draw_settings(data: RewardCollapse) -> Any:
 
     Returns a matplotlib Figure.
     """
-    with style.panels(style.PAGE, 3.7) as (figure, ax):
+    with style.open_panels(style.PAGE, 3.7) as (figure, ax):
         _matrix(ax, data)
     return figure
 
@@ -62,7 +62,7 @@ def _branches(ax: Any) -> None:
 
 
 def _simplex(ax: Any, data: RewardCollapse, letter: str, name: str) -> None:
-    style.simplex(ax, style.BLACK)
+    style.draw_simplex(ax, style.BLACK)
     for path in np.moveaxis(data.portrait.q[PENALTIES.index(name)], 2, 0):
         x, y = (path @ CORNERS).T
         ax.plot(x, y, color=style.COLOURS[name], lw=0.7, alpha=0.8)
@@ -137,19 +137,19 @@ def _points(ax: Any, data: RewardCollapse) -> None:
 def _matrix(ax: Any, data: RewardCollapse) -> None:
     """One column a set-up, one row a criterion and penalty; percentages of runs at the horizon."""
     split, size = sum(paths.setup.step is None for paths in data.rows), len(PENALTIES)
-    columns = cells.places(len(data.rows), [split, len(data.rows) - split])
-    rows = cells.places(size * len(CRITERIA), [size] * len(CRITERIA))
+    columns = cells.place_groups(len(data.rows), [split, len(data.rows) - split])
+    rows = cells.place_groups(size * len(CRITERIA), [size] * len(CRITERIA))
     for x, paths in zip(columns, data.rows, strict=True):
         for y, share in zip(rows, paths.shares().ravel(), strict=True):
-            cells.cell(ax, x, y, f"{100 * share:.0f}", _shade(float(share)))
+            cells.draw_cell(ax, x, y, f"{100 * share:.0f}", _shade(float(share)))
     names = [paths.setup.name for paths in data.rows]
-    cells.frame(ax, columns, names, rows, [NAMES[name] for name in PENALTIES] * len(CRITERIA))
+    cells.draw_frame(ax, columns, names, rows, [NAMES[name] for name in PENALTIES] * len(CRITERIA))
     for label, name in zip(ax.get_yticklabels(), list(PENALTIES) * len(CRITERIA), strict=True):
         label.set_color(style.COLOURS[name])
     for middle, text in zip(rows[1::size], CRITERIA, strict=True):
-        cells.beside(ax, middle, text.replace("q*", r"$q^\star$"))
+        cells.label_rows(ax, middle, text.replace("q*", r"$q^\star$"))
     for part, text in ((columns[:split], "exact update"), (columns[split:], "sampled updates")):
-        cells.above(ax, (part[0] + part[-1]) / 2, text)
+        cells.label_columns(ax, (part[0] + part[-1]) / 2, text)
     ax.set_title("Per cent of the runs at the horizon, one change at a time", loc="left", pad=20)
 
 

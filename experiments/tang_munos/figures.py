@@ -25,11 +25,11 @@ from klsym.study.figures.style import (
     GREY,
     PAGE,
     SKY,
-    band,
+    apply_style,
+    draw_band,
     label_ends,
     name,
-    panels,
-    styled,
+    open_panels,
 )
 
 DASHED, DOTTED, MIXED = (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2))
@@ -50,7 +50,7 @@ MEAN_K3 = {"color": GREY, "linewidth": 0.8, "zorder": 1}
 
 def draw1(data: Figure1) -> Any:
     """Figure 1: MSE of the value estimates against n; lines exact, markers simulated."""
-    with panels(COLUMN, 2.7) as (figure, ax):
+    with open_panels(COLUMN, 2.7) as (figure, ax):
         _errors(ax, data.ns, VALUES, data.squared, mean(data.exact))
         ax.set(ylabel="MSE of the KL estimate (nats$^2$)")
         return figure
@@ -58,7 +58,7 @@ def draw1(data: Figure1) -> Any:
 
 def draw2(data: Figure2) -> Any:
     """Figure 2: root-MSE of the gradient estimates against n; lines exact, markers simulated."""
-    with panels(COLUMN, 2.9) as (figure, ax):
+    with open_panels(COLUMN, 2.9) as (figure, ax):
         _errors(ax, data.ns, GRADIENTS, data.norms, mean(data.exact))
         ax.set(ylabel="root-MSE of the gradient estimate")
         return figure
@@ -71,7 +71,7 @@ def draw3(data: Figure3) -> Any:
     for ax, runs, stray in zip(figure.axes, data.divergence[:, K3_LOSS], data.strays, strict=True):
         strays = {"color": COLOURS["k3 loss"], "linewidth": 0.3, "alpha": 0.5, "zorder": 0}
         ax.plot(data.times, runs[:, stray], **strays)
-        with styled():
+        with apply_style():
             _note(ax, f"{stray.sum()} of {stray.size} runs of the $k_3$ loss stray", 0.32)
     for ax, median in zip(figure.axes, medians, strict=True):
         ax.plot(data.times, median, color=COLOURS["k3 loss"], linewidth=0.8, linestyle=DASHED, zorder=1)
@@ -89,7 +89,7 @@ def draw4(data: Figure4) -> Any:
 
 def draw5(data: Figure5) -> Any:
     """Figure 5: converged KL(q||pi*) against n; thin lines: linear-noise theory, exact limits."""
-    with panels(COLUMN, 2.9) as (figure, ax):
+    with open_panels(COLUMN, 2.9) as (figure, ax):
         _level(ax, float(mean(data.limit)), r"KL$(\pi^\star_{\rm rev}\,\Vert\,\pi^\star)$")
         _level(ax, float(mean(data.analytic)), "analytic gradient")
         _theory(ax, data.ns, data.theory)
@@ -109,7 +109,7 @@ def draw6(data: Figure6) -> Any:
 
     Thin lines: KL(pi*_rev||pi*), and the linear-noise value of KL(q||pi*_rev).
     """
-    with panels(COLUMN, 2.7) as (figure, ax):
+    with open_panels(COLUMN, 2.7) as (figure, ax):
         _level(ax, float(mean(data.limit)), r"KL$(\pi^\star_{\rm rev}\,\Vert\,\pi^\star)$")
         _theory(ax, data.ns, data.theory)
         _points(ax, data.ns, data.to_optimum, "k3 loss")
@@ -147,13 +147,13 @@ def _errors(ax: Any, ns: Sequence[int], names: Sequence[str], sampled: Array, ex
 def _courses(times: Times, ns: Sequence[int], sampled: Array, exact: Array, ylabel: str) -> Any:
     """One panel for each n, on log axes, with bands; the exact descents are thin lines."""
     shape = {"columns": len(ns), "sharex": True, "sharey": True, "squeeze": False}
-    with panels(PAGE, 2.7, **shape) as (figure, (row,)):
+    with open_panels(PAGE, 2.7, **shape) as (figure, (row,)):
         seen = times > 0  # a log axis has no zero
         for j, (ax, n) in enumerate(zip(row, ns, strict=True)):
             for i, estimate in enumerate(GRADIENTS):
                 colour, style, marker = LOOK[estimate]
                 every = _evenly(times[seen], 6, 0.4 * i)
-                band(
+                draw_band(
                     ax, times[seen], mean(sampled[j, i])[seen], error(sampled[j, i])[seen], colour,
                     linestyle=style, marker=marker, markevery=every, markerfacecolor="white",
                 )  # fmt: skip

@@ -10,22 +10,22 @@ from klsym.commands.console import parse_whole_number, show_bar
 from klsym.engine.questions.candidates import Catalogue, load_catalogue
 from klsym.errors import UsageError
 from klsym.files import write_whole
-from klsym.study.questions.catalogue import as_json, catalogue, written
-from klsym.study.render.catalogue import summary
+from klsym.study.questions.catalogue import as_json, catalogue, write_catalogue
+from klsym.study.render.catalogue import summarise
 
 LARGEST = 10  # beyond it no memory suffices
 
 
 def show_catalogue(options: argparse.Namespace) -> int:
     """What is stored, or all of a size made anew."""
-    found = _made(options)
+    counted = _build_catalogue(options)
     if options.output:
-        write_whole(Path(options.output), written(found))
-    print(json.dumps(as_json(found)) if options.format == "json" else summary(found))
+        write_whole(Path(options.output), write_catalogue(counted))
+    print(json.dumps(as_json(counted)) if options.format == "json" else summarise(counted))
     return 0
 
 
-def _made(options: argparse.Namespace) -> Catalogue:
+def _build_catalogue(options: argparse.Namespace) -> Catalogue:
     if options.size is None:
         if options.scheduler:
             raise UsageError("--scheduler: what is stored needs no workers; choose a --size")
@@ -34,7 +34,7 @@ def _made(options: argparse.Namespace) -> Catalogue:
     if size > LARGEST:
         raise UsageError(f"--size {size}: {LARGEST} or less expected")
     from klsym.study.questions.loss_enumeration import levels
-    from klsym.study.sampling.enumeration import across
+    from klsym.study.sampling.enumeration import build_joiner
 
-    with show_bar("row") as shown:
-        return catalogue(levels(size, across(options.scheduler, shown)))
+    with show_bar("row") as progress:
+        return catalogue(levels(size, build_joiner(options.scheduler, progress)))

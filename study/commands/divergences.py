@@ -13,9 +13,9 @@ def show_losses(options: argparse.Namespace) -> int:
     """What estimates it, what descends it, and what does not."""
     from klsym.study.api import losses_of
 
-    found = losses_of(options.divergence.strip(), options.param, options.sampling)
+    descents = losses_of(options.divergence.strip(), options.param, options.sampling)
     if options.format == "json":
-        print(json.dumps(found.to_json()))
+        print(json.dumps(descents.to_json()))
     else:
-        print(found.text(options.proof, options.full))
+        print(descents.to_text(options.proof, options.full))
     return 0

@@ -19,14 +19,14 @@ def prove(options: argparse.Namespace) -> int:
     from klsym.experiments.background_runs import ahead, of_claims
     from klsym.study.ledger.cache import Kept
     from klsym.study.ledger.registry import select
-    from klsym.study.ledger.settle_all import counts, settle_all, write_certificates
+    from klsym.study.ledger.settle_all import count_results, settle_all, write_certificates
 
-    claims, known = select(options.ids), Kept()
+    claims, cached = select(options.ids), Kept()
     folder = None if options.certificates is None else make_output_folder(options.certificates)
     with ahead(of_claims(claims)):
         results = settle_all(claims, progress=show_progress)
-    known.add(result.settled for result in results if not result.error)
-    print(counts(results))
+    cached.add(result.settled for result in results if not result.error)
+    print(count_results(results))
     failed = [result for result in results if result.error]
     for result in failed:
         print(f"FAILED {result.settled.claim.id}: {format_line(result.error)}")
@@ -40,9 +40,7 @@ def export_to_rocq(options: argparse.Namespace) -> int:
     from klsym.study.rocq.export import export, write_files
 
     try:
-        certificates = dict(
-            _certificates_in(options.files) if options.files else _certificates_of_the_ledger()
-        )
+        certificates = dict(_read_certificates(options.files) if options.files else _settle_certificates())
     except Refused as refusal:
         print(f"REFUSED {format_line(str(refusal))}")
         return 1
@@ -57,7 +55,7 @@ def export_to_rocq(options: argparse.Namespace) -> int:
     return 0
 
 
-def _certificates_in(names: list[str]) -> Iterator[tuple[str, Any]]:
+def _read_certificates(names: list[str]) -> Iterator[tuple[str, Any]]:
     """Name and content of each file; the kernel accepts it."""
     from klsym.kernel import check
 
@@ -74,7 +72,7 @@ def _certificates_in(names: list[str]) -> Iterator[tuple[str, Any]]:
         yield path.stem, certificate
 
 
-def _certificates_of_the_ledger() -> Iterator[tuple[str, Any]]:
+def _settle_certificates() -> Iterator[tuple[str, Any]]:
     """Those of all claims that have proofs, settled now."""
     from klsym.study.ledger.registry import select
     from klsym.study.ledger.settle_claim import settle
@@ -92,7 +90,7 @@ def list_claims(options: argparse.Namespace) -> int:
     """The ledger, settled now or by an earlier run of the same sources; 1 if a claim fails."""
     from klsym.study.rocq.accepted import Mark
 
-    rows = _settled(options.ids) if find_spec("numpy") else _stored(options.ids)
+    rows = _load_settled(options.ids) if find_spec("numpy") else _load_stored(options.ids)
     if options.json:
         print(json.dumps(rows, indent=1))
     else:
@@ -104,30 +102,30 @@ def list_claims(options: argparse.Namespace) -> int:
     return 1 if any(row["status"] == "failed" for row in rows) else 0
 
 
-def _stored(ids: list[str]) -> list[dict[str, Any]]:
+def _load_stored(ids: list[str]) -> list[dict[str, Any]]:
     """The answers that are stored with this version."""
     from klsym.study.ledger import stored
 
-    rows = stored.answers(ids)
-    print_complaint(f"without NumPy, as settled on {stored.date()}; the proofs were replayed just now")
+    rows = stored.replay_answers(ids)
+    print_complaint(f"without NumPy, as settled on {stored.read_date()}; the proofs were replayed just now")
     return rows
 
 
-def _settled(ids: list[str]) -> list[dict[str, Any]]:
+def _load_settled(ids: list[str]) -> list[dict[str, Any]]:
     """The answers from the cache; claims that it lacks are settled."""
     from klsym.experiments.background_runs import ahead, of_claims
     from klsym.study.ledger.cache import Kept
     from klsym.study.ledger.registry import select
-    from klsym.study.ledger.settle_all import each
+    from klsym.study.ledger.settle_all import visit_claims
     from klsym.study.ledger.settle_claim import settle
 
-    claims, known = select(ids), Kept()
-    answers = known.answers(claims)
+    claims, cached = select(ids), Kept()
+    answers = cached.replay_answers(claims)
     missing = [claim for claim in claims if claim.id not in answers]
     with ahead(of_claims(missing)):
-        settled = each(missing, settle, show_progress)
-    known.add(settled)
-    answers |= {one.claim.id: one.to_json() for one in settled}
+        settled = visit_claims(missing, settle, show_progress)
+    cached.add(settled)
+    answers |= {settled_claim.claim.id: settled_claim.to_json() for settled_claim in settled}
     return [answers[claim.id] for claim in claims]
 
 
@@ -137,10 +135,10 @@ def show_grounds(options: argparse.Namespace) -> int:
     from klsym.study.ledger.registry import select
     from klsym.study.ledger.settle_claim import settle
 
-    found = select([options.id])
-    if len(found) != 1:
-        raise UsageError(f"{options.id!r} is an area; name one claim of it, such as {found[0].id}")
-    settled = settle(found[0])
+    selected_claims = select([options.id])
+    if len(selected_claims) != 1:
+        raise UsageError(f"{options.id!r} is an area; name one claim of it, such as {selected_claims[0].id}")
+    settled = settle(selected_claims[0])
     if settled.error:
         print(f"FAILED {options.id}: {format_line(settled.error)}")
         return 1

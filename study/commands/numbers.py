@@ -9,15 +9,15 @@ from klsym.errors import UsageError
 from klsym.escaping import printable
 
 
-def cross_check(options: argparse.Namespace) -> int:
+def verify_identities(options: argparse.Namespace) -> int:
     """Every identity exactly and by sampling; 1 if one disagrees."""
     from klsym.study.ledger.registry import select
     from klsym.study.ledger.settle_claim import settle
-    from klsym.study.sampling.backends import backend
+    from klsym.study.sampling.backends import choose_backend
     from klsym.study.sampling.identities import LARGEST_DRAW, Options
-    from klsym.study.sampling.verify import summary, table, verify
+    from klsym.study.sampling.verify import build_table, summarise, verify
 
-    on, seed = backend(options.backend, options.device), parse_whole_number("--seed", options.seed, 0)
+    on, seed = choose_backend(options.backend, options.device), parse_whole_number("--seed", options.seed, 0)
     chosen = [claim for claim in select(options.ids) if claim.verdict != "computed"]
     if not chosen:
         raise UsageError(
@@ -28,14 +28,14 @@ def cross_check(options: argparse.Namespace) -> int:
         samples = parse_whole_number("--samples", options.samples, 1)
         settings = Options(on, samples, min(samples, LARGEST_DRAW), seed)
     settled = [settle(claim) for claim in chosen]
-    with show_bar("sample") as shown:
-        report = verify(settled, settings, options.scheduler, shown)
-    print(table(report))
-    print("\n".join(["", f"sampled with {on.describe()}, seed {seed}", *summary(report)]))
+    with show_bar("sample") as progress:
+        report = verify(settled, settings, options.scheduler, progress)
+    print(build_table(report))
+    print("\n".join(["", f"sampled with {on.describe()}, seed {seed}", *summarise(report)]))
     return 0 if report.passed else 1
 
 
-def figures(options: argparse.Namespace) -> int:
+def draw_figures(options: argparse.Namespace) -> int:
     """The experiments, run, drawn and told."""
     from klsym.experiments.catalogue import EXPERIMENTS, result, select
     from klsym.experiments.save_figure import draw

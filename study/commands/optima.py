@@ -22,17 +22,17 @@ def show_optimum(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     from klsym.study.api import where_training_ends
 
-    rewards, reference, behaviour = map(_row, (options.rewards, options.reference, options.behaviour))
-    found = where_training_ends(
+    rewards, reference, behaviour = map(_split_row, (options.rewards, options.reference, options.behaviour))
+    optimum = where_training_ends(
         options.loss, options.beta, rewards or (), reference, behaviour, options.sampling, options.use
     )
     if options.output:
-        _draw(Path(options.output), found, options.use)
-    print(json.dumps(found.to_json()) if options.format == "json" else found)
+        _draw(Path(options.output), optimum, options.use)
+    print(json.dumps(optimum.to_json()) if options.format == "json" else optimum)
     return 0
 
 
-def _row(text: str | None) -> list[str] | None:
+def _split_row(text: str | None) -> list[str] | None:
     return None if text is None else text.split(",")
 
 
@@ -45,8 +45,8 @@ def _draw(target: Path, found: Any, use: str) -> None:
         raise UsageError("--output: a picture needs three outcomes, and a penalty that is a function of r")
     from klsym.files import write_whole
     from klsym.study.figures.phase_portraits import draw
-    from klsym.study.figures.style import drawn
+    from klsym.study.figures.style import render_figure
 
     rewards, reference = ([float(x) for x in row] for row in (found.rewards, found.reference))
     figure = draw({f"{found.loss} in the {use}": found.coefficient}, rewards, reference, float(found.beta), 1)
-    write_whole(target, drawn(figure, kind))
+    write_whole(target, render_figure(figure, kind))

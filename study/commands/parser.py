@@ -37,9 +37,9 @@ def _add_optimum(commands: Any) -> None:
     optimum.add_argument(
         "--rewards", required=True, metavar="R1,R2,..", help="the reward of each outcome, such as 1,-1/2,0.5"
     )
-    for name, of in (("reference", "p"), ("behaviour", "mu")):
+    for name, policy_letter in (("reference", "p"), ("behaviour", "mu")):
         optimum.add_argument(
-            f"--{name}", metavar="P1,P2,..", help=f"{of}: a probability for each outcome (uniform)"
+            f"--{name}", metavar="P1,P2,..", help=f"{policy_letter}: a probability for each outcome (uniform)"
         )
     add_setting(optimum, only=("sampling", "use"))
     optimum.add_argument(
@@ -111,7 +111,7 @@ def _add_ledger_commands(commands: Any) -> None:
     )
     figures.add_argument("ids", nargs="*", metavar="ID", help="experiments, such as tm-fig2 (all)")
     figures.add_argument("-o", "--output", default="figures", metavar="DIR", help="where to (figures)")
-    figures.set_defaults(run="klsym.study.commands.numbers:figures")
+    figures.set_defaults(run="klsym.study.commands.numbers:draw_figures")
     _add_tables(commands)
     _add_write_ups(commands)
     axioms = commands.add_parser(
@@ -196,4 +196,4 @@ def _add_verify(commands: Any) -> None:
     )  # fmt: skip
     verify.add_argument("--seed", default="0", metavar="S", help="what all random streams come from (0)")
     verify.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
-    verify.set_defaults(run="klsym.study.commands.numbers:cross_check")
+    verify.set_defaults(run="klsym.study.commands.numbers:verify_identities")

@@ -17,23 +17,25 @@ def write_tables(options: argparse.Namespace) -> int:
         print(listing())
         return 0
     names = select(split_names("TABLE", options.names))
-    only, columns = split_names("--only", options.only), split_names("--columns", options.columns)
+    chosen_rows, columns = split_names("--only", options.only), split_names("--columns", options.columns)
     folder = None if options.output is None else make_output_folder(options.output)
-    made = list(tables(tuple(names), only, columns, show_progress, claims=not options.no_claims))
+    made_tables = list(
+        tables(tuple(names), chosen_rows, columns, show_progress, claims=not options.no_claims)
+    )
     if folder is None:
         layout, _ = LAYOUTS[options.format]
-        print("\n\n".join(layout(table, options.notation) for table in made))
+        print("\n\n".join(layout(table, options.notation) for table in made_tables))
     else:
-        for path in write(made, folder, options.format, options.notation):
+        for path in write(made_tables, folder, options.format, options.notation):
             print(printable(str(path)))
     return 0
 
 
 def write_report(options: argparse.Namespace) -> int:
-    from klsym.study.write_up.run import produce
+    from klsym.study.write_up.run import make_report
 
     with show_bar("check") as sampled:
-        summary = produce(
+        summary = make_report(
             make_output_folder(options.output), progress=show_progress, sampled=sampled, here=False
         )
     print(summary)

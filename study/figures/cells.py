@@ -10,17 +10,17 @@ from klsym.study.figures import style
 BETWEEN = 0.6  # gap between groups of columns and blocks of rows, in cells
 
 
-def places(count: int, sizes: Sequence[int]) -> list[float]:
+def place_groups(count: int, sizes: Sequence[int]) -> list[float]:
     """Where `count` columns or rows stand, in groups of the given sizes.
 
-    >>> places(4, [2, 2])
+    >>> place_groups(4, [2, 2])
     [0.0, 1.0, 2.6, 3.6]
     """
     starts = [group for group, size in enumerate(sizes) for _ in range(size)]
     return [j + BETWEEN * group for j, group in zip(range(count), starts, strict=True)]
 
 
-def cell(ax: Any, x: float, y: float, text: str, colour: Any) -> None:
+def draw_cell(ax: Any, x: float, y: float, text: str, colour: Any) -> None:
     """One cell with its text; the colour must be light."""
     from matplotlib.patches import Rectangle
 
@@ -28,7 +28,7 @@ def cell(ax: Any, x: float, y: float, text: str, colour: Any) -> None:
     ax.text(x, y, text, ha="center", va="center", fontsize=8, color=style.BLACK)
 
 
-def frame(
+def draw_frame(
     ax: Any, columns: Sequence[float], names: Sequence[str], rows: Sequence[float], labels: Sequence[str]
 ) -> None:
     """Names under the columns, labels left of the rows, and no axes."""
@@ -41,7 +41,7 @@ def frame(
         side.set_visible(False)
 
 
-def above(ax: Any, x: float, text: str) -> None:
+def label_columns(ax: Any, x: float, text: str) -> None:
     """The name of a group of columns, centred above x."""
     ax.annotate(
         text, (x, 1), (0, 4), xycoords=("data", "axes fraction"), textcoords="offset points",
@@ -49,7 +49,7 @@ def above(ax: Any, x: float, text: str) -> None:
     )  # fmt: skip
 
 
-def beside(ax: Any, y: float, text: str) -> None:
+def label_rows(ax: Any, y: float, text: str) -> None:
     """The name of a block of rows, upright at the right of y."""
     ax.annotate(
         text, (1, y), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from klsym.kernel.ring import ExpPoly
-from klsym.study.figures.style import BLACK, CORNERS, GREY, PAGE, PURPLE, SKY, panels, simplex
+from klsym.study.figures.style import BLACK, CORNERS, GREY, PAGE, PURPLE, SKY, draw_simplex, open_panels
 from klsym.study.questions.optimum import Optimum, find_optimum
 from klsym.study.questions.outcomes import to_floats
 
@@ -36,20 +36,20 @@ def draw(
     """
     rows = -(-len(placements) // columns)
     width = PAGE if columns > 1 else WIDTH
-    with panels(width, 1.95 * rows + 0.35, rows, columns, squeeze=False) as (figure, axes):
+    with open_panels(width, 1.95 * rows + 0.35, rows, columns, squeeze=False) as (figure, axes):
         for ax, (title, c) in zip(axes.flat, placements.items(), strict=True):
-            _portrait(ax, c, np.array(rewards), np.array(reference), beta)
+            _draw_portrait(ax, c, np.array(rewards), np.array(reference), beta)
             ax.set_title(title, pad=14)
-        _legend(figure, 4 if columns > 1 else 2)
+        _draw_legend(figure, 4 if columns > 1 else 2)
     return figure
 
 
-def _portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) -> None:
-    simplex(ax, GREY)
-    found = find_optimum(c, beta, rewards.tolist(), reference.tolist())
-    rest = [np.array(s.policy) @ CORNERS for s in (*found.stationary, *found.boundary)]
-    for start in _starts():
-        line = _line(start, c, rewards, reference, beta, rest)
+def _draw_portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) -> None:
+    draw_simplex(ax, GREY)
+    optimum = find_optimum(c, beta, rewards.tolist(), reference.tolist())
+    rest_points = [np.array(s.policy) @ CORNERS for s in (*optimum.stationary, *optimum.boundary)]
+    for start in _list_starts():
+        line = _trace_line(start, c, rewards, reference, beta, rest_points)
         if len(line) > 4:
             points = line @ CORNERS
             ax.plot(*points.T, color=SKY, lw=0.7, zorder=1)
@@ -58,7 +58,7 @@ def _portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) ->
                 "", points[middle + 1], points[middle],
                 arrowprops={"arrowstyle": "-|>", "color": SKY, "lw": 0.5, "mutation_scale": 6},
             )  # fmt: skip
-    _points(ax, found, reference)
+    _draw_points(ax, optimum, reference)
     for corner, (j, place) in zip(CORNERS, enumerate(("right", "left", "center")), strict=True):
         below = j < 2
         ax.annotate(
@@ -68,7 +68,7 @@ def _portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) ->
         )  # fmt: skip
 
 
-def _points(ax: Any, found: Optimum, reference: Any) -> None:
+def _draw_points(ax: Any, found: Optimum, reference: Any) -> None:
     for s in found.stationary:
         fill = PURPLE if s.stable else "white"
         ax.plot(*(np.array(s.policy) @ CORNERS), "o", ms=4.5, mfc=fill, mec=PURPLE, mew=0.9, zorder=4)
@@ -77,38 +77,40 @@ def _points(ax: Any, found: Optimum, reference: Any) -> None:
     ax.plot(*(reference @ CORNERS), "+", ms=6, color=BLACK, mew=1.1, zorder=5)
 
 
-def _starts() -> list[Any]:
+def _list_starts() -> list[Any]:
     """A triangular grid inside the simplex."""
     pairs = [(i, j) for i in range(STARTS) for j in range(STARTS - i)]
     return [np.array([i + 1 / 3, j + 1 / 3, STARTS - i - j - 2 / 3]) / STARTS for i, j in pairs]
 
 
-def _line(start: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float, rest: list[Any]) -> Any:
+def _trace_line(
+    start: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float, rest_points: list[Any]
+) -> Any:
     """A line of flow in steps of equal length, up to a rest point or an edge."""
     terms = to_floats(c)
 
-    def direction(q: Any) -> Any:
+    def find_direction(q: Any) -> Any:
         k = np.log(q / reference)
         total = rewards - beta * sum(value * k**n * np.exp(a * k) for value, n, a in terms)
         push = q * (total - (q * total).sum())
-        moved = q * (push - (q * push).sum())
-        return moved / max(float(np.linalg.norm(moved @ CORNERS)), 1e-12)
+        weighted_push = q * (push - (q * push).sum())
+        return weighted_push / max(float(np.linalg.norm(weighted_push @ CORNERS)), 1e-12)
 
     q, line = start, [start]
     for _ in range(STEPS):
-        half = q + STEP / 2 * direction(q)
+        half = q + STEP / 2 * find_direction(q)
         if half.min() <= 1e-4:
             break
-        q = q + STEP * direction(half)
+        q = q + STEP * find_direction(half)
         if q.min() <= 1e-4:
             break
         line.append(q)
-        if any(np.linalg.norm(q @ CORNERS - point) < NEAR for point in rest):
+        if any(np.linalg.norm(q @ CORNERS - point) < NEAR for point in rest_points):
             break
     return np.array(line)
 
 
-def _legend(figure: Any, columns: int) -> None:
+def _draw_legend(figure: Any, columns: int) -> None:
     from matplotlib.lines import Line2D
 
     plain: Any = {"color": PURPLE, "ls": "", "ms": 4.5}

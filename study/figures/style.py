@@ -63,10 +63,10 @@ SETTINGS: Any = {
 
 
 @contextmanager
-def styled() -> Iterator[Any]:
+def apply_style() -> Iterator[Any]:
     """matplotlib's Figure class, with the house style set while the block runs.
 
-    >>> with styled() as Figure:
+    >>> with apply_style() as Figure:
     ...     figure = Figure(figsize=(COLUMN, 2.4), layout="constrained")
     >>> len(figure.subplots(1, 2))
     2
@@ -74,20 +74,22 @@ def styled() -> Iterator[Any]:
     import matplotlib as mpl
 
     with mpl.rc_context(SETTINGS):
-        yield _figure_class()
+        yield _build_figure_class()
 
 
 @contextmanager
-def panels(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> Iterator[Any]:
+def open_panels(
+    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
+) -> Iterator[Any]:
     """A figure of some inches and its axes, with the house style set while the block runs.
 
-    >>> with panels(PAGE, 2.4, 1, 2) as (figure, (left, right)):
+    >>> with open_panels(PAGE, 2.4, 1, 2) as (figure, (left, right)):
     ...     right.set_xlabel("n")
     Text(0.5, 0, 'n')
 
     rows, columns, options: as `Figure.subplots` takes them.
     """
-    with styled() as Figure:
+    with apply_style() as Figure:
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots(rows, columns, **options)
 
@@ -101,7 +103,7 @@ def name(estimator: str) -> str:
     return NAMES.get(estimator, estimator)
 
 
-def simplex(ax: Any, colour: str) -> None:
+def draw_simplex(ax: Any, colour: str) -> None:
     """The frame of the simplex, and no axes."""
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=colour, lw=0.7)
     ax.set_aspect("equal")
@@ -109,7 +111,7 @@ def simplex(ax: Any, colour: str) -> None:
 
 
 @cache
-def _figure_class() -> Any:
+def _build_figure_class() -> Any:
     """matplotlib's Figure, shown by Jupyter as a picture without a display or pyplot."""
     from matplotlib.figure import Figure as Plain
 
@@ -135,7 +137,7 @@ def round_lines(figure: Any) -> None:
     The last bits of exp and log differ between CPUs.  Where a line is straight they decide which way it
     bends at a point, hence how the corner is painted: without this the same figure gave other bytes there.
 
-    >>> with styled() as Figure:
+    >>> with apply_style() as Figure:
     ...     figure = Figure()
     >>> (line,) = figure.subplots().plot([0, 1], [1 / 3, float("nan")])
     >>> round_lines(figure)
@@ -145,14 +147,14 @@ def round_lines(figure: Any) -> None:
     for ax in figure.axes:
         for line in ax.lines:
             x, y = line.get_data(orig=False)
-            line.set_data(_short(x), _short(y))
+            line.set_data(_shorten(x), _shorten(y))
 
 
-def _short(values: Any) -> list[float]:
+def _shorten(values: Any) -> list[float]:
     return [float(f"{value:.{DIGITS}g}") for value in values]
 
 
-def band(ax: Any, x: Any, mean: Any, error: Any, colour: str, **line: Any) -> Any:
+def draw_band(ax: Any, x: Any, mean: Any, error: Any, colour: str, **line: Any) -> Any:
     """A line with a band of plus and minus `error` around it; the line is returned."""
     (drawn,) = ax.plot(x, mean, color=colour, **line)
     ax.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
@@ -167,7 +169,7 @@ def label_ends(ax: Any, entries: Sequence[tuple[float, str, str]], x: float, gap
     """
     to_axes = (ax.transData + ax.transAxes.inverted()).transform
     heights = sorted((float(to_axes((x, y))[1]), text, colour) for y, text, colour in entries)
-    placed = _spread([h for h, _, _ in heights], gap)
+    placed = _separate_heights([h for h, _, _ in heights], gap)
     edge = float(to_axes((x, entries[0][0]))[0])
     no_gap = {"shrinkA": 0, "shrinkB": 0}
     for height, (start, text, colour) in zip(placed, heights, strict=True):
@@ -179,18 +181,18 @@ def label_ends(ax: Any, entries: Sequence[tuple[float, str, str]], x: float, gap
         )  # fmt: skip
 
 
-def _spread(heights: list[float], gap: float) -> list[float]:
+def _separate_heights(heights: list[float], gap: float) -> list[float]:
     """The nearest heights to the given sorted ones, within [0, 1], at least `gap` apart.
 
-    >>> [round(h, 3) for h in _spread([0.5, 0.5], 0.1)]
+    >>> [round(h, 3) for h in _separate_heights([0.5, 0.5], 0.1)]
     [0.45, 0.55]
     """
     groups: list[tuple[float, int]] = []  # centre of a run of touching labels, and how many
     for height in heights:
         centre, count = height, 1
         while groups and groups[-1][0] + groups[-1][1] * gap / 2 > centre - count * gap / 2:
-            before, many = groups.pop()
-            centre, count = (before * many + centre * count) / (many + count), many + count
+            before, group_size = groups.pop()
+            centre, count = (before * group_size + centre * count) / (group_size + count), group_size + count
         half = (count - 1) * gap / 2
         groups.append((min(max(centre, half), max(1 - half, half)), count))
     return [c + (i - (n - 1) / 2) * gap for c, n in groups for i in range(n)]
@@ -202,7 +204,7 @@ KINDS: dict[str, Any] = {  # without what changes from one run to the next
 }
 
 
-def drawn(figure: Any, kind: str) -> bytes:
+def render_figure(figure: Any, kind: str) -> bytes:
     """The figure as the bytes of a file; the same figure gives the same bytes.  kind: pdf or png."""
     import matplotlib as mpl
 
@@ -217,6 +219,6 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
 
     Raises UsageError: a folder that cannot be written.
     """
-    pictures = {kind: drawn(figure, kind) for kind in KINDS}
+    pictures = {kind: render_figure(figure, kind) for kind in KINDS}
     make_folder(folder)
     return [write_whole(folder / f"{name}.{kind}", picture) for kind, picture in pictures.items()]

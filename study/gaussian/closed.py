@@ -83,13 +83,13 @@ class Arithmetic:
         return bool(value == 0 or self.expand(value) == 0)
 
     # -- polynomials -------------------------------------------------------------------------
-    def log_density(self, pair: Pair, centre: Any) -> Poly:
+    def expand_log_density(self, pair: Pair, centre: Any) -> Poly:
         """log density in powers of z = x - centre: -(z + h)^2/(2 v) - log(2 pi v)/2, h = centre - m."""
         m, v = pair
         h = centre - m
         return [-h * h / (2 * v) - self.log(self.two_pi * v) / 2, -h / v, -1 / (2 * v)]
 
-    def log_ratio(self, over: Pair, below: Pair, centre: Any) -> Poly:
+    def expand_log_ratio(self, over: Pair, below: Pair, centre: Any) -> Poly:
         """log over - log below; one logarithm of the quotient of the variances."""
         (m, v), (n, u) = over, below
         g, h = centre - m, centre - n
@@ -98,9 +98,9 @@ class Arithmetic:
 
     def multiply(self, a: Poly, b: Poly) -> Poly:
         product: Poly = [0] * (len(a) + len(b) - 1)
-        for i, left in enumerate(a):
+        for i, first_coefficient in enumerate(a):
             for j, right in enumerate(b):
-                product[i + j] += left * right
+                product[i + j] += first_coefficient * right
         return [self.expand(c) for c in product]
 
     def trim(self, polynomial: Poly) -> Poly:
@@ -119,7 +119,7 @@ class Arithmetic:
 
 def add(a: Poly, b: Poly) -> Poly:
     """The sum of two polynomials."""
-    return [left + right for left, right in zip_longest(a, b, fillvalue=0)]
+    return [first_coefficient + right for first_coefficient, right in zip_longest(a, b, fillvalue=0)]
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,11 @@ class ClosedForm(ABC):
         self._cache: dict[tuple[str, Any], Poly] = {}
 
     @abstractmethod
-    def density(self, name: str, detached: bool = False) -> Pair:
+    def get_density(self, name: str, detached: bool = False) -> Pair:
         """Mean and variance of q, p or mu."""
 
     @abstractmethod
-    def constant(self, name: str) -> Any:
+    def evaluate_constant(self, name: str) -> Any:
         """The value of a parameter."""
 
     @abstractmethod
@@ -158,44 +158,44 @@ class ClosedForm(ABC):
 
     def integrate(self, element: ExpPoly) -> tuple[Any, tuple[Condition, ...]]:
         """The expectation, and what it needs to be finite.  Raises Divergent where that fails."""
-        groups, conditions = self.finite_groups(element)
-        return sum((self.integral(group) for group in groups), self.numbers.number(0)), conditions
+        groups, conditions = self.select_finite_groups(element)
+        return sum((self.integrate_group(group) for group in groups), self.numbers.number(0)), conditions
 
-    def finite_groups(self, element: ExpPoly) -> tuple[list[Group], tuple[Condition, ...]]:
+    def select_finite_groups(self, element: ExpPoly) -> tuple[list[Group], tuple[Condition, ...]]:
         """The exponentials that stay: those with D <= 0 may cancel among themselves."""
-        kept: list[Group] = []
+        remaining_groups: list[Group] = []
         needs: dict[Any, Condition] = {}
         doubtful: list[list[Group]] = []
-        for group in self._groups(element):
+        for group in self._list_groups(element):
             need = self.need(group)
             if need is not None:
                 need = needs.setdefault((group.a, group.b), need)
             if need is None or need.holds is sympy.true:
-                kept.append(group)
+                remaining_groups.append(group)
                 continue
-            cluster = next((c for c in doubtful if self._alike(c[0], group)), None)
+            cluster = next((c for c in doubtful if self._is_alike(c[0], group)), None)
             doubtful.append([group]) if cluster is None else cluster.append(group)
         for cluster in doubtful:
-            first, polynomials = cluster[0], [self.polynomial(g.terms, self.origin) for g in cluster]
+            first, polynomials = cluster[0], [self.expand_polynomial(g.terms, self.origin) for g in cluster]
             if self.numbers.cancel([(g.c, p) for g, p in zip(cluster, polynomials, strict=True)]):
                 needs = {key: need for key, need in needs.items() if key != (first.a, first.b)}
             elif (need := needs[first.a, first.b]).holds is sympy.false:
                 raise Divergent(need)
             else:
-                kept += cluster
-        return kept, tuple(dict.fromkeys(needs.values()))
+                remaining_groups += cluster
+        return remaining_groups, tuple(dict.fromkeys(needs.values()))
 
-    def _groups(self, element: ExpPoly) -> Iterator[Group]:
+    def _list_groups(self, element: ExpPoly) -> Iterator[Group]:
         groups: dict[Exponent, Terms] = {}
         for (monomial, exponent), value in element.terms.items():
             groups.setdefault(exponent, []).append((monomial, value))
         for exponent, terms in groups.items():
-            yield Group(exponent, terms, *self.quadratic(exponent))
+            yield Group(exponent, terms, *self.expand_exponent(exponent))
 
-    def _alike(self, one: Group, other: Group) -> bool:
+    def _is_alike(self, one: Group, other: Group) -> bool:
         return self.numbers.alike(one.a, other.a) and self.numbers.alike(one.b, other.b)
 
-    def integral(self, group: Group) -> Any:
+    def integrate_group(self, group: Group) -> Any:
         """E[P exp(c + b z + a z^2)] by completing the square, as in the module's docstring."""
         tidy, (m, v) = self.numbers.tidy, self.under
         h, d = m - self.origin, tidy(1 - 2 * group.a * v)
@@ -203,38 +203,38 @@ class ClosedForm(ABC):
         power = group.c + tidy((shifted**2 / d - h**2) / (2 * v))
         tilted = tidy(shifted / d) + self.origin
         centre = tilted if self.numbers.tilts else self.origin
-        polynomial = self.polynomial(group.terms, centre)
+        polynomial = self.expand_polynomial(group.terms, centre)
         mean = self.numbers.mean(polynomial, tilted - centre, tidy(v / d))
         return self.numbers.exp(power) / self.numbers.sqrt(d) * mean
 
-    def quadratic(self, exponent: Exponent) -> tuple[Any, Any, Any]:
+    def expand_exponent(self, exponent: Exponent) -> tuple[Any, Any, Any]:
         """The exponent as c, b and a of c + b z + a z^2 about the origin."""
         total: Poly = []
         for monomial, value in exponent:
-            total = add(total, self.monomial(monomial, value, self.origin))
+            total = add(total, self.expand_monomial(monomial, value, self.origin))
         total = self.numbers.trim(total)
         if len(total) > 3:
             raise UsageError(f"exp of a polynomial of degree {len(total) - 1} in x has no closed expectation")
         c, b, a = (*total, 0, 0, 0)[:3]
         return c, self.numbers.tidy(b), self.numbers.tidy(a)
 
-    def polynomial(self, terms: Terms, centre: Any) -> Poly:
+    def expand_polynomial(self, terms: Terms, centre: Any) -> Poly:
         """P times the score functions, in powers of x - centre."""
         total: Poly = []
         for monomial, value in terms:
-            total = add(total, self.monomial(monomial, value, centre))
-        m, v = self.density("q")
+            total = add(total, self.expand_monomial(monomial, value, centre))
+        m, v = self.get_density("q")
         h = centre - m
         for slot in self.score if total else ():
             score = [h / v, 1 / v] if slot == 0 else [h * h / v - 1, 2 * h / v, 1 / v]
             total = self.numbers.multiply(total, score)
         return total
 
-    def monomial(self, monomial: Monomial, value: Number, centre: Any) -> Poly:
+    def expand_monomial(self, monomial: Monomial, value: Number, centre: Any) -> Poly:
         """value * monomial, in powers of x - centre."""
         product: Poly = [self.numbers.number(value)]
         for name, power in monomial:
-            base = self.variable(name, centre)
+            base = self.expand_variable(name, centre)
             if power < 0:
                 if len(base) != 1:
                     raise UsageError(f"1/{name} has no closed expectation: positive powers of {name} only")
@@ -247,20 +247,20 @@ class ClosedForm(ABC):
                 product = self.numbers.multiply(product, base)
         return product
 
-    def variable(self, name: str, centre: Any) -> Poly:
+    def expand_variable(self, name: str, centre: Any) -> Poly:
         """A coordinate as a quadratic in x - centre, a parameter as a constant."""
         key = (name, centre)
         if key not in self._cache:
-            self._cache[key] = self._variable(name, centre)
+            self._cache[key] = self._expand_variable(name, centre)
         return self._cache[key]
 
-    def _variable(self, name: str, centre: Any) -> Poly:
+    def _expand_variable(self, name: str, centre: Any) -> Poly:
         parsed = parse_name(name)
         if parsed.base in DENSITIES and parsed.slot == "x" and not parsed.primes:
-            over, *below = (self.density(d, parsed.detached) for d in DENSITIES[parsed.base])
+            over, *below = (self.get_density(d, parsed.detached) for d in DENSITIES[parsed.base])
             if below:
-                return self.numbers.log_ratio(over, below[0], centre)
-            return self.numbers.log_density(over, centre)
+                return self.numbers.expand_log_ratio(over, below[0], centre)
+            return self.numbers.expand_log_density(over, centre)
         if parsed.base in SAMPLE_BASES or parsed.base == "s":
             raise UsageError(f"{name} is no function of k1, w and log_q: it has no Gaussian expectation")
-        return [self.constant(name)]
+        return [self.evaluate_constant(name)]

@@ -53,7 +53,7 @@ class GaussianModel:
     p: tuple[float, float]
     mu: tuple[float, float] | None = None
 
-    def setting(self, parameters: Mapping[str, Any] | None = None) -> GaussianSetting:
+    def build_setting(self, parameters: Mapping[str, Any] | None = None) -> GaussianSetting:
         """The setting at theta in which real expectations are taken."""
         numbers = {name: float(value) for name, value in (parameters or {}).items()}
         return GaussianSetting(self.q, self.p, self.mu, numbers)
@@ -65,13 +65,13 @@ class GaussianModel:
         UsageError: rewards, generic functions, samples, premises: what has no closed form here.
         """
         refuse_unless_gaussian(statement.context)
-        still = self.setting(parameters)
+        base_setting = self.build_setting(parameters)
         rows = []
         for i in range(len(DIRECTIONS)):
-            at = _Place(still, _moved(still, i), i)
-            rows.append([at.side(side, False) for side in (statement.left, statement.right)])
-        left, right = np.real(rows).T
-        return left, right
+            at = _Place(base_setting, _move_parameter(base_setting, i), i)
+            rows.append([at.evaluate_side(side, False) for side in (statement.left, statement.right)])
+        first, right = np.real(rows).T
+        return first, right
 
 
 def refuse_unless_gaussian(context: Context) -> None:
@@ -80,7 +80,7 @@ def refuse_unless_gaussian(context: Context) -> None:
         raise UsageError("generic functions, given values and premises have no Gaussian closed form")
 
 
-def _moved(still: GaussianSetting, direction: int) -> GaussianSetting:
+def _move_parameter(still: GaussianSetting, direction: int) -> GaussianSetting:
     """theta + i H: the mean, or the log scale, variance exp(2 log scale)."""
     m, v = still.q
     q = (m + 1j * H, v + 0j) if direction == 0 else (complex(m), v * (1 + 2j * H))
@@ -89,41 +89,43 @@ def _moved(still: GaussianSetting, direction: int) -> GaussianSetting:
 
 @dataclass(frozen=True)
 class _Place:
-    still: GaussianSetting
+    base_setting: GaussianSetting
     moving: GaussianSetting
     direction: int
 
-    def side(self, side: Side, moves: bool) -> Any:
+    def evaluate_side(self, side: Side, moves: bool) -> Any:
         total: Any = 0.0
         for coefficient, atoms in side.terms:
-            product = self.still.expectation("q", coefficient)
+            product = self.base_setting.compute_expectation("q", coefficient)
             for atom in atoms:
-                product = product * self.atom(atom, moves)
+                product = product * self.evaluate_atom(atom, moves)
             total = total + product
         return total
 
-    def atom(self, atom: Atom, moves: bool) -> Any:
-        setting = self.moving if moves else self.still
+    def evaluate_atom(self, atom: Atom, moves: bool) -> Any:
+        setting = self.moving if moves else self.base_setting
         match atom:
             case E(m, a, score) if m != "count" and not (moves and score):
-                return setting.expectation(m, a, (self.direction,) * len(score))
+                return setting.compute_expectation(m, a, (self.direction,) * len(score))
             case ExpectedGradient(m, loss) if not moves:
-                return self.moving.expectation(f"sg({m})", loss).imag / H
+                return self.moving.compute_expectation(f"sg({m})", loss).imag / H
             case Gradient(of) if not moves:
-                return complex(self.side(of, True)).imag / H
+                return complex(self.evaluate_side(of, True)).imag / H
             case Divergence(kind, a, b):
-                return _divergence(kind, a, b, setting)
+                return _compute_divergence(kind, a, b, setting)
             case Covariance(m, a, b):
-                return setting.expectation(m, a * b) - setting.expectation(m, a) * setting.expectation(m, b)
+                return setting.compute_expectation(m, a * b) - setting.compute_expectation(
+                    m, a
+                ) * setting.compute_expectation(m, b)
         raise UsageError(f"{type(atom).__name__} has no Gaussian closed form here")
 
 
-def _divergence(kind: str, a: str, b: str, setting: GaussianSetting) -> Any:
+def _compute_divergence(kind: str, a: str, b: str, setting: GaussianSetting) -> Any:
     """KL = (log(v_b/v_a) + (v_a + (m_a - m_b)^2)/v_b - 1)/2, chi2 = E_b[(a/b)^2] - 1, J both KLs."""
     if kind == "J":
-        return _divergence("KL", a, b, setting) + _divergence("KL", b, a, setting)
+        return _compute_divergence("KL", a, b, setting) + _compute_divergence("KL", b, a, setting)
     if kind == "chi2":
         ratio = (LOG_DENSITIES[a] - LOG_DENSITIES[b]).exp()
-        return setting.expectation(b, ratio * ratio) - 1
-    (m, v), (n, u) = setting.density(a), setting.density(b)
+        return setting.compute_expectation(b, ratio * ratio) - 1
+    (m, v), (n, u) = setting.get_density(a), setting.get_density(b)
     return (np.log(u / v) + (v + (m - n) ** 2) / u - 1) / 2

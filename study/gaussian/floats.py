@@ -35,7 +35,7 @@ class GaussianSetting:
     expectation(measure, element, score) = E_measure[element * prod of score functions]
 
     >>> from klsym.language.convert import VK1
-    >>> GaussianSetting((0.0, 1.0), (1.0, 1.0)).expectation("q", VK1)
+    >>> GaussianSetting((0.0, 1.0), (1.0, 1.0)).compute_expectation("q", VK1)
     0.5
 
     q, p, mu: (mean, variance), real or complex; x has the units of the mean.  mu defaults to q (of
@@ -66,25 +66,26 @@ class GaussianSetting:
         """Whether every number is real, here and in `still`: expectations are then floats."""
         pairs = [pair for pair in (self.q, self.p, self.mu) if pair is not None]
         numbers = [number for pair in pairs for number in pair] + list(self.parameters.values())
-        own = all(isinstance(number, Real) for number in numbers)
-        return own and (self.still is None or self.still.real)
+        are_real = all(isinstance(number, Real) for number in numbers)
+        return are_real and (self.still is None or self.still.real)
 
-    def density(self, name: str) -> Pair:
+    def get_density(self, name: str) -> Pair:
         """Mean and variance of q, p or mu; of sg(q), ... in `still`."""
         if name.startswith("sg("):
-            return (self.still or self).density(name[3:-1])
+            return (self.still or self).get_density(name[3:-1])
         pair: Any = {"q": self.q, "p": self.p, "mu": self.mu or (self.still or self).q}.get(name)
         if pair is None:
-            known = name in MEASURES
-            raise UsageError(f"give the Gaussian {name}" if known else f"no Gaussian is called {name!r}")
+            is_measure = name in MEASURES
+            raise UsageError(f"give the Gaussian {name}" if is_measure else f"no Gaussian is called {name!r}")
         return complex(pair[0]), complex(pair[1])
 
-    def expectation(self, measure: str, element: ExpPoly, score: tuple[int, ...] = ()) -> Any:
+    def compute_expectation(self, measure: str, element: ExpPoly, score: tuple[int, ...] = ()) -> Any:
         """The expectation of an element of the ring times score functions of q.
 
         E_measure[element * s_i * s_j ...],  s_0 = (x - m)/v,  s_1 = (x - m)^2/v - 1
 
-        >>> GaussianSetting((0.0, 1.0), (1.0, 1.0)).expectation("q", ExpPoly.from_variable("k1"), score=(0,))
+        >>> setting = GaussianSetting((0.0, 1.0), (1.0, 1.0))
+        >>> setting.compute_expectation("q", ExpPoly.from_variable("k1"), score=(0,))
         -1.0
 
         measure: "q", "p" or "mu".
@@ -102,16 +103,16 @@ class GaussianSetting:
             raise UsageError("the expectation is beyond the range of floating point")
         return total.real if self.real else total
 
-    def finite(self, measure: str, element: ExpPoly) -> bool:
+    def is_finite(self, measure: str, element: ExpPoly) -> bool:
         """Whether the expectation exists, D > 0 for every exponential that stays.
 
-        >>> GaussianSetting((0.0, 1.0), (0.0, 2.0)).finite("q", ExpPoly.from_variable("k1").exp() ** -2)
+        >>> GaussianSetting((0.0, 1.0), (0.0, 2.0)).is_finite("q", ExpPoly.from_variable("k1").exp() ** -2)
         False
 
         measure, element: as in `expectation`; score functions change nothing here.
         """
         try:
-            _Floating(self, measure).finite_groups(element)
+            _Floating(self, measure).select_finite_groups(element)
         except Divergent:
             return False
         return True
@@ -131,14 +132,14 @@ def _check_number(what: str, value: Any) -> None:
         raise UsageError(f"{what} is a finite number, got {str(value)[:40]}")
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _is_alike(a: Any, b: Any) -> bool:
     """Equal up to rounding; a derivative (the imaginary part) is compared by itself."""
     a, b = complex(a), complex(b)
     near = math.isclose(a.real, b.real, rel_tol=CANCELLED, abs_tol=CANCELLED)
     return near and abs(a.imag - b.imag) <= CANCELLED * (abs(a.imag) + abs(b.imag))
 
 
-def _cancel(parts: list[tuple[Any, Poly]]) -> bool:
+def _has_cancelled(parts: list[tuple[Any, Poly]]) -> bool:
     """Up to rounding, real and imaginary parts each by itself."""
     largest = max((complex(c) for c, _ in parts), key=lambda value: value.real)
     scaled = [[x * cmath.exp(c - largest) for x in polynomial] for c, polynomial in parts]
@@ -152,7 +153,7 @@ def _cancel(parts: list[tuple[Any, Poly]]) -> bool:
 
 _FLOATS = Arithmetic(
     number=lambda value: complex(float(value)), exp=cmath.exp, sqrt=cmath.sqrt, log=cmath.log,
-    two_pi=2 * math.pi, alike=_alike, cancel=_cancel, tilts=True,
+    two_pi=2 * math.pi, alike=_is_alike, cancel=_has_cancelled, tilts=True,
 )  # fmt: skip
 
 
@@ -165,13 +166,13 @@ class _Floating(ClosedForm):
         super().__init__()
         if any(slot not in (0, 1) for slot in score):
             raise UsageError(f"score is 0 (mean) or 1 (log scale), got {score}")
-        self.setting, self.score, self.under = setting, score, setting.density(measure)
+        self.setting, self.score, self.under = setting, score, setting.get_density(measure)
         self.origin = self.under[0]
 
-    def density(self, name: str, detached: bool = False) -> Pair:
-        return self.setting.density(f"sg({name})" if detached else name)
+    def get_density(self, name: str, detached: bool = False) -> Pair:
+        return self.setting.get_density(f"sg({name})" if detached else name)
 
-    def constant(self, name: str) -> complex:
+    def evaluate_constant(self, name: str) -> complex:
         parsed = parse_name(name)
         setting = (self.setting.still or self.setting) if parsed.detached else self.setting
         if parsed.base not in setting.parameters:
@@ -182,7 +183,7 @@ class _Floating(ClosedForm):
         """D = 1 - 2 a v, where its real part is not positive beyond rounding."""
         a, v = complex(group.a), self.under[1]
         d = 1 - 2 * a * v
-        parts = [self.monomial(monomial, value, self.origin) for monomial, value in group.exponent]
+        parts = [self.expand_monomial(monomial, value, self.origin) for monomial, value in group.exponent]
         size = 1 + sum(2 * abs(part[2] * v) for part in parts if len(part) > 2)
         if d.real > ROUNDING * size:
             return None

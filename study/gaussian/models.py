@@ -30,10 +30,10 @@ __all__ = [
     "Divergent",
     "Expectation",
     "Gaussian",
-    "expect",
-    "log_ratio",
-    "table",
-    "variance",
+    "build_table",
+    "compute_expectation",
+    "compute_log_ratio",
+    "compute_variance",
     "x",
 ]
 
@@ -73,7 +73,7 @@ class Gaussian:
 class Expectation:
     """An exact expectation: its value where every one of its conditions holds.
 
-    >>> expect(k1, Gaussian(0, 1), Gaussian(1, 1))
+    >>> compute_expectation(k1, Gaussian(0, 1), Gaussian(1, 1))
     Expectation(value=1/2, conditions=())
     """
 
@@ -86,20 +86,20 @@ class Expectation:
         return sympy.And(*(c.holds for c in self.conditions))
 
 
-def log_ratio(q: Gaussian, p: Gaussian) -> Any:
+def compute_log_ratio(q: Gaussian, p: Gaussian) -> Any:
     """The polynomial k1 = log q - log p in x.
 
     k1 = (x - m_p)^2/(2 v_p) - (x - m_q)^2/(2 v_q) + log(v_p/v_q)/2
 
-    >>> log_ratio(Gaussian(0, 1), Gaussian(1, 1))
+    >>> compute_log_ratio(Gaussian(0, 1), Gaussian(1, 1))
     1/2 - x
 
     q, p: Gaussians in the same variable.
     """
-    return sum(c * x**i for i, c in enumerate(_Symbolic(q, p).variable("k1", sympy.S.Zero)))
+    return sum(c * x**i for i, c in enumerate(_Symbolic(q, p).expand_variable("k1", sympy.S.Zero)))
 
 
-def expect(
+def compute_expectation(
     loss: Any,
     q: Gaussian,
     p: Gaussian | None = None,
@@ -111,10 +111,10 @@ def expect(
     E_under[loss(k1, w, log q)],  k1 = log q - log p,  w = log q - log mu;  sg(.) keeps the value.
 
     >>> from klsym.language.expressions import r
-    >>> expect(r**2, Gaussian(0, 1), Gaussian(1, 1)).value
+    >>> compute_expectation(r**2, Gaussian(0, 1), Gaussian(1, 1)).value
     E
     >>> n, v = sympy.Symbol("n", positive=True), sympy.Symbol("v", positive=True)
-    >>> expect(r**n, Gaussian(0, v), Gaussian(0, 1)).conditions
+    >>> compute_expectation(r**n, Gaussian(0, v), Gaussian(0, 1)).conditions
     (Condition(text='sigma_q^2 > (1 - 1/n) sigma_p^2', holds=v > 1 - 1/n),)
 
     loss: an ExpPoly or a SymPy expression; its other symbols are real parameters.
@@ -123,10 +123,10 @@ def expect(
     Raises Divergent (a UsageError) naming the condition that fails; NotInRing outside the ring;
     UsageError for rewards, generic functions, inverse coordinates, exp of more than a quadratic.
     """
-    return _Symbolic(q, p, mu, under, _symbols(loss)).exact(_ring(loss))
+    return _Symbolic(q, p, mu, under, _collect_symbols(loss)).compute_exactly(_to_ring_element(loss))
 
 
-def variance(
+def compute_variance(
     loss: Any,
     q: Gaussian,
     p: Gaussian | None = None,
@@ -137,14 +137,14 @@ def variance(
 
     Var[loss] = E[loss^2] - E[loss]^2
 
-    >>> variance(k3, Gaussian(0, 1), Gaussian(1, 1)).value
+    >>> compute_variance(k3, Gaussian(0, 1), Gaussian(1, 1)).value
     -2 + E
 
-    loss, q, p, mu, under: as in `expect`; the units are those of the loss squared.
-    Raises as `expect` does: it diverges where E[loss^2] does.
+    loss, q, p, mu, under: as in `compute_expectation`; the units are those of the loss squared.
+    Raises as `compute_expectation` does: it diverges where E[loss^2] does.
     """
-    element, form = _ring(loss), _Symbolic(q, p, mu, under, _symbols(loss))
-    second, first = form.exact(element * element), form.exact(element)
+    element, form = _to_ring_element(loss), _Symbolic(q, p, mu, under, _collect_symbols(loss))
+    second, first = form.compute_exactly(element * element), form.compute_exactly(element)
     conditions = tuple(dict.fromkeys(second.conditions + first.conditions))
     return Expectation(sympy.expand(second.value - first.value**2), conditions)
 
@@ -153,7 +153,7 @@ def variance(
 class TableRow:
     """A row of Schulman's table: an estimator of KL(q||p), all its entries exact, in nats.
 
-    >>> table(Gaussian(0, 1), Gaussian(1, 1))["k2"].mean
+    >>> build_table(Gaussian(0, 1), Gaussian(1, 1))["k2"].mean
     5/8
 
     mean, sd: of one sample under q.  bias_over_true = (mean - KL)/KL and sd_over_true = sd/KL.
@@ -167,12 +167,12 @@ class TableRow:
     condition: Any
 
 
-def table(q: Gaussian, p: Gaussian) -> dict[str, TableRow]:
+def build_table(q: Gaussian, p: Gaussian) -> dict[str, TableRow]:
     """Schulman's table for two Gaussians: mean, standard deviation, and both over the true KL.
 
     KL(q||p) = (log(v_p/v_q) + (v_q + (m_q - m_p)^2)/v_p - 1) / 2
 
-    >>> rows = table(Gaussian(0, 1), Gaussian(sympy.Rational(1, 10), 1))
+    >>> rows = build_table(Gaussian(0, 1), Gaussian(sympy.Rational(1, 10), 1))
     >>> [row.bias_over_true for row in rows.values()], rows["k3"].sd_over_true
     ([0, 1/400, 0], 200*sqrt(-101/100 + exp(1/100)))
 
@@ -180,16 +180,16 @@ def table(q: Gaussian, p: Gaussian) -> dict[str, TableRow]:
     Raises UsageError where q = p, whose KL of zero nothing can be divided by.
     Source: J. Schulman, "Approximating KL divergence" (2020), whose table this makes exact.
     """
-    true = expect(k1, q, p).value
+    true = compute_expectation(k1, q, p).value
     if true.equals(0):
         raise UsageError("the KL divergence is zero: bias and deviation have no ratio to it")
-    return {str(k): _row(k, q, p, true) for k in (k1, k2, k3)}
+    return {str(k): _build_row(k, q, p, true) for k in (k1, k2, k3)}
 
 
-def _row(estimator: Any, q: Gaussian, p: Gaussian, true: Any) -> TableRow:
-    mean = expect(estimator, q, p).value
+def _build_row(estimator: Any, q: Gaussian, p: Gaussian, true: Any) -> TableRow:
+    mean = compute_expectation(estimator, q, p).value
     try:
-        spread = variance(estimator, q, p)
+        spread = compute_variance(estimator, q, p)
         sd, condition = sympy.sqrt(spread.value), spread.finite
     except Divergent as error:
         sd, condition = sympy.oo, error.condition.holds
@@ -197,7 +197,7 @@ def _row(estimator: Any, q: Gaussian, p: Gaussian, true: Any) -> TableRow:
 
 
 # ---------------------------------------------------------------------------- reading the loss
-def _ring(loss: Any) -> ExpPoly:
+def _to_ring_element(loss: Any) -> ExpPoly:
     if isinstance(loss, ExpPoly):
         return loss
     functions = find_generic_functions(loss)
@@ -206,13 +206,13 @@ def _ring(loss: Any) -> ExpPoly:
     return to_ring(loss)
 
 
-def _symbols(loss: Any) -> dict[str, Any]:
+def _collect_symbols(loss: Any) -> dict[str, Any]:
     """The symbols of a loss under their names, with their own assumptions."""
     return {} if isinstance(loss, ExpPoly) else {v.name: v for v in as_expression(loss).free_symbols}
 
 
 # ---------------------------------------------------------------------------- with symbols
-def _cancel(parts: list[tuple[Any, Poly]]) -> bool:
+def _has_cancelled(parts: list[tuple[Any, Poly]]) -> bool:
     """By expansion and, for numbers, SymPy's own zero test."""
     total: Poly = []
     for c, polynomial in parts:
@@ -223,7 +223,7 @@ def _cancel(parts: list[tuple[Any, Poly]]) -> bool:
 _SYMBOLS = Arithmetic(
     number=lambda value: sympy.Rational(value.numerator, value.denominator),
     exp=sympy.exp, sqrt=sympy.sqrt, log=sympy.log, two_pi=2 * sympy.pi, tidy=sympy.cancel,
-    expand=sympy.expand, alike=lambda a, b: bool(a == b), cancel=_cancel,
+    expand=sympy.expand, alike=lambda a, b: bool(a == b), cancel=_has_cancelled,
 )  # fmt: skip
 
 
@@ -250,23 +250,23 @@ class _Symbolic(ClosedForm):
         named = (name for name in ("q", "mu", "p") if self.given[name] == sampler)
         self.sampler = next(named, "sample")
 
-    def exact(self, element: ExpPoly) -> Expectation:
+    def compute_exactly(self, element: ExpPoly) -> Expectation:
         value, conditions = self.integrate(element)
         return Expectation(sympy.expand(value), conditions)
 
-    def density(self, name: str, detached: bool = False) -> Pair:
+    def get_density(self, name: str, detached: bool = False) -> Pair:
         """mu is q where it is not given, as on-policy."""
-        found = self.given[name] or (self.given["q"] if name == "mu" else None)
-        if found is None:
+        pair = self.given[name] or (self.given["q"] if name == "mu" else None)
+        if pair is None:
             raise UsageError(f"the loss holds log {name}: give the Gaussian {name}")
-        return found.mean, found.variance
+        return pair.mean, pair.variance
 
-    def constant(self, name: str) -> Any:
+    def evaluate_constant(self, name: str) -> Any:
         return self.symbols.get(name) or parameter(name)
 
     def need(self, group: Group) -> Condition | None:
         """D = 1 - 2 a v > 0, between named variances where the exponent is linear; None where it is sure."""
-        weights = self._precisions(group.exponent)
+        weights = self._collect_precisions(group.exponent)
         d = sympy.cancel(1 - 2 * group.a * self.under[1])
         if weights is None or "sample" in weights:
             return None if group.a == 0 else Condition(f"{d} > 0", d > 0)
@@ -277,25 +277,25 @@ class _Symbolic(ClosedForm):
             high = positive[0]
             [low] = weights.keys() - {high}
             ratio = sympy.expand(-weights[low] / weights[high])
-            bound = sympy.expand(ratio * self.density(high)[1])
-            return Condition(f"sigma_{low}^2 > ({ratio}) sigma_{high}^2", self.density(low)[1] > bound)
+            bound = sympy.expand(ratio * self.get_density(high)[1])
+            return Condition(f"sigma_{low}^2 > ({ratio}) sigma_{high}^2", self.get_density(low)[1] > bound)
         text = " + ".join(f"({weight})/sigma_{name}^2" for name, weight in sorted(weights.items()))
         return Condition(f"{text or 0} > 0", d > 0)
 
-    def _precisions(self, exponent: Exponent) -> dict[str, Any] | None:
+    def _collect_precisions(self, exponent: Exponent) -> dict[str, Any] | None:
         """The integrand's precision as a sum of weight/sigma_name^2; None where exponents are not linear."""
         total = {self.sampler: sympy.S.One}
         for monomial, value in exponent:
             coordinates = [(name, power) for name, power in monomial if parse_name(name).base in DENSITIES]
             if len(coordinates) > 1 or any(power != 1 for _, power in coordinates):
                 return None
-            rest = tuple(item for item in monomial if item not in coordinates)
-            [weight] = self.monomial(rest, value, self.origin)
+            factors = tuple(item for item in monomial if item not in coordinates)
+            [weight] = self.expand_monomial(factors, value, self.origin)
             for name, _ in coordinates:
                 over, *below = DENSITIES[parse_name(name).base]
                 if below == ["mu"] and self.given["mu"] is None:
                     continue  # on-policy w is zero
                 total[over] = total.get(over, sympy.S.Zero) + weight
-                for other in below:
-                    total[other] = total.get(other, sympy.S.Zero) - weight
+                for denominator in below:
+                    total[denominator] = total.get(denominator, sympy.S.Zero) - weight
         return {name: sympy.expand(weight) for name, weight in total.items() if sympy.expand(weight) != 0}

@@ -21,7 +21,7 @@ def show_axioms(settled: Settled) -> str:
             lines.append(f"      the source says: {part.source_says}")
     if claim.explanation:
         lines += ["", claim.explanation]
-    lines += _calculated(settled)
+    lines += _list_calculations(settled)
     used = dict.fromkeys(name for theorem in settled.theorems for name in theorem.rules[:-1])
     closed = dict.fromkeys(theorem.close["by"] for theorem in settled.theorems)
     lines += ["", "Rules"] if used else []
@@ -35,7 +35,7 @@ def show_axioms(settled: Settled) -> str:
     return "\n".join(lines)
 
 
-def _calculated(settled: Settled) -> list[str]:
+def _list_calculations(settled: Settled) -> list[str]:
     """What stands outside the kernel: the lines of each calculation."""
     lines = []
     for part in settled.parts:

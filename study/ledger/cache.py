@@ -41,25 +41,27 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self.name = f"ledger-{_state()}.json"
-        self.entries = _entries(self.name)
+        self.name = f"ledger-{_compute_state()}.json"
+        self.entries = _read_entries(self.name)
 
-    def answers(self, claims: list[Claim]) -> dict[str, Answer]:
+    def replay_answers(self, claims: list[Claim]) -> dict[str, Answer]:
         """Claim id -> what was kept of it; where it has proofs, the kernel has replayed them just now."""
-        found = {
+        kept_answers = {
             claim.id: self.entries[claim.id]
             for claim in claims
             if claim.id in self.entries and _is_ours(claim)
         }
-        return {id: entry["answer"] for id, entry in found.items() if _replays(entry)}
+        return {id: entry["answer"] for id, entry in kept_answers.items() if _replays(entry)}
 
     def add(self, settled: Iterable[Settled]) -> None:
         """Keep these too, but for those that failed; where nothing can be written, nothing is kept."""
         self.entries |= {
-            one.claim.id: one.entry() for one in settled if not one.error and _is_ours(one.claim)
+            settled_claim.claim.id: settled_claim.entry()
+            for settled_claim in settled
+            if not settled_claim.error and _is_ours(settled_claim.claim)
         }
         with suppress(UsageError, OSError, RuntimeError):  # RuntimeError: no home
-            folder = make_folder(_folder())
+            folder = make_folder(_find_folder())
             content = {"digest": digest(self.entries), "entries": self.entries}
             write_whole(folder / self.name, json.dumps(content))
             files = sorted(folder.glob("ledger-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
@@ -72,11 +74,11 @@ def _is_ours(claim: Claim) -> bool:
     return claim.build.__module__.startswith(f"{DERIVATIONS}.")
 
 
-def _entries(name: str) -> dict[str, Any]:
+def _read_entries(name: str) -> dict[str, Any]:
     try:
-        found = json.loads(read_text(_folder() / name, MOST))
-        entries: dict[str, Any] = found["entries"]
-        return entries if found["digest"] == digest(entries) else {}
+        stored_entries = json.loads(read_text(_find_folder() / name, MOST))
+        entries: dict[str, Any] = stored_entries["entries"]
+        return entries if stored_entries["digest"] == digest(entries) else {}
     except (UsageError, OSError, RuntimeError, ValueError, KeyError, TypeError):
         return {}
 
@@ -89,19 +91,19 @@ def _replays(entry: Any) -> bool:
         return False
 
 
-def _folder() -> Path:
+def _find_folder() -> Path:
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(chosen) if os.path.isabs(chosen) else Path.home() / ".cache") / "klsym"
 
 
-def _state() -> str:
+def _compute_state() -> str:
     """The digest of what the answers depend on."""
-    known = hashlib.sha256()
+    state_digest = hashlib.sha256()
     for part in (sys.version, platform.machine(), *map(version, COMPUTES)):
-        known.update(f"{part}\n".encode())
+        state_digest.update(f"{part}\n".encode())
     content = [importlib.import_module(name).__path__ for name in SOURCES]
     for folder in (Path(path) for paths in content for path in paths):
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".py", ".toml", ".json"):
-                known.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
-    return known.hexdigest()
+                state_digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+    return state_digest.hexdigest()

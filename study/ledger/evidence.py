@@ -78,10 +78,10 @@ class Evidence:
         return "$$\n\\begin{aligned}\n" + " \\\\\n".join([f"&{self.latex}", *lines]) + "\n\\end{aligned}\n$$"
 
 
-def computed(findings: Iterable[Finding], setup: str) -> tuple[Evidence, ...]:
+def build_evidence(findings: Iterable[Finding], setup: str) -> tuple[Evidence, ...]:
     """The findings of an experiment as evidence.
 
-    >>> computed([Finding("it falls", True, "it rises", False)], "10 arms")[0].source_says
+    >>> build_evidence([Finding("it falls", True, "it rises", False)], "10 arms")[0].source_says
     'it rises (not what the paper says)'
 
     setup: what was run, one line; it stands among the hypotheses.
@@ -97,12 +97,12 @@ def computed(findings: Iterable[Finding], setup: str) -> tuple[Evidence, ...]:
     )  # fmt: skip
 
 
-def against_sources(parts: Iterable[object]) -> tuple[int, int]:
+def count_disagreements(parts: Iterable[object]) -> tuple[int, int]:
     """How many findings speak of what a source says, and how many of these came out differently.
 
     >>> findings = [Finding("a", True, "b", False), Finding("c", True, "c", True), Finding("d", True)]
-    >>> against_sources(computed(findings, "10 arms"))
+    >>> count_disagreements(build_evidence(findings, "10 arms"))
     (2, 1)
     """
-    said = [part.agrees for part in parts if isinstance(part, Evidence) and part.agrees is not None]
-    return len(said), said.count(False)
+    agreements = [part.agrees for part in parts if isinstance(part, Evidence) and part.agrees is not None]
+    return len(agreements), agreements.count(False)

@@ -55,8 +55,8 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding with what its source says, in one line of a list."""
-        said = f" [{self.mark}: {self.paper}]" if self.paper else ""
-        return f"  - {self.text}{said}"
+        remark = f" [{self.mark}: {self.paper}]" if self.paper else ""
+        return f"  - {self.text}{remark}"
 
 
 def as_said(text: str, found: bool, paper: str, stand_in: str = "") -> Finding:

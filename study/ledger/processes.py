@@ -10,16 +10,16 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
-def workers() -> Iterator[Executor]:
+def open_workers() -> Iterator[Executor]:
     """As many processes as there are cores, ended with the block, whatever ends it.
 
-    >>> with workers() as pool:
+    >>> with open_workers() as pool:
     ...     print(pool.submit(abs, -3).result())
     3
 
@@ -27,7 +27,7 @@ def workers() -> Iterator[Executor]:
     """
     before = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(cores(), mp_context=context, initializer=_end_silently)
+    pool = ProcessPoolExecutor(count_cores(), mp_context=context, initializer=_end_silently)
     try:
         yield pool
     except BaseException:

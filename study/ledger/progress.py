@@ -8,10 +8,10 @@ from typing import Any
 Wrapper = Callable[[list[Any], Callable[[Any], str]], Iterable[Any]]  # items, and what to call each
 
 
-def plainly(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
+def show_nothing(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
     """No progress shown.
 
-    >>> list(plainly([1, 2], str))
+    >>> list(show_nothing([1, 2], str))
     [1, 2]
     """
     yield from items

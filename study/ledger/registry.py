@@ -84,9 +84,9 @@ def claim(
         raise ValueError(f"claim {id}: verdict {verdict!r} is not one of {VERDICTS}")
 
     def register(build: Callable[[], Any]) -> Callable[[], Any]:
-        known = REGISTRY.get(id)
-        if known is not None and known.build.__qualname__ != build.__qualname__:
-            raise ValueError(f"claim {id}: already registered by {known.build.__qualname__}")
+        registered = REGISTRY.get(id)
+        if registered is not None and registered.build.__qualname__ != build.__qualname__:
+            raise ValueError(f"claim {id}: already registered by {registered.build.__qualname__}")
         explanation = " ".join((build.__doc__ or "").split())
         REGISTRY[id] = Claim(
             id, verdict, source, explanation, build, instances or {}, reading, words, slip, later
@@ -107,8 +107,8 @@ def load() -> dict[str, Claim]:
 
 def corrected() -> list[Claim]:
     """The corrected claims: printed formulas first, then our readings of words, then slips of the pen."""
-    found = [claim for claim in load().values() if claim.verdict == "corrected"]
-    return sorted(found, key=lambda claim: ERRATA.index(claim.erratum))
+    corrected_claims = [claim for claim in load().values() if claim.verdict == "corrected"]
+    return sorted(corrected_claims, key=lambda claim: ERRATA.index(claim.erratum))
 
 
 def select(ids: list[str]) -> list[Claim]:
@@ -118,8 +118,8 @@ def select(ids: list[str]) -> list[Claim]:
         return list(claims.values())
     chosen: dict[str, Claim] = {}
     for name in ids:
-        found = {i: c for i, c in claims.items() if name in (i, c.area)}
-        if not found:
+        selected_claims = {i: c for i, c in claims.items() if name in (i, c.area)}
+        if not selected_claims:
             raise UsageError(f"unknown claim {name[:60]!r}: `klsym claims` lists them")
-        chosen |= found
+        chosen |= selected_claims
     return list(chosen.values())

@@ -12,7 +12,7 @@ from klsym.engine.proof.derivation import Proof
 from klsym.files import write_whole
 from klsym.render.listing import align_columns
 from klsym.study.ledger.evidence import Evidence
-from klsym.study.ledger.progress import Wrapper, plainly
+from klsym.study.ledger.progress import Wrapper, show_nothing
 from klsym.study.ledger.registry import Claim
 from klsym.study.ledger.settle_claim import Settled, settle
 
@@ -42,16 +42,18 @@ class Judged:
         return self.settled.error or "; ".join(self.oracle)
 
 
-def settle_all(claims: list[Claim], progress: Wrapper = plainly) -> list[Judged]:
+def settle_all(claims: list[Claim], progress: Wrapper = show_nothing) -> list[Judged]:
     """Settle each claim and let the exact oracle judge each of its theorems."""
-    return each(claims, lambda claim: check_settled(settle(claim)), progress)
+    return visit_claims(claims, lambda claim: check_settled(settle(claim)), progress)
 
 
-def each(claims: list[Claim], work: Callable[[Claim], Any], progress: Wrapper = plainly) -> list[Any]:
+def visit_claims(
+    claims: list[Claim], work: Callable[[Claim], Any], progress: Wrapper = show_nothing
+) -> list[Any]:
     """What comes of each claim, in their order; experiments last, for other processes may be running them."""
     last = sorted(claims, key=lambda claim: claim.verdict == "computed")
-    done = {id(claim): work(claim) for claim in progress(last, lambda claim: claim.id)}
-    return [done[id(claim)] for claim in claims]
+    finished_claims = {id(claim): work(claim) for claim in progress(last, lambda claim: claim.id)}
+    return [finished_claims[id(claim)] for claim in claims]
 
 
 def check_settled(settled: Settled) -> Judged:
@@ -76,7 +78,7 @@ def _ask(part: Evidence) -> tuple[bool, str]:
         return False, f"its check failed: {type(error).__name__}: {error}"
 
 
-def counts(results: list[Judged]) -> str:
+def count_results(results: list[Judged]) -> str:
     """Counts by area."""
     rows: list[tuple[str, ...]] = [("area", "claims", "settled", "trust kernel", "parts", "checks agree")]
     areas = list(dict.fromkeys(result.settled.claim.area for result in results))

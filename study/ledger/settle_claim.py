@@ -56,7 +56,7 @@ class Settled(SettledView):
         if self.error or not self.proofs:
             return None
         places = [number for number, part in enumerate(self.parts, start=1) if isinstance(part, Proof)]
-        return mark(self.claim.id, self.certificate()).among(places, len(self.parts))
+        return mark(self.claim.id, self.certificate()).mark_parts(places, len(self.parts))
 
     @property
     def statement(self) -> str:
@@ -75,8 +75,8 @@ class Settled(SettledView):
 
     @property
     def hypotheses(self) -> list[str]:
-        found = (line for part in self.parts for line in part.hypotheses)
-        return list(dict.fromkeys((*self.claim.reading, *found)))
+        lines = (line for part in self.parts for line in part.hypotheses)
+        return list(dict.fromkeys((*self.claim.reading, *lines)))
 
     def certificate(self) -> dict[str, Any]:
         """The certificate that `klsym check` replays: the parts that are kernel proofs."""
@@ -138,7 +138,7 @@ def settle(entry: Claim) -> Settled:
     missed = [part for part in parts if isinstance(part, Evidence) and not part.holds]
     if missed:
         return Settled(entry, parts, f"not what was computed: {missed[0]}")
-    return Settled(entry, parts, _mismatch(entry.verdict, [part.kind for part in parts]))
+    return Settled(entry, parts, _explain_mismatch(entry.verdict, [part.kind for part in parts]))
 
 
 def _as_printed(part: Proof | Evidence) -> str:
@@ -146,7 +146,7 @@ def _as_printed(part: Proof | Evidence) -> str:
     return part.text if isinstance(part, Evidence) else part.stated
 
 
-def _mismatch(verdict: str, kinds: list[str]) -> str:
+def _explain_mismatch(verdict: str, kinds: list[str]) -> str:
     """Why parts of these kinds do not give the verdict; empty when they do."""
     established = any(kind in ESTABLISHED for kind in kinds)
     refuted, exact = "refuted" in kinds, "exact" in kinds

@@ -24,35 +24,37 @@ Answer = dict[str, Any]  # a claim as `klsym claims --json` shows it
 
 
 @cache
-def _content() -> dict[str, Any]:
+def _read_content() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(lzma.decompress(STORED.read_bytes()))
     return content
 
 
-def date() -> str:
+def read_date() -> str:
     """The date on which the claims were settled."""
-    return str(_content()["date"])
+    return str(_read_content()["date"])
 
 
 def entries() -> dict[str, Any]:
     """Claim id -> answer and certificate; the certificate is None for claims without a proof."""
-    found: dict[str, Any] = _content()["entries"]
-    return found
+    stored_entries: dict[str, Any] = _read_content()["entries"]
+    return stored_entries
 
 
-def answers(ids: Iterable[str]) -> list[Answer]:
+def replay_answers(ids: Iterable[str]) -> list[Answer]:
     """Return the answers for claims or areas, after the kernel has replayed each proof.
 
     ids: of claims, or of areas such as `gradient`; none: all claims.
     Raises UsageError: an unknown claim.  Refused: a proof that the kernel does not accept.
     """
-    known = entries()
-    chosen: dict[str, Any] = {} if (names := list(ids)) else known
+    stored_entries = entries()
+    chosen: dict[str, Any] = {} if (names := list(ids)) else stored_entries
     for name in names:
-        found = {id: entry for id, entry in known.items() if name in (id, id.partition(".")[0])}
-        if not found:
+        selected_entries = {
+            id: entry for id, entry in stored_entries.items() if name in (id, id.partition(".")[0])
+        }
+        if not selected_entries:
             raise UsageError(f"unknown claim {name[:60]!r}: `klsym claims` lists them")
-        chosen |= found
+        chosen |= selected_entries
     for entry in chosen.values():
         if entry["certificate"] is not None:
             check(entry["certificate"])
@@ -65,12 +67,12 @@ def write() -> int:
     from klsym.study.ledger.settle_claim import settle
 
     settled = [settle(claim) for claim in load().values()]
-    if failed := [one.claim.id for one in settled if one.error]:
+    if failed := [settled_claim.claim.id for settled_claim in settled if settled_claim.error]:
         raise SystemExit(f"not stored, these fail: {', '.join(failed)}")
-    found = {one.claim.id: one.entry() for one in settled}
-    content = {"date": datetime.date.today().isoformat(), "entries": found}
+    new_entries = {settled_claim.claim.id: settled_claim.entry() for settled_claim in settled}
+    content = {"date": datetime.date.today().isoformat(), "entries": new_entries}
     write_whole(STORED, lzma.compress(json.dumps(content).encode()))
-    return len(found)
+    return len(new_entries)
 
 
 if __name__ == "__main__":

@@ -33,79 +33,81 @@ class SettledView:
     """What a settled claim shows, and how it shows itself: as text, and in Jupyter."""
 
     def __repr__(self) -> str:
-        return claim_text(self)
+        return format_claim(self)
 
     def _repr_markdown_(self) -> str:
-        return claim_markdown(self)
+        return format_claim_markdown(self)
 
 
-def claim_text(settled: Any) -> str:
+def format_claim(settled: Any) -> str:
     """The heading and, line by line, what each part says; or why the claim failed."""
     return "\n".join(
         [
-            heading(settled),
+            format_heading(settled),
             *(f"  {line}" for line in [settled.error] if line),
-            *(f"  {statement_text(part)}" for part in settled.parts),
+            *(f"  {format_statement(part)}" for part in settled.parts),
         ]
     )
 
 
-def statement_text(part: Any) -> str:
+def format_statement(part: Any) -> str:
     """The statement of a part; what a calculation refutes is printed with its negation."""
     false = isinstance(part, Evidence) and part.kind == "refuted"
     return f"not: {part!r}" if false else repr(part)
 
 
-def heading(settled: Any) -> str:
+def format_heading(settled: Any) -> str:
     """The id, the verdict and the trust in one line.
 
     >>> from klsym.study.ledger.settle_claim import recall
-    >>> heading(recall("value.k2-biased"))
+    >>> format_heading(recall("value.k2-biased"))
     'value.k2-biased: refutes E_q[k2] = KL(q||p) (replayed by the kernel)'
     """
-    words = verdict_words(settled.claim)
+    words = describe_verdict(settled.claim)
     if settled.claim.verdict == "refuted" and not settled.error:  # its parts are printed with their negation
         words = f"refutes {settled.statement}"
     return f"{settled.claim.id}: {words} ({TRUST[settled.trust]})"
 
 
-def verdict_words(claim: Claim) -> str:
+def describe_verdict(claim: Claim) -> str:
     """The verdict; of a corrected claim also what the refuted form is to its source."""
     words = VERDICTS[claim.verdict]
     return f"{words} ({claim.false_form})" if claim.verdict == "corrected" else words
 
 
-def statement_latex(part: Any) -> str:
+def format_statement_latex(part: Any) -> str:
     """The statement of a proof or of other evidence; what is refuted is printed with its negation."""
     if not isinstance(part, Evidence):
         return show_theorem_latex(part)
     return rf"\text{{not: }}{part.latex}" if part.kind == "refuted" else part.latex
 
 
-def claim_markdown(settled: Any) -> str:
+def format_claim_markdown(settled: Any) -> str:
     """The claim with its statements and its hypotheses."""
     claim = settled.claim
-    source = shown_as_it_is(claim.source)
-    lines = [f"**`{claim.id}`** *{verdict_words(claim)}; {TRUST[settled.trust]}; {source}*"]
-    lines += [f"\n{shown_as_it_is(claim.explanation)}"] if claim.explanation else []
+    source = escape_markdown(claim.source)
+    lines = [f"**`{claim.id}`** *{describe_verdict(claim)}; {TRUST[settled.trust]}; {source}*"]
+    lines += [f"\n{escape_markdown(claim.explanation)}"] if claim.explanation else []
     if claim.verdict == "refuted" and not settled.error:
-        lines.append(f"\nRefuted: {shown_as_it_is(settled.statement)}")
+        lines.append(f"\nRefuted: {escape_markdown(settled.statement)}")
     for part in settled.parts:
         words = isinstance(part, Evidence) and part.kind == "computed"
-        lines.append(f"\n- {shown_as_it_is(part.text)}" if words else f"\n$$ {statement_latex(part)} $$")
-    return "\n".join([*lines, *_hypotheses(settled)])
+        lines.append(
+            f"\n- {escape_markdown(part.text)}" if words else f"\n$$ {format_statement_latex(part)} $$"
+        )
+    return "\n".join([*lines, *_list_hypotheses(settled)])
 
 
-def _hypotheses(settled: Any) -> Iterator[str]:
+def _list_hypotheses(settled: Any) -> Iterator[str]:
     if settled.hypotheses:
         yield "\nHypotheses:\n"
-        yield from (f"- {shown_as_it_is(line)}" for line in settled.hypotheses)
+        yield from (f"- {escape_markdown(line)}" for line in settled.hypotheses)
 
 
-def shown_as_it_is(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Text with formulas in it as Markdown that shows every character, and no other.
 
-    >>> print(shown_as_it_is("g* = E_q[k1**2], y_<t & $5"))
+    >>> print(escape_markdown("g* = E_q[k1**2], y_<t & $5"))
     g\* = E\_q\[k1\*\*2\], y\_\<t \& \$5
 
     In Jupyter, as on GitHub, a sign that can begin markup, HTML or a formula stands for itself after a

@@ -39,10 +39,10 @@ from klsym.study.questions.loss_enumeration import (
     OPERATORS,
     SizeLevel,
     ValueAndScore,
-    infix,
-    negated_code,
-    pair,
-    spellings,
+    compute_pair,
+    count_spellings,
+    negate_code,
+    write_infix,
 )
 
 COMMAND = "klsym catalogue --size {} -o {}"
@@ -66,23 +66,25 @@ def as_json(catalogue: Catalogue) -> dict[str, Any]:
         "operations": ["sg(.)", *(sign.strip() for sign in OPERATORS.values())],
         "size": catalogue.size,
         "spellings": catalogue.spellings,
-        "settings": [asdict(found) for found in catalogue.settings],
+        "settings": [asdict(search) for search in catalogue.settings],
     }
 
 
-def written(catalogue: Catalogue) -> str:
+def write_catalogue(catalogue: Catalogue) -> str:
     """The text of the file that holds it: what holds no lists or rows stands on one line."""
-    return _lines(as_json(catalogue), "") + "\n"
+    return _format_value(as_json(catalogue), "") + "\n"
 
 
-def _lines(value: Any, margin: str) -> str:
+def _format_value(value: Any, margin: str) -> str:
     inside = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(value, dict | list | tuple) or not any(
         isinstance(x, dict | list | tuple) for x in inside
     ):
         return json.dumps(value)
     names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(value)
-    rows = [margin + " " + name + _lines(x, margin + " ") for name, x in zip(names, inside, strict=True)]
+    rows = [
+        margin + " " + name + _format_value(x, margin + " ") for name, x in zip(names, inside, strict=True)
+    ]
     first, last = "{}" if isinstance(value, dict) else "[]"
     return "\n".join([first, ",\n".join(rows), margin + last])
 
@@ -96,8 +98,8 @@ def catalogue(levels: Sequence[SizeLevel]) -> Catalogue:
     >>> found.counts["losses"], found.targets["reverse-kl"]
     ([9, 15, 150], [0, 0, 2])
     """
-    counts = cumulated(spellings(len(levels)))
-    return Catalogue(len(levels), counts, tuple(_setting(levels, *setting) for setting in SETTINGS))
+    counts = cumulate_counts(count_spellings(len(levels)))
+    return Catalogue(len(levels), counts, tuple(_search_setting(levels, *setting) for setting in SETTINGS))
 
 
 @dataclass
@@ -108,27 +110,27 @@ class Entry:
     code: str
     count: int
 
-    def also(self, size: int, code: str, count: int) -> None:
+    def add_spellings(self, size: int, code: str, count: int) -> None:
         """Sizes come in their order."""
         self.count += count
         self.code = min(self.code, code) if size == self.size else self.code
 
 
-def entries(levels: Sequence[SizeLevel], sampling: str, use: str) -> dict[ValueAndScore, Entry]:
+def collect_entries(levels: Sequence[SizeLevel], sampling: str, use: str) -> dict[ValueAndScore, Entry]:
     """The losses (v, a) that the spellings are in a setting.
 
     On-policy w = 0 once differentiated; detached, a loss is what multiplies the score.
     """
     view = View(sampling == "on-policy")
-    found: dict[ValueAndScore, Entry] = {}
+    entries_by_pair: dict[ValueAndScore, Entry] = {}
     for size, level in enumerate(levels, start=1):
         for (v, a), (count, code) in level.items():
             key = (view(v), view(a if use == "loss" else v))
-            if key in found:
-                found[key].also(size, code, count)
+            if key in entries_by_pair:
+                entries_by_pair[key].add_spellings(size, code, count)
             else:
-                found[key] = Entry(size, code, count)
-    return found
+                entries_by_pair[key] = Entry(size, code, count)
+    return entries_by_pair
 
 
 class View(dict[ExpPoly, ExpPoly]):
@@ -145,7 +147,7 @@ class View(dict[ExpPoly, ExpPoly]):
         return self[element]
 
 
-def over_q(element: ExpPoly, sampling: str) -> ExpPoly:
+def divide_by_weight(element: ExpPoly, sampling: str) -> ExpPoly:
     """E_m[x] = E_q[x/rho], with rho = 1 on-policy."""
     return element if sampling == "on-policy" else element * AVERAGE_ONE[1]
 
@@ -156,66 +158,75 @@ def mean_value(v: ExpPoly, sampling: str) -> ExpPoly:
     >>> mean_value(VK1 + R_RATIO - 1, "on-policy") == VK1
     True
     """
-    under_q = over_q(v, sampling)
-    for one in AVERAGE_ONE:
-        [key] = one.terms
-        under_q = under_q + (ONE - one) * under_q.terms.get(key, 0)
+    under_q = divide_by_weight(v, sampling)
+    for factor in AVERAGE_ONE:
+        [key] = factor.terms
+        under_q = under_q + (ONE - factor) * under_q.terms.get(key, 0)
     return under_q
 
 
-def under_sampling(a: ExpPoly, sampling: str) -> ExpPoly:
+def to_canonical_coefficient(a: ExpPoly, sampling: str) -> ExpPoly:
     """c of E_m[a s] = E_q[c s], less its constant, since E_q[s] = 0."""
-    c = over_q(a, sampling)
+    c = divide_by_weight(a, sampling)
     return c - c.terms.get(ONE_KEY, 0)
 
 
-def _setting(levels: Sequence[SizeLevel], sampling: str, use: str) -> CatalogueSearch:
-    found = entries(levels, sampling, use)
+def _search_setting(levels: Sequence[SizeLevel], sampling: str, use: str) -> CatalogueSearch:
+    entries_of_setting = collect_entries(levels, sampling, use)
     firsts: dict[str, dict[Any, int]] = {kind: {} for kind in COUNTED_KINDS}
     targets: Counter[tuple[str, int]] = Counter()
-    of: dict[ExpPoly, tuple[ExpPoly, NamedParts]] = {}  # a -> c and what it is
+    named_coefficients: dict[ExpPoly, tuple[ExpPoly, NamedParts]] = {}  # a -> c and what it is
     means: dict[ExpPoly, ExpPoly] = {}
-    for (v, a), entry in found.items():
-        if a not in of:
-            c = under_sampling(a, sampling)
-            of[a] = c, recognise_coefficient(c)
+    for (v, a), entry in entries_of_setting.items():
+        if a not in named_coefficients:
+            c = to_canonical_coefficient(a, sampling)
+            named_coefficients[a] = c, recognise_coefficient(c)
         if v not in means:
             means[v] = mean_value(v, sampling)
-        for kind, key in zip(COUNTED_KINDS, ((v, a), v, means[v], a, of[a][0]), strict=True):
+        for kind, key in zip(COUNTED_KINDS, ((v, a), v, means[v], a, named_coefficients[a][0]), strict=True):
             firsts[kind].setdefault(key, entry.size)
-        targets[of[a][1].target, entry.size] += 1
+        targets[named_coefficients[a][1].target, entry.size] += 1
     sizes = range(1, len(levels) + 1)
-    here = levels, sampling, use
-    right = {kl: _candidates(*here, lambda x: of[x[1]][0], kl, c) for kl, c in COEFFICIENTS.items()}
-    exact = {kl: _candidates(*here, lambda x: means[x[0]], kl, v) for kl, v in KL_VALUES.items()}
+    setting_key = levels, sampling, use
+    right = {
+        kl: _list_candidates(*setting_key, lambda x: named_coefficients[x[1]][0], kl, c)
+        for kl, c in COEFFICIENTS.items()
+    }
+    exact = {kl: _list_candidates(*setting_key, lambda x: means[x[0]], kl, v) for kl, v in KL_VALUES.items()}
     return CatalogueSearch(
         sampling,
         use,
-        {kind: _up_to(Counter(first.values()), sizes) for kind, first in firsts.items()},
+        {kind: _cumulate_sizes(Counter(first.values()), sizes) for kind, first in firsts.items()},
         {
-            name: _up_to({n: targets[name, n] for n in sizes}, sizes)
+            name: _cumulate_sizes({n: targets[name, n] for n in sizes}, sizes)
             for name in sorted({t for t, _ in targets})
         },
-        {kl: _choices(found, of, means, kl, sampling) for kl in COEFFICIENTS},
-        {kl: least((x.of_gradient(sampling, use), x.loss) for x in rows) for kl, rows in right.items()},
-        {kl: least((x.of_value(), x.loss) for x in rows) for kl, rows in exact.items()},
+        {
+            kl: _list_choices(entries_of_setting, named_coefficients, means, kl, sampling)
+            for kl in COEFFICIENTS
+        },
+        {
+            kl: select_least((x.measure_gradient_needs(sampling, use), x.loss) for x in rows)
+            for kl, rows in right.items()
+        },
+        {kl: select_least((x.measure_value_needs(), x.loss) for x in rows) for kl, rows in exact.items()},
     )
 
 
-def _up_to(new: dict[int, int], sizes: range) -> list[int]:
-    return cumulated([new.get(size, 0) for size in sizes])
+def _cumulate_sizes(new: dict[int, int], sizes: range) -> list[int]:
+    return cumulate_counts([new.get(size, 0) for size in sizes])
 
 
-def cumulated(new: Sequence[int]) -> list[int]:
+def cumulate_counts(new: Sequence[int]) -> list[int]:
     """How many there are up to each place.
 
-    >>> cumulated([9, 6, 135])
+    >>> cumulate_counts([9, 6, 135])
     [9, 15, 150]
     """
     return [sum(new[: i + 1]) for i in range(len(new))]
 
 
-def _choices(
+def _list_choices(
     found: dict[ValueAndScore, Entry],
     of: dict[ExpPoly, tuple[ExpPoly, NamedParts]],
     means: dict[ExpPoly, ExpPoly],
@@ -227,22 +238,22 @@ def _choices(
     for (v, a), entry in found.items():
         if of[a][0] == COEFFICIENTS[kl]:
             groups.setdefault(a, []).append((v, entry))
-    constants = {a: Fraction(over_q(a, sampling).terms.get(ONE_KEY, 0)) for a in groups}
-    near = nearest(constants.values())
-    made = [
+    constants = {a: Fraction(divide_by_weight(a, sampling).terms.get(ONE_KEY, 0)) for a in groups}
+    near = find_nearest(constants.values())
+    choices = [
         (
             _place(min((entry for _, entry in group), key=_place)),
-            _choice(a, group, [e for v, e in group if means[v] == KL_VALUES[kl]], constants[a], near),
+            _build_choice(a, group, [e for v, e in group if means[v] == KL_VALUES[kl]], constants[a], near),
         )
         for a, group in groups.items()
     ]
-    return tuple(choice for _, choice in sorted(made, key=lambda item: item[0]))
+    return tuple(choice for _, choice in sorted(choices, key=lambda item: item[0]))
 
 
-def nearest(constants: Iterable[Fraction]) -> dict[Fraction, tuple[str | None, str | None]]:
+def find_nearest(constants: Iterable[Fraction]) -> dict[Fraction, tuple[str | None, str | None]]:
     """From where to where each of them is the nearest: half way to its neighbours.
 
-    >>> nearest([Fraction(0), Fraction(-1), Fraction(1, 2)])[Fraction(0)]
+    >>> find_nearest([Fraction(0), Fraction(-1), Fraction(1, 2)])[Fraction(0)]
     ('-1/2', '1/4')
     """
     order = sorted(constants)
@@ -250,7 +261,7 @@ def nearest(constants: Iterable[Fraction]) -> dict[Fraction, tuple[str | None, s
     return {x: (middles[i], middles[i + 1]) for i, x in enumerate(order)}
 
 
-def _choice(
+def _build_choice(
     a: ExpPoly,
     group: list[tuple[ExpPoly, Entry]],
     unbiased: list[Entry],
@@ -262,9 +273,9 @@ def _choice(
     return CatalogueChoice(
         constant=str(constant),
         gradient=formulas.show_element(a),
-        loss=infix(first.code),
+        loss=write_infix(first.code),
         size=first.size,
-        unbiased=None if correct is None else infix(correct.code),
+        unbiased=None if correct is None else write_infix(correct.code),
         losses=len(group),
         spellings=sum(entry.count for _, entry in group),
         nearest=near[constant],
@@ -276,17 +287,19 @@ def _place(entry: Entry) -> tuple[int, str]:
 
 
 # ---------------------------------------------------------------------------- of which none asks for as much
-def least(rows: Iterable[tuple[Needs, str]]) -> tuple[str, ...]:
+def select_least(rows: Iterable[tuple[Needs, str]]) -> tuple[str, ...]:
     """The losses of which none asks for as much as another in every respect, the shortest first.
 
-    >>> least([((0, 3), "x"), ((1, 2), "y"), ((1, 3), "z"), ((1, 2), "v")])
+    >>> select_least([((0, 3), "x"), ((1, 2), "y"), ((1, 3), "z"), ((1, 2), "v")])
     ('v', 'x')
     """
-    kept: list[tuple[Needs, str]] = []
+    least_rows: list[tuple[Needs, str]] = []
     for needs, loss in sorted(rows, key=lambda row: (sum(row[0]), row)):  # what asks for less stands before
-        if not any(all(x <= y for x, y in zip(other, needs, strict=True)) for other, _ in kept):
-            kept.append((needs, loss))
-    return tuple(loss for _, loss in sorted(kept, key=lambda row: (row[0][-1], row[1])))
+        if not any(
+            all(x <= y for x, y in zip(other_needs, needs, strict=True)) for other_needs, _ in least_rows
+        ):
+            least_rows.append((needs, loss))
+    return tuple(loss for _, loss in sorted(least_rows, key=lambda row: (row[0][-1], row[1])))
 
 
 @dataclass(frozen=True)
@@ -305,12 +318,12 @@ class CatalogueLoss:
 
     @property
     def loss(self) -> str:
-        return negated_code(self.code) if self.minus else infix(self.code)
+        return negate_code(self.code) if self.minus else write_infix(self.code)
 
-    def of_gradient(self, sampling: str, use: str) -> Needs:
+    def measure_gradient_needs(self, sampling: str, use: str) -> Needs:
         """How far b is from the best one at q = p.  Does it rest on the gradient of a weight whose value is
         1, on that of a weight, has it another value, does it hold r?  And its size."""
-        b = over_q(self.a, sampling).terms.get(ONE_KEY, 0)
+        b = divide_by_weight(self.a, sampling).terms.get(ONE_KEY, 0)
         best = -substitute_reference(COEFFICIENTS[self.kl]).terms.get(ONE_KEY, 0)
         return (
             abs(Fraction(b - best)),
@@ -323,10 +336,10 @@ class CatalogueLoss:
 
     def _with(self, weight: str, fixed: bool = False) -> ExpPoly:
         """The gradient at a sample with another spelling for rho; in the mean on-policy, unless `fixed`."""
-        a = pair(self.code.replace(RHO, weight))[1]
-        return a if fixed else under_sampling(View(True)(a), "on-policy")
+        a = compute_pair(self.code.replace(RHO, weight))[1]
+        return a if fixed else to_canonical_coefficient(View(True)(a), "on-policy")
 
-    def of_value(self) -> Needs:
+    def measure_value_needs(self) -> Needs:
         """Is it of first order in log q/p at q = p = mu, where a KL is of second?  r in it, and its size."""
         return (
             bool(substitute_reference(differentiate_in_log_q(self.v.substitute({"w": ZERO})))),
@@ -335,7 +348,7 @@ class CatalogueLoss:
         )
 
 
-def _candidates(
+def _list_candidates(
     levels: Sequence[SizeLevel],
     sampling: str,
     use: str,
@@ -347,9 +360,9 @@ def _candidates(
     view = View(sampling == "on-policy")
     for size, level in enumerate(levels, start=1):
         for (v, a), (_, code) in level.items():
-            here = view(v), view(a if use == "loss" else v)
-            found = is_(here)
-            if found == wanted:
-                yield CatalogueLoss(kl, *here, code, False, size)
-            elif found == -wanted:
-                yield CatalogueLoss(kl, -here[0], -here[1], code, True, size + 1)
+            viewed_pair = view(v), view(a if use == "loss" else v)
+            candidate_element = is_(viewed_pair)
+            if candidate_element == wanted:
+                yield CatalogueLoss(kl, *viewed_pair, code, False, size)
+            elif candidate_element == -wanted:
+                yield CatalogueLoss(kl, -viewed_pair[0], -viewed_pair[1], code, True, size + 1)

@@ -148,23 +148,23 @@ def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | N
     """The losses that estimate and descend a divergence; see `klsym.study.api.losses_of`."""
     typed = _read(divergence, tuple(parameters))
     try:
-        parts, of_r, known = _in_ring(to_ring(typed), divergence)
+        parts, of_r, divergence_name = _build_ring_parts(to_ring(typed), divergence)
     except NotInRing:
-        parts, of_r, known = _outside(divergence, typed)
+        parts, of_r, divergence_name = _build_smooth_parts(divergence, typed)
     if of_r is None:
         raise UsageError(f"{divergence[:60]!r}: f is a + b*r, so that E_q[f(r)] is the same for all q")
     settings = (ON, OFF) if sampling is None else (sampling,)
-    gradients = tuple(_proved(row, parts) for row in _choices(parts) if row.sampling in settings)
+    gradients = tuple(_prove_row(row, parts) for row in _list_choices(parts) if row.sampling in settings)
     return Descents(
         asked=divergence,
-        name=known[0] if known else None,
-        multiple=known[1] if known else "1",
+        name=divergence_name[0] if divergence_name else None,
+        multiple=divergence_name[1] if divergence_name else "1",
         shape=of_r,
         coefficient=parts.texts["c"],
         values=tuple(_estimate(parts, at) for at in settings),
         gradients=gradients,
-        wrong=tuple(_refuted(row, parts) for row in _tempting(parts) if row.sampling in settings),
-        messages=_messages(of_r, parts.f),
+        wrong=tuple(_refute_row(row, parts) for row in _list_tempting(parts) if row.sampling in settings),
+        messages=_list_messages(of_r, parts.f),
         no_formula=parts.no_formula,
     )
 
@@ -183,17 +183,21 @@ class Parts:
     no_formula: tuple[Message, ...] = ()
 
 
-def _in_ring(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
-    f = zero_at_one(typed)
+def _build_ring_parts(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+    f = subtract_tangent(typed)
     c = f + differentiate_in_log_q(f)
-    g, known = naive_loss(c), name_divergence(f)
-    texts = {name: words(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
+    g, divergence_name = find_naive_loss(c), name_divergence(f)
+    texts = {name: write_element(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
     parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts)
-    name = ("alpha", "1") if asked.strip() == "alpha" else known and (known[0], show_element(known[1]))
+    name = (
+        ("alpha", "1")
+        if asked.strip() == "alpha"
+        else divergence_name and (divergence_name[0], show_element(divergence_name[1]))
+    )
     return parts, build_divergence(f, c) if differentiate_in_log_q(c) else None, name
 
 
-def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+def _build_smooth_parts(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
     """f that is smooth, but no exponential polynomial; derivatives and antiderivatives are SymPy's."""
     in_x = outer.convert_to_x(typed)
     if in_x is None:
@@ -203,14 +207,14 @@ def _outside(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str
     c = min((sympy.expand(e, multinomial=False) for e in (c, sympy.cancel(c))), key=sympy.count_ops)
     rhs = sympy.expand(-c / outer.X)
     g = outer.find_antiderivative(rhs, 1)
-    shown = {"f": f, "c": c} | ({} if g is None else {"g": g - g.subs(outer.X, 1)})
-    exact = {name: outer.convert_to_r(e, with_k1=True) for name, e in shown.items()}
+    parts_by_name = {"f": f, "c": c} | ({} if g is None else {"g": g - g.subs(outer.X, 1)})
+    exact = {name: outer.convert_to_r(e, with_k1=True) for name, e in parts_by_name.items()}
     why = () if g is not None else (Message("no-loss", proved=outer.has_no_elementary_antiderivative(rhs)),)
     exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
     parts = Parts(exact["f"], exact["c"], exact["g"], texts, why)
-    known = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
-    return parts, outer.describe_shape(f, c) if c.has(outer.X) else None, known
+    divergence_name = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
+    return parts, outer.describe_shape(f, c) if c.has(outer.X) else None, divergence_name
 
 
 # ---------------------------------------------------------------------------- reading f
@@ -222,7 +226,7 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
     if plain in WRITTEN_GENERATORS:
         return parse(WRITTEN_GENERATORS[plain])
     if NAME.fullmatch(plain) and not re.search(rf"\b({'|'.join(NAMES)}|r)\b", plain):
-        return _named_alpha(plain, parameters)
+        return _parse_alpha_name(plain, parameters)
     for word in re.finditer(r"[A-Za-z_]\w*", text):
         if word[0] in NOT_OF_R:
             raise UsageError(
@@ -233,17 +237,17 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
         return parse_asked(text, parameters)
     except UsageError as error:
         if re.fullmatch(r"[a-z_]+", plain) and plain not in FUNCTIONS:
-            raise UsageError(f"unknown divergence {plain!r} ({known_names()})") from None
+            raise UsageError(f"unknown divergence {plain!r} ({list_known_names()})") from None
         raise error
 
 
-def known_names() -> str:
+def list_known_names() -> str:
     named = ", ".join((*NAMED_GENERATORS, *WRITTEN_GENERATORS))
-    more = f"alpha=1/2, tsallis=2, {JENSEN_SHANNON}=1/10 or =beta"
-    return f"known: {named}, {more}; or f as a function of r, such as r*log(r)"
+    examples = f"alpha=1/2, tsallis=2, {JENSEN_SHANNON}=1/10 or =beta"
+    return f"known: {named}, {examples}; or f as a function of r, such as r*log(r)"
 
 
-def _of_a_number(start: str, number: str, parameters: tuple[str, ...]) -> Any:
+def _parse_numbered_divergence(start: str, number: str, parameters: tuple[str, ...]) -> Any:
     """jensen-shannon=1/10 or tsallis=alpha; raises ValueError for numbers that it is not defined for."""
     if number in {*PARAMETERS, *parameters} - {*COUNTS}:
         value: Any = parameter(number)
@@ -256,33 +260,34 @@ def _of_a_number(start: str, number: str, parameters: tuple[str, ...]) -> Any:
     return parse_asked(OF_A_NUMBER[start].format(value), parameters)
 
 
-def _named_alpha(name: str, parameters: tuple[str, ...]) -> Any:
+def _parse_alpha_name(name: str, parameters: tuple[str, ...]) -> Any:
     start, _, number = name.partition("=")
     try:
         if start in (*OF_A_NUMBER, "renyi"):
-            return _of_a_number(start, number, parameters)
+            return _parse_numbered_divergence(start, number, parameters)
         if start != "alpha":
             raise ValueError
         return to_sympy(build_alpha_generator(Fraction(number)))
     except (ValueError, ZeroDivisionError):
         raise UsageError(
-            f"unknown divergence {name[:40]!r} ({known_names()}); the number of alpha, tsallis and renyi is"
+            f"unknown divergence {name[:40]!r} ({list_known_names()}); "
+            "the number of alpha, tsallis and renyi is"
             " not 0 or 1, that of jensen-shannon between them"
         ) from None
 
 
-def zero_at_one(f: ExpPoly) -> ExpPoly:
+def subtract_tangent(f: ExpPoly) -> ExpPoly:
     """f(1) = f'(1) = 0: a constant moves nothing, and E_q[r - 1] = 0 for all q."""
     f = f - substitute_reference(f)
     return f + substitute_reference(differentiate_in_log_q(f)) * (to_ring(r) - 1)
 
 
-def naive_loss(c: ExpPoly) -> ExpPoly | None:
+def find_naive_loss(c: ExpPoly) -> ExpPoly | None:
     """g with dg/dlog q = c and g(1) = 0; None where the ring has none."""
-    found = find_primitive(c, "x")
-    if found is None:
+    primitive = find_primitive(c, "x")
+    if primitive is None:
         return None
-    g = found.substitute({"log_q": ExpPoly.from_variable("k1")})
+    g = primitive.substitute({"log_q": ExpPoly.from_variable("k1")})
     return g - substitute_reference(g)
 
 
@@ -310,67 +315,71 @@ TEMPTING = (
 )  # fmt: skip
 
 
-def _choices(parts: Parts) -> Iterator[Spelled]:
-    return _rows(PLACEMENTS, parts)
+def _list_choices(parts: Parts) -> Iterator[Spelled]:
+    return _list_spelled_rows(PLACEMENTS, parts)
 
 
-def _tempting(parts: Parts) -> Iterator[Spelled]:
-    return _rows(TEMPTING, parts)
+def _list_tempting(parts: Parts) -> Iterator[Spelled]:
+    return _list_spelled_rows(TEMPTING, parts)
 
 
-def _rows(table: tuple[tuple[str, str, str, str], ...], parts: Parts) -> Iterator[Spelled]:
+def _list_spelled_rows(table: tuple[tuple[str, str, str, str], ...], parts: Parts) -> Iterator[Spelled]:
     for sampling, use, weight, part in table:
         if part in parts.texts:
             text, e = parts.texts[part], getattr(parts, part)
-            written = Written(_weighted(weight, text), WEIGHTED[weight](e))
+            written = Written(_write_weight(weight, text), WEIGHTED[weight](e))
             yield Spelled(written, sampling, use, part, weight)
 
 
-def _weighted(weight: str, text: str) -> str:
+def _write_weight(weight: str, text: str) -> str:
     inner = f"({text})" if weight and is_sum(text) else text
     return f"{weight}*{inner}" if weight else inner
 
 
-def words(e: ExpPoly) -> str:
+def write_element(e: ExpPoly) -> str:
     """A sum of multiples of the estimators k2, k3, ...; otherwise in k1 and r.
 
-    >>> words(ESTIMATORS["k2"] + ESTIMATORS["k3"] * 2), words(ESTIMATORS["k2"] * ESTIMATORS["k2"])
+    >>> k2 = ESTIMATORS["k2"]
+    >>> write_element(k2 + ESTIMATORS["k3"] * 2), write_element(k2 * k2)
     ('2*k3 + k2', 'k1**4/4')
     """
     unknown = sympy.symbols(f"a_0:{len(ESTIMATORS)}")
     rows = [(e, sympy.Integer(-1)), *zip(ESTIMATORS.values(), unknown, strict=True)]
-    keys = {key for of, _ in rows for key in of.terms}
-    gaps = [sum(a * sympy.Rational(of.terms.get(key, 0)) for of, a in rows) for key in sorted(keys)]
+    keys = {key for row_element, _ in rows for key in row_element.terms}
+    gaps = [
+        sum(a * sympy.Rational(row_element.terms.get(key, 0)) for row_element, a in rows)
+        for key in sorted(keys)
+    ]
     for solution in sympy.linsolve(gaps, unknown) if e else ():
         multiples = (a.xreplace(dict.fromkeys(unknown, sympy.S.Zero)) for a in solution)
         return show(sum(a * OF_TABLE[name] for a, name in zip(multiples, ESTIMATORS, strict=True)), TEXT)
     return show_element(e)
 
 
-def _slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:
+def _build_slot_loss(row: Spelled, f: Any) -> tuple[SlotLoss, Any]:
     """The loss of a sample and f, with the same names for the logs in them."""
-    loss, aim = build_slot_losses((row.written, Written("", f)), Setting(row.sampling, row.use))
-    return loss, remove_sg(aim.expression)
+    loss, objective = build_slot_losses((row.written, Written("", f)), Setting(row.sampling, row.use))
+    return loss, remove_sg(objective.expression)
 
 
-def _derivation(row: Spelled, parts: Parts) -> tuple[Derivation, Quantity]:
+def _derive_row(row: Spelled, parts: Parts) -> tuple[Derivation, Quantity]:
     """The expected gradient of the loss, and that of E_q[f(r)]."""
-    loss, f = _slot_loss(row, parts.f)
+    loss, f = _build_slot_loss(row, parts.f)
     return reduce_loss(loss).start.reduce(), grad(expectation(f, "q"))
 
 
-def _proved(row: Spelled, parts: Parts) -> DivergenceLoss:
+def _prove_row(row: Spelled, parts: Parts) -> DivergenceLoss:
     """E_m[grad L] or E_m[sg(L) s] = grad E_q[f(r)]."""
-    start, aim = _derivation(row, parts)
+    start, objective = _derive_row(row, parts)
     try:
-        proof = start.equals(aim)
+        proof = start.equals(objective)
     except ProofError:
         raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]") from None
-    return DivergenceLoss(row.written.text, row.sampling, row.use, proof, _of_value(row, parts))
+    return DivergenceLoss(row.written.text, row.sampling, row.use, proof, _decide_value(row, parts))
 
 
-def _of_value(row: Spelled, parts: Parts) -> Value:
-    loss, f = _slot_loss(row, parts.f)
+def _decide_value(row: Spelled, parts: Parts) -> Value:
+    loss, f = _build_slot_loss(row, parts.f)
     mean = expectation(remove_sg(loss.expression), loss.measure)
     start = derive(mean, on_policy=loss.detached_q, defined=loss.defined)
     with suppress(ProofError, Refused):
@@ -385,30 +394,32 @@ def _estimate(parts: Parts, sampling: str) -> DivergenceLoss:
     """E_m[rho (f + a (r - 1))] = E_q[f] for any number a."""
     weight = "rho" if sampling == OFF else ""
     free = next(name for name in ("a", "b", "c0") if name not in {str(x) for x in parts.f.free_symbols})
-    text = _weighted(weight, f"{parts.texts['f']} + {free}*(r - 1)")
-    beside = WEIGHTED[weight](parts.f + parameter(free) * (r - 1))
-    value = _of_value(Spelled(Written(text, beside), sampling, "loss", "f", weight), parts)
+    text = _write_weight(weight, f"{parts.texts['f']} + {free}*(r - 1)")
+    weighted_loss = WEIGHTED[weight](parts.f + parameter(free) * (r - 1))
+    value = _decide_value(Spelled(Written(text, weighted_loss), sampling, "loss", "f", weight), parts)
     if value.proof is None:
         raise ProofError(f"{text[:60]!r} is not shown to be an unbiased estimate of E_q[f(r)]")
     return DivergenceLoss(text, sampling, "value", value.proof, value)
 
 
 # ---------------------------------------------------------------------------- what is none
-def _refuted(row: Spelled, parts: Parts) -> WrongEstimate:
+def _refute_row(row: Spelled, parts: Parts) -> WrongEstimate:
     """A model in which its expected gradient is another one; without a model that is open."""
     verdict = explain_written(row.written, Setting(row.sampling, row.use))
-    told = row.written.text, row.sampling, row.use, verdict
-    start, aim = _derivation(row, parts)
+    statement = row.written.text, row.sampling, row.use, verdict
+    start, objective = _derive_row(row, parts)
     try:
-        proof = start.differs_from(aim)
+        proof = start.differs_from(objective)
     except (ProofError, Refused):
-        return WrongEstimate(*told, "open", None)
-    return WrongEstimate(*told, proof.trust, describe_counterexample(proof))
+        return WrongEstimate(*statement, "open", None)
+    return WrongEstimate(*statement, proof.trust, describe_counterexample(proof))
 
 
-def _messages(of_r: Generated, f: Any) -> tuple[Message, ...]:
+def _list_messages(of_r: Generated, f: Any) -> tuple[Message, ...]:
     nowhere_known = isinstance(of_r.where, Inequality)
-    shares = sorted({w.name for of in f.atoms(sympy.log) for w in list_mixture_weights(of.args[0])})
+    shares = sorted(
+        {w.name for logarithm in f.atoms(sympy.log) for w in list_mixture_weights(logarithm.args[0])}
+    )
     mixtures = tuple(Message("mixture-weight", of=w) for w in shares)
     return (
         *mixtures,

@@ -11,8 +11,8 @@ written, in Polish notation with a letter each: its length is its size.
 >>> small = levels(3)
 >>> [len(level) for level in small]
 [9, 9, 150]
->>> count, code = small[2][pair("XAC")]
->>> infix(code), count
+>>> count, code = small[2][compute_pair("XAC")]
+>>> write_infix(code), count
 ('rho*k1', 2)
 """
 
@@ -47,81 +47,85 @@ BINDS = {PLUS: 0, MINUS: 0, TIMES: 1}
 # ---------------------------------------------------------------------------- one spelling
 def read_code(code: str) -> Any:
     """A spelling as a tree of tuples: (letter,), (letter, part) or (letter, part, part)."""
-    tree, rest = _read(code)
-    if rest:
-        raise ValueError(f"{code!r}: {rest!r} is left over")
+    tree, remaining_code = _read(code)
+    if remaining_code:
+        raise ValueError(f"{code!r}: {remaining_code!r} is left over")
     return tree
 
 
 def _read(code: str) -> tuple[Any, str]:
-    letter, rest = code[:1], code[1:]
+    letter, remaining_code = code[:1], code[1:]
     if letter in LEAVES:
-        return (letter,), rest
+        return (letter,), remaining_code
     if letter == DETACHED:
-        part, rest = _read(rest)
-        return (letter, part), rest
+        part, remaining_code = _read(remaining_code)
+        return (letter, part), remaining_code
     if letter not in OPERATORS or not letter:
         raise ValueError(
             f"{code!r}: a spelling starts with one of {''.join((*LEAVES, DETACHED, *OPERATORS))}"
         )
-    left, rest = _read(rest)
-    right, rest = _read(rest)
-    return (letter, left, right), rest
+    left_tree, remaining_code = _read(remaining_code)
+    right, remaining_code = _read(remaining_code)
+    return (letter, left_tree, right), remaining_code
 
 
-def infix(code: str) -> str:
+def write_infix(code: str) -> str:
     """The loss in the loss grammar.
 
-    >>> infix("XBAD"), infix("XAZE0"), infix("ZCZDE")
+    >>> write_infix("XBAD"), write_infix("XAZE0"), write_infix("ZCZDE")
     ('sg(rho)*k2', 'rho*(k3 - 1/2)', 'k1 - (k2 - k3)')
     """
-    return _infix(read_code(code), 0)
+    return _write_tree(read_code(code), 0)
 
 
-def negated_code(code: str) -> str:
+def negate_code(code: str) -> str:
     """The loss with a minus before it.
 
-    >>> negated_code("XAC"), negated_code("YCF")
+    >>> negate_code("XAC"), negate_code("YCF")
     ('-rho*k1', '-(k1 + r)')
     """
-    return f"-{_infix(read_code(code), BINDS[TIMES])}"
+    return f"-{_write_tree(read_code(code), BINDS[TIMES])}"
 
 
-def _infix(tree: Any, least: int) -> str:
+def _write_tree(tree: Any, least: int) -> str:
     """least: what binds less than that stands in brackets."""
     letter, *parts = tree
     if letter in LEAVES:
         return str(LEAVES[letter])
     if letter == DETACHED:
-        return f"sg({_infix(parts[0], 0)})"
-    own = BINDS[letter]
-    text = _infix(parts[0], own) + OPERATORS[letter] + _infix(parts[1], own + (letter == MINUS))
-    return f"({text})" if own < least else text
+        return f"sg({_write_tree(parts[0], 0)})"
+    binding = BINDS[letter]
+    text = (
+        _write_tree(parts[0], binding)
+        + OPERATORS[letter]
+        + _write_tree(parts[1], binding + (letter == MINUS))
+    )
+    return f"({text})" if binding < least else text
 
 
 @lru_cache(maxsize=2**17)
-def pair(code: str) -> ValueAndScore:
+def compute_pair(code: str) -> ValueAndScore:
     """What a spelling is worth at a sample, and its derivative along log q.
 
-    >>> pair("XAE") == pair("XBAD")  # rho*k3 and sg(rho)*k2
+    >>> compute_pair("XAE") == compute_pair("XBAD")  # rho*k3 and sg(rho)*k2
     False
-    >>> pair("XAE")[1] == pair("XBAD")[1]
+    >>> compute_pair("XAE")[1] == compute_pair("XBAD")[1]
     True
     """
-    return _pair(read_code(code))
+    return _compute_tree_pair(read_code(code))
 
 
-def _pair(tree: Any) -> ValueAndScore:
+def _compute_tree_pair(tree: Any) -> ValueAndScore:
     letter, *parts = tree
     if letter in LEAVES:
-        return leaf(letter)
+        return build_leaf(letter)
     if letter == DETACHED:
-        return _pair(parts[0])[0], ZERO
-    return JOINED[letter](_pair(parts[0]), _pair(parts[1]))
+        return _compute_tree_pair(parts[0])[0], ZERO
+    return JOINED[letter](_compute_tree_pair(parts[0]), _compute_tree_pair(parts[1]))
 
 
 @cache
-def leaf(letter: str) -> ValueAndScore:
+def build_leaf(letter: str) -> ValueAndScore:
     value = to_ring(LEAVES[letter])
     return value, differentiate_loss(value, "", Context()).get("x", ZERO)
 
@@ -163,15 +167,15 @@ class Join:
 
     def __call__(self, first: int, last: int) -> SizeLevel:
         """What the rows first <= i < last of `long` give."""
-        found = SizeLevel()
-        short = [(pair(code), count, code) for count, code in self.short]
+        joined_level = SizeLevel()
+        short = [(compute_pair(code), count, code) for count, code in self.short]
         for count, code in self.long[first:last]:
-            y = pair(code)
-            for x, times, other in short:
-                self._joined(found, x, y, times * count, other, code)
-        return found
+            y = compute_pair(code)
+            for x, times, short_pair in short:
+                self._add_join(joined_level, x, y, times * count, short_pair, code)
+        return joined_level
 
-    def _joined(
+    def _add_join(
         self, found: SizeLevel, x: ValueAndScore, y: ValueAndScore, count: int, a: str, b: str
     ) -> None:
         if self.equal:
@@ -189,51 +193,51 @@ class Join:
 Across = Callable[[Sequence[Join]], SizeLevel]
 
 
-def here(joins: Sequence[Join]) -> SizeLevel:
+def join_here(joins: Sequence[Join]) -> SizeLevel:
     """In this process, one after the other."""
     return reduce(SizeLevel.merge, (join(0, len(join.long)) for join in joins), SizeLevel())
 
 
-def levels(size: int, across: Across = here) -> list[SizeLevel]:
+def levels(size: int, across: Across = join_here) -> list[SizeLevel]:
     """The pairs of each size from 1 to `size`.
 
     across: carries the joins out and merges what they give, here or elsewhere.
     """
-    found = [_leaves()]
-    while len(found) < size:
+    size_levels = [_list_leaves()]
+    while len(size_levels) < size:
         level = SizeLevel()
-        for (v, _), (count, code) in found[-1].items():
+        for (v, _), (count, code) in size_levels[-1].items():
             level.add((v, ZERO), count, DETACHED + code)
-        joins = _joins([level.rows for level in found])
-        found.append(level.merge(across(joins)) if joins else level)
-    return found[:size]
+        joins = _list_joins([level.rows for level in size_levels])
+        size_levels.append(level.merge(across(joins)) if joins else level)
+    return size_levels[:size]
 
 
-def _leaves() -> SizeLevel:
+def _list_leaves() -> SizeLevel:
     level = SizeLevel()
     for letter in LEAVES:
-        level.add(leaf(letter), 1, letter)
+        level.add(build_leaf(letter), 1, letter)
     return level
 
 
-def _joins(rows: Sequence[tuple[SpellingCount, ...]]) -> list[Join]:
+def _list_joins(rows: Sequence[tuple[SpellingCount, ...]]) -> list[Join]:
     """Of the sizes i <= j with i + j + 1 one above those that are there."""
     sizes = ((i, len(rows) - i) for i in range(1, len(rows) // 2 + 1))
     return [Join(rows[i - 1], rows[j - 1], i == j) for i, j in sizes]
 
 
-def spellings(size: int) -> list[int]:
+def count_spellings(size: int) -> list[int]:
     """How many spellings each size has: n leaves, one operation of one part, three of two.
 
-    >>> spellings(5)
+    >>> count_spellings(5)
     [9, 9, 252, 738, 14589]
     """
     counts = [len(LEAVES)]
     while len(counts) < size:
-        counts.append(counts[-1] + len(OPERATORS) * _products(counts))
+        counts.append(counts[-1] + len(OPERATORS) * _sum_products(counts))
     return counts[:size]
 
 
-def _products(counts: Iterable[int]) -> int:
-    known = list(counts)
-    return sum(x * y for x, y in zip(known[:-1], reversed(known[:-1]), strict=True))
+def _sum_products(counts: Iterable[int]) -> int:
+    count_list = list(counts)
+    return sum(x * y for x, y in zip(count_list[:-1], reversed(count_list[:-1]), strict=True))

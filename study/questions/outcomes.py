@@ -186,23 +186,27 @@ class Outcome:
         return self._known[piece, nu]
 
     def _enclose(self, piece: MonotonePiece, nu: float) -> Interval:
-        way = 1 if piece.level_rises else -1
+        direction = 1 if piece.level_rises else -1
 
-        def side(k: float) -> int:
+        def find_side(k: float) -> int:
             """-1: k is certainly too low, 1: too high, 0: too near to say."""
             value, error = self.compute_level(k)
-            return 0 if not abs(value - nu) > error + ROUNDING * abs(nu) else way * (1 if value > nu else -1)
+            return (
+                0
+                if not abs(value - nu) > error + ROUNDING * abs(nu)
+                else direction * (1 if value > nu else -1)
+            )
 
         low, high, step = piece.lower, piece.upper, 1.0
         if low == -math.inf:
             low = high - step
-            while side(low) >= 0 and low > LOWEST:
+            while find_side(low) >= 0 and low > LOWEST:
                 step *= 2
                 low = high - step
             if low <= LOWEST:
-                return -math.inf, self._find_high_point(piece, side)
-        k = self._solve_level(low, high, nu, way)
-        return self._widen(k, -1, low, side), self._widen(k, 1, high, side)
+                return -math.inf, self._find_high_point(piece, find_side)
+        k = self._solve_level(low, high, nu, direction)
+        return self._widen(k, -1, low, find_side), self._widen(k, 1, high, find_side)
 
     def _find_high_point(self, piece: MonotonePiece, side: Callable[[float], int]) -> float:
         """Of a level that is reached nowhere above minus infinity: k that is certainly too high."""

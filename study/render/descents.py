@@ -32,24 +32,24 @@ MORE = "more  --proof (hypotheses, a counterexample, all that looks right)"
 USES = {"loss": "as a loss", "reward": "as a detached reward", "value": "as a value"}
 
 
-def title(name: str | None, multiple: str) -> str:
+def write_title(name: str | None, multiple: str) -> str:
     """jeffreys, KL(q||p) + KL(p||q)."""
     if name is None:
         return "E_q[f(r)]"
     times = "" if multiple == "1" else f"{multiple} times "
-    what = TITLES.get(name)
-    return f"{times}{name}" + (f", {what}" if what else "")
+    title_text = TITLES.get(name)
+    return f"{times}{name}" + (f", {title_text}" if title_text else "")
 
 
-def divergence_words(verdict: Any) -> str:
+def describe_divergence(verdict: Any) -> str:
     """What a loss descends: a combination of named gradients, some E_q[f(r)], or another objective."""
-    gradient, found = verdict.gradient, verdict.objective.generator
+    gradient, generator = verdict.gradient, verdict.objective.generator
     if gradient.target == "zero":
         return "nothing: the expected gradient is zero"
     if gradient.target in ("reverse-kl", "forward-kl", "combination"):
         return format_combination(gradient.multiples).replace("grad ", "")
-    if found is not None and found.f is not None:
-        return f"E_q[f(r)] with f = {TEXT(rewrite_in_r(found.f))}"
+    if generator is not None and generator.f is not None:
+        return f"E_q[f(r)] with f = {TEXT(rewrite_in_r(generator.f))}"
     return (
         TEXT(build_objective_formula(verdict, TEXT))
         if verdict.objective.quantity is not None
@@ -72,27 +72,30 @@ class PrintedDescents(Descents):
 
     def to_json(self) -> dict[str, Any]:
         """All of it, with formulas as grammar strings."""
-        return descents_json(self)
+        return build_json(self)
 
-    def text(self, proof: bool = False, full: bool = False) -> str:
+    def to_text(self, proof: bool = False, full: bool = False) -> str:
         """The answer for a terminal, with hypotheses and all that is wrong if asked."""
-        return descents_text(self, proof, full)
+        return to_text(self, proof, full)
 
     def __str__(self) -> str:
-        return self.text()
+        return self.to_text()
 
     __repr__ = __str__
 
 
-def hypotheses(row: DivergenceLoss) -> tuple[str, ...]:
+def list_hypotheses(row: DivergenceLoss) -> tuple[str, ...]:
     """Of a choice: for its gradient, and what its value assumes beside them."""
-    own = row.proof.hypotheses
-    more = row.value.proof.hypotheses if row.value.proof else ()
-    return (*own, *(f"for the value: {line}" for line in more if line not in own))
+    gradient_hypotheses = row.proof.hypotheses
+    value_hypotheses = row.value.proof.hypotheses if row.value.proof else ()
+    return (
+        *gradient_hypotheses,
+        *(f"for the value: {line}" for line in value_hypotheses if line not in gradient_hypotheses),
+    )
 
 
 # ---------------------------------------------------------------------------- JSON
-def descents_json(found: PrintedDescents) -> dict[str, Any]:
+def build_json(found: PrintedDescents) -> dict[str, Any]:
     """What `klsym divergence --json` prints."""
     return {
         "divergence": found.name,
@@ -100,10 +103,10 @@ def descents_json(found: PrintedDescents) -> dict[str, Any]:
         **build_generator_json(found.shape),
         "latex": LATEX(rewrite_in_r(found.shape.f)),
         "coefficient": found.coefficient,
-        "values": [_choice(row) for row in found.values],
-        "gradients": [_choice(row) for row in found.gradients],
+        "values": [_choice_to_json(row) for row in found.values],
+        "gradients": [_choice_to_json(row) for row in found.gradients],
         "wrong": [
-            {"loss": w.loss, "sampling": w.sampling, "use": w.use, "descends": divergence_words(w.verdict),
+            {"loss": w.loss, "sampling": w.sampling, "use": w.use, "descends": describe_divergence(w.verdict),
              "trust": w.trust, "witness": w.witness}
             for w in found.wrong
         ],
@@ -112,23 +115,23 @@ def descents_json(found: PrintedDescents) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _choice(row: DivergenceLoss) -> dict[str, Any]:
+def _choice_to_json(row: DivergenceLoss) -> dict[str, Any]:
     return {
         "loss": row.loss, "sampling": row.sampling, "use": row.use, "statement": row.equal,
         "trust": row.trust,
-        "unbiased_value": row.unbiased, "hypotheses": list(hypotheses(row)),
+        "unbiased_value": row.unbiased, "hypotheses": list(list_hypotheses(row)),
     }  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- text
-def descents_text(found: PrintedDescents, proof: bool = False, full: bool = False) -> str:
+def to_text(found: PrintedDescents, proof: bool = False, full: bool = False) -> str:
     """For a terminal: f, what estimates it, what descends it, what does not; hypotheses with `proof`."""
-    shape, more = found.shape, proof or full
+    shape, show_hypotheses = found.shape, proof or full
     convex = describe_convexity(shape.where, shape.is_divergence) or "whether it is convex is open"
     lines = [
         ": ".join(
             [
-                *([title(found.name, found.multiple)] if found.name else []),
+                *([write_title(found.name, found.multiple)] if found.name else []),
                 f"E_q[f(r)] with f = {TEXT(rewrite_in_r(shape.f))}",
             ]
         ),
@@ -136,45 +139,47 @@ def descents_text(found: PrintedDescents, proof: bool = False, full: bool = Fals
         f"  gradient  grad E_q[f(r)] = E_q[c s] with c = f - r f' = {found.coefficient}",
     ]
     lines += ["", "To estimate its value, with any number before r - 1 (0: never negative where f is convex)"]
-    lines += _table([(row.sampling, "", row.loss, TRUST[row.trust]) for row in found.values])
+    lines += _format_table([(row.sampling, "", row.loss, TRUST[row.trust]) for row in found.values])
     lines += [
         "",
         "To descend it (each is c s at a sample of q, rho c s at one of mu; on-policy rho is q/sg(q))",
     ]
-    lines += _table([(r.sampling, USES[r.use], r.loss, TRUST[r.trust], _value(r)) for r in found.gradients])
+    lines += _format_table(
+        [(r.sampling, USES[r.use], r.loss, TRUST[r.trust], _describe_value(r)) for r in found.gradients]
+    )
     lines += [f"  {line}" for line in found.missing]
     lines += ["", "What looks right and is not"] if found.wrong else []
-    wrong = found.wrong if more else found.wrong[:MAX_WRONG]
-    lines += _table([(w.sampling, USES[w.use], w.loss, _refutation(w)) for w in wrong])
-    if not more:
+    wrong = found.wrong if show_hypotheses else found.wrong[:MAX_WRONG]
+    lines += _format_table([(w.sampling, USES[w.use], w.loss, _describe_refutation(w)) for w in wrong])
+    if not show_hypotheses:
         return "\n".join([*lines, *format_list("Warnings", found.warnings[:1]), "", MORE])
     if found.wrong and found.wrong[0].witness:
-        lines += ["", *_model(found.wrong[0].witness)]
+        lines += ["", *_describe_model(found.wrong[0].witness)]
     lines += format_list(
-        "Hypotheses", _together(hypotheses(row) for row in (*found.values, *found.gradients))
+        "Hypotheses", _join_rows(list_hypotheses(row) for row in (*found.values, *found.gradients))
     )
     return "\n".join(lines + format_list("Warnings", found.warnings))
 
 
-def _value(row: DivergenceLoss) -> str:
+def _describe_value(row: DivergenceLoss) -> str:
     return "its value is unbiased, too" if row.unbiased else ""
 
 
-def _refutation(wrong: WrongEstimate) -> str:
+def _describe_refutation(wrong: WrongEstimate) -> str:
     word = {"kernel": "descends", "sympy": "descends"}.get(wrong.trust, "not shown to be wrong; descends")
-    return f"{word} {divergence_words(wrong.verdict)}"
+    return f"{word} {describe_divergence(wrong.verdict)}"
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def _format_table(rows: list[tuple[str, ...]]) -> list[str]:
     return [f"  {line}" for line in align_columns(rows)]
 
 
-def _model(model: dict[str, Any]) -> list[str]:
+def _describe_model(model: dict[str, Any]) -> list[str]:
     rows = [f"  {name:<3} = ({', '.join(model[name])})" for name in ("q", "p", "mu", "u") if name in model]
     rows += [f"  {name} = {value}" for name, value in model.get("parameters", {}).items()]
     sides = (show_interval(model[side]) for side in ("left", "right"))
     return [f"Counterexample to {model['refutes']}", *rows, "  left side {}, right side {}".format(*sides)]
 
 
-def _together(rows: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def _join_rows(rows: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line for row in rows for line in row))

@@ -2,9 +2,9 @@ r"""Where training ends, in words: the closed form of a stationary policy, and a
 
 >>> from klsym.language.convert import to_ring
 >>> from klsym.language.expressions import k1, k3
->>> closed_form(to_ring(k1))
+>>> solve_closed_form(to_ring(k1))
 'q_j = \\frac{1}{Z}\\, p_j\\, \\exp\\!\\left(\\frac{R_j}{\\beta}\\right)'
->>> closed_form(to_ring(k3)).partition(r"\quad")[0]
+>>> solve_closed_form(to_ring(k3)).partition(r"\quad")[0]
 'q_j = p_j / r_j,'
 """
 
@@ -25,7 +25,7 @@ RATIO = ((), (((("k1", 1),), -1),))
 CONSTANT = ((), ())
 
 
-def closed_form(c: ExpPoly) -> str | None:
+def solve_closed_form(c: ExpPoly) -> str | None:
     """q_j from R_j - beta c = nu in LaTeX, where c inverts: in k1 and log q, in r, in both, or a square.
 
     c: a score coefficient without parameters.  nu, or the normaliser Z, is what gives q its mass.
@@ -36,56 +36,58 @@ def closed_form(c: ExpPoly) -> str | None:
         return None
     match bool(a), bool(b), bool(d), bool(e):
         case (_, False, True, False) if a + d:
-            return _tilt(a, d)
+            return _solve_tilt(a, d)
         case (True, False, False, False):
-            return _tilt(a, d)
+            return _solve_tilt(a, d)
         case (False, True, False, False):
-            return rf"q_j = \frac{{{_times(-b)}\beta\, p_j}}{{\nu - R_j}}"
+            return rf"q_j = \frac{{{_format_factor(-b)}\beta\, p_j}}{{\nu - R_j}}"
         case (True, True, False, False):
-            return _lambert(a, -b)
+            return _solve_lambert(a, -b)
         case (_, False, False, True):
-            return _roots(e, a)
+            return _solve_square(e, a)
     return None
 
 
-def _tilt(a: Fraction, d: Fraction) -> str:
+def _solve_tilt(a: Fraction, d: Fraction) -> str:
     """a log q/p + d log q = (R - nu)/beta."""
     scale = a + d
-    power = "" if a == scale else rf"^{{{_number(a / scale)}}}"
+    power = "" if a == scale else rf"^{{{_format_number(a / scale)}}}"
     reference = rf"\, p_j{power}" if a else ""
-    return rf"q_j = \frac{{1}}{{Z}}{reference}\, \exp\!\left(\frac{{R_j}}{{{_times(scale)}\beta}}\right)"
+    return (
+        rf"q_j = \frac{{1}}{{Z}}{reference}\, \exp\!\left(\frac{{R_j}}{{{_format_factor(scale)}\beta}}\right)"
+    )
 
 
-def _lambert(a: Fraction, b: Fraction) -> str:
+def _solve_lambert(a: Fraction, b: Fraction) -> str:
     """-a log r - b r = (R - nu)/beta: (b/a) r exp((b/a) r) = (b/a) exp((nu - R)/(a beta))."""
-    inner = rf"{_times(b / a)}e^{{(\nu - R_j)/{_bracketed(a)}}}"
+    inner = rf"{_format_factor(b / a)}e^{{(\nu - R_j)/{_wrap_beta(a)}}}"
     branches = r"\ \text{on either branch}" if b / a < 0 else ""
-    return rf"q_j = p_j / r_j,\quad r_j = {_times(a / b)}W\!\left({inner}\right){branches}"
+    return rf"q_j = p_j / r_j,\quad r_j = {_format_factor(a / b)}W\!\left({inner}\right){branches}"
 
 
-def _roots(e: Fraction, a: Fraction) -> str:
+def _solve_square(e: Fraction, a: Fraction) -> str:
     """e k1^2 + a k1 = (R - nu)/beta."""
     middle = -a / (2 * e)
-    start = _number(middle) + r" \pm " if middle else r"\pm"
-    shift = rf"{_number(middle**2)} + " if middle else ""
-    inner = rf"{shift}\frac{{{_times(1 / e)}(R_j - \nu)}}{{\beta}}"
+    start = _format_number(middle) + r" \pm " if middle else r"\pm"
+    shift = rf"{_format_number(middle**2)} + " if middle else ""
+    inner = rf"{shift}\frac{{{_format_factor(1 / e)}(R_j - \nu)}}{{\beta}}"
     return rf"q_j = p_j\, \exp\!\left({start}\sqrt{{{inner}}}\right)"
 
 
-def _number(value: Fraction) -> str:
+def _format_number(value: Fraction) -> str:
     sign, size = "-" if value < 0 else "", abs(value)
     if size.denominator == 1:
         return f"{sign}{size.numerator}"
     return rf"{sign}\tfrac{{{size.numerator}}}{{{size.denominator}}}"
 
 
-def _times(value: Fraction) -> str:
+def _format_factor(value: Fraction) -> str:
     """A factor before what follows: nothing for 1, a sign for -1."""
-    return {1: "", -1: "-"}.get(value.numerator, "") if abs(value) == 1 else rf"{_number(value)}\, "
+    return {1: "", -1: "-"}.get(value.numerator, "") if abs(value) == 1 else rf"{_format_number(value)}\, "
 
 
-def _bracketed(a: Fraction) -> str:
-    return r"\beta" if a == 1 else rf"({_times(a)}\beta)"
+def _wrap_beta(a: Fraction) -> str:
+    return r"\beta" if a == 1 else rf"({_format_factor(a)}\beta)"
 
 
 # ---------------------------------------------------------------------------- what was found
@@ -105,19 +107,19 @@ class PrintedOptimum(OptimumAnswer):
             "beta": float(self.beta),
             "rewards": [float(x) for x in self.rewards],
             "reference": [float(x) for x in self.reference],
-            "closed_form": closed_form(self.coefficient),
+            "closed_form": solve_closed_form(self.coefficient),
             "unique": self.optimum.unique,
             "complete": self.optimum.complete,
-            "stationary": [one.to_json() for one in self.optimum.stationary],
-            "boundary": [one.to_json() for one in self.optimum.boundary],
+            "stationary": [policy.to_json() for policy in self.optimum.stationary],
+            "boundary": [policy.to_json() for policy in self.optimum.boundary],
             "warnings": list(self.warnings),
         }
 
     def __str__(self) -> str:
-        return optimum_text(self.loss, str(self.beta), self.optimum, self.warnings)
+        return format_optimum(self.loss, str(self.beta), self.optimum, self.warnings)
 
 
-def optimum_text(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]) -> str:
+def format_optimum(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]) -> str:
     """All policies in a table: probabilities, the multiplier nu, stability."""
     rows = [("inside", s) for s in found.stationary] + [("boundary", s) for s in found.boundary]
     size = len(rows[0][1].policy) if rows else 0
@@ -126,13 +128,13 @@ def optimum_text(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]
         lines.append("  ".join(["where   ", *(f"q_{j + 1:<8}" for j in range(size)), "nu        ", "stable"]))
     for where, s in rows:
         nu = "-" if s.multiplier is None else f"{s.multiplier:.6f}"
-        numbers = [*(_probability(x, where == "inside") for x in s.policy), nu]
+        numbers = [*(_format_probability(x, where == "inside") for x in s.policy), nu]
         stable = {True: "yes", False: "no", None: "not decided"}[s.stable]
         lines.append("  ".join([f"{where:<8}", *(f"{x:<10}" for x in numbers), stable]))
     return "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
 
 
-def _probability(value: float, positive: bool) -> str:
+def _format_probability(value: float, positive: bool) -> str:
     """Six decimals, or two digits of what they would show as 0."""
     if positive and not value:
         return "< 1e-300"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.files import write_whole
-from klsym.study.rocq.export import TERMS, export, terms_of
+from klsym.study.rocq.export import TERMS, digest_terms, export
 
 STORED = Path(__file__).with_name("accepted.json")
 SOURCES = Path(__file__).parents[2] / "rocq"  # of the checker, beside klsym in its repository alone
@@ -86,22 +86,24 @@ class Mark:
         >>> Mark((1,), (), ((2, "batches"),)).sentence
         'accepts 1 of 2 parts; outside: part 2 (batches)'
         """
-        many = "parts" if self.parts > 1 else "part"
-        told = [f"accepts all {self.parts} parts" if self.parts > 1 else "accepts it"] if self.whole else []
+        part_word = "parts" if self.parts > 1 else "part"
+        clauses = (
+            [f"accepts all {self.parts} parts" if self.parts > 1 else "accepts it"] if self.whole else []
+        )
         if self.accepted and not self.whole:
-            told = [f"accepts {len(self.accepted)} of {self.parts} {many}"]
+            clauses = [f"accepts {len(self.accepted)} of {self.parts} {part_word}"]
         if self.stale:
-            told.append(f"has not been run since it or {listed(self.stale)} changed")
+            clauses.append(f"has not been run since it or {list_numbers(self.stale)} changed")
         reasons = dict.fromkeys(reason for _, reason in self.outside)
         why = [
-            f"{listed([n for n, r in self.outside if r == reason])} ({reason})"
+            f"{list_numbers([n for n, r in self.outside if r == reason])} ({reason})"
             if self.parts > 1
             else f"it ({reason})"
             for reason in reasons
         ]
         if why:
-            told.append(f"outside: {', '.join(why)}" if told else f"does not reach {', '.join(why)}")
-        return "; ".join(told)
+            clauses.append(f"outside: {', '.join(why)}" if clauses else f"does not reach {', '.join(why)}")
+        return "; ".join(clauses)
 
     def to_json(self) -> dict[str, Any]:
         """The entry "verified" of `klsym claims --json`."""
@@ -112,10 +114,10 @@ class Mark:
             "outside": {str(number): reason for number, reason in self.outside},
         }
 
-    def among(self, places: Sequence[int], parts: int) -> Mark:
+    def mark_parts(self, places: Sequence[int], parts: int) -> Mark:
         """The mark of a claim of so many parts, of which those at these places have certificates.
 
-        >>> Mark((1, 2)).among([1, 3], 3).sentence
+        >>> Mark((1, 2)).mark_parts([1, 3], 3).sentence
         'accepts 2 of 3 parts; outside: part 2 (no certificate)'
         """
         outside = {places[number - 1]: reason for number, reason in self.outside}
@@ -130,47 +132,53 @@ class Mark:
         return Mark(tuple(data["accepted"]), tuple(data["stale"]), outside)
 
 
-def listed(numbers: Sequence[int]) -> str:
+def list_numbers(numbers: Sequence[int]) -> str:
     """
-    >>> listed([2]), listed([1, 3])
+    >>> list_numbers([2]), list_numbers([1, 3])
     ('part 2', 'parts 1, 3')
     """
     return f"part{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def mark(claim: str, certificate: dict[str, Any], known: Mapping[str, Any] | None = None) -> Mark:
+def mark(claim: str, certificate: dict[str, Any], accepted_claims: Mapping[str, Any] | None = None) -> Mark:
     """How far the checker bears out the certificate that a claim has now.
 
     known: claim -> what is stored of it; if None that of this version of klsym, for the checker that is here.
     """
-    if known is None:
-        known = {} if checker_changed() else accepted()["claims"]
-    stored = known.get(claim, {})
+    if accepted_claims is None:
+        accepted_claims = {} if has_checker_changed() else read_accepted()["claims"]
+    stored = accepted_claims.get(claim, {})
     exported = export({claim: certificate})
-    now = terms_of(exported)[claim]
+    current_terms = digest_terms(exported)[claim]
     good, stale = list[int](), list[int]()
-    for number, term in now["terms"].items():
-        same = stored.get("certificate") == now["certificate"] and stored["terms"].get(number) == term
-        (good if same else stale).append(int(number))
+    for number, term in current_terms["terms"].items():
+        is_unchanged = (
+            stored.get("certificate") == current_terms["certificate"] and stored["terms"].get(number) == term
+        )
+        (good if is_unchanged else stale).append(int(number))
     outside = [(int(name.rpartition(" ")[2]), reason) for name, reason in exported.outside.items()]
     return Mark(tuple(good), tuple(stale), tuple(outside))
 
 
-def summary(marks: Iterable[Mark | None]) -> dict[str, Any]:
+def summarise_marks(marks: Iterable[Mark | None]) -> dict[str, Any]:
     """How many claims it accepts as a whole, in some parts, or not since they changed; and how many parts.
 
-    >>> summary([Mark((1, 2)), Mark((1,), (), ((2, "batches"),)), None])["outside"]
+    >>> summarise_marks([Mark((1, 2)), Mark((1,), (), ((2, "batches"),)), None])["outside"]
     {'batches': 1}
     """
-    found = [one for one in marks if one is not None]
-    reasons = Counter(reason for one in found for _, reason in one.outside if reason != NONE)
-    accepts = sum(len(one.accepted) for one in found)
-    stale = sum(len(one.stale) for one in found)
+    existing_marks = [existing_mark for existing_mark in marks if existing_mark is not None]
+    reasons = Counter(
+        reason for existing_mark in existing_marks for _, reason in existing_mark.outside if reason != NONE
+    )
+    accepts = sum(len(existing_mark.accepted) for existing_mark in existing_marks)
+    stale = sum(len(existing_mark.stale) for existing_mark in existing_marks)
     return {
-        "claims": len(found),
-        "whole": sum(one.whole for one in found),
-        "some": sum(bool(one.accepted) and not one.whole for one in found),
-        "stale": sum(bool(one.stale) for one in found),
+        "claims": len(existing_marks),
+        "whole": sum(existing_mark.whole for existing_mark in existing_marks),
+        "some": sum(
+            bool(existing_mark.accepted) and not existing_mark.whole for existing_mark in existing_marks
+        ),
+        "stale": sum(bool(existing_mark.stale) for existing_mark in existing_marks),
         "accepted": accepts,
         "parts": accepts + stale + reasons.total(),
         "outside": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
@@ -178,18 +186,21 @@ def summary(marks: Iterable[Mark | None]) -> dict[str, Any]:
 
 
 @cache
-def accepted() -> dict[str, Any]:
+def read_accepted() -> dict[str, Any]:
     """What is stored: the digest of the checker, how many wrong versions it refused, the terms accepted."""
-    found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
-    return found
+    accepted_terms: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
+    return accepted_terms
 
 
 @cache
-def checker_changed(sources: Path = SOURCES) -> bool:
+def has_checker_changed(sources: Path = SOURCES) -> bool:
     """Is the checker here another than the one that ran?  Without its sources there is nothing to compare."""
-    found = sorted(sources.rglob("*.v"), key=lambda path: path.name)
-    texts = [path.read_text(encoding="utf-8") for path in found]
-    return bool(texts) and hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16] != accepted()["checker"]
+    source_files = sorted(sources.rglob("*.v"), key=lambda path: path.name)
+    texts = [path.read_text(encoding="utf-8") for path in source_files]
+    return (
+        bool(texts)
+        and hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16] != read_accepted()["checker"]
+    )
 
 
 def record(folder: Path, target: Path = STORED) -> int:

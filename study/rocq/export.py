@@ -12,7 +12,7 @@ from typing import Any
 
 from klsym.files import make_folder, write_whole
 from klsym.kernel import digest
-from klsym.study.rocq.parts import script_of
+from klsym.study.rocq.parts import write_script
 from klsym.study.rocq.terms import Outside
 
 OUTSIDE = "outside.txt"  # a line a part: claim, number, reason
@@ -55,26 +55,26 @@ def export(certificates: Mapping[str, dict[str, Any]]) -> Exported:
     """
     scripts, outside = {}, {}
     for claim, certificate in sorted(certificates.items()):
-        known = {digest(parts): parts for parts in certificate["cites"]}
+        parts_by_digest = {digest(parts): parts for parts in certificate["cites"]}
         for number, part in enumerate(certificate["parts"], start=1):
             name = f"{claim} part {number}"
             try:
-                scripts[name] = script_of(part, known)
+                scripts[name] = write_script(part, parts_by_digest)
             except Outside as reason:
                 outside[name] = str(reason)
     digests = {claim: certificate["digest"] for claim, certificate in sorted(certificates.items())}
     return Exported(scripts, outside, digests)
 
 
-def terms_of(exported: Exported) -> dict[str, Any]:
+def digest_terms(exported: Exported) -> dict[str, Any]:
     """Claim -> the digest of its certificate, and of the term of each part that has one."""
-    found: dict[str, Any] = {
+    terms_by_claim: dict[str, Any] = {
         claim: {"certificate": name, "terms": {}} for claim, name in exported.digests.items()
     }
     for name, script in exported.scripts.items():
         claim, _, number = name.partition(" part ")
-        found[claim]["terms"][number] = hashlib.sha256(script.encode()).hexdigest()[:16]
-    return found
+        terms_by_claim[claim]["terms"][number] = hashlib.sha256(script.encode()).hexdigest()[:16]
+    return terms_by_claim
 
 
 def write_files(exported: Exported, folder: Path) -> list[Path]:
@@ -84,19 +84,19 @@ def write_files(exported: Exported, folder: Path) -> list[Path]:
     for name in exported.scripts:
         areas.setdefault(re.sub(r"\W", "_", re.split(r"[. ]", name)[0]), []).append(name)
     written = [
-        write_whole(folder / f"Parts_{area}.v", file_of(area, {n: exported.scripts[n] for n in names}))
+        write_whole(folder / f"Parts_{area}.v", write_file(area, {n: exported.scripts[n] for n in names}))
         for area, names in areas.items()
     ]
     lines = "".join(f"{name}: {reason}\n" for name, reason in exported.outside.items())
-    terms = json.dumps(terms_of(exported), indent=1)
+    terms = json.dumps(digest_terms(exported), indent=1)
     return [*written, write_whole(folder / OUTSIDE, lines), write_whole(folder / TERMS, terms + "\n")]
 
 
-def file_of(area: str, scripts: Mapping[str, str]) -> str:
+def write_file(area: str, scripts: Mapping[str, str]) -> str:
     """A file of scripts that compiles only if the checker accepts each of them."""
     rows = [f'("{name}"%string, {term})' for name, term in scripts.items()]
-    return f"{HEAD.format(area=area)}Definition parts : named := [\n{_joined(rows)}].\n{END}"
+    return f"{HEAD.format(area=area)}Definition parts : named := [\n{_join_rows(rows)}].\n{END}"
 
 
-def _joined(rows: Iterable[str]) -> str:
+def _join_rows(rows: Iterable[str]) -> str:
     return ";\n".join(rows)

@@ -21,7 +21,7 @@ from klsym.kernel.ring import ONE, ZERO, ExpPoly, read_number
 from klsym.kernel.slots import SEQUENCE, name_in_slot
 from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
 from klsym.kernel.sums import apply_parts_of_a_sum
-from klsym.study.rocq.terms import GIVEN, SLOTS, Outside, Words, base, listed, place, rational
+from klsym.study.rocq.terms import GIVEN, SLOTS, Outside, Words, name_base, place, write_list, write_rational
 
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
 Place = tuple[str, int]  # a digest, and the number of a part
@@ -32,31 +32,34 @@ KNOWN = {  # hypotheses that a script tells, or that finite settings satisfy
 }  # fmt: skip
 
 
-def script_of(part: dict[str, Any], known: Bodies) -> str:
+def write_script(part: dict[str, Any], known: Bodies) -> str:
     """The script of one part, those that it cites included.
 
     Raises Outside: what the verified checker does not reach.
     """
-    assumed = Assumed.of(part)
-    field = _curl_of(part)
+    assumed = Assumed.from_part(part)
+    field = _find_curl(part)
     if field is not None and part["close"]["by"] == "finite model":
-        at, loss = assumed.words.place(field.index, field.measure).split(), assumed.words.element(field.loss)
-        model = assumed.model(part["close"]["model"])
-        return f"Script {assumed.term()}\n [] (Curled {at[1]} {at[0]} {loss}\n {model})"
-    places = _cited(part, known)
+        at, loss = (
+            assumed.words.place(field.index, field.measure).split(),
+            assumed.words.write_element(field.loss),
+        )
+        model = assumed.write_model(part["close"]["model"])
+        return f"Script {assumed.write_assumptions()}\n [] (Curled {at[1]} {at[0]} {loss}\n {model})"
+    places = _list_cited(part, known)
     parts = [known[digest][number] for digest, number in places] + [part]
-    terms = [assumed.part(body, places) for body in parts]
-    return f"Script {assumed.term()}\n {listed(terms)}\n {assumed.ending(part)}"
+    terms = [assumed.write_part(body, places) for body in parts]
+    return f"Script {assumed.write_assumptions()}\n {write_list(terms)}\n {assumed.write_ending(part)}"
 
 
-def _cited(part: dict[str, Any], known: Bodies) -> list[Place]:
+def _list_cited(part: dict[str, Any], known: Bodies) -> list[Place]:
     """What a part cites, each before those that cite it."""
     places: list[Place] = []
     for step in part["steps"]:
-        of = step["data"].get("of")
-        if step["rule"] == "equation" and isinstance(of, list):
-            digest, number = of
-            for place in (*_cited(known[digest][number], known), (digest, number)):
+        cited_part = step["data"].get("of")
+        if step["rule"] == "equation" and isinstance(cited_part, list):
+            digest, number = cited_part
+            for place in (*_list_cited(known[digest][number], known), (digest, number)):
                 if place not in places:
                     places.append(place)
     return places
@@ -73,42 +76,45 @@ class Assumed:
     batch: bool
 
     @staticmethod
-    def of(part: dict[str, Any]) -> Assumed:
-        found = part["hypotheses"]
+    def from_part(part: dict[str, Any]) -> Assumed:
+        hypotheses = part["hypotheses"]
         context = Context.from_json(part["context"])
         if context.definitions:
             raise Outside("regions and logs")
         if context.facts:
             raise Outside("facts about rewards and parameters")
-        positive = tuple(h[1] for h in found if h[0] == "positive")
-        nonzero = frozenset([*positive, *(h[1] for h in found if h[0] == "nonzero")])
-        if any(h[0] == "generic" for h in found):
+        positive = tuple(h[1] for h in hypotheses if h[0] == "positive")
+        nonzero = frozenset([*positive, *(h[1] for h in hypotheses if h[0] == "nonzero")])
+        if any(h[0] == "generic" for h in hypotheses):
             raise Outside("isolated values of parameters")
-        if unknown := sorted({h[0] for h in found} - KNOWN):
+        if unknown := sorted({h[0] for h in hypotheses} - KNOWN):
             raise Outside(f"the hypothesis {unknown[0]}")
         return Assumed(
             Words(context, nonzero),
-            tuple((h[0], h[1], h[2]) for h in found if h[0] in ("equal", "premise")),
+            tuple((h[0], h[1], h[2]) for h in hypotheses if h[0] in ("equal", "premise")),
             positive,
-            tuple((h[1], h[2]) for h in found if h[0] == "nonnegative"),
-            "n" in part["context"]["parameters"] and any(h[0] == "batch" for h in found),
+            tuple((h[1], h[2]) for h in hypotheses if h[0] == "nonnegative"),
+            "n" in part["context"]["parameters"] and any(h[0] == "batch" for h in hypotheses),
         )
 
-    def term(self) -> str:
+    def write_assumptions(self) -> str:
         """The assumptions: premises here, premises for every theta, positive parameters, regions."""
         words = self.words
-        now, always = [], []
-        for kind, left, right in self.equal:
-            sides = (Side.from_json(left), Side.from_json(right))
+        local_premises, always = [], []
+        for kind, premise_left, right in self.equal:
+            sides = (Side.from_json(premise_left), Side.from_json(right))
             if kind == "equal":
-                now.append("({}, {})".format(*map(words.side, sides)))
+                local_premises.append("({}, {})".format(*map(words.write_side, sides)))
             else:
-                always.append("({}, {})".format(*map(words.combination, sides)))
-        positive = listed(str(words.context.parameters.index(name)) for name in self.positive)
-        regions = listed(f"({place(m)}, {words.element(ExpPoly.from_json(a))})" for m, a in self.regions)
-        return f"(Assume (Premises {listed(now)} {listed(always)} {self.size()}) {positive} {regions})"
+                always.append("({}, {})".format(*map(words.write_combination, sides)))
+        positive = write_list(str(words.context.parameters.index(name)) for name in self.positive)
+        regions = write_list(
+            f"({place(m)}, {words.write_element(ExpPoly.from_json(a))})" for m, a in self.regions
+        )
+        premises = f"{write_list(local_premises)} {write_list(always)} {self.name_batch_size()}"
+        return f"(Assume (Premises {premises}) {positive} {regions})"
 
-    def size(self) -> str:
+    def name_batch_size(self) -> str:
         """The parameter that is the size of a batch, where a theorem speaks of one."""
         if not self.batch:
             return "None"
@@ -116,27 +122,27 @@ class Assumed:
             f"(Some ({self.words.context.parameters.index('n')}, {str('n' in self.words.nonzero).lower()}))"
         )
 
-    def _number(self, kind: str, premise: Any) -> int:
-        same = [(left, right) for k, left, right in self.equal if k == kind]
-        left, right = (Side.from_json(side).to_json() for side in premise)
-        return same.index((left, right))
+    def _number_premise(self, kind: str, premise: Any) -> int:
+        same_kind = [(premise_left, right) for k, premise_left, right in self.equal if k == kind]
+        premise_left, right = (Side.from_json(side).to_json() for side in premise)
+        return same_kind.index((premise_left, right))
 
-    def part(self, part: dict[str, Any], places: list[Place]) -> str:
+    def write_part(self, part: dict[str, Any], places: list[Place]) -> str:
         """Both sides, the rows, and the zeros that bridge the two."""
         words, close = self.words, part["close"]
         sides = {name: Side.from_json(part[name]) for name in ("left", "right")}
-        shown = " ".join(words.side(side) for side in sides.values())
-        rows = [self.row(row) for row in close.get("rows", [])]
+        sides_text = " ".join(words.write_side(side) for side in sides.values())
+        rows = [self.write_row(row) for row in close.get("rows", [])]
         for row in close.get("rows", []):
             sides["left"] += read_row(row, Assumptions(words.context))[0]
         zeros = []
         for step in part["steps"]:
-            zeros += self.step(step, sides[step["side"]], part["context"], places)
+            zeros += self.write_step(step, sides[step["side"]], part["context"], places)
             sides[step["side"]] = Side.from_json(step["result"])
         relation = {"=": "Equal", "<=": "AtMost"}[part["relation"]]
-        return f"(Part {shown} {relation} {listed(rows)}\n  {listed(zeros)})"
+        return f"(Part {sides_text} {relation} {write_list(rows)}\n  {write_list(zeros)})"
 
-    def step(
+    def write_step(
         self, step: dict[str, Any], side: Side, context: dict[str, Any], places: list[Place]
     ) -> list[str]:
         """What one step adds: nothing (linearity, which the normal form does), or one zero."""
@@ -144,30 +150,32 @@ class Assumed:
         rule, data = step["rule"], step["data"]
         if rule == "equation":
             times = Side.as_written(data["times"]) * sign
-            return [f"({self.words.side(times)}, {self._equation(data, context, places)})"]
+            return [f"({self.words.write_side(times)}, {self._write_equation(data, context, places)})"]
         if "jumps" in data:
             raise Outside("regions and logs")
         coefficient, atoms = side.terms[step["term"]]
         atom = atoms[step["factor"]]
         others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
-        multiple = {n: self.words.side(Side(((n * sign * coefficient, others),))) for n in (1, -1)}
-        return [f"({multiple[n]}, {instance})" for n, instance in self._instances(rule, data, atom)]
+        multiple = {n: self.words.write_side(Side(((n * sign * coefficient, others),))) for n in (1, -1)}
+        return [f"({multiple[n]}, {instance})" for n, instance in self._list_instances(rule, data, atom)]
 
-    def _equation(self, data: dict[str, Any], context: dict[str, Any], places: list[Place]) -> str:
+    def _write_equation(self, data: dict[str, Any], context: dict[str, Any], places: list[Place]) -> str:
         if isinstance(data["of"], list):
             return f"Cited {places.index(tuple(data['of']))}"
         premise = context["premises"][data["of"]]
         if data["gradient"]:
-            return f"PremiseGradient {self._number('premise', premise)}"
-        return f"Premise {self._number('equal', premise)}"
+            return f"PremiseGradient {self._number_premise('premise', premise)}"
+        return f"Premise {self._number_premise('equal', premise)}"
 
-    def _instances(self, rule: str, data: dict[str, Any], atom: Any) -> list[Instance]:
+    def _list_instances(self, rule: str, data: dict[str, Any], atom: Any) -> list[Instance]:
         """Instances of a rule that together change an atom as a step does, some of them backwards."""
         words = self.words
         if isinstance(atom, MeanGradient):
-            return [(1, f"ChainRule {words.place(atom.index, atom.measure)} {words.element(atom.loss)}")]
+            return [
+                (1, f"ChainRule {words.place(atom.index, atom.measure)} {words.write_element(atom.loss)}")
+            ]
         if isinstance(atom, Gradient):
-            return [(1, f"LogDerivative {words.combination(atom.of)}")]
+            return [(1, f"LogDerivative {words.write_combination(atom.of)}")]
         if not isinstance(atom, Mean):
             raise Outside("the curl of a field")
         part = ExpPoly.from_json(data["part"]) if "part" in data else atom.coefficient
@@ -177,20 +185,23 @@ class Assumed:
             case "linearity":
                 return []
             case "independence":
-                return self._independence(mean)
+                return self._list_independence(mean)
             case "parts of a sum":
-                found = apply_parts_of_a_sum(mean, data, Assumptions(words.context))
+                changed_side = apply_parts_of_a_sum(mean, data, Assumptions(words.context))
                 others = [
-                    (-1, other) for _, atoms in found.terms for other in atoms if isinstance(other, Mean)
+                    (-1, part_mean)
+                    for _, atoms in changed_side.terms
+                    for part_mean in atoms
+                    if isinstance(part_mean, Mean)
                 ]
-                return [(n, f"PartsOfASum {words.mean(one)}") for n, one in [(1, mean), *others]]
+                return [(n, f"PartsOfASum {words.mean(part_mean)}") for n, part_mean in [(1, mean), *others]]
             case "sum over t":
                 return [(1, self._sum_over_t(mean, data["of"]))]
             case "exchange of sums":
                 return [self._exchange(mean, data["now"], data["other"], data["slot"])]
         return [(1, self._on_mean(rule, data, mean))]
 
-    def _independence(self, mean: Mean) -> list[Instance]:
+    def _list_independence(self, mean: Mean) -> list[Instance]:
         """One instance a term."""
         words = self.words
         for name in mean.coefficient.names() - {*words.context.parameters}:
@@ -199,21 +210,23 @@ class Assumed:
                 raise Outside("a length in a batch")
         at = words.place(mean.index, mean.measure)
         terms = sorted(mean.coefficient.terms.items())
-        return [(1, f"Independence {at} ({words.term(key, value, mean.score)})") for key, value in terms]
+        return [
+            (1, f"Independence {at} ({words.write_term(key, value, mean.score)})") for key, value in terms
+        ]
 
     def _sum_over_t(self, mean: Mean, of: str) -> str:
         """E_m[a V] = E_m[sum_t a V_t], told by V and a."""
-        rest = without(mean, of, "x")
-        element = self.words.element(rest.coefficient, rest.score)
-        return f"SumOverSteps {place(mean.measure)} {base(of)} {element}"
+        reduced_mean = remove_factor(mean, of, "x")
+        element = self.words.write_element(reduced_mean.coefficient, reduced_mean.score)
+        return f"SumOverSteps {place(mean.measure)} {name_base(of)} {element}"
 
     def _exchange(self, mean: Mean, x: str, y: str, slot: str) -> Instance:
         """sum_t X_t sum_{u>t} Y_u = sum_u Y_u sum_{t<u} X_t, backwards where Y is past."""
-        rest = without(without(mean, x, "now"), y, slot)
+        reduced_mean = remove_factor(remove_factor(mean, x, "now"), y, slot)
         n, first, second = (1, x, y) if slot == "future" else (-1, y, x)
         at = self.words.place(mean.index, mean.measure)
-        shown = self.words.element(rest.coefficient, rest.score)
-        return n, f"Exchange {at} {base(first)} {base(second)} {shown}"
+        element_text = self.words.write_element(reduced_mean.coefficient, reduced_mean.score)
+        return n, f"Exchange {at} {name_base(first)} {name_base(second)} {element_text}"
 
     def _on_mean(self, rule: str, data: dict[str, Any], mean: Mean) -> str:
         words, index = self.words, self.words.place(mean.index, mean.measure).split()[0]
@@ -221,51 +234,53 @@ class Assumed:
         if rule == "stop-gradient":
             return f"StopGradient {words.mean(mean)}"
         if rule == "change of measure":
-            element = words.element(mean.coefficient, mean.score)
+            element = words.write_element(mean.coefficient, mean.score)
             return f"ChangeOfMeasure {index} {place(mean.measure)} {place(data['to'])} {element}"
         if rule == "score mean zero":
             score = list(mean.score)
             score.remove(data["slot"])
-            return f"ScoreMeanZero {index} {slot} {words.element(mean.coefficient, tuple(score))}"
+            return f"ScoreMeanZero {index} {slot} {words.write_element(mean.coefficient, tuple(score))}"
         if rule == "normalisation":
             return f"Normalisation {words.mean(mean)}"
         if rule == "ratio mean one":
             ratio = move_to_slot(build_density_ratio(mean.measure, data["of"]), data["slot"], words.context)
-            rest = words.element(mean.coefficient * ratio, mean.score)
-            return f"RatioMeanOne {index} {slot} {place(mean.measure)} {place(data['of'])} {rest}"
+            element_text = words.write_element(mean.coefficient * ratio, mean.score)
+            return f"RatioMeanOne {index} {slot} {place(mean.measure)} {place(data['of'])} {element_text}"
         raise Outside(f"the rule {rule}")
 
-    def row(self, row: dict[str, Any]) -> str:
+    def write_row(self, row: dict[str, Any]) -> str:
         """What is never negative."""
         words = self.words
         index, measure = row["at"]
-        scale, factor, v, of = (ExpPoly.from_json(row[key]) for key in ("scale", "factor", "v", "of"))
+        scale, factor, v, bounded = (ExpPoly.from_json(row[key]) for key in ("scale", "factor", "v", "of"))
         at = self.words.place(index, measure)
         kind = row["kind"].capitalize()
         if kind == "Square":
             region = "None"
             if "nonnegative" in row:
-                known = ExpPoly.from_json(row["nonnegative"]).to_json()  # as hypotheses are written
-                region = f"(Some {self.regions.index((measure, known))})"
+                nonnegative = ExpPoly.from_json(row["nonnegative"]).to_json()  # as hypotheses are written
+                region = f"(Some {self.regions.index((measure, nonnegative))})"
             kind = f"(Square {region})"
         [(key, value)] = scale.terms.items()
-        shown = f"({words.term(key, value)}) {words.element(factor)} {at} {words.element(v)}"
-        return f"Row {kind} {shown} {words.element(of, tuple(row['score']))}"
+        row_text = (
+            f"({words.write_term(key, value)}) {words.write_element(factor)} {at} {words.write_element(v)}"
+        )
+        return f"Row {kind} {row_text} {words.write_element(bounded, tuple(row['score']))}"
 
-    def ending(self, part: dict[str, Any]) -> str:
+    def write_ending(self, part: dict[str, Any]) -> str:
         """How the script ends: proved, a model that refutes its last part, or the only solutions."""
         close = part["close"]
         if close["by"] == "equality":
             return "Proved"
         if close["by"] == "finite model":
-            return f"(Refuted {self.model(close['model'])})"
+            return f"(Refuted {self.write_model(close['model'])})"
         if close["by"] == "completeness":
-            return self.family(part)
+            return self.write_family(part)
         if close["by"] == "independence":
-            return self.witness(part)
+            return self.write_witness(part)
         raise Outside(f"the closing {close['by']}")
 
-    def family(self, part: dict[str, Any]) -> str:
+    def write_family(self, part: dict[str, Any]) -> str:
         """The coefficient c of E_q[c s] = 0, and the family of functions of k1 that make it constant."""
         close = part["close"]
         along = {"k1": "false", "w": "true"}.get(close["coordinate"])
@@ -273,38 +288,47 @@ class Assumed:
             raise Outside(f"a condition along {close['coordinate']}")
         k1, constants = ExpPoly.from_variable("k1"), close["constants"]
         free = sum((ExpPoly.from_variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
-        known = ExpPoly.from_json(close["family"]) - free
-        c = _scored(part)
-        numbers = listed(str(self.words.context.parameters.index(name)) for name in constants)
-        told = [self.words.element(a) for a in (c, ExpPoly.from_json(close["unit"]), known)]
-        return f"(Unique (Family {told[0]} {along} {told[1]} {close['order']} {told[2]} {numbers}))"
+        known_part = ExpPoly.from_json(close["family"]) - free
+        c = _find_score_coefficient(part)
+        numbers = write_list(str(self.words.context.parameters.index(name)) for name in constants)
+        element_texts = [
+            self.words.write_element(a) for a in (c, ExpPoly.from_json(close["unit"]), known_part)
+        ]
+        first, unit, known = element_texts
+        return f"(Unique (Family {first} {along} {unit} {close['order']} {known} {numbers}))"
 
-    def witness(self, part: dict[str, Any]) -> str:
+    def write_witness(self, part: dict[str, Any]) -> str:
         """The coefficient c of E_q[c s], and derivatives that leave one term of it, none of 1, k1 and r."""
-        c, context = _scored(part), self.words.context
+        c, context = _find_score_coefficient(part), self.words.context
         further = [m for n in range(5) for m in product(("k1", "w"), repeat=n)]
-        for along_w, more in product((True, False), further):
+        for along_w, further_coordinates in product((True, False), further):
             a = c
             for coordinate in ("w",) if along_w else ("k1", "k1"):
                 a = differentiate(a, coordinate, context)
             a = a if along_w else a + differentiate(a, "k1", context)
-            for coordinate in more:
+            for coordinate in further_coordinates:
                 a = differentiate(a, coordinate, context)
             if len(a.terms) == 1 and all({n for n, _ in m} <= self.words.nonzero for m, _ in a.terms):
-                told = listed(str(coordinate == "w").lower() for coordinate in more)
-                return f"(Independent (Witness {self.words.element(c)} {str(along_w).lower()} {told}))"
+                coordinate_list = write_list(
+                    str(coordinate == "w").lower() for coordinate in further_coordinates
+                )
+                element = self.words.write_element(c)
+                return f"(Independent (Witness {element} {str(along_w).lower()} {coordinate_list}))"
         raise Outside("a coefficient of which no derivative is a single term")
 
-    def model(self, model: dict[str, Any]) -> str:
-        nodes = listed(
-            f"({listed(map(str, prefix))}, {node(data)})" for prefix, data in _nodes(model["tree"], ())
+    def write_model(self, model: dict[str, Any]) -> str:
+        nodes = write_list(
+            f"({write_list(map(str, prefix))}, {write_node(data)})"
+            for prefix, data in _iterate_nodes(model["tree"], ())
         )
-        parameters = numbers([model["parameters"].get(name, "1") for name in self.words.context.parameters])
-        path = listed(map(str, model["path"] or [0]))
+        parameters = write_numbers(
+            [model["parameters"].get(name, "1") for name in self.words.context.parameters]
+        )
+        path = write_list(map(str, model["path"] or [0]))
         return f"(Model {nodes}\n  {path} {parameters})"
 
 
-def _curl_of(part: dict[str, Any]) -> Curl | None:
+def _find_curl(part: dict[str, Any]) -> Curl | None:
     """The field of which a part says that its curl is not 0."""
     match Side.from_json(part["left"]).terms:
         case ((c, (Curl() as field,)),) if c == ONE and part["right"] == [] and part["relation"] == "=":
@@ -312,37 +336,37 @@ def _curl_of(part: dict[str, Any]) -> Curl | None:
     return None
 
 
-def _scored(part: dict[str, Any]) -> ExpPoly:
+def _find_score_coefficient(part: dict[str, Any]) -> ExpPoly:
     """The coefficient c of what a part has become, E_q[c s] = 0."""
-    left = [part["left"], *(step["result"] for step in part["steps"] if step["side"] == "left")][-1]
-    return read_score_coefficient(Side.from_json(left), Side())
+    left_side = [part["left"], *(step["result"] for step in part["steps"] if step["side"] == "left")][-1]
+    return read_score_coefficient(Side.from_json(left_side), Side())
 
 
-def without(mean: Mean, name: str, slot: str) -> Mean:
+def remove_factor(mean: Mean, name: str, slot: str) -> Mean:
     """A mean less one factor of a slot; the length of a step is 1."""
     if name == "s":
         score = list(mean.score)
         score.remove(slot)
         return Mean(mean.index, mean.measure, mean.coefficient, tuple(score))
-    one = (name, slot) == ("length", "now")
-    factor = ONE if one else ExpPoly.from_variable(name_in_slot(name, slot)).invert()
+    is_step_length = (name, slot) == ("length", "now")
+    factor = ONE if is_step_length else ExpPoly.from_variable(name_in_slot(name, slot)).invert()
     return Mean(mean.index, mean.measure, mean.coefficient * factor, mean.score)
 
 
-def _nodes(tree: Any, prefix: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Any]]:
+def _iterate_nodes(tree: Any, prefix: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Any]]:
     """The nodes of a tree, each with the branches that lead to it."""
     yield prefix, tree
     for branch, after in enumerate(tree["next"]):
         if after is not None:
-            yield from _nodes(after, (*prefix, branch))
+            yield from _iterate_nodes(after, (*prefix, branch))
 
 
-def node(tree: Any) -> str:
+def write_node(tree: Any) -> str:
     """Next-token probabilities, two directions of logits, rewards."""
-    rows = " ".join(numbers(tree[name]) for name in ("q", "p", "mu", "u", "v"))
+    rows = " ".join(write_numbers(tree[name]) for name in ("q", "p", "mu", "u", "v"))
     nothing = ["0"] * len(tree["q"])
-    return f"Node {rows} {listed(numbers(tree['rewards'].get(name, nothing)) for name in GIVEN)}"
+    return f"Node {rows} {write_list(write_numbers(tree['rewards'].get(name, nothing)) for name in GIVEN)}"
 
 
-def numbers(texts: list[str]) -> str:
-    return listed(rational(read_number(text)) for text in texts)
+def write_numbers(texts: list[str]) -> str:
+    return write_list(write_rational(read_number(text)) for text in texts)

@@ -37,31 +37,31 @@ def place(measure: str) -> str:
     return MEASURES[measure]
 
 
-def base(name: str) -> str:
+def name_base(name: str) -> str:
     """What is a sum over the steps of a sequence.
 
-    >>> base("k1"), base("s"), base("R")
+    >>> name_base("k1"), name_base("s"), name_base("R")
     ('K1', 'Score', '(Given 0)')
     """
-    found = "Score" if name == "s" else BASES.get(name)
-    if found is None or found == "Any":
+    base_name = "Score" if name == "s" else BASES.get(name)
+    if base_name is None or base_name == "Any":
         raise Outside(f"the variable {name}")
-    return found
+    return base_name
 
 
-def listed(items: Iterable[str]) -> str:
+def write_list(items: Iterable[str]) -> str:
     """A list of Rocq.
 
-    >>> listed(["a", "b"])
+    >>> write_list(["a", "b"])
     '[a; b]'
     """
     return f"[{'; '.join(items)}]"
 
 
-def rational(value: Number) -> str:
+def write_rational(value: Number) -> str:
     """A rational of Rocq.
 
-    >>> rational(Fraction(-1, 2))
+    >>> write_rational(Fraction(-1, 2))
     '(Qmake (-1) 2)'
     """
     exact = Fraction(value)
@@ -76,7 +76,7 @@ class Words:
     context: Context
     nonzero: frozenset[str] = field(default_factory=frozenset)
 
-    def variable(self, name: str) -> str:
+    def write_variable(self, name: str) -> str:
         """A variable, sg(k1) as `Sample K1 true`."""
         if name in self.context.parameters:
             marked = "true" if name in self.nonzero else "false"
@@ -92,28 +92,29 @@ class Words:
             base = f"(Fn {functions.index(parsed.base)} {parsed.primes})"
         return f"Sample {SLOTS[parsed.slot]} {base} {'true' if parsed.detached else 'false'}"
 
-    def monomial(self, monomial: Monomial) -> str:
+    def write_monomial(self, monomial: Monomial) -> str:
         factors = []
         for name, power in monomial:
             if power < 0 and name not in self.nonzero and name != "length":
                 raise Outside(f"division by {name}")
-            factors.append(f"({self.variable(name)}, {f'({power})' if power < 0 else power}%Z)")
-        return listed(factors)
+            factors.append(f"({self.write_variable(name)}, {f'({power})' if power < 0 else power}%Z)")
+        return write_list(factors)
 
-    def exponent(self, exponent: Exponent) -> str:
-        return listed(f"({rational(value)}, {self.monomial(m)})" for m, value in exponent)
+    def write_exponent(self, exponent: Exponent) -> str:
+        return write_list(f"({write_rational(value)}, {self.write_monomial(m)})" for m, value in exponent)
 
-    def element(self, a: ExpPoly, score: Score = ()) -> str:
+    def write_element(self, a: ExpPoly, score: Score = ()) -> str:
         """An exponential polynomial, its terms as they stand in a certificate, times score functions."""
-        return listed(f"({self.term(key, value, score)})" for key, value in sorted(a.terms.items()))
+        return write_list(f"({self.write_term(key, value, score)})" for key, value in sorted(a.terms.items()))
 
-    def term(self, key: Key, value: Number, score: Score = ()) -> str:
+    def write_term(self, key: Key, value: Number, score: Score = ()) -> str:
         """c, powers, and the exponent; the score function of a slot is a variable."""
         if any(is_second(entry) or entry not in SLOTS for entry in score):
             raise Outside("a second direction")
         powers = [f"(Sample {SLOTS[z]} Score false, {n}%Z)" for z, n in Counter(score).items()]
-        monomial = self.monomial(key[0])[1:-1]
-        return f"{rational(value)}, {listed([monomial] * bool(monomial) + powers)}, {self.exponent(key[1])}"
+        monomial = self.write_monomial(key[0])[1:-1]
+        factors = write_list([monomial] * bool(monomial) + powers)
+        return f"{write_rational(value)}, {factors}, {self.write_exponent(key[1])}"
 
     def place(self, index: str, measure: str) -> str:
         """The index of a mean, and what is averaged over."""
@@ -121,31 +122,33 @@ class Words:
 
     def mean(self, mean: Mean) -> str:
         """Index, measure and coefficient, score functions included."""
-        return f"{self.place(mean.index, mean.measure)} {self.element(mean.coefficient, mean.score)}"
+        return f"{self.place(mean.index, mean.measure)} {self.write_element(mean.coefficient, mean.score)}"
 
-    def atom(self, atom: Atom) -> str:
+    def write_atom(self, atom: Atom) -> str:
         match atom:
             case Mean():
                 return f"Mean {self.mean(atom)}"
             case MeanGradient(index, measure, loss):
-                return f"MeanGradient {self.place(index, measure)} {self.element(loss)}"
+                return f"MeanGradient {self.place(index, measure)} {self.write_element(loss)}"
             case Gradient(of):
-                return f"Gradient {self.combination(of)}"
+                return f"Gradient {self.write_combination(of)}"
         raise Outside("the curl of a field")
 
-    def combination(self, side: Side) -> str:
+    def write_combination(self, side: Side) -> str:
         """A linear combination of means without scores, as it stands under a gradient."""
         rows = []
         for coefficient, atoms in side.terms:
-            of = "None"
+            element_option = "None"
             if atoms:
                 mean = atoms[0]
                 if len(atoms) > 1 or not isinstance(mean, Mean) or mean.score:
                     raise Outside("the gradient of a product")
                 at = self.place(mean.index, mean.measure).replace(" ", ", ")
-                of = f"Some ({at}, {self.element(mean.coefficient)})"
-            rows.append(f"({self.element(coefficient)}, {of})")
-        return listed(rows)
+                element_option = f"Some ({at}, {self.write_element(mean.coefficient)})"
+            rows.append(f"({self.write_element(coefficient)}, {element_option})")
+        return write_list(rows)
 
-    def side(self, side: Side) -> str:
-        return listed(f"({self.element(c)}, {listed(map(self.atom, atoms))})" for c, atoms in side.terms)
+    def write_side(self, side: Side) -> str:
+        return write_list(
+            f"({self.write_element(c)}, {write_list(map(self.write_atom, atoms))})" for c, atoms in side.terms
+        )

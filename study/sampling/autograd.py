@@ -27,7 +27,7 @@ SUM_TOLERANCE = 1e-9
 
 
 # ---------------------------------------------------------------------------- the gradients
-def per_sample_gradient(
+def differentiate_samples(
     loss: Any,
     log_q: Any,
     values: Mapping[str, Any],
@@ -44,7 +44,7 @@ def per_sample_gradient(
     >>> import pytest; torch = pytest.importorskip("torch")
     >>> from klsym.language.expressions import k2, rho, sg
     >>> values = {"log_p": [0.0, -1.0], "log_mu": [-1.0, -2.0]}
-    >>> per_sample_gradient(sg(rho) * k2, [-1.0, -2.0], values, sampling="off-policy").round(9)
+    >>> differentiate_samples(sg(rho) * k2, [-1.0, -2.0], values, sampling="off-policy").round(9)
     array([-1., -1.])
 
     loss: SymPy expression in the atoms of `klsym.language.expressions`.
@@ -57,14 +57,14 @@ def per_sample_gradient(
     Raises UsageError: a package or device that is missing, unknown options, shapes that differ, log_mu
       given on-policy, and what `evaluate` refuses.
     """
-    library = _library(backend, device)
+    library = _get_library(backend, device)
     live = library.read(log_q, "log_q")
     problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
-    [gradient] = library.gradient(lambda x: library.on.xp.sum(problem.loss_at(x)), live)
+    [gradient] = library.gradient(lambda x: library.on.xp.sum(problem.evaluate_loss(x)), live)
     return gradient
 
 
-def expected_gradient(
+def estimate_expected_gradient(
     loss: Any,
     logits: Any,
     weights: Any,
@@ -79,23 +79,23 @@ def expected_gradient(
 
     >>> import pytest; torch = pytest.importorskip("torch")
     >>> from klsym.language.expressions import k1, rho
-    >>> expected_gradient(rho * k1, [0.0, 0.0], [0.5, 0.5], {"log_p": [0.0, -1.0]}).round(9)
+    >>> estimate_expected_gradient(rho * k1, [0.0, 0.0], [0.5, 0.5], {"log_p": [0.0, -1.0]}).round(9)
     array([-0.25,  0.25])
 
     logits: shape (n,).
     weights: shape (n,), summing to one: frequencies counts/N of outcomes drawn from the sampler, or
       its exact probabilities; never differentiated.
-    values: as in `per_sample_gradient`, arrays of shape (n,), one entry an outcome.
+    values: as in `differentiate_samples`, arrays of shape (n,), one entry an outcome.
     Returns float64 of shape (n,).
-    Raises UsageError: as `per_sample_gradient`, logits that are not finite, weights that do not sum to
+    Raises UsageError: as `differentiate_samples`, logits that are not finite, weights that do not sum to
     one.
     """
-    library = _library(backend, device)
+    library = _get_library(backend, device)
     live, fixed = _read_weighted(library, logits, weights)
     problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
 
     def mean(z: Array) -> Array:
-        return library.on.xp.sum(fixed * problem.loss_at(library.log_softmax(z)))
+        return library.on.xp.sum(fixed * problem.evaluate_loss(library.log_softmax(z)))
 
     [gradient] = library.gradient(mean, live)
     return gradient
@@ -131,9 +131,9 @@ class _Problem:
         if self.on_policy and "log_mu" in values:
             raise UsageError("values['log_mu']: leave it out, on-policy it is log q, detached")
         self.loss = as_expression(loss) if use == "loss" else sg(as_expression(loss)) * log_q
-        self.values = {name: self.fixed(name, value, shape) for name, value in values.items()}
+        self.values = {name: self.fix_variable(name, value, shape) for name, value in values.items()}
 
-    def fixed(self, name: str, value: Any, shape: tuple[int, ...]) -> Any:
+    def fix_variable(self, name: str, value: Any, shape: tuple[int, ...]) -> Any:
         if isinstance(value, Real):
             return value
         array = self.library.read(value, f"values[{name!r}]")
@@ -141,7 +141,7 @@ class _Problem:
             raise UsageError(f"values[{name!r}] has shape {tuple(array.shape)}, log q has {shape}")
         return array
 
-    def loss_at(self, log_q: Array) -> Array:
+    def evaluate_loss(self, log_q: Array) -> Array:
         """The loss at each sample, connected to log q as training code would have it."""
         detach = self.library.stop_gradient
         values = {**self.values, "log_q": log_q}
@@ -172,37 +172,40 @@ class _Library:
             raise UsageError(f"{name}: numbers expected, got {str(value)[:40]!r}") from None
 
 
-def _library(name: str, device: str) -> _Library:
+def _get_library(name: str, device: str) -> _Library:
     if name not in LIBRARIES:
         raise UsageError(f"autograd with backend {name!r}: one of {', '.join(LIBRARIES)} expected")
     return LIBRARIES[name](Backend(name, device))
 
 
-def _torch(on: Backend) -> _Library:
+def _build_torch_library(on: Backend) -> _Library:
     on.asarray(0.0)  # is the package here, and the device?
     import torch
 
-    def gradient(function: Callable[..., Array], *inputs: Array) -> list[np.ndarray]:
+    def differentiate(function: Callable[..., Array], *inputs: Array) -> list[np.ndarray]:
         with torch.enable_grad():
             live = [x.clone().requires_grad_() for x in inputs]
             total = function(*live)
             if not total.requires_grad:  # nothing in it is differentiated
                 return [np.zeros(tuple(x.shape)) for x in live]
-            found = torch.autograd.grad(total, live, allow_unused=True, materialize_grads=True)
-        return [on.to_numpy(x) for x in found]
+            gradients = torch.autograd.grad(total, live, allow_unused=True, materialize_grads=True)
+        return [on.to_numpy(x) for x in gradients]
 
-    return _Library(on, lambda x: x.detach(), lambda z: torch.log_softmax(z, dim=-1), gradient)
+    return _Library(on, lambda x: x.detach(), lambda z: torch.log_softmax(z, dim=-1), differentiate)
 
 
-def _jax(on: Backend) -> _Library:
+def _build_jax_library(on: Backend) -> _Library:
     on.asarray(0.0)
     import jax
 
-    def gradient(function: Callable[..., Array], *inputs: Array) -> list[np.ndarray]:
-        found = jax.grad(function, argnums=tuple(range(len(inputs))))(*inputs)
-        return [on.to_numpy(x) for x in found]
+    def differentiate(function: Callable[..., Array], *inputs: Array) -> list[np.ndarray]:
+        gradients = jax.grad(function, argnums=tuple(range(len(inputs))))(*inputs)
+        return [on.to_numpy(x) for x in gradients]
 
-    return _Library(on, jax.lax.stop_gradient, jax.nn.log_softmax, gradient)
+    return _Library(on, jax.lax.stop_gradient, jax.nn.log_softmax, differentiate)
 
 
-LIBRARIES: dict[str, Callable[[Backend], _Library]] = {"torch": _torch, "jax": _jax}
+LIBRARIES: dict[str, Callable[[Backend], _Library]] = {
+    "torch": _build_torch_library,
+    "jax": _build_jax_library,
+}

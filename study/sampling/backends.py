@@ -29,7 +29,7 @@ def _refuse(reason: str) -> None:
 
 @dataclass(frozen=True)
 class Backend:
-    """Where arrays live and how they are computed with; `backend()` makes one and checks it here.
+    """Where arrays live and how they are computed with; `choose_backend()` makes one and checks it here.
 
     >>> numpy = Backend("numpy")
     >>> numpy.to_numpy(numpy.xp.exp(numpy.asarray([0, 1]))).round(3).tolist()
@@ -59,10 +59,10 @@ class Backend:
     @property
     def xp(self) -> Any:
         """The array API namespace: numpy and torch through array-api-compat, and jax.numpy."""
-        self._module()
+        self.load_module()
         return importlib.import_module(_NAMESPACES[self.name])
 
-    def _module(self) -> Any:
+    def load_module(self) -> Any:
         """The package itself, ready for the dtype."""
         module = _import(self.name)
         if self.name == "jax" and self.dtype == "float64" and not module.config.jax_enable_x64:
@@ -71,7 +71,7 @@ class Backend:
 
     def _place(self) -> Any:
         """The device as the package names it."""
-        self._module()
+        self.load_module()
         return _find_device(self.name, self.device)
 
     def asarray(self, values: Any) -> Any:
@@ -80,7 +80,7 @@ class Backend:
         if self.name == "numpy":
             return host
         if self.name == "torch":
-            return self._module().tensor(host, device=self._place())
+            return self.load_module().tensor(host, device=self._place())
         return self.xp.asarray(host, device=self._place())
 
     def to_host(self, array: Any) -> Any:
@@ -91,7 +91,7 @@ class Backend:
         """An array of the backend as a NumPy array of float64."""
         return np.asarray(self.to_host(array), dtype=np.float64)
 
-    def normals(self, stream: Stream, shape: int | tuple[int, ...]) -> Any:
+    def draw_normals(self, stream: Stream, shape: int | tuple[int, ...]) -> Any:
         """Standard normal numbers from the start of a stream, shape `shape`.
 
         On the CPU every backend draws the same numbers, with NumPy: PyTorch keeps 32 bits of a seed there,
@@ -100,13 +100,15 @@ class Backend:
         A second draw from one stream repeats the first: take stream.child(0), stream.child(1), ...
         """
         if self.device == "cpu":
-            return self._adopt(stream.generator().standard_normal(shape, dtype=_floats(self.dtype)))
+            return self._adopt(
+                stream.build_generator().standard_normal(shape, dtype=_choose_dtype(self.dtype))
+            )
         return self._draw("normal", stream, shape)
 
-    def uniforms(self, stream: Stream, shape: int | tuple[int, ...]) -> Any:
-        """Numbers uniform on [0, 1) from the start of a stream, zero included; as for `normals`."""
+    def draw_uniforms(self, stream: Stream, shape: int | tuple[int, ...]) -> Any:
+        """Numbers uniform on [0, 1) from the start of a stream, zero included; as for `draw_normals`."""
         if self.device == "cpu":
-            return self._adopt(stream.generator().random(shape, dtype=_floats(self.dtype)))
+            return self._adopt(stream.build_generator().random(shape, dtype=_choose_dtype(self.dtype)))
         return self._draw("uniform", stream, shape)
 
     def _adopt(self, host: Any) -> Any:
@@ -115,21 +117,21 @@ class Backend:
             return host
         if self.name == "torch":
             self._place()
-            return self._module().from_numpy(host)
+            return self.load_module().from_numpy(host)
         return self.xp.asarray(host, device=self._place())
 
     def _draw(self, law: str, stream: Stream, shape: int | tuple[int, ...]) -> Any:
         """Numbers drawn on the device by the package's own generator."""
         draw = {"torch": _draw_torch, "jax": _draw_jax}[self.name]
         size = (shape,) if isinstance(shape, int) else tuple(shape)
-        return draw(self._module(), self._place(), law, stream, size, self.dtype)
+        return draw(self.load_module(), self._place(), law, stream, size, self.dtype)
 
-    def synchronise(self) -> None:
+    def wait(self) -> None:
         """Wait until the device has done all it was given; for timing."""
         if self.name == "torch" and self.device != "cpu":
-            self._module().cuda.synchronize(self._place())
+            self.load_module().cuda.synchronize(self._place())
         elif self.name == "jax":
-            module = self._module()
+            module = self.load_module()
             module.block_until_ready(module.live_arrays())
 
     def describe(self) -> str:
@@ -138,35 +140,35 @@ class Backend:
         >>> Backend("numpy").describe() == f"numpy {np.__version__} on cpu, float64"
         True
         """
-        module, place = self._module(), self._place()
+        module, place = self.load_module(), self._place()
         model = ""
         if self.device != "cpu":
             model = module.cuda.get_device_name(place) if self.name == "torch" else place.device_kind
         return f"{self.name} {module.__version__} on {self.device}{model and f' ({model})'}, {self.dtype}"
 
 
-def backend(name: str = "numpy", device: str | None = None, dtype: str = "float64") -> Backend:
+def choose_backend(name: str = "numpy", device: str | None = None, dtype: str = "float64") -> Backend:
     """A backend that is there: the package is installed and the device exists on this machine.
 
-    >>> backend()
+    >>> choose_backend()
     Backend(name='numpy', device='cpu', dtype='float64')
 
     device: None takes a GPU that PyTorch or JAX sees, and the CPU otherwise.
     Raises UsageError: unknown name, dtype or device, a package that is not installed.
     """
-    found = Backend(name, "cpu" if device is None else device, dtype)
-    if device is None and len(_devices(name)) > 1:
-        found = Backend(name, "cuda", dtype)
-    found.describe()
-    return found
+    candidate = Backend(name, "cpu" if device is None else device, dtype)
+    if device is None and len(_list_devices(name)) > 1:
+        candidate = Backend(name, "cuda", dtype)
+    candidate.describe()
+    return candidate
 
 
-def fastest() -> Backend:
+def choose_fastest() -> Backend:
     """PyTorch on a CUDA GPU where PyTorch is installed and sees one, and NumPy otherwise.
 
-    >>> fastest().name in ("torch", "numpy")
+    >>> choose_fastest().name in ("torch", "numpy")
     True
-    >>> fastest().name == "numpy" or fastest().device == "cuda"
+    >>> choose_fastest().name == "numpy" or choose_fastest().device == "cuda"
     True
 
     On a CPU PyTorch draws the same numbers as NumPy, and no faster.  A PyTorch that cannot be loaded or
@@ -177,7 +179,7 @@ def fastest() -> Backend:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of a driver that is too old for it
-            return Backend("torch", "cuda") if len(_devices("torch")) > 1 else Backend()
+            return Backend("torch", "cuda") if len(_list_devices("torch")) > 1 else Backend()
     except (UsageError, RuntimeError):
         return Backend()
 
@@ -194,7 +196,7 @@ def _import(name: str) -> Any:
         raise UsageError(f'backend {name}: {reason}; try: pip install "{extra}"') from None
 
 
-def _devices(name: str) -> list[str]:
+def _list_devices(name: str) -> list[str]:
     """The devices of this machine that a package can use, the CPU first."""
     module, count = _import(name), 0
     if name == "torch":
@@ -209,31 +211,31 @@ def _devices(name: str) -> list[str]:
 
 @functools.cache
 def _find_device(name: str, device: str) -> Any:
-    known = _devices(name)
-    exact = known[1] if device == "cuda" and len(known) > 1 else device
-    if exact not in known:
-        _refuse(f"{name}: no device {device!r}; this machine has {', '.join(known)}")
+    devices = _list_devices(name)
+    exact = devices[1] if device == "cuda" and len(devices) > 1 else device
+    if exact not in devices:
+        _refuse(f"{name}: no device {device!r}; this machine has {', '.join(devices)}")
     if name == "numpy":
         return "cpu"
     module = _import(name)
     if name == "torch":
         return module.device(exact)
-    return module.devices("cpu")[0] if exact == "cpu" else module.devices("gpu")[known.index(exact) - 1]
+    return module.devices("cpu")[0] if exact == "cpu" else module.devices("gpu")[devices.index(exact) - 1]
 
 
-def _floats(dtype: str) -> Any:
+def _choose_dtype(dtype: str) -> Any:
     return np.float32 if dtype == "float32" else np.float64
 
 
 def _draw_torch(torch: Any, device: Any, law: str, stream: Stream, size: tuple[int, ...], dtype: str) -> Any:
-    generator = torch.Generator(device).manual_seed(stream.integer64())
+    generator = torch.Generator(device).manual_seed(stream.draw_seed())
     draw = torch.randn if law == "normal" else torch.rand
     return draw(size, generator=generator, device=device, dtype=getattr(torch, dtype))
 
 
 def _draw_jax(jax: Any, device: Any, law: str, stream: Stream, size: tuple[int, ...], dtype: str) -> Any:
     # jax.random.key keeps 32 bits of a seed unless jax_enable_x64 is on; key data is always 64 bits.
-    words = stream.sequence().generate_state(2, np.uint32)
+    words = stream.build_sequence().generate_state(2, np.uint32)
     draw = jax.random.normal if law == "normal" else jax.random.uniform
     with jax.default_device(device):
         return draw(jax.random.wrap_key_data(words, impl="threefry2x32"), size, dtype=dtype)

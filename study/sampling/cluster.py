@@ -38,14 +38,14 @@ class _Failed:
     error: KlsymError
 
 
-def _attempt(task: bytes, chunk: Chunk) -> Any:
+def _try_task(task: bytes, chunk: Chunk) -> Any:
     """Runs on a worker.  Given the task itself, a worker that cannot load it would be lost."""
     from distributed.protocol import pickle
 
     try:
         function = pickle.loads(task)
     except (ImportError, AttributeError) as error:
-        return _Failed(UsageError(f"a worker cannot load the task: {_one_line(error)}"))
+        return _Failed(UsageError(f"a worker cannot load the task: {_join_lines(error)}"))
     try:
         return function(chunk)
     except KlsymError as error:
@@ -57,22 +57,22 @@ def on_cluster(jobs: Jobs, address: str) -> Generator[Part]:
 
     address: "tcp://host:port" of a Dask scheduler.  Errors: see `klsym.study.sampling.runner.run`.
     """
-    client = connect(address)
+    client = open_client(address)
     name = f"klsym-{uuid.uuid4().hex}"  # a new one each time: Dask takes equal names for the same result
     waiting: deque[Part] = deque()
     window = renewal = 0
     try:
-        for order, (number, task, chunk) in enumerate(_chunks(jobs)):
+        for order, (number, task, chunk) in enumerate(_list_chunks(jobs)):
             if order >= renewal:  # workers may have come or gone
                 window = max(8, AHEAD * sum(client.nthreads().values()))
                 renewal = order + window
             key = f"{name}-{order}"
-            future = client.submit(_attempt, task, chunk, key=key, pure=False, retries=RETRIES)
+            future = client.submit(_try_task, task, chunk, key=key, pure=False, retries=RETRIES)
             waiting.append((number, chunk, future))
             if len(waiting) >= window:
-                yield from _arrived(client, waiting, address)
+                yield from _wait_for_results(client, waiting, address)
         while waiting:
-            yield from _arrived(client, waiting, address)
+            yield from _wait_for_results(client, waiting, address)
     finally:
         with contextlib.suppress(Exception):  # the cluster may be gone
             client.cancel([future for _, _, future in waiting], force=True)
@@ -80,16 +80,16 @@ def on_cluster(jobs: Jobs, address: str) -> Generator[Part]:
             client.close(timeout=CONNECT)
 
 
-def _chunks(jobs: Jobs) -> Iterator[tuple[int, bytes, Chunk]]:
+def _list_chunks(jobs: Jobs) -> Iterator[tuple[int, bytes, Chunk]]:
     from distributed.protocol import pickle
 
     for number, (task, plan) in enumerate(jobs):
         packed = pickle.dumps(task)
-        for chunk in plan.chunks():
+        for chunk in plan.list_chunks():
             yield number, packed, chunk
 
 
-def _arrived(client: Any, waiting: deque[Part], address: str) -> Iterator[Part]:
+def _wait_for_results(client: Any, waiting: deque[Part], address: str) -> Iterator[Part]:
     """The oldest result, waited for, and those right behind it that are there too, in one transfer."""
     oldest = waiting[0][1]
     try:
@@ -99,7 +99,7 @@ def _arrived(client: Any, waiting: deque[Part], address: str) -> Iterator[Part]:
             ready.append(waiting.popleft())
         results = client.gather([future for _, _, future in ready])
     except Exception as error:
-        raise _explained(error, oldest, address) from None
+        raise _explain_error(error, oldest, address) from None
     for (number, chunk, _), result in zip(ready, results, strict=True):
         if isinstance(result, _Failed):
             raise result.error
@@ -122,7 +122,7 @@ def _wait(client: Any, future: Any, address: str) -> None:
             raise UsageError(f"scheduler {address}: it lost all its workers and got no new ones")
 
 
-def _explained(error: Exception, chunk: Chunk, address: str) -> Exception:
+def _explain_error(error: Exception, chunk: Chunk, address: str) -> Exception:
     """What failed on the cluster itself, in one line; errors of the task stay as they are."""
     from distributed import CancelledError, KilledWorker
 
@@ -135,13 +135,13 @@ def _explained(error: Exception, chunk: Chunk, address: str) -> Exception:
 
 
 # ---------------------------------------------------------------------------- connecting
-def connect(address: str) -> Any:
+def open_client(address: str) -> Any:
     """A Dask client of a scheduler that answers and whose workers have the same versions as this process.
 
     Raises UsageError: Dask not installed, a malformed address, no scheduler or no worker within seconds.
     """
-    found = ADDRESS.fullmatch(address)
-    if not found or not 0 < int(found["port"]) < 2**16:
+    matched_address = ADDRESS.fullmatch(address)
+    if not matched_address or not 0 < int(matched_address["port"]) < 2**16:
         raise UsageError(f'scheduler {address!r}: an address such as "tcp://host:8786" expected')
     try:
         from distributed import Client
@@ -185,14 +185,19 @@ async def _identity(address: str) -> Any:
 
 def _refuse_other_versions(client: Any, address: str) -> None:
     for name in SAME:
-        package, here = name.partition(":")[0], pkgutil.resolve_name(name)
+        package, local_version = name.partition(":")[0], pkgutil.resolve_name(name)
         # A function of the standard library: a worker without klsym could not load one of ours.
-        for there in client.run(pkgutil.resolve_name, name, on_error="return").values():
-            if isinstance(there, Exception):
-                raise UsageError(f"scheduler {address}: a worker cannot load {package}: {_one_line(there)}")
-            if there != here:
-                raise UsageError(f"scheduler {address}: a worker has {package} {there}; here it is {here}")
+        for worker_versions in client.run(pkgutil.resolve_name, name, on_error="return").values():
+            if isinstance(worker_versions, Exception):
+                raise UsageError(
+                    f"scheduler {address}: a worker cannot load {package}: {_join_lines(worker_versions)}"
+                )
+            if worker_versions != local_version:
+                raise UsageError(
+                    f"scheduler {address}: a worker has {package} {worker_versions}; "
+                    f"here it is {local_version}"
+                )
 
 
-def _one_line(error: Exception) -> str:
+def _join_lines(error: Exception) -> str:
     return " ".join(str(error).split())

@@ -29,22 +29,22 @@ class Part:
         return self.join(first, first + chunk.size)
 
 
-def across(scheduler: str | None = None, progress: Heard | None = None, pairs: int = PAIRS) -> Across:
+def build_joiner(scheduler: str | None = None, progress: Heard | None = None, pairs: int = PAIRS) -> Across:
     """Joins levels in this process, or on the workers of a Dask scheduler.
 
     >>> from klsym.study.questions.loss_enumeration import levels
-    >>> levels(5, across(pairs=100)) == levels(5)
+    >>> levels(5, build_joiner(pairs=100)) == levels(5)
     True
 
     Errors: see `klsym.study.sampling.runner.run`.
     """
 
-    def joined(joins: Sequence[Join]) -> SizeLevel:
-        jobs = [_job(join, max(1, pairs // len(join.short))) for join in joins]
+    def run_joins(joins: Sequence[Join]) -> SizeLevel:
+        jobs = [_build_job(join, max(1, pairs // len(join.short))) for join in joins]
         return reduce(SizeLevel.merge, run_all(jobs, scheduler=scheduler, progress=progress), SizeLevel())
 
-    return joined
+    return run_joins
 
 
-def _job(join: Join, rows: int) -> tuple[Part, Plan]:
+def _build_job(join: Join, rows: int) -> tuple[Part, Plan]:
     return Part(join, rows), Plan(len(join.long), Stream(0), chunk=rows)

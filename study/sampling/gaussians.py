@@ -22,8 +22,8 @@ from klsym.language.abbreviations import Mean
 from klsym.study.gaussian.closed import DENSITIES, Condition, Divergent
 from klsym.study.gaussian.exact import DIRECTIONS, GaussianModel
 from klsym.study.gaussian.floats import MEASURES
-from klsym.study.sampling.backends import Backend, backend
-from klsym.study.sampling.evaluate import Variables, product
+from klsym.study.sampling.backends import Backend, choose_backend
+from klsym.study.sampling.evaluate import Variables, multiply_values
 from klsym.study.sampling.runner import run
 from klsym.study.sampling.sample_means import SampleMeans
 from klsym.study.sampling.sampler import Averages, Parts, Sampler
@@ -36,12 +36,12 @@ Scored = dict[int, ExpPoly]  # a sum over powers of the score function: power ->
 Row = tuple[ExpPoly, tuple[int, ...]]  # an element, times one score function for each direction listed
 
 
-def log_density(mean: float, variance: float, centre: float = 0.0, width: float = 1.0) -> Quadratic:
+def expand_log_density(mean: float, variance: float, centre: float = 0.0, width: float = 1.0) -> Quadratic:
     """log N(x; mean, variance) as a quadratic in z, x = centre + width z.
 
     -(h + width z)^2 / (2 variance) - log(2 pi variance)/2,  h = centre - mean
 
-    >>> log_density(1.0, 2.0)[1:], log_density(1.0, 4.0, centre=1.0, width=2.0)[1:]
+    >>> expand_log_density(1.0, 2.0)[1:], expand_log_density(1.0, 4.0, centre=1.0, width=2.0)[1:]
     ((0.5, -0.25), (0.0, -0.5))
     """
     h = centre - mean
@@ -49,11 +49,13 @@ def log_density(mean: float, variance: float, centre: float = 0.0, width: float 
     return constant, -h * width / variance + 0.0, -(width**2) / (2 * variance)
 
 
-def polynomial(z: Any, coefficients: Sequence[float]) -> Any:
+def evaluate_polynomial(z: Any, coefficients: Sequence[float]) -> Any:
     """c0 + c1 z + c2 z^2 + ... by Horner's rule, in place: a pass over memory costs as much as the sums.
 
     >>> z = np.array([2.0, 3.0])
-    >>> polynomial(z, (-1.0, 0.0, 1.0)), polynomial(z, (0.0, 1.0)) is z, polynomial(z, (5.0, 0.0))
+    >>> coefficients = (-1.0, 0.0, 1.0), (0.0, 1.0), (5.0, 0.0)
+    >>> square, same, constant = [evaluate_polynomial(z, row) for row in coefficients]
+    >>> square, same is z, constant
     (array([3., 8.]), True, 5.0)
     """
     x: Any = 0.0
@@ -80,24 +82,24 @@ class OnNormals(Variables):
     def __init__(
         self, xp: Any, z: Any, coordinates: Mapping[str, Quadratic], numbers: Mapping[str, float]
     ) -> None:
-        def lookup(name: str) -> Any:  # holds no self: a cycle would keep a block until it is collected
+        def look_up(name: str) -> Any:  # holds no self: a cycle would keep a block until it is collected
             if name in numbers:
                 return numbers[name]
             if name not in coordinates:
                 raise UsageError(f"sampling: {name!r} has no value on Gaussians")
-            return polynomial(z, coordinates[name])
+            return evaluate_polynomial(z, coordinates[name])
 
-        super().__init__(xp, lookup)
+        super().__init__(xp, look_up)
         self.z, self.coordinates = z, coordinates
 
-    def _inside(self, exponent: Exponent) -> Any:
+    def _evaluate_exponent(self, exponent: Exponent) -> Any:
         total = (0.0, 0.0, 0.0)
         for monomial, value in exponent:
             if len(monomial) != 1 or monomial[0][1] != 1 or monomial[0][0] not in self.coordinates:
-                return super()._inside(exponent)
+                return super()._evaluate_exponent(exponent)
             (c, b, a), weight = self.coordinates[monomial[0][0]], float(value)
             total = (total[0] + weight * c, total[1] + weight * b, total[2] + weight * a)
-        return polynomial(self.z, total)
+        return evaluate_polynomial(self.z, total)
 
 
 @dataclass(frozen=True)
@@ -122,31 +124,38 @@ class GaussianTask:
         # freed so far: after this one, not touched, the arrays of a block cost no page faults.
         np.empty(2**21)
         blocks = (
-            self._block(chunk.stream.child(number), min(self.block, chunk.size - start))
+            self._draw_block(chunk.stream.derive_child(number), min(self.block, chunk.size - start))
             for number, start in enumerate(range(0, chunk.size, self.block))
         )
         return functools.reduce(SampleMeans.merge, blocks)
 
-    def _block(self, stream: Stream, size: int) -> SampleMeans:
-        return SampleMeans.of(self.values(self.backend.normals(stream, (size,))), self.backend)
+    def _draw_block(self, stream: Stream, size: int) -> SampleMeans:
+        return SampleMeans.from_rows(
+            self.evaluate_rows(self.backend.draw_normals(stream, (size,))), self.backend
+        )
 
-    def values(self, z: Any) -> list[Any]:
+    def evaluate_rows(self, z: Any) -> list[Any]:
         """The rows at samples z, shape (n,) each."""
         variables = OnNormals(self.backend.xp, z, dict(self.coordinates), dict(self.parameters))
-        known = {e: variables.ring(e) for e in dict.fromkeys(element for element, _ in self.rows)}
+        element_values = {
+            e: variables.evaluate_element(e) for e in dict.fromkeys(element for element, _ in self.rows)
+        }
         del variables  # what the elements were made of: the rows below take its place in the cache
-        u = polynomial(z, self.standard)
-        rows = [times(known[e], scores(directions, self.deviation), u) for e, directions in self.rows]
+        u = evaluate_polynomial(z, self.standard)
+        rows = [
+            multiply_by_polynomial(element_values[e], multiply_scores(directions, self.deviation), u)
+            for e, directions in self.rows
+        ]
         return [row if not isinstance(row, float) else self.backend.xp.zeros_like(z) + row for row in rows]
 
 
 @functools.cache
-def scores(directions: tuple[int, ...], deviation: float) -> tuple[float, ...]:
+def multiply_scores(directions: tuple[int, ...], deviation: float) -> tuple[float, ...]:
     """The product of the score functions as a polynomial in u = (x - m)/sd, its constant first.
 
     s_mean = u/sd,  s_log_scale = u^2 - 1
 
-    >>> scores((0, 1), 2.0), scores((), 2.0)
+    >>> multiply_scores((0, 1), 2.0), multiply_scores((), 2.0)
     ((0.0, -0.5, 0.0, 0.5), (1.0,))
     """
     total: Any = [1.0]
@@ -155,15 +164,15 @@ def scores(directions: tuple[int, ...], deviation: float) -> tuple[float, ...]:
     return tuple(map(float, total))
 
 
-def times(value: Any, coefficients: Sequence[float], u: Any) -> Any:
+def multiply_by_polynomial(value: Any, coefficients: Sequence[float], u: Any) -> Any:
     """The value times a polynomial in u.
 
-    >>> times(np.array([2.0]), [-1.0, 0.0, 1.0], np.array([3.0]))
+    >>> multiply_by_polynomial(np.array([2.0]), [-1.0, 0.0, 1.0], np.array([3.0]))
     array([16.])
     """
-    row = polynomial(u, coefficients)
+    row = evaluate_polynomial(u, coefficients)
     if isinstance(row, float) or row is u:
-        return product(row, value)
+        return multiply_values(row, value)
     row *= value  # in place: the row is nobody else's
     return row
 
@@ -189,11 +198,11 @@ class GaussianSampler(Sampler):
     s_mean = (x - m)/v,  s_log_scale = (x - m)^2/v - 1
 
     >>> from klsym.engine.proof.quantities import KL
-    >>> from klsym.study.sampling.means import means_of
+    >>> from klsym.study.sampling.means import expand_side
     >>> from klsym.language.abbreviations import Context
     >>> sampler = GaussianSampler(GaussianModel((0.0, 1.0), (1.0, 1.0)))
-    >>> products = means_of(KL("q", "p").side, Context())
-    >>> sampler.spread(products).value.tolist(), sampler.spread(products).deviation.tolist()
+    >>> products = expand_side(KL("q", "p").side, Context())
+    >>> sampler.measure_spread(products).value.tolist(), sampler.measure_spread(products).deviation.tolist()
     ([0.5, 0.5], [1.0, 1.0])
 
     parameters: name -> number.  on: the backend.
@@ -208,16 +217,16 @@ class GaussianSampler(Sampler):
         on: Backend | None = None,
     ) -> None:
         self.parameters = {name: float(value) for name, value in (parameters or {}).items()}
-        self.setting = model.setting(self.parameters)
-        self.model, self.backend = model, on or backend("numpy")
+        self.setting = model.build_setting(self.parameters)
+        self.model, self.backend = model, on or choose_backend("numpy")
         self._exact: dict[Any, float] = {}
 
     # -- sampling --------------------------------------------------------------------------
-    def task(self, measure: str, rows: tuple[Row, ...]) -> GaussianTask:
+    def build_task(self, measure: str, rows: tuple[Row, ...]) -> GaussianTask:
         """The work on one chunk of samples of a measure."""
-        pairs = {name: (p.real, v.real) for name in MEASURES for p, v in [self._density(name)]}
+        pairs = {name: (p.real, v.real) for name in MEASURES for p, v in [self._get_density(name)]}
         mean, width = pairs[measure][0], math.sqrt(pairs[measure][1])
-        q, p, mu = (np.array(log_density(*pairs[name], mean, width)) for name in MEASURES)
+        q, p, mu = (np.array(expand_log_density(*pairs[name], mean, width)) for name in MEASURES)
         coordinates = {"k1": q - p, "w": q - mu, "log_q": q}
         m, deviation = pairs["q"][0], math.sqrt(pairs["q"][1])
         return GaussianTask(
@@ -227,81 +236,95 @@ class GaussianSampler(Sampler):
             BLOCK if self.backend.device == "cpu" else DEVICE_BLOCK,
         )  # fmt: skip
 
-    def _density(self, name: str) -> tuple[complex, complex]:
-        return self.setting.density(name)
+    def _get_density(self, name: str) -> tuple[complex, complex]:
+        return self.setting.get_density(name)
 
-    def requests(self, means: Sequence[Mean], samples: int, stream: Stream) -> list[tuple[Any, Plan]]:
+    def list_requests(self, means: Sequence[Mean], samples: int, stream: Stream) -> list[tuple[Any, Plan]]:
         return [
-            (self.task(measure, _rows(chosen)), Plan(samples, stream.child(MEASURES.index(measure))))
-            for measure, chosen in _by_measure(means).items()
+            (
+                self.build_task(measure, _list_rows(chosen)),
+                Plan(samples, stream.derive_child(MEASURES.index(measure))),
+            )
+            for measure, chosen in _group_by_measure(means).items()
         ]
 
-    def averages(
+    def draw_averages(
         self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[SampleMeans] = ()
     ) -> Averages:
-        merged = results or [run(task, plan) for task, plan in self.requests(means, samples, stream)]
-        found: dict[Mean, Any] = {}
-        for chosen, result in zip(_by_measure(means).values(), merged, strict=True):
-            found |= _unpacked(chosen, result.mean)
-        return found
+        merged = results or [run(task, plan) for task, plan in self.list_requests(means, samples, stream)]
+        averages_of_means: dict[Mean, Any] = {}
+        for chosen, result in zip(_group_by_measure(means).values(), merged, strict=True):
+            averages_of_means |= _unpack_rows(chosen, result.mean)
+        return averages_of_means
 
     # -- exact -----------------------------------------------------------------------------
-    def exact_mean(self, mean: Mean) -> Any:
-        each = range(len(DIRECTIONS))
-        return np.array([self._expect(mean.measure, mean.coefficient, (i,) * len(mean.score)) for i in each])
+    def compute_exact_mean(self, mean: Mean) -> Any:
+        axis_range = range(len(DIRECTIONS))
+        return np.array(
+            [
+                self._compute_expectation(mean.measure, mean.coefficient, (i,) * len(mean.score))
+                for i in axis_range
+            ]
+        )
 
-    def central_moment(self, factors: Sequence[Parts]) -> Any:
-        measure, found = factors[0][0][0].measure, []
+    def compute_central_moment(self, factors: Sequence[Parts]) -> Any:
+        measure, moments = factors[0][0][0].measure, []
         for i in range(len(DIRECTIONS)):
             product = {0: ExpPoly.from_number(1)}
             for parts in factors:
-                product = _times(product, self._centred(parts, i))
+                product = _multiply_scored(product, self._centre_parts(parts, i))
             try:
-                found.append(sum(self._expect(measure, e, (i,) * power) for power, e in product.items()))
+                moments.append(
+                    sum(self._compute_expectation(measure, e, (i,) * power) for power, e in product.items())
+                )
             except Divergent as error:
                 raise Unsound(MISSING[len(factors)], error.condition) from None
-        return np.array(found)
+        return np.array(moments)
 
-    def _centred(self, parts: Parts, i: int) -> Scored:
+    def _centre_parts(self, parts: Parts, i: int) -> Scored:
         """h - E h for h = sum weight f along direction i."""
         h: Scored = {}
         for mean, weights in parts:
             weight = float(np.broadcast_to(weights, (len(DIRECTIONS),))[i])
-            centre = weight * self._expect(mean.measure, mean.coefficient, (i,) * len(mean.score))
+            centre = weight * self._compute_expectation(
+                mean.measure, mean.coefficient, (i,) * len(mean.score)
+            )
             scored = len(mean.score), mean.coefficient * Fraction(weight)
             for power, element in (scored, (0, ExpPoly.from_number(-Fraction(centre)))):
                 h[power] = h.get(power, ExpPoly({})) + element
         return h
 
-    def _expect(self, measure: str, element: ExpPoly, score: tuple[int, ...]) -> float:
+    def _compute_expectation(self, measure: str, element: ExpPoly, score: tuple[int, ...]) -> float:
         key = (measure, element, score)
         if key not in self._exact:
             try:
-                self._exact[key] = float(np.real(self.setting.expectation(measure, element, score)))
+                self._exact[key] = float(np.real(self.setting.compute_expectation(measure, element, score)))
             except Divergent as error:
-                raise Divergent(self._condition(measure, element) or error.condition) from None
+                raise Divergent(self._find_failing_condition(measure, element) or error.condition) from None
         return self._exact[key]
 
-    def _condition(self, measure: str, element: ExpPoly) -> Condition | None:
+    def _find_failing_condition(self, measure: str, element: ExpPoly) -> Condition | None:
         """The condition that fails most: sum weight/sigma^2 > 0 over the densities in an exponential."""
-        each = [precisions(measure, exponent) for _, exponent in element.terms]
-        worst = min((weights for weights in each if weights), key=self._precision, default={})
-        fails = bool(worst) and self._precision(worst) <= 0
-        return Condition(condition_text(worst), False) if fails else None
+        weights_by_term = [collect_precisions(measure, exponent) for _, exponent in element.terms]
+        worst = min(
+            (weights for weights in weights_by_term if weights), key=self._compute_precision, default={}
+        )
+        fails = bool(worst) and self._compute_precision(worst) <= 0
+        return Condition(describe_condition(worst), False) if fails else None
 
-    def _precision(self, weights: Mapping[str, Fraction]) -> float:
-        return sum(float(w) / self.setting.density(name)[1].real for name, w in weights.items())
+    def _compute_precision(self, weights: Mapping[str, Fraction]) -> float:
+        return sum(float(w) / self.setting.get_density(name)[1].real for name, w in weights.items())
 
 
-def _by_measure(means: Sequence[Mean]) -> dict[str, list[Mean]]:
+def _group_by_measure(means: Sequence[Mean]) -> dict[str, list[Mean]]:
     return {m: chosen for m in MEASURES if (chosen := [mean for mean in means if mean.measure == m])}
 
 
-def precisions(measure: str, exponent: Exponent) -> dict[str, Fraction]:
+def collect_precisions(measure: str, exponent: Exponent) -> dict[str, Fraction]:
     """The integrand m exp(exponent) as exp(-x^2/2 sum weight/sigma^2 + ...): the weights.
 
     >>> [((_, exponent), _)] = (ExpPoly.from_variable("k1") * -4).exp().terms.items()
-    >>> condition_text(precisions("q", exponent))
+    >>> describe_condition(collect_precisions("q", exponent))
     'sigma_q^2 > 3/4 sigma_p^2'
 
     Empty where the exponent is not linear in k1, w and log q with rational coefficients.
@@ -312,12 +335,12 @@ def precisions(measure: str, exponent: Exponent) -> dict[str, Fraction]:
             return {}
         over, *below = DENSITIES[monomial[0][0]]
         weights[over] = weights.get(over, Fraction(0)) + value
-        for other in below:
-            weights[other] = weights.get(other, Fraction(0)) - value
+        for denominator in below:
+            weights[denominator] = weights.get(denominator, Fraction(0)) - value
     return {name: weight for name, weight in weights.items() if weight}
 
 
-def condition_text(weights: Mapping[str, Fraction]) -> str:
+def describe_condition(weights: Mapping[str, Fraction]) -> str:
     """sum weight/sigma^2 > 0, solved for one variance where there are two."""
     high = [name for name, weight in weights.items() if weight > 0]
     if len(weights) == 2 and len(high) == 1:
@@ -326,7 +349,7 @@ def condition_text(weights: Mapping[str, Fraction]) -> str:
     return " + ".join(f"({weight})/sigma_{name}^2" for name, weight in sorted(weights.items())) + " > 0"
 
 
-def _times(a: Scored, b: Scored) -> Scored:
+def _multiply_scored(a: Scored, b: Scored) -> Scored:
     product: Scored = {}
     for j, x in a.items():
         for k, y in b.items():
@@ -334,7 +357,7 @@ def _times(a: Scored, b: Scored) -> Scored:
     return product
 
 
-def _rows(means: Sequence[Mean]) -> tuple[Row, ...]:
+def _list_rows(means: Sequence[Mean]) -> tuple[Row, ...]:
     rows: list[Row] = []
     for mean in means:
         directions = range(len(DIRECTIONS)) if mean.score else (0,)
@@ -342,11 +365,11 @@ def _rows(means: Sequence[Mean]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _unpacked(means: Sequence[Mean], values: Any) -> dict[Mean, Any]:
-    """The averages of `_rows`, back along every direction."""
-    found, at = {}, 0
+def _unpack_rows(means: Sequence[Mean], values: Any) -> dict[Mean, Any]:
+    """The averages of `_list_rows`, back along every direction."""
+    unpacked_means, at = {}, 0
     for mean in means:
         width = len(DIRECTIONS) if mean.score else 1
-        found[mean] = np.broadcast_to(values[at : at + width], (len(DIRECTIONS),))
+        unpacked_means[mean] = np.broadcast_to(values[at : at + width], (len(DIRECTIONS),))
         at += width
-    return found
+    return unpacked_means

@@ -28,8 +28,8 @@ from klsym.study.ledger.settle_claim import Settled
 from klsym.study.sampling.backends import Backend
 from klsym.study.sampling.finite import LARGEST_SAMPLES, FiniteSampler
 from klsym.study.sampling.gaussians import GaussianSampler, Unsound
-from klsym.study.sampling.means import Deterministic, gradient_losses, means_of
-from klsym.study.sampling.monte_carlo_check import Trial, both_ways, sampled_means
+from klsym.study.sampling.means import Deterministic, expand_side, list_gradient_losses
+from klsym.study.sampling.monte_carlo_check import Trial, build_trials_both_ways, list_sampled_means
 from klsym.study.sampling.streams import Stream
 from klsym.study.sequences.dynamic_programming import compute_side, random_chains
 
@@ -86,65 +86,69 @@ class Identity:
         return [t for group in (self.finite, self.gaussian) if not isinstance(group, str) for t in group]
 
 
-def identities(settled: Settled, number: int, options: Options) -> list[Identity]:
+def list_identities(settled: Settled, number: int, options: Options) -> list[Identity]:
     """The parts of a claim with their trials; `number` keeps the streams of claims apart."""
-    found = []
+    collected_identities = []
     for i, part in enumerate(settled.parts, start=1):
         identity = Identity(settled.claim, i, len(settled.parts), part)
-        stream = Stream(options.seed).child(number, i)
+        stream = Stream(options.seed).derive_child(number, i)
         if isinstance(part, Evidence):
             identity.finite = "a calculation on Gaussians" if part.estimates else "an exact calculation"
-            identity.gaussian, identity.notes = _estimates(part, options, stream)
+            identity.gaussian, identity.notes = _build_estimate_trials(part, options, stream)
         else:
-            _arrange(identity, part, options, stream)
-        found.append(identity)
-    return found
+            _add_trials(identity, part, options, stream)
+        collected_identities.append(identity)
+    return collected_identities
 
 
-def _arrange(identity: Identity, part: Proof, options: Options, stream: Stream) -> None:
-    theorem, functions = part.theorem, _declared(identity.claim, part.theorem)
+def _add_trials(identity: Identity, part: Proof, options: Options, stream: Stream) -> None:
+    theorem, functions = part.theorem, _select_declared(identity.claim, part.theorem)
     try:
-        identity.finite, identity.gaussian = _by_kind(theorem, functions, options, stream)
+        identity.finite, identity.gaussian = _build_trials_by_kind(theorem, functions, options, stream)
     except Deterministic as reason:
         identity.finite = identity.gaussian = str(reason)
     except UsageError as reason:
         identity.finite = identity.gaussian = str(reason).removeprefix("sampling: ")
     if isinstance(identity.finite, list) and theorem.kind == "proved":
         identity.losses = [
-            (atom.measure, _in_sympy(part.labels.get(atom.loss), atom.loss), atom.loss)
-            for atom in gradient_losses(theorem.statement)
-            if not _generic(atom.loss, theorem.statement.context)
+            (atom.measure, _to_sympy(part.labels.get(atom.loss), atom.loss), atom.loss)
+            for atom in list_gradient_losses(theorem.statement)
+            if not _has_generic_function(atom.loss, theorem.statement.context)
         ]
 
 
-def _in_sympy(label: Any, loss: ExpPoly) -> Any:
+def _to_sympy(label: Any, loss: ExpPoly) -> Any:
     """A loss as its author wrote it, in SymPy or as text with its expression; else from its normal form."""
     return to_sympy(loss) if label is None else getattr(label, "expression", label)
 
 
-def _generic(loss: ExpPoly, context: Context) -> bool:
+def _has_generic_function(loss: ExpPoly, context: Context) -> bool:
     """Does a loss hold a generic function or a reward whose value the statement gives?"""
     names = {*context.function_arguments, *(name for name, _ in context.given)}
     return bool({parse_name(name).base for name in loss.names()} & names)
 
 
-def _declared(claim: Claim, theorem: Theorem) -> dict[str, Any]:
+def _select_declared(claim: Claim, theorem: Theorem) -> dict[str, Any]:
     names = theorem.statement.context.function_arguments
     return {name: instance for name, instance in claim.instances.items() if name in names}
 
 
-def _by_kind(
+def _build_trials_by_kind(
     theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
 ) -> tuple[list[Trial] | str, list[Trial] | str]:
     match theorem.kind:
         case "proved":
-            finite = _on_outcomes(theorem, functions, options, stream.child(0))
-            finite += _by_programme(theorem, options, stream.child(2))
-            return finite, _on_gaussians(theorem, options, stream.child(1))
+            finite = _on_outcomes(theorem, functions, options, stream.derive_child(0))
+            finite += _build_programme_trials(theorem, options, stream.derive_child(2))
+            return finite, _on_gaussians(theorem, options, stream.derive_child(1))
         case "refuted":
-            return _refuted(theorem, options, stream.child(0)), "refuted by a finite model"
+            return _build_refutation_trials(
+                theorem, options, stream.derive_child(0)
+            ), "refuted by a finite model"
         case "unique":
-            return _unique(theorem, options, stream.child(0)), "refers to every function"
+            return _build_uniqueness_trials(
+                theorem, options, stream.derive_child(0)
+            ), "refers to every function"
     return "a statement about all combinations", "a statement about all combinations"
 
 
@@ -153,52 +157,52 @@ def _on_outcomes(
     theorem: Theorem, functions: Mapping[str, Any], options: Options, stream: Stream
 ) -> list[Trial]:
     """On a random model whose parameters satisfy the hypotheses."""
-    statement, seed = theorem.statement, stream.integer64() % 2**31
+    statement, seed = theorem.statement, stream.draw_seed() % 2**31
     needs = find_needs(statement)
     small = needs.batches or needs.sequences
     model = draw_models(statement, [seed])[0] if small else random_model(seed, OUTCOMES, statement.context)
     model, thetas = find_allowed_model(theorem, model, dict(functions)), choose_thetas(theorem)
-    along = np.array([[float(v) for v in model.u]]) if _tied_to_a_direction(theorem) else None
-    return _finite_trials(
+    along = np.array([[float(v) for v in model.u]]) if _is_tied_to_direction(theorem) else None
+    return _build_finite_trials(
         statement, model, functions, options.counted, stream, options.on, along, thetas=thetas
     )
 
 
-def _by_programme(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+def _build_programme_trials(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
     """Each side, sampled on an autoregressive model, against the other one by dynamic programming."""
     statement, needs = theorem.statement, find_needs(theorem.statement)
-    context, sides, found = statement.context, (statement.left, statement.right), list[Trial]()
+    context, sides, built_trials = statement.context, (statement.left, statement.right), list[Trial]()
     if needs.batches or not needs.sequences or context.parameters or statement.relation != "=":
-        return found
-    chains = random_chains(stream.integer64() % 2**31, context)
-    each = any(mean.score for mean in sampled_means(statement))
-    directions = chains.directions if each else chains.directions[:1]
+        return built_trials
+    chains = random_chains(stream.draw_seed() % 2**31, context)
+    has_score = any(mean.score for mean in list_sampled_means(statement))
+    directions = chains.directions if has_score else chains.directions[:1]
     sampler = FiniteSampler(chains.tree, context, {}, directions, options.on)
     for i, side in enumerate(sides):
         exact = compute_side(sides[1 - i], chains)
         if exact is not None and sides[1 - i].terms:
-            products, name = means_of(side, context), ("left", "right")[i]
-            judge, chosen = exact[: len(directions)], stream.child(i)
+            products, name = expand_side(side, context), ("left", "right")[i]
+            judge, chosen = exact[: len(directions)], stream.derive_child(i)
             trial = Trial(
                 sampler, products, judge, "=", options.counted, chosen, f"{name} side, by programme"
             )
-            found += _sound([trial])
-    return found
+            built_trials += _require_finite_moments([trial])
+    return built_trials
 
 
-def _tied_to_a_direction(theorem: Theorem) -> bool:
+def _is_tied_to_direction(theorem: Theorem) -> bool:
     """Does a premise hold score functions, so that it fixes a parameter along one direction only?"""
     sides = [side for pair in theorem.statement.context.premises for side in pair]
     return any(isinstance(a, E) and a.score for side in sides for _, atoms in side.terms for a in atoms)
 
 
-def _finite_trials(
+def _build_finite_trials(
     statement: Statement, model: FiniteModel, functions: Mapping[str, Any], samples: int,
     stream: Stream, on: Backend, directions: Any = None, relation: str | None = None,
     thetas: tuple[float, ...] = THETAS,
 ) -> list[Trial]:  # fmt: skip
     """Both sides on a finite model, along each logit; values need one direction only."""
-    u = _directions(statement, model) if directions is None else directions
+    u = _choose_directions(statement, model) if directions is None else directions
     needs, context = find_needs(statement), statement.context
     sampler = FiniteSampler(model, context, functions, u, on, needs.batches)
     rows = [
@@ -206,32 +210,35 @@ def _finite_trials(
     ]
     exact, sizes = (
         tuple(
-            np.array([float(np.real(getattr(side, part))) for side in one]) for one in zip(*rows, strict=True)
+            np.array([float(np.real(getattr(side, part))) for side in row_values])
+            for row_values in zip(*rows, strict=True)
         )
         for part in ("value", "size")
     )
     sides = (statement.left, statement.right)
     related = relation or statement.relation
-    return _sound(
-        both_ways(sampler, sides, exact, related, statement.context, samples, stream, sizes)  # type: ignore[arg-type]
+    return _require_finite_moments(
+        build_trials_both_ways(sampler, sides, exact, related, statement.context, samples, stream, sizes)  # type: ignore[arg-type]
     )
 
 
-def _directions(statement: Statement, model: FiniteModel) -> Any:
+def _choose_directions(statement: Statement, model: FiniteModel) -> Any:
     """Every logit for a gradient; a value has no direction, so one does."""
-    each = np.eye(len(model.q))
-    return each if any(mean.score for mean in sampled_means(statement)) else each[:1]
+    unit_directions = np.eye(len(model.q))
+    return (
+        unit_directions if any(mean.score for mean in list_sampled_means(statement)) else unit_directions[:1]
+    )
 
 
-def _refuted(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+def _build_refutation_trials(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
     """The recorded model must show the difference, with as many samples as that takes."""
     statement, model = theorem.statement, from_certificate(theorem.close["model"])
     u = np.array([[float(v) for v in model.u]])
-    trials = _finite_trials(statement, model, {}, options.counted, stream, options.on, u, "!=")
-    return [replace(trial, samples=_enough(trial)) for trial in trials]
+    trials = _build_finite_trials(statement, model, {}, options.counted, stream, options.on, u, "!=")
+    return [replace(trial, samples=_count_enough_samples(trial)) for trial in trials]
 
 
-def _enough(trial: Trial) -> int:
+def _count_enough_samples(trial: Trial) -> int:
     """Samples that put the two sides, and the control and its side, SIGHT standard errors apart."""
     gap = float(np.max(np.abs(trial.spread.value - trial.reference)))
     needed = (SIGHT * float(np.max(trial.spread.deviation)) / gap) ** 2 if gap else float(LARGEST_SAMPLES)
@@ -239,19 +246,19 @@ def _enough(trial: Trial) -> int:
     return int(min(max(trial.samples, needed, control), LARGEST_SAMPLES))
 
 
-def _unique(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
+def _build_uniqueness_trials(theorem: Theorem, options: Options, stream: Stream) -> list[Trial]:
     """The family solves the equation; the family with k1^3 added does not."""
     statement, name = theorem.statement, theorem.close["function"]
     family = ExpPoly.from_json(theorem.close["family"])
-    other = family + ExpPoly.from_variable("k1") ** 3 * Fraction(3, 10)
-    model = random_model(stream.integer64() % 2**31, OUTCOMES, statement.context)
-    found = []
-    for i, (function, relation) in enumerate(((family, "="), (other, "!="))):
-        given = {name: function}
-        found += _finite_trials(
-            statement, model, given, options.counted, stream.child(i), options.on, None, relation
+    disturbed_family = family + ExpPoly.from_variable("k1") ** 3 * Fraction(3, 10)
+    model = random_model(stream.draw_seed() % 2**31, OUTCOMES, statement.context)
+    built_trials = []
+    for i, (function, relation) in enumerate(((family, "="), (disturbed_family, "!="))):
+        instances = {name: function}
+        built_trials += _build_finite_trials(
+            statement, model, instances, options.counted, stream.derive_child(i), options.on, None, relation
         )
-    return found
+    return built_trials
 
 
 # ---------------------------------------------------------------------------- Gaussians
@@ -264,39 +271,43 @@ def _on_gaussians(theorem: Theorem, options: Options, stream: Stream) -> list[Tr
         return "a bound on p/q that no two Gaussians keep to"
     model = replace(GAUSSIANS, mu=None) if context.on_policy else GAUSSIANS
     positive = {h[1] for h in theorem.hypotheses if h[0] == "positive"}
-    random = random_model(stream.integer64() % 2**31, OUTCOMES, Context(context.parameters)).parameters
+    random = random_model(stream.draw_seed() % 2**31, OUTCOMES, Context(context.parameters)).parameters
     numbers = {name: abs(value) if name in positive else value for name, value in random.items()}
     try:
         refuse_unless_gaussian(context)
         exact = model.evaluate(statement, numbers)
         sampler = GaussianSampler(model, numbers, options.on)
         sides = (statement.left, statement.right)
-        return _sound(both_ways(sampler, sides, exact, statement.relation, context, options.drawn, stream))
+        return _require_finite_moments(
+            build_trials_both_ways(sampler, sides, exact, statement.relation, context, options.drawn, stream)
+        )
     except Unsound as error:
         return error.reason
     except UsageError as error:
         return str(error)
 
 
-def _estimates(part: Evidence, options: Options, stream: Stream) -> tuple[list[Trial] | str, list[str]]:
+def _build_estimate_trials(
+    part: Evidence, options: Options, stream: Stream
+) -> tuple[list[Trial] | str, list[str]]:
     """What a calculation on Gaussians says of estimators: trials, and why some have none."""
-    found: list[Trial] = []
+    built_trials: list[Trial] = []
     notes = []
     for i, estimate in enumerate(part.estimates):
         sampler = GaussianSampler(estimate.model, {}, options.on)
-        products = means_of(estimate.side, Context())
+        products = expand_side(estimate.side, Context())
         exact = np.full(2, estimate.value)
         try:
-            trial = Trial(sampler, products, exact, "=", options.drawn, stream.child(i), estimate.text)
-            found += _sound([trial])
+            trial = Trial(sampler, products, exact, "=", options.drawn, stream.derive_child(i), estimate.text)
+            built_trials += _require_finite_moments([trial])
         except Unsound as error:
             notes.append(f"{estimate.text}: {error.reason}")
         except UsageError as error:
             notes.append(f"{estimate.text}: {error}")
-    return found or "an exact calculation", notes
+    return built_trials or "an exact calculation", notes
 
 
-def _sound(trials: list[Trial]) -> list[Trial]:
+def _require_finite_moments(trials: list[Trial]) -> list[Trial]:
     """The same trials, once every moment that their judgement needs is known to be finite."""
     for trial in trials:
         trial.refuse_unless_sound()

@@ -47,28 +47,28 @@ class Deterministic(UsageError):
 Product = tuple[ExpPoly, tuple[Mean, ...]]  # a constant coefficient, and the means that it multiplies
 
 
-def means_of(side: Side, context: Context) -> tuple[Product, ...]:
+def expand_side(side: Side, context: Context) -> tuple[Product, ...]:
     """A side as a sum of products of means.
 
     >>> from klsym.engine.proof.quantities import KL, grad
-    >>> [(_, (mean,))] = means_of(grad(KL("p", "q")).side, Context())
+    >>> [(_, (mean,))] = expand_side(grad(KL("p", "q")).side, Context())
     >>> mean.measure, mean.score
     ('p', ('x',))
 
     Raises Deterministic: the side holds a quantity at one sample, or no mean at all.
     """
-    products = tuple(_merged(_expand(unfold(side, context), expand_context(context))))
+    products = tuple(_merge_means(_expand(unfold(side, context), expand_context(context))))
     if not any(means for _, means in products):
         raise Deterministic("nothing random: there is nothing to sample")
     return products
 
 
-def disturbed(mean: Mean) -> Mean:
+def disturb_mean(mean: Mean) -> Mean:
     """E_m[k1 s^j] beside E_m[a s^j]; at an index, k1 of the sample or step itself."""
     return with_coefficient(mean, ExpPoly.from_variable(name_in_slot("k1", STRUCTURES[mean.index].main)))
 
 
-def _merged(products: Iterator[Product]) -> Iterator[Product]:
+def _merge_means(products: Iterator[Product]) -> Iterator[Product]:
     """Lone means of one index, measure and score are one mean."""
     lone: dict[Mean, ExpPoly] = {}  # a mean without its coefficient -> the coefficients together
     for coefficient, means in products:
@@ -86,15 +86,15 @@ def _expand(side: Side, context: statements.Context) -> Iterator[Product]:
     for coefficient, atoms in side.terms:
         products: list[Product] = [(coefficient, ())]
         for atom in atoms:
-            inner = list(_atom(atom, context))
-            products = [(c * d, means + more) for c, means in products for d, more in inner]
+            inner = list(_expand_atom(atom, context))
+            products = [(c * d, means + inner_means) for c, means in products for d, inner_means in inner]
         yield from products
 
 
-def _atom(atom: statements.Atom, context: statements.Context) -> Iterator[Product]:
+def _expand_atom(atom: statements.Atom, context: statements.Context) -> Iterator[Product]:
     match atom:
         case Gradient(of):
-            yield from _gradient(of, context)
+            yield from _expand_gradient(of, context)
         case Mean(index, measure, a, score) if measure != SAMPLE:
             if measure == "count":
                 measure, a = "q", a * build_density_ratio("count", "q")
@@ -107,24 +107,24 @@ def _atom(atom: statements.Atom, context: statements.Context) -> Iterator[Produc
             raise Deterministic("a quantity at one sample: there is nothing to average")
 
 
-def _gradient(of: Side, context: statements.Context) -> Iterator[Product]:
+def _expand_gradient(of: Side, context: statements.Context) -> Iterator[Product]:
     """The product rule over the means of a side; a detached quantity is a constant in it."""
     for coefficient, atoms in of.terms:
         for j, atom in enumerate(atoms):
             others: list[Product] = [(coefficient, ())]
-            for other in atoms[:j] + atoms[j + 1 :]:
-                inner = list(_atom(other, context))
-                others = [(c * d, means + more) for c, means in others for d, more in inner]
+            for factor in atoms[:j] + atoms[j + 1 :]:
+                inner = list(_expand_atom(factor, context))
+                others = [(c * d, means + inner_means) for c, means in others for d, inner_means in inner]
             if not isinstance(atom, Mean) or atom.score or atom.measure == SAMPLE:
                 raise Deterministic(f"the gradient of {type(atom).__name__} is not sampled")
-            moved = apply_log_derivative(Gradient(Side.from_atom(atom)), {}, Assumptions(context))
-            for slope, means in _expand(moved, context):
-                for rest, still in others:
-                    yield rest * slope, means + still
+            differentiated = apply_log_derivative(Gradient(Side.from_atom(atom)), {}, Assumptions(context))
+            for slope, means in _expand(differentiated, context):
+                for coefficient_factor, constant_means in others:
+                    yield coefficient_factor * slope, means + constant_means
 
 
-def gradient_losses(statement: Statement) -> list[ExpectedGradient]:
+def list_gradient_losses(statement: Statement) -> list[ExpectedGradient]:
     """The expected gradients of losses in a statement: what autograd can estimate as well."""
     sides = (statement.left, statement.right)
-    found = [a for side in sides for _, atoms in side.terms for a in atoms]
-    return [atom for atom in dict.fromkeys(found) if isinstance(atom, ExpectedGradient)]
+    atoms_of_sides = [a for side in sides for _, atoms in side.terms for a in atoms]
+    return [atom for atom in dict.fromkeys(atoms_of_sides) if isinstance(atom, ExpectedGradient)]

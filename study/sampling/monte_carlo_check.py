@@ -17,8 +17,8 @@ import numpy as np
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Mean, Side, Statement
-from klsym.study.sampling.means import Deterministic, disturbed, means_of
-from klsym.study.sampling.sampler import ROUNDING, Averages, Products, Sampler, Spread, all_means
+from klsym.study.sampling.means import Deterministic, disturb_mean, expand_side
+from klsym.study.sampling.sampler import ROUNDING, Averages, Products, Sampler, Spread, list_means
 from klsym.study.sampling.statistics import Level, TooFew
 from klsym.study.sampling.streams import Stream
 
@@ -50,16 +50,16 @@ class Trial:
     @cached_property
     def control(self) -> Products:
         """The side with CONTROL * k1 added to the coefficient of its first mean."""
-        first = all_means(self.side)[0]
-        return (*self.side, (ExpPoly.from_number(CONTROL), (disturbed(first),)))
+        first = list_means(self.side)[0]
+        return (*self.side, (ExpPoly.from_number(CONTROL), (disturb_mean(first),)))
 
     @cached_property
     def spread(self) -> Spread:
-        return self.sampler.spread(self.side)
+        return self.sampler.measure_spread(self.side)
 
     @cached_property
     def control_spread(self) -> Spread:
-        return self.sampler.spread(self.control)
+        return self.sampler.measure_spread(self.control)
 
     @property
     def comparisons(self) -> int:
@@ -70,8 +70,8 @@ class Trial:
     def scale(self) -> float:
         """The size of the gradient or value; where that is zero, of E[k1 s^j], or else 1."""
         value = float(np.max(np.abs(self.spread.value)))
-        other = self.sampler.exact_mean(disturbed(all_means(self.side)[0]))
-        return value if value > 1e-12 else float(np.max(np.abs(other))) or 1.0
+        disturbed_mean = self.sampler.compute_exact_mean(disturb_mean(list_means(self.side)[0]))
+        return value if value > 1e-12 else float(np.max(np.abs(disturbed_mean))) or 1.0
 
     @property
     def shift(self) -> Any:
@@ -84,46 +84,46 @@ class Trial:
         if not np.any(self.shift > 0):
             raise UsageError("sampling: the negative control changes nothing on this model")
 
-    def requests(self) -> list[tuple[Any, Plan]]:
+    def list_requests(self) -> list[tuple[Any, Plan]]:
         """The work that samples both, for `run_all`."""
-        return self.sampler.requests(all_means(self.control), self.samples, self.stream)
+        return self.sampler.list_requests(list_means(self.control), self.samples, self.stream)
 
     def judge(self, level: Level, results: list[SampleMeans]) -> TrialResult:
         """Sample, and compare at the level of the whole run.  Raises TooFew, as `needed` does not."""
         try:
-            (threshold, seen), (limit, _) = self._limits(level, self.samples)
+            (threshold, seen), (limit, _) = self._find_limits(level, self.samples)
         except TooFew:
-            raise TooFew(self.samples, self.needed(level)) from None
-        averages = self.sampler.averages(all_means(self.control), self.samples, self.stream, results)
-        z = self._z(self.side, averages, self.spread, self.reference, self.blur)
-        wrong = self._z(self.control, averages, self.control_spread, self.spread.value)
+            raise TooFew(self.samples, self.count_needed_samples(level)) from None
+        averages = self.sampler.draw_averages(list_means(self.control), self.samples, self.stream, results)
+        z = self._compute_z(self.side, averages, self.spread, self.reference, self.blur)
+        wrong = self._compute_z(self.control, averages, self.control_spread, self.spread.value)
         error = self.spread.deviation / np.sqrt(self.samples)
-        worst = np.argmax(_against(z, self.relation) / threshold)
+        worst = np.argmax(_orient_z(z, self.relation) / threshold)
         return TrialResult(
-            float(z[worst]), float(threshold[worst]), self._holds(z, threshold),
+            float(z[worst]), float(threshold[worst]), self._has_rejection(z, threshold),
             float(np.max(seen * error)) / self.scale,
             float(np.max(np.abs(wrong))), bool(np.any(np.abs(wrong) > limit)), self.samples, self.relation,
         )  # fmt: skip
 
-    def needed(self, level: Level) -> int:
+    def count_needed_samples(self, level: Level) -> int:
         """How many samples `judge` can do with: the normal law holds, and the control would be seen."""
         samples = self.samples
         while True:
             try:
-                self._limits(level, samples)
+                self._find_limits(level, samples)
             except TooFew as error:
                 samples = max(samples + 1, error.needed)
             else:
                 return samples
 
-    def enlarged(self, level: Level, patience: int) -> Trial:
+    def enlarge(self, level: Level, patience: int) -> Trial:
         """The trial with the samples that it needs, up to `patience` times its own."""
-        needed = self.needed(level)
+        needed = self.count_needed_samples(level)
         return replace(self, samples=needed) if self.samples < needed <= patience * self.samples else self
 
-    def _limits(self, level: Level, samples: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    def _find_limits(self, level: Level, samples: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """Thresholds and the biases that they see, in standard errors, of the side and of the control."""
-        side, control = (_thresholds(s, level, samples) for s in (self.spread, self.control_spread))
+        side, control = (_find_thresholds(s, level, samples) for s in (self.spread, self.control_spread))
         error = self.control_spread.deviation / math.sqrt(samples)
         if not np.any(self.shift >= control[1] * error):
             self.refuse_unless_sound()
@@ -131,16 +131,16 @@ class Trial:
             raise TooFew(samples, math.ceil(samples / nearest**2))
         return side, control
 
-    def _z(
+    def _compute_z(
         self, products: Products, averages: Averages, spread: Spread, reference: Any, blur: Any = 0.0
     ) -> Any:
         gap = self.sampler.combine(products, averages) - spread.bias / self.samples - reference
         error = spread.deviation / np.sqrt(self.samples)
-        still = error <= spread.rounding  # every sample is the same: the gap itself is judged
+        is_constant = error <= spread.rounding  # every sample is the same: the gap itself is judged
         certain = np.where(np.abs(gap) <= spread.rounding + blur, 0.0, np.copysign(np.inf, gap))
-        return np.where(still, certain, gap / np.where(still, 1.0, error))
+        return np.where(is_constant, certain, gap / np.where(is_constant, 1.0, error))
 
-    def _holds(self, z: Any, threshold: Any) -> bool:
+    def _has_rejection(self, z: Any, threshold: Any) -> bool:
         match self.relation:
             case "=":
                 return bool(np.all(np.abs(z) <= threshold))
@@ -151,21 +151,21 @@ class Trial:
         return bool(np.any(np.abs(z) > threshold))
 
 
-def _thresholds(spread: Spread, level: Level, samples: int) -> tuple[Any, Any]:
+def _find_thresholds(spread: Spread, level: Level, samples: int) -> tuple[Any, Any]:
     """The threshold and the bias that it sees, along each direction; TooFew asks enough for all of them."""
-    found, needed = [], 0
+    limits, needed = [], 0
     for g, k in zip(spread.skewness.tolist(), spread.kurtosis.tolist(), strict=True):
         try:
-            z = level.threshold(samples, g, k)
-            found.append((z, level.detectable(z, samples, g, k)))
+            z = level.find_threshold(samples, g, k)
+            limits.append((z, level.find_detectable_bias(z, samples, g, k)))
         except TooFew as error:
             needed = max(needed, error.needed)
     if needed:
         raise TooFew(samples, needed)
-    return np.array([z for z, _ in found]), np.array([seen for _, seen in found])
+    return np.array([z for z, _ in limits]), np.array([seen for _, seen in limits])
 
 
-def _against(z: Any, relation: str) -> Any:
+def _orient_z(z: Any, relation: str) -> Any:
     """What speaks against an equation or inequality, or for a difference."""
     return {"<=": z, ">=": -z}.get(relation, np.abs(z))
 
@@ -195,10 +195,10 @@ class TrialResult:
     @property
     def strain(self) -> float:
         """How near the samples come to speaking against the statement, 1 being the threshold."""
-        return float(_against(self.z, self.relation)) / self.threshold
+        return float(_orient_z(self.z, self.relation)) / self.threshold
 
 
-def both_ways(
+def build_trials_both_ways(
     sampler: Sampler, sides: tuple[Side, Side], exact: tuple[Any, Any], relation: str,
     context: Context, samples: int, stream: Stream, sizes: tuple[Any, Any] = (0.0, 0.0),
 ) -> list[Trial]:  # fmt: skip
@@ -208,30 +208,32 @@ def both_ways(
     Raises Deterministic: neither side can.
     """
     turned = {"<=": ">="}.get(relation, relation)
-    chosen = _samplable(sides, context)
-    found = []
+    chosen = _select_samplable_sides(sides, context)
+    built_trials = []
     for i, products in chosen.items():
         name, related = (("left side", relation), ("right side", turned))[i]
         judge = np.asarray(exact[1 - i])
         blur = ROUNDING * np.asarray(sizes[1 - i])
-        found.append(Trial(sampler, products, judge, related, samples, stream.child(i), name, blur))
-    return found
+        built_trials.append(
+            Trial(sampler, products, judge, related, samples, stream.derive_child(i), name, blur)
+        )
+    return built_trials
 
 
-def _samplable(sides: tuple[Side, Side], context: Context) -> dict[int, Products]:
-    found: dict[int, Products] = {}
+def _select_samplable_sides(sides: tuple[Side, Side], context: Context) -> dict[int, Products]:
+    samplable_sides: dict[int, Products] = {}
     reason: Deterministic | None = None
     for i, side in enumerate(sides):
         try:
-            found[i] = means_of(side, context)
+            samplable_sides[i] = expand_side(side, context)
         except Deterministic as error:
             reason = reason or error
-    if reason is not None and not found:
+    if reason is not None and not samplable_sides:
         raise reason
-    return found
+    return samplable_sides
 
 
-def sampled_means(statement: Statement) -> list[Mean]:
+def list_sampled_means(statement: Statement) -> list[Mean]:
     """Every mean that sampling a statement takes; raises Deterministic where there is none."""
-    chosen = _samplable((statement.left, statement.right), statement.context)
-    return [mean for products in chosen.values() for mean in all_means(products)]
+    chosen = _select_samplable_sides((statement.left, statement.right), statement.context)
+    return [mean for products in chosen.values() for mean in list_means(products)]

@@ -37,12 +37,12 @@ def run(
         task(chunk_0).merge(task(chunk_1)).merge(task(chunk_2))...
 
     >>> import math
-    >>> from klsym.study.sampling.backends import backend
+    >>> from klsym.study.sampling.backends import choose_backend
     >>> from klsym.study.sampling.streams import Stream
     >>> from klsym.study.sampling.sample_means import SampleMeans
     >>> def squares(chunk):
-    ...     z = backend().normals(chunk.stream, (1, chunk.size))
-    ...     return SampleMeans.of(z**2, backend())
+    ...     z = choose_backend().draw_normals(chunk.stream, (1, chunk.size))
+    ...     return SampleMeans.from_rows(z**2, choose_backend())
     >>> found = run(squares, Plan(100_000, Stream(0), chunk=10_000))
     >>> found.count, bool(abs(found.mean[0] - 1) < 5 * math.sqrt(2 / found.count))
     (100000, True)
@@ -74,22 +74,22 @@ def run_all(
     jobs: pairs (task, plan).  Everything else is as for `run`.
     """
     merged: list[Result | None] = [None] * len(jobs)
-    done, total = 0, sum(plan.samples for _, plan in jobs)
+    finished_samples, total = 0, sum(plan.samples for _, plan in jobs)
     # Closed at once when anything fails here, Ctrl-C included: that cancels what is still running.
-    with contextlib.closing(_here(jobs) if scheduler is None else on_cluster(jobs, scheduler)) as parts:
+    with contextlib.closing(_run_here(jobs) if scheduler is None else on_cluster(jobs, scheduler)) as parts:
         for number, chunk, result in parts:
             before = merged[number]
             merged[number] = result if before is None else before.merge(result)
-            done += chunk.size
+            finished_samples += chunk.size
             if progress is not None:
-                progress(done, total)
+                progress(finished_samples, total)
     return cast(list[Result], merged)
 
 
-def _here(jobs: Sequence[tuple[Task[Any], Plan]]) -> Generator[tuple[int, Chunk, Any]]:
+def _run_here(jobs: Sequence[tuple[Task[Any], Plan]]) -> Generator[tuple[int, Chunk, Any]]:
     """(number of the job, chunk, result), in order."""
     for number, (task, plan) in enumerate(jobs):
-        for chunk in plan.chunks():
+        for chunk in plan.list_chunks():
             yield number, chunk, _with_memory(task, chunk)
 
 

@@ -22,7 +22,7 @@ from klsym.study.sampling.backends import Backend
 class SampleMeans:
     """The means of k quantities over n samples.
 
-    >>> means = SampleMeans.of(np.array([[1.0, 2.0, 6.0]]), Backend("numpy"))
+    >>> means = SampleMeans.from_rows(np.array([[1.0, 2.0, 6.0]]), Backend("numpy"))
     >>> means.count, means.mean.tolist(), means.merge(means).count
     (3, [3.0], 6)
 
@@ -33,7 +33,7 @@ class SampleMeans:
     mean: Any
 
     @staticmethod
-    def of(rows: Sequence[Any], backend: Backend) -> SampleMeans:
+    def from_rows(rows: Sequence[Any], backend: Backend) -> SampleMeans:
         """The means of a block; float32 values are summed in float64.
 
         rows: k arrays of the backend, shape (n,) each.  On the CPU equal values give equal bits, whatever
@@ -48,7 +48,7 @@ class SampleMeans:
             if backend.device == "cpu":
                 sums = np.array([np.sum(backend.to_host(row), dtype=np.float64) for row in rows])
             else:
-                sums = _sums_on_device(rows, backend)
+                sums = _sum_on_device(rows, backend)
         return SampleMeans(len(rows[0]), sums / len(rows[0]))
 
     def merge(self, other: SampleMeans) -> SampleMeans:
@@ -68,14 +68,14 @@ class SampleMeans:
             return SampleMeans(count, self.mean + (other.count / count) * (other.mean - self.mean))
 
 
-def _sums_on_device(rows: Sequence[Any], backend: Backend) -> Any:
+def _sum_on_device(rows: Sequence[Any], backend: Backend) -> Any:
     """The sums taken on the device, in float64: they alone travel to the host."""
     xp = backend.xp
-    with _float64(backend):
+    with _enable_float64(backend):
         return backend.to_numpy(xp.stack([xp.sum(xp.astype(row, xp.float64)) for row in rows]))
 
 
-def _float64(backend: Backend) -> contextlib.AbstractContextManager[Any]:
+def _enable_float64(backend: Backend) -> contextlib.AbstractContextManager[Any]:
     """Where JAX has float64, for this thread and this block only."""
     if backend.name == "jax":
         import jax

@@ -63,110 +63,112 @@ class Sampler(ABC):
     parameters: Mapping[str, float]
 
     @abstractmethod
-    def averages(
+    def draw_averages(
         self, means: Sequence[Mean], samples: int, stream: Stream, results: Sequence[SampleMeans] = ()
     ) -> Averages:
         """Sample averages of each mean from `samples` draws of each measure.
 
-        results: what `requests` gave, when that was run already.
+        results: what `list_requests` gave, when that was run already.
         """
 
-    def requests(self, means: Sequence[Mean], samples: int, stream: Stream) -> list[tuple[Any, Plan]]:
+    def list_requests(self, means: Sequence[Mean], samples: int, stream: Stream) -> list[tuple[Any, Plan]]:
         """The work behind `averages` that is worth sending elsewhere: (task, plan), in order."""
         return []
 
     @abstractmethod
-    def exact_mean(self, mean: Mean) -> Any:
+    def compute_exact_mean(self, mean: Mean) -> Any:
         """The exact mean along each direction, shape (d,)."""
 
     @abstractmethod
-    def central_moment(self, factors: Sequence[Parts]) -> Any:
+    def compute_central_moment(self, factors: Sequence[Parts]) -> Any:
         """E[prod_j (h_j - E h_j)] of sums h_j of integrands, all under one measure, shape (d,)."""
 
     def combine(self, products: Products, averages: Averages) -> Any:
         """sum c prod m_j, shape (d,)."""
         total: Any = 0.0
         for coefficient, means in products:
-            term: Any = self.constant(coefficient)
+            term: Any = self.evaluate_constant(coefficient)
             for mean in means:
                 term = term * averages[mean]
             total = total + term
         return np.asarray(total)
 
-    def constant(self, coefficient: ExpPoly) -> float:
+    def evaluate_constant(self, coefficient: ExpPoly) -> float:
         """The value of a coefficient made of parameters."""
         lookup = self.parameters.__getitem__
-        return float(Variables(np, lookup).ring(coefficient))
+        return float(Variables(np, lookup).evaluate_element(coefficient))
 
-    def spread(self, products: Products) -> Spread:
+    def measure_spread(self, products: Products) -> Spread:
         """The exact value of a polynomial in means, and the spread of its estimate.
 
         Raises Divergent: a moment up to the fourth is infinite.  UsageError: one beyond the range of
         floats, or an estimate whose linear part vanishes, so that its law is no normal one.
         """
         with np.errstate(all="ignore"):  # what is not finite is refused
-            spread = self._spread(products)
+            spread = self._measure_spread(products)
         if not all((np.abs(row) < LARGEST_SHAPE).all() for row in vars(spread).values()):
             raise UsageError("sampling: a moment that the judgement needs is beyond the range of floats")
         return spread
 
-    def _spread(self, products: Products) -> Spread:
-        exact = {mean: self.exact_mean(mean) for mean in all_means(products)}
-        influence = self._influence(products, exact)
+    def _measure_spread(self, products: Products) -> Spread:
+        exact = {mean: self.compute_exact_mean(mean) for mean in list_means(products)}
+        influence = self._differentiate_products(products, exact)
         variance, third, fourth = 0.0, 0.0, 0.0
         for h in influence.values():
-            second, cubed, power = (self.central_moment([h] * order) for order in (2, 3, 4))
+            second, cubed, power = (self.compute_central_moment([h] * order) for order in (2, 3, 4))
             variance, third = variance + second, third + cubed
             fourth = fourth + power - 3 * second**2  # cumulants of independent measures add
         variance = np.maximum(variance, 0.0)
-        bias, bend, rough = self._curvature(products, exact, influence)
+        bias, bend, rough = self._measure_curvature(products, exact, influence)
         if np.any((variance == 0) & (rough > 0)):
             raise UsageError("sampling: the linear part of the estimate vanishes: its law is no normal one")
         safe = np.where(variance > 0, variance, 1.0)
         skewness = np.where(variance > 0, (third + bend) / safe**1.5, 0.0)
         kurtosis = np.where(variance > 0, fourth / safe**2, 0.0)
         value, deviation = self.combine(products, exact), np.sqrt(variance)
-        rounding = ROUNDING * (np.abs(value) + deviation + self.size(products, exact))
+        rounding = ROUNDING * (np.abs(value) + deviation + self.estimate_size(products, exact))
         return Spread(value, deviation, skewness, kurtosis, bias + 0 * value, rounding)
 
-    def size(self, products: Products, exact: Averages) -> Any:
+    def estimate_size(self, products: Products, exact: Averages) -> Any:
         """What the integrands are summed from, where terms may cancel at every sample."""
         return 0.0
 
-    def _influence(self, products: Products, exact: Averages) -> dict[str, list[tuple[Mean, Any]]]:
+    def _differentiate_products(
+        self, products: Products, exact: Averages
+    ) -> dict[str, list[tuple[Mean, Any]]]:
         """measure -> (mean, dF/dmean), one entry for each place where the mean stands."""
-        found: dict[str, list[tuple[Mean, Any]]] = {}
+        derivatives: dict[str, list[tuple[Mean, Any]]] = {}
         for coefficient, means in products:
             for j, mean in enumerate(means):
-                weight = self._weight(coefficient, means[:j] + means[j + 1 :], exact)
-                found.setdefault(mean.measure, []).append((mean, weight))
-        return found
+                weight = self._weigh_mean(coefficient, means[:j] + means[j + 1 :], exact)
+                derivatives.setdefault(mean.measure, []).append((mean, weight))
+        return derivatives
 
-    def _curvature(
+    def _measure_curvature(
         self, products: Products, exact: Averages, influence: Mapping[str, Parts]
     ) -> tuple[Any, Any, Any]:
         """sum_j<k of F_jk Cov(f_j, f_k), of 6 F_jk Cov(h, f_j) Cov(h, f_k), of |F_jk| sd(f_j) sd(f_k)."""
         bias, bend, rough = 0.0, 0.0, 0.0
         for coefficient, means in products:
             for j, k in combinations(range(len(means)), 2):
-                weight = self._weight(coefficient, means[:j] + means[j + 1 : k] + means[k + 1 :], exact)
+                weight = self._weigh_mean(coefficient, means[:j] + means[j + 1 : k] + means[k + 1 :], exact)
                 f, g = (((mean, 1.0),) for mean in (means[j], means[k]))
                 if means[j].measure == means[k].measure:
-                    bias = bias + weight * self.central_moment([f, g])
-                along = (self.central_moment([influence[x[0][0].measure], x]) for x in (f, g))
+                    bias = bias + weight * self.compute_central_moment([f, g])
+                along = (self.compute_central_moment([influence[x[0][0].measure], x]) for x in (f, g))
                 bend = bend + 6 * weight * next(along) * next(along)
-                spread = self.central_moment([f, f]) * self.central_moment([g, g])
+                spread = self.compute_central_moment([f, f]) * self.compute_central_moment([g, g])
                 rough = rough + np.abs(weight) * np.sqrt(np.maximum(spread, 0.0))
         return bias, bend, rough
 
-    def _weight(self, coefficient: ExpPoly, others: Sequence[Mean], exact: Averages) -> Any:
+    def _weigh_mean(self, coefficient: ExpPoly, others: Sequence[Mean], exact: Averages) -> Any:
         """The coefficient times the exact values of the other means."""
-        weight: Any = self.constant(coefficient)
-        for other in others:
-            weight = weight * exact[other]
+        weight: Any = self.evaluate_constant(coefficient)
+        for factor_mean in others:
+            weight = weight * exact[factor_mean]
         return weight
 
 
-def all_means(products: Products) -> list[Mean]:
+def list_means(products: Products) -> list[Mean]:
     """Every mean that occurs, once."""
     return list(dict.fromkeys(mean for _, means in products for mean in means))

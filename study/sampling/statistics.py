@@ -34,14 +34,14 @@ class TooFew(UsageError):
     def __init__(self, samples: int, needed: int) -> None:
         self.needed = needed
         super().__init__(
-            f"{samples} samples are too few for the stated error rate: {written(needed)} would do"
+            f"{samples} samples are too few for the stated error rate: {write_number(needed)} would do"
         )
 
 
-def written(samples: int) -> str:
+def write_number(samples: int) -> str:
     """A number of samples, short where it is huge.
 
-    >>> written(33614), written(10**21)
+    >>> write_number(33614), write_number(10**21)
     ('33614', '1e+21')
     """
     return str(samples) if samples < 10**16 else f"{samples:.0e}"
@@ -51,7 +51,7 @@ def written(samples: int) -> str:
 class Level:
     """The error rates of a run of `comparisons` comparisons.
 
-    >>> round(Level(1000).threshold(10**6), 2), round(Level(1000).threshold(10**6, skewness=5.0), 2)
+    >>> round(Level(1000).find_threshold(10**6), 2), round(Level(1000).find_threshold(10**6, skewness=5.0), 2)
     (6.11, 6.14)
 
     false_alarm: over the whole run.  miss: of one comparison whose bias has the stated size.
@@ -71,21 +71,21 @@ class Level:
     @property
     def normal_threshold(self) -> float:
         """z with P(|Z| > z) = false_alarm/comparisons for the normal law."""
-        return _normal_quantile(self._tail)
+        return _find_normal_quantile(self._tail)
 
     @property
     def _tail(self) -> float:
         return self.false_alarm / (2 * self.comparisons)
 
-    def threshold(self, samples: int, skewness: float = 0.0, kurtosis: float = 0.0) -> float:
+    def find_threshold(self, samples: int, skewness: float = 0.0, kurtosis: float = 0.0) -> float:
         """The z beyond which an estimate is rejected.
 
         samples: how many the estimate averages.  skewness, kurtosis (its excess): of one sample.
         Raises TooFew: the corrections of the tail are no small ones.
         """
-        return _quantile(self._tail, samples, skewness, kurtosis)
+        return _find_quantile(self._tail, samples, skewness, kurtosis)
 
-    def detectable(
+    def find_detectable_bias(
         self, threshold: float, samples: int | None = None, skewness: float = 0.0, kurtosis: float = 0.0
     ) -> float:
         """The bias, in standard errors, that a threshold overlooks with probability `miss` only.
@@ -93,47 +93,47 @@ class Level:
         samples, skewness, kurtosis: as in `threshold`, which raises TooFew likewise; none for the normal law.
         """
         if samples is None:
-            return threshold + _normal_quantile(self.miss)
-        return threshold + _quantile(self.miss, samples, skewness, kurtosis)
+            return threshold + _find_normal_quantile(self.miss)
+        return threshold + _find_quantile(self.miss, samples, skewness, kurtosis)
 
 
-def _normal_quantile(tail: float) -> float:
+def _find_normal_quantile(tail: float) -> float:
     return -NormalDist().inv_cdf(tail)
 
 
-def _quantile(tail: float, samples: int, skewness: float, kurtosis: float) -> float:
+def _find_quantile(tail: float, samples: int, skewness: float, kurtosis: float) -> float:
     """The z with P(Z > z) = tail; raises TooFew."""
     if samples < 1 or not (abs(skewness) < LARGEST_SHAPE and abs(kurtosis) < LARGEST_SHAPE):
         raise UsageError(f"level: {samples} samples of skewness {skewness}, kurtosis {kurtosis}: no numbers")
-    found = _solve(tail, samples, skewness, kurtosis)
-    if found is None:
-        raise TooFew(samples, _enough(tail, skewness, kurtosis))
-    return found
+    root = _solve(tail, samples, skewness, kurtosis)
+    if root is None:
+        raise TooFew(samples, _count_enough_samples(tail, skewness, kurtosis))
+    return root
 
 
 def _solve(tail: float, samples: int, skewness: float, kurtosis: float) -> float | None:
     """log Phi(-z) + lean z^3 + heavy z^4 = log tail, by bisection where the corrections are small."""
     lean, heavy = abs(skewness) / (6 * math.sqrt(samples)), max(kurtosis, 0.0) / (24 * samples)
-    low, high = _normal_quantile(tail), min(LARGEST_Z, (LARGEST_RATIO * samples) ** 0.25)
+    low, high = _find_normal_quantile(tail), min(LARGEST_Z, (LARGEST_RATIO * samples) ** 0.25)
     if lean:
         high = min(high, (LARGEST_CORRECTION / lean) ** (1 / 3))
     if heavy:
         high = min(high, (LARGEST_SECOND / heavy) ** 0.25)
 
-    def excess(z: float) -> float:
+    def measure_excess(z: float) -> float:
         return math.log(math.erfc(z / math.sqrt(2)) / 2) + lean * z**3 + heavy * z**4 - math.log(tail)
 
-    if not low <= high or (excess(high) > 0 and (lean or heavy)):
+    if not low <= high or (measure_excess(high) > 0 and (lean or heavy)):
         return None
     for _ in range(60 if lean or heavy else 0):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        low, high = (middle, high) if measure_excess(middle) > 0 else (low, middle)
     return high if lean or heavy else low
 
 
-def _enough(tail: float, skewness: float, kurtosis: float) -> int:
+def _count_enough_samples(tail: float, skewness: float, kurtosis: float) -> int:
     """A number of samples for which `_solve` has an answer, a tenth above the least at most."""
-    z = _normal_quantile(tail)
+    z = _find_normal_quantile(tail)
     by_skewness = (abs(skewness) * z**3 / (6 * LARGEST_CORRECTION)) ** 2
     by_kurtosis = max(kurtosis, 0.0) * z**4 / (24 * LARGEST_SECOND)
     needed = math.ceil(max(by_skewness, by_kurtosis, z**4 / LARGEST_RATIO))

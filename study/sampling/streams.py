@@ -22,7 +22,7 @@ SEEDS = 2**128
 KEYS = 2**32
 
 
-def _whole(value: Any, name: str, least: int, limit: int | None = None) -> int:
+def _require_whole(value: Any, name: str, least: int, limit: int | None = None) -> int:
     """A whole number, least <= value < limit, as an int."""
     try:
         number = operator.index(value)
@@ -42,9 +42,9 @@ class Stream:
         SeedSequence(entropy=seed, spawn_key=key)
 
     >>> stream = Stream(7)
-    >>> stream.child(3).child(1) == stream.child(3, 1) == Stream(7, (3, 1))
+    >>> stream.derive_child(3).derive_child(1) == stream.derive_child(3, 1) == Stream(7, (3, 1))
     True
-    >>> bool(stream.generator().random() == stream.generator().random())
+    >>> bool(stream.build_generator().random() == stream.build_generator().random())
     True
 
     seed: 0 <= seed < 2^128.  key: whole numbers, 0 <= number < 2^32.
@@ -58,24 +58,26 @@ class Stream:
     key: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", _whole(self.seed, "seed", 0, SEEDS))
-        object.__setattr__(self, "key", tuple(_whole(word, "stream key", 0, KEYS) for word in self.key))
+        object.__setattr__(self, "seed", _require_whole(self.seed, "seed", 0, SEEDS))
+        object.__setattr__(
+            self, "key", tuple(_require_whole(word, "stream key", 0, KEYS) for word in self.key)
+        )
 
-    def child(self, *more: int) -> Stream:
+    def derive_child(self, *more: int) -> Stream:
         """The stream one or more steps below."""
         return Stream(self.seed, (*self.key, *more))
 
-    def sequence(self) -> np.random.SeedSequence:
+    def build_sequence(self) -> np.random.SeedSequence:
         """The NumPy seed sequence of the stream."""
         return np.random.SeedSequence(entropy=self.seed, spawn_key=self.key)
 
-    def generator(self) -> np.random.Generator:
+    def build_generator(self) -> np.random.Generator:
         """A NumPy generator at the start of the stream (SFC64, the fastest that NumPy has)."""
-        return np.random.Generator(np.random.SFC64(self.sequence()))
+        return np.random.Generator(np.random.SFC64(self.build_sequence()))
 
-    def integer64(self) -> int:
+    def draw_seed(self) -> int:
         """A seed for other generators, 0 <= seed < 2^64."""
-        return int(self.sequence().generate_state(1, np.uint64)[0])
+        return int(self.build_sequence().generate_state(1, np.uint64)[0])
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Plan:
     """How many samples a run draws, from where, in chunks of which size.
 
     >>> plan = Plan(2500, Stream(7), chunk=1000)
-    >>> [(chunk.index, chunk.size, chunk.stream.key) for chunk in plan.chunks()]
+    >>> [(chunk.index, chunk.size, chunk.stream.key) for chunk in plan.list_chunks()]
     [(0, 1000, (0,)), (1, 1000, (1,)), (2, 500, (2,))]
     >>> len(Plan(10**15, Stream(7)))
     953674317
@@ -106,13 +108,15 @@ class Plan:
     chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", _whole(self.samples, "samples", 1))
-        object.__setattr__(self, "chunk", _whole(self.chunk, "chunk", 1))
+        object.__setattr__(self, "samples", _require_whole(self.samples, "samples", 1))
+        object.__setattr__(self, "chunk", _require_whole(self.chunk, "chunk", 1))
         if not isinstance(self.stream, Stream):
             raise UsageError(f"plan: stream {self.stream!r}: a Stream expected, such as Stream(0)")
         if self._count() > KEYS:
-            least = -(-self.samples // KEYS)
-            raise UsageError(f"plan: chunk {self.chunk} makes too many chunks: at least {least} expected")
+            least_chunk = -(-self.samples // KEYS)
+            raise UsageError(
+                f"plan: chunk {self.chunk} makes too many chunks: at least {least_chunk} expected"
+            )
 
     def _count(self) -> int:
         return -(-self.samples // self.chunk)
@@ -121,8 +125,8 @@ class Plan:
         """The number of chunks."""
         return self._count()
 
-    def chunks(self) -> Iterator[Chunk]:
+    def list_chunks(self) -> Iterator[Chunk]:
         """The chunks in order, one at a time; only the last may be smaller."""
         for index in range(len(self)):
             size = min(self.chunk, self.samples - index * self.chunk)
-            yield Chunk(index, size, self.stream.child(index))
+            yield Chunk(index, size, self.stream.derive_child(index))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klsym.study.ledger.settle_claim import Settled
-from klsym.study.sampling.backends import fastest
+from klsym.study.sampling.backends import choose_fastest
 from klsym.study.sampling.identities import Options
-from klsym.study.sampling.verify import Checked, Report, summary, verify
+from klsym.study.sampling.verify import Checked, Report, summarise, verify
 
 
 def cross_check(settled: Iterable[Settled], drawn: int = 500_000) -> str:
@@ -22,11 +22,11 @@ def cross_check(settled: Iterable[Settled], drawn: int = 500_000) -> str:
     sampled: 1, in 4 trials; all ... comparisons agree, at a false-alarm rate of 1e-06 for the whole run
     wrong coefficients (k1/10 added): 4 of 4 detected; relative biases above ... would be seen in each trial
     """
-    report = verify(list(settled), Options(fastest(), drawn=drawn))
+    report = verify(list(settled), Options(choose_fastest(), drawn=drawn))
     outcomes = report.outcomes
-    assert report.passed and report.level is not None, verdict_lines(report)
-    assert all(outcome.rejected for outcome in outcomes), verdict_lines(report)
-    sampled, seen = sum(bool(one.outcomes) for one in report.checked), [o.sees for o in outcomes]
+    assert report.passed and report.level is not None, list_verdict_lines(report)
+    assert all(outcome.rejected for outcome in outcomes), list_verdict_lines(report)
+    sampled, seen = sum(bool(check_row.outcomes) for check_row in report.checked), [o.sees for o in outcomes]
     return (
         f"identities: {len(report.checked)}; the exact oracle agrees with each\n"
         f"sampled: {sampled}, in {len(outcomes)} trials; all {report.level.comparisons} comparisons agree, at"
@@ -36,27 +36,33 @@ def cross_check(settled: Iterable[Settled], drawn: int = 500_000) -> str:
     )
 
 
-def verdict_lines(report: Report) -> list[str]:
+def list_verdict_lines(report: Report) -> list[str]:
     """One line an identity and the summary, the same text whatever the backend draws.
 
     sees: the smallest bias, relative to the size of what is estimated, that would have been noticed; it
     comes from exact standard errors.
 
     >>> from klsym.study.ledger.settle_claim import recall
-    >>> from klsym.study.sampling.backends import backend
+    >>> from klsym.study.sampling.backends import choose_backend
     >>> from klsym.study.sampling.identities import Options
     >>> from klsym.study.sampling.verify import verify
-    >>> report = verify([recall("gradient.per-sample")], Options(backend(), drawn=1000))
-    >>> verdict_lines(report)[0]
+    >>> report = verify([recall("gradient.per-sample")], Options(choose_backend(), drawn=1000))
+    >>> list_verdict_lines(report)[0]
     'gradient.per-sample 1/4  exact oracle agrees; not sampled'
     """
-    width = max((len(one.identity.name) for one in report.checked), default=0)
-    lines = [f"{one.identity.name:<{width}}  {verdict(one)}" for one in report.checked]
-    found = summary(report)
-    return [*lines, *found] if report.level is None else [*lines, rates(report), *found[1:]]
+    width = max((len(check_row.identity.name) for check_row in report.checked), default=0)
+    lines = [
+        f"{check_row.identity.name:<{width}}  {describe_verdict(check_row)}" for check_row in report.checked
+    ]
+    summary_lines = summarise(report)
+    return (
+        [*lines, *summary_lines]
+        if report.level is None
+        else [*lines, describe_rates(report), *summary_lines[1:]]
+    )
 
 
-def rates(report: Report) -> str:
+def describe_rates(report: Report) -> str:
     """How many comparisons share which rates.
 
     The thresholds are left out: the table of `klsym verify` quotes that of the worst direction, which is a
@@ -70,22 +76,22 @@ def rates(report: Report) -> str:
     )
 
 
-def verdict(one: Checked) -> str:
+def describe_verdict(one: Checked) -> str:
     """What the exact oracle, the trials and their controls say of one identity, in words."""
     exact = f"exact oracle {'agrees' if one.exact[0] else 'DISAGREES'}"
     outcomes = one.outcomes
     if not outcomes:
         return f"{exact}; not sampled"
     agree, rejected = sum(o.passed for o in outcomes), sum(o.rejected for o in outcomes)
-    trials, controls = (_share(count, len(outcomes)) for count in (agree, rejected))
-    return f"{exact}; {trials} trials agree, {controls} controls rejected, sees {_sees(one)}"
+    trials, controls = (_describe_share(count, len(outcomes)) for count in (agree, rejected))
+    return f"{exact}; {trials} trials agree, {controls} controls rejected, sees {_describe_visible_bias(one)}"
 
 
-def _share(count: int, of: int) -> str:
+def _describe_share(count: int, of: int) -> str:
     return f"{of}" if count == of else f"ONLY {count} of {of}"
 
 
-def _sees(one: Checked) -> str:
+def _describe_visible_bias(one: Checked) -> str:
     """The smallest visible bias of the worst trial, on finite models and on Gaussians."""
     groups = (("finite models", one.finite), ("Gaussians", one.gaussian))
     seen = [

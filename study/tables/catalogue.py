@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.study.ledger.progress import Wrapper, plainly
+from klsym.study.ledger.progress import Wrapper, show_nothing
 from klsym.study.tables.writing.table import Table
 
 # name -> what it shows; the module of that name makes it
@@ -35,7 +35,7 @@ def tables(
     names: tuple[str, ...] = (),
     only: tuple[str, ...] = (),
     columns: tuple[str, ...] = (),
-    progress: Wrapper = plainly,
+    progress: Wrapper = show_nothing,
     claims: bool = True,
 ) -> Iterator[Table]:
     """The chosen tables, all where none is named, with the chosen rows and columns.
@@ -49,22 +49,22 @@ def tables(
     Raises UsageError: an unknown table; a name in `only` to which no row answers; a column that no chosen
     table has.
     """
-    made = [build(name, only) for name in progress(select(names), str)]
+    made_tables = [build(name, only) for name in progress(select(names), str)]
     for name in only:
-        if not any(table.only((name,)).rows for table in made):
-            raise UsageError(f"--only {name[:60]!r}: {_advice(name, made)}")
-    made = [table for table in (table.only(only) for table in made) if table.rows]
-    known = {column.key for table in made for column in table.columns}
+        if not any(table.select_rows((name,)).rows for table in made_tables):
+            raise UsageError(f"--only {name[:60]!r}: {_suggest_names(name, made_tables)}")
+    made_tables = [table for table in (table.select_rows(only) for table in made_tables) if table.rows]
+    known_keys = {column.key for table in made_tables for column in table.columns}
     for key in columns:
-        if key not in known:
-            raise UsageError(f"no column {key[:60]!r}: there are {', '.join(sorted(known))}")
+        if key not in known_keys:
+            raise UsageError(f"no column {key[:60]!r}: there are {', '.join(sorted(known_keys))}")
     options = [*(["--only", *only] if only else []), *(["--columns", *columns] if columns else [])]
     options += [] if claims else ["--no-claims"]
-    for table in made:
+    for table in made_tables:
         keys = [column.key for column in table.columns]
-        shown = tuple(key for key in columns or keys if key in keys and (claims or key != "claim"))
-        if shown:
-            yield replace(table.with_columns(shown), options=shlex.join(options))
+        shown_keys = tuple(key for key in columns or keys if key in keys and (claims or key != "claim"))
+        if shown_keys:
+            yield replace(table.with_columns(shown_keys), options=shlex.join(options))
 
 
 def select(names: tuple[str, ...]) -> list[str]:
@@ -81,27 +81,27 @@ def select(names: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(names or NAMES))
 
 
-def _advice(name: str, made: list[Table]) -> str:
+def _suggest_names(name: str, made: list[Table]) -> str:
     if name in NAMES:
         return "this names a table, and tables come before --only"
     tags = dict.fromkeys(tag for table in made for row in table.rows for tag in row.tags)
-    some = ", ".join(tags) or "the names of the others"
-    return f"no row of these tables answers to that; claims and areas do, and {some}"
+    tag_list = ", ".join(tags) or "the names of the others"
+    return f"no row of these tables answers to that; claims and areas do, and {tag_list}"
 
 
 def build(name: str, only: tuple[str, ...] = ()) -> Table:
     """One table, whole; of the experiments, which take seconds each, those asked for."""
-    made: Table = _module(name).table(only) if name == "experiments" else _built(name)
-    return made
+    made_table: Table = _load_module(name).table(only) if name == "experiments" else _load_built(name)
+    return made_table
 
 
 @cache
-def _built(name: str) -> Table:
-    made: Table = _module(name).table()
-    return made
+def _load_built(name: str) -> Table:
+    made_table: Table = _load_module(name).table()
+    return made_table
 
 
-def _module(name: str) -> Any:
+def _load_module(name: str) -> Any:
     return importlib.import_module(f"klsym.study.tables.{name.replace('-', '_')}")
 
 
@@ -113,6 +113,6 @@ def listing() -> str:
     """
     lines = []
     for name, shows in NAMES.items():
-        columns = _module(name).COLUMNS
+        columns = _load_module(name).COLUMNS
         lines += [f"{name:<12} {shows}", f"{'':<12} columns: {' '.join(column.key for column in columns)}"]
     return "\n".join(lines)

@@ -10,9 +10,9 @@ from klsym.notation.printers import LATEX
 from klsym.notation.text import show_statement
 from klsym.study.ledger.registry import corrected
 from klsym.study.ledger.settle_claim import Settled, recall
-from klsym.study.ledger.view import statement_latex
-from klsym.study.tables.writing.table import Cell, Column, Row, Table, code, listed, math, words
-from klsym.study.tables.writing.witness import witness
+from klsym.study.ledger.view import format_statement_latex
+from klsym.study.tables.writing.table import Cell, Column, Row, Table, code, join_cells, math, words
+from klsym.study.tables.writing.witness import show_witness
 
 CAPTION = words(
     "Errata of the literature. Each form is refuted, by a finite model enclosed in rational intervals or by"
@@ -35,28 +35,29 @@ def table() -> Table:
     >>> len(table().rows) == len(corrected())
     True
     """
-    return Table("errata", CAPTION, COLUMNS, tuple(_rows()), size="scriptsize")
+    return Table("errata", CAPTION, COLUMNS, tuple(_list_rows()), size="scriptsize")
 
 
-def _rows() -> Iterator[Row]:
-    yield from (_row(recall(claim.id)) for claim in corrected())
+def _list_rows() -> Iterator[Row]:
+    yield from (_build_row(recall(claim.id)) for claim in corrected())
 
 
-def _row(item: Settled) -> Row:
-    name, said = item.claim.id, item.claim.words
+def _build_row(item: Settled) -> Row:
+    name, claim_words = item.claim.id, item.claim.words
     wrong = [part for part in item.parts if part.kind == "refuted"]
     right = [part for part in item.parts if part.kind != "refuted"]
     cells = (
         words("; ".join(filter(None, (item.claim.source, item.claim.later))), name),
-        words(f"our reading of: {said}: " if said else "") + listed([_printed(part, name) for part in wrong]),
-        listed([math(statement_latex(part), name) for part in right]),
-        listed([witness(part, name) for part in wrong[:1]]),
+        words(f"our reading of: {claim_words}: " if claim_words else "")
+        + join_cells([_show_printed(part, name) for part in wrong]),
+        join_cells([math(format_statement_latex(part), name) for part in right]),
+        join_cells([show_witness(part, name) for part in wrong[:1]]),
         code(name, name),
     )
     return Row(cells, (name,), item.claim.erratum)
 
 
-def _printed(part: Any, claim: str) -> Cell:
+def _show_printed(part: Any, claim: str) -> Cell:
     """The false form as it stands in the source, not its negation."""
     if isinstance(part, Proof):
         return math(show_statement(part.theorem.statement, part.labels, spell=LATEX), claim)

@@ -28,21 +28,21 @@ def table(only: tuple[str, ...] = ()) -> Table:
 
     only: experiments, their claims or the area `experiment`; no other experiment is run.  All if empty.
     """
-    found = {name: result(name).findings for name in _chosen(only)}
-    rows = [row for name, findings in found.items() for row in _rows(name, findings)]
-    known = [finding.compared for findings in found.values() for finding in findings]
-    agreeing, compared = known.count(True), len(known) - known.count(None)
+    findings_by_name = {name: result(name).findings for name in _select_experiments(only)}
+    rows = [row for name, findings in findings_by_name.items() for row in _list_rows(name, findings)]
+    agreements = [finding.compared for findings in findings_by_name.values() for finding in findings]
+    agreeing, compared = agreements.count(True), len(agreements) - agreements.count(None)
     counted = words(f" {agreeing} of the {compared} findings that were compared with a paper agree with it.")
     return Table("experiments", CAPTION + counted if compared else CAPTION, COLUMNS, tuple(rows))
 
 
-def _chosen(only: tuple[str, ...]) -> list[str]:
+def _select_experiments(only: tuple[str, ...]) -> list[str]:
     """The experiments asked for by their names, their claims or the area; all if nothing is asked for."""
     asked = set(only)
     return [name for name in EXPERIMENTS if not asked or asked & {name, f"experiment.{name}", "experiment"}]
 
 
-def _rows(name: str, findings: Iterable[Finding]) -> Iterator[Row]:
+def _list_rows(name: str, findings: Iterable[Finding]) -> Iterator[Row]:
     claim, title = f"experiment.{name}", f"{name}: {EXPERIMENTS[name].title}"
     behind = (claim,) if claim in load() else ()
     for finding in findings:

@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.language.expressions import k, k1, k2, k3, lam, rho, sg
-from klsym.study.tables.losses import ESTIMATORS, OFF, ON, claims, gradient, tags, verdict, written
-from klsym.study.tables.writing.table import Cell, Column, Row, Table, math, text, words
+from klsym.study.tables.losses import (
+    ESTIMATORS,
+    OFF,
+    ON,
+    cite_quote,
+    find_gradient_quote,
+    find_verdict,
+    list_tags,
+    write_loss,
+)
+from klsym.study.tables.writing.table import Cell, Column, Row, Table, build_text, math, words
 
-CAPTION = text(
+CAPTION = build_text(
     "The expected gradient of each KL penalty, and its score coefficient $c$ in"
     r" $\mathbb{E}_q[c\,s]$ up to constants; $r = p/q$, $\rho = q/\mu$, sg stops gradients; in the"
     " reward, a penalty multiplies $s$. A dash: no claim of the ledger, proved for this table."
@@ -35,18 +44,18 @@ CASES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
 def table() -> Table:
     """The cheat sheet.
 
-    >>> rows = table().only(("k3",)).rows
+    >>> rows = table().select_rows(("k3",)).rows
     >>> [row.claims[:2] for row in rows if "loss" in row.tags and "on-policy" in row.tags]
     [('gradient.k3-loss', 'sequence.whole-k3')]
     """
-    return Table("gradients", CAPTION, COLUMNS, tuple(_rows()))
+    return Table("gradients", CAPTION, COLUMNS, tuple(_list_rows()))
 
 
-def _rows() -> Iterator[Row]:
+def _list_rows() -> Iterator[Row]:
     for group, sampling, use, losses in CASES:
         for loss in losses:
-            found, answer = gradient(loss, sampling, use), verdict(loss, sampling, use)
+            found, answer = find_gradient_quote(loss, sampling, use), find_verdict(loss, sampling, use)
             right = words("yes" if answer.target == "reverse-kl" else "no")
             coefficient = math(answer.gradient.canonical_latex, *found.claims)
-            cells: tuple[Cell, ...] = (written(loss), found.right, coefficient, right, claims(found))
-            yield Row(cells, tags(loss, sampling, use), group)
+            cells: tuple[Cell, ...] = (write_loss(loss), found.right, coefficient, right, cite_quote(found))
+            yield Row(cells, list_tags(loss, sampling, use), group)

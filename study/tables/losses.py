@@ -9,23 +9,23 @@ from klsym.engine.proof.quantities import Quantity, expectation, expected_gradie
 from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
 from klsym.notation.printers import LATEX, TEXT
-from klsym.study.tables.writing.ledger_lookup import Quote, about
-from klsym.study.tables.writing.table import Cell, cited, math
+from klsym.study.tables.writing.ledger_lookup import Quote, find_equation
+from klsym.study.tables.writing.table import Cell, cite_claims, math
 
 ESTIMATORS = (k1, k2, k3, k(lam))
 ON, OFF = "on-policy", "off-policy"
 
 
-def verdict(loss: Any, sampling: str, use: str) -> Verdict:
+def find_verdict(loss: Any, sampling: str, use: str) -> Verdict:
     """What `klsym explain` says of a loss.
 
-    >>> verdict(rho * k3, OFF, "loss").target
+    >>> find_verdict(rho * k3, OFF, "loss").target
     'reverse-kl'
     """
     return ask(show(loss, TEXT), sampling=sampling, use=use)
 
 
-def field(loss: Any, sampling: str, use: str) -> Quantity:
+def build_gradient(loss: Any, sampling: str, use: str) -> Quantity:
     """The expected gradient: E_m[grad L], or E_m[w sg(h) s] for a reward h with a weight w."""
     under = q if sampling == ON else mu
     if use == "loss":
@@ -34,14 +34,14 @@ def field(loss: Any, sampling: str, use: str) -> Quantity:
     return expectation(weight * sg(loss / weight) * s, under=under)
 
 
-def gradient(loss: Any, sampling: str, use: str) -> Quote:
+def find_gradient_quote(loss: Any, sampling: str, use: str) -> Quote:
     """The theorem on the expected gradient: the ledger's, or one proved on the spot without a claim.
 
-    >>> gradient(k3, ON, "loss").text, gradient(k(lam), OFF, "reward").claims
+    >>> find_gradient_quote(k3, ON, "loss").text, find_gradient_quote(k(lam), OFF, "reward").claims
     ('E_q[grad k3] = grad KL(p||q)', ())
     """
-    found = about(field(loss, sampling, use))
-    return found or Quote(verdict(loss, sampling, use).proof.theorems[0], ())
+    quoted = find_equation(build_gradient(loss, sampling, use))
+    return quoted or Quote(find_verdict(loss, sampling, use).proof.theorems[0], ())
 
 
 def mean(loss: Any, sampling: str) -> Quote | None:
@@ -50,13 +50,13 @@ def mean(loss: Any, sampling: str) -> Quote | None:
     >>> mean(k3, ON).text
     'E_q[k3] = KL(q||p)'
     """
-    return about(expectation(loss, under=q if sampling == ON else mu))
+    return find_equation(expectation(loss, under=q if sampling == ON else mu))
 
 
-def written(loss: Any) -> Cell:
+def write_loss(loss: Any) -> Cell:
     """The loss, with k(lam) by its name.
 
-    >>> written(rho * k(lam)).pieces
+    >>> write_loss(rho * k(lam)).pieces
     (('math', '\\\\rho\\\\,k(\\\\lambda)'),)
     """
     named = show(k(lam), LATEX)
@@ -64,10 +64,10 @@ def written(loss: Any) -> Cell:
     return math(show(loss, LATEX).replace(rf"\left({named}\right)", short).replace(named, short))
 
 
-def tags(loss: Any, sampling: str, use: str) -> tuple[str, ...]:
+def list_tags(loss: Any, sampling: str, use: str) -> tuple[str, ...]:
     """What chooses a row: the loss, the estimator in it, the sampling, the use, the weight.
 
-    >>> tags(sg(rho) * k2, OFF, "loss")
+    >>> list_tags(sg(rho) * k2, OFF, "loss")
     ('sg(rho)*k2', 'k2', 'off-policy', 'loss', 'detached')
     """
     names = {k1: "k1", k2: "k2", k3: "k3", k(lam): "k(lam)"}
@@ -76,10 +76,10 @@ def tags(loss: Any, sampling: str, use: str) -> tuple[str, ...]:
     return (show(loss, TEXT), *([estimator] if estimator else []), sampling, use, weight)
 
 
-def claims(found: Quote | None) -> Cell:
+def cite_quote(found: Quote | None) -> Cell:
     """The most special claim that says so; a dash where `explain` proved it.
 
-    >>> claims(gradient(k3, ON, "loss")).pieces, claims(None).pieces
+    >>> cite_quote(find_gradient_quote(k3, ON, "loss")).pieces, cite_quote(None).pieces
     ((('code', 'gradient.k3-loss'),), (('words', '–'),))
     """
-    return cited(found.claims[:1] if found else ())
+    return cite_claims(found.claims[:1] if found else ())

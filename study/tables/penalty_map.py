@@ -77,10 +77,10 @@ MEANT = {
 }  # fmt: skip
 
 
-def latex() -> Iterator[str]:
+def write_latex() -> Iterator[str]:
     r"""Yield the map as a tabular, each cell in the colour klmap-NAME of its target.
 
-    >>> print(list(latex())[2])  # doctest: +ELLIPSIS
+    >>> print(list(write_latex())[2])  # doctest: +ELLIPSIS
     samples from $q$ & in the loss & \cellcolor{klmap-zero}zero & ... \\
     """
     yield r"\begin{tabular}{@{}ll" + "c" * len(ESTIMATORS) + r"} \toprule"
@@ -88,11 +88,11 @@ def latex() -> Iterator[str]:
     for sampling in (ON, OFF):
         rows = [row for row in ROWS if row[0] == sampling]
         for number, (_, use, weight) in enumerate(rows):
-            found = (Cell(name, sampling, use, weight) for name in ESTIMATORS)
-            colours = [TARGETS[str(cell.verdict.target)][0] for cell in found]
-            shown = " & ".join(rf"\cellcolor{{klmap-{colour}}}{MEANT[colour]}" for colour in colours)
+            map_cells = (Cell(name, sampling, use, weight) for name in ESTIMATORS)
+            colours = [TARGETS[str(cell.verdict.target)][0] for cell in map_cells]
+            coloured_cells = " & ".join(rf"\cellcolor{{klmap-{colour}}}{MEANT[colour]}" for colour in colours)
             group = PRINTED[sampling] if number == 0 else ""
             factor = f", times ${FACTORS[weight].removesuffix(chr(92) + ',')}$" if weight else ""
-            yield rf"{group} & in the {use}{factor} & {shown} \\"
+            yield rf"{group} & in the {use}{factor} & {coloured_cells} \\"
         yield r"\midrule" if sampling == ON else r"\bottomrule"
     yield r"\end{tabular}"

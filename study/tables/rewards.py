@@ -10,8 +10,17 @@ from klsym.errors import ProofError
 from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
-from klsym.study.tables.losses import OFF, ON, claims, gradient, mean, tags, verdict, written
-from klsym.study.tables.writing.ledger_lookup import about, quote
+from klsym.study.tables.losses import (
+    OFF,
+    ON,
+    cite_quote,
+    find_gradient_quote,
+    find_verdict,
+    list_tags,
+    mean,
+    write_loss,
+)
+from klsym.study.tables.writing.ledger_lookup import find_equation, quote
 from klsym.study.tables.writing.table import NONE, Cell, Column, Row, Table, words
 
 CAPTION = words(
@@ -37,46 +46,50 @@ BOTH = (k1, k3)  # in the reward and in the loss
 def table() -> Table:
     """The table.
 
-    >>> [(row.tags[0], row.claims[0]) for row in table().only(("reward.k3", "reward.double-weight")).rows]
+    >>> chosen = table().select_rows(("reward.k3", "reward.double-weight"))
+    >>> [(row.tags[0], row.claims[0]) for row in chosen.rows]
     [('k3', 'reward.k3'), ('rho*sg(rho*k1)', 'reward.double-weight')]
     """
-    return Table("rewards", CAPTION, COLUMNS, (*_rows(), _weighted_twice(), *_in_both()))
+    return Table(
+        "rewards", CAPTION, COLUMNS, (*_list_rows(), _build_twice_weighted_row(), *_list_combined_rows())
+    )
 
 
-def _rows() -> Iterator[Row]:
+def _list_rows() -> Iterator[Row]:
     for group, sampling, losses in CASES:
         for loss in losses:
-            found = gradient(loss, sampling, "reward")
-            right = verdict(loss, sampling, "reward").target == "reverse-kl"
+            quoted = find_gradient_quote(loss, sampling, "reward")
+            right = find_verdict(loss, sampling, "reward").target == "reverse-kl"
             cells = (
-                written(loss), found.right, _logged(loss, sampling),
-                words("yes" if right else "no", *found.claims), claims(found),
+                write_loss(loss), quoted.right, _show_logged(loss, sampling),
+                words("yes" if right else "no", *quoted.claims), cite_quote(quoted),
             )  # fmt: skip
-            yield Row(cells, tags(loss, sampling, "reward"), group)
+            yield Row(cells, list_tags(loss, sampling, "reward"), group)
 
 
-def _logged(loss: Any, sampling: str) -> Cell:
-    found = mean(loss, sampling)
-    return found.right if found else NONE
+def _show_logged(loss: Any, sampling: str) -> Cell:
+    quoted = mean(loss, sampling)
+    return quoted.right if quoted else NONE
 
 
-def _weighted_twice() -> Row:
+def _build_twice_weighted_row() -> Row:
     """The weight is in the reward already: once more is once too often."""
     wrong = quote("reward.double-weight")
     loss = rho * sg(rho * k1)
-    left = written(loss)
-    cells = (left, wrong.right, NONE, words("no", *wrong.claims), claims(wrong))
+    loss_cell = write_loss(loss)
+    cells = (loss_cell, wrong.right, NONE, words("no", *wrong.claims), cite_quote(wrong))
     return Row(cells, (show(loss, TEXT), OFF, "reward"), "Off-policy, weighted twice")
 
 
-def _in_both() -> Iterator[Row]:
+def _list_combined_rows() -> Iterator[Row]:
     """The penalty as a reward plus the penalty as a loss."""
     for loss in BOTH:
         field = expectation(sg(loss) * s, under=q) + expected_gradient(loss, under=q)
-        found = about(field)
-        if found is None:
+        quoted = find_equation(field)
+        if quoted is None:
             raise ProofError(f"no claim says what {loss} in the reward and in the loss descends")
         cells = (
-            written(loss), found.right, _logged(loss, ON), words("yes", *found.claims), claims(found),
+            write_loss(loss), quoted.right, _show_logged(loss, ON), words("yes", *quoted.claims),
+            cite_quote(quoted),
         )  # fmt: skip
         yield Row(cells, (show(loss, TEXT), ON, "both"), "On-policy, in the reward and in the loss")

@@ -15,12 +15,22 @@ from typing import Any
 from klsym.language.convert import is_in_core
 from klsym.language.parser import parse
 from klsym.notation.combination import format_combination, format_objective_latex
-from klsym.study.tables.losses import OFF, ON, claims, field
-from klsym.study.tables.writing.ledger_lookup import about
-from klsym.study.tables.writing.table import NONE, Cell, Column, Row, Table, listed, math, text, words
+from klsym.study.tables.losses import OFF, ON, build_gradient, cite_quote
+from klsym.study.tables.writing.ledger_lookup import find_equation
+from klsym.study.tables.writing.table import (
+    NONE,
+    Cell,
+    Column,
+    Row,
+    Table,
+    build_text,
+    join_cells,
+    math,
+    words,
+)
 
 STORED = Path(__file__).with_name("survey.json")
-CAPTION = text(
+CAPTION = build_text(
     "What the code of released packages targets at one token, and what its documentation says. Their own"
     r" lines were traced and confirmed by autograd; $r = p/q$, $\rho = q/\mu$ off-policy,"
     r" $q/\mathrm{sg}(q)$ on-policy. Inside: where no bound binds. Said: what the documentation says, in our"
@@ -65,27 +75,35 @@ def table() -> Table:
     >>> len(table().rows) == len(stored())
     True
     """
-    return Table("survey", CAPTION, COLUMNS, tuple(map(_row, stored())), size="scriptsize")
+    return Table("survey", CAPTION, COLUMNS, tuple(map(_build_row, stored())), size="scriptsize")
 
 
-def _row(row: Mapping[str, Any]) -> Row:
+def _build_row(row: Mapping[str, Any]) -> Row:
     group = f"{row['package']} {row['version']}, {row['file'].rpartition('/')[2]}, in the {row['place']}"
     if "refused" in row:
         refused = words(f"not read: {row['refused'].partition(': ')[2].rstrip(' :')}")
-        cells = (_place(row), refused, NONE, NONE, _said(row), NONE)
+        cells = (_place(row), refused, NONE, NONE, _show_statements(row), NONE)
         return Row(cells, (row["package"], "not read"), group)
-    loss = parse(row["expression"], parameters(row))
-    found = about(field(loss, ON, "loss")) if is_in_core(loss) else None
-    aims = (_aims([row["verdicts"].get(f"{use} {w}") for w in (ON, OFF)]) for use in ("loss", "reward"))
+    loss = parse(row["expression"], list_parameters(row))
+    quoted = find_equation(build_gradient(loss, ON, "loss")) if is_in_core(loss) else None
+    aims = (
+        _show_targets([row["verdicts"].get(f"{use} {w}") for w in (ON, OFF)]) for use in ("loss", "reward")
+    )
     tags = (row["package"], f"{row['package']}-{row['version']}")
     return Row(
-        (_place(row), words(TIMES.sub(r" \g<0> ", row["expression"])), *aims, _said(row), claims(found)),
+        (
+            _place(row),
+            words(TIMES.sub(r" \g<0> ", row["expression"])),
+            *aims,
+            _show_statements(row),
+            cite_quote(quoted),
+        ),
         tags,
         group,
     )
 
 
-def parameters(row: Mapping[str, Any]) -> tuple[str, ...]:
+def list_parameters(row: Mapping[str, Any]) -> tuple[str, ...]:
     """The parameters of its formula."""
     return tuple(row["free"].values())
 
@@ -93,57 +111,65 @@ def parameters(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _place(row: Mapping[str, Any]) -> Cell:
     first, last = row.get("lines", (0, 0))
     lines = f"{first}-{last}" if last > first else str(first or row["code"])
-    return words(", ".join([lines, *(_option(name, v) for name, v in row["options"].items())]))
+    return words(", ".join([lines, *(_write_option(name, v) for name, v in row["options"].items())]))
 
 
-def _option(name: str, value: Any) -> str:
+def _write_option(name: str, value: Any) -> str:
     """A word by itself; anything else with the name of its option.
 
-    >>> _option("kl_penalty", "k3+"), _option('getattr(self, "use_clamp", False)', True)
+    >>> _write_option("kl_penalty", "k3+"), _write_option('getattr(self, "use_clamp", False)', True)
     ('k3+', 'use clamp: True')
     """
     last = name.split('"')[1] if '"' in name else name.rpartition(".")[2]
     return value if isinstance(value, str) else f"{last.replace('_', ' ')}: {value}"
 
 
-def _aims(verdicts: list[Any]) -> Cell:
+def _show_targets(verdicts: list[Any]) -> Cell:
     """On-policy, then off-policy."""
     if None in verdicts:
         return NONE
-    on, off = map(_aim, verdicts)
-    return on if on == off else words("on ") + on + words("; off ") + off
+    on, off_policy = map(_show_target, verdicts)
+    return on if on == off_policy else words("on ") + on + words("; off ") + off_policy
 
 
-def _aim(verdict: Mapping[str, Any]) -> Cell:
+def _show_target(verdict: Mapping[str, Any]) -> Cell:
     inside = verdict["inside"]
-    if inside is None or _named(inside) == _named(verdict):
-        return _objective(verdict)
-    return words("inside: ") + _objective(inside)
+    if inside is None or _take_target(inside) == _take_target(verdict):
+        return _show_objective(verdict)
+    return words("inside: ") + _show_objective(inside)
 
 
-def _named(verdict: Mapping[str, Any]) -> tuple[Any, ...]:
+def _take_target(verdict: Mapping[str, Any]) -> tuple[Any, ...]:
     return verdict["target"], verdict["combination"] if verdict["target"] in KNOWN else None
 
 
-def _objective(verdict: Mapping[str, Any]) -> Cell:
+def _show_objective(verdict: Mapping[str, Any]) -> Cell:
     """The implied objective."""
     if verdict["target"] in KNOWN:
-        shown = format_objective_latex(verdict["combination"])
-        return math(shown) if len(shown) <= LONGEST else words(format_combination(verdict["combination"]))
-    aim = verdict["objective"] or ""
-    if verdict["target"] != "zero" and aim and max(map(len, aim.split(r"\right]"))) <= WIDEST:
-        return math(aim)
-    return text(OTHERS[verdict["target"]])
+        objective_latex = format_objective_latex(verdict["combination"])
+        return (
+            math(objective_latex)
+            if len(objective_latex) <= LONGEST
+            else words(format_combination(verdict["combination"]))
+        )
+    objective_text = verdict["objective"] or ""
+    if (
+        verdict["target"] != "zero"
+        and objective_text
+        and max(map(len, objective_text.split(r"\right]"))) <= WIDEST
+    ):
+        return math(objective_text)
+    return build_text(OTHERS[verdict["target"]])
 
 
-def _said(row: Mapping[str, Any]) -> Cell:
+def _show_statements(row: Mapping[str, Any]) -> Cell:
     if not row["says"]:
         return words("silent")
-    return listed(list(_statements(row["says"])))
+    return join_cells(list(_list_statements(row["says"])))
 
 
-def _statements(says: list[dict[str, str]]) -> Iterator[Cell]:
-    for one in says:
-        place = one["where"].rpartition("/")[2].replace(".py:", ".py, ")
-        judged = f"; {HOLDS.get(one['holds'], one['holds'])}" if one["holds"] else ""
-        yield words(f"{one['text']} ({place}){judged}")
+def _list_statements(says: list[dict[str, str]]) -> Iterator[Cell]:
+    for statement in says:
+        place = statement["where"].rpartition("/")[2].replace(".py:", ".py, ")
+        judged = f"; {HOLDS.get(statement['holds'], statement['holds'])}" if statement["holds"] else ""
+        yield words(f"{statement['text']} ({place}){judged}")

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from klsym.study.tables.trainers import Trainer, tags, titled, trainers
-from klsym.study.tables.writing.table import NONE, Cell, Column, Row, Table, cited, code, text, words
+from klsym.study.tables.trainers import Trainer, build_title_cell, list_tags, trainers
+from klsym.study.tables.writing.table import (
+    NONE,
+    Cell,
+    Column,
+    Row,
+    Table,
+    build_text,
+    cite_claims,
+    code,
+    words,
+)
 
-CAPTION = text(
+CAPTION = build_text(
     "Where the losses of table trainers stand. Repository, the first digits of the commit, file and function,"
     " or the paper; what its own documentation calls the term that stands for"
     " $\\mathrm{KL}(q\\,\\Vert\\,p)$, in our words; what the line in the grammar leaves out."
@@ -25,19 +35,19 @@ def table() -> Table:
     >>> len(table().rows) == len(trainers())
     True
     """
-    return Table("trainer-sources", CAPTION, COLUMNS, tuple(map(_row, trainers())), size="scriptsize")
+    return Table("trainer-sources", CAPTION, COLUMNS, tuple(map(_build_row, trainers())), size="scriptsize")
 
 
-def _row(one: Trainer) -> Row:
+def _build_row(one: Trainer) -> Row:
     cells = (
-        titled(one),
+        build_title_cell(one),
         code(one.source),
-        _said(one.calls),
-        _said(one.beside or one.cannot),
-        cited(one.claims),
+        _show_sentence(one.calls),
+        _show_sentence(one.beside or one.cannot),
+        cite_claims(one.claims),
     )
-    return Row(cells, tags(one), one.group)
+    return Row(cells, list_tags(one), one.group)
 
 
-def _said(sentence: str) -> Cell:
+def _show_sentence(sentence: str) -> Cell:
     return words(sentence) if sentence else NONE

@@ -32,10 +32,21 @@ from klsym.language.parser import parse
 from klsym.notation import formulas
 from klsym.render.sentences import describe_replacement, write_sentence, write_sentences
 from klsym.render.words import describe_reason, describe_setting
-from klsym.study.tables.writing.table import NONE, Cell, Column, Row, Table, cited, code, listed, text, words
+from klsym.study.tables.writing.table import (
+    NONE,
+    Cell,
+    Column,
+    Row,
+    Table,
+    build_text,
+    cite_claims,
+    code,
+    join_cells,
+    words,
+)
 
 FACTS, ANSWERS = Path(__file__).with_suffix(".toml"), Path(__file__).with_suffix(".json")
-CAPTION = text(
+CAPTION = build_text(
     "Losses of released trainers, in the grammar of losses. What each term does, what the KL term alone"
     " targets, what to mind and what to write for it. 'Its own mean' is $\\mathbb{E}_{\\mu}[L]$, the mean of"
     " the loss as it stands under the sampler, which does not move. Where each line stands in public code:"
@@ -94,7 +105,7 @@ def trainers() -> tuple[Trainer, ...]:
 
 def trainer(id: str) -> Trainer:
     """The one of this id; raises KeyError where there is none."""
-    return {one.id: one for one in trainers()}[id]
+    return {listed_trainer.id: listed_trainer for listed_trainer in trainers()}[id]
 
 
 # ---------------------------------------------------------------------------- answers
@@ -107,34 +118,37 @@ def stored() -> dict[str, Any]:
 
 def settled(one: Trainer) -> dict[str, Any]:
     """The answer to one loss that the grammar says, as JSON."""
-    verdict = _explained(one.loss, one.options)
+    verdict = _explain_loss(one.loss, one.options)
     terms = [
-        [term.loss, _told(term.loss, _explained(term.loss, one.options))] for term in verdict.gradient.terms
+        [term.loss, _describe_term(term.loss, _explain_loss(term.loss, one.options))]
+        for term in verdict.gradient.terms
     ]
-    kl = _explained(one.kl, one.kl_options or one.options) if one.kl else None
+    kl = _explain_loss(one.kl, one.kl_options or one.options) if one.kl else None
     messages = (*verdict.messages, *(kl.messages if kl else ()))
     return {
         "target": verdict.to_json()["gradient"]["target"],
         "trust": verdict.trust,
-        "terms": terms or [["", _told(one.loss, verdict)]],
+        "terms": terms or [["", _describe_term(one.loss, verdict)]],
         "inside": verdict.gradient.inside_clamps and verdict.gradient.inside_clamps.to_json(),
-        "kl": _told(one.kl, kl) if kl else None,
-        "mind": [few for codes, few in MIND.items() if any(x.code in codes for x in messages)],
+        "kl": _describe_term(one.kl, kl) if kl else None,
+        "mind": [
+            short_advice for codes, short_advice in MIND.items() if any(x.code in codes for x in messages)
+        ],
         "lines": str(verdict).count("\n") + 1,
         "write": kl and kl.fix and describe_replacement(kl.fix),
     }
 
 
-def _explained(loss: str, options: Mapping[str, str]) -> Verdict:
+def _explain_loss(loss: str, options: Mapping[str, str]) -> Verdict:
     return explain(loss, **options)  # type: ignore[arg-type]
 
 
-def _told(loss: str, verdict: Verdict) -> str:
+def _describe_term(loss: str, verdict: Verdict) -> str:
     """What a term does, where a bound drops it, which weight it lacks."""
-    return "; ".join((_aim(parse(loss), verdict), *write_sentences(list_limits(verdict))))
+    return "; ".join((_describe_objective(parse(loss), verdict), *write_sentences(list_limits(verdict))))
 
 
-def _aim(e: Any, verdict: Verdict) -> str:
+def _describe_objective(e: Any, verdict: Verdict) -> str:
     """In few words: what has a name keeps it."""
     short = bool(verdict.gradient.quantities_text) and len(verdict.gradient.quantities_text) <= LONGEST
     if verdict.target == "none":
@@ -160,75 +174,84 @@ def _aim(e: Any, verdict: Verdict) -> str:
 
 def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:
     """The answers to all that the grammar says, as they come."""
-    return ((one.id, settled(one)) for one in trainers() if one.loss)
+    return ((loss_trainer.id, settled(loss_trainer)) for loss_trainer in trainers() if loss_trainer.loss)
 
 
 # ---------------------------------------------------------------------------- the table
 def table() -> Table:
     """The table.
 
-    >>> [row.tags[0] for row in table().only(("RLOO",)).rows]
+    >>> [row.tags[0] for row in table().select_rows(("RLOO",)).rows]
     ['trl-rloo', 'trl-rloo-later', 'trl-rloo-clip']
     """
-    return Table("trainers", CAPTION, COLUMNS, tuple(map(_row, trainers())), size="scriptsize")
+    return Table("trainers", CAPTION, COLUMNS, tuple(map(_build_row, trainers())), size="scriptsize")
 
 
-def tags(one: Trainer) -> tuple[str, ...]:
+def list_tags(one: Trainer) -> tuple[str, ...]:
     """What chooses a row: its id, its packages, the first word of its name."""
     return (one.id, *one.package.split(", "), one.name.split()[0].rstrip(","))
 
 
-def titled(one: Trainer) -> Cell:
+def build_title_cell(one: Trainer) -> Cell:
     """The first cell of its row."""
     return words(f"{one.name}; ") + code(one.package)
 
 
-def _row(one: Trainer) -> Row:
-    name = titled(one)
+def _build_row(one: Trainer) -> Row:
+    name = build_title_cell(one)
     if one.cannot:
-        cells = (name, words(f"cannot be said: {one.cannot}"), NONE, NONE, NONE, cited(one.claims))
-        return Row(cells, tags(one), one.group)
+        cells = (name, words(f"cannot be said: {one.cannot}"), NONE, NONE, NONE, cite_claims(one.claims))
+        return Row(cells, list_tags(one), one.group)
     answer = stored()[one.id]
-    cells = (name, _loss(one), _does(one, answer), _kl(one, answer), _advice(answer), cited(one.claims))
-    return Row(cells, tags(one), one.group)
+    cells = (
+        name,
+        _show_loss(one),
+        _does(one, answer),
+        _show_kl(one, answer),
+        _show_advice(answer),
+        cite_claims(one.claims),
+    )
+    return Row(cells, list_tags(one), one.group)
 
 
-def _loss(one: Trainer) -> Cell:
+def _show_loss(one: Trainer) -> Cell:
     return code(one.loss) + words(f"  ({', '.join(describe_setting(checked_setting(**one.options)))})")
 
 
 def _does(one: Trainer, answer: Mapping[str, Any]) -> Cell:
     """Term by term; a loss of one term has no need to repeat it, nor the KL term what its column says."""
-    terms = [(term, says) for term, says in answer["terms"] if not (one.kl and term) or _other(term, one)]
-    return listed(
+    terms = [
+        (term, says) for term, says in answer["terms"] if not (one.kl and term) or _is_other_loss(term, one)
+    ]
+    return join_cells(
         [(code(term) + words(": ") if term else Cell()) + words(says) for term, says in terms], ". "
     )
 
 
-def _other(term: str, one: Trainer) -> bool:
+def _is_other_loss(term: str, one: Trainer) -> bool:
     return bool(parse(term) != parse(one.kl))
 
 
-def _kl(one: Trainer, answer: Mapping[str, Any]) -> Cell:
+def _show_kl(one: Trainer, answer: Mapping[str, Any]) -> Cell:
     return code(one.kl) + words(f": {answer['kl']}") if one.kl else NONE
 
 
-def _advice(answer: Mapping[str, Any]) -> Cell:
-    told = [*answer["mind"], *([f"write {answer['write']}"] if answer["write"] else [])]
-    return words("; ".join(told)) if told else NONE
+def _show_advice(answer: Mapping[str, Any]) -> Cell:
+    sentences = [*answer["mind"], *([f"write {answer['write']}"] if answer["write"] else [])]
+    return words("; ".join(sentences)) if sentences else NONE
 
 
 def main(argv: list[str]) -> int:
     """Settles all; writes the answers, or with --check tells which differ from the stored ones."""
-    found = {}
+    settled_answers = {}
     for id, answer in settle_all():
         print(id, flush=True)
-        found[id] = answer
+        settled_answers[id] = answer
     if "--check" not in argv:
-        write_whole(ANSWERS, json.dumps(found, indent=1) + "\n")
+        write_whole(ANSWERS, json.dumps(settled_answers, indent=1) + "\n")
         return 0
-    differing = [id for id in {**found, **stored()} if found.get(id) != stored().get(id)]
-    print(f"{len(found)} losses settled, {len(differing)} differ from what is stored", *differing)
+    differing = [id for id in {**settled_answers, **stored()} if settled_answers.get(id) != stored().get(id)]
+    print(f"{len(settled_answers)} losses settled, {len(differing)} differ from what is stored", *differing)
     return 1 if differing else 0
 
 

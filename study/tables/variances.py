@@ -15,25 +15,39 @@ from klsym.notation import formulas
 from klsym.notation.losses import show
 from klsym.notation.printers import LATEX, TEXT
 from klsym.render.questions.compare import PrintedSpread
-from klsym.study.tables.losses import written
-from klsym.study.tables.writing.ledger_lookup import Quote, about, evidence, parts, quote, stated
-from klsym.study.tables.writing.pieces import equality, noted, premise, side, texts, where
+from klsym.study.tables.losses import write_loss
+from klsym.study.tables.writing.ledger_lookup import (
+    Quote,
+    find_claim,
+    find_equation,
+    find_evidence,
+    list_parts,
+    quote,
+)
+from klsym.study.tables.writing.pieces import (
+    annotate_text,
+    show_equality,
+    show_premise,
+    show_region,
+    show_side,
+    split_text,
+)
 from klsym.study.tables.writing.table import (
     NONE,
     Cell,
     Column,
     Row,
     Table,
-    behind,
-    cited,
-    listed,
+    build_text,
+    cite_claims,
+    collect_claims,
+    join_cells,
     math,
-    text,
     words,
 )
-from klsym.study.tables.writing.witness import witness
+from klsym.study.tables.writing.witness import show_witness
 
-CAPTION = text(
+CAPTION = build_text(
     "Which estimate varies less. $A$ and $B$ are gradients at a sample, or values; $s$ stands for the"
     r" score function along any direction, $\rho = q/\mu$, $r = p/q$, $m = n - 1$; variances are assumed"
     " finite. What is said of a region is proved there; a model, given by the probabilities of its"
@@ -53,185 +67,212 @@ n, b, b_star, lam_star = (parameter(name) for name in ("n", "b", "b_star", "lam_
 def table() -> Table:
     """The pairs, each with the claims that compare them.
 
-    >>> [row.claims for row in table().only(("leave-one-out",)).rows]
+    >>> [row.claims for row in table().select_rows(("leave-one-out",)).rows]
     [('variance.loo-not-always-better',), ('variance.loo',)]
     """
-    return Table("variances", CAPTION, COLUMNS, tuple(_rows()))
+    return Table("variances", CAPTION, COLUMNS, tuple(_list_rows()))
 
 
-def _rows() -> Iterator[Row]:
-    yield from (_weighted(), _noise(), _orders())
-    yield from (_analytic(), _baseline(), _kl_as_baseline())
-    yield from (_centring(), _leave_one_out())
-    yield from (_any_multiple(), _best_multiple(), _gaussians(), _squared_errors(), _exact_steps())
+def _list_rows() -> Iterator[Row]:
+    yield from (_build_weighted_row(), _build_noise_row(), _build_orders_row())
+    yield from (_build_analytic_row(), _build_baseline_row(), _build_kl_baseline_row())
+    yield from (_build_centring_row(), _build_leave_one_out_row())
+    yield from (
+        _build_any_multiple_row(),
+        _build_best_multiple_row(),
+        _build_gaussian_row(),
+        _build_squared_error_row(),
+        _build_exact_step_row(),
+    )
 
 
-def _row(group: str, tags: str, pair: Cell, difference: Cell, lower: Cell) -> Row:
+def _build_row(group: str, tags: str, pair: Cell, difference: Cell, lower: Cell) -> Row:
     """A row under its claims; those that back a cell stand in the last column, each once."""
     cells = (pair, difference, lower)
-    return Row((*cells, cited(behind(cells))), tuple(tags.split()), group)
+    return Row((*cells, cite_claims(collect_claims(cells))), tuple(tags.split()), group)
 
 
 # ---------------------------------------------------------------------------- gradients
-def _weighted() -> Row:
+def _build_weighted_row() -> Row:
     """rho k1 against rho k3 and sg(rho) k2, as `compare` judges them and the ledger states it."""
-    best, same = rho * k3, about(sample_gradient(sg(rho) * k2))
-    spread = _spread(rho * k1, best)
-    assert same and _spread(rho * k1, sg(rho) * k2).coefficients == spread.coefficients
+    best, same_gradient = rho * k3, find_equation(sample_gradient(sg(rho) * k2))
+    spread = _compare_spread(rho * k1, best)
+    assert same_gradient and _compare_spread(rho * k1, sg(rho) * k2).coefficients == spread.coefficients
     theorems = (spread.base[-1], spread.regional, spread.a_less)
-    difference, region, other = (stated(proof) for proof in theorems if proof)
-    pair = text("<a> and <b> or <c>, the same at each sample",
-                a=_gradient(rho * k1), b=_gradient(best), c=same.left)  # fmt: skip
-    lower = text("$B$ where <region>; not everywhere: <model>", region=where(region), model=_greater(other))
+    difference, region, second_statement = (find_claim(proof) for proof in theorems if proof)
+    pair = build_text("<a> and <b> or <c>, the same at each sample",
+                a=_show_gradient(rho * k1), b=_show_gradient(best), c=same_gradient.left)  # fmt: skip
+    lower = build_text(
+        "$B$ where <region>; not everywhere: <model>",
+        region=show_region(region),
+        model=_show_greater(second_statement),
+    )
     tags = f"{show(rho * k1, TEXT)} {show(best, TEXT)} {show(sg(rho) * k2, TEXT)} off-policy gradient"
-    return _row(WEIGHTED, tags, pair, difference.right, lower)
+    return _build_row(WEIGHTED, tags, pair, difference.right, lower)
 
 
-def _spread(a: Any, b: Any) -> PrintedSpread:
+def _compare_spread(a: Any, b: Any) -> PrintedSpread:
     """What `compare` says; here B is lower in a region, and only there.
 
     Raises ValueError: another answer.
     """
-    found = compare(a, b, sampling="off-policy").variance
-    if found is None or not found.exact or found.regional_lower != "B" or found.lower != "depends":
+    comparison = compare(a, b, sampling="off-policy").variance
+    if (
+        comparison is None
+        or not comparison.exact
+        or comparison.regional_lower != "B"
+        or comparison.lower != "depends"
+    ):
         raise ValueError(f"{a} and {b} do not compare as this table says")
-    return found
+    return comparison
 
 
-def _greater(refuted: Quote) -> Cell:
+def _show_greater(refuted: Quote) -> Cell:
     """A model in which the variance on the left, that of B, is the greater one."""
-    return text(r"$\mathrm{Var}\,B > \mathrm{Var}\,A$ for ") + witness(refuted.proof, *refuted.claims)
+    return build_text(r"$\mathrm{Var}\,B > \mathrm{Var}\,A$ for ") + show_witness(
+        refuted.proof, *refuted.claims
+    )
 
 
-def _gradient(loss: Any) -> Cell:
+def _show_gradient(loss: Any) -> Cell:
     quantity = sample_gradient(loss)
     return math(formulas.show_side(quantity.side, quantity.labels, LATEX))
 
 
-def _noise() -> Row:
+def _build_noise_row() -> Row:
     at_sample, mean = quote("variance.noise-term"), quote("variance.noise-term", 1)
-    pair = text("the same: <left> at a sample", left=at_sample.left)
-    lower = text("noise of mean zero, whatever $p$ is: <mean>", mean=mean.statement)
-    return _row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, at_sample.right, lower)
+    pair = build_text("the same: <left> at a sample", left=at_sample.left)
+    lower = build_text("noise of mean zero, whatever $p$ is: <mean>", mean=mean.statement)
+    return _build_row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, at_sample.right, lower)
 
 
-def _orders() -> Row:
+def _build_orders_row() -> Row:
     """Var g1 and Var g* to leading order."""
     name = "variance.orders"
-    first, second = (part.latex.split(r",\quad")[0] for part in parts(name))
-    bounds = listed([math(part.latex.split(r",\quad")[1].strip(), name) for part in parts(name)])
-    small = next(line for line in parts(name)[0].hypotheses if line.startswith("e = "))
+    first, second = (part.latex.split(r",\quad")[0] for part in list_parts(name))
+    bounds = join_cells([math(part.latex.split(r",\quad")[1].strip(), name) for part in list_parts(name)])
+    small = next(line for line in list_parts(name)[0].hypotheses if line.startswith("e = "))
     radius, _, size = small.replace("sup", r"\sup").partition(" is ")
-    pair = text(r"$g_1$ = <a> and $g_\star$ = <b>", a=_gradient(rho * k1), b=_gradient(rho * k3))
-    difference = text(f"each: ${first}$; ${second}$", name)
+    pair = build_text(
+        r"$g_1$ = <a> and $g_\star$ = <b>", a=_show_gradient(rho * k1), b=_show_gradient(rho * k3)
+    )
+    difference = build_text(f"each: ${first}$; ${second}$", name)
     near = r"$B$ near $p = q$, where $\varepsilon = r - 1$ vanishes; "
-    lower = text(f"{near}${radius}$ is {size}, <bounds>", name, bounds=bounds)
-    return _row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, difference, lower)
+    lower = build_text(f"{near}${radius}$ is {size}, <bounds>", name, bounds=bounds)
+    return _build_row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, difference, lower)
 
 
-def _analytic() -> Row:
+def _build_analytic_row() -> Row:
     """The variance of one is 0, so the difference is that of the other: right - left of an inequality."""
     exact, bound = quote("gradient.analytic"), quote("gradient.analytic", 1)
-    pair = text("<a> at a sample, and the exact sum over outcomes, <b>", a=written(k1 * s), b=exact.right)
+    pair = build_text(
+        "<a> at a sample, and the exact sum over outcomes, <b>", a=write_loss(k1 * s), b=exact.right
+    )
     theorem = bound.proof.theorem.statement
-    difference = side(theorem.right - theorem.left, bound)
-    lower = text("$B$, always") + equality(bound)
-    return _row(GRADIENTS, "analytic on-policy gradient", pair, difference, lower)
+    difference = show_side(theorem.right - theorem.left, bound)
+    lower = build_text("$B$, always") + show_equality(bound)
+    return _build_row(GRADIENTS, "analytic on-policy gradient", pair, difference, lower)
 
 
 # ---------------------------------------------------------------------------- baselines and batches
-def _baseline() -> Row:
+def _build_baseline_row() -> Row:
     name = "variance.optimal-baseline"
     difference, order = quote(name), quote(name, 1)
-    pair = _and((k1 - b) * s, (k1 - b_star) * s)
-    lower = text("$B$, always, for <best>", best=premise(order)) + equality(order)
-    return _row(GRADIENTS, "baseline on-policy gradient", pair, difference.right, lower)
+    pair = _join_losses((k1 - b) * s, (k1 - b_star) * s)
+    lower = build_text("$B$, always, for <best>", best=show_premise(order)) + show_equality(order)
+    return _build_row(GRADIENTS, "baseline on-policy gradient", pair, difference.right, lower)
 
 
-def _kl_as_baseline() -> Row:
+def _build_kl_baseline_row() -> Row:
     """A covariance that says how far KL(q||p) is from the best baseline."""
-    found = quote("variance.optimal-baseline", 2)
-    pair = text("the same, $b$ being <mean>", mean=premise(found, 1))
-    both = _and(k1, s**2)
-    lower = text("$B$; as good where the covariance of <both> is 0: <so>", both=both, so=found.statement)
-    return _row(GRADIENTS, "baseline on-policy gradient", pair, words("the same"), lower)
+    quoted = quote("variance.optimal-baseline", 2)
+    pair = build_text("the same, $b$ being <mean>", mean=show_premise(quoted, 1))
+    both = _join_losses(k1, s**2)
+    lower = build_text(
+        "$B$; as good where the covariance of <both> is 0: <so>", both=both, so=quoted.statement
+    )
+    return _build_row(GRADIENTS, "baseline on-policy gradient", pair, words("the same"), lower)
 
 
-def _centring() -> Row:
+def _build_centring_row() -> Row:
     """n (Var A - Var B), over n."""
     name = "variance.loo-not-always-better"
-    difference, other = quote(name), quote(name, 1)
-    cell = side(difference.proof.theorem.statement.right * to_ring(1 / n), difference)
-    pair = text("$A$: no centring, $B$: leave-one-out")
-    lower = text("$B$ iff this is positive; not everywhere: ") + _greater(other)
-    return _row(BATCHES, "leave-one-out on-policy gradient", pair, cell, lower)
+    difference, second_quote = quote(name), quote(name, 1)
+    cell = show_side(difference.proof.theorem.statement.right * to_ring(1 / n), difference)
+    pair = build_text("$A$: no centring, $B$: leave-one-out")
+    lower = build_text("$B$ iff this is positive; not everywhere: ") + _show_greater(second_quote)
+    return _build_row(BATCHES, "leave-one-out on-policy gradient", pair, cell, lower)
 
 
-def _leave_one_out() -> Row:
-    found = quote("variance.loo")
-    pair, cell = words("leave-one-out alone"), words("its variance: ") + found.right
-    return _row(BATCHES, "leave-one-out on-policy gradient", pair, cell, NONE)
+def _build_leave_one_out_row() -> Row:
+    quoted = quote("variance.loo")
+    pair, cell = words("leave-one-out alone"), words("its variance: ") + quoted.right
+    return _build_row(BATCHES, "leave-one-out on-policy gradient", pair, cell, NONE)
 
 
 # ---------------------------------------------------------------------------- values
-def _any_multiple() -> Row:
+def _build_any_multiple_row() -> Row:
     """Var k(lam) = Var k1 + ..., of which Var k1 is taken off."""
-    found, why = quote("value.optimal-lambda"), quote("value.control-variate-covariance")
-    own = as_side(Covariance("q", to_ring(k1), to_ring(k1)))
-    difference = side(found.proof.theorem.statement.right - own, found)
-    lower = text("$A$ iff this is negative; the covariance helps: ") + why.statement
-    return _row(VALUES, "k(lam) k1 on-policy value", _and(k(lam), k1), difference, lower)
+    quoted, why = quote("value.optimal-lambda"), quote("value.control-variate-covariance")
+    own_variance = as_side(Covariance("q", to_ring(k1), to_ring(k1)))
+    difference = show_side(quoted.proof.theorem.statement.right - own_variance, quoted)
+    lower = build_text("$A$ iff this is negative; the covariance helps: ") + why.statement
+    return _build_row(VALUES, "k(lam) k1 on-policy value", _join_losses(k(lam), k1), difference, lower)
 
 
-def _best_multiple() -> Row:
+def _build_best_multiple_row() -> Row:
     name = "value.optimal-lambda"
-    found, order, limit = quote(name, 1), quote(name, 2), evidence(name)
-    statement = found.proof.theorem.statement
+    quoted, order, limit = quote(name, 1), quote(name, 2), find_evidence(name)
+    statement = quoted.proof.theorem.statement
     best = as_side(Covariance("q", to_ring(k(lam_star)), to_ring(k(lam_star))))
-    lower = text("$B$, always, for <best>", best=premise(order)) + equality(order)
-    lower = lower + words("; ") + texts(limit.latex.split(r",\quad ")[-1], name)
-    pair = _and(k(lam), k(lam_star))
-    return _row(VALUES, "k(lam) on-policy value", pair, side(statement.right - best, found), lower)
+    lower = build_text("$B$, always, for <best>", best=show_premise(order)) + show_equality(order)
+    lower = lower + words("; ") + split_text(limit.latex.split(r",\quad ")[-1], name)
+    pair = _join_losses(k(lam), k(lam_star))
+    return _build_row(
+        VALUES, "k(lam) on-policy value", pair, show_side(statement.right - best, quoted), lower
+    )
 
 
-def _gaussians() -> Row:
+def _build_gaussian_row() -> Row:
     """Two Gaussians: the variances, and up to where that of k3 is the lower one."""
     name = "value.gaussian-crossover"
-    found = evidence(name)
-    densities = found.text.partition(":")[0].replace("N(", r"\mathcal{N}(").split(", ")
-    steps = dict(found.steps)
+    calculation = find_evidence(name)
+    densities = calculation.text.partition(":")[0].replace("N(", r"\mathcal{N}(").split(", ")
+    steps = dict(calculation.steps)
     gap = steps["the gap"].partition(",")[0].partition("= ")[2]
-    region = found.latex.partition(r"\iff ")[2].split(r",\quad ")
-    pair = _and(k3, k1) + words(", ") + listed([math(part, name) for part in densities], ", ")
-    lower = text("$A$ just for ") + listed([math(part, name) for part in region], ", ")
-    difference = text(f"${gap}$ with $u = d^2$: ${steps['u = d^2']}$", name)
-    return _row(VALUES, "k1 k3 gaussian on-policy value", pair, difference, lower)
+    region = calculation.latex.partition(r"\iff ")[2].split(r",\quad ")
+    pair = _join_losses(k3, k1) + words(", ") + join_cells([math(part, name) for part in densities], ", ")
+    lower = build_text("$A$ just for ") + join_cells([math(part, name) for part in region], ", ")
+    difference = build_text(f"${gap}$ with $u = d^2$: ${steps['u = d^2']}$", name)
+    return _build_row(VALUES, "k1 k3 gaussian on-policy value", pair, difference, lower)
 
 
-def _squared_errors() -> Row:
+def _build_squared_error_row() -> Row:
     name = "value.mse-crossover"
     difference, floor = quote(name, 1), quote(name, 2)
     statement = difference.proof.theorem.statement
-    cell = words("of squared errors: ") + side(statement.right * to_ring(1 / n), difference)
-    lower = text("$B$ iff this is positive, with <premise>; at any $n$ its error is at least <floor>",
-                 premise=premise(difference), floor=floor.left)  # fmt: skip
-    pair = _and(k1, k2) + text(", means over $n$ samples")
-    return _row(VALUES, "k1 k2 on-policy value", pair, cell, lower)
+    cell = words("of squared errors: ") + show_side(statement.right * to_ring(1 / n), difference)
+    lower = build_text("$B$ iff this is positive, with <premise>; at any $n$ its error is at least <floor>",
+                 premise=show_premise(difference), floor=floor.left)  # fmt: skip
+    pair = _join_losses(k1, k2) + build_text(", means over $n$ samples")
+    return _build_row(VALUES, "k1 k2 on-policy value", pair, cell, lower)
 
 
-def _exact_steps() -> Row:
+def _build_exact_step_row() -> Row:
     """Sampled log ratios against exact next-token divergences."""
     name = "neighbour.rao-blackwell"
-    found, other = evidence(name), evidence(name, "refuted")
-    left, right = found.latex.split(" = ", 1)
-    inside = re.findall(r"\\left\((.*?)\\right\)", left)
-    pair = listed([math(part, name) for part in inside], " and ") + words(", over the tokens of a sequence")
-    setting, _, _ = other.hypotheses[-1].partition(": the variances")
-    lower = text("$B$ iff this is positive; not everywhere: ") + noted(setting + "; ")
-    lower = lower + text(r"$\mathrm{Var}\,B$ and $\mathrm{Var}\,A$ are ")
-    lower = lower + math(dict(other.steps)["the variances"], name)
-    return _row(VALUES, "rao-blackwell sequence on-policy value", pair, math(right, name), lower)
+    calculation, refutation = find_evidence(name), find_evidence(name, "refuted")
+    left_latex, right = calculation.latex.split(" = ", 1)
+    inside = re.findall(r"\\left\((.*?)\\right\)", left_latex)
+    pair = join_cells([math(part, name) for part in inside], " and ") + words(
+        ", over the tokens of a sequence"
+    )
+    setting, _, _ = refutation.hypotheses[-1].partition(": the variances")
+    lower = build_text("$B$ iff this is positive; not everywhere: ") + annotate_text(setting + "; ")
+    lower = lower + build_text(r"$\mathrm{Var}\,B$ and $\mathrm{Var}\,A$ are ")
+    lower = lower + math(dict(refutation.steps)["the variances"], name)
+    return _build_row(VALUES, "rao-blackwell sequence on-policy value", pair, math(right, name), lower)
 
 
-def _and(a: Any, c: Any) -> Cell:
-    return text("<a> and <c>", a=written(a), c=written(c))
+def _join_losses(a: Any, c: Any) -> Cell:
+    return build_text("<a> and <c>", a=write_loss(a), c=write_loss(c))

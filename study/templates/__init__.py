@@ -1,8 +1,8 @@
 """Templates: how a page or a table is written, in files; what stands in it comes from Python.
 
->>> html({}).from_string("<b>{{ a }}</b>").render(a="1 < 2")
+>>> build_html_environment({}).from_string("<b>{{ a }}</b>").render(a="1 < 2")
 '<b>1 &lt; 2</b>'
->>> plain({}).from_string("<% for a in b %>{<< a >>}<% endfor %>").render(b="xy")
+>>> build_plain_environment({}).from_string("<% for a in b %>{<< a >>}<% endfor %>").render(b="xy")
 '{x}{y}'
 """
 
@@ -22,26 +22,26 @@ SIGNS = {
 Filters = Mapping[str, Callable[..., Any]]
 
 
-def html(filters: Filters) -> Environment:
+def build_html_environment(filters: Filters) -> Environment:
     """For HTML: every text is escaped, unless a filter has made markup of it."""
-    return _environment(filters, autoescape=True)
+    return _build_environment(filters, autoescape=True)
 
 
-def plain(filters: Filters) -> Environment:
+def build_plain_environment(filters: Filters) -> Environment:
     """For LaTeX and Markdown, which have braces of their own; whoever hands over a text has escaped it."""
-    return _environment(filters, autoescape=False, **SIGNS)
+    return _build_environment(filters, autoescape=False, **SIGNS)
 
 
-def source(name: str) -> str:
+def read_source(name: str) -> str:
     """A file that is no template, as it stands."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def _environment(filters: Filters, **options: Any) -> Environment:
+def _build_environment(filters: Filters, **options: Any) -> Environment:
     """What a template asks for and is not given is an error, no empty place."""
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         **options,
     )  # fmt: skip
-    made.filters.update(filters)
-    return made
+    environment.filters.update(filters)
+    return environment

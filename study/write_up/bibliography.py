@@ -10,7 +10,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from klsym.study.write_up.prose import prose
+from klsym.study.write_up.prose import render_prose
 from klsym.study.write_up.tex import escape
 
 
@@ -58,7 +58,7 @@ SOURCES = {
 TAG = re.compile(rf"\b({'|'.join(SOURCES)})\b(?!\s*=)")
 
 
-def in_words(source: Source) -> str:
+def describe_source(source: Source) -> str:
     """One line: authors, title, year, where."""
     parts = [source.authors, f'"{source.title}"', str(source.year or "")]
     parts += [f"arXiv {source.arxiv}" if source.arxiv else ""]
@@ -68,47 +68,47 @@ def in_words(source: Source) -> str:
 def listing() -> str:
     """Every source with its tag, for a terminal."""
     return "\n".join(
-        textwrap.fill(f"{tag:<4} {in_words(source)}", 99, subsequent_indent=" " * 5)
+        textwrap.fill(f"{tag:<4} {describe_source(source)}", 99, subsequent_indent=" " * 5)
         for tag, source in SOURCES.items()
     )
 
 
-def bibliography() -> str:
+def write_bibliography() -> str:
     r"""The \bibitem of each source."""
     lines = []
     for source in SOURCES.values():
-        title = _quoted(source.title) + (f" ({escape(source.note)})" if source.note else "")
+        title = _open_quotes(source.title) + (f" ({escape(source.note)})" if source.note else "")
         where = [f"arXiv:{source.arxiv}" if source.arxiv else "", str(source.year or "")]
-        shown = ". ".join(
+        source_text = ". ".join(
             filter(None, (escape(source.authors).removesuffix("."), title, ", ".join(filter(None, where))))
         )
-        lines.append(rf"\bibitem[{source.tag}]{{{source.tag}}} {shown}.")
+        lines.append(rf"\bibitem[{source.tag}]{{{source.tag}}} {source_text}.")
     return "\n".join(lines)
 
 
-def _quoted(title: str) -> str:
+def _open_quotes(title: str) -> str:
     """An opening quotation mark wherever one follows a space."""
     return re.sub(r"(^|\s)'", r"\1`", escape(title))
 
 
-def cited(source: str) -> str:
+def cite_tags(source: str) -> str:
     r"""The source of a claim with its tags as citations.
 
-    >>> cited("WZ1 trap 1; TM eq. 2; SH")
+    >>> cite_tags("WZ1 trap 1; TM eq. 2; SH")
     '\\cite[trap~1]{WZ1}; \\cite[eq.~2]{TM}; \\cite{SH}'
     """
     entries = []
     for entry in source.split(";"):
-        shown, place = "", 0
-        found = list(TAG.finditer(entry))
-        for number, tag in enumerate(found):
-            end = found[number + 1].start() if number + 1 < len(found) else len(entry)
+        cited_text, place = "", 0
+        tag_matches = list(TAG.finditer(entry))
+        for number, tag in enumerate(tag_matches):
+            end = tag_matches[number + 1].start() if number + 1 < len(tag_matches) else len(entry)
             where = entry[tag.end() : end]
             words = where.strip(" ,")
             comma = ", " if where.rstrip().endswith(",") else ""
-            shown += prose(entry[place : tag.start()]) + _cite(tag.group(), words) + comma
+            cited_text += render_prose(entry[place : tag.start()]) + _cite(tag.group(), words) + comma
             place = end
-        entries.append((shown + prose(entry[place:])).strip())
+        entries.append((cited_text + render_prose(entry[place:])).strip())
     return "; ".join(entries)
 
 
@@ -117,6 +117,6 @@ def _cite(tag: str, words: str) -> str:
     place, _, remark = words.partition("(")
     if remark and len(remark) < 4:  # an equation or a step, such as (7)
         place, remark = words, ""
-    note = re.sub(r"(?<=[a-z.]) (?=[\dA-Z(])", "~", prose(place.strip(" ,")))
-    shown = rf"\cite[{note}]{{{tag}}}" if note else rf"\cite{{{tag}}}"
-    return shown + (f" {prose('(' + remark)}" if remark else "")
+    note = re.sub(r"(?<=[a-z.]) (?=[\dA-Z(])", "~", render_prose(place.strip(" ,")))
+    citation = rf"\cite[{note}]{{{tag}}}" if note else rf"\cite{{{tag}}}"
+    return citation + (f" {render_prose('(' + remark)}" if remark else "")

@@ -17,7 +17,7 @@ from klsym.api import explain
 from klsym.diagnostics.codes import Code, load_codes
 from klsym.errors import KlsymError
 from klsym.files import write_whole
-from klsym.study.tables.survey import parameters, stored
+from klsym.study.tables.survey import list_parameters, stored
 
 LEAD = """# Diagnostic codes
 
@@ -33,17 +33,25 @@ AGGREGATES = {"averaged over all tokens of the batch": "batch", "averaged over t
 OF_TOKENS = ("KL006", "KL007", "KL012")  # codes of sequences alone
 
 
-def page() -> str:
+def write_page() -> str:
     """All of docs/codes.md."""
-    seen = seen_in()
+    seen = collect_uses()
     rows = ["| code | name | says |", "| --- | --- | --- |"]
     rows += [
-        f"| [{one.code}](#{one.code.lower()}) | {one.name} | {_cell(one.says)} |" for one in load_codes()
+        f"| [{item.code}](#{item.code.lower()}) | {item.name} | {_escape_cell(item.says)} |"
+        for item in load_codes()
     ]
-    return "\n".join([LEAD, *rows, "", *(line for one in load_codes() for line in _section(one, seen))])
+    return "\n".join(
+        [
+            LEAD,
+            *rows,
+            "",
+            *(line for item in load_codes() for line in _write_section(item, seen)),
+        ]
+    )
 
 
-def _section(one: Code, seen: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+def _write_section(one: Code, seen: dict[str, dict[str, list[str]]]) -> Iterator[str]:
     yield from (f'<a id="{one.code.lower()}"></a>', "", f"## {one.code} {one.name}", "")
     yield from (f"**What it means.** {one.means}", "", f"**Why it matters.** {one.matters}", "")
     yield from ("```console", f"$ klsym explain {one.example.words}", "```", "", "Write instead:", "")
@@ -51,42 +59,45 @@ def _section(one: Code, seen: dict[str, dict[str, list[str]]]) -> Iterator[str]:
     if one.theorem:
         yield from (f"**Theorem.** `{one.theorem}` of the ledger: `klsym claims {one.theorem}`.", "")
     places = seen.get(one.code, {})
-    said = "; ".join(f"{place} ({', '.join(dict.fromkeys(uses))})" for place, uses in places.items())
-    yield from (f"**Seen in released code.** {said}." if said else "Not among the surveyed releases.", "")
+    places_text = "; ".join(f"{place} ({', '.join(dict.fromkeys(uses))})" for place, uses in places.items())
+    yield from (
+        f"**Seen in released code.** {places_text}." if places_text else "Not among the surveyed releases.",
+        "",
+    )
 
 
-def seen_in() -> dict[str, dict[str, list[str]]]:
+def collect_uses() -> dict[str, dict[str, list[str]]]:
     """Code -> package, version and function -> how it is used there."""
-    found: dict[str, dict[str, list[str]]] = {}
+    uses_by_code: dict[str, dict[str, list[str]]] = {}
     for row in stored():
         if "expression" not in row:
             continue
         for use in USES[row["place"]]:
             for sampling, short in SAMPLINGS.items():
-                for name, how in _codes_of(row, use, sampling):
+                for name, how in _list_codes(row, use, sampling):
                     place = f"{row['package']} {row['version']} `{row['expression']}`"
-                    found.setdefault(name, {}).setdefault(place, []).append(f"{use} {short}{how}")
-    return found
+                    uses_by_code.setdefault(name, {}).setdefault(place, []).append(f"{use} {short}{how}")
+    return uses_by_code
 
 
-def _codes_of(row: dict[str, Any], use: str, sampling: str) -> Iterator[tuple[str, str]]:
+def _list_codes(row: dict[str, Any], use: str, sampling: str) -> Iterator[tuple[str, str]]:
     """The codes of one formula at one sample, and those of sequences at each token."""
     starts = [name for start, name in AGGREGATES.items() if row["aggregation"].startswith(start)]
     tokens = {"level": "token", "aggregate": starts[0] if starts else "sum"}
     for options, how in (({}, ""), (tokens, " per token")):
         options = {**options, "sampling": sampling, "use": use}
         try:
-            verdict = explain(row["expression"], parameters=parameters(row), **options)  # type: ignore[arg-type]
+            verdict = explain(row["expression"], parameters=list_parameters(row), **options)  # type: ignore[arg-type]
         except KlsymError:
             continue
-        for one in verdict.diagnostics:
-            if not how or one.code.code in OF_TOKENS:
-                yield one.code.code, how
+        for diagnostic in verdict.diagnostics:
+            if not how or diagnostic.code.code in OF_TOKENS:
+                yield diagnostic.code.code, how
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":
-    write_whole(Path(sys.argv[1]), page())
+    write_whole(Path(sys.argv[1]), write_page())

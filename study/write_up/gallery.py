@@ -4,7 +4,7 @@
 
 It computes the answers of a few rows, and prints the stored answers of all.
 
->>> [kind for kind, _ in cells()][:3]
+>>> [kind for kind, _ in list_cells()][:3]
 ['markdown', 'code', 'code']
 """
 
@@ -95,25 +95,29 @@ $ klsym tables trainers --only TRL --format markdown
 **Next.** [Notebook 18](18-distillation.ipynb) covers distillation."""
 
 
-def cells() -> Iterator[tuple[str, str]]:
+def list_cells() -> Iterator[tuple[str, str]]:
     """The cells of the notebook: "markdown" or "code", and the source."""
     yield "markdown", LEAD
     yield "code", FIRST
     yield "code", WHOLE
-    for id, (title, said) in SHOWN.items():
-        yield "markdown", f"{title}\n\n{_where(trainer(id))}\n\n{said}"
-        yield "code", "\n".join(_code(trainer(id)))
-    reasons = (f"- {one.name} ({one.package}): {one.cannot}" for one in trainers() if one.cannot)
+    for id, (title, comment) in SHOWN.items():
+        yield "markdown", f"{title}\n\n{_describe_place(trainer(id))}\n\n{comment}"
+        yield "code", "\n".join(_write_code(trainer(id)))
+    reasons = (
+        f"- {unstated_trainer.name} ({unstated_trainer.package}): {unstated_trainer.cannot}"
+        for unstated_trainer in trainers()
+        if unstated_trainer.cannot
+    )
     yield "markdown", CANNOT.format("\n".join(reasons))
     yield "code", "assert len([one for one in trainers.trainers() if one.cannot]) < len(stored) / 5"
     yield "markdown", LAST
 
 
-def _where(one: Trainer) -> str:
+def _describe_place(one: Trainer) -> str:
     return f"*{one.name}, {one.package}: {one.source}*"
 
 
-def _code(one: Trainer) -> Iterator[str]:
+def _write_code(one: Trainer) -> Iterator[str]:
     answer = stored()[one.id]
     options = "".join(f', {name}="{value}"' for name, value in one.options.items())
     yield f'row, loss = "{one.id}", "{one.loss}"'
@@ -128,6 +132,6 @@ def _code(one: Trainer) -> Iterator[str]:
 if __name__ == "__main__":
     import nbformat
 
-    from klsym.study.write_up.questions import made
+    from klsym.study.write_up.questions import make_notebook
 
-    write_whole(Path(sys.argv[1]), nbformat.writes(made(cells())) + "\n")
+    write_whole(Path(sys.argv[1]), nbformat.writes(make_notebook(list_cells())) + "\n")

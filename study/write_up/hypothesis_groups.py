@@ -1,6 +1,7 @@
 """The hypotheses of a claim in three groups: definitions, assumptions, remarks.
 
->>> grouped(["m stands for n - 1", "E_q[k1*s] exists", "beta is not 0", "printed: the loss for every k >= 1"])
+>>> lines = ["m stands for n - 1", "E_q[k1*s] exists", "beta is not 0", "printed: the loss for every k >= 1"]
+>>> group_hypotheses(lines)
 {'Definitions': ['m stands for n - 1'], 'Assumptions': ['E_q[k1*s] exists', 'beta is not 0'], \
 'Remarks': ['printed: the loss for every k >= 1']}
 """
@@ -22,12 +23,12 @@ REMARKED = re.compile(
 )
 
 
-def grouped(lines: Iterable[str]) -> dict[str, list[str]]:
+def group_hypotheses(lines: Iterable[str]) -> dict[str, list[str]]:
     """Return the lines of each group that has one, in the order of GROUPS."""
-    found: dict[str, list[str]] = {name: [] for name in GROUPS}
+    lines_by_group: dict[str, list[str]] = {name: [] for name in GROUPS}
     for line in lines:
-        found[_group(line)].append(line)
-    return {name: group for name, group in found.items() if group}
+        lines_by_group[_group(line)].append(line)
+    return {name: group for name, group in lines_by_group.items() if group}
 
 
 def _group(line: str) -> str:

@@ -19,9 +19,9 @@ from klsym.render.mathml import DISPLAYED
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.settle_claim import Settled
-from klsym.study.ledger.view import TRUST, statement_latex
-from klsym.study.write_up.hypothesis_groups import grouped
-from klsym.study.write_up.page_checks import MINUS, cross_check, scientific
+from klsym.study.ledger.view import TRUST, format_statement_latex
+from klsym.study.write_up.hypothesis_groups import group_hypotheses
+from klsym.study.write_up.page_checks import MINUS, format_scientific, summarise_checks
 
 KINDS = {
     "proved": "proved",
@@ -62,9 +62,16 @@ class Entry:
     @property
     def words(self) -> str:
         """What the search looks through."""
-        one, claim = self.settled, self.settled.claim
-        found = (claim.id, self.verdict, one.trust, claim.source, one.statement, claim.explanation)
-        return " ".join(found).lower()
+        settled_claim, claim = self.settled, self.settled.claim
+        searched_words = (
+            claim.id,
+            self.verdict,
+            settled_claim.trust,
+            claim.source,
+            settled_claim.statement,
+            claim.explanation,
+        )
+        return " ".join(searched_words).lower()
 
     @property
     def source(self) -> list[tuple[str, str]]:
@@ -81,7 +88,7 @@ class Entry:
     @property
     def true(self) -> list[str]:
         """The statements without the printed forms that a corrected claim refutes."""
-        return [stated(part) for part in self.settled.parts if not self._is_printed(part)]
+        return [format_statement(part) for part in self.settled.parts if not self._is_printed(part)]
 
     def _is_printed(self, part: Part) -> bool:
         return self.settled.claim.verdict == "corrected" and part.kind == "refuted"
@@ -97,21 +104,23 @@ class Entry:
     @property
     def hypotheses(self) -> dict[str, list[str]]:
         """The definitions, the assumptions, the remarks; a group without a line is left out."""
-        return grouped(self.settled.hypotheses)
+        return group_hypotheses(self.settled.hypotheses)
 
     @property
     def parts(self) -> Iterator[dict[str, Any]]:
         """Each with its title, where there are several, and with how it is settled."""
-        of = len(self.settled.parts)
+        part_count = len(self.settled.parts)
         for number, part in enumerate(self.settled.parts, start=1):
             calculated = isinstance(part, Evidence)
             kind = "refuted by a calculation" if calculated and part.kind == "refuted" else KINDS[part.kind]
             yield {
-                "title": f"Statement {number} of {of}: {kind}" if of > 1 else "",
-                "formula": stated(part),
+                "title": f"Statement {number} of {part_count}: {kind}" if part_count > 1 else "",
+                "formula": format_statement(part),
                 "calculation": part.steps if isinstance(part, Evidence) else (),
-                "chain": derivation(part) if isinstance(part, Proof) else (),
-                "model": witness(part) if isinstance(part, Proof) and part.kind == "refuted" else None,
+                "chain": list_derivation(part) if isinstance(part, Proof) else (),
+                "model": describe_witness(part)
+                if isinstance(part, Proof) and part.kind == "refuted"
+                else None,
             }
 
     @property
@@ -124,13 +133,13 @@ class Entry:
 
     @property
     def checks(self) -> dict[str, Any]:
-        return cross_check(self.checked)
+        return summarise_checks(self.checked)
 
 
-def stated(part: Part) -> str:
+def format_statement(part: Part) -> str:
     """The statement in LaTeX where it was written by hand; of a theorem in MathML."""
     if isinstance(part, Evidence):
-        return statement_latex(part)
+        return format_statement_latex(part)
     return Markup(show_theorem(part.theorem, part.labels, DISPLAYED))
 
 
@@ -149,65 +158,72 @@ class Named(NamedTuple):
     reason: str = ""
 
 
-def derivation(proof: Proof) -> list[tuple[str, Markup, list[Named]]]:
+def list_derivation(proof: Proof) -> list[tuple[str, Markup, list[Named]]]:
     """The chain of a proof: relation sign, MathML, rules; empty where there is but one line."""
     rows = format_chain(proof, DISPLAYED)
-    lines = [("" if i == 0 else "=", Markup(shown), _named(why)) for i, (shown, why) in enumerate(rows)]
-    sign, rest = build_ending(proof, DISPLAYED)
+    lines = [
+        ("" if i == 0 else "=", Markup(line_markup), _find_names(why))
+        for i, (line_markup, why) in enumerate(rows)
+    ]
+    sign, ending_text = build_ending(proof, DISPLAYED)
     if sign:
-        lines.append((sign, Markup(rest), [closing(str(proof.part["close"]["by"]))]))
+        lines.append((sign, Markup(ending_text), [find_closing(str(proof.part["close"]["by"]))]))
     return lines if len(lines) > 1 else []
 
 
-def rule_id(name: str) -> str:
+def name_rule(name: str) -> str:
     return "rule." + name.replace(" ", "-")
 
 
-def closing_id(name: str) -> str:
+def name_closing(name: str) -> str:
     return "closing." + name.replace(" ", "-")
 
 
-def _named(names: str) -> list[Named]:
-    return [_rule(name) for name in names.split(", ") if name]
+def _find_names(names: str) -> list[Named]:
+    return [_find_rule(name) for name in names.split(", ") if name]
 
 
-def _rule(name: str) -> Named:
+def _find_rule(name: str) -> Named:
     rule = RULES.get(RULE_OF.get(name, name))
     if rule is None:
-        return closing(name) if name in CLOSINGS else Named(name)
-    return Named(name, rule_id(rule.name), f"{rule.why} [{rule.cite}]")
+        return find_closing(name) if name in CLOSINGS else Named(name)
+    return Named(name, name_rule(rule.name), f"{rule.why} [{rule.cite}]")
 
 
-def closing(name: str) -> Named:
+def find_closing(name: str) -> Named:
     """The name of an ending; a rule may have the same name."""
-    return Named(name, closing_id(name), CLOSINGS[name])
+    return Named(name, name_closing(name), CLOSINGS[name])
 
 
 # ---------------------------------------------------------------------------- counterexamples
-def witness(proof: Proof) -> dict[str, Any]:
+def describe_witness(proof: Proof) -> dict[str, Any]:
     """The finite model or the tree in which the two sides differ, and what they are there."""
-    shown = describe_counterexample(proof)
-    head, rows, caption = list_tree_rows(shown["tree"]) if "tree" in shown else _outcomes(shown)
+    counterexample = describe_counterexample(proof)
+    head, rows, caption = (
+        list_tree_rows(counterexample["tree"]) if "tree" in counterexample else _list_outcomes(counterexample)
+    )
     return {
-        "head": head, "rows": rows, "numbers": "tree" not in shown,
+        "head": head, "rows": rows, "numbers": "tree" not in counterexample,
         "caption": f"{caption[:1].upper()}{caption[1:]}." if caption else "",
-        "parameters": ", ".join(f"{name} = {value}" for name, value in shown.get("parameters", {}).items()),
-        "left": show_interval(shown["left"]), "right": show_interval(shown["right"]),
+        "parameters": ", ".join(
+            f"{name} = {value}" for name, value in counterexample.get("parameters", {}).items()
+        ),
+        "left": show_interval(counterexample["left"]), "right": show_interval(counterexample["right"]),
     }  # fmt: skip
 
 
-def _outcomes(shown: Any) -> tuple[list[str], list[list[str]], str]:
+def _list_outcomes(shown: Any) -> tuple[list[str], list[list[str]], str]:
     rows = {name: shown[name] for name in ("q", "p", "mu") if name in shown}
     rows |= shown.get("rewards", {})
     rows["direction u of the logits"] = shown["u"]
     head = ["outcome", *map(str, range(len(shown["q"])))]
-    return head, [[name, *map(_short, row)] for name, row in rows.items()], ""
+    return head, [[name, *map(_shorten, row)] for name, row in rows.items()], ""
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     """A number in few digits, where its fraction is long; the certificate has it exactly.
 
-    >>> _short("1/3"), _short(f"1/{10**40}"), _short(f"{10**40 - 1}/{10**40}")
+    >>> _shorten("1/3"), _shorten(f"1/{10**40}"), _shorten(f"{10**40 - 1}/{10**40}")
     ('1/3', Markup('about 10<sup>−40</sup>'), Markup('about 1 − 10<sup>−40</sup>'))
     """
     text = str(value)
@@ -218,5 +234,5 @@ def _short(value: Any) -> str:
     part = 1 - exact if near else exact
     decimal = f"{Decimal(part.numerator) / Decimal(part.denominator):.3e}"
     digits, _, power = decimal.partition("e")
-    shown = scientific(f"{float(digits):g}e{power}")
-    return Markup("about ") + (Markup(f"1 {MINUS} ") if near else "") + shown
+    short_number = format_scientific(f"{float(digits):g}e{power}")
+    return Markup("about ") + (Markup(f"1 {MINUS} ") if near else "") + short_number

@@ -2,7 +2,7 @@ r"""Sentences with formulas in them, as readings and findings are written, in La
 
 What reads as a formula, such as E_q[k1 s] or r <= exp(1/2), is set as one; the rest is escaped.
 
->>> prose("p << q: wherever p > 0, also q > 0")
+>>> render_prose("p << q: wherever p > 0, also q > 0")
 '$p \\ll q$: wherever $p \\brk> 0$, also $q \\brk> 0$'
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from klsym.errors import UsageError
 from klsym.notation.printers import GREEK, Latex
 from klsym.notation.reading import read
-from klsym.study.write_up.tex import breakable, escape
+from klsym.study.write_up.tex import allow_breaks, escape
 
 STRONG = re.compile(
     r"[\[^=<>*]|[\w']\(|_|\d[a-z]|[a-z]\d|\|\||^-?[a-zA-Z]/|/[a-zA-Z]$|^[-+]$|^[a-zA-Z]\.\w$|e-\d|'$|^\|.*\|$"
@@ -34,38 +34,40 @@ WORDS, CODE, FORMULA = "words", "code", "formula"
 Piece = tuple[str, str]  # of which kind, and what it says
 
 
-def prose(text: str) -> str:
+def render_prose(text: str) -> str:
     """A sentence with its formulas set as such."""
-    shown = {
+    rendered_kinds = {
         WORDS: escape,
         CODE: lambda piece: rf"\texttt{{{escape(piece)}}}",
-        FORMULA: lambda piece: f"${breakable(INLINE(read(piece)))}$",
+        FORMULA: lambda piece: f"${allow_breaks(INLINE(read(piece)))}$",
     }
-    return "".join(shown[kind](piece) for kind, piece in pieces(text))
+    return "".join(rendered_kinds[kind](piece) for kind, piece in split_pieces(text))
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def split_pieces(text: str) -> Iterator[Piece]:
     """A sentence cut into words, names of quantities and formulas.
 
-    >>> list(pieces("q > 0, here"))
+    >>> list(split_pieces("q > 0, here"))
     [('formula', 'q > 0'), ('words', ','), ('words', ' '), ('words', 'here')]
     """
-    words, place = _words(BARE_VARIANCE.sub(r"Var(\1)", text)), 0
+    words, place = _split_words(BARE_VARIANCE.sub(r"Var(\1)", text)), 0
     while place < len(words):
         if place:
             yield WORDS, " "
-        runs = ((end, _core(" ".join(words[place:end]))) for end in range(_end(words, place), place, -1))
-        end, core = next(((end, core) for end, core in runs if _reads(core[1])), (place, ("", "", "")))
+        runs = (
+            (end, _split_core(" ".join(words[place:end]))) for end in range(_end(words, place), place, -1)
+        )
+        end, core = next(((end, core) for end, core in runs if _is_readable(core[1])), (place, ("", "", "")))
         if end > place:
             yield from (
                 (kind, piece) for kind, piece in zip((WORDS, FORMULA, WORDS), core, strict=True) if piece
             )
         else:
-            yield _plain(words[place])
+            yield _mark_plain(words[place])
         place = max(end, place + 1)
 
 
-def _core(run: str) -> tuple[str, str, str]:
+def _split_core(run: str) -> tuple[str, str, str]:
     """A formula between the brackets and stops round it."""
     body = run.rstrip(",;:.")
     lead, tail = "", run[len(body) :]
@@ -76,7 +78,7 @@ def _core(run: str) -> tuple[str, str, str]:
     return lead, body, tail
 
 
-def _reads(text: str) -> bool:
+def _is_readable(text: str) -> bool:
     try:
         read(text, any_name=False)
     except UsageError:
@@ -84,16 +86,16 @@ def _reads(text: str) -> bool:
     return True
 
 
-def _plain(word: str) -> Piece:
+def _mark_plain(word: str) -> Piece:
     return CODE if re.search(r"\w[_\[]|[\]^]", word) else WORDS, word
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """The words of a sentence; what stands inside the brackets of a formula stays together."""
     words, split = [], text.split(" ")
     while split:
         size = next((n for n in range(1, len(split) + 1) if not _is_open(" ".join(split[:n]))), 1)
-        size = size if _reads(_core(" ".join(split[:size]))[1]) else 1
+        size = size if _is_readable(_split_core(" ".join(split[:size]))[1]) else 1
         words.append(" ".join(split[:size]))
         split = split[size:]
     return words
@@ -105,8 +107,8 @@ def _is_open(text: str) -> bool:
 
 
 def _is_formula(word: str) -> bool:
-    _, core, _ = _core(word)
-    return (bool(STRONG.search(core)) or core.strip("-()") in WEAK | ALWAYS) and _reads(core)
+    _, core, _ = _split_core(word)
+    return (bool(STRONG.search(core)) or core.strip("-()") in WEAK | ALWAYS) and _is_readable(core)
 
 
 def _end(words: list[str], start: int) -> int:
@@ -118,11 +120,11 @@ def _end(words: list[str], start: int) -> int:
     end, last = start, start
     while end < len(words):
         word = words[end]
-        bare = _core(word)[1]
+        bare = _split_core(word)[1]
         number = bool(NUMBER.fullmatch(bare))
         joined = end > start and (words[end - 1] in {*JOINS, "log"} or words[end - 1].isdigit())
         after = words[end + 1] if end + 1 < len(words) and word == bare else ""
-        digit = bare.isdigit() and (bool(STRONG.search(after)) or after == "KL") and _words_are(after)
+        digit = bare.isdigit() and (bool(STRONG.search(after)) or after == "KL") and _is_words(after)
         follows = number and (after in JOINS or digit)
         sign = bare in JOINS and end > start and end + 1 < len(words)
         plain = _is_formula(word) and bare not in JOINS
@@ -137,5 +139,5 @@ def _end(words: list[str], start: int) -> int:
     return last if last - start > 1 or (last > start and _is_formula(words[start])) else start
 
 
-def _words_are(word: str) -> bool:
+def _is_words(word: str) -> bool:
     return _is_formula(word) or word == "KL"

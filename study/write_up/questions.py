@@ -2,11 +2,11 @@
 
 `questions.toml` holds what was asked, the threads, the command, what its verdict must be and three sentences.
 Beside a wrong claim of a thread, or of an option's documentation, is the command whose answer refutes it.
-docs/questions.md (`page`) and the notebook (`cells`) are made from the same rows:
+docs/questions.md (`write_page`) and the notebook (`list_cells`) are made from the same rows:
 
     python -m klsym.study.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
 
->>> asked("k3-in-the-reward").verdict.target
+>>> find_question("k3-in-the-reward").verdict.target
 'combination'
 """
 
@@ -90,68 +90,74 @@ class Question(Ask):
 
 
 @cache
-def questions() -> tuple[Question, ...]:
+def load_questions() -> tuple[Question, ...]:
     """All of them, in the order of the page."""
     rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["question"]
-    return tuple(_question(row) for row in rows)
+    return tuple(_build_question(row) for row in rows)
 
 
-def _question(row: dict[str, Any]) -> Question:
+def _build_question(row: dict[str, Any]) -> Question:
     against = row.pop("against", None)
-    given = {"options": {}, "combination": None, "wrong": "", **row, "threads": tuple(row["threads"])}
-    return Question(**given, against=Ask(against["loss"], against["options"]) if against else None)
+    question_fields = {
+        "options": {},
+        "combination": None,
+        "wrong": "",
+        **row,
+        "threads": tuple(row["threads"]),
+    }
+    return Question(**question_fields, against=Ask(against["loss"], against["options"]) if against else None)
 
 
-def asked(id: str) -> Question:
+def find_question(id: str) -> Question:
     """The question of this id; raises KeyError where there is none."""
-    return {question.id: question for question in questions()}[id]
+    return {question.id: question for question in load_questions()}[id]
 
 
-def page() -> str:
+def write_page() -> str:
     """docs/questions.md: every question with its threads, its answer, its command and what that prints."""
     lines = [f"# {TITLE}", "", LEAD, ""]
-    lines += [f"- [{q.asks}](#{q.id})" for q in questions()]
-    for q in questions():
+    lines += [f"- [{q.asks}](#{q.id})" for q in load_questions()]
+    for q in load_questions():
         lines += [
             "",
             f'<a id="{q.id}"></a>',
             "",
             f"## {q.asks}",
             "",
-            _threads(q),
+            _list_threads(q),
             "",
             q.answer,
             "",
-            *_console(q),
+            *_write_console(q),
         ]
         if q.wrong:
             lines += ["", f"**Said, and refuted {'below' if q.against else 'above'}:** {q.wrong}."]
         if q.against:
-            lines += ["", *_console(q.against)]
+            lines += ["", *_write_console(q.against)]
     return "\n".join(lines) + "\n"
 
 
-def _console(ask: Ask) -> list[str]:
+def _write_console(ask: Ask) -> list[str]:
     return ["```text", f"$ {ask.command}", str(ask.verdict), "```"]
 
 
-def _threads(q: Question) -> str:
+def _list_threads(q: Question) -> str:
     links = (f"[{thread}]({THREAD.format(*thread.split('#'))})" for thread in q.threads)
     return f"Asked in {', '.join(links)}."
 
 
-def cells() -> Iterator[tuple[str, str]]:
+def list_cells() -> Iterator[tuple[str, str]]:
     """The cells of the notebook: "markdown" or "code", and the source."""
     yield "markdown", f"# 14. {TITLE}\n\n{LEAD}"
     yield "code", FIRST
-    for q in questions():
-        said = f"\n\n**Said, and refuted below:** {q.wrong}." if q.wrong else ""
-        yield "markdown", f"## {q.asks}\n\n{_threads(q)}\n\n{q.answer}{said}"
-        yield "code", "\n".join(_code(q))
+    for q in load_questions():
+        refuted_text = f"\n\n**Said, and refuted below:** {q.wrong}." if q.wrong else ""
+        yield "markdown", f"## {q.asks}\n\n{_list_threads(q)}\n\n{q.answer}{refuted_text}"
+        yield "code", "\n".join(_write_code(q))
     yield "markdown", LAST
 
 
-def _code(q: Question) -> Iterator[str]:
+def _write_code(q: Question) -> Iterator[str]:
     yield f"answer = {q.call}"
     yield f'assert (answer.target, answer.trust) == ("{q.target}", "{q.verdict.trust}")'
     if q.combination is not None:
@@ -163,7 +169,7 @@ def _code(q: Question) -> Iterator[str]:
         yield "print(other)"
 
 
-def made(cells: Iterator[tuple[str, str]]) -> Any:
+def make_notebook(cells: Iterator[tuple[str, str]]) -> Any:
     """A notebook of these cells, without outputs: `notebooks/regenerate.py` runs it."""
     from nbformat import v4
 
@@ -176,5 +182,5 @@ def made(cells: Iterator[tuple[str, str]]) -> Any:
 if __name__ == "__main__":
     import nbformat
 
-    write_whole(Path(sys.argv[1]), page())
-    write_whole(Path(sys.argv[2]), nbformat.writes(made(cells())) + "\n")
+    write_whole(Path(sys.argv[1]), write_page())
+    write_whole(Path(sys.argv[2]), nbformat.writes(make_notebook(list_cells())) + "\n")

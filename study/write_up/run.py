@@ -17,12 +17,12 @@ from klsym.experiments.save_figure import draw
 from klsym.files import make_folder, refuse_unless_writable, write_whole
 from klsym.kernel import FORMAT
 from klsym.study.ledger.cache import Kept
-from klsym.study.ledger.progress import Wrapper, plainly
+from klsym.study.ledger.progress import Wrapper, show_nothing
 from klsym.study.ledger.registry import Claim, select
-from klsym.study.ledger.settle_all import Judged, counts, settle_all, write_certificates
+from klsym.study.ledger.settle_all import Judged, count_results, settle_all, write_certificates
 from klsym.study.tables.catalogue import tables as every_table
 from klsym.study.tables.writing.table import Table
-from klsym.study.write_up.page import page
+from klsym.study.write_up.page import write_page
 from klsym.study.write_up.page_material import Figure, Material
 
 NAME, CERTIFICATES, FIGURES = "report.html", "certificates", "figures"
@@ -45,9 +45,9 @@ class Summary:
         return self.text
 
 
-def produce(
+def make_report(
     folder: Path,
-    progress: Wrapper = plainly,
+    progress: Wrapper = show_nothing,
     sampled: Sampled | None = None,
     claims: list[Claim] | None = None,
     experiments: list[str] | None = None,
@@ -64,26 +64,30 @@ def produce(
     Raises UsageError: a folder that cannot be written.
     """
     _prepare(folder)
-    chosen, known = select([]) if claims is None else claims, Kept()
+    chosen, cached = select([]) if claims is None else claims, Kept()
     names = list(EXPERIMENTS) if experiments is None else experiments
-    with ahead(names, partial(_drawn, folder=folder / FIGURES), here) as drawn:
+    with ahead(names, partial(_draw_experiment, folder=folder / FIGURES), here) as drawn:
         proofs = settle_all([claim for claim in chosen if claim.verdict != "computed"], progress)
-        report, verified = cross_check(proofs, sampled)  # before experiments are waited for
-        found = settle_all([claim for claim in chosen if claim.verdict == "computed"], progress)
+        report, verified = check_by_sampling(proofs, sampled)  # before experiments are waited for
+        computed_claims = settle_all([claim for claim in chosen if claim.verdict == "computed"], progress)
         place = {claim.id: number for number, claim in enumerate(chosen)}
-        results = sorted([*proofs, *found], key=lambda one: place[one.settled.claim.id])
-        known.add(r.settled for r in results if not r.error)
+        results = sorted(
+            [*proofs, *computed_claims], key=lambda drawn_figure: place[drawn_figure.settled.claim.id]
+        )
+        cached.add(r.settled for r in results if not r.error)
         certified = [r.settled.claim.id for r in results if r.settled.proofs and not r.error]
         write_certificates(results, folder / CERTIFICATES)
         _remove_old(folder / CERTIFICATES, certified)
         write_whole(folder / VERIFIED, verified + "\n")
-        figures = [one for name in progress(names, str) for one in drawn(name)]
-    write_whole(folder / FOUND, (told := "\n".join(findings(figures))) + "\n")
-    made = list(every_table()) if tables is None else tables
+        figures = [drawn_figure for name in progress(names, str) for drawn_figure in drawn(name)]
+    write_whole(folder / FOUND, (findings_text := "\n".join(list_findings(figures))) + "\n")
+    made_tables = list(every_table()) if tables is None else tables
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
-    write_whole(folder / NAME, page(Material(results, report, figures, made, sources(), links)))
+    write_whole(
+        folder / NAME, write_page(Material(results, report, figures, made_tables, list_sources(), links))
+    )
     failed = [f"FAILED {r.settled.claim.id}: {' '.join(r.error.split())}" for r in results if r.error]
-    lines = [counts(results), *failed, "", verified, "", told, "", *_where(folder)]
+    lines = [count_results(results), *failed, "", verified, "", findings_text, "", *_list_places(folder)]
     return Summary(not failed and (report is None or report.passed), "\n".join(lines))
 
 
@@ -110,21 +114,21 @@ def _remove_old(folder: Path, certified: list[str]) -> None:
 
 def _is_certificate(path: Path) -> bool:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and found.get("format") == FORMAT
+    return isinstance(content, dict) and content.get("format") == FORMAT
 
 
-def cross_check(results: list[Judged], sampled: Sampled | None = None) -> tuple[Any, str]:
+def check_by_sampling(results: list[Judged], sampled: Sampled | None = None) -> tuple[Any, str]:
     """The run of `klsym verify` on settled claims, and what it prints."""
     from klsym.study.sampling import verify
-    from klsym.study.sampling.backends import backend
+    from klsym.study.sampling.backends import choose_backend
     from klsym.study.sampling.identities import Options
 
     if not results:
         return None, "experiments are no identities: nothing to cross-check"
-    on = backend("numpy", None)
+    on = choose_backend("numpy", None)
     options = Options(on)
     judged = {r.settled.claim.id: r.judged for r in results}
     report = verify.verify(
@@ -133,21 +137,24 @@ def cross_check(results: list[Judged], sampled: Sampled | None = None) -> tuple[
         progress=sampled,
         exactly=lambda one: judged[one.claim.id][one.number - 1],
     )
-    lines = ["", f"sampled with {on.describe()}, seed {options.seed}", *verify.summary(report)]
-    return report, "\n".join([verify.table(report), *lines])
+    lines = ["", f"sampled with {on.describe()}, seed {options.seed}", *verify.summarise(report)]
+    return report, "\n".join([verify.build_table(report), *lines])
 
 
-def _drawn(name: str, folder: Path) -> tuple[Any, list[Figure]]:
+def _draw_experiment(name: str, folder: Path) -> tuple[Any, list[Figure]]:
     """Run and draw an experiment: PDF, PNG and CSV into the folder, the PNGs for the page."""
     image, *further = [path.read_bytes() for path in draw(name, folder) if path.suffix == ".png"]
     data = result(name)
     header, rows = data.table()
     title = EXPERIMENTS[name].title
     first = Figure(name, title, image, ".png", data.setup, data.findings, header, rows)
-    return data, [first, *(Figure(name + SETTINGS, f"{title}, in other set-ups", one) for one in further)]
+    return data, [
+        first,
+        *(Figure(name + SETTINGS, f"{title}, in other set-ups", further_image) for further_image in further),
+    ]
 
 
-def findings(figures: list[Figure]) -> list[str]:
+def list_findings(figures: list[Figure]) -> list[str]:
     """What the experiments found, beside what their sources say, in text."""
     lines = []
     for figure in figures:
@@ -158,18 +165,18 @@ def findings(figures: list[Figure]) -> list[str]:
     return lines
 
 
-def sources() -> dict[str, str]:
+def list_sources() -> dict[str, str]:
     """Tag -> reference in words.
 
-    >>> "Tang" in sources()["TM"]
+    >>> "Tang" in list_sources()["TM"]
     True
     """
-    from klsym.study.write_up.bibliography import SOURCES, in_words
+    from klsym.study.write_up.bibliography import SOURCES, describe_source
 
-    return {tag: in_words(source) for tag, source in SOURCES.items()}
+    return {tag: describe_source(source) for tag, source in SOURCES.items()}
 
 
-def _where(folder: Path) -> list[str]:
+def _list_places(folder: Path) -> list[str]:
     rows = {
         "The report, one page:": folder / NAME,
         "The proofs, one certificate a claim:": folder / CERTIFICATES,

@@ -1,6 +1,6 @@
 r"""LaTeX for a column of text: plain words escaped, and formulas that TeX may break between two lines.
 
->>> breakable(r"\mathbb{E}_{q}\!\left[k_1\,s\right] = 0")
+>>> allow_breaks(r"\mathbb{E}_{q}\!\left[k_1\,s\right] = 0")
 '\\mathbb{E}_{q}[k_1\\,s] \\brk= 0'
 """
 
@@ -21,53 +21,53 @@ FACTORS = re.compile(
 )
 
 
-def breakable(latex: str) -> str:
+def allow_breaks(latex: str) -> str:
     r"""A formula whose lines may end before a sign, also inside its brackets.
 
     TeX breaks no line between \left and \right, so each pair becomes brackets of the size that its
     content needs: the height of a fraction or of a sum sign, else of a letter.
     """
-    return may_break(_sized(latex)[0])
+    return mark_breaks(_choose_sizes(latex)[0])
 
 
-def _sized(latex: str) -> tuple[str, int]:
+def _choose_sizes(latex: str) -> tuple[str, int]:
     r"""A formula without \left and \right, and the size of its tallest bracket."""
-    found, start = BRACKETS.search(latex), 0
+    bracket, start = BRACKETS.search(latex), 0
     text, tallest = "", PLAIN
-    while found:
-        if found.group(2) is None:
+    while bracket:
+        if bracket.group(2) is None:
             raise ValueError(f"a closing bracket without an opening one: {latex}")
-        end = _closing(latex, found.end())
+        end = _find_closing(latex, bracket.end())
         closing = BRACKETS.match(latex, end)
         assert closing is not None
-        inner, size = _sized(latex[found.end() : end])
-        size = max(size, _height(inner, found.group(2)))
+        inner, size = _choose_sizes(latex[bracket.end() : end])
+        size = max(size, _choose_height(inner, bracket.group(2)))
         before, after = SIZES[size]
         opened, closed = (f"{lead}{sign}" if sign != "." else "" for lead, sign in
-                          ((before, found.group(2)), (after, closing.group(3))))  # fmt: skip
-        text += latex[start : found.start()] + opened + inner.strip() + closed
+                          ((before, bracket.group(2)), (after, closing.group(3))))  # fmt: skip
+        text += latex[start : bracket.start()] + opened + inner.strip() + closed
         tallest, start = max(tallest, size), closing.end()
-        found = BRACKETS.search(latex, start)
+        bracket = BRACKETS.search(latex, start)
     return text + latex[start:], tallest
 
 
-def _closing(latex: str, start: int) -> int:
+def _find_closing(latex: str, start: int) -> int:
     r"""Where the \right of a \left stands."""
     depth = 1
-    for found in BRACKETS.finditer(latex, start):
-        depth += 1 if found.group(2) else -1
+    for bracket in BRACKETS.finditer(latex, start):
+        depth += 1 if bracket.group(2) else -1
         if depth == 0:
-            return found.start()
+            return bracket.start()
     raise ValueError(f"an opening bracket without a closing one: {latex}")
 
 
-def _height(inner: str, sign: str) -> int:
+def _choose_height(inner: str, sign: str) -> int:
     if re.search(r"\\(?:sum|prod|frac)(?![A-Za-z])", inner):
         return LARGE
     return BIG if sign == "|" or re.search(r"\\(?:tfrac|sqrt)(?![A-Za-z])|[\])]\^", inner) else PLAIN
 
 
-def may_break(latex: str) -> str:
+def mark_breaks(latex: str) -> str:
     r"""\brk before each sign (\sbrk within brackets), \cut between factors; none inside of braces."""
     text, depth, brackets, place = "", 0, 0, 0
     while place < len(latex):

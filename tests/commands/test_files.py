@@ -17,7 +17,7 @@ from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.files import make_folder, read_text, refuse_unless_writable, write_whole
 from klsym.kernel.replay import MAX_SIZE
-from klsym.study.figures.style import save, styled
+from klsym.study.figures.style import apply_style, save
 
 WRITER = """
 import sys
@@ -95,7 +95,7 @@ def test_whatever_ends_a_write_leaves_the_old_file_alone(
 def test_a_figure_that_is_interrupted_leaves_the_old_one(
     at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with styled() as Figure:
+    with apply_style() as Figure:
         figure = Figure()
     paths = save(figure, tmp_path / "new", "a")
     assert [path.name for path in paths] == ["a.pdf", "a.png"]

@@ -20,8 +20,8 @@ from klsym.numeric.models import from_certificate, random_model
 from klsym.numeric.random_models import is_inside, move_into_regions
 from klsym.study.ledger.registry import select
 from klsym.study.ledger.settle_claim import recall
-from klsym.study.sampling.backends import backend
-from klsym.study.sampling.identities import Options, identities
+from klsym.study.sampling.backends import choose_backend
+from klsym.study.sampling.identities import Options, list_identities
 from support.ledger_table import BATCHES_AND_SEQUENCES
 
 Make = Callable[[], Any]
@@ -133,10 +133,10 @@ def test_a_wrong_neighbour_is_refused(make: Make) -> None:
 
 # ---------------------------------------------------------------------------- sampling
 def test_a_baseline_is_sampled_along_its_own_direction_and_a_region_on_finite_models_only() -> None:
-    options = Options(backend("numpy"))
-    for part in identities(recall("variance.optimal-baseline"), 0, options):
+    options = Options(choose_backend("numpy"))
+    for part in list_identities(recall("variance.optimal-baseline"), 0, options):
         assert isinstance(part.finite, list) and part.finite, part.finite
-    [region] = identities(recall("variance.sufficient-region"), 0, options)
+    [region] = list_identities(recall("variance.sufficient-region"), 0, options)
     assert (
         isinstance(region.finite, list) and region.gaussian == "a bound on p/q that no two Gaussians keep to"
     )

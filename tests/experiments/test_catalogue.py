@@ -12,7 +12,7 @@ from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.experiments import catalogue
 from klsym.experiments.catalogue import EXPERIMENTS, result, select
-from klsym.study.ledger.evidence import Evidence, computed
+from klsym.study.ledger.evidence import Evidence, build_evidence
 from klsym.study.ledger.experiment_result import Finding
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import settle
@@ -43,13 +43,13 @@ def test_what_a_source_says_is_set_beside_what_was_found(capsys):
 
 
 def test_a_finding_that_does_not_hold_fails_the_claim():
-    (part,) = computed([Finding("it rises", holds=False, paper="it falls", agrees=False)], "2 arms")
+    (part,) = build_evidence([Finding("it rises", holds=False, paper="it falls", agrees=False)], "2 arms")
     assert isinstance(part, Evidence) and not part.holds and part.hypotheses == ("2 arms",)
     assert part.source_says == "it falls (not what the paper says)"
 
 
 def test_the_latex_of_a_finding_comments_nothing_out():
-    (part,) = computed([Finding("5% of p_x & more", holds=True)], "2 arms")
+    (part,) = build_evidence([Finding("5% of p_x & more", holds=True)], "2 arms")
     assert part.latex == r"\text{5\% of p\_x \& more}"
 
 
@@ -79,9 +79,9 @@ class Small:
 
 
 def draw_small(data):
-    from klsym.study.figures.style import styled
+    from klsym.study.figures.style import apply_style
 
-    with styled() as Figure:
+    with apply_style() as Figure:
         figure = Figure(figsize=(2, 1.5))
         figure.subplots().plot([0, 1], [1, 0])
     return figure

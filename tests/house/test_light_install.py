@@ -73,7 +73,7 @@ def test_the_ledger_is_shown_as_stored(run: Run) -> None:
     rows = json.loads(done.stdout)
     assert done.returncode == 0 and {row["id"] for row in rows} >= {"gradient.k3-loss"}
     assert done.stderr == (
-        f"klsym: without NumPy, as settled on {stored.date()}; the proofs were replayed just now\n"
+        f"klsym: without NumPy, as settled on {stored.read_date()}; the proofs were replayed just now\n"
     )
     assert run("claims", "nothing").returncode == 2
 

@@ -40,7 +40,7 @@ LIMITS = {
     "klsym/numeric": Shares(96, 1, 2),
     "klsym/language": Shares(84, 1, 2),
     "klsym/kernel": Shares(94, 1, 2),
-    "study": Shares(23, 13, 10),
+    "study": Shares(91, 1, 1),
 }
 
 

@@ -14,14 +14,14 @@ from klsym.experiments.gallery import GALLERY
 from klsym.paper import generate as paper
 from klsym.paper.compile import compile_paper, first_fault, main
 from klsym.render.rules import CLOSINGS, RULES
-from klsym.study.figures.style import save, styled
-from klsym.study.ledger.evidence import Evidence, computed
+from klsym.study.figures.style import apply_style, save
+from klsym.study.ledger.evidence import Evidence, build_evidence
 from klsym.study.ledger.experiment_result import Finding
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_all import Judged
 from klsym.study.ledger.settle_claim import Settled, settle
-from klsym.study.write_up.bibliography import SOURCES, TAG, bibliography, cited, listing
-from klsym.study.write_up.page import page
+from klsym.study.write_up.bibliography import SOURCES, TAG, cite_tags, listing, write_bibliography
+from klsym.study.write_up.page import write_page
 from klsym.study.write_up.page_material import Figure, Material
 from support.latex_judge import balanced
 
@@ -86,11 +86,11 @@ def test_page_and_paper_count_the_same_findings(parts, ledger):
         Finding("d", True, "stays", False), Finding("e", True, "ends", True), Finding("f", True, "is", True),
     ]  # fmt: skip
     computed_ = next(item for item in ledger if item.claim.verdict == "computed")
-    settled = [Settled(computed_.claim, computed(many, "a set-up")), *ledger[:3]]
+    settled = [Settled(computed_.claim, build_evidence(many, "a set-up")), *ledger[:3]]
     quotes = paper.parts(settled)["quotes"]
     assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "agreeing}{3"))
     elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
-    shown = page(Material([Judged(item, ()) for item in settled], figures=[elsewhere]))
+    shown = write_page(Material([Judged(item, ()) for item in settled], figures=[elsewhere]))
     assert "<b>3</b> of 5 findings" in shown
 
 
@@ -145,14 +145,14 @@ def test_citations_are_defined(parts):
     assert set(keys) <= used <= {*SOURCES, *keys}
     order = [*SOURCES, *keys]
     assert all(group.split(",") == sorted(group.split(","), key=order.index) for group in groups)
-    assert set(re.findall(r"\\bibitem\[\w+\]\{(\w+)\}", bibliography())) == set(SOURCES)
+    assert set(re.findall(r"\\bibitem\[\w+\]\{(\w+)\}", write_bibliography())) == set(SOURCES)
 
 
 def test_every_tag_of_the_ledger_is_a_source():
     for claim in load().values():
         tags = set(re.findall(r"\b[A-Z]{2}\d?\b", claim.source)) - {"KL"}
         assert tags <= set(SOURCES), claim.id
-        assert len(TAG.findall(claim.source)) == cited(claim.source).count(r"\cite")
+        assert len(TAG.findall(claim.source)) == cite_tags(claim.source).count(r"\cite")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_every_tag_of_the_ledger_is_a_source():
     ],
 )
 def test_cited(source, latex):
-    assert cited(source) == latex
+    assert cite_tags(source) == latex
 
 
 def test_the_listing_names_every_source():
@@ -231,7 +231,7 @@ def test_a_paper_compiles_twice_to_the_same_bytes(columns, parts, tmp_path):
     """The head of klsym's own, its claims, its bibliography, an empty picture; `make paper` does all."""
     for name, body in parts.items():
         (tmp_path / f"{name}.tex").write_text(body, encoding="utf-8")
-    with styled() as Figure:
+    with apply_style() as Figure:
         save(Figure(figsize=(1, 1)), tmp_path / "figures", "empty")
     shutil.copy(HOME / "preamble.tex", tmp_path)
     head = FRAME.read_text(encoding="utf-8").partition(r"\begin{document}")[0]

@@ -17,8 +17,8 @@ from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_all import check_settled
 from klsym.study.ledger.settle_claim import Settled, recall
-from klsym.study.write_up.prose import prose
-from klsym.study.write_up.tex import breakable, escape
+from klsym.study.write_up.prose import render_prose
+from klsym.study.write_up.tex import allow_breaks, escape
 from support.latex_judge import balanced
 
 FAST = [claim.id for claim in load().values() if claim.verdict != "computed"]
@@ -68,7 +68,7 @@ def test_escape(text, latex):
     ],
 )
 def test_prose(text, latex):
-    shown = prose(text)
+    shown = render_prose(text)
     assert latex in (None, shown), shown
     assert balanced(shown) and shown.count("$") % 2 == 0
 
@@ -87,13 +87,13 @@ def test_prose(text, latex):
     ],
 )  # fmt: skip
 def test_formulas_may_be_broken_outside_braces(latex, broken):
-    assert breakable(latex) == broken
+    assert allow_breaks(latex) == broken
 
 
 @pytest.mark.parametrize("latex", [r"\left(a", r"a\right)"])
 def test_a_lone_bracket_is_refused(latex):
     with pytest.raises(ValueError, match="bracket"):
-        breakable(latex)
+        allow_breaks(latex)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def hypotheses_leave_none_out(id, ledger):
     named = {"q": "q", "p": "p", "mu": r"\mu"}
     for kind, proof in kinds:
         if kind[0] in AUTOMATIC:
-            needed = breakable(formulas.show_atom(kind[1], proof.labels or {}, LATEX))
+            needed = allow_breaks(formulas.show_atom(kind[1], proof.labels or {}, LATEX))
             assert needed in whole.rpartition(AUTOMATIC[kind[0]])[2]
         if kind[0] == "support" and kind[1] != "count":
             assert rf"{named[kind[1]]} \ll {named[kind[2]]}" in short
@@ -167,7 +167,7 @@ def hypotheses_leave_none_out(id, ledger):
     assert bool(whole) == bool(kinds or said)
     for line in said:
         supports = re.findall(r"\w+ << \w+", line) if line.startswith(STANDING) else ()
-        assert all(prose(support) in short for support in supports)
+        assert all(render_prose(support) in short for support in supports)
 
 
 @pytest.mark.parametrize("id", FAST)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klsym.study.ledger.settle_claim import recall
-from klsym.study.ledger.view import claim_markdown, shown_as_it_is
+from klsym.study.ledger.view import escape_markdown, format_claim_markdown
 
 mistune = pytest.importorskip("mistune")  # what turns the Markdown of a notebook into its page
 TAG = re.compile(r"</?([a-z][a-z0-9]*)[^>]*>")
@@ -36,8 +36,8 @@ def page(markdown: str) -> tuple[set[str], str]:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_words_are_shown_as_they_are(text: str) -> None:
     wanted = " ".join(text.split())
-    assert page(shown_as_it_is(text)) == ({"p"}, wanted + "\n")
-    tags, item = page(f"- {shown_as_it_is(text)}")
+    assert page(escape_markdown(text)) == ({"p"}, wanted + "\n")
+    tags, item = page(f"- {escape_markdown(text)}")
     assert tags == {"ul", "li"} and item.strip() == wanted
 
 
@@ -49,13 +49,13 @@ def test_the_page_does_tell_markup() -> None:
 
 @given(st.text(alphabet="ab1_*[]()<>`#|$&~!\\-+.=: \n'\"", max_size=30).filter(str.strip))
 def test_any_words_are_shown_as_they_are(text: str) -> None:
-    assert page(shown_as_it_is(text)) == ({"p"}, " ".join(text.split()) + "\n")
+    assert page(escape_markdown(text)) == ({"p"}, " ".join(text.split()) + "\n")
 
 
 def test_no_formula_begins_in_words() -> None:
     """A dollar would open mathematics in Jupyter, which is found before Markdown is."""
     for text in HOSTILE:
-        assert not re.search(r"(?<!\\)(\\\\)*\$", shown_as_it_is(text).replace("\\\\", ""))
+        assert not re.search(r"(?<!\\)(\\\\)*\$", escape_markdown(text).replace("\\\\", ""))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_no_formula_begins_in_words() -> None:
 )
 def test_a_claim_shows_its_words_and_statements(name: str) -> None:
     settled = recall(name)
-    markdown = claim_markdown(settled)
+    markdown = format_claim_markdown(settled)
     _, text = page(markdown)
     shown = [settled.claim.explanation, *settled.hypotheses]
     shown += [part.text for part in settled.parts if settled.claim.verdict == "computed"]
@@ -77,5 +77,5 @@ def test_a_claim_shows_its_words_and_statements(name: str) -> None:
 def test_a_hostile_claim_stays_in_its_lines() -> None:
     settled = recall("gradient.k3-loss")
     claim = replace(settled.claim, explanation="x\n\n# title <b>", source="TM *3*; a_b_c")
-    tags, text = page(claim_markdown(replace(settled, claim=claim)))
+    tags, text = page(format_claim_markdown(replace(settled, claim=claim)))
     assert not tags & {"h1", "b"} and "x # title <b>" in text and "TM *3*; a_b_c" in text

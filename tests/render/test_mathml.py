@@ -16,7 +16,7 @@ from klsym.render.rules import RULES
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import recall
-from klsym.study.ledger.view import statement_latex
+from klsym.study.ledger.view import format_statement_latex
 
 # What a reader must see of each command: written down here, apart from the code under test.
 SEEN = {
@@ -45,7 +45,7 @@ def formulas() -> Iterator[str]:
         if claim.verdict == "computed":  # experiments are told in words
             continue
         for part in recall(claim.id).parts:
-            yield statement_latex(part)
+            yield format_statement_latex(part)
             if isinstance(part, Evidence):
                 yield part.latex
                 yield from (latex for _, latex in part.steps)
@@ -96,7 +96,7 @@ def test_the_printer_of_trees_and_the_reader_of_latex_agree() -> None:
             assert [markup for markup, _ in shown] == [
                 mathml(latex) for latex, _ in format_chain(part, LATEX)
             ]
-            assert show_theorem(part.theorem, part.labels, MATHML) == mathml(statement_latex(part))
+            assert show_theorem(part.theorem, part.labels, MATHML) == mathml(format_statement_latex(part))
 
 
 def test_the_formula_is_the_same_in_both_styles(every: list[str]) -> None:

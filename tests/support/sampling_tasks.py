@@ -24,8 +24,8 @@ class Draws:
     backend: Backend = NUMPY
 
     def __call__(self, chunk: Chunk) -> SampleMeans:
-        z = self.backend.normals(chunk.stream, (chunk.size,))
-        return SampleMeans.of([z, self.backend.xp.exp(z)], self.backend)
+        z = self.backend.draw_normals(chunk.stream, (chunk.size,))
+        return SampleMeans.from_rows([z, self.backend.xp.exp(z)], self.backend)
 
 
 class Order(list):

@@ -16,12 +16,12 @@ from klsym import __version__
 from klsym.escaping import escape as in_text
 from klsym.files import write_whole
 from klsym.study import templates
-from klsym.study.tables.writing.notation import USUAL, respell, respell_words
-from klsym.study.tables.writing.table import CODE, MATH, WORDS, Cell, Column, Row, Table, listed, words
+from klsym.study.tables.writing.notation import USUAL, rewrite_letters, rewrite_words
+from klsym.study.tables.writing.table import CODE, MATH, WORDS, Cell, Column, Row, Table, join_cells, words
 
 Piece = Callable[[str, str], str]
 SHORT = re.compile(r"\\left\(((?:(?!\\left|\\right).){1,24})\\right\)")  # brackets not worth breaking
-PAGE = 590  # points of a float with its caption, by the estimate of `_lines`, which errs upwards
+PAGE = 590  # points of a float with its caption, by the estimate of `_count_lines`, which errs upwards
 FONTS = {"footnotesize": (10.5, 80), "scriptsize": (9.2, 90)}  # points a line, characters in 345 points
 SIZES = {"footnotesize": (8, 9.5), "scriptsize": (7, 8)}  # points, whatever the size of the document
 SYMBOLS = {name: f"$k_{name[1]}$" for name in ("k1", "k2", "k3")}
@@ -33,10 +33,10 @@ NAMES = re.compile(
 SILENT = re.compile(r"\\(?:left|right|mathrm|mathbb|operatorname|frac|tfrac|text|[!,])|[{}_^]")
 
 
-def command(table: Table, form: str, notation: str = USUAL) -> str:
+def write_command(table: Table, form: str, notation: str = USUAL) -> str:
     """What makes this table again.
 
-    >>> command(Table("x", Cell(), (), (), options="--only k3"), "html", "tang-munos")
+    >>> write_command(Table("x", Cell(), (), (), options="--only k3"), "html", "tang-munos")
     'klsym tables x --format html --notation tang-munos --only k3'
     """
     letters = f"--notation {notation}" if notation != USUAL else ""
@@ -44,22 +44,22 @@ def command(table: Table, form: str, notation: str = USUAL) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _made_by(table: Table, form: str, notation: str) -> str:
-    return f"Made by `{command(table, form, notation)}`, klsym {__version__}: do not edit."
+def _describe_origin(table: Table, form: str, notation: str) -> str:
+    return f"Made by `{write_command(table, form, notation)}`, klsym {__version__}: do not edit."
 
 
-def _filled(template: str, **data: Any) -> str:
-    return templates.plain({}).get_template(template).render(data).rstrip("\n")
+def _fill_template(template: str, **data: Any) -> str:
+    return templates.build_plain_environment({}).get_template(template).render(data).rstrip("\n")
 
 
 # ---------------------------------------------------------------------------- LaTeX
-def latex(table: Table, notation: str = USUAL) -> str:
+def write_latex(table: Table, notation: str = USUAL) -> str:
     r"""Floats for \input, one row a line; a long table goes on in further floats between its groups.
 
     >>> from klsym.study.tables.writing.table import Column, Row, Table, math, words
     >>> columns = (Column("loss", words("loss")), Column("c", words("c")))
     >>> small = Table("x", words("5% of all."), columns, (Row((math("k_3"), math("-r"))),))
-    >>> print(latex(small))
+    >>> print(write_latex(small))
     % Made by `klsym tables x --format latex`, klsym 0.1.0: do not edit.
     % Needs \usepackage{booktabs,amsmath}.
     \begin{table*}[tbp]
@@ -77,35 +77,38 @@ def latex(table: Table, notation: str = USUAL) -> str:
     \end{table*}
     """
 
-    over = [(_joined(cell, latex_piece, notation), *place) for cell, *place in _runs(table.columns)]
+    over = [
+        (_join_pieces(cell, render_latex_piece, notation), *place)
+        for cell, *place in _list_runs(table.columns)
+    ]
     airy = any(column.width for column in table.columns)
-    return _filled(
+    return _fill_template(
         "table.tex.j2",
-        made=_made_by(table, "latex", notation),
+        made=_describe_origin(table, "latex", notation),
         name=table.name,
         size=SIZES[table.size],
         airy=airy,
         ending=r"\tabularnewline" if airy else r"\\",
-        caption=_joined(table.caption, latex_piece, notation),
+        caption=_join_pieces(table.caption, render_latex_piece, notation),
         columns="".join(rf"p{{{c.width:g}\linewidth}}" if c.width else c.align for c in table.columns),
-        above=over if any(shown for shown, *_ in over) else [],
-        heads=_latex_row(table, (column.head for column in table.columns), notation),
-        floats=[_latex_groups(table, part, notation) for part in _floats(table)],
+        above=over if any(column_heading for column_heading, *_ in over) else [],
+        heads=_render_latex_row(table, (column.head for column in table.columns), notation),
+        floats=[_render_latex_groups(table, part, notation) for part in _split_floats(table)],
     )
 
 
-def _latex_row(table: Table, cells: Iterable[Cell], notation: str) -> list[str]:
+def _render_latex_row(table: Table, cells: Iterable[Cell], notation: str) -> list[str]:
     return [_set(cell, column, notation) for cell, column in zip(cells, table.columns, strict=True)]
 
 
-def _latex_groups(table: Table, part: list[Row], notation: str) -> list[tuple[str, list[list[str]]]]:
+def _render_latex_groups(table: Table, part: list[Row], notation: str) -> list[tuple[str, list[list[str]]]]:
     """The rows of one float, group by group, under the group's name."""
     return [
         (
-            latex_piece(WORDS, respell_words(group, notation)),
-            [_with_room(_latex_row(table, row.cells, notation)) for row in rows],
+            render_latex_piece(WORDS, rewrite_words(group, notation)),
+            [_with_room(_render_latex_row(table, row.cells, notation)) for row in rows],
         )
-        for group, rows in _groups(part)
+        for group, rows in _group_rows(part)
     ]
 
 
@@ -120,11 +123,11 @@ def _with_room(cells: list[str]) -> list[str]:
 
 
 def _set(cell: Cell, column: Column, notation: str) -> str:
-    shown = _joined(cell, latex_piece_breaking if column.width else latex_piece, notation)
-    return rf"\raggedright {shown}" if column.width and shown else shown
+    cell_latex = _join_pieces(cell, render_breaking_piece if column.width else render_latex_piece, notation)
+    return rf"\raggedright {cell_latex}" if column.width and cell_latex else cell_latex
 
 
-def _runs(columns: tuple[Column, ...]) -> Iterator[tuple[Cell, int, int]]:
+def _list_runs(columns: tuple[Column, ...]) -> Iterator[tuple[Cell, int, int]]:
     """What stands above the heads: (cell, first, last column, counted from 1)."""
     start = 1
     for over, run in groupby(columns, key=lambda column: column.over):
@@ -133,42 +136,50 @@ def _runs(columns: tuple[Column, ...]) -> Iterator[tuple[Cell, int, int]]:
         start = end
 
 
-def latex_piece(kind: str, text: str) -> str:
+def render_latex_piece(kind: str, text: str) -> str:
     r"""One piece; blackboard letters would need amssymb, and names of variables are set as such.
 
-    >>> latex_piece("code", "a_b"), latex_piece("math", r"\mathbb{E}_q")
+    >>> render_latex_piece("code", "a_b"), render_latex_piece("math", r"\mathbb{E}_q")
     ('\\texttt{a\\_b}', '$\\mathrm{E}_q$')
-    >>> latex_piece("words", "k3 at samples from mu")
+    >>> render_latex_piece("words", "k3 at samples from mu")
     '$k_3$ at samples from $\\mu$'
     """
     if kind == MATH:
         return "$" + text.replace("mathbb", "mathrm") + "$"
-    shown = in_text(text)
-    return rf"\texttt{{{shown}}}" if kind == CODE else NAMES.sub(lambda found: SYMBOLS[found.group()], shown)
+    piece_latex = in_text(text)
+    return (
+        rf"\texttt{{{piece_latex}}}"
+        if kind == CODE
+        else NAMES.sub(lambda found: SYMBOLS[found.group()], piece_latex)
+    )
 
 
-def latex_piece_breaking(kind: str, text: str) -> str:
+def render_breaking_piece(kind: str, text: str) -> str:
     r"""In a column that breaks lines: an id may break behind its stops, a formula between brackets too."""
-    shown = latex_piece(kind, text)
+    piece_latex = render_latex_piece(kind, text)
     if kind == CODE:
-        shown = re.sub(r"([.\-*/@(])(?=\w)", r"\1\\allowbreak{}", shown)
-        return r"{\fontsize{7}{8}\selectfont " + re.sub(r"(\\_)(?=\w{3})", r"\1\\penalty900 ", shown) + "}"
+        piece_latex = re.sub(r"([.\-*/@(])(?=\w)", r"\1\\allowbreak{}", piece_latex)
+        return (
+            r"{\fontsize{7}{8}\selectfont " + re.sub(r"(\\_)(?=\w{3})", r"\1\\penalty900 ", piece_latex) + "}"
+        )
     if kind == MATH:
-        shown = SHORT.sub(r"\\bigl({\1}\\bigr)", shown)
-        shown = shown.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr")
-        shown = re.sub(r"([,;:])\\(?:quad|qquad| )\s*", r"\1$ $", shown)
-        shown = re.sub(r"\\,(?=\\(?:mathrm\{(?:E|Var|KL)\}|nabla|chi))", r"\\,\\penalty900 ", shown)
-        return re.sub(r", (?=\S)", r",\\allowbreak ", shown)
-    return re.sub(r"\*(?=[a-zA-Z(])", r"*\\allowbreak{}", shown)
+        piece_latex = SHORT.sub(r"\\bigl({\1}\\bigr)", piece_latex)
+        piece_latex = piece_latex.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr")
+        piece_latex = re.sub(r"([,;:])\\(?:quad|qquad| )\s*", r"\1$ $", piece_latex)
+        piece_latex = re.sub(
+            r"\\,(?=\\(?:mathrm\{(?:E|Var|KL)\}|nabla|chi))", r"\\,\\penalty900 ", piece_latex
+        )
+        return re.sub(r", (?=\S)", r",\\allowbreak ", piece_latex)
+    return re.sub(r"\*(?=[a-zA-Z(])", r"*\\allowbreak{}", piece_latex)
 
 
-def _floats(table: Table) -> Iterator[list[Row]]:
+def _split_floats(table: Table) -> Iterator[list[Row]]:
     """The rows of each float: as many blocks as fit, by an estimate of their heights."""
     line = FONTS[table.size][0]
     room = PAGE - 12 * math.ceil(sum(len(text) for _, text in table.caption.pieces) / 80)
     rows: list[Row] = []
     height = 0.0
-    for block, lines in _blocks(table, room / line):
+    for block, lines in _list_blocks(table, room / line):
         if rows and height + line * lines > room:
             yield rows
             rows, height = [], 0
@@ -177,24 +188,24 @@ def _floats(table: Table) -> Iterator[list[Row]]:
         yield rows
 
 
-def _blocks(table: Table, room: float) -> Iterator[tuple[list[Row], float]]:
+def _list_blocks(table: Table, room: float) -> Iterator[tuple[list[Row], float]]:
     """What should stay together, with its lines: a group; single rows where there is none, or a tall one."""
-    for name, group in _groups(table.rows):
+    for name, group in _group_rows(table.rows):
         heading = 1.5 * bool(name)
-        lines = [_lines(row, table) for row in group]
+        lines = [_count_lines(row, table) for row in group]
         if name and sum(lines) + heading <= room:
             yield group, sum(lines) + heading
         else:
             yield from (([row], height) for row, height in zip(group, lines, strict=True))
 
 
-def _groups(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+def _group_rows(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
     """Neighbouring rows of one group, under its name."""
     for name, group in groupby(rows, key=lambda row: row.group):
         yield name, list(group)
 
 
-def _lines(row: Row, table: Table) -> float:
+def _count_lines(row: Row, table: Table) -> float:
     """Lines of the tallest cell; fractions make each of them taller."""
     lines = [1.0]
     for cell, column in zip(row.cells, table.columns, strict=True):
@@ -220,26 +231,26 @@ def markdown(table: Table, notation: str = USUAL) -> str:
     | $-r$ |
     """
 
-    def shown(cells: Iterable[Cell]) -> list[str]:
-        return [_joined(cell, markdown_piece, notation) for cell in cells]
+    def render_cells(cells: Iterable[Cell]) -> list[str]:
+        return [_join_pieces(cell, render_markdown_piece, notation) for cell in cells]
 
-    heads = [listed([c.over, c.head], ": ") if c.over.pieces else c.head for c in table.columns]
+    heads = [join_cells([c.over, c.head], ": ") if c.over.pieces else c.head for c in table.columns]
     grouped = any(row.group for row in table.rows)
     cases = [words(row.group) for row in table.rows] if grouped else []
     rows = [(*([case] if grouped else []), *row.cells) for case, row in zip_longest(cases, table.rows)]
-    return _filled(
+    return _fill_template(
         "table.md.j2",
-        made=_made_by(table, "markdown", notation),
-        caption=_joined(table.caption, markdown_piece, notation),
-        heads=shown([words("case"), *heads] if grouped else heads),
-        rows=list(map(shown, rows)),
+        made=_describe_origin(table, "markdown", notation),
+        caption=_join_pieces(table.caption, render_markdown_piece, notation),
+        heads=render_cells([words("case"), *heads] if grouped else heads),
+        rows=list(map(render_cells, rows)),
     )
 
 
-def markdown_piece(kind: str, text: str) -> str:
+def render_markdown_piece(kind: str, text: str) -> str:
     r"""One piece; a bar would end the cell.
 
-    >>> markdown_piece("math", r"\left|x\right|"), markdown_piece("words", "a*b | c")
+    >>> render_markdown_piece("math", r"\left|x\right|"), render_markdown_piece("words", "a*b | c")
     ('$\\left\\vert x\\right\\vert $', 'a\\*b \\| c')
     """
     if kind == MATH:
@@ -249,33 +260,36 @@ def markdown_piece(kind: str, text: str) -> str:
     return re.sub(r"([*_|<`\\])", r"\\\1", text)
 
 
-def html(table: Table, notation: str = USUAL) -> str:
+def write_html(table: Table, notation: str = USUAL) -> str:
     """A table with its caption; formulas are MathML, which browsers show without a script."""
-    made = f"<!-- {_made_by(table, 'html', notation)} -->\n"
-    shown = in_html(table, lambda cell: Markup(_joined(cell, html_piece, notation)), notation)
-    return made + str(templates.html({}).get_template("table.html.j2").module.rows(shown))  # type: ignore
+    origin_comment = f"<!-- {_describe_origin(table, 'html', notation)} -->\n"
+    template_data = build_html_data(
+        table, lambda cell: Markup(_join_pieces(cell, render_html_piece, notation)), notation
+    )
+    template: Any = templates.build_html_environment({}).get_template("table.html.j2").module
+    return origin_comment + str(template.rows(template_data))
 
 
-def in_html(table: Table, cell: Callable[[Cell], Markup], notation: str = USUAL) -> dict[str, Any]:
+def build_html_data(table: Table, cell: Callable[[Cell], Markup], notation: str = USUAL) -> dict[str, Any]:
     """What the template of tables in HTML is filled with.  cell: sets one."""
-    over = [(cell(above), last - first + 1) for above, first, last in _runs(table.columns)]
+    over = [(cell(above), last - first + 1) for above, first, last in _list_runs(table.columns)]
     return {
         "name": table.name,
         "title": "",
         "caption": cell(table.caption),
-        "above": over if any(shown for shown, _ in over) else [],
+        "above": over if any(column_heading for column_heading, _ in over) else [],
         "heads": [cell(column.head) for column in table.columns],
         "groups": [
-            (respell_words(group, notation), [[cell(one) for one in row.cells] for row in rows])
-            for group, rows in _groups(table.rows)
+            (rewrite_words(group, notation), [[cell(row_cell) for row_cell in row.cells] for row in rows])
+            for group, rows in _group_rows(table.rows)
         ],
     }
 
 
-def html_piece(kind: str, text: str) -> str:
+def render_html_piece(kind: str, text: str) -> str:
     """One piece.
 
-    >>> html_piece("words", "p << q")
+    >>> render_html_piece("words", "p << q")
     'p &lt;&lt; q'
     """
     if kind == MATH:
@@ -285,16 +299,16 @@ def html_piece(kind: str, text: str) -> str:
     return f"<code>{escape(text)}</code>" if kind == CODE else escape(text)
 
 
-def _joined(cell: Cell, piece: Piece, notation: str) -> str:
+def _join_pieces(cell: Cell, piece: Piece, notation: str) -> str:
     return "".join(
-        piece(kind, respell(text, notation) if kind == MATH else respell_words(text, notation))
+        piece(kind, rewrite_letters(text, notation) if kind == MATH else rewrite_words(text, notation))
         if kind != CODE
         else piece(kind, text)
         for kind, text in cell.pieces
     )
 
 
-LAYOUTS = {"latex": (latex, "tex"), "markdown": (markdown, "md"), "html": (html, "html")}
+LAYOUTS = {"latex": (write_latex, "tex"), "markdown": (markdown, "md"), "html": (write_html, "html")}
 
 
 def write(tables: list[Table], folder: Path, form: str, notation: str = USUAL) -> list[Path]:

@@ -1,7 +1,7 @@
 """What a table quotes from the ledger: theorems, found by what they speak of or by the claim they settle.
 
 >>> from klsym.calculus import expected_gradient, k3, q
->>> quote = about(expected_gradient(k3, under=q))
+>>> quote = find_equation(expected_gradient(k3, under=q))
 >>> quote.claims[0], quote.text
 ('gradient.k3-loss', 'E_q[grad k3] = grad KL(p||q)')
 """
@@ -21,7 +21,7 @@ from klsym.notation.printers import LATEX
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import Settled, recall
-from klsym.study.ledger.view import statement_latex
+from klsym.study.ledger.view import format_statement_latex
 from klsym.study.tables.writing.table import Cell, math
 
 
@@ -48,13 +48,13 @@ class Quote:
     def right(self) -> Cell:
         """The right side; of a refuted equation as what the left side is not."""
         labels = formulas.choose_right_labels(self.proof.labels)
-        shown = formulas.show_side(self.proof.theorem.statement.right, labels, LATEX)
-        return math(rf"\ne {shown}" if self.proof.kind == "refuted" else shown, *self.claims)
+        side_latex = formulas.show_side(self.proof.theorem.statement.right, labels, LATEX)
+        return math(rf"\ne {side_latex}" if self.proof.kind == "refuted" else side_latex, *self.claims)
 
     @property
     def statement(self) -> Cell:
         """Both sides and what is between them."""
-        return math(statement_latex(self.proof), *self.claims)
+        return math(format_statement_latex(self.proof), *self.claims)
 
 
 def quote(claim: str, number: int = 0) -> Quote:
@@ -71,20 +71,30 @@ def quote(claim: str, number: int = 0) -> Quote:
     return Quote(part, (claim,))
 
 
-def about(left: Quantity) -> Quote | None:
+def find_equation(left: Quantity) -> Quote | None:
     """The equation of the ledger whose left side this is, the one with the best known right side.
 
     >>> from klsym.calculus import expected_gradient, k2, mu
-    >>> about(expected_gradient(k2, under=mu) + expected_gradient(k2, under=mu)) is None
+    >>> find_equation(expected_gradient(k2, under=mu) + expected_gradient(k2, under=mu)) is None
     True
     """
-    found = [one for one in speaking_of(left.side) if _is_plain(one.proof)]
-    if not found:
+    plain_quotes = [
+        plain_quote for plain_quote in find_by_left_side(left.side) if _is_plain(plain_quote.proof)
+    ]
+    if not plain_quotes:
         return None
-    best = min((one.proof for one in found), key=lambda proof: _unnamed(proof.theorem.statement.right))
+    best = min(
+        (plain_quote.proof for plain_quote in plain_quotes),
+        key=lambda proof: _count_unnamed(proof.theorem.statement.right),
+    )
     right = best.theorem.statement.right
-    same = {claim for one in found if one.proof.theorem.statement.right == right for claim in one.claims}
-    return Quote(best, tuple(sorted(same, key=lambda claim: (len(parts(claim)), claim))))
+    equal_claims = {
+        claim
+        for plain_quote in plain_quotes
+        if plain_quote.proof.theorem.statement.right == right
+        for claim in plain_quote.claims
+    }
+    return Quote(best, tuple(sorted(equal_claims, key=lambda claim: (len(list_parts(claim)), claim))))
 
 
 def _is_plain(proof: Proof) -> bool:
@@ -94,55 +104,55 @@ def _is_plain(proof: Proof) -> bool:
     return proof.kind == "proved" and statement.relation == "=" and free
 
 
-def _unnamed(side: Side) -> int:
+def _count_unnamed(side: Side) -> int:
     """How many atoms of a side are means without a name of their own."""
     return sum(isinstance(atom, E | ExpectedGradient) for _, atoms in side.terms for atom in atoms)
 
 
-def stated(proof: Proof) -> Quote:
+def find_claim(proof: Proof) -> Quote:
     """The claim that states this theorem.
 
-    >>> stated(quote("gradient.k1-loss").proof).claims
+    >>> find_claim(quote("gradient.k1-loss").proof).claims
     ('gradient.k1-loss',)
 
     Raises ValueError: there is none.
     """
-    for found in speaking_of(proof.theorem.statement.left):
-        theorem = found.proof.theorem
+    for quoted in find_by_left_side(proof.theorem.statement.left):
+        theorem = quoted.proof.theorem
         if (theorem.kind, theorem.statement) == (proof.theorem.kind, proof.theorem.statement):
-            return found
+            return quoted
     raise ValueError(f"no claim says {proof}")
 
 
-def speaking_of(left: Side) -> tuple[Quote, ...]:
+def find_by_left_side(left: Side) -> tuple[Quote, ...]:
     """All theorems of the ledger with this left side, the refuted ones too.
 
-    >>> [found.text for found in speaking_of(quote("value.k2-biased").proof.theorem.statement.left)]
+    >>> [found.text for found in find_by_left_side(quote("value.k2-biased").proof.theorem.statement.left)]
     ['E_q[k2] != KL(q||p) in general']
     """
-    return tuple(found for found in naming(left) if found.proof.theorem.statement.left == left)
+    return tuple(quoted for quoted in find_by_side(left) if quoted.proof.theorem.statement.left == left)
 
 
-def naming(value: Side) -> tuple[Quote, ...]:
+def find_by_side(value: Side) -> tuple[Quote, ...]:
     """All theorems of the ledger with this side, left or right."""
-    return tuple(_by_side().get(value, ()))
+    return tuple(_index_by_side().get(value, ()))
 
 
 @cache
-def _by_side() -> dict[Side, list[Quote]]:
-    found: dict[Side, list[Quote]] = {}
-    for claim in all_settled():
+def _index_by_side() -> dict[Side, list[Quote]]:
+    quotes_by_side: dict[Side, list[Quote]] = {}
+    for claim in list_settled():
         for proof in claim.proofs:
             statement = proof.theorem.statement
             for value in dict.fromkeys((statement.left, statement.right)):
-                found.setdefault(value, []).append(Quote(proof, (claim.claim.id,)))
-    return found
+                quotes_by_side.setdefault(value, []).append(Quote(proof, (claim.claim.id,)))
+    return quotes_by_side
 
 
-def parts(claim: str) -> tuple[Any, ...]:
+def list_parts(claim: str) -> tuple[Any, ...]:
     """What settles a claim, in its order: proofs and calculations.
 
-    >>> [part.kind for part in parts("gradient.appendix-a-sign")]
+    >>> [part.kind for part in list_parts("gradient.appendix-a-sign")]
     ['proved', 'proved', 'refuted']
 
     Raises UsageError: an unknown claim.
@@ -150,20 +160,20 @@ def parts(claim: str) -> tuple[Any, ...]:
     return recall(claim).parts
 
 
-def evidence(claim: str, kind: str = "exact") -> Evidence:
+def find_evidence(claim: str, kind: str = "exact") -> Evidence:
     """The first part of a claim that is a calculation of this kind.
 
-    >>> evidence("value.gaussian-crossover").trust
+    >>> find_evidence("value.gaussian-crossover").trust
     'sympy'
 
     Raises ValueError: there is none.
     """
-    for part in parts(claim):
+    for part in list_parts(claim):
         if isinstance(part, Evidence) and part.kind == kind:
             return part
     raise ValueError(f"{claim}: no part is a calculation, {kind}")
 
 
-def all_settled() -> Iterator[Settled]:
+def list_settled() -> Iterator[Settled]:
     """Every claim but the experiments."""
     yield from (recall(name) for name, claim in load().items() if claim.verdict != "computed")

@@ -1,6 +1,6 @@
 r"""The letters of a paper: klsym's LaTeX with its densities renamed.
 
->>> respell(r"\mathrm{KL}(q\,\Vert\,p)", "tang-munos")
+>>> rewrite_letters(r"\mathrm{KL}(q\,\Vert\,p)", "tang-munos")
 '\\mathrm{KL}(\\pi\\,\\Vert\\,\\pi_{\\mathrm{ref}})'
 """
 
@@ -21,10 +21,10 @@ TOKEN = re.compile(
 )
 
 
-def respell(latex: str, notation: str) -> str:
+def rewrite_letters(latex: str, notation: str) -> str:
     r"""A formula in the letters of a notation; words and names of functions stay.
 
-    >>> respell(r"\mathbb{E}_p[\log p_t]", "tang-munos")
+    >>> rewrite_letters(r"\mathbb{E}_p[\log p_t]", "tang-munos")
     '\\mathbb{E}_{\\pi_{\\mathrm{ref}}}[\\log \\pi_{\\mathrm{ref},t}]'
     """
     letters = NOTATIONS[notation]
@@ -32,32 +32,35 @@ def respell(latex: str, notation: str) -> str:
     for token in TOKEN.finditer(latex):
         letter = token["letter"]
         if letter not in letters:
-            shown = token.group()
+            letter_latex = token.group()
             if letter and token["group"]:  # the index of another letter may name a density
-                shown = f"{letter}_{{{respell(token['group'], notation)}}}"
+                letter_latex = f"{letter}_{{{rewrite_letters(token['group'], notation)}}}"
         else:
-            shown = _indexed(*letters[letter], token["group"] or token["one"] or "")
-            shown = f"{{{shown}}}" if out.endswith(("_", "^")) else shown
-        if shown[:1].isalpha() and re.search(r"\\[A-Za-z]+$", out):
+            letter_latex = _write_index(*letters[letter], token["group"] or token["one"] or "")
+            letter_latex = f"{{{letter_latex}}}" if out.endswith(("_", "^")) else letter_latex
+        if letter_latex[:1].isalpha() and re.search(r"\\[A-Za-z]+$", out):
             out += " "  # \pi x, not \pix
-        out += shown
+        out += letter_latex
     return out
 
 
-def _indexed(symbol: str, below: str, index: str) -> str:
+def _write_index(symbol: str, below: str, index: str) -> str:
     under = ",".join(part for part in (below, index) if part)
     return f"{symbol}_{{{under}}}" if under else symbol
 
 
-def respell_words(text: str, notation: str) -> str:
+def rewrite_words(text: str, notation: str) -> str:
     """Words that name densities, such as "samples from q", in the letters of a notation.
 
-    >>> respell_words("p << mu wherever q > 0", "tang-munos")
+    >>> rewrite_words("p << mu wherever q > 0", "tang-munos")
     'pi_ref << mu wherever pi > 0'
     """
-    names = {letter: "_".join([s.strip("\\"), *_plain(b)]) for letter, (s, b) in NOTATIONS[notation].items()}
+    names = {
+        letter: "_".join([s.strip("\\"), *_list_plain_index(b)])
+        for letter, (s, b) in NOTATIONS[notation].items()
+    }
     return re.sub(r"(?<![\w'])[qp](?![\w'(])", lambda found: names.get(found.group(), found.group()), text)
 
 
-def _plain(below: str) -> list[str]:
+def _list_plain_index(below: str) -> list[str]:
     return [below.removeprefix(r"\mathrm{").removesuffix("}")] if below else []

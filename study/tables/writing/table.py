@@ -49,47 +49,47 @@ def math(latex: str, *claims: str) -> Cell:
 NONE = words("–")
 
 
-def text(sentence: str, *claims: str, **cells: Cell) -> Cell:
+def build_text(sentence: str, *claims: str, **cells: Cell) -> Cell:
     """Words, with $formulas$ and <names> of cells in them; claims: the ids of those behind it.
 
-    >>> text("for $r < 1$ see <loss>", loss=code("k3")).pieces
+    >>> build_text("for $r < 1$ see <loss>", loss=code("k3")).pieces
     (('words', 'for '), ('math', 'r < 1'), ('words', ' see '), ('code', 'k3'))
     """
-    found = Cell((), claims)
+    joined_cell = Cell((), claims)
     for place, piece in enumerate(re.split(r"\$([^$]*)\$|<(\w+)>", sentence)):
         if piece:
-            found = found + (words, math, cells.__getitem__)[place % 3](piece)
-    return found
+            joined_cell = joined_cell + (words, math, cells.__getitem__)[place % 3](piece)
+    return joined_cell
 
 
-def listed(cells: list[Cell], sign: str = "; ") -> Cell:
+def join_cells(cells: list[Cell], sign: str = "; ") -> Cell:
     """Cells one after the other.
 
-    >>> [text for _, text in listed([math("q"), math("p")], " and ").pieces]
+    >>> [build_text for _, build_text in join_cells([math("q"), math("p")], " and ").pieces]
     ['q', ' and ', 'p']
     """
-    found = Cell()
+    joined_cell = Cell()
     for cell in cells:
-        found = found + words(sign) + cell if found.pieces else cell
-    return found
+        joined_cell = joined_cell + words(sign) + cell if joined_cell.pieces else cell
+    return joined_cell
 
 
-def behind(cells: Iterable[Cell]) -> tuple[str, ...]:
+def collect_claims(cells: Iterable[Cell]) -> tuple[str, ...]:
     """The claims behind these cells, each once.
 
-    >>> behind([math("r", "value.a"), words("so"), math("k_3", "value.b", "value.a")])
+    >>> collect_claims([math("r", "value.a"), words("so"), math("k_3", "value.b", "value.a")])
     ('value.a', 'value.b')
     """
     return tuple(dict.fromkeys(claim for cell in cells for claim in cell.claims))
 
 
-def cited(claims: Collection[str]) -> Cell:
+def cite_claims(claims: Collection[str]) -> Cell:
     """The last cell of a row: its claims, each once; a dash where there are none.
 
-    >>> cited(["value.a", "value.a"]).pieces, cited([]) == NONE
+    >>> cite_claims(["value.a", "value.a"]).pieces, cite_claims([]) == NONE
     ((('code', 'value.a'),), True)
     """
-    return listed([code(claim, claim) for claim in dict.fromkeys(claims)], ", ") if claims else NONE
+    return join_cells([code(claim, claim) for claim in dict.fromkeys(claims)], ", ") if claims else NONE
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ class Row:
     @property
     def claims(self) -> tuple[str, ...]:
         """Those behind its cells, each once."""
-        return behind(self.cells)
+        return collect_claims(self.cells)
 
-    def answers(self, names: tuple[str, ...]) -> bool:
+    def is_asked_for(self, names: tuple[str, ...]) -> bool:
         """Is the row asked for by one of these names: a tag, a claim, an area?"""
         areas = {claim.partition(".")[0] for claim in self.claims}
         return bool({*self.tags, *self.claims, *areas} & set(names))
@@ -144,9 +144,9 @@ class Table:
             if len(row.cells) != len(self.columns):
                 raise ValueError(f"table {self.name}: {len(row.cells)} cells in {row.tags}")
 
-    def only(self, names: tuple[str, ...]) -> Table:
+    def select_rows(self, names: tuple[str, ...]) -> Table:
         """The rows that answer to one of the names; all of them where none is given."""
-        chosen = tuple(row for row in self.rows if not names or row.answers(names))
+        chosen = tuple(row for row in self.rows if not names or row.is_asked_for(names))
         return replace(self, rows=chosen)
 
     def with_columns(self, keys: tuple[str, ...]) -> Table:
@@ -154,12 +154,14 @@ class Table:
 
         Raises UsageError: none of the keys is a column of this table.
         """
-        known = [column.key for column in self.columns]
-        places = [known.index(key) for key in keys if key in known]
+        known_keys = [column.key for column in self.columns]
+        places = [known_keys.index(key) for key in keys if key in known_keys]
         if not keys:
             return self
         if not places:
-            raise UsageError(f"table {self.name} has no column {keys[0][:40]!r}: it has {', '.join(known)}")
+            raise UsageError(
+                f"table {self.name} has no column {keys[0][:40]!r}: it has {', '.join(known_keys)}"
+            )
         columns = tuple(self.columns[place] for place in places)
         rows = (replace(row, cells=tuple(row.cells[place] for place in places)) for row in self.rows)
         return replace(self, columns=columns, rows=tuple(rows))

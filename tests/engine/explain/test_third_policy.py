@@ -73,11 +73,11 @@ def test_it_is_printed() -> None:
 
 def test_autograd_agrees() -> None:
     torch = pytest.importorskip("torch")
-    from klsym.study.sampling.autograd import per_sample_gradient
+    from klsym.study.sampling.autograd import differentiate_samples
 
     assert torch.__version__
     values = {"log_p": [0.0, -1.0], "log_mu": [-1.0, -2.0], "log_old": [-0.5, -2.5], "A": [1.0, -1.0]}
-    found = per_sample_gradient(
+    found = differentiate_samples(
         parse("-min(rho_old*A, clip(rho_old, 0.8, 1.2)*A)"), [-0.6, -0.4], values, sampling="off-policy"
     )
     np.testing.assert_allclose(found, [-np.exp(-0.1), np.exp(2.1)])  # for A < 0 no upper bound binds

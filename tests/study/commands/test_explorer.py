@@ -13,7 +13,7 @@ from klsym.api import explain
 from klsym.engine.options.option_table import CHOICES
 from klsym.engine.options.settings import checked_setting
 from klsym.errors import UsageError
-from klsym.study.explorer import FOLLOWING, LEADING, explore, meaningful
+from klsym.study.explorer import FOLLOWING, LEADING, explore, list_meaningful_values
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -127,7 +127,7 @@ def test_an_option_that_loses_its_meaning_is_taken_back(form: Any) -> None:
 @pytest.mark.parametrize("use", CHOICES["use"])
 @pytest.mark.parametrize("level", CHOICES["level"])
 def test_meaningful_options_are_those_that_explain_accepts(sampling: str, use: str, level: str) -> None:
-    sense = meaningful(sampling, use, level)
+    sense = list_meaningful_values(sampling, use, level)
     assert set(sense) == set(FOLLOWING)
     for name in FOLLOWING:
         for value in CHOICES[name]:

@@ -15,7 +15,7 @@ from klsym.cli import main
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.study.ledger.experiment_result import Finding
 from klsym.study.tables.catalogue import NAMES, build, listing, tables
-from klsym.study.tables.writing.layouts import latex
+from klsym.study.tables.writing.layouts import write_latex
 from support.commands import run
 
 KLSYM = [sys.executable, "-m", "klsym"]
@@ -109,7 +109,7 @@ def run_with(*arguments: str, **options: object) -> subprocess.CompletedProcess[
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "experiments"])
 def test_latex_is_plain_ascii(name):
     shown = [text for row in build(name).rows for cell in row.cells for _, text in cell.pieces]
-    assert latex(build(name)).isascii() and (name != "rewards" or "\N{EN DASH}" in shown)
+    assert write_latex(build(name)).isascii() and (name != "rewards" or "\N{EN DASH}" in shown)
 
 
 def test_a_terminal_without_the_letters_of_html_is_told_what_to_do(tmp_path):

@@ -12,9 +12,9 @@ from klsym.study.ledger import registry as ledger
 from klsym.study.ledger.registry import Claim, select
 from klsym.study.ledger.settle_claim import settle
 from klsym.study.sampling import identities
-from klsym.study.sampling.backends import backend
+from klsym.study.sampling.backends import choose_backend
 from klsym.study.sampling.identities import Options
-from klsym.study.sampling.verify import table, verify
+from klsym.study.sampling.verify import build_table, verify
 from support.commands import Out, one_line_of_complaint
 from support.commands import run as run_any
 
@@ -97,8 +97,8 @@ def test_a_sample_that_disagrees_fails_the_run(capsys: Out, monkeypatch: pytest.
 # ---------------------------------------------------------------------------- the table
 def test_columns_line_up() -> None:
     ids = ["gradient.appendix-a-sign", "gradient.k3-loss-not-reverse", "gradient.per-sample", "reward.k3"]
-    lines = table(
-        verify([settle(claim) for claim in select(ids)], Options(backend(), drawn=2 * 10**5))
+    lines = build_table(
+        verify([settle(claim) for claim in select(ids)], Options(choose_backend(), drawn=2 * 10**5))
     ).split("\n")
     head, rule, rows = lines[0], lines[1], lines[2:]
     end, start = head.index("controls") + len("controls"), head.index("exact oracle")

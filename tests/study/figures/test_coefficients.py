@@ -11,7 +11,7 @@ import pytest
 
 from klsym.api import explain
 from klsym.errors import UsageError
-from klsym.study.figures.coefficients import OTHERS, curve, curves, draw
+from klsym.study.figures.coefficients import OTHERS, compute_curve, curves, draw
 
 Loss = Callable[[float, float], float]
 RATIOS = [1 / 20, 0.3, 0.5, 2.0, 5.0, 13.0, 20.0]
@@ -42,12 +42,12 @@ def test_a_curve_is_the_slope_of_the_loss_up_to_a_constant(text: str) -> None:
     loss = LITERAL[text]
     level = (slope(loss, np.exp(1e-4)) + slope(loss, np.exp(-1e-4))) / 2
     expected = [slope(loss, r) - level for r in RATIOS]
-    assert curve(explain(text), RATIOS) == pytest.approx(expected, abs=1e-6)
+    assert compute_curve(explain(text), RATIOS) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("text", "value"), [("rho*k3", LITERAL["k3"]), ("rho*k1", LITERAL["k1"])])
 def test_the_coefficient_of_a_weighted_reward_is_its_value(text: str, value: Loss) -> None:
-    found = curve(explain(text, sampling="off-policy", use="reward"), RATIOS)
+    found = compute_curve(explain(text, sampling="off-policy", use="reward"), RATIOS)
     assert found == pytest.approx([value(0.0, float(np.log(r))) for r in RATIOS], rel=1e-12)
 
 
@@ -62,7 +62,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("text", "options", "named"), REFUSED)
 def test_what_is_no_function_of_r_is_refused(text: str, options: dict[str, Any], named: str) -> None:
     verdict = explain(text, **options)
-    for drawn in (lambda: curve(verdict, [2.0]), lambda: draw({text: verdict})):
+    for drawn in (lambda: compute_curve(verdict, [2.0]), lambda: draw({text: verdict})):
         with pytest.raises(UsageError) as caught:
             drawn()
         assert named in str(caught.value) and "\n" not in str(caught.value)
@@ -82,7 +82,7 @@ def test_the_figure_shows_the_curves_on_both_sides_of_one() -> None:
     for line, (name, verdict) in zip(rare.lines, verdicts.items(), strict=True):
         x, y = (np.asarray(data) for data in line.get_data())
         assert (x > 1).all() and re.sub(r"k(\d)", r"$k_\1$", name) in written
-        assert y[::40] == pytest.approx(curve(verdict, x[::40].tolist()))
+        assert y[::40] == pytest.approx(compute_curve(verdict, x[::40].tolist()))
     assert all((np.asarray(line.get_xdata()) < 1).all() for line in frequent.lines)
     assert [line.get_linestyle() for line in rare.lines] == ["-", "-", "-", "--"]
 

@@ -16,7 +16,14 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring
 from klsym.language.expressions import A, R, k, k1, k2, k3, lam, log_p, log_q, r, rho, s, sg
 from klsym.study.gaussian.floats import GaussianSetting
-from klsym.study.gaussian.models import Divergent, Gaussian, expect, log_ratio, table, variance
+from klsym.study.gaussian.models import (
+    Divergent,
+    Gaussian,
+    build_table,
+    compute_expectation,
+    compute_log_ratio,
+    compute_variance,
+)
 from support.scale import scaled
 
 d = sympy.Symbol("d", real=True)
@@ -44,7 +51,7 @@ def same(a, b):
 def test_schulmans_table_is_exact(name):
     mean, kl, bias, deviations = TABLES[name]
     q, p = STANDARD, Gaussian(mean, 1)
-    rows = table(q, p)
+    rows = build_table(q, p)
     assert list(rows) == ["k1", "k2", "k3"]
     assert rows["k1"].mean == rows["k3"].mean == kl
     assert [row.bias_over_true for row in rows.values()] == [0, bias, 0]
@@ -54,60 +61,66 @@ def test_schulmans_table_is_exact(name):
 
 
 def test_an_infinite_variance_is_told():
-    row = table(STANDARD, Gaussian(0, 2))["k3"]
+    row = build_table(STANDARD, Gaussian(0, 2))["k3"]
     assert row.sd == row.sd_over_true == oo and row.condition is sympy.false
 
 
 def test_the_moments_of_r():
     """E_q[r^n] is finite iff sigma_q^2 > (1 - 1/n) sigma_p^2, in text, in symbols and at the edge."""
     for n in range(2, 7):
-        [condition] = expect(r**n, Gaussian(0, v), Gaussian(d, v2)).conditions
+        [condition] = compute_expectation(r**n, Gaussian(0, v), Gaussian(d, v2)).conditions
         bound = 1 - Rational(1, n)
         assert condition.text == f"sigma_q^2 > ({bound}) sigma_p^2"
         assert condition.holds.subs({v: bound * v2}) is sympy.false
         assert condition.holds.subs({v: bound * v2 + 1}).simplify() is sympy.true
         with pytest.raises(Divergent) as error:
-            expect(r**n, Gaussian(0, bound), Gaussian(1, 1))
+            compute_expectation(r**n, Gaussian(0, bound), Gaussian(1, 1))
         assert error.value.condition.text == condition.text
-        assert expect(r**n, Gaussian(0, bound + Rational(1, 1000)), Gaussian(1, 1)).value.is_finite
+        assert compute_expectation(
+            r**n, Gaussian(0, bound + Rational(1, 1000)), Gaussian(1, 1)
+        ).value.is_finite
 
 
 @pytest.mark.parametrize("loss, value", [(r, 1), (k1, None), (r * k1, None)])
 def test_sure_moments_have_no_condition(loss, value):
-    found = expect(loss, Gaussian(d, v), Gaussian(0, v2))
+    found = compute_expectation(loss, Gaussian(d, v), Gaussian(0, v2))
     assert found.conditions == () and (value is None or same(found.value, value))
 
 
 def test_symbolic_kl_and_its_mirror():
     q, p = Gaussian(d, v), Gaussian(0, v2)
     kl = (sympy.log(v2 / v) + (v + d**2) / v2 - 1) / 2
-    assert same(sympy.expand_log(expect(k1, q, p).value - kl), 0)
-    assert same(sympy.expand_log(expect(k3, q, p).value - kl), 0)
-    reverse = expect(k1, p, q).value  # E_q[-r k1] = KL(p||q) by change of measure
-    assert same(sympy.expand_log(expect(-r * k1, q, p).value - reverse), 0)
+    assert same(sympy.expand_log(compute_expectation(k1, q, p).value - kl), 0)
+    assert same(sympy.expand_log(compute_expectation(k3, q, p).value - kl), 0)
+    reverse = compute_expectation(k1, p, q).value  # E_q[-r k1] = KL(p||q) by change of measure
+    assert same(sympy.expand_log(compute_expectation(-r * k1, q, p).value - reverse), 0)
 
 
 def test_change_of_measure():
     q, p, mu = Gaussian(0, 1), Gaussian(1, 2), Gaussian(Rational(1, 2), Rational(5, 4))
-    assert same(expect(sg(rho) * k2, q, p, mu, under=mu).value, expect(k2, q, p).value)
-    assert expect(rho * k2, q, p).value == expect(k2, q, p).value  # on-policy rho is one
+    assert same(
+        compute_expectation(sg(rho) * k2, q, p, mu, under=mu).value, compute_expectation(k2, q, p).value
+    )
+    assert (
+        compute_expectation(rho * k2, q, p).value == compute_expectation(k2, q, p).value
+    )  # on-policy rho is one
     with pytest.raises(Divergent, match=r"sigma_mu\^2 > \(1/2\) sigma_q\^2"):
-        expect(rho**2, Gaussian(0, 2), mu=STANDARD, under=STANDARD)
+        compute_expectation(rho**2, Gaussian(0, 2), mu=STANDARD, under=STANDARD)
 
 
 def test_terms_that_cancel_do_not_diverge():
     p = Gaussian(0, 5)
     with pytest.raises(Divergent):
-        expect(r**3 - r**2 * rho, STANDARD, p, mu=p)  # r^3 against r
-    assert expect(r**2 - rho**-2, STANDARD, p, mu=p, under=STANDARD).value == 0  # p = mu
+        compute_expectation(r**3 - r**2 * rho, STANDARD, p, mu=p)  # r^3 against r
+    assert compute_expectation(r**2 - rho**-2, STANDARD, p, mu=p, under=STANDARD).value == 0  # p = mu
     parts = to_ring(r**2) - to_ring(r**2)
-    assert expect(parts, STANDARD, p).value == 0
+    assert compute_expectation(parts, STANDARD, p).value == 0
 
 
 def test_log_ratio_is_the_quadratic():
     x = sympy.Symbol("x", real=True)
-    assert log_ratio(STANDARD, Gaussian(0, 4)) == -3 * x**2 / 8 + sympy.log(4) / 2
-    assert log_ratio(STANDARD, STANDARD) == 0
+    assert compute_log_ratio(STANDARD, Gaussian(0, 4)) == -3 * x**2 / 8 + sympy.log(4) / 2
+    assert compute_log_ratio(STANDARD, STANDARD) == 0
 
 
 # ---------------------------------------------------------------------------- quadrature
@@ -153,7 +166,7 @@ def random_pairs(rng):
 def exactly(loss, pairs, under):
     """The exact expectation, with p, q and mu as Gaussians."""
     q, p, mu = (Gaussian(*pair) for pair in pairs)
-    return expect(loss, q, p, mu, under={"q": q, "p": p, "mu": mu}[under])
+    return compute_expectation(loss, q, p, mu, under={"q": q, "p": p, "mu": mu}[under])
 
 
 def in_floats(pairs, weight=0.0):
@@ -178,18 +191,18 @@ def test_floats_agree_with_symbols(seed):
     rng = random.Random(seed)
     pairs, under, weight = random_pairs(rng), rng.choice(["q", "p", "mu"]), Fraction(rng.randint(-4, 4), 3)
     loss = random_loss(rng)[0] * lam ** rng.randint(0, 1) + lam * k1
-    if not in_floats(pairs, 1).finite(under, to_ring(loss)):
+    if not in_floats(pairs, 1).is_finite(under, to_ring(loss)):
         with pytest.raises(Divergent):
             exactly(loss, pairs, under)
         return
     exact = float(sympy.N(exactly(loss, pairs, under).value.subs(lam, Rational(weight)), 20))
-    value = in_floats(pairs, weight).expectation(under, to_ring(loss))
+    value = in_floats(pairs, weight).compute_expectation(under, to_ring(loss))
     assert isinstance(value, float) and value == pytest.approx(exact, rel=1e-11, abs=1e-11)
 
 
 def test_quadrature_agrees_on_variances_with_a_parameter():
     pairs = [(Fraction(1, 3), Fraction(1)), (Fraction(-1, 4), Fraction(3, 2))]
-    value = variance(k1 + lam * (r - 1), *(Gaussian(*g) for g in pairs)).value
+    value = compute_variance(k1 + lam * (r - 1), *(Gaussian(*g) for g in pairs)).value
     for weight in (Fraction(0), Fraction(1), Fraction(-2, 3)):
         x = mpmath.mpf(weight.numerator) / weight.denominator
         powers = [
@@ -204,7 +217,7 @@ def test_quadrature_agrees_on_variances_with_a_parameter():
 
 def test_a_ring_element_serves_as_well():
     element = ExpPoly.from_variable("k1")
-    assert expect(element * element, STANDARD, Gaussian(1, 1)).value == Rational(5, 4)
+    assert compute_expectation(element * element, STANDARD, Gaussian(1, 1)).value == Rational(5, 4)
 
 
 CASES = [  # loss, as a function of k1, w, log q, measure, score
@@ -219,24 +232,26 @@ CASES = [  # loss, as a function of k1, w, log q, measure, score
 @pytest.mark.parametrize("loss, number, measure, score", CASES)
 def test_quadrature_agrees_with_score_functions(loss, number, measure, score):
     numeric = quadrature(number, PAIRS, measure, score)
-    assert SETTING.expectation(measure, to_ring(loss), score) == pytest.approx(float(numeric), rel=1e-12)
+    assert SETTING.compute_expectation(measure, to_ring(loss), score) == pytest.approx(
+        float(numeric), rel=1e-12
+    )
 
 
 def test_an_exponential_of_a_quadratic():
     """With equal variances k1 is linear, so exp(-k1^2/7) is a Gaussian factor."""
     pairs = ((0.2, 1.3), (-0.4, 1.3), (0.5, 1.6))
     numeric = quadrature(lambda k, w, lq: mpmath.exp(-(k**2) / 7) * w, pairs, "mu", (1,))
-    value = GaussianSetting(*pairs).expectation("mu", to_ring(exp(-(k1**2) / 7) * w), (1,))
+    value = GaussianSetting(*pairs).compute_expectation("mu", to_ring(exp(-(k1**2) / 7) * w), (1,))
     assert value == pytest.approx(float(numeric), rel=1e-12)
     with pytest.raises(UsageError, match="degree 4"):
-        SETTING.expectation("mu", to_ring(exp(-(k1**2) / 7)))
+        SETTING.compute_expectation("mu", to_ring(exp(-(k1**2) / 7)))
 
 
 def test_far_tilts_keep_their_digits():
     """E_q[r^2] = exp(d^2) for unit variances; the tilted mean lies 20 deviations out."""
     setting = GaussianSetting((0.0, 1.0), (10.0, 1.0))
-    assert setting.expectation("q", to_ring(r**2)) == pytest.approx(float(np.exp(100.0)), rel=1e-13)
-    tilted = setting.expectation("q", to_ring(r**2 * (k1 + 150) ** 4))  # k1 = 50 - 10 x, x ~ N(20, 1)
+    assert setting.compute_expectation("q", to_ring(r**2)) == pytest.approx(float(np.exp(100.0)), rel=1e-13)
+    tilted = setting.compute_expectation("q", to_ring(r**2 * (k1 + 150) ** 4))  # k1 = 50 - 10 x, x ~ N(20, 1)
     assert tilted == pytest.approx(3e4 * float(np.exp(100.0)), rel=1e-12)
 
 
@@ -255,21 +270,21 @@ def test_the_complex_step_is_the_derivative():
             ("mu", sg(k1) * log_q + k(lam)): to_ring(k1 + 1 - lam * r),
         }
         for (measure, loss), slope in derivative.items():
-            found = at.expectation(measure, to_ring(loss))
+            found = at.compute_expectation(measure, to_ring(loss))
             assert isinstance(found, complex)
-            expected = SETTING.expectation(measure, slope, (index,))
+            expected = SETTING.compute_expectation(measure, slope, (index,))
             assert found.imag / STEP == pytest.approx(expected, rel=1e-12, abs=1e-13)
-            assert found.real == pytest.approx(SETTING.expectation(measure, to_ring(loss)), rel=1e-13)
+            assert found.real == pytest.approx(SETTING.compute_expectation(measure, to_ring(loss)), rel=1e-13)
 
 
 def test_on_policy_the_sampler_is_the_still_q():
     """Without mu, rho = q/sg(q): value 1, derivative s."""
     still = GaussianSetting((0.3, 0.8), (0.0, 1.0))
-    assert still.expectation("mu", to_ring(rho)) == 1.0
+    assert still.compute_expectation("mu", to_ring(rho)) == 1.0
     moved = GaussianSetting((0.3 + STEP * 1j, 0.8), (0.0, 1.0), still=still)
-    found = moved.expectation("mu", to_ring(rho * k1))
-    assert found.imag / STEP == pytest.approx(still.expectation("q", to_ring(k1), (0,)), rel=1e-12)
-    assert moved.expectation("q", to_ring(sg(k1))).imag / STEP == pytest.approx(found.imag / STEP)
+    found = moved.compute_expectation("mu", to_ring(rho * k1))
+    assert found.imag / STEP == pytest.approx(still.compute_expectation("q", to_ring(k1), (0,)), rel=1e-12)
+    assert moved.compute_expectation("q", to_ring(sg(k1))).imag / STEP == pytest.approx(found.imag / STEP)
 
 
 # ---------------------------------------------------------------------------- finiteness
@@ -281,12 +296,12 @@ def test_moments_of_r_are_finite_up_to_the_edge(power, variance):
     loss = to_ring(r ** Rational(power))
     for scale, finite in ((0.5, True), (1 - 1e-9, True), (1.0, False), (1 + 1e-9, False), (5, False)):
         setting = GaussianSetting((0.1, variance), (0.1, edge * scale))
-        assert setting.finite("q", loss) is finite
+        assert setting.is_finite("q", loss) is finite
         if finite:
-            assert setting.expectation("q", loss) > 0
+            assert setting.compute_expectation("q", loss) > 0
         else:
             with pytest.raises(Divergent, match=r"needs 1 - 2 a v > 0 \(a = .*which is false here") as error:
-                setting.expectation("q", loss)
+                setting.compute_expectation("q", loss)
             assert not error.value.condition.holds
 
 
@@ -300,19 +315,21 @@ def test_finiteness_of_floats_is_that_of_symbols():
             exactly(loss, pairs, under)
         except Divergent:
             finite = False
-        assert in_floats(pairs).finite(under, to_ring(loss)) is finite
+        assert in_floats(pairs).is_finite(under, to_ring(loss)) is finite
         verdicts.add(finite)
     assert verdicts == {True, False}
 
 
 def test_terms_that_cancel_do_not_diverge_in_floats():
     wide = GaussianSetting((0.1, 0.3), (0.7, 0.9), (0.7, 0.9))  # p = mu
-    assert wide.expectation("q", to_ring(r**2 - rho**-2 + k1)) == wide.expectation("q", to_ring(k1))
-    assert not wide.finite("q", to_ring(r**2 - 2 * rho**-2))
-    assert not wide.finite("q", to_ring(r**2 - rho**-2 * k1))
-    assert wide.finite("q", to_ring(r**2 - sg(r) ** 2))
+    assert wide.compute_expectation("q", to_ring(r**2 - rho**-2 + k1)) == wide.compute_expectation(
+        "q", to_ring(k1)
+    )
+    assert not wide.is_finite("q", to_ring(r**2 - 2 * rho**-2))
+    assert not wide.is_finite("q", to_ring(r**2 - rho**-2 * k1))
+    assert wide.is_finite("q", to_ring(r**2 - sg(r) ** 2))
     moved = GaussianSetting((0.1, 0.3 + STEP * 1j), (0.7, 0.9), still=wide)
-    assert not moved.finite("q", to_ring(r**2 - sg(r) ** 2))  # zero, with a divergent derivative
+    assert not moved.is_finite("q", to_ring(r**2 - sg(r) ** 2))  # zero, with a divergent derivative
 
 
 # ---------------------------------------------------------------------------- refusals
@@ -338,18 +355,24 @@ NOUGHT = GaussianSetting((0.0, 1.0), parameters={"lam": 0.0})
 REFUSED = [
     *((lambda pair=pair: Gaussian(*pair), "^.{10}") for pair in PARAMETERS),
     *((lambda given_=given_: GaussianSetting(*given_), words) for given_, words in SETTINGS),
-    *((lambda loss=loss: expect(loss, STANDARD, WIDE), words) for loss, words in [*LOSSES, *SYMBOLIC]),
-    *((lambda loss=loss: SETTING.expectation("q", to_ring(loss)), words) for loss, words in LOSSES),
-    (lambda: table(STANDARD, STANDARD), "KL divergence is zero"),
-    (lambda: expect(k1, STANDARD, 1), "p is a Gaussian, got int"),
-    (lambda: expect(k1, None), "q is a Gaussian, got NoneType"),
-    (lambda: expect(log_p, STANDARD), "give the Gaussian p"),
-    (lambda: GaussianSetting((0.0, 1.0)).expectation("q", to_ring(k1)), "give the Gaussian p$"),
-    (lambda: SETTING.expectation("x", ExpPoly.from_number(1)), "no Gaussian is called 'x'"),
-    (lambda: SETTING.expectation("q", ExpPoly.from_number(1), (2,)), "score is 0"),
-    (lambda: SETTING.expectation("q", to_ring(sympy.Symbol("beta") * k1)), "for beta"),
-    (lambda: GaussianSetting((0.0, 1.0), (60.0, 1.0)).expectation("q", to_ring(r**2)), "beyond the range"),
-    (lambda: NOUGHT.expectation("q", to_ring(1 / lam)), "lam is zero"),
+    *(
+        (lambda loss=loss: compute_expectation(loss, STANDARD, WIDE), words)
+        for loss, words in [*LOSSES, *SYMBOLIC]
+    ),
+    *((lambda loss=loss: SETTING.compute_expectation("q", to_ring(loss)), words) for loss, words in LOSSES),
+    (lambda: build_table(STANDARD, STANDARD), "KL divergence is zero"),
+    (lambda: compute_expectation(k1, STANDARD, 1), "p is a Gaussian, got int"),
+    (lambda: compute_expectation(k1, None), "q is a Gaussian, got NoneType"),
+    (lambda: compute_expectation(log_p, STANDARD), "give the Gaussian p"),
+    (lambda: GaussianSetting((0.0, 1.0)).compute_expectation("q", to_ring(k1)), "give the Gaussian p$"),
+    (lambda: SETTING.compute_expectation("x", ExpPoly.from_number(1)), "no Gaussian is called 'x'"),
+    (lambda: SETTING.compute_expectation("q", ExpPoly.from_number(1), (2,)), "score is 0"),
+    (lambda: SETTING.compute_expectation("q", to_ring(sympy.Symbol("beta") * k1)), "for beta"),
+    (
+        lambda: GaussianSetting((0.0, 1.0), (60.0, 1.0)).compute_expectation("q", to_ring(r**2)),
+        "beyond the range",
+    ),
+    (lambda: NOUGHT.compute_expectation("q", to_ring(1 / lam)), "lam is zero"),
 ]
 
 

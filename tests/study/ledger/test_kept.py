@@ -39,9 +39,9 @@ def spoil(cache: Path, change: Callable[[Any], Any]) -> None:
 
 
 def test_what_was_kept_is_what_was_settled(cache: Path) -> None:
-    assert Kept().answers([CLAIM]) == {}
+    assert Kept().replay_answers([CLAIM]) == {}
     fill()
-    assert Kept().answers([CLAIM, load()["gradient.k2-loss"]]) == {ID: settle(CLAIM).to_json()}
+    assert Kept().replay_answers([CLAIM, load()["gradient.k2-loss"]]) == {ID: settle(CLAIM).to_json()}
 
 
 def test_the_command_says_the_same_again_without_settling(
@@ -59,7 +59,7 @@ def test_the_command_says_the_same_again_without_settling(
 
 def test_proving_keeps_what_listing_shows(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["prove", "reward.k1"]) == 0
-    assert set(Kept().answers(list(load().values()))) == {"reward.k1"}
+    assert set(Kept().replay_answers(list(load().values()))) == {"reward.k1"}
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_a_damaged_file_is_as_good_as_none(cache: Path, text: str) -> None:
     fill()
     [path] = cache.iterdir()
     path.write_text(text)
-    assert Kept().answers([CLAIM]) == {}
+    assert Kept().replay_answers([CLAIM]) == {}
     fill()
-    assert ID in Kept().answers([CLAIM])
+    assert ID in Kept().replay_answers([CLAIM])
 
 
 def test_a_changed_answer_is_noticed(cache: Path) -> None:
     fill()
     [path] = cache.iterdir()
     path.write_text(path.read_text().replace("grad KL(p||q)", "grad KL(q||p)"))
-    assert Kept().answers([CLAIM]) == {}
+    assert Kept().replay_answers([CLAIM]) == {}
 
 
 def test_a_proof_that_the_kernel_refuses_is_not_shown(cache: Path) -> None:
@@ -89,16 +89,16 @@ def test_a_proof_that_the_kernel_refuses_is_not_shown(cache: Path) -> None:
         return entries
 
     spoil(cache, lie)
-    assert Kept().answers([CLAIM]) == {}
+    assert Kept().replay_answers([CLAIM]) == {}
 
 
 def test_what_failed_and_what_is_no_derivation_is_not_kept(cache: Path) -> None:
     mine = Claim(ID, "proved", "here", "", lambda: CLAIM.build())
     wrong = Claim(ID, "refuted", "here", "", CLAIM.build)
     Kept().add([settle(mine), settle(wrong)])
-    assert Kept().answers([CLAIM]) == {}
+    assert Kept().replay_answers([CLAIM]) == {}
     fill()
-    assert Kept().answers([mine]) == {}
+    assert Kept().replay_answers([mine]) == {}
 
 
 @pytest.mark.parametrize("changed", ["COMPUTES", "SOURCES"])
@@ -119,7 +119,7 @@ def test_few_versions_stay(cache: Path) -> None:
         os.utime(path, (number, number))
     fill()
     assert len(list(cache.iterdir())) == kept.VERSIONS + 1
-    assert (cache / "mine.txt").exists() and ID in Kept().answers([CLAIM])
+    assert (cache / "mine.txt").exists() and ID in Kept().replay_answers([CLAIM])
 
 
 def test_without_a_folder_nothing_is_kept_and_nothing_fails(

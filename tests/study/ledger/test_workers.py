@@ -12,7 +12,7 @@ import pytest
 
 from klsym.experiments import background_runs as ahead
 from klsym.experiments import catalogue
-from klsym.study.ledger.processes import workers
+from klsym.study.ledger.processes import open_workers
 from klsym.study.ledger.registry import Claim
 from klsym.study.ledger.settle_all import settle_all
 from support.sampling_tasks import fails
@@ -21,7 +21,7 @@ NAMES = ["tm-fig1", "tm-fig2"]  # the quick ones
 
 
 def test_experiments_run_elsewhere_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(ahead, "count_cores", lambda: 2)
     here = {name: catalogue.result(name).table() for name in NAMES}
     catalogue.result.cache_clear()
     with ahead.ahead(NAMES) as made:
@@ -40,7 +40,7 @@ def test_what_waits_for_others_is_settled_last_and_listed_in_its_place() -> None
 
 
 def test_a_failure_elsewhere_is_raised_where_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(ahead, "count_cores", lambda: 2)
     with ahead.ahead(NAMES, fails) as made, pytest.raises(ValueError, match="no tm-fig2"):
         made("tm-fig2")
     with ahead.ahead(["tm-fig1"], fails) as made, pytest.raises(ValueError, match="no tm-fig1"):
@@ -49,7 +49,7 @@ def test_a_failure_elsewhere_is_raised_where_it_is_waited_for(monkeypatch: pytes
 
 def test_what_ends_the_block_ends_the_work() -> None:
     before = time.monotonic()
-    with pytest.raises(KeyError), workers() as pool:
+    with pytest.raises(KeyError), open_workers() as pool:
         future = pool.submit(os.getpid)
         for _ in range(8):
             pool.submit(time.sleep, 300)

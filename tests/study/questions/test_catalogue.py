@@ -25,20 +25,20 @@ from klsym.study.questions.catalogue import (
     COUNTED_KINDS,
     SETTINGS,
     catalogue,
-    entries,
-    under_sampling,
-    written,
+    collect_entries,
+    to_canonical_coefficient,
+    write_catalogue,
 )
 from klsym.study.questions.loss_enumeration import (
     LEAVES,
     SizeLevel,
-    infix,
+    compute_pair,
+    count_spellings,
     levels,
-    pair,
     read_code,
-    spellings,
+    write_infix,
 )
-from klsym.study.render.catalogue import summary
+from klsym.study.render.catalogue import summarise
 from support.judges.loss_judge import examine
 from support.judges.loss_witness import AGREE
 from support.losses.random_losses import Case
@@ -71,10 +71,12 @@ def drawn(seed: int, count: int, largest: int = 8) -> list[str]:
 # ---------------------------------------------------------------------------- spellings
 def test_a_spelling_is_read_as_it_is_printed():
     for code in drawn(1, 300):
-        element = to_ring(parse(infix(code)))
-        value, slope = pair(code)
+        element = to_ring(parse(write_infix(code)))
+        value, slope = compute_pair(code)
         assert attach(element) == value
-        assert attach(differentiate_loss(element, "", Context()).get("x", to_ring(0))) == slope, infix(code)
+        assert attach(differentiate_loss(element, "", Context()).get("x", to_ring(0))) == slope, write_infix(
+            code
+        )
 
 
 def test_brackets_stand_where_they_are_needed():
@@ -84,7 +86,7 @@ def test_brackets_stand_where_they_are_needed():
         "XYCDBE": "(k1 + k2)*sg(k3)",
         "X0C": "1/2*k1",
     }
-    assert {code: infix(code) for code in shown} == shown
+    assert {code: write_infix(code) for code in shown} == shown
 
 
 @pytest.mark.parametrize("code", ["", "X", "XA", "CC", "?", "B"])
@@ -94,9 +96,9 @@ def test_no_spelling(code):
 
 
 def test_every_spelling_is_counted_once():
-    assert [sum(count for count, _ in level.values()) for level in small()] == spellings(SMALL)
+    assert [sum(count for count, _ in level.values()) for level in small()] == count_spellings(SMALL)
     assert all(len(code) == size for size, level in enumerate(small(), 1) for _, code in level.values())
-    assert all(pair(code) == key for level in small() for key, (_, code) in level.items())
+    assert all(compute_pair(code) == key for level in small() for key, (_, code) in level.items())
 
 
 def test_of_several_spellings_the_first_is_kept():
@@ -114,8 +116,8 @@ def test_of_several_spellings_the_first_is_kept():
         alphabet.append(codes)
     by_hand = SizeLevel()
     for code in alphabet[-1]:
-        by_hand.add(pair(code), 1, code)
-    assert len(alphabet[-1]) == spellings(5)[-1] and by_hand == small()[4]
+        by_hand.add(compute_pair(code), 1, code)
+    assert len(alphabet[-1]) == count_spellings(5)[-1] and by_hand == small()[4]
 
 
 def test_levels_merge_in_any_order():
@@ -138,7 +140,7 @@ def test_a_wrong_normal_form_is_noticed(monkeypatch):
     """The mean of r is 1, not 0; and the constant of c drops."""
     right = counts_by_hand(3, True, False)
     monkeypatch.setattr(module, "mean_value", lambda v, sampling: v)
-    monkeypatch.setattr(module, "under_sampling", lambda a, sampling: a)
+    monkeypatch.setattr(module, "to_canonical_coefficient", lambda a, sampling: a)
     found = catalogue(small()[:3]).of("on-policy", "loss")
     wrong = tuple(found.counts[kind][-1] for kind in COUNTED_KINDS)
     assert wrong[:2] == right[1:3] and wrong[2] > right[3] and wrong[3] == right[4] and wrong[4] > right[5]
@@ -162,13 +164,16 @@ def short(choices: Any) -> list[tuple[Any, ...]]:
 
 def test_the_file_holds_what_is_read_from_it():
     text = STORED.read_text()
-    assert written(load_catalogue()) == text and f"klsym catalogue --size {load_catalogue().size}" in text
+    assert (
+        write_catalogue(load_catalogue()) == text
+        and f"klsym catalogue --size {load_catalogue().size}" in text
+    )
     assert len(text) < 100_000
 
 
 # ---------------------------------------------------------------------------- entries
 def sampled(sampling: str, use: str, count: int) -> list[tuple[Any, Any]]:
-    found = list(entries(small(), sampling, use).items())
+    found = list(collect_entries(small(), sampling, use).items())
     return random.Random(f"{sampling} {use}").sample(found, count)
 
 
@@ -176,11 +181,11 @@ def sampled(sampling: str, use: str, count: int) -> list[tuple[Any, Any]]:
 def test_entries_against_explain_and_the_literal_oracle(sampling, use):
     """Target, coefficient and gradient at a sample are those of `explain`, which the oracle judges."""
     for (_, a), entry in sampled(sampling, use, 10):
-        text = infix(entry.code)
+        text = write_infix(entry.code)
         outcome = examine(Case(text, sampling, use))
         assert not outcome.complaints, outcome
         verdict = klsym.explain(text, sampling=sampling, use=use)
-        c = under_sampling(a, sampling)
+        c = to_canonical_coefficient(a, sampling)
         said = to_ring(parse(verdict.gradient.canonical_text))
         assert verdict.target == recognise_coefficient(c).target, text
         assert said - said.terms.get(((), ()), 0) == c, text
@@ -191,11 +196,11 @@ def test_entries_against_explain_and_the_literal_oracle(sampling, use):
 @pytest.mark.parametrize(("sampling", "use"), SETTINGS)
 def test_other_spellings_are_the_same_to_the_literal_oracle(sampling, use):
     """A random spelling and the loss that the catalogue keeps for it: one value, one field."""
-    where, kept = Forest(samples(7, copies=2), (sampling,)), entries(small(), sampling, use)
+    where, kept = Forest(samples(7, copies=2), (sampling,)), collect_entries(small(), sampling, use)
     view, merged = module.View(sampling == "on-policy"), 0
     for code in drawn(2, 40, SMALL):
-        v, a = pair(code)
-        one, other = infix(code), infix(kept[view(v), view(a if use == "loss" else v)].code)
+        v, a = compute_pair(code)
+        one, other = write_infix(code), write_infix(kept[view(v), view(a if use == "loss" else v)].code)
         merged += one != other
         for ask, part in ((where.value, "value"), (where.field, "a")):
             left, right = (getattr(ask(text, Setting(sampling, use)), part) for text in (one, other))
@@ -288,16 +293,16 @@ def b_star(where: Forest) -> Any:
 
 
 def test_an_end_of_an_interval_is_half_way():
-    near = module.nearest([Fraction(1), Fraction(0)])
+    near = module.find_nearest([Fraction(1), Fraction(0)])
     assert near == {Fraction(0): (None, "1/2"), Fraction(1): ("1/2", None)}
-    assert module.nearest([Fraction(3)]) == {Fraction(3): (None, None)}
+    assert module.find_nearest([Fraction(3)]) == {Fraction(3): (None, None)}
 
 
 # ---------------------------------------------------------------------------- the command
 def test_the_command_prints_what_is_stored(capsys):
     assert main(["catalogue"]) == 0
     shown = capsys.readouterr().out
-    assert shown == summary(load_catalogue()) + "\n"
+    assert shown == summarise(load_catalogue()) + "\n"
     assert "off-policy, in the loss: 21 gradients at a sample" in shown and "rho*k3" in shown
 
 
@@ -311,7 +316,7 @@ def test_the_command_makes_a_size_anew(capsys, tmp_path):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_small_sizes_print(size):
-    assert summary(catalogue(small()[:size])).isascii()
+    assert summarise(catalogue(small()[:size])).isascii()
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,8 @@ def test_no_plain_loss_for_jensen_shannon_and_what_stands_in_for_it() -> None:
 @pytest.mark.parametrize("name", sorted(NAMED_GENERATORS))
 def test_at_each_sample_all_are_one_vector(name: str) -> None:
     """c s at a sample of q, rho c s at one of mu."""
-    parts, *_ = divergence_losses._in_ring(NAMED_GENERATORS[name], name)
-    for row in divergence_losses._choices(parts):
+    parts, *_ = divergence_losses._build_ring_parts(NAMED_GENERATORS[name], name)
+    for row in divergence_losses._list_choices(parts):
         h = reduce_loss(build_slot_loss(row.written, Setting(row.sampling, row.use))).score_coefficients.get(
             "x", ZERO
         )
@@ -154,26 +154,26 @@ def test_what_is_wrong_is_wrong(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(NAMED_GENERATORS))
 def test_wrong_choices_are_refused(name: str) -> None:
     """What is tempting, and a right choice with another number before it, has no proof."""
-    parts, *_ = divergence_losses._in_ring(NAMED_GENERATORS[name], name)
-    for row in divergence_losses._tempting(parts):
+    parts, *_ = divergence_losses._build_ring_parts(NAMED_GENERATORS[name], name)
+    for row in divergence_losses._list_tempting(parts):
         with pytest.raises(ProofError):
-            divergence_losses._proved(row, parts)
-    for row in divergence_losses._choices(parts):
-        assert divergence_losses._proved(row, parts).trust == "kernel"
+            divergence_losses._prove_row(row, parts)
+    for row in divergence_losses._list_choices(parts):
+        assert divergence_losses._prove_row(row, parts).trust == "kernel"
         twice = replace(row.written, expression=2 * row.written.expression)
         with pytest.raises(ProofError):
-            divergence_losses._proved(replace(row, written=twice), parts)
+            divergence_losses._prove_row(replace(row, written=twice), parts)
 
 
 def test_wrong_choices_outside_the_ring_are_refused() -> None:
     typed = divergence_losses.parse("(1 + r)*log(1 + r)")
-    parts, *_ = divergence_losses._outside("f", typed)
-    for row in divergence_losses._tempting(parts):
+    parts, *_ = divergence_losses._build_smooth_parts("f", typed)
+    for row in divergence_losses._list_tempting(parts):
         if (row.part, row.weight) != ("f", "rho"):
             with pytest.raises(ProofError, match="is not shown to descend"):
-                divergence_losses._proved(replace(row, part="c"), parts)
-    for row in divergence_losses._choices(parts):
-        assert divergence_losses._proved(row, parts).trust == "kernel"
+                divergence_losses._prove_row(replace(row, part="c"), parts)
+    for row in divergence_losses._list_choices(parts):
+        assert divergence_losses._prove_row(row, parts).trust == "kernel"
 
 
 SHAPES = {  # holds, where, f''(1)

@@ -9,7 +9,7 @@ from mpmath import lambertw
 from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3, log_q, r, rho
 from klsym.study.questions.optimum import find_optimum
-from klsym.study.render.optima import closed_form, optimum_text
+from klsym.study.render.optima import format_optimum, solve_closed_form
 
 REWARDS, P, BETA = np.array([1.0, 0.0, 0.5]), np.array([0.2, 0.3, 0.5]), 0.7
 
@@ -34,14 +34,14 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_the_form_is_the_policy(name):
     c, shown, policy = FORMS[name]
-    assert closed_form(to_ring(c)) == shown
+    assert solve_closed_form(to_ring(c)) == shown
     [found] = find_optimum(to_ring(c), BETA, list(REWARDS), list(P)).stationary
     assert np.abs(policy(found.multiplier) - np.array(found.policy)).max() < 1e-10
 
 
 def test_forms_with_branches():
     """k3 and k2 in the reward: each policy found lies on one of the branches."""
-    assert closed_form(to_ring(k3)) == (
+    assert solve_closed_form(to_ring(k3)) == (
         r"q_j = p_j / r_j,\quad r_j = -W\!\left(-e^{(\nu - R_j)/\beta}\right)\ \text{on either branch}"
     )
     for found in find_optimum(to_ring(k3 + 1), BETA, list(REWARDS), list(P)).stationary:
@@ -49,7 +49,7 @@ def test_forms_with_branches():
             inner = -np.exp((found.multiplier - reward) / BETA)
             branches = [float(-lambertw(inner, k).real) for k in (0, -1)]
             assert min(abs(p / q - branch) for branch in branches) < 1e-6 * p / q
-    assert closed_form(to_ring(k2)) == (
+    assert solve_closed_form(to_ring(k2)) == (
         r"q_j = p_j\, \exp\!\left(\pm\sqrt{\frac{2\, (R_j - \nu)}{\beta}}\right)"
     )
     for found in find_optimum(to_ring(k1 + k2), BETA, list(REWARDS), list(P)).stationary:
@@ -60,12 +60,12 @@ def test_forms_with_branches():
 
 @pytest.mark.parametrize("c", [rho * k1, k1 * r, k1**3, k1 - log_q, k2 - r])
 def test_what_does_not_invert_has_no_form(c):
-    assert closed_form(to_ring(c)) is None
+    assert solve_closed_form(to_ring(c)) is None
 
 
 def test_the_table():
     found = find_optimum(to_ring(k2), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
-    lines = optimum_text("k2", "1", found, ("no restoring force at q = p",)).splitlines()
+    lines = format_optimum("k2", "1", found, ("no restoring force at q = p",)).splitlines()
     assert lines[0] == "maximise E_q[R] - beta * k2, beta = 1"
     assert lines[1] == "  1 policy with mass on every outcome, and no other"
     assert lines[2].split() == ["where", "q_1", "q_2", "q_3", "nu", "stable"]

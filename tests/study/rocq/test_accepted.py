@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from klsym.study.rocq import accepted as stored
-from klsym.study.rocq.accepted import CHECKED, NONE, Mark, checker_changed, mark, record
-from klsym.study.rocq.export import export, terms_of, write_files
+from klsym.study.rocq.accepted import CHECKED, NONE, Mark, has_checker_changed, mark, record
+from klsym.study.rocq.export import digest_terms, export, write_files
 
 ROCQ = Path(__file__).parents[3] / "rocq"
 SPEC = importlib.util.spec_from_file_location("rocq_check", ROCQ / "check.py")
@@ -23,7 +23,7 @@ SPEC.loader.exec_module(driver)
 
 def known_of(claim: str, certificate: dict[str, Any]) -> dict[str, Any]:
     """What would be stored of a claim if the checker had just accepted all parts of its certificate."""
-    return terms_of(export({claim: certificate}))
+    return digest_terms(export({claim: certificate}))
 
 
 def test_a_claim_says_how_far_it_is_verified(proofs_settled):
@@ -64,13 +64,13 @@ def test_a_mark_does_not_outlive_the_checker_that_gave_it(tmp_path, monkeypatch,
     monkeypatch.setattr(driver, "SOURCES", tmp_path / "rocq")
     certificate = proofs_settled["gradient.k3-loss"].certificate()
     known = {"checker": driver.digest(), "claims": known_of("gradient.k3-loss", certificate)}
-    monkeypatch.setattr(stored, "accepted", lambda: known)
-    assert not checker_changed(tmp_path / "rocq") and not checker_changed(tmp_path / "nothing")
+    monkeypatch.setattr(stored, "read_accepted", lambda: known)
+    assert not has_checker_changed(tmp_path / "rocq") and not has_checker_changed(tmp_path / "nothing")
     with (tmp_path / "rocq" / "rules" / "Rules.v").open("a") as file:
         file.write("(* a word more *)\n")
-    assert checker_changed.__wrapped__(tmp_path / "rocq")
+    assert has_checker_changed.__wrapped__(tmp_path / "rocq")
     for changed, word in ((False, "all"), (True, "stale")):
-        monkeypatch.setattr(stored, "checker_changed", lambda changed=changed: changed)
+        monkeypatch.setattr(stored, "has_checker_changed", lambda changed=changed: changed)
         assert mark("gradient.k3-loss", certificate).word == word
 
 

@@ -20,7 +20,7 @@ from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context, Gradient, Mean, Side
 from klsym.study.ledger.settle_claim import recall
 from klsym.study.rocq.export import OUTSIDE, export, write_files
-from klsym.study.rocq.parts import Assumed, script_of
+from klsym.study.rocq.parts import Assumed, write_script
 from klsym.study.rocq.terms import Outside, Words, place
 from support.certificates.faulty_certificates import Draft
 from support.certificates.region_certificates import CERTIFICATES as REGIONS
@@ -52,7 +52,7 @@ def test_a_short_certificate_reads_as_it_is_written(certificates):
     [part] = certificates["gradient.k1-loss"]["parts"]
     one, k1 = "[((Qmake 1 1), [], [])]", "[((Qmake 1 1), [(Sample Whole K1 false, 1%Z)], [])]"
     minus = "[([((Qmake (-1) 1), [], [])], [])]"
-    assert script_of(part, {}) == (
+    assert write_script(part, {}) == (
         "Script (Assume (Premises [] [] None) [] [])\n"
         f" [(Part [({one}, [MeanGradient Single Mq {k1}])] [] Equal []\n"
         f"  [({minus}, ChainRule Single Mq {k1}); ({minus}, ScoreMeanZero Single Whole {one})])]\n"
@@ -114,16 +114,16 @@ def test_rules_about_regions_are_outside_where_nothing_is_defined(rule, data, le
     draft = Draft(left, Side()).step(rule, **data)
     part, _ = certify({**draft.part, "right": draft.sides["left"].to_json()}, {})
     with pytest.raises(Outside, match=reason):
-        script_of(part, {})
+        write_script(part, {})
 
 
 @pytest.mark.parametrize("kind", ["away", "off", "apart", "lipschitz", "fact", "plausible"])
 def test_a_hypothesis_that_is_not_known_is_outside(certificates, kind):
     [part] = copy.deepcopy(certificates["gradient.k1-loss"]["parts"])
-    script_of(part, {})
+    write_script(part, {})
     part["hypotheses"].append([kind, "q"])
     with pytest.raises(Outside, match=f"the hypothesis {kind}"):
-        script_of(part, {})
+        write_script(part, {})
 
 
 def test_a_curl_is_told_by_its_field_and_a_model_with_two_directions():
@@ -163,9 +163,9 @@ def test_what_is_no_combination_has_a_derivative_of_one_term(claim, number, witn
 def test_only_what_is_known_not_to_be_zero_divides():
     context = Context(parameters=("n",))
     inverse = ExpPoly.from_variable("n").invert()
-    assert "Par 0 true" in Words(context, frozenset({"n"})).element(inverse)
+    assert "Par 0 true" in Words(context, frozenset({"n"})).write_element(inverse)
     with pytest.raises(Outside, match="division by n"):
-        Words(context).element(inverse)
+        Words(context).write_element(inverse)
 
 
 def test_a_sum_over_the_others_is_independent_of_the_sample_itself():
@@ -180,16 +180,16 @@ def test_the_length_of_a_sample_of_a_batch_is_outside():
     [part] = copy.deepcopy(recall("batch.no-centering").certificate()["parts"])
     part["left"][0][1][0][3], part["steps"] = [["1", {"length[self]": 1}]], part["steps"][:1]
     with pytest.raises(Outside, match="a length in a batch"):
-        script_of(part, {})
+        write_script(part, {})
 
 
 @pytest.mark.parametrize("slot", ["past", "future"])
 def test_a_function_of_several_steps_is_outside(slot):
     """There it is the sum over the steps, and the checker knows functions of what is in a slot."""
     words = Words(Context(functions=(("f", ("k1",)),)))
-    assert "Sample Now (Fn 0 0) false" in words.element(ExpPoly.from_variable("f[now]"))
+    assert "Sample Now (Fn 0 0) false" in words.write_element(ExpPoly.from_variable("f[now]"))
     with pytest.raises(Outside, match="several steps"):
-        words.element(ExpPoly.from_variable(f"f[{slot}]"))
+        words.write_element(ExpPoly.from_variable(f"f[{slot}]"))
 
 
 def test_a_step_that_is_taken_backwards_has_the_other_sign():
@@ -199,7 +199,7 @@ def test_a_step_that_is_taken_backwards_has_the_other_sign():
     assert script.count("Exchange Steps Mq Score K1") == 2 and script.count("PartsOfASum Steps Mq") == 2
     mean = Mean("t", "q", ExpPoly.from_variable("k1[past]"), ("now",))
     backwards = {"now": "s", "other": "k1", "slot": "past"}
-    [(sign, instance)] = Assumed(Words(Context()), (), (), (), False)._instances(
+    [(sign, instance)] = Assumed(Words(Context()), (), (), (), False)._list_instances(
         "exchange of sums", backwards, mean
     )
     assert sign == -1 and instance.startswith("Exchange Steps Mq K1 Score [")
@@ -215,7 +215,7 @@ def test_a_model_of_sequences_names_its_nodes_by_the_prefixes_that_lead_to_them(
 @pytest.mark.parametrize("name", sorted({*LOG_RATIOS} - {"k1", "w", "log_q"}))
 def test_a_policy_that_the_checker_does_not_know_is_outside(name):
     with pytest.raises(Outside, match=f"the variable {name}"):
-        Words(Context()).element(ExpPoly.from_variable(name))
+        Words(Context()).write_element(ExpPoly.from_variable(name))
 
 
 def test_a_measure_that_the_checker_does_not_know_is_outside():
@@ -240,14 +240,16 @@ def test_a_region_is_found_however_it_is_written():
     assumed = Assumed(Words(Context()), (), (), (("q", region.to_json()),), False)
     row = {"kind": "square", "scale": [["1", {}]], "factor": [["1", {}]], "at": ["", "q"], "v": []}
     row |= {"of": [["1", {"w": 1}]], "score": []}
-    shown = [assumed.row(row | {"nonnegative": text}) for text in (region.to_json(), region.to_json()[::-1])]
+    shown = [
+        assumed.write_row(row | {"nonnegative": text}) for text in (region.to_json(), region.to_json()[::-1])
+    ]
     assert shown[0] == shown[1] and shown[0].startswith("Row (Square (Some 0))")
 
 
 def test_names_are_told_apart():
     words = Words(Context(parameters=("a",), functions=(("f", ("k1",)), ("g", ("w",)))))
     names = ["k1", "sg(k1)", "w", "log_q", "length", "R", "A", "H", "f", "f'", "g", "sg(g)", "a"]
-    assert len({words.element(ExpPoly.from_variable(name)) for name in names}) == len(names)
+    assert len({words.write_element(ExpPoly.from_variable(name)) for name in names}) == len(names)
 
 
 # ---------------------------------------------------------------------------- the command

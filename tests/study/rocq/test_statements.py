@@ -9,7 +9,7 @@ import pytest
 
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.study.ledger.settle_claim import recall
-from klsym.study.rocq.accepted import accepted
+from klsym.study.rocq.accepted import read_accepted
 from klsym.study.rocq.export import export
 
 BASES = {"K1": "k1", "Any": "A", "W": "w", "LogQ": "log_q", "Length": "length", "Score": "s"}
@@ -263,7 +263,7 @@ def read(script, part):
     return reader.script(), {name for name, marked in reader.marked.items() if marked}
 
 
-@pytest.mark.parametrize("claim", sorted(accepted()["claims"]))
+@pytest.mark.parametrize("claim", sorted(read_accepted()["claims"]))
 def test_what_a_script_states_is_what_the_certificate_states(claim):
     certificate = recall(claim).certificate()
     exported = export({claim: certificate})

@@ -13,7 +13,7 @@ import sympy
 
 from klsym.errors import UsageError
 from klsym.language.expressions import A, R, clip, k1, k2, k3, log_q, rho, sg
-from klsym.study.sampling.autograd import expected_gradient, per_sample_gradient
+from klsym.study.sampling.autograd import differentiate_samples, estimate_expected_gradient
 
 LQ, LP, LM = np.array([-1.0, -2.0, -0.5]), np.array([-0.7, -1.1, -2.0]), np.array([-2.0, -0.4, -1.0])
 REWARD = np.array([1.0, -2.0, 0.5])
@@ -61,7 +61,7 @@ KNOWN = (
 @pytest.mark.share(3)
 def test_per_sample(backend: str, loss: Any, sampling: str, use: str, expected: np.ndarray) -> None:
     values = FREE | {"R": LQ} | ({"log_mu": LM} if sampling == "off-policy" else {})
-    found = per_sample_gradient(loss, LQ, values, sampling=sampling, use=use, backend=backend)
+    found = differentiate_samples(loss, LQ, values, sampling=sampling, use=use, backend=backend)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
 
@@ -69,24 +69,24 @@ def test_per_sample(backend: str, loss: Any, sampling: str, use: str, expected: 
 def test_any_shape_and_any_array(backend: str) -> None:
     """Lists, single precision, numbers and the library's own arrays; the answer has the shape of log q."""
     table = np.arange(6.0).reshape(2, 3)
-    found = per_sample_gradient(k2, -table, {"log_p": -1.0}, backend=backend)
+    found = differentiate_samples(k2, -table, {"log_p": -1.0}, backend=backend)
     assert found.tolist() == (1 - table).tolist()
-    assert per_sample_gradient(k2, -1.0, {"log_p": 1}, backend=backend) == -2
-    single = per_sample_gradient(k2, LQ.astype(np.float32), {"log_p": LP.tolist()}, backend=backend)
+    assert differentiate_samples(k2, -1.0, {"log_p": 1}, backend=backend) == -2
+    single = differentiate_samples(k2, LQ.astype(np.float32), {"log_p": LP.tolist()}, backend=backend)
     assert single.dtype == np.float64
     if backend == "torch":
         import torch
 
         own = torch.tensor(LQ, requires_grad=True)
         with torch.no_grad():
-            assert np.array_equal(per_sample_gradient(k2, own, {"log_p": own + 1}), -np.ones(3))
+            assert np.array_equal(differentiate_samples(k2, own, {"log_p": own + 1}), -np.ones(3))
             assert not torch.is_grad_enabled()
         assert own.grad is None
     else:
         import jax.numpy as jnp
 
         own = jnp.asarray(LQ, dtype=jnp.float32)
-        found = per_sample_gradient(k2, own, {"log_p": own + 1}, backend="jax")
+        found = differentiate_samples(k2, own, {"log_p": own + 1}, backend="jax")
         np.testing.assert_allclose(found, -np.ones(3), rtol=1e-6)
 
 
@@ -106,14 +106,14 @@ TIES = (
 @pytest.mark.parametrize(("loss", "expected"), TIES, ids=[str(loss) for loss, _ in TIES])
 def test_slopes_at_ties_are_those_of_klsym(backend: str, loss: Any, expected: float) -> None:
     """`sympy.diff` with the conventions of klsym's expressions; JAX's own abs and clip have others."""
-    found = per_sample_gradient(loss, LQ, {"log_p": LQ}, backend=backend)
+    found = differentiate_samples(loss, LQ, {"log_p": LQ}, backend=backend)
     assert found.tolist() == [expected] * 3
 
 
 def test_slope_of_k3_near_zero(backend: str) -> None:
     """-expm1(-k1), where 1 - exp(-k1) has lost its digits, and no nan where exp overflows."""
     size = np.array([0.0, 1e-12, 1e-5, 0.2499, 0.25, 0.2501, 3.0, 1e4])
-    found = per_sample_gradient(k3, size, {"log_p": 0.0}, backend=backend)
+    found = differentiate_samples(k3, size, {"log_p": 0.0}, backend=backend)
     np.testing.assert_allclose(found, -np.expm1(-size), rtol=4e-15)
 
 
@@ -125,7 +125,7 @@ def test_bounds_that_cross_follow_torch_clamp() -> None:
     assert (lo > hi).any() and (lo < hi).any()
     [expected] = torch.autograd.grad(torch.clamp(x, lo, hi).sum(), live)
     values = FREE | {"log_mu": LM}
-    found = per_sample_gradient(clip(k1, rho, log_q * A), LQ, values, sampling="off-policy")
+    found = differentiate_samples(clip(k1, rho, log_q * A), LQ, values, sampling="off-policy")
     np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
@@ -136,26 +136,30 @@ def test_softmax_targets(backend: str) -> None:
     k = np.log(q / p)
     expected = q * (k - q @ k)
     given = {"log_p": np.log(p), "log_mu": np.log(mu)}
-    off = expected_gradient(rho * k1, np.log(q), mu, given, sampling="off-policy", backend=backend)
+    off = estimate_expected_gradient(rho * k1, np.log(q), mu, given, sampling="off-policy", backend=backend)
     np.testing.assert_allclose(off, expected, atol=1e-15)
     on = {"log_p": np.log(p)}
     np.testing.assert_allclose(
-        expected_gradient(k2, np.log(q) + 9, q, on, backend=backend), expected, atol=1e-14
+        estimate_expected_gradient(k2, np.log(q) + 9, q, on, backend=backend), expected, atol=1e-14
     )
-    np.testing.assert_allclose(expected_gradient(k1, np.log(q), q, on, backend=backend), 0, atol=1e-15)
-    reward = expected_gradient(k1, np.log(q), q, on, use="reward", backend=backend)
+    np.testing.assert_allclose(
+        estimate_expected_gradient(k1, np.log(q), q, on, backend=backend), 0, atol=1e-15
+    )
+    reward = estimate_expected_gradient(k1, np.log(q), q, on, use="reward", backend=backend)
     np.testing.assert_allclose(reward, expected, atol=1e-15)
 
 
 # ---------------------------------------------------------------------------- refusals
 def per_sample(**change: Any) -> Any:
     given = {"loss": k1 * A, "log_q": LQ, "values": FREE} | change
-    return per_sample_gradient(given.pop("loss"), given.pop("log_q"), given.pop("values"), **given)
+    return differentiate_samples(given.pop("loss"), given.pop("log_q"), given.pop("values"), **given)
 
 
 def softmax(**change: Any) -> Any:
     given = {"logits": LQ, "weights": [0.25, 0.25, 0.5], "values": FREE} | change
-    return expected_gradient(k1 * A, given.pop("logits"), given.pop("weights"), given.pop("values"), **given)
+    return estimate_expected_gradient(
+        k1 * A, given.pop("logits"), given.pop("weights"), given.pop("values"), **given
+    )
 
 
 REFUSED = (

@@ -15,7 +15,7 @@ import pytest
 
 from klsym.errors import UsageError
 from klsym.study.sampling import backends
-from klsym.study.sampling.backends import DTYPES, NAMES, Backend, backend, fastest
+from klsym.study.sampling.backends import DTYPES, NAMES, Backend, choose_backend, choose_fastest
 from klsym.study.sampling.streams import Stream
 
 EVERY = pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in NAMES for dtype in DTYPES])
@@ -24,7 +24,7 @@ OTHERS = pytest.mark.parametrize("name", ["torch", "jax"])
 
 def on_cpu(name: str, dtype: str = "float64") -> Backend:
     pytest.importorskip(name)
-    return backend(name, "cpu", dtype)
+    return choose_backend(name, "cpu", dtype)
 
 
 # ---------------------------------------------------------------------------- arrays
@@ -51,7 +51,7 @@ def test_a_backend_travels_as_three_words(name, dtype):
     on = on_cpu(name, dtype)
     sent = pickle.dumps(on)
     assert pickle.loads(sent) == on and len(sent) < 200
-    on.synchronise()
+    on.wait()
     version = sys.modules[name].__version__
     assert on.describe() == f"{name} {version} on cpu, {dtype}"
 
@@ -59,7 +59,7 @@ def test_a_backend_travels_as_three_words(name, dtype):
 # ---------------------------------------------------------------------------- random numbers
 @OTHERS
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("law", ["normals", "uniforms"])
+@pytest.mark.parametrize("law", ["draw_normals", "draw_uniforms"])
 def test_on_the_cpu_all_backends_draw_the_same(name, dtype, law):
     one, other = Backend("numpy", dtype=dtype), on_cpu(name, dtype)
     mine = getattr(one, law)(Stream(3, (1,)), (2, 50))
@@ -69,7 +69,7 @@ def test_on_the_cpu_all_backends_draw_the_same(name, dtype, law):
 
 def drawn(name: str, dtype: str, law: str, on_device: bool, stream: Stream, shape):
     on = on_cpu(name, dtype)
-    array = on._draw(law, stream, shape) if on_device else getattr(on, law + "s")(stream, shape)
+    array = on._draw(law, stream, shape) if on_device else getattr(on, f"draw_{law}s")(stream, shape)
     assert str(array.dtype).removeprefix("torch.") == dtype
     return on.to_numpy(array)
 
@@ -135,7 +135,7 @@ def test_the_band_is_left_by_a_wrong_law(law):
 )
 def test_what_is_unknown_is_refused(arguments, message):
     with pytest.raises(UsageError) as refused:
-        backend(*arguments)
+        choose_backend(*arguments)
     assert str(refused.value) == message
 
 
@@ -146,15 +146,15 @@ def test_what_is_unknown_is_refused(arguments, message):
 def test_a_device_that_is_not_there_is_refused(name, device):
     pytest.importorskip(name)
     with pytest.raises(UsageError, match=rf"^backend {name}: no device '{device}'; this machine has cpu"):
-        backend(name, device)
+        choose_backend(name, device)
 
 
 @OTHERS
 def test_the_devices_that_are_there_are_named(name, monkeypatch):
     pytest.importorskip(name)
-    monkeypatch.setattr(backends, "_devices", lambda name: ["cpu", "cuda:0", "cuda:1"])
+    monkeypatch.setattr(backends, "_list_devices", lambda name: ["cpu", "cuda:0", "cuda:1"])
     with pytest.raises(UsageError, match=r"no device 'cuda:7'; this machine has cpu, cuda:0, cuda:1$"):
-        backend(name, "cuda:7")
+        choose_backend(name, "cuda:7")
 
 
 @OTHERS
@@ -162,7 +162,11 @@ def test_a_device_is_asked_for_where_it_is_used(name):
     pytest.importorskip(name)
     elsewhere = Backend(name, "cuda:99")
     assert pickle.loads(pickle.dumps(elsewhere)) == elsewhere
-    for use in (elsewhere.describe, lambda: elsewhere.asarray([1]), lambda: elsewhere.normals(Stream(0), 2)):
+    for use in (
+        elsewhere.describe,
+        lambda: elsewhere.asarray([1]),
+        lambda: elsewhere.draw_normals(Stream(0), 2),
+    ):
         with pytest.raises(UsageError, match="no device 'cuda:99'"):
             use()
 
@@ -170,15 +174,15 @@ def test_a_device_is_asked_for_where_it_is_used(name):
 @OTHERS
 def test_without_a_gpu_the_cpu_is_taken(name, monkeypatch):
     pytest.importorskip(name)
-    monkeypatch.setattr(backends, "_devices", lambda name: ["cpu"])
-    assert backend(name) == Backend(name, "cpu", "float64")
+    monkeypatch.setattr(backends, "_list_devices", lambda name: ["cpu"])
+    assert choose_backend(name) == Backend(name, "cpu", "float64")
 
 
 @OTHERS
 def test_a_package_that_is_not_installed_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError) as refused:
-        backend(name, "cpu")
+        choose_backend(name, "cpu")
     assert str(refused.value) == f'backend {name}: not installed; try: pip install "klsym[{name}]"'
 
 
@@ -188,7 +192,7 @@ def test_a_package_that_is_broken_says_why(monkeypatch):
 
     monkeypatch.setattr(backends.importlib, "import_module", broken)
     with pytest.raises(UsageError, match=r"^backend torch: libcuda\.so: cannot open; try: pip install"):
-        backend("torch", "cpu")
+        choose_backend("torch", "cpu")
 
 
 # ---------------------------------------------------------------------------- the fastest one
@@ -234,7 +238,7 @@ def test_the_fastest_backend_is_a_gpu_or_numpy(cuda, expected, monkeypatch, caps
     with_torch(monkeypatch, cuda)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fastest() == expected
+        assert choose_fastest() == expected
     assert capsys.readouterr() == ("", "")
 
 
@@ -244,7 +248,7 @@ def test_a_torch_that_cannot_be_loaded_is_passed_over(monkeypatch):
 
     with_torch(monkeypatch, FakeCuda(1))
     monkeypatch.setattr(backends.importlib, "import_module", broken)
-    assert fastest() == Backend("numpy")
+    assert choose_fastest() == Backend("numpy")
 
 
 # ---------------------------------------------------------------------------- what is loaded and switched
@@ -257,7 +261,7 @@ def printed(code: str) -> list[str]:
     ("statement", "absent"),
     [
         (
-            "from klsym.study.sampling import runner, sample_means, backends as b; b.backend().xp",
+            "from klsym.study.sampling import runner, sample_means, backends as b; b.choose_backend().xp",
             {"torch", "jax", "dask", "distributed", "sympy"},
         ),
         ("import klsym.study.sampling.autograd", {"torch", "jax", "array_api_compat"}),
@@ -272,13 +276,13 @@ def test_only_a_float64_jax_backend_switches_x64_on():
     pytest.importorskip("jax")
     code = (
         "import jax\n"
-        "from klsym.study.sampling.backends import backend, Stream\n"
-        "from klsym.study.sampling.sample_means import _sums_on_device\n"
-        "single = backend('jax', 'cpu', 'float32')\n"
-        "z = single.normals(Stream(0), (2, 5))\n"
-        "sums = _sums_on_device(list(z), single)\n"
+        "from klsym.study.sampling.backends import choose_backend, Stream\n"
+        "from klsym.study.sampling.sample_means import _sum_on_device\n"
+        "single = choose_backend('jax', 'cpu', 'float32')\n"
+        "z = single.draw_normals(Stream(0), (2, 5))\n"
+        "sums = _sum_on_device(list(z), single)\n"
         "print(z.dtype, sums.dtype, jax.config.jax_enable_x64)\n"
-        "double = backend('jax', 'cpu')\n"
+        "double = choose_backend('jax', 'cpu')\n"
         "print(double.asarray([1]).dtype, single.asarray([1]).dtype, jax.config.jax_enable_x64)\n"
     )
     assert printed(code) == ["float32", "float64", "False", "float64", "float32", "True"]

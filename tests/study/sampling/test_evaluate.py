@@ -30,7 +30,7 @@ def lookup(name: str) -> Any:
 
 
 def ring(element: ExpPoly) -> Any:
-    return Variables(np, lookup).ring(element)
+    return Variables(np, lookup).evaluate_element(element)
 
 
 # ---------------------------------------------------------------------------- by hand
@@ -92,7 +92,10 @@ def in_digits(element: ExpPoly, i: int) -> tuple[Any, Any]:
 def test_random_elements(seed: int) -> None:
     element = random_element(random.Random(seed))
     variables = Variables(np, lookup)
-    found, size = (np.broadcast_to(row, 4) for row in (variables.ring(element), variables.size(element)))
+    found, size = (
+        np.broadcast_to(row, 4)
+        for row in (variables.evaluate_element(element), variables.evaluate_size(element))
+    )
     for i in range(4):
         value, scale = in_digits(element, i)
         assert abs(found[i] - value) <= 4e-15 * scale + 1e-300
@@ -117,7 +120,7 @@ def test_each_variable_and_exponential_is_computed_once() -> None:
 
     variables = Variables(Counting, counted)
     for element in ((-K1).exp() * K1 + W, (-K1).exp() * 3 - 1, (-K1).exp() * W * W):
-        variables.ring(element)
+        variables.evaluate_element(element)
     assert asked == {"k1": 1, "w": 1} and exponentials == 1
 
 
@@ -135,4 +138,4 @@ def test_each_variable_and_exponential_is_computed_once() -> None:
 def test_refusals(element: ExpPoly, numbers: dict[str, float], reason: str) -> None:
     variables = Variables(np, lambda name: numbers[name] if name in numbers else X[name])
     with pytest.raises(UsageError, match=reason):
-        variables.ring(element)
+        variables.evaluate_element(element)

@@ -21,7 +21,7 @@ from klsym.language.expressions import H, log_mu, log_p, log_q
 from klsym.numeric.evaluation import evaluate
 from klsym.numeric.models import random_model, random_tree
 from klsym.study.sampling.finite import FiniteSampler
-from klsym.study.sampling.means import Deterministic, gradient_losses, means_of
+from klsym.study.sampling.means import Deterministic, expand_side, list_gradient_losses
 from klsym.study.sampling.streams import Stream
 from klsym.study.sequences.dynamic_programming import compute_side, random_chains
 from support.labels import labelled
@@ -84,8 +84,10 @@ def directions(model: Any) -> Any:
 
 def exact(side: Side, context: Context, sampler: FiniteSampler) -> Any:
     """The estimate from the means that sampling would take, at their exact values."""
-    products = means_of(side, context)
-    return sampler.combine(products, {mean: sampler.exact_mean(mean) for _, x in products for mean in x})
+    products = expand_side(side, context)
+    return sampler.combine(
+        products, {mean: sampler.compute_exact_mean(mean) for _, x in products for mean in x}
+    )
 
 
 def judge(side: Side, model: Any, batches: bool = False, context: Context = CONTEXT) -> Any:
@@ -158,11 +160,11 @@ def test_generic_functions_as_ring_elements() -> None:
 def test_samples_come_near_the_exact_value(name: str) -> None:
     model = random_tree(5, CONTEXT)
     sampler = FiniteSampler(model, CONTEXT, {}, directions(model), None, False)
-    products = means_of(TOKENS[name].side, CONTEXT)
-    spread = sampler.spread(products)
+    products = expand_side(TOKENS[name].side, CONTEXT)
+    spread = sampler.measure_spread(products)
     means = [mean for _, found in products for mean in found]
     for samples in (10**4, 10**10):
-        seen = sampler.combine(products, sampler.averages(means, samples, Stream(3)))
+        seen = sampler.combine(products, sampler.draw_averages(means, samples, Stream(3)))
         assert (np.abs(seen - spread.value) < 6 * spread.deviation / np.sqrt(samples)).all()
         assert (np.abs(seen - spread.value) > 0).all()
 
@@ -174,10 +176,10 @@ def test_refusals() -> None:
     model = random_model(0, 3, CONTEXT)
     for entry, reason in (("now'", "no second direction"), ("self", "no slot 'self'")):
         with pytest.raises(UsageError, match=reason):
-            sampler_of(model).exact_mean(Mean("t", "q", ExpPoly.from_variable("k1[now]"), (entry,)))
+            sampler_of(model).compute_exact_mean(Mean("t", "q", ExpPoly.from_variable("k1[now]"), (entry,)))
     tree = random_tree(0, CONTEXT)
     with pytest.raises(UsageError, match="2\\^53"):
-        sampler_of(tree).counts("q", 2**60, Stream(0))
+        sampler_of(tree).draw_counts("q", 2**60, Stream(0))
     with pytest.raises(UsageError, match="whole number"):
         sampler_of(replace(model, parameters={**model.parameters, "n": Fraction(5, 2)}), True)
 
@@ -222,15 +224,15 @@ def test_there_is_no_programme_for_everything(side: Any) -> None:
 # ---------------------------------------------------------------------------- shape
 def test_lone_means_merge_and_products_do_not() -> None:
     side = (expectation(k1, q) + 2 * expectation(r, q) + expectation(k1, p)).side
-    products = means_of(side, Context())
+    products = expand_side(side, Context())
     assert sorted(means[0].measure for _, means in products) == ["p", "q"]
     assert all(c == ExpPoly.from_number(1) and len(means) == 1 for c, means in products)
-    product = means_of((expectation(k1, q) * expectation(r, q) + expectation(k1, q)).side, Context())
+    product = expand_side((expectation(k1, q) * expectation(r, q) + expectation(k1, q)).side, Context())
     assert sorted(len(means) for _, means in product) == [1, 2]
 
 
 def test_the_counting_measure_is_sampled_from_q() -> None:
-    [(_, (mean,))] = means_of(expectation(k1, count).side, Context())
+    [(_, (mean,))] = expand_side(expectation(k1, count).side, Context())
     assert mean == Mean("", "q", ExpPoly.from_variable("k1") * (ExpPoly.from_variable("log_q") * -1).exp())
 
 
@@ -260,10 +262,10 @@ def test_the_counting_measure_is_sampled_from_q() -> None:
 )
 def test_what_is_not_sampled(quantity: Any, reason: str) -> None:
     with pytest.raises(Deterministic, match=reason):
-        means_of(quantity.side, Context(("lam",)))
+        expand_side(quantity.side, Context(("lam",)))
 
 
 def test_losses_for_autograd_are_listed_once() -> None:
     left = expected_gradient(k3, q) + 2 * expected_gradient(rho * k1, mu) + grad(expectation(k2, q))
-    found = gradient_losses(Statement(left.side, expected_gradient(k3, q).side))
+    found = list_gradient_losses(Statement(left.side, expected_gradient(k3, q).side))
     assert sorted(atom.measure for atom in found) == ["mu", "q"]

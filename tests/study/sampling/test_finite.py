@@ -14,10 +14,10 @@ from klsym.errors import UsageError
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.language.abbreviations import Context, Mean
 from klsym.numeric.models import FiniteModel, random_model
-from klsym.study.sampling.backends import backend
+from klsym.study.sampling.backends import choose_backend
 from klsym.study.sampling.finite import LARGEST_SAMPLES, FiniteSampler
-from klsym.study.sampling.means import means_of
-from klsym.study.sampling.sampler import all_means
+from klsym.study.sampling.means import expand_side
+from klsym.study.sampling.sampler import list_means
 from klsym.study.sampling.streams import Stream
 from support.labels import labelled
 
@@ -64,7 +64,7 @@ LONE = [
 @pytest.mark.parametrize(("quantity", "integrand", "measure"), LONE, ids=lambda x: repr(x)[:24])
 def test_a_lone_mean_has_exactly_this_law(quantity: Any, integrand: Any, measure: Any) -> None:
     n = 6
-    spread = sampler_of().spread(means_of(quantity.side, Context()))
+    spread = sampler_of().measure_spread(expand_side(quantity.side, Context()))
     mean, second, third, fourth = law(n, lambda shares: shares @ integrand, (measure,))
     assert spread.value[0] == pytest.approx(mean, rel=1e-12)
     assert spread.deviation[0] ** 2 / n == pytest.approx(second, rel=1e-12)
@@ -98,7 +98,7 @@ PRODUCTS = [
 @pytest.mark.parametrize(("quantity", "estimate", "measures"), PRODUCTS, ids=labelled)
 def test_products_have_this_bias_variance_and_skewness(quantity: Any, estimate: Any, measures: Any) -> None:
     """The limits of N bias, N Var and sqrt(N) skewness: f(N) = f + a/N + b/N^2 + O(1/N^3) at three sizes."""
-    spread = sampler_of().spread(means_of(quantity.side, Context()))
+    spread = sampler_of().measure_spread(expand_side(quantity.side, Context()))
     sizes = (60, 120, 240) if len(measures) == 1 else (12, 24, 48)
     laws = {n: law(n, estimate, measures) for n in sizes}
 
@@ -134,10 +134,11 @@ def p_values(z: Any) -> Any:
 @pytest.mark.parametrize("quantity", [grad(KL(q, p)), expectation(rho * k3 * s, mu), covariance(k1, r, p)])
 def test_p_values_are_uniform(quantity: Any, samples: int) -> None:
     sampler = sampler_of(random_model(1, 8))
-    products = means_of(quantity.side, Context())
-    spread, means = sampler.spread(products), all_means(products)
+    products = expand_side(quantity.side, Context())
+    spread, means = sampler.measure_spread(products), list_means(products)
     found = [
-        sampler.combine(products, sampler.averages(means, samples, Stream(seed)))[0] for seed in range(1500)
+        sampler.combine(products, sampler.draw_averages(means, samples, Stream(seed)))[0]
+        for seed in range(1500)
     ]
     z = (np.array(found) - spread.value[0]) / (spread.deviation[0] / math.sqrt(samples))
     assert kolmogorov(p_values(z)) < 1.95
@@ -147,7 +148,7 @@ def test_p_values_are_uniform(quantity: Any, samples: int) -> None:
 def test_counts_come_from_their_measure() -> None:
     sampler, samples = sampler_of(random_model(5, 6)), 10**9
     for name, other in product(("q", "p", "mu"), repeat=2):
-        counts = sampler.counts(name, samples, Stream(3))
+        counts = sampler.draw_counts(name, samples, Stream(3))
         expected = samples * sampler.probabilities[other]
         chi2 = float(((counts - expected) ** 2 / expected).sum())
         assert counts.sum() == samples and (chi2 < 40) == (name == other)  # 5 degrees of freedom
@@ -158,8 +159,8 @@ def test_measures_are_drawn_independently_and_seeds_matter() -> None:
     sampler, seen = sampler_of(model), set()
     for seed in range(3):
         for name in ("q", "p", "mu"):
-            counts = sampler.counts(name, 10**9, Stream(seed))
-            assert counts.tolist() == sampler.counts(name, 10**9, Stream(seed)).tolist()
+            counts = sampler.draw_counts(name, 10**9, Stream(seed))
+            assert counts.tolist() == sampler.draw_counts(name, 10**9, Stream(seed)).tolist()
             seen.add(tuple(counts.tolist()))
     assert len(seen) == 9
 
@@ -168,8 +169,8 @@ def test_measures_are_drawn_independently_and_seeds_matter() -> None:
 def test_averages_of_a_few_samples_are_those_of_outcomes(samples: int) -> None:
     sampler = sampler_of()
     mean = Mean("", "q", ExpPoly.from_variable("k1"), ("x",))
-    counts = sampler.counts("q", samples, Stream(11))
-    average = sampler.averages([mean], samples, Stream(11))[mean]
+    counts = sampler.draw_counts("q", samples, Stream(11))
+    average = sampler.draw_averages([mean], samples, Stream(11))[mean]
     assert average[0] == pytest.approx(counts @ (K1 * SCORE) / samples) and counts.sum() == samples
 
 
@@ -178,12 +179,12 @@ def test_backends_agree_on_the_same_counts(name: str) -> None:
     pytest.importorskip(name)
     model = random_model(2, 7, Context(("lam",)))
     quantity = lam * covariance(k1, r, under=q) + expectation(rho**2 * k3 * s, mu) * expectation(k1 * s, q)
-    products = means_of(quantity.side, Context(("lam",)))
+    products = expand_side(quantity.side, Context(("lam",)))
     found = []
-    for on in (backend("numpy"), backend(name, "cpu")):
+    for on in (choose_backend("numpy"), choose_backend(name, "cpu")):
         sampler = sampler_of(model, directions=np.eye(7), on=on)
-        averages = sampler.averages(all_means(products), 10**12, Stream(5))
-        found.append((sampler.combine(products, averages), *vars(sampler.spread(products)).values()))
+        averages = sampler.draw_averages(list_means(products), 10**12, Stream(5))
+        found.append((sampler.combine(products, averages), *vars(sampler.measure_spread(products)).values()))
     for here, there in zip(*found, strict=True):
         np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-15)
 
@@ -192,11 +193,11 @@ def test_backends_agree_on_the_same_counts(name: str) -> None:
 def test_directions_and_scores() -> None:
     sampler = sampler_of(directions=np.eye(3))
     by_hand = np.array([[float(j == x) - Q[j] for x in range(3)] for j in range(3)])  # d log q(x) / d logit j
-    assert sampler.rows(Mean("", "q", ONE, ("x",))) == pytest.approx(by_hand)
-    rows = sampler.rows(Mean("", "q", ExpPoly.from_variable("k1"), ("x", "x")))
+    assert sampler.compute_rows(Mean("", "q", ONE, ("x",))) == pytest.approx(by_hand)
+    rows = sampler.compute_rows(Mean("", "q", ExpPoly.from_variable("k1"), ("x", "x")))
     assert rows == pytest.approx(K1 * by_hand**2)
-    again = sampler_of().along(np.eye(3))
-    assert again.rows(Mean("", "q", ExpPoly.from_variable("k1"), ("x", "x"))) == pytest.approx(rows)
+    again = sampler_of().replace_directions(np.eye(3))
+    assert again.compute_rows(Mean("", "q", ExpPoly.from_variable("k1"), ("x", "x"))) == pytest.approx(rows)
 
 
 # ---------------------------------------------------------------------------- refusals
@@ -204,7 +205,7 @@ def test_directions_and_scores() -> None:
 
 def test_rare_outcomes_are_no_error_but_skewed() -> None:
     rare = FiniteModel([1e-9, 0.5, 0.5 - 1e-9], P, MODEL.u, MU)
-    spread = sampler_of(rare).spread(means_of(expectation(r, q).side, Context()))
+    spread = sampler_of(rare).measure_spread(expand_side(expectation(r, q).side, Context()))
     assert spread.value[0] == pytest.approx(1) and spread.skewness[0] == pytest.approx(1e9**0.5, rel=1e-3)
 
 
@@ -212,17 +213,17 @@ def test_an_estimate_without_a_linear_part() -> None:
     model = FiniteModel([0.5, 0.5], [0.5, 0.5], [1.0, -1.0])
     quantity = expectation(s, q) * expectation(s, q)
     with pytest.raises(UsageError, match="linear part of the estimate vanishes"):
-        sampler_of(model).spread(means_of(quantity.side, Context()))
-    spread = sampler_of().spread(means_of(quantity.side, Context()))
+        sampler_of(model).measure_spread(expand_side(quantity.side, Context()))
+    spread = sampler_of().measure_spread(expand_side(quantity.side, Context()))
     assert spread.deviation[0] < 1e-15 and abs(spread.skewness[0]) > 1e10  # zero up to rounding: never judged
 
 
 def spread_of(quantity: Any, model: FiniteModel) -> Any:
-    return sampler_of(model).spread(means_of(quantity.side, Context()))
+    return sampler_of(model).measure_spread(expand_side(quantity.side, Context()))
 
 
 def drawn(samples: int) -> Any:
-    return sampler_of().counts("q", samples, Stream(0))
+    return sampler_of().draw_counts("q", samples, Stream(0))
 
 
 ROWS = {"q": Q, "p": P, "mu": MU}
@@ -236,8 +237,8 @@ REFUSED: list[tuple[Any, str]] = [
       for moment in (expectation(r, q), expectation(r**3, q), expectation(k3**4 * s, q))),
     (lambda: FiniteSampler(MODEL, Context(("lam",))), "no value for the parameter lam"),
     (lambda: FiniteSampler(MODEL, Context(on_policy=True)), "mu must equal q"),
-    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.from_variable("A"))), "no value for 'A'"),
-    (lambda: sampler_of().rows(Mean("", "q", ExpPoly.from_variable("lam"))), "no value for 'lam'"),
+    (lambda: sampler_of().compute_rows(Mean("", "q", ExpPoly.from_variable("A"))), "no value for 'A'"),
+    (lambda: sampler_of().compute_rows(Mean("", "q", ExpPoly.from_variable("lam"))), "no value for 'lam'"),
 ]  # fmt: skip
 
 

@@ -19,10 +19,10 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Context, Mean
 from klsym.study.gaussian.exact import GaussianModel
 from klsym.study.gaussian.models import Divergent
-from klsym.study.sampling.backends import backend
+from klsym.study.sampling.backends import choose_backend
 from klsym.study.sampling.gaussians import GaussianSampler, Unsound
-from klsym.study.sampling.means import means_of
-from klsym.study.sampling.sampler import all_means
+from klsym.study.sampling.means import expand_side
+from klsym.study.sampling.sampler import list_means
 from klsym.study.sampling.streams import Stream
 
 MODEL = GaussianModel((0.3, 1.0), (0.5, 0.9), (-0.2, 1.2))
@@ -35,7 +35,7 @@ def sampler(model: GaussianModel = MODEL, **numbers: float) -> GaussianSampler:
 
 
 def products_of(quantity: Any) -> Any:
-    return means_of(quantity.side, Context(("lam",)))
+    return expand_side(quantity.side, Context(("lam",)))
 
 
 def log_normal(pair: Any, x: Any) -> Any:
@@ -76,7 +76,7 @@ LONE_BY_TURNS = [(*row, number % 2) for number, row in enumerate([*LONE, LONE[-1
 )
 @pytest.mark.share(3)
 def test_the_law_of_one_sample(quantity: Any, measure: str, integrand: Integrand, direction: int) -> None:
-    spread = sampler().spread(products_of(quantity))
+    spread = sampler().measure_spread(products_of(quantity))
     mean = quad(measure, direction, integrand)
 
     def central(order: int) -> Any:
@@ -92,7 +92,7 @@ def test_the_law_of_one_sample(quantity: Any, measure: str, integrand: Integrand
 def test_products_add_up_over_measures() -> None:
     """F = E_q[k1] E_p[k1] + Cov_q(k1, r): the influence is (E_p k1) k1 + (k1 - E k1)(r - E r) under q,
     (E_q k1) k1 under p."""
-    spread = sampler().spread(
+    spread = sampler().measure_spread(
         products_of(expectation(k1, q) * expectation(k1, p) + covariance(k1, r, under=q))
     )
 
@@ -122,7 +122,7 @@ def test_products_add_up_over_measures() -> None:
 def test_small_weights_are_not_lost() -> None:
     """E_q[k1 s] E_q[k1] with p almost q: each factor is of the order of the distance."""
     near = GaussianModel((0.0, 1.0), (1e-6, 1.0))
-    spread = sampler(near).spread(products_of(expectation(k1 * s, q) * expectation(k1, q)))
+    spread = sampler(near).measure_spread(products_of(expectation(k1 * s, q) * expectation(k1, q)))
     assert spread.deviation[0] == pytest.approx(1e-12, rel=1e-6)
 
 
@@ -143,18 +143,18 @@ def test_the_task_evaluates_the_integrands() -> None:
         x1, x2 = lq - lp, lq - lmu  # k1 and w
         values = np.exp(-x1) * x2 + lq, np.exp(x2 - 2 * x1 + lq) - 1, np.exp(0.5 * x1 + x2), np.exp(x1 * x2)
         expected = [value * math.prod(scores[i] for i in chosen) for value in values for chosen in each]
-        found = sampler(lam=0.5).task(measure, rows).values(z)
+        found = sampler(lam=0.5).build_task(measure, rows).evaluate_rows(z)
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
 
 
 def test_a_block_is_given_back_at_once() -> None:
     """What waits for the collector of cycles makes every block take new pages of memory."""
     rows = tuple(((-ExpPoly.from_variable("k1")).exp() + ExpPoly.from_variable("w"), (i,)) for i in (0, 1))
-    task, z = sampler().task("q", rows), np.linspace(-1, 1, 5)
+    task, z = sampler().build_task("q", rows), np.linspace(-1, 1, 5)
     held = weakref.ref(z)
     gc.disable()
     try:
-        task.values(z)
+        task.evaluate_rows(z)
         del z
         assert held() is None
     finally:
@@ -173,8 +173,8 @@ SIMULATED = [
 def test_z_has_mean_zero_and_variance_one(quantity: Any) -> None:
     one, samples, runs = sampler(), 4000, 400
     products = products_of(quantity)
-    spread, means = one.spread(products), all_means(products)
-    found = [one.combine(products, one.averages(means, samples, Stream(seed))) for seed in range(runs)]
+    spread, means = one.measure_spread(products), list_means(products)
+    found = [one.combine(products, one.draw_averages(means, samples, Stream(seed))) for seed in range(runs)]
     z = (np.array(found) - spread.value - spread.bias / samples) / (spread.deviation / math.sqrt(samples))
     assert np.all(np.abs(z.mean(axis=0)) < 4 / math.sqrt(runs))
     heavy = 1 + np.abs(spread.kurtosis) / samples
@@ -183,15 +183,15 @@ def test_z_has_mean_zero_and_variance_one(quantity: Any) -> None:
 
 def test_one_seed_gives_the_same_bits_and_another_does_not() -> None:
     products = products_of(expectation(k3 * s, q) * expectation(k1, p))
-    means = all_means(products)
-    runs = [sampler().averages(means, 100_001, Stream(seed)) for seed in (3, 3, 4)]
+    means = list_means(products)
+    runs = [sampler().draw_averages(means, 100_001, Stream(seed)) for seed in (3, 3, 4)]
     for mean in means:
         assert runs[0][mean].tobytes() == runs[1][mean].tobytes() != runs[2][mean].tobytes()
 
 
 def test_a_single_sample() -> None:
     mean = Mean("", "q", ExpPoly.from_variable("k1"))
-    found = sampler().averages([mean], 1, Stream(0))[mean]
+    found = sampler().draw_averages([mean], 1, Stream(0))[mean]
     assert np.isfinite(found).all() and found[0] == found[1]
 
 
@@ -200,9 +200,9 @@ def test_backends_draw_the_same_samples_on_a_processor(name: str) -> None:
     pytest.importorskip(name)
     products = products_of(expectation(rho * k3 * s, mu) + lam * covariance(k1, r, under=q))
     found = []
-    for on in (backend("numpy"), backend(name, "cpu")):
+    for on in (choose_backend("numpy"), choose_backend(name, "cpu")):
         one = GaussianSampler(MODEL, {"lam": 0.4}, on)
-        found.append(one.combine(products, one.averages(all_means(products), 50_000, Stream(9))))
+        found.append(one.combine(products, one.draw_averages(list_means(products), 50_000, Stream(9))))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-10)
 
 
@@ -212,11 +212,11 @@ def model_with(p_variance: float) -> GaussianModel:
 
 
 def spread_at(quantity: Any, variance: float) -> Any:
-    return sampler(model_with(variance)).spread(products_of(quantity))
+    return sampler(model_with(variance)).measure_spread(products_of(quantity))
 
 
 def drawn(name: str) -> Any:
-    return sampler().averages([Mean("", "q", ExpPoly.from_variable(name))], 10, Stream(0))
+    return sampler().draw_averages([Mean("", "q", ExpPoly.from_variable(name))], 10, Stream(0))
 
 
 SIGMA = r"\A(?=.*sigma).*"  # every reason names the condition on the variances
@@ -235,8 +235,9 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     *((lambda row=row: spread_at(*row[:2]), row[2], SIGMA + row[3]) for row in HEAVY),
     *((lambda name=name: drawn(name), UsageError, f"{name}' has no value on Gaussians")
       for name in ("R", "lam")),
-    (lambda: sampler().spread(products_of(expectation(lam * k1, q))), UsageError, "lam"),
-    (lambda: sampler().spread(means_of(expectation(exp(k1**2), q).side, Context())), UsageError, "degree 4"),
+    (lambda: sampler().measure_spread(products_of(expectation(lam * k1, q))), UsageError, "lam"),
+    (lambda: sampler().measure_spread(expand_side(expectation(exp(k1**2), q).side, Context())),
+     UsageError, "degree 4"),
     (lambda: sampler(lam=math.nan), UsageError, "finite number"),
     (lambda: sampler(GaussianModel((0.0, -1.0), (0.0, 1.0))), UsageError, "variance of q"),
     (lambda: sampler(GaussianModel((0.0, 1.0), (math.inf, 1.0))), UsageError, "mean of p"),
@@ -257,13 +258,17 @@ def test_refusals(make: Any, error: type[Exception], reason: str) -> None:
      (expectation(k1**2, q), 9.0)],
 )  # fmt: skip
 def test_finite_moments_are_judged(quantity: Any, variance: float) -> None:
-    spread = sampler(model_with(variance)).spread(products_of(quantity))
+    spread = sampler(model_with(variance)).measure_spread(products_of(quantity))
     assert all(np.isfinite(row).all() for row in vars(spread).values())
 
 
 def test_what_is_the_same_at_every_sample() -> None:
     on_policy = GaussianModel((0.3, 1.0), (0.5, 0.9))
-    spread = GaussianSampler(on_policy).spread(means_of(expectation(rho**2 * k2, mu).side, Context()))
+    spread = GaussianSampler(on_policy).measure_spread(
+        expand_side(expectation(rho**2 * k2, mu).side, Context())
+    )
     assert spread.deviation[0] > 0
-    spread = GaussianSampler(on_policy).spread(means_of(expectation(rho + rho**2, mu).side, Context()))
+    spread = GaussianSampler(on_policy).measure_spread(
+        expand_side(expectation(rho + rho**2, mu).side, Context())
+    )
     assert spread.value.tolist() == [2.0, 2.0] and spread.deviation.tolist() == [0.0, 0.0]

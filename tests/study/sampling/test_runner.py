@@ -35,7 +35,7 @@ def bits(means: SampleMeans) -> tuple[int, str]:
 
 # ---------------------------------------------------------------------------- in this process
 def test_results_are_merged_in_the_order_of_the_chunks():
-    parts = [Draws()(chunk) for chunk in PLAN.chunks()]
+    parts = [Draws()(chunk) for chunk in PLAN.list_chunks()]
     assert len(parts) == 12
     assert bits(run(Draws(), PLAN)) == bits(functools.reduce(SampleMeans.merge, parts))
     assert run(lambda chunk: Order([chunk.index]), steps(9)) == list(range(9))
@@ -145,7 +145,7 @@ def address(cluster, at_most):
 
 def workers(cluster, count: int) -> None:
     cluster.scale(count)
-    with module.connect(cluster.scheduler_address) as client:
+    with module.open_client(cluster.scheduler_address) as client:
         client.wait_for_workers(count, timeout=30)
         while len(client.nthreads()) > count:
             time.sleep(0.05)
@@ -159,7 +159,7 @@ def three(cluster, address):
 
 def left(address: str) -> list[str]:
     """The chunks that the scheduler still knows."""
-    with module.connect(address) as client:
+    with module.open_client(address) as client:
         return client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
 
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klsym.errors import UsageError
-from klsym.study.sampling.backends import Backend, backend
-from klsym.study.sampling.sample_means import SampleMeans, _sums_on_device
+from klsym.study.sampling.backends import Backend, choose_backend
+from klsym.study.sampling.sample_means import SampleMeans, _sum_on_device
 from klsym.study.sampling.streams import Stream
 
 NUMPY = Backend("numpy")
@@ -56,7 +56,7 @@ def normals(seed, shape, mean=0.0, deviation=1.0):
     ],
 )
 def test_a_block_is_right_to_rounding(name, values):
-    found = SampleMeans.of(values, NUMPY)
+    found = SampleMeans.from_rows(values, NUMPY)
     assert found.count == values.shape[1] and found.mean.dtype == np.float64
     assert error(found.mean, values) <= 16 * EPS
 
@@ -64,7 +64,7 @@ def test_a_block_is_right_to_rounding(name, values):
 def test_a_sum_taken_one_by_one_would_not_do():
     values = np.full((1, 2**15), 0.1)
     assert error(np.cumsum(values, axis=1)[:, -1] / 2**15, values) > 1000 * EPS
-    assert error(SampleMeans.of(values, NUMPY).mean, values) <= 4 * EPS
+    assert error(SampleMeans.from_rows(values, NUMPY).mean, values) <= 4 * EPS
 
 
 def test_ten_million_float32_values_are_summed_in_float64():
@@ -75,9 +75,10 @@ def test_ten_million_float32_values_are_summed_in_float64():
     assert (steps / 1024 + mean == x[0]).all()
     true = mean + Fraction(int(steps.sum()), 1024 * n)
     blocks = [
-        SampleMeans.of(x[:, i : i + 2**15], Backend("numpy", dtype="float32")) for i in range(0, n, 2**15)
+        SampleMeans.from_rows(x[:, i : i + 2**15], Backend("numpy", dtype="float32"))
+        for i in range(0, n, 2**15)
     ]
-    for found in (SampleMeans.of(x, NUMPY), functools.reduce(SampleMeans.merge, blocks)):
+    for found in (SampleMeans.from_rows(x, NUMPY), functools.reduce(SampleMeans.merge, blocks)):
         assert found.count == n and abs(Fraction(found.mean[0]) / true - 1) < 1e-14
 
 
@@ -88,16 +89,17 @@ def test_a_value_that_is_not_finite_shows_in_its_row_only(bad, at):
     values[0, at] = bad
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = SampleMeans.of(values, NUMPY)
-        against = SampleMeans.of(np.where(np.isfinite(values), values, -bad), NUMPY)
+        found = SampleMeans.from_rows(values, NUMPY)
+        against = SampleMeans.from_rows(np.where(np.isfinite(values), values, -bad), NUMPY)
         for means in (found, found.merge(found), found.merge(against)):
             assert not np.isfinite(means.mean[0]) and np.isfinite(means.mean[1])
 
 
-ONE, TWO = (SampleMeans.of(np.ones((k, 3)), NUMPY) for k in (1, 2))
+ONE, TWO = (SampleMeans.from_rows(np.ones((k, 3)), NUMPY) for k in (1, 2))
 SHAPES = (*map(np.zeros, [(0, 5), (2, 0), (1, 2, 3), (5, 1, 1)]), [np.zeros(3), np.zeros(4)])
 REFUSED = [
-    *((lambda rows=rows: SampleMeans.of(rows, NUMPY), "^sample means: rows of one length, 1 or more, exp")
+    *((lambda rows=rows: SampleMeans.from_rows(rows, NUMPY),
+       "^sample means: rows of one length, 1 or more, exp")
       for rows in SHAPES),
     (lambda: ONE.merge(TWO), "1 and 2 rows do not merge"),
 ]  # fmt: skip
@@ -121,7 +123,7 @@ from klsym.study.sampling.sample_means import SampleMeans
 for k in (1, 2, 3, 8, 40):
     for n in (1000, 32768, 70_000):
         values = np.random.default_rng(n).standard_normal((k, n))
-        print(k, n, SampleMeans.of(values, Backend()).mean.tobytes().hex())
+        print(k, n, SampleMeans.from_rows(values, Backend()).mean.tobytes().hex())
 """
 
 
@@ -140,9 +142,11 @@ def test_the_number_of_threads_changes_no_bit():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_backend_on_the_cpu_gives_the_same_bits(name, dtype):
     pytest.importorskip(name)
-    host, other = Backend("numpy", dtype=dtype), backend(name, "cpu", dtype)
-    values = host.normals(Stream(4), (3, 40_000)) + 7
-    assert bits(SampleMeans.of(other.asarray(values), other)) == bits(SampleMeans.of(values, host))
+    host, other = Backend("numpy", dtype=dtype), choose_backend(name, "cpu", dtype)
+    values = host.draw_normals(Stream(4), (3, 40_000)) + 7
+    assert bits(SampleMeans.from_rows(other.asarray(values), other)) == bits(
+        SampleMeans.from_rows(values, host)
+    )
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
@@ -151,9 +155,9 @@ def test_every_backend_on_the_cpu_gives_the_same_bits(name, dtype):
 def test_what_a_gpu_would_do_is_right_too(name, dtype, mean, deviation):
     """The path for other devices, on the CPU."""
     pytest.importorskip(name)
-    on = backend(name, "cpu", dtype)
+    on = choose_backend(name, "cpu", dtype)
     values = normals(11, (2, 1500), mean, deviation).astype(dtype)
-    found = _sums_on_device([on.asarray(row) for row in values], on)
+    found = _sum_on_device([on.asarray(row) for row in values], on)
     assert found.dtype == np.float64 and error(found / values.shape[1], values) <= 16 * EPS
 
 
@@ -164,7 +168,7 @@ FLOATS = st.floats(-1e6, 1e6, allow_nan=False)
 @given(st.lists(st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=6), min_size=2, max_size=6))
 def test_merging_in_any_order_gives_the_means_of_all(parts):
     values = np.array([pair for part in parts for pair in part]).T
-    blocks = [SampleMeans.of(np.array(part).T, NUMPY) for part in parts]
+    blocks = [SampleMeans.from_rows(np.array(part).T, NUMPY) for part in parts]
     left = functools.reduce(SampleMeans.merge, blocks)
     right = functools.reduce(lambda a, b: b.merge(a), reversed(blocks))
     turned = functools.reduce(SampleMeans.merge, reversed(blocks))
@@ -175,12 +179,12 @@ def test_merging_in_any_order_gives_the_means_of_all(parts):
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -1e300, 1e9 / 3, 0.7])
 def test_a_constant_is_its_own_mean_however_often_it_is_merged(value):
-    found = block = SampleMeans.of(np.full((1, 1024), value), NUMPY)
+    found = block = SampleMeans.from_rows(np.full((1, 1024), value), NUMPY)
     for _ in range(10_000):
         found = found.merge(block)
     assert abs(found.mean[0] - value) <= 2 * EPS * abs(value)
 
 
 def test_one_sample_beside_ten_to_the_fifteen():
-    both = SampleMeans(10**15 - 1, np.array([2.0])).merge(SampleMeans.of(np.array([[5.0]]), NUMPY))
+    both = SampleMeans(10**15 - 1, np.array([2.0])).merge(SampleMeans.from_rows(np.array([[5.0]]), NUMPY))
     assert both.count == 10**15 and both.mean[0] == float(Fraction(2 * 10**15 + 3, 10**15))

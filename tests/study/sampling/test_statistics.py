@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klsym.errors import UsageError
-from klsym.study.sampling.statistics import FALSE_ALARM, MISS, Level, TooFew, written
+from klsym.study.sampling.statistics import FALSE_ALARM, MISS, Level, TooFew, write_number
 
 LEVELS = [Level(c, a) for a in (0.4, 0.1, 0.01, 1e-6) for c in (1, 10, 1000)]
 
@@ -30,8 +30,8 @@ SHAPES = [(0.0, 0.0), (0.0, -1.5), (0.3, 0.0), (-4.0, 16.0), (0.0, 50.0), (30.0,
 def test_the_corrected_law(level: Level, skewness: float, kurtosis: float) -> None:
     """The tail of the normal law times exp(|g| x^3/(6 sqrt n) + k x^4/(24 n)), k where it is positive."""
     samples = 10**8
-    z = level.threshold(samples, skewness, kurtosis)
-    seen = level.detectable(z, samples, skewness, kurtosis) - z
+    z = level.find_threshold(samples, skewness, kurtosis)
+    seen = level.find_detectable_bias(z, samples, skewness, kurtosis) - z
     for x, stated in ((z, level.false_alarm / (2 * level.comparisons)), (seen, level.miss)):
         tail = normal_tail(x) * mpmath.exp(
             abs(skewness) * x**3 / (6 * math.sqrt(samples)) + max(kurtosis, 0) * x**4 / (24 * samples)
@@ -39,7 +39,9 @@ def test_the_corrected_law(level: Level, skewness: float, kurtosis: float) -> No
         assert float(tail) == pytest.approx(stated, rel=1e-9)
     if not skewness and kurtosis <= 0:  # the normal law
         assert z == pytest.approx(level.normal_threshold, rel=1e-9)
-        assert float(normal_tail(level.detectable(1.5) - 1.5)) == pytest.approx(level.miss, rel=1e-9)
+        assert float(normal_tail(level.find_detectable_bias(1.5) - 1.5)) == pytest.approx(
+            level.miss, rel=1e-9
+        )
 
 
 shapes = st.tuples(
@@ -54,12 +56,12 @@ shapes = st.tuples(
 def test_needed_samples_do(shape: tuple[Level, float, float, int]) -> None:
     level, skewness, kurtosis, samples = shape
     try:
-        z = level.threshold(samples, skewness, kurtosis)
+        z = level.find_threshold(samples, skewness, kurtosis)
     except TooFew as error:
         assert error.needed > samples
-        assert level.threshold(error.needed, skewness, kurtosis) >= level.normal_threshold
+        assert level.find_threshold(error.needed, skewness, kurtosis) >= level.normal_threshold
         with pytest.raises(TooFew):  # and not many more than needed
-            level.threshold(max(1, int(0.85 * error.needed) - 2), skewness, kurtosis)
+            level.find_threshold(max(1, int(0.85 * error.needed) - 2), skewness, kurtosis)
     else:
         assert z >= level.normal_threshold
 
@@ -73,7 +75,7 @@ def test_more_of_anything_bad_raises_the_threshold(
 
     def threshold(level: Level, g: float, k: float, n: int) -> float:
         try:
-            return level.threshold(n, g, k)
+            return level.find_threshold(n, g, k)
         except TooFew:
             return math.inf
 
@@ -141,7 +143,7 @@ DEEP = [Level(1), Level(10, 1e-4), Level(1000), Level(20, 0.05)]
 
 def least_samples(level: Level, skewness: float, kurtosis: float) -> int:
     with pytest.raises(TooFew) as caught:
-        level.threshold(1, skewness, kurtosis)
+        level.find_threshold(1, skewness, kurtosis)
     return caught.value.needed
 
 
@@ -151,7 +153,7 @@ def test_the_stated_rate_holds_at_the_fewest_samples_allowed(law: str, level: Le
     """Where the approximation is at its worst, the exact rate of false alarms is at most what is stated."""
     exact, (skewness, kurtosis) = LAWS[law]
     samples = least_samples(level, skewness, kurtosis)
-    z, stated = level.threshold(samples, skewness, kurtosis), level.false_alarm / level.comparisons
+    z, stated = level.find_threshold(samples, skewness, kurtosis), level.false_alarm / level.comparisons
     both = exact(samples, z, 1) + exact(samples, z, -1)
     # a law on a lattice of width a lies up to z a / 2 (relative) above its smooth part
     assert both / stated < 1.1
@@ -171,10 +173,10 @@ def test_skewness_alone_would_not_see_symmetric_jumps() -> None:
     level = Level(1000)
     exact, (skewness, kurtosis) = LAWS["symmetric"]
     samples = 40_000
-    z = level.threshold(samples, skewness)
+    z = level.find_threshold(samples, skewness)
     assert exact(samples, z, 1) / (level.false_alarm / 2000) > 2
     with pytest.raises(TooFew):
-        level.threshold(samples, skewness, kurtosis)
+        level.find_threshold(samples, skewness, kurtosis)
 
 
 @pytest.mark.parametrize("law", ["rare", "frequent", "exponential", "fair"])
@@ -183,8 +185,8 @@ def test_a_bias_of_the_stated_size_is_missed_as_seldom_as_stated(law: str, miss:
     exact, (skewness, kurtosis) = LAWS[law]
     level = Level(10, miss=miss)
     samples = least_samples(level, skewness, kurtosis)
-    z = level.threshold(samples, skewness, kurtosis)
-    seen = level.detectable(z, samples, skewness, kurtosis)
+    z = level.find_threshold(samples, skewness, kurtosis)
+    seen = level.find_detectable_bias(z, samples, skewness, kurtosis)
     for side in (1, -1):  # missed: the estimate falls short of the bias by more than seen - z
         assert exact(samples, seen - z, -side) / miss < 1.1
 
@@ -201,7 +203,7 @@ REFUSED = [
     *((lambda rate=rate: Level(1, rate), RATES) for rate in (0.0, 0.5, 1.0, -1e-6, math.nan, math.inf)),
     *((lambda rate=rate: Level(1, 0.1, rate), RATES) for rate in (0.0, 0.5, 1.0, -1e-6, math.nan, math.inf)),
     *((lambda count=count: Level(count), "at least one comparison") for count in (0, -3)),
-    *((lambda shape=shape: Level(10).threshold(*shape), "level:") for shape in NO_SHAPES),
+    *((lambda shape=shape: Level(10).find_threshold(*shape), "level:") for shape in NO_SHAPES),
 ]
 
 
@@ -215,14 +217,18 @@ def test_refusals(make: Any, reason: str) -> None:
 @pytest.mark.parametrize("samples", [1, 2, 100, 20_000])
 def test_too_few(samples: int) -> None:
     with pytest.raises(TooFew, match=rf"^{samples} samples are too few .* would do$"):
-        Level(1000).threshold(samples)
+        Level(1000).find_threshold(samples)
 
 
 def test_huge_needs_are_written_short() -> None:
     with pytest.raises(TooFew) as caught:
-        Level(1000).threshold(10, 1e50)
+        Level(1000).find_threshold(10, 1e50)
     assert len(str(caught.value)) < 100 and caught.value.needed > 10**100
-    assert (written(12), written(10**15), written(3 * 10**20)) == ("12", "1000000000000000", "3e+20")
+    assert (write_number(12), write_number(10**15), write_number(3 * 10**20)) == (
+        "12",
+        "1000000000000000",
+        "3e+20",
+    )
 
 
 def test_the_house_rates() -> None:

@@ -20,7 +20,7 @@ STREAMS = st.builds(Stream, SEEDS, KEYS)
 
 
 def words(stream: Stream) -> list[int]:
-    return stream.sequence().generate_state(8).tolist()
+    return stream.build_sequence().generate_state(8).tolist()
 
 
 @given(STREAMS)
@@ -28,8 +28,8 @@ def test_a_stream_is_numpys_seed_sequence_of_that_seed_and_key(stream):
     same = np.random.SeedSequence(stream.seed, spawn_key=stream.key)
     assert words(stream) == same.generate_state(8).tolist()
     drawn = np.random.Generator(np.random.SFC64(same)).standard_normal(5)
-    assert stream.generator().standard_normal(5).tolist() == drawn.tolist()
-    assert stream.integer64() == int.from_bytes(same.generate_state(2).tobytes(), sys.byteorder)
+    assert stream.build_generator().standard_normal(5).tolist() == drawn.tolist()
+    assert stream.draw_seed() == int.from_bytes(same.generate_state(2).tobytes(), sys.byteorder)
 
 
 @given(STREAMS, STREAMS)
@@ -39,8 +39,8 @@ def test_streams_with_different_names_differ(one, other):
 
 @given(STREAMS, KEYS)
 def test_a_child_extends_the_key_and_differs(stream, more):
-    assert stream.child(*more) == Stream(stream.seed, stream.key + more)
-    assert (words(stream.child(*more)) == words(stream)) == (not more)
+    assert stream.derive_child(*more) == Stream(stream.seed, stream.key + more)
+    assert (words(stream.derive_child(*more)) == words(stream)) == (not more)
 
 
 def test_numpy_integers_and_lists_are_taken_as_plain_data():
@@ -60,7 +60,7 @@ def test_beyond_the_limits_numpy_confuses_names_so_they_are_refused(seed, key, o
         Stream(seed, key)
 
 
-MAKERS = {"seed": Stream, "stream key": lambda word: Stream(0).child(1, word),
+MAKERS = {"seed": Stream, "stream key": lambda word: Stream(0).derive_child(1, word),
               "samples": lambda n: Plan(n, Stream(0)), "chunk": lambda n: Plan(10, Stream(0), n)}  # fmt: skip
 REFUSED = (
     *(("seed", bad, r"at least 0 and below 2\^128") for bad in (-1, 2**128, 1.0, "1", None, True, np.True_)),
@@ -95,18 +95,18 @@ def test_plans_are_refused(make, reason):
 @given(st.integers(1, 5000), st.integers(1, 700), STREAMS)
 def test_the_chunks_share_out_the_samples(samples, chunk, stream):
     plan = Plan(samples, stream, chunk)
-    chunks = list(plan.chunks())
+    chunks = list(plan.list_chunks())
     assert sum(part.size for part in chunks) == samples and len(chunks) == len(plan)
     assert [part.index for part in chunks] == list(range(len(plan)))
     assert all(part.size == chunk for part in chunks[:-1]) and 1 <= chunks[-1].size <= chunk
-    assert [part.stream for part in chunks] == [stream.child(i) for i in range(len(plan))]
+    assert [part.stream for part in chunks] == [stream.derive_child(i) for i in range(len(plan))]
 
 
 def test_a_plan_of_ten_to_the_fifteen_makes_no_list():
     tracemalloc.start()
     try:
         plan = Plan(10**15, Stream(0))
-        first = list(itertools.islice(plan.chunks(), 1000))
+        first = list(itertools.islice(plan.list_chunks(), 1000))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -16,8 +16,8 @@ from klsym.errors import UsageError
 from klsym.language.abbreviations import Context, Side, Statement
 from klsym.numeric.models import FiniteModel, random_model
 from klsym.study.sampling.finite import FiniteSampler
-from klsym.study.sampling.means import Deterministic, means_of
-from klsym.study.sampling.monte_carlo_check import CONTROL, Trial, both_ways, sampled_means
+from klsym.study.sampling.means import Deterministic, expand_side
+from klsym.study.sampling.monte_carlo_check import CONTROL, Trial, build_trials_both_ways, list_sampled_means
 from klsym.study.sampling.statistics import Level, TooFew
 from klsym.study.sampling.streams import Stream
 
@@ -32,8 +32,8 @@ def trial(
     """A side against its own exact value, plus `bias` standard errors."""
     bias, samples = options.pop("bias", 0.0), options.pop("samples", N)
     sampler = FiniteSampler(model, Context(), **options)
-    products = means_of(quantity.side, Context())
-    spread = sampler.spread(products)
+    products = expand_side(quantity.side, Context())
+    spread = sampler.measure_spread(products)
     reference = spread.value - bias * spread.deviation / math.sqrt(samples)
     return Trial(sampler, products, reference, relation, samples, Stream(seed))
 
@@ -82,13 +82,13 @@ def test_the_threshold_shown_is_that_of_the_direction_shown() -> None:
     one = trial(expectation(s, q), model, samples=samples, directions=np.eye(3))
     spread, means = one.spread, [means[0] for _, means in one.side]
     shapes = zip(spread.skewness, spread.kurtosis, strict=True)
-    thresholds = np.array([LEVEL.threshold(samples, g, k) for g, k in shapes])
+    thresholds = np.array([LEVEL.find_threshold(samples, g, k) for g, k in shapes])
     assert max(thresholds) > min(thresholds) + 0.01
     shown = set()
     for seed in range(10):
         again = replace(one, stream=Stream(seed))
         outcome = again.judge(LEVEL, [])
-        found = one.sampler.combine(one.side, one.sampler.averages(means, samples, again.stream))
+        found = one.sampler.combine(one.side, one.sampler.draw_averages(means, samples, again.stream))
         z = (found - one.reference) / (spread.deviation / math.sqrt(samples))
         worst = int(np.argmax(np.abs(z) / thresholds))
         assert (outcome.z, outcome.threshold) == (pytest.approx(z[worst]), pytest.approx(thresholds[worst]))
@@ -136,7 +136,7 @@ def test_a_control_that_is_seldom_seen_asks_for_more_samples() -> None:
     one = trial(expectation(r + k1 * s, q) + expectation(s, q), near, samples=10**6)
     with pytest.raises(TooFew) as caught:
         one.judge(LEVEL, [])
-    assert caught.value.needed == one.needed(LEVEL) > 10**6
+    assert caught.value.needed == one.count_needed_samples(LEVEL) > 10**6
     enough = replace(one, samples=caught.value.needed)
     error = enough.control_spread.deviation / math.sqrt(enough.samples)
     z = np.max(enough.shift / error)
@@ -164,23 +164,23 @@ quantities = st.sampled_from(
 @given(models, quantities, st.integers(1, 10**6), st.sampled_from([Level(4, 0.3), LEVEL, Level(2000)]))
 def test_needed_samples_do(model: FiniteModel, quantity: Any, samples: int, level: Level) -> None:
     one = trial(quantity, model, samples=samples)
-    needed = one.needed(level)
+    needed = one.count_needed_samples(level)
     if needed == samples:
         assert one.judge(level, []).samples == samples
         return
     with pytest.raises(TooFew) as caught:
         one.judge(level, [])
     assert caught.value.needed == needed > samples
-    assert replace(one, samples=needed).needed(level) == needed
+    assert replace(one, samples=needed).count_needed_samples(level) == needed
     if needed <= 2**53:
         assert replace(one, samples=needed).judge(level, []).samples == needed
 
 
 def test_trials_grow_within_patience() -> None:
     one = trial(GRADIENT, samples=10**4)
-    needed = one.needed(LEVEL)
-    assert one.enlarged(LEVEL, 10**6).samples == needed > 10**4
-    assert one.enlarged(LEVEL, 1) is one and trial(GRADIENT).enlarged(LEVEL, 4).samples == N
+    needed = one.count_needed_samples(LEVEL)
+    assert one.enlarge(LEVEL, 10**6).samples == needed > 10**4
+    assert one.enlarge(LEVEL, 1) is one and trial(GRADIENT).enlarge(LEVEL, 4).samples == N
 
 
 # ---------------------------------------------------------------------------- what is seen
@@ -211,7 +211,7 @@ def test_both_sides_are_sampled_and_inequalities_turn() -> None:
     sampler, sides = FiniteSampler(MODEL, Context()), (VALUE.side, KL(q, p).side)
     exact = (np.array([1.0]), np.array([2.0]))
     for relation, turned in (("=", "="), ("<=", ">="), ("!=", "!=")):
-        left, right = both_ways(sampler, sides, exact, relation, Context(), N, Stream(0))
+        left, right = build_trials_both_ways(sampler, sides, exact, relation, Context(), N, Stream(0))
         assert (left.relation, right.relation) == (relation, turned)
         assert (left.reference.tolist(), right.reference.tolist()) == ([2.0], [1.0])
         assert left.stream != right.stream and (left.name, right.name) == ("left side", "right side")
@@ -220,11 +220,15 @@ def test_both_sides_are_sampled_and_inequalities_turn() -> None:
 def test_what_cannot_be_sampled_is_the_reference() -> None:
     sampler, exact = FiniteSampler(MODEL, Context()), (np.array([0.0]), np.array([0.0]))
     zero = Side()
-    [one] = both_ways(sampler, (expectation(s, q).side, zero), exact, "=", Context(), N, Stream(0))
+    [one] = build_trials_both_ways(
+        sampler, (expectation(s, q).side, zero), exact, "=", Context(), N, Stream(0)
+    )
     assert one.name == "left side"
-    [one] = both_ways(sampler, (zero, expectation(s, q).side), exact, "<=", Context(), N, Stream(0))
+    [one] = build_trials_both_ways(
+        sampler, (zero, expectation(s, q).side), exact, "<=", Context(), N, Stream(0)
+    )
     assert (one.name, one.relation) == ("right side", ">=")
     with pytest.raises(Deterministic, match="one sample"):
-        both_ways(sampler, (sample(k1).side, zero), exact, "=", Context(), N, Stream(0))
+        build_trials_both_ways(sampler, (sample(k1).side, zero), exact, "=", Context(), N, Stream(0))
     statement = Statement(expected_gradient(k3, q).side, grad(KL(p, q)).side)
-    assert [mean.measure for mean in sampled_means(statement)] == ["q", "p"]
+    assert [mean.measure for mean in list_sampled_means(statement)] == ["q", "p"]

@@ -11,10 +11,10 @@ import pytest
 from klsym.api import explain
 from klsym.study.ledger.registry import Claim
 from klsym.study.ledger.settle_claim import recall, settle
-from klsym.study.sampling.backends import backend
+from klsym.study.sampling.backends import choose_backend
 from klsym.study.sampling.identities import Options
 from klsym.study.sampling.streams import Stream
-from klsym.study.sampling.verdict_lines import verdict, verdict_lines
+from klsym.study.sampling.verdict_lines import describe_verdict, list_verdict_lines
 from klsym.study.sampling.verify import Report, verify
 
 CLAIMS = ("gradient.k3-loss", "gradient.k3-loss-not-reverse", "gradient.straight-through")
@@ -22,12 +22,12 @@ DRAWN = 200_000
 
 
 def verified(on: str = "numpy") -> Report:
-    return verify([recall(name) for name in CLAIMS], Options(backend(on, "cpu"), drawn=DRAWN))
+    return verify([recall(name) for name in CLAIMS], Options(choose_backend(on, "cpu"), drawn=DRAWN))
 
 
 def test_a_line_for_each_identity_and_the_summary():
     report = verified()
-    lines = verdict_lines(report)
+    lines = list_verdict_lines(report)
     assert report.passed and lines[-1] == f"all {len(report.checked)} identities agree"
     assert re.fullmatch(
         r"gradient\.k3-loss +exact oracle agrees; 4 trials agree, 4 controls rejected, "
@@ -40,17 +40,17 @@ def test_a_line_for_each_identity_and_the_summary():
 
 def test_other_numbers_give_the_same_text(monkeypatch):
     """As on a GPU, which has generators of its own."""
-    first, generator = verified(), Stream.generator
-    monkeypatch.setattr(Stream, "generator", lambda self: generator(self.child(99)))
+    first, generator = verified(), Stream.build_generator
+    monkeypatch.setattr(Stream, "build_generator", lambda self: generator(self.derive_child(99)))
     second = verified()
     pairs = list(zip(first.outcomes, second.outcomes, strict=True))
     assert all(a.z != b.z for a, b in pairs if np.isfinite(a.z)) and all(a.sees == b.sees for a, b in pairs)
-    assert verdict_lines(first) == verdict_lines(second)
+    assert list_verdict_lines(first) == list_verdict_lines(second)
 
 
 def test_another_backend_gives_the_same_text():
     pytest.importorskip("torch")
-    assert verdict_lines(verified("torch")) == verdict_lines(verified())
+    assert list_verdict_lines(verified("torch")) == list_verdict_lines(verified())
 
 
 def test_a_typed_loss_is_verified_on_another_backend():
@@ -58,15 +58,19 @@ def test_a_typed_loss_is_verified_on_another_backend():
     pytest.importorskip("torch")
     typed = explain("k2 - sg(k2) + sg(k3)")
     settled = settle(Claim("mine", "proved", "here", "", lambda: typed.proof.theorems))
-    reports = [verify([settled], Options(backend(on, "cpu"), drawn=DRAWN)) for on in ("numpy", "torch")]
+    reports = [
+        verify([settled], Options(choose_backend(on, "cpu"), drawn=DRAWN)) for on in ("numpy", "torch")
+    ]
     assert all(report.passed for report in reports) and reports[1].checked[0].autograd is not None
-    assert verdict_lines(reports[0]) == verdict_lines(reports[1])
+    assert list_verdict_lines(reports[0]) == list_verdict_lines(reports[1])
 
 
 def test_what_disagrees_is_said():
     one = verified().checked[0]
-    assert "DISAGREES" in verdict(replace(one, exact=(False, "difference 1")))
+    assert "DISAGREES" in describe_verdict(replace(one, exact=(False, "difference 1")))
     worse = [replace(outcome, holds=False) for outcome in one.outcomes]
     assert not any(outcome.passed for outcome in worse)
-    assert "ONLY 0 of 4 trials agree" in verdict(replace(one, finite=worse, gaussian="not sampled"))
-    assert verdict(replace(one, finite="none", gaussian="none")) == "exact oracle agrees; not sampled"
+    assert "ONLY 0 of 4 trials agree" in describe_verdict(replace(one, finite=worse, gaussian="not sampled"))
+    assert (
+        describe_verdict(replace(one, finite="none", gaussian="none")) == "exact oracle agrees; not sampled"
+    )

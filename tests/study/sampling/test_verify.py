@@ -22,16 +22,16 @@ from klsym.study.ledger.evidence import Estimate, Evidence
 from klsym.study.ledger.registry import Claim
 from klsym.study.ledger.settle_claim import Settled, recall
 from klsym.study.sampling import verify as module
-from klsym.study.sampling.backends import backend
+from klsym.study.sampling.backends import choose_backend
 from klsym.study.sampling.finite import FiniteSampler
 from klsym.study.sampling.gaussians import GaussianSampler, GaussianTask
-from klsym.study.sampling.identities import Options, identities
-from klsym.study.sampling.means import means_of
+from klsym.study.sampling.identities import Options, list_identities
+from klsym.study.sampling.means import expand_side
 from klsym.study.sampling.statistics import Level
-from klsym.study.sampling.verify import Checked, Report, summary, table, verify
+from klsym.study.sampling.verify import Checked, Report, build_table, summarise, verify
 from support.scale import scaled
 
-NUMPY = backend("numpy")
+NUMPY = choose_backend("numpy")
 QUICK = Options(NUMPY, drawn=2 * 10**5)
 f = Function("f")(log_q, log_p, log_mu)
 REVERSE, FORWARD = grad(KL(q, p)), grad(KL(p, q))
@@ -134,7 +134,7 @@ def test_a_wrong_identity_is_flagged(reports: dict[str, Report], name: str) -> N
     elif isinstance(one.gaussian, list):  # and the report says that so small a bias may be overlooked
         assert all(outcome.sees > 0.01 for outcome in one.gaussian)
     assert all(outcome.rejected for outcome in one.outcomes)
-    assert summary(report)[-1] == "FAILED: test.claim" and "<-- FAILED" in table(report)
+    assert summarise(report)[-1] == "FAILED: test.claim" and "<-- FAILED" in build_table(report)
 
 
 def test_most_wrong_identities_are_flagged_on_gaussians_too(reports: dict[str, Report]) -> None:
@@ -145,7 +145,7 @@ def test_most_wrong_identities_are_flagged_on_gaussians_too(reports: dict[str, R
 @pytest.mark.parametrize("seed", range(2))
 def test_true_identities_pass(seed: int) -> None:
     report = verify(TRUE, replace(QUICK, seed=seed))
-    assert report.passed and len(report.checked) == len(TRUE) and summary(report)[-1].startswith("all 9")
+    assert report.passed and len(report.checked) == len(TRUE) and summarise(report)[-1].startswith("all 9")
     assert all(isinstance(one.finite, list) for one in report.checked)
 
 
@@ -187,9 +187,9 @@ def test_a_claim_that_did_not_settle_is_a_failure() -> None:
     for settled in ([broken], [TRUE[0], broken], [half]):
         name, report = settled[-1].claim.id, verify(settled, QUICK)
         assert not report.passed and report.failed == [name]
-        lines = summary(report)
+        lines = summarise(report)
         assert lines[-1] == f"FAILED: {name}" and any("is not settled" in line for line in lines)
-        assert not any("\n" in line for line in lines) and table(report)
+        assert not any("\n" in line for line in lines) and build_table(report)
 
 
 def test_experiments_are_left_out() -> None:
@@ -197,7 +197,7 @@ def test_experiments_are_left_out() -> None:
     for settled in ([Settled(claim, (), "not run")], []):
         report = verify(settled, QUICK)
         assert report.passed and report.checked == [] and report.level is None
-        assert table(report) and summary(report)[-1] == "all 0 identities agree"
+        assert build_table(report) and summarise(report)[-1] == "all 0 identities agree"
 
 
 # ---------------------------------------------------------------------------- broken samplers
@@ -230,16 +230,20 @@ def without_scores(self: GaussianTask, z: Any) -> Any:
     return CORRECT["values"](replace(self, rows=tuple((element, ()) for element, _ in self.rows)), z)
 
 
-CORRECT = {"counts": FiniteSampler.counts, "rows": FiniteSampler.rows, "values": GaussianTask.values}
+CORRECT = {
+    "counts": FiniteSampler.draw_counts,
+    "rows": FiniteSampler.compute_rows,
+    "values": GaussianTask.evaluate_rows,
+}
 BROKEN = [
-    (FiniteSampler, "counts", broken_counts, (E(k1 * s, q), REVERSE)),
-    (FiniteSampler, "counts", fewer, (E(k1 * s, q), REVERSE)),
-    (FiniteSampler, "rows", unscored, (E(k1 * s, q), REVERSE)),
-    (FiniteSampler, "rows", unscored, (E(s, q), 0)),
-    (FiniteSampler, "rows", unweighted, (loss(rho * k3, mu), REVERSE)),
-    (GaussianTask, "values", shifted, (loss(rho * k3, mu), REVERSE)),
-    (GaussianTask, "values", too_narrow, (E(k3, q), KL(q, p))),
-    (GaussianTask, "values", without_scores, (E(k1 * s, q), REVERSE)),
+    (FiniteSampler, "draw_counts", broken_counts, (E(k1 * s, q), REVERSE)),
+    (FiniteSampler, "draw_counts", fewer, (E(k1 * s, q), REVERSE)),
+    (FiniteSampler, "compute_rows", unscored, (E(k1 * s, q), REVERSE)),
+    (FiniteSampler, "compute_rows", unscored, (E(s, q), 0)),
+    (FiniteSampler, "compute_rows", unweighted, (loss(rho * k3, mu), REVERSE)),
+    (GaussianTask, "evaluate_rows", shifted, (loss(rho * k3, mu), REVERSE)),
+    (GaussianTask, "evaluate_rows", too_narrow, (E(k3, q), KL(q, p))),
+    (GaussianTask, "evaluate_rows", without_scores, (E(k1 * s, q), REVERSE)),
 ]
 
 
@@ -261,7 +265,7 @@ def test_a_control_that_is_not_told_apart_is_a_failure(monkeypatch: pytest.Monke
     """Samples that sit at the exact values, whatever they are, would pass every identity but no control."""
 
     def clairvoyant(self: FiniteSampler, means: Any, samples: int, stream: Any, results: Any = ()) -> Any:
-        exact = {mean: self.exact_mean(mean) for mean in means}
+        exact = {mean: self.compute_exact_mean(mean) for mean in means}
         blind = {
             mean: value * 0
             for mean, value in exact.items()
@@ -269,7 +273,7 @@ def test_a_control_that_is_not_told_apart_is_a_failure(monkeypatch: pytest.Monke
         }
         return exact | blind
 
-    monkeypatch.setattr(FiniteSampler, "averages", clairvoyant)
+    monkeypatch.setattr(FiniteSampler, "draw_averages", clairvoyant)
     report = verify([stated(loss(k3), FORWARD)], QUICK)
     assert not report.passed
     assert [(o.holds, o.rejected) for o in report.checked[0].finite] == [(True, False)] * 2  # type: ignore[union-attr]
@@ -279,7 +283,7 @@ def test_a_control_that_is_not_told_apart_is_a_failure(monkeypatch: pytest.Monke
 def reasons(claim: Settled, **options: Any) -> tuple[Any, Any, list[str]]:
     report = verify([claim], replace(QUICK, **options))
     [one] = report.checked
-    return one.finite, one.gaussian, summary(report)
+    return one.finite, one.gaussian, summarise(report)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +318,7 @@ def estimate(quantity_: Any, value: float, variance: float = 1.1) -> Settled:
 
 def test_estimates_of_a_calculation() -> None:
     model = GaussianModel((0.0, 1.0), (0.2, 1.1))
-    exact = GaussianSampler(model).spread(means_of(E(k1, q).side, Context())).value[0]
+    exact = GaussianSampler(model).measure_spread(expand_side(E(k1, q).side, Context())).value[0]
     for value, passes in ((exact, True), (exact * 1.2, False), (-exact, False)):
         report = verify([estimate(E(k1, q), float(value))], replace(QUICK, drawn=2 * 10**6))
         assert report.passed is passes and len(report.outcomes) == 1
@@ -329,7 +333,7 @@ def test_heavy_tails_are_a_reason_and_not_a_number(variance: float, reason: str)
     quantity_ = E(k3**2, q) if variance == 3.0 else E(k3, q)
     report = verify([estimate(quantity_, 1.0, variance)], QUICK)
     assert report.outcomes == [] and report.level is None
-    [line] = [line for line in summary(report) if reason in line]
+    [line] = [line for line in summarise(report) if reason in line]
     assert "the estimate" in line
 
 
@@ -343,7 +347,7 @@ def test_too_few_samples_are_a_reason_and_not_a_failure() -> None:
 def test_many_sides_with_too_few_samples_are_told_in_one_line() -> None:
     claims = [stated(E(k1 * s, q), REVERSE), stated(loss(k3), FORWARD)]
     report = verify(claims, replace(QUICK, counted=1, drawn=1))
-    [line] = [line for line in summary(report) if "would do" in line]
+    [line] = [line for line in summarise(report) if "would do" in line]
     assert "for 8 sides" in line
     needed = max(error.needed for one in report.checked for _, error in one.few)
     again = verify(claims, replace(QUICK, counted=needed, drawn=needed))
@@ -379,11 +383,11 @@ def test_backends_agree_and_autograd_is_compared(name: str) -> None:
     pytest.importorskip(name)
     same = loss(lam * k1 * log_q, mu)
     claims = [stated(loss(rho * k3, mu), REVERSE), stated(same, same, on_policy=True)]
-    here, there = (verify(claims, replace(QUICK, on=backend(on, "cpu"))) for on in ("numpy", name))
+    here, there = (verify(claims, replace(QUICK, on=choose_backend(on, "cpu"))) for on in ("numpy", name))
     np.testing.assert_allclose(numbers(here), numbers(there), rtol=1e-4, atol=1e-3)
     assert [one.autograd for one in here.checked] == [None, None]
     assert all(one.autograd is not None and one.autograd < 1e-13 for one in there.checked)
-    assert "autograd" in table(there) and "autograd" not in table(here)
+    assert "autograd" in build_table(there) and "autograd" not in build_table(here)
 
 
 @pytest.mark.parametrize("factor", [-1, 1.001, math.nan, 0])
@@ -391,7 +395,7 @@ def test_an_autograd_that_disagrees_is_a_failure(monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("torch")
     from klsym.study.sampling import autograd
 
-    correct, calls = autograd.expected_gradient, 0
+    correct, calls = autograd.estimate_expected_gradient, 0
 
     def wrong(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
@@ -399,9 +403,9 @@ def test_an_autograd_that_disagrees_is_a_failure(monkeypatch: pytest.MonkeyPatch
         found = correct(*arguments, **options)
         return found * factor if calls == 2 else found
 
-    monkeypatch.setattr(autograd, "expected_gradient", wrong)
+    monkeypatch.setattr(autograd, "estimate_expected_gradient", wrong)
     claim = stated(loss(k3), loss(rho * k1, mu) + loss(k3) - REVERSE)
-    report = verify([claim], replace(QUICK, on=backend("torch", "cpu")))
+    report = verify([claim], replace(QUICK, on=choose_backend("torch", "cpu")))
     assert calls >= 2 and not report.passed and all(outcome.passed for outcome in report.outcomes)
 
 
@@ -412,7 +416,7 @@ RATES = (0.4, 0.1)
 def alarms(seed: int) -> list[bool]:
     """At each rate, does a run of true identities raise any alarm?"""
     options = replace(QUICK, counted=10**6 if seed % 2 else 10**12, seed=seed)
-    every = (one for i, claim in enumerate(TRUE[:2]) for one in identities(claim, i, options))
+    every = (one for i, claim in enumerate(TRUE[:2]) for one in list_identities(claim, i, options))
     trials = [trial for one in every for trial in one.finite]
     comparisons = sum(trial.comparisons for trial in trials)
     return [not all(t.judge(Level(comparisons, rate), []).holds for t in trials) for rate in RATES]
@@ -429,7 +433,7 @@ def test_runs_of_true_identities_raise_an_alarm_as_seldom_as_stated() -> None:
 
 def test_the_summary_names_the_rates() -> None:
     report = verify([stated(loss(k3), FORWARD)], QUICK, false_alarm=1e-3)
-    first, controls, *_ = summary(report)
+    first, controls, *_ = summarise(report)
     assert first.startswith("40 comparisons in 4 trials")  # 8 logits and 2 directions, twice, and controls
     assert "rate 1e-03" in first and "1 - 1e-06" in first and controls.endswith("4 of 4 rejected")
 

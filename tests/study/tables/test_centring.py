@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from klsym.study.ledger.settle_claim import recall
-from klsym.study.ledger.view import statement_latex
+from klsym.study.ledger.view import format_statement_latex
 from klsym.study.tables import centring
 from klsym.study.tables.catalogue import build
 from klsym.study.tables.writing.ledger_lookup import quote
@@ -154,7 +154,7 @@ def test_off_policy_centring_is_the_gradient_of_no_function() -> None:
 
 def test_quoted_cells_are_the_sides_of_their_claims() -> None:
     for row in table().rows[:5]:
-        stated = [statement_latex(part) for claim in row.claims for part in recall(claim).parts]
+        stated = [format_statement_latex(part) for claim in row.claims for part in recall(claim).parts]
         shown = formulas(row.cells[0])[0], formulas(row.cells[1])[0]
         assert any(shown[0] in text and text.endswith(f"= {shown[1]}") for text in stated)
     noted = formulas(table().rows[2].cells[3])
@@ -172,4 +172,4 @@ def test_a_sum_over_n_is_printed_in_brackets() -> None:
 
 def test_a_claim_without_scores_has_no_coefficient() -> None:
     with pytest.raises(ValueError, match="no mean of scores"):
-        centring.coefficient(quote("batch.centering-identity"))
+        centring.show_coefficient(quote("batch.centering-identity"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from klsym.study.ledger.settle_claim import recall
-from klsym.study.ledger.view import statement_latex
+from klsym.study.ledger.view import format_statement_latex
 from klsym.study.tables import sequences
 from klsym.study.tables.catalogue import build
 from klsym.study.tables.writing.ledger_lookup import quote
@@ -136,7 +136,7 @@ def test_quoted_estimators_have_the_reverse_gradient(formula: str, slots: str, u
 def test_the_left_sides_stand_in_the_claims() -> None:
     for row in table().rows:
         if row.claims:
-            stated = [statement_latex(part) for claim in row.claims for part in recall(claim).parts]
+            stated = [format_statement_latex(part) for claim in row.claims for part in recall(claim).parts]
             assert any(formulas(row.cells[LEFT])[0] in text for text in stated), row.tags
         assert plain(row.cells[-1]) == (", ".join(row.claims) or "–")
 
@@ -171,4 +171,4 @@ def test_the_normalised_ratio_is_no_weight() -> None:
 
 def test_a_side_that_is_no_mean_is_refused() -> None:
     with pytest.raises(ValueError, match="a mean expected"):
-        sequences.one_sequence(quote("sequence.chain-rule").proof.theorem.statement.left)
+        sequences.take_one_sequence(quote("sequence.chain-rule").proof.theorem.statement.left)

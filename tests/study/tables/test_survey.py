@@ -12,7 +12,7 @@ import pytest
 import klsym
 from klsym.language.convert import is_in_core
 from klsym.language.parser import parse
-from klsym.study.tables.survey import COLUMNS, HOLDS, KNOWN, OTHERS, parameters, stored, table
+from klsym.study.tables.survey import COLUMNS, HOLDS, KNOWN, OTHERS, list_parameters, stored, table
 from support.scripts import script
 
 ROOT = Path(__file__).parents[3]
@@ -66,7 +66,7 @@ def strings(value):
     return [value] if isinstance(value, str) else []
 
 
-EXPRESSIONS = {(row["expression"], parameters(row)): row for row in READ}
+EXPRESSIONS = {(row["expression"], list_parameters(row)): row for row in READ}
 CORE = {case: row for case, row in EXPRESSIONS.items() if is_in_core(parse(*case))}
 
 

@@ -19,11 +19,11 @@ from klsym.language.expressions import k1, k2, k3
 from klsym.study.ledger.experiment_result import Finding
 from klsym.study.ledger.registry import ERRATA, load
 from klsym.study.ledger.settle_claim import recall
-from klsym.study.ledger.view import statement_latex
+from klsym.study.ledger.view import format_statement_latex
 from klsym.study.tables import experiments, gaussian, rewards
 from klsym.study.tables.catalogue import NAMES, build, tables
-from klsym.study.tables.writing.layouts import LAYOUTS, html, latex, markdown
-from klsym.study.tables.writing.notation import respell, respell_words
+from klsym.study.tables.writing.layouts import LAYOUTS, markdown, write_html, write_latex
+from klsym.study.tables.writing.notation import rewrite_letters, rewrite_words
 from klsym.study.tables.writing.table import Cell, Column, Row, Table, code, math, words
 
 QUICK = [name for name in NAMES if name != "experiments"]
@@ -55,7 +55,7 @@ def test_each_expected_gradient_is_the_right_side_of_the_claims_beside_it(name):
     for row in table.rows:
         shown = row.cells[place]
         for claim in shown.claims:
-            endings = [statement_latex(part) for part in recall(claim).parts]
+            endings = [format_statement_latex(part) for part in recall(claim).parts]
             assert any(text.endswith(f" {shown.pieces[0][1]}") for text in endings), claim
             traced += 1
     assert traced >= 2 * len(table.rows) / 3  # the others say that no claim states them
@@ -63,8 +63,8 @@ def test_each_expected_gradient_is_the_right_side_of_the_claims_beside_it(name):
 
 def test_a_gradient_is_not_traced_to_the_claim_of_another_loss():
     shown = cell_of("gradients", "gradient.k3-loss", "gradient").pieces[0][1]
-    assert statement_latex(recall("gradient.k3-loss").parts[0]).endswith(shown)
-    assert not statement_latex(recall("gradient.k2-loss").parts[0]).endswith(shown)
+    assert format_statement_latex(recall("gradient.k3-loss").parts[0]).endswith(shown)
+    assert not format_statement_latex(recall("gradient.k2-loss").parts[0]).endswith(shown)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -101,10 +101,10 @@ def test_gaussian_figures_against_quadrature(place, estimator):
     d = float(gaussian.PLACES[place])
     mean, sd = mean_and_sd(ESTIMATORS[str(estimator)], (0.0, 1.0), (d, 1.0))
     true = d**2 / 2
-    bias, spread = gaussian.figures(estimator, place)
+    bias, spread = gaussian.compute_figures(estimator, place)
     assert float(bias) == pytest.approx((mean - true) / true, abs=1e-9)
     assert float(spread) == pytest.approx(sd / true, rel=1e-9)
-    shown = [sympy.sympify(v) for v in gaussian.closed(estimator)]
+    shown = [sympy.sympify(v) for v in gaussian.compute_closed_form(estimator)]
     at = dict.fromkeys(shown[1].free_symbols, gaussian.PLACES[place])
     assert float(shown[0].subs(at)) == pytest.approx((mean - true) / true, abs=1e-9)
     assert float(shown[1].subs(at)) == pytest.approx(sd**2, rel=1e-8)
@@ -149,16 +149,16 @@ def test_experiments_quote_their_findings(monkeypatch):
     monkeypatch.setattr(experiments, "result", lambda name: SimpleNamespace(findings=(found,)))
     table = experiments.table()
     assert {row.cells[2].pieces[0][1] for row in table.rows} == {"not what the paper says"}
-    assert r"KL(q\textbar{}\textbar{}p) falls to 5\% \& stays \textless{} 1" in latex(table)
+    assert r"KL(q\textbar{}\textbar{}p) falls to 5\% \& stays \textless{} 1" in write_latex(table)
 
 
 # ---------------------------------------------------------------------------- formats
 def test_latex_escapes_and_keeps_one_row_a_line():
-    text = latex(NASTY)
+    text = write_latex(NASTY)
     assert text.startswith("% Made by `klsym tables nasty --format latex`")
     assert r"100\% of q\_1 \& \{x\} \#1" in text and r"\label{tab:klsym-nasty}" in text
     assert text.count(r"\tabularnewline") == 3  # the heads and two rows
-    assert "mathbb" not in latex(build("gradients"))
+    assert "mathbb" not in write_latex(build("gradients"))
 
 
 def test_markdown_rows_have_equally_many_cells():
@@ -185,7 +185,7 @@ class Balanced(HTMLParser):
 @pytest.mark.parametrize("name", [*QUICK, "nasty"])
 def test_html_is_balanced(name):
     page = Balanced()
-    page.feed(html(NASTY if name == "nasty" else build(name)))
+    page.feed(write_html(NASTY if name == "nasty" else build(name)))
     assert not page.open and {"table", "caption", "thead", "tbody", "math"} <= set(page.seen)
     assert "b" not in page.seen and "c" not in page.seen  # what looked like tags
 
@@ -207,7 +207,7 @@ def test_tables_fit_a_page_of_one_column_and_of_two(page, notation, tmp_path):
     """With booktabs and amsmath alone, each from a page of its own."""
     body = "".join(rf"\typeout{{Table {name}}}\input{{{name}}}\clearpage " for name in QUICK)
     for name in QUICK:
-        (tmp_path / f"{name}.tex").write_text(latex(build(name), notation))
+        (tmp_path / f"{name}.tex").write_text(write_latex(build(name), notation))
     head = rf"\documentclass[{page}]{{article}}\usepackage{{booktabs,amsmath}}"
     (tmp_path / "all.tex").write_text(rf"{head}\begin{{document}}{body}\end{{document}}")
     command = [PDFLATEX, "-halt-on-error", "-interaction=nonstopmode", "all.tex"]
@@ -234,13 +234,13 @@ def test_tables_fit_a_page_of_one_column_and_of_two(page, notation, tmp_path):
     ],
 )
 def test_formulas_in_the_letters_of_tang_and_munos(formula, expected):
-    assert respell(formula, "tang-munos") == expected
-    assert respell(formula, "wang-zhang") == formula
+    assert rewrite_letters(formula, "tang-munos") == expected
+    assert rewrite_letters(formula, "wang-zhang") == formula
 
 
 def test_words_in_the_letters_of_tang_and_munos():
-    assert respell_words("samples from q, p << q", "tang-munos") == "samples from pi, pi_ref << pi"
-    assert respell_words("equal parts", "tang-munos") == "equal parts"
+    assert rewrite_words("samples from q, p << q", "tang-munos") == "samples from pi, pi_ref << pi"
+    assert rewrite_words("equal parts", "tang-munos") == "equal parts"
 
 
 # ---------------------------------------------------------------------------- choices
@@ -248,7 +248,7 @@ def test_rows_and_columns_are_chosen():
     (table,) = tables(("gradients",), ("k3",), ("claim", "loss"))
     assert [column.key for column in table.columns] == ["claim", "loss"]
     assert table.rows and all("k3" in row.tags for row in table.rows)
-    assert "--only k3 --columns claim loss" in latex(table).partition("\n")[0]
+    assert "--only k3 --columns claim loss" in write_latex(table).partition("\n")[0]
 
 
 def test_ids_of_claims_are_left_out_on_request(capsys):

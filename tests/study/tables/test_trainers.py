@@ -16,7 +16,7 @@ from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.render.objective import write_objective_latex
 from klsym.study.tables.trainers import Trainer, settled, stored, trainer, trainers
-from klsym.study.write_up.gallery import cells
+from klsym.study.write_up.gallery import list_cells
 from support.judges.loss_judge import examine
 from support.judges.loss_worlds import options
 from support.losses.random_losses import Case
@@ -138,4 +138,4 @@ def test_the_notebook_has_the_generated_cells() -> None:
     stored_cells = json.loads((HERE / "notebooks/17-losses-of-trainers.ipynb").read_text(encoding="utf-8"))[
         "cells"
     ]
-    assert [(cell["cell_type"], "".join(cell["source"])) for cell in stored_cells] == list(cells())
+    assert [(cell["cell_type"], "".join(cell["source"])) for cell in stored_cells] == list(list_cells())

@@ -18,8 +18,8 @@ from klsym.study.ledger.settle_claim import recall
 from klsym.study.sequences.sequence_fields import compute_kl_variances
 from klsym.study.tables import variances
 from klsym.study.tables.catalogue import build
-from klsym.study.tables.writing.ledger_lookup import quote, stated
-from klsym.study.tables.writing.pieces import where
+from klsym.study.tables.writing.ledger_lookup import find_claim, quote
+from klsym.study.tables.writing.pieces import show_region
 from support.table_judge import formulas, number, of, plain, row_of, spread, world
 
 table = partial(build, "variances")
@@ -169,9 +169,9 @@ def test_every_row_has_claims_and_quotes_them() -> None:
 
 def test_what_the_table_cannot_say_is_refused() -> None:
     with pytest.raises(ValueError, match="do not compare"):
-        variances._spread(rho * k1, rho * k2)
+        variances._compare_spread(rho * k1, rho * k2)
     with pytest.raises(ValueError, match="no region"):
-        where(quote("variance.difference"))
+        show_region(quote("variance.difference"))
     other = derive(expectation(rho * s, under=mu)).equals(2 * expectation(rho * s, under=mu))
     with pytest.raises(ValueError, match="no claim says"):
-        stated(other)
+        find_claim(other)

@@ -24,7 +24,7 @@ from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_all import Judged
 from klsym.study.ledger.settle_claim import settle
 from klsym.study.tables.writing.table import Column, Row, Table, math, words
-from klsym.study.write_up.page import page
+from klsym.study.write_up.page import write_page
 from klsym.study.write_up.page_material import Figure, Material
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -162,7 +162,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     results.append(Judged(settle(known[FAILING]), ((False, "the oracle disagrees"),)))
     folder = tmp_path_factory.mktemp("page")
     written = folder / "report.html"
-    written.write_text(page(Material(results, None, [_figure()], [_table()])), encoding="utf-8")
+    written.write_text(write_page(Material(results, None, [_figure()], [_table()])), encoding="utf-8")
     return written.as_uri()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klsym.api import explain
-from klsym.study.tables.survey import parameters, stored
+from klsym.study.tables.survey import list_parameters, stored
 from klsym.study.write_up import codes
 
 DOCS = (Path(__file__).parents[3] / "docs" / "codes.md").read_text(encoding="utf-8")
@@ -16,8 +16,8 @@ SEEN = re.compile(r"^\*\*Seen in released code\.\*\* .*|^Not among the surveyed 
 
 
 def test_the_pages_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes, "seen_in", dict)
-    assert SEEN.sub("", DOCS) == SEEN.sub("", codes.page())
+    monkeypatch.setattr(codes, "collect_uses", dict)
+    assert SEEN.sub("", DOCS) == SEEN.sub("", codes.write_page())
 
 
 @pytest.mark.parametrize("number", [0, 11, 30, 50])
@@ -25,7 +25,7 @@ def test_what_is_said_of_a_release_is_what_its_formula_triggers(number: int) -> 
     row = [row for row in stored() if "expression" in row][number]
     place = f"{row['package']} {row['version']} `{row['expression']}`"
     for use in codes.USES[row["place"]]:
-        found = explain(row["expression"], "on-policy", use, parameters=parameters(row)).diagnostics
+        found = explain(row["expression"], "on-policy", use, parameters=list_parameters(row)).diagnostics
         said = r"## (KL\d+)(?:(?!## ).)*?" + re.escape(place) + rf" \([^)]*{use} on[,)]"
         told = re.findall(said, DOCS, re.DOTALL)
         assert {one.code.code for one in found} <= set(told)

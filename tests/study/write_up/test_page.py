@@ -26,15 +26,15 @@ from klsym.study.ledger.experiment_result import Finding
 from klsym.study.ledger.registry import PRINTED, SLIP, WORDS, Claim, load
 from klsym.study.ledger.settle_all import Judged
 from klsym.study.ledger.settle_claim import Settled, settle
-from klsym.study.ledger.view import statement_latex
+from klsym.study.ledger.view import format_statement_latex
 from klsym.study.tables.writing.table import Column, Row, Table, code, math, words
 from klsym.study.write_up import run
-from klsym.study.write_up.page import HEADLINES, environment, ledger, page, size
-from klsym.study.write_up.page_checks import cross_check
-from klsym.study.write_up.page_claims import Entry, closing_id, rule_id
+from klsym.study.write_up.page import HEADLINES, build_environment, list_entries, read_size, write_page
+from klsym.study.write_up.page_checks import summarise_checks
+from klsym.study.write_up.page_claims import Entry, name_closing, name_rule
 from klsym.study.write_up.page_glossary import GLOSSARY
 from klsym.study.write_up.page_material import Figure, Material
-from klsym.study.write_up.page_prose import prose_html
+from klsym.study.write_up.page_prose import render_prose
 
 VOID = ("meta", "img", "input", "br", "hr", "link", "wbr")
 PIXEL = b"\x89PNG\r\n\x1a\n"
@@ -87,7 +87,9 @@ def whole(results: list[Judged]) -> str:
     row = Row((code("gradient.k1-loss"), code("gradient.none"), math("k_1") + words(", so")))
     columns = (Column("a", words("a")), Column("b", words("b")), Column("c", words("c")))
     table = Table("x", words("5 < 6. And so on."), columns, (row,))
-    return page(Material(results, None, (figure,), (table,), run.sources(), {"gradient.k1-loss": "c.json"}))
+    return write_page(
+        Material(results, None, (figure,), (table,), run.list_sources(), {"gradient.k1-loss": "c.json"})
+    )
 
 
 def test_the_page_is_well_formed(whole: str) -> None:
@@ -134,9 +136,9 @@ def test_every_statement_is_traced_to_its_proof(whole: str, results: list[Judged
         mine = claim_of(whole, settled.claim.id)
         assert settled.claim.verdict in mine and settled.trust in mine
         for part in settled.parts:
-            assert mathml(statement_latex(part), True, True) in mine, settled.claim.id
-        assert all(f"<li>{prose_html(line)}</li>" in mine for line in settled.hypotheses), settled.claim.id
-        assert prose_html(settled.claim.explanation) in mine
+            assert mathml(format_statement_latex(part), True, True) in mine, settled.claim.id
+        assert all(f"<li>{render_prose(line)}</li>" in mine for line in settled.hypotheses), settled.claim.id
+        assert render_prose(settled.claim.explanation) in mine
         if settled.proofs:
             assert settled.certificate()["digest"] in mine
 
@@ -185,8 +187,8 @@ def test_a_corrected_claim_shows_what_its_source_prints(whole: str, results: lis
 
 
 def test_all_rules_and_closings_are_explained(whole: str) -> None:
-    assert all(prose_html(rule.why) in whole and escape(rule.cite) in whole for rule in RULES.values())
-    assert all(prose_html(" ".join(why.split())) in whole for why in CLOSINGS.values())
+    assert all(render_prose(rule.why) in whole and escape(rule.cite) in whole for rule in RULES.values())
+    assert all(render_prose(" ".join(why.split())) in whole for why in CLOSINGS.values())
 
 
 def test_a_certificate_is_linked_where_it_lies_beside(whole: str) -> None:
@@ -200,10 +202,10 @@ def test_a_certificate_is_linked_where_it_lies_beside(whole: str) -> None:
 
 def test_the_counts_are_those_of_the_run(results: list[Judged]) -> None:
     some = Material(results[:4])
-    counted = Reader(head_of(page(some))).text
+    counted = Reader(head_of(write_page(some))).text
     trusted = sum(result.settled.trust == "kernel" for result in results[:4])
     assert "All 4 claims are settled" in counted and f"{trusted} replayed by a small kernel" in counted
-    assert 'class="failure"' not in page(some) and "failed" not in counted
+    assert 'class="failure"' not in write_page(some) and "failed" not in counted
 
 
 def _fails(result: Judged) -> Judged:
@@ -219,7 +221,7 @@ def test_a_claim_that_fails_is_seen_at_the_top_and_in_its_line(results: list[Jud
     """Whether it did not settle, or the exact oracle disagrees."""
     id = results[0].settled.claim.id
     material = Material([spoil(results[0]), *results[1:4]])
-    shown = page(material)
+    shown = write_page(material)
     said = Reader(head_of(shown)).text
     assert "1 of 4 claims failed" in said and "it <fails>" in said and "All 4" not in said
     assert f'<details class="claim failed" id="{id}" open' in shown
@@ -271,11 +273,11 @@ def test_sentences_are_set_with_their_formulas(results: list[Judged]) -> None:
     texts |= {rule.why for rule in RULES.values()} | {words for pair in GLOSSARY for words in pair}
     assert len(texts) > 200
     for text in texts:
-        shown = Reader(f"<p>{prose_html(text)}</p>")
+        shown = Reader(f"<p>{render_prose(text)}</p>")
         assert shown.faults == [] and not set(shown.text) & set("\\$`"), text
         words = re.findall(r"(?<![\w*])(?!lambda\b)[a-z]{6,}(?![\w(*])", text)
         assert [word for word in words if word not in shown.text] == [], text
-    assert sum("<math" in prose_html(text) for text in texts) > 100
+    assert sum("<math" in render_prose(text) for text in texts) > 100
 
 
 @pytest.mark.parametrize(
@@ -290,7 +292,7 @@ def test_sentences_are_set_with_their_formulas(results: list[Judged]) -> None:
     ],
 )
 def test_how_a_sentence_is_set(text: str, shown: str) -> None:
-    assert prose_html(text) == shown
+    assert render_prose(text) == shown
 
 
 def test_a_figure_is_as_large_as_its_letters_need() -> None:
@@ -298,8 +300,8 @@ def test_a_figure_is_as_large_as_its_letters_need() -> None:
     dense = struct.pack(">I4sIIB", 9, b"pHYs", 11811, 11811, 1)
     for image, expected in ((head + dense, (1008, 374)), (head, (1008, 374)), (PIXEL, ())):
         figure = Figure("f", "t", image)
-        shown = re.findall(r'width="(\d+)" height="(\d+)"', page(Material([], figures=(figure,))))
-        assert size(figure) == expected and shown == ([tuple(map(str, expected))] if expected else [])
+        shown = re.findall(r'width="(\d+)" height="(\d+)"', write_page(Material([], figures=(figure,))))
+        assert read_size(figure) == expected and shown == ([tuple(map(str, expected))] if expected else [])
 
 
 # ---------------------------------------------------------------------------- the cross-check
@@ -323,14 +325,14 @@ def checked(**changes: Any) -> SimpleNamespace:
 
 
 def test_the_cross_check_says_what_was_seen() -> None:
-    shown = written("cross_check", cross_check([checked()]))
+    shown = written("cross_check", summarise_checks([checked()]))
     text = Reader(shown).text
     assert "Statement 1, exactly: apart by 0" in text and "finite model, left side" in text
     assert "10 12 −1.2 |z| ≤ 5.99 2×10 −5 told apart, |z| = 140" in text
     assert "agrees : the exact oracle bears out 1 of 1 statement; 1 of 1 sampled side as required" in text
     assert "a bias of 2×10 −5 of its size would have shown; 1 of 1 wrong control told apart" in text
     assert "not sampled on Gaussians: p < q" in text and "failure" not in shown
-    assert cross_check([]) == {}
+    assert summarise_checks([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -339,9 +341,9 @@ def test_the_cross_check_says_what_was_seen() -> None:
 def test_a_failed_comparison_is_marked(change: dict[str, bool], word: str) -> None:
     outcome = SimpleNamespace(**(vars(checked().outcomes[0]) | change))
     one = checked(finite=[outcome], outcomes=[outcome], passed=False)
-    shown = written("cross_check", cross_check([one]))
+    shown = written("cross_check", summarise_checks([one]))
     assert "does not agree" in shown and f'class="failure">{word}' in shown
-    assert 'class="failure"' in written("cross_check", cross_check([checked(exact=(False, "apart"))]))
+    assert 'class="failure"' in written("cross_check", summarise_checks([checked(exact=(False, "apart"))]))
 
 
 # ---------------------------------------------------------------------------- files
@@ -353,7 +355,7 @@ def test_everything_is_made_and_said_where(tmp_path: Path) -> None:
     stale = json.dumps({"format": FORMAT, "claim": "gradient.gone", "parts": []})
     (folder / "certificates" / "gradient.gone.json").write_text(stale, encoding="utf-8")
     table = Table("mine", words("All."), (Column("a", words("a")),), (Row((words("one cell"),)),))
-    made = run.produce(folder, claims=claims, experiments=[], tables=[table])
+    made = run.make_report(folder, claims=claims, experiments=[], tables=[table])
     assert made.passed and str(folder / "report.html") in str(made)
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert 'href="certificates/gradient.k1-loss.json"' in text and "one cell" in text
@@ -370,7 +372,7 @@ def test_everything_is_made_and_said_where(tmp_path: Path) -> None:
 
 def test_findings_are_listed_as_the_experiments_have_them() -> None:
     figure = Figure("f", "t", PIXEL, findings=(Finding("up", True, "down", False), Finding("flat", True)))
-    assert run.findings([figure]) == ["f: t", "  - up [not what the paper says: down]", "  - flat"]
+    assert run.list_findings([figure]) == ["f: t", "  - up [not what the paper says: down]", "  - flat"]
     assert all(experiment.title for experiment in EXPERIMENTS.values())
 
 
@@ -388,7 +390,7 @@ UNLINKED = {"definition", "on-policy", "given", "evaluation"}
 def written(macro: str, data: Any) -> str:
     """What a template makes of one claim, or of one cross-check."""
     template = {"claim": "claim.html.j2", "cross_check": "checks.html.j2"}[macro]
-    return str(getattr(environment().get_template(template).module, macro)(data))
+    return str(getattr(build_environment().get_template(template).module, macro)(data))
 
 
 def head_of(whole: str) -> str:
@@ -397,11 +399,11 @@ def head_of(whole: str) -> str:
 
 
 def failed(material: Material) -> set[str]:
-    return {entry.settled.claim.id for entry in ledger(material) if entry.error}
+    return {entry.settled.claim.id for entry in list_entries(material) if entry.error}
 
 
 def link_of(name: str) -> str:
-    return f'href="#{rule_id(name) if name in RULES else closing_id(name)}"'
+    return f'href="#{name_rule(name) if name in RULES else name_closing(name)}"'
 
 
 def claim_of(whole: str, id: str) -> str:

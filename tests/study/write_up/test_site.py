@@ -15,7 +15,7 @@ from klsym.commands.parser import build_parser
 from klsym.diagnostics.codes import load_codes as known_codes
 from klsym.errors import UsageError
 from klsym.study.ledger.stored import entries
-from klsym.study.write_up.hypothesis_groups import grouped
+from klsym.study.write_up.hypothesis_groups import group_hypotheses
 
 HOME = sources.HOME
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$(?!\s)([^$\n]+?)(?<![\s\\])\$(?!\d)", re.DOTALL)
@@ -136,10 +136,12 @@ def test_each_command_is_described(tmp_path: Path) -> None:
 def test_each_hypothesis_is_in_one_group() -> None:
     for entry in entries().values():
         lines = list(dict.fromkeys(entry["answer"]["hypotheses"]))
-        assert sorted(line for group in grouped(lines).values() for line in group) == sorted(lines)
+        assert sorted(line for group in group_hypotheses(lines).values() for line in group) == sorted(lines)
 
 
 @pytest.mark.parametrize("words", ["exists", "may be exchanged", "<<", "is not 0", "probability 1"])
 def test_what_is_assumed_counts_as_an_assumption(words: str) -> None:
     lines = {line for entry in entries().values() for line in entry["answer"]["hypotheses"] if words in line}
-    assert lines and set(grouped(lines)["Assumptions"]) >= {line for line in lines if line.endswith(words)}
+    assert lines and set(group_hypotheses(lines)["Assumptions"]) >= {
+        line for line in lines if line.endswith(words)
+    }

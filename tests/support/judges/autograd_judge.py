@@ -39,7 +39,7 @@ from klsym.language.unfolding import differentiate_in_log_q
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
-from klsym.study.sampling.autograd import expected_gradient, per_sample_gradient
+from klsym.study.sampling.autograd import differentiate_samples, estimate_expected_gradient
 from support.losses import loss_oracle as oracle
 from support.losses import random_losses
 from support.losses.random_losses import Case
@@ -84,7 +84,9 @@ def autograd(loss: Any, case: Case, backend: str) -> np.ndarray:
     """The real thing."""
     setting = {"sampling": case.sampling, "use": case.use}
     names = atoms(case.sampling)
-    return per_sample_gradient(loss, names["log_q"], given(names, case.sampling), backend=backend, **setting)
+    return differentiate_samples(
+        loss, names["log_q"], given(names, case.sampling), backend=backend, **setting
+    )
 
 
 # ---------------------------------------------------------------------------- losses
@@ -212,7 +214,9 @@ def softmax_misses(case: Case, models: oracle.Models, backend: str) -> float:
     found = {}
     for kind, weights in (("exact", exact), ("frequencies", counts / 50)):
         rest = given(names, case.sampling)
-        gradient = expected_gradient(parse(case.text), names["log_q"] + 0.3, weights, rest, **setting)
+        gradient = estimate_expected_gradient(
+            parse(case.text), names["log_q"] + 0.3, weights, rest, **setting
+        )
         found[kind] = softmax_form(case, names, weights).misses(gradient)
         if kind == "exact":
             literal = oracle.expected_gradient(case.text, models, case.sampling, case.use)[0]
