@@ -36,6 +36,8 @@ NEEDS = {
     "support/audits/audited.py": "torch",
     "support/audits/audited_jax.py": "jax",
     "support/judges/autograd_trees.py": "torch",
+    "support/measured/losses.py": "torch",
+    "support/measured/typed_losses.py": "torch",
 }
 collect_ignore = [name for name, package in NEEDS.items() if importlib.util.find_spec(package) is None]
 

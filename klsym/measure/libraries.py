@@ -77,11 +77,12 @@ class Library:
     def build_model(self, tree: WordTree, table: Any) -> Any:
         """Return a causal language model whose logits are a table, one row a prefix."""
         codes = _number_prefixes(tree)
-        if self.name == "torch":
-            from klsym.measure.torch_model import TorchModel
+        model = TableModel(self, tree, table, codes)
+        if self.name != "torch":
+            return model
+        from klsym.measure.torch_model import make_model_class
 
-            return TorchModel(self, tree, table, codes)
-        return TableModel(self, tree, table, codes)
+        return make_model_class()(model)
 
 
 class Samples:

@@ -177,7 +177,7 @@ CHANGES = {  # a verdict, what is changed, the column, the kind
     "the generator": ("k2**2", lambda v: divergence(v, f=K1), "divergence", "f: other value"),
     "where it is convex": ("k2**2", lambda v: divergence(v, where=None), "divergence", "where: other value"),
     "the terms": ("k2**2 + k1*R", lambda v: v.revise(terms=v.gradient.terms[:1]), "terms", "other value"),
-    "the advice": ("k3", lambda v: v.revise(fix=None), "instead", "vanished"),
+    "the advice": ("k3", lambda v: v.revise(suggestion=None), "instead", "vanished"),
     "a hypothesis less": ("k2", lambda v: v.revise(assumptions=v.assumptions[:-1]), "hypotheses", "*"),
     "how h is held": ("k2", lambda v: v.revise(score_coefficient=k1), "form", "h: ring -> outside the ring"),
 }  # fmt: skip
