@@ -17,5 +17,5 @@ def show_losses(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(descents.to_json()))
     else:
-        print(descents.to_text(options.proof, options.full))
+        print(descents.text(options.proof, options.full))
     return 0

@@ -74,12 +74,12 @@ class PrintedDescents(Descents):
         """All of it, with formulas as grammar strings."""
         return build_json(self)
 
-    def to_text(self, proof: bool = False, full: bool = False) -> str:
+    def text(self, proof: bool = False, full: bool = False) -> str:
         """The answer for a terminal, with hypotheses and all that is wrong if asked."""
-        return to_text(self, proof, full)
+        return format_descents(self, proof, full)
 
     def __str__(self) -> str:
-        return self.to_text()
+        return self.text()
 
     __repr__ = __str__
 
@@ -124,7 +124,7 @@ def _choice_to_json(row: DivergenceLoss) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------- text
-def to_text(found: PrintedDescents, proof: bool = False, full: bool = False) -> str:
+def format_descents(found: PrintedDescents, proof: bool = False, full: bool = False) -> str:
     """For a terminal: f, what estimates it, what descends it, what does not; hypotheses with `proof`."""
     shape, show_hypotheses = found.shape, proof or full
     convex = describe_convexity(shape.where, shape.is_divergence) or "whether it is convex is open"

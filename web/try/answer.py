@@ -109,7 +109,7 @@ def losses_of_divergence(asked: Question) -> Reply:
     divergence = asked.get("divergence", "").strip()
     found = losses_of(divergence, parameters, options.get("sampling"))
     words = ["divergence", divergence, *_flags(options), *_parameters(parameters)]
-    return _reply(divergence_html(found), found.to_text(), words, proof=found.to_text(proof=True))
+    return _reply(divergence_html(found), found.text(), words, proof=found.text(proof=True))
 
 
 def optimum(asked: Question) -> Reply:
