@@ -229,3 +229,9 @@ def set_memory_limit(gigabytes: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     except (ImportError, OSError, ValueError):  # not every system has it
         return
+
+
+def refuse_missing(command: str, error: ModuleNotFoundError) -> Reply:
+    """Return the reply of a command whose package is not installed: which one, and what to type."""
+    missing = f"klsym {command} needs {error.name}, which is not installed"
+    return {"error": f'{missing}: pip install ".[torch]" in a clone of klsym', "code": 2}

@@ -62,7 +62,7 @@ class Everything:
 
     @cached_property
     def tree(self) -> WordTree:
-        """The words, of which 0 ends a sequence."""
+        """All sequences of the words; word 0 ends one."""
         return WordTree(self.vocabulary, self.longest)
 
     @cached_property

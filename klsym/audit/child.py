@@ -13,7 +13,7 @@ from klsym.diagnostics.codes import load_codes
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.files import read_text
-from klsym.worker_process import Asked, Options, Reply, serve, set_memory_limit
+from klsym.worker_process import Asked, Options, Reply, refuse_missing, serve, set_memory_limit
 
 LARGEST = 5_000_000  # bytes of a file
 
@@ -75,8 +75,7 @@ def _answer(question: dict[str, Any], options: Options) -> Reply:
     try:
         from klsym.audit.audits import Disagreement, audit
     except ModuleNotFoundError as error:
-        missing = f"klsym audit needs {error.name}, which is not installed"
-        return {"error": f'{missing}: pip install ".[torch]" in a clone of klsym', "code": 2}
+        return refuse_missing("audit", error)
     try:
         answer = audit(question["target"], **question["options"])
         target, expected = answer.target or "open", question["expect"]

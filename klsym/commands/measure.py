@@ -14,7 +14,7 @@ OPTIONS = (
     "sampling", "group", "words", "length", "prompts", "third", "binary", "worlds", "framework",
     "expect", "vs",
 )  # fmt: skip
-LEEWAY = 1.2  # the code is asked to end by itself first, with a better message
+LEEWAY = 1.2  # the process gets more time than the runs in it, whose own message says more
 
 
 def measure_code(options: argparse.Namespace) -> int:

@@ -205,7 +205,7 @@ def _add_measure(commands: Any) -> None:
         " (truncated) (on-policy)",
     )  # fmt: skip
     for name, default, said in (
-        ("group", 1, "samples of one call of the loss"), ("words", 3, "words, of which 0 ends a sequence"),
+        ("group", 1, "samples of one call of the loss"), ("words", 3, "words; word 0 ends a sequence"),
         ("length", 2, "at most so many words"), ("prompts", 1, "prompts, of unequal weight"),
         ("worlds", 4, "random worlds"),
     ):  # fmt: skip

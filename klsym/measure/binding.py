@@ -13,8 +13,6 @@ from klsym.errors import UsageError
 from klsym.measure.batch import ROLES, WRITTEN_AS, Batch
 from klsym.measure.libraries import Loss
 
-FILE_NAMES = {"model": "model", "ref_model": "ref_model", "batch": "batch"}
-
 
 def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tuple[Loss, list[str]]:
     """Return the loss as a function of one batch, and the guesses that were made.

@@ -6,7 +6,7 @@ import subprocess
 from typing import Any, ClassVar
 
 from klsym.errors import KlsymError
-from klsym.worker_process import Asked, Options, Reply, serve, set_memory_limit
+from klsym.worker_process import Asked, Options, Reply, refuse_missing, serve, set_memory_limit
 
 KINDS = ("zero", "named", "own-mean", "objective", "no-objective", "undecided")
 
@@ -45,8 +45,7 @@ def _answer(question: dict[str, Any], options: Options) -> Reply:
     try:
         from klsym.measure.measuring import measure
     except ModuleNotFoundError as error:
-        missing = f"klsym measure needs {error.name}, which is not installed"
-        return {"error": f'{missing}: pip install ".[torch]" in a clone of klsym', "code": 2}
+        return refuse_missing("measure", error)
     try:
         answer = measure(question["target"], **question["options"])
     except KlsymError as error:

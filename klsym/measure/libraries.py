@@ -263,7 +263,9 @@ def _load_jax() -> Library:
         loss: Loss, tensors: Tensors, groups: Sequence[Sequence[int]], masses: Sequence[float]
     ) -> tuple[float, Array]:
         key = loss, tensors.tree
-        if len(groups) == 1 or compiled.setdefault(key, build_total(*key)) is None:
+        if key not in compiled:
+            compiled[key] = build_total(*key)
+        if len(groups) == 1 or compiled[key] is None:
             return sum_eagerly(loss, tensors, groups, masses)
         try:
             total, gradient = compiled[key](

@@ -142,6 +142,8 @@ class Measurement:
         objective = write_objective(self.multiples)
         if self.has_objective is False:
             return f"has at each theta the gradient of {objective}, and no objective"
+        if self.has_objective is None:
+            return f"has the gradient of {objective}; whether it has a curl is not decided"
         return f"minimises {objective}"
 
     def _list_rows(self) -> list[tuple[str, str]]:

@@ -91,9 +91,16 @@ def measure(
             answer = replace(answer, expected=answer.compare(expect))
         if vs is not None:
             other, _ = bind_loss(vs, map or {}, set or {})
-            reference = measure_variance(Run(other, library, seconds), plan.build_worlds()[0])
-            answer = replace(answer, versus=answer.variance / reference if answer.variance else 0.0)
+            answer = replace(answer, versus=_compare_variances(answer, Run(other, library, seconds), plan))
     return answer
+
+
+def _compare_variances(answer: Measurement, other: Run, plan: _Plan) -> float | None:
+    """Return the ratio of the variances on the first world; None where it is not known, or infinite."""
+    world = plan.build_worlds()[0]
+    reference = measure_variance(other, world, other.depends_on_order(world))
+    is_known = answer.variance is not None and answer.gradients[0].shape == world.theta.shape
+    return answer.variance / reference if is_known and answer.variance is not None and reference > 0 else None
 
 
 def _check_setting(setting: Setting, worlds: int) -> None:
@@ -210,7 +217,7 @@ class _Measuring:
             named=tuple(family.named),
             alternatives=tuple(fits[1:6]),
             cosines={} if fits or zero else family.basis.list_cosines(family.whole),
-            variance=None if zero else measure_variance(self.run, family.worlds[0]),
+            variance=None if zero else measure_variance(self.run, family.worlds[0], self.in_order),
         )
 
     def _describe_group(self, world: MeasuredWorld) -> None:
@@ -306,10 +313,10 @@ def _round(multiples: Mapping[str, float]) -> dict[str, float]:
     return {name: float(f"{value:.7g}") for name, value in multiples.items()}
 
 
-def measure_variance(run: Run, world: MeasuredWorld) -> float:
-    """Return the variance of the gradient of one group, summed over the logits."""
+def measure_variance(run: Run, world: MeasuredWorld, in_order: bool) -> float:
+    """Return the variance of the gradient of one group, E|g|^2 - |E g|^2, summed over the logits."""
     mean, square = np.zeros_like(world.theta), 0.0
-    for chosen, mass in world.list_groups(world.theta):
+    for chosen, mass in world.list_groups(world.theta, in_order):
         _, slope = run.run_group(world, world.theta, chosen)
         mean, square = mean + mass * slope, square + mass * float((slope**2).sum())
     return square - float((mean**2).sum())

@@ -66,7 +66,7 @@ class NextTokenKL:
 
 
 def read_next_token_kl(verdict: Verdict) -> NextTokenKL | None:
-    """Return the KL of each next token of which the expected gradient is a multiple; None if it is more.
+    """Return the next-token KL whose gradient, times a number, is the expected gradient; None if none is.
 
     E_m[sum_t grad KL(q_t||p_t)] = grad E_m[sum_t KL(q_t||p_t)] for a measure m that is free of theta.
     """
