@@ -28,7 +28,7 @@ from typing import Any
 
 import klsym
 from klsym.audit.binding import parse_option
-from klsym.audit.child import Runner
+from klsym.confirmed.child import Runner
 from klsym.engine.targets.clamp_messages import remove_clips
 from klsym.files import write_whole
 from klsym.language.parser import parse

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from survey import choices, downloaded, unpacked
 
-from klsym.audit.child import Runner
 from klsym.audit.duals import Dual, evaluate
+from klsym.confirmed.child import Runner
 from klsym.errors import KlsymError
 from klsym.files import write_whole
 from klsym.language.expressions import unfold
@@ -99,6 +99,10 @@ def counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
     for name in ("first", "second", "by hand"):
         tally[name] = dict(sorted(Counter(r[name] for r in rows if r[name]).items()))
+    measured = [r["measured"] for r in rows if r["measured"]]
+    tally["measured"] = dict(sorted(Counter(m["kind"] for m in measured).items()))
+    tally["as read"] = dict(sorted(Counter(m["as read"] for m in measured).items()))
+    tally["answered"] = sum(r["second"] == "read" or r["measured"] is not None for r in rows)
     return tally
 
 
@@ -133,6 +137,7 @@ def row_of(release: dict[str, Any], item: dict[str, Any], folder: Path, runner: 
     named = {**item, "result": item.get("named", item.get("result"))}
     mapped = asked(named, folder, runner, item.get("map", {}), {**given, **more})
     second = mapped if "json" in mapped else first
+    both = second.get("both") or mapped.get("both") or {}
     reason = "" if "json" in second else mapped["error"].replace(f"{folder}/", "")[:300]
     read = second["json"]["expression"] if "json" in second else ""
     numbers = [float(x) for x in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:/\d+)?", read) if "/" not in x]
@@ -140,6 +145,8 @@ def row_of(release: dict[str, Any], item: dict[str, Any], folder: Path, runner: 
         "package": release["name"], "version": release["version"], "file": item["file"], "code": item["code"],
         "kind": item["kind"], "set": item.get("set", {}), "first": outcome(first), "second": outcome(second),
         "by hand": by_hand(read, item["formula"], numbers) if read else "", "read": read, "reason": reason,
+        "measured": summarise(both.get("measured")),
+        "unmeasured": str(both.get("unmeasured", "")).replace(f"{folder}/", "")[:300],
     }  # fmt: skip
 
 
@@ -147,15 +154,34 @@ def asked(item: dict[str, Any], folder: Path, runner: Runner, maps: Any, options
     use = {"use": "reward"} if item["kind"] == "reward" else {"sampling": "off-policy"}
     question = {"map": maps, "set": options, "result": item.get("result"), **use}
     return runner.ask(
-        {"target": f"{folder / item['file']}:{item['code']}", "options": question, "expect": None}
+        {
+            "target": f"{folder / item['file']}:{item['code']}",
+            "options": question,
+            "expect": None,
+            "measure": True,
+        }
     )
+
+
+def summarise(measured: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What is kept of a measurement: what was found, and whether it is what was read."""
+    if measured is None:
+        return None
+    is_same = {True: "yes", False: "no", None: "not compared"}[measured["agrees"]]
+    kept = {name: measured[name] for name in ("kind", "multiples", "has_objective")}
+    return {**kept, "as read": is_same}
 
 
 def outcome(reply: Reply) -> str:
     if "json" in reply:
         return "read"
     error = reply["error"]
-    named = {"disagrees with the code": "differs", "please report it": "crashed", "no answer within": "late"}
+    named = {
+        "whose gradient is not": "differs",
+        "disagrees with the code": "differs",
+        "please report it": "crashed",
+        "no answer within": "late",
+    }
     return next((name for words, name in named.items() if words in error), "refused")
 
 

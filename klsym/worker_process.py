@@ -39,13 +39,14 @@ class _Garbage(Exception):
 class Asked:
     """Asks one by one; the process starts with the first question, and anew after one was ended.
 
-    module: what runs in the process, and calls `serve`.  keys: what a reply holds, with the types.  late,
-    ended: what is said where there is no answer, of a limit in seconds and of what happened.  errors: where
-    its standard error goes.
+    module: what runs in the process, and calls `serve`.  keys: what a reply holds, with the types.
+    beside_error: what an error may hold as well.  late, ended: what is said where there is no answer, of a
+    limit in seconds and of what happened.  errors: where its standard error goes.
     """
 
     module: ClassVar[str]
     keys: ClassVar[dict[str, type]]
+    beside_error: ClassVar[dict[str, type]] = {}
     late: ClassVar[str]
     ended: ClassVar[str]
     errors: ClassVar[int | None] = None
@@ -107,6 +108,7 @@ class Asked:
             match reply.get("place"):
                 case [str(), int(), str()] as place:
                     found["place"] = place
+            found |= {k: reply[k] for k, kind in self.beside_error.items() if type(reply.get(k)) is kind}
             return found
         if not all(type(reply.get(key)) is kind for key, kind in self.keys.items()) or not self.fits(reply):
             raise _Garbage

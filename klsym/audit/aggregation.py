@@ -17,7 +17,7 @@ import sympy
 
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.terms import VOCABULARY, Refused, Top, Total, as_rational, mask, sum_over, to_grammar
-from klsym.audit.tracing.shapes import is_of_masks_alone
+from klsym.audit.tracing.shapes import SIZES, is_of_masks_alone
 from klsym.audit.weights import (
     WHOLE,
     Weight,
@@ -41,7 +41,7 @@ class Tokens:
     level: "token", or "sequence" where only sums over whole sequences matter.  weights: "sequence" where
     rho is that of the whole sequence.  aggregate: "sum", "mean" (over the tokens of each sequence), "batch"
     (over all tokens of the batch), or "" where each token stands by itself.  over_vocabulary: the code sums
-    over words of the vocabulary.
+    over words of the vocabulary.  is_scaled: does a constant multiply the whole, which the words name?
     """
 
     loss: Any
@@ -51,6 +51,7 @@ class Tokens:
     aggregate: str = ""
     over_vocabulary: bool = False
     traced: Any = None  # the same as it was traced, before it was written in the grammar
+    is_scaled: bool = False
 
 
 def split_aggregation(formula: Any, level: str | None = None) -> Tokens:
@@ -88,10 +89,23 @@ def _combine_terms(formula: Any, kind: str, over_vocabulary: bool) -> Tokens:
     loss, weights = _rename_densities([e * LENGTH**token_weight.power for e, token_weight in members], kind)
     axes = "".join(e.axes for e in formula.atoms(Total))
     largest = max((token_weight for _, token_weight in members), key=operator.attrgetter("power"))
+    loss, largest = _cancel_batch_size(loss, largest)
     words = describe_weight(largest, kind, axes)
     unit, family = "sequence" if kind == "sequence" else "token", members[0][1].family
     aggregate = "" if family == "each" else family
-    return Tokens(to_grammar(loss), words, unit, weights, aggregate, over_vocabulary, loss)
+    is_scaled = "multiplied by" in words or "padded grid" in words
+    return Tokens(
+        to_grammar(loss), words, unit, weights, aggregate, over_vocabulary, loss, is_scaled=is_scaled
+    )
+
+
+def _cancel_batch_size(loss: Any, weight: Weight) -> tuple[Any, Weight]:
+    """Return the loss and its weight without a batch size that multiplies one and divides the other twice."""
+    b = SIZES["b"]
+    content, rest = loss.as_content_primitive()
+    if content.p % b or abs(weight.scale * b**2 - 1) >= 1e-5:
+        return loss, weight
+    return content / b * rest, weight._replace(scale=1 / b)
 
 
 def _find_weight(weight: Any, e: Any, axes: str, kind: str, summed: bool) -> Weight:

@@ -93,7 +93,7 @@ def audit(
     setting = {"sampling": sampling, "use": use, "level": level, **options}
     try:
         bindings = bind(code, map or {}, set or {})
-        return _AuditRun(code, bindings, result, setting).audit(dict(map or {}), dict(set or {}))
+        return AuditRun(code, bindings, result, setting).audit(dict(map or {}), dict(set or {}))
     except Refused as refusal:
         raise code.make_error(refusal.reason, refusal.line) from None
     except UsageError as error:
@@ -110,8 +110,11 @@ class _Trace:
     tokens: Tokens
 
 
-class _AuditRun:
-    """One audit."""
+class AuditRun:
+    """One audit.
+
+    traced: what was read, and setting: the options that it was explained with; None before that.
+    """
 
     def __init__(self, code: Code, bindings: Bindings, result: Any, options: dict[str, Any]) -> None:
         self.code, self.bindings, self.options = code, bindings, options
@@ -126,6 +129,8 @@ class _AuditRun:
         with self.guard_user_code():
             keys = [*bindings.roles, *bindings.options, *bindings.free, *bindings.objects]
             self.function, self.namespace = code.build(keys)
+        self.traced: _Trace | None = None
+        self.setting: dict[str, Any] | None = None
         gradient = options["use"] == "loss"
         self.framework: Framework = choose_framework(self.function, self.namespace, gradient)
         if gradient and not self.framework.differentiates:
@@ -346,7 +351,7 @@ class _AuditRun:
 
     # -- the answer -----------------------------------------------------------------------
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
-        traced = self.trace_without_misfits()
+        self.traced = traced = self.trace_without_misfits()
         old = assumptions.find_old_densities(traced.formula, self.bindings)
         self.options["sampling"], assumed = assumptions.choose_sampling(self.options["sampling"], old)
         self.notes.extend(assumed)
@@ -355,7 +360,7 @@ class _AuditRun:
         symbols = self.collect_symbols(traced)
         points = draw_points(symbols, traced.layout.rows, not self.is_off_policy)
         outcome = self.confirm_trace(traced, points, gradient)
-        setting = self.choose_setting(traced)
+        self.setting = setting = self.choose_setting(traced)
         if traced.tokens.over_vocabulary and not gradient:
             raise Refused(
                 "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"

@@ -33,6 +33,7 @@ class Audit:
     set: Mapping[str, Any]
     notes: tuple[str, ...]
     framework: str
+    ran: tuple[tuple[str, str], ...] = ()  # rows on what running the code on small worlds gave
 
     @property
     def target(self) -> str | None:
@@ -89,7 +90,7 @@ class Audit:
         by = "running it" if self.framework == "numpy" else "autograd"
         crossed = ", on both sides of every bound" if self.crossed else ""
         rows.append(("confirmed", f"by {by}: {self.points} numbers agree{crossed}"))
-        return rows + [("note", note) for note in self.notes]
+        return [*rows, *self.ran, *(("note", note) for note in self.notes)]
 
     def to_row(self) -> tuple[str, str, str, str]:
         """Return one row of a table of audits: code, options, loss, target."""

@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
-from klsym.audit.child import Runner
 from klsym.commands.console import format_line, print_complaint
 from klsym.commands.lint import report_findings, scan_project
+from klsym.confirmed.child import Runner
 from klsym.engine.answers.expectation import read_expectation
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
@@ -42,10 +42,10 @@ def audit_code(options: argparse.Namespace) -> int:
     ]
     with Runner(options.time_limit, options.memory_limit) as runner:
         replies = [
-            runner.ask({"target": target, "options": arguments, "expect": options.expect})
+            runner.ask({"target": target, "options": arguments, "expect": options.expect, "measure": True})
             for target, arguments in questions
         ]
-    if len(replies) == 1 and replies[0].get("code") == 2:
+    if len(replies) == 1 and replies[0].get("code") == 2 and not replies[0].get("measured"):
         raise UsageError(replies[0]["error"])
     answered_questions = zip(questions, replies, strict=True)
     codes = [
@@ -70,6 +70,11 @@ def combine_choices(texts: list[str]) -> list[dict[str, Any]]:
 
 def report_reply(reply: Reply, expected: str | None, target: str) -> int:
     """Print a complaint and return 1 if the trace disagrees or the target is not the expected one; else 0."""
+    if measured := reply.get("measured"):
+        meets = bool(reply.get("measured_meets"))
+        if not meets:
+            print_complaint(f"{target}: {measured}, not {expected}")
+        return int(not meets)
     if "error" in reply:
         print_complaint(reply["error"])
         return int(reply["code"])
@@ -83,13 +88,12 @@ def report_reply(reply: Reply, expected: str | None, target: str) -> int:
 def _print_replies(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], form: str) -> None:
     if form == "json":
         for (target, _), reply in zip(questions, replies, strict=True):
-            print(
-                json.dumps(
-                    reply["json"] if "json" in reply else {"function": target, "error": reply["error"]}
-                )
-            )
+            unread = {"function": target, "error": reply.get("error"), **reply.get("both", {})}
+            print(json.dumps(reply.get("json", unread)))
     elif len(replies) == 1:
-        print(replies[0].get("text", ""), end="\n" if "text" in replies[0] else "")
+        text = replies[0].get("text") or replies[0].get("measured_text")
+        if text is not None:
+            print(text)
     else:
         answered_questions = zip(questions, replies, strict=True)
         rows = [HEADS, *(tuple(map(printable, _format_row(*each))) for each in answered_questions)]
@@ -103,4 +107,6 @@ def _format_row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str
     if "row" in reply:
         return tuple(f"{cell}" for cell in [*reply["row"], *HEADS][: len(HEADS)])
     values = ", ".join(f"{k}={v}" for k, v in arguments["set"].items()) or "-"
+    if measured := reply.get("measured"):
+        return target.rpartition(":")[2], values, "not read", f"measured: {measured}"
     return target.rpartition(":")[2], values, "-", f"not read: {format_line(reply['error'], 120)}"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
-from klsym.audit.child import Runner
 from klsym.commands.console import print_complaint
+from klsym.confirmed.child import Runner
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable

@@ -1,4 +1,4 @@
-"""Measurements in a process of their own, for they run the user's code: see `klsym.audit.child`."""
+"""Measurements in a process of their own, for they run the user's code: see `klsym.confirmed.child`."""
 
 from __future__ import annotations
 

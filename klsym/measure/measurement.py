@@ -12,7 +12,7 @@ import numpy as np
 from klsym.measure.expectation import read_objective, write_objective
 from klsym.measure.field import Turning
 from klsym.measure.fit import Fit
-from klsym.measure.world import Array
+from klsym.measure.world import Array, MeasuredWorld
 
 SCHEMA = 1
 TRUST = "measured: exact on these worlds, no theorem"
@@ -79,8 +79,9 @@ class Measurement:
     alternatives: other sets of as few names that fit as well.  curl: relative; None if it was not measured.
     turning: how the gradient changes with theta.  notes: what running the code showed.
     runs: how often the loss was called.  gradients: of each world, [rows, V] in the logits of q.
-    named: of each world, the gradients of the named objectives.  variance: of the gradient of one group,
-    summed over the logits, in the first world.  cosines: to the nearest names, where none fit.
+    named: of each world, the gradients of the named objectives.  worlds: on which it ran.
+    variance: of the gradient of one group, summed over the logits, in the first world.
+    cosines: to the nearest names, where none fit.
     """
 
     setting: Setting
@@ -93,6 +94,7 @@ class Measurement:
     tolerance: float
     gradients: tuple[Array, ...] = field(repr=False)
     named: tuple[dict[str, Array], ...] = field(repr=False)
+    worlds: tuple[MeasuredWorld, ...] = field(repr=False)
     alternatives: tuple[Fit, ...] = ()
     cosines: dict[str, float] = field(default_factory=dict)
     variance: float | None = None

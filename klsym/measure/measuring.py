@@ -128,9 +128,14 @@ class _Plan:
         """Return the worlds of the shape that was asked for."""
         return self._build(self.setting.words, self.setting.length, self.count)
 
+    @property
+    def other_shape(self) -> tuple[int, int]:
+        """Words and steps of the worlds on which a fit is confirmed; where all lengths are 1, they stay."""
+        return OTHER_SHAPE if self.setting.length > 1 else (self.setting.words + 1, 1)
+
     def build_other_worlds(self) -> list[MeasuredWorld]:
         """Return those on which a fit is confirmed."""
-        return self._build(*OTHER_SHAPE, OTHER_WORLDS)
+        return self._build(*self.other_shape, OTHER_WORLDS)
 
     def _build(self, words: int, length: int, count: int) -> list[MeasuredWorld]:
         prompts = min(self.setting.prompts, words)
@@ -194,7 +199,10 @@ class _Measuring:
         other = self._run_elsewhere()
         zero = self._is_zero(family)
         if zero and other is not None and not self._is_zero(other):
-            self.notes.append("0 where the length is at most 2: what follows is of 2 words and 3 steps")
+            words, steps = self.plan.other_shape
+            self.notes.append(
+                f"0 on worlds of this shape: what follows is of {words} words and {steps} steps"
+            )
             zero, family, other = False, other, None
         turning = None if zero else self._measure_turning(family, other)
         is_float32 = turning is not None and turning.is_float32
@@ -215,6 +223,7 @@ class _Measuring:
             tolerance=tolerance,
             gradients=tuple(family.gradients),
             named=tuple(family.named),
+            worlds=tuple(family.worlds),
             alternatives=tuple(fits[1:6]),
             cosines={} if fits or zero else family.basis.list_cosines(family.whole),
             variance=None if zero else measure_variance(self.run, family.worlds[0], self.in_order),
@@ -288,7 +297,7 @@ class _Measuring:
         again = other.fit_again(fits[0], family.basis) if fits and other is not None else None
         if again is not None and not _has_same_multiples(fits[0], again):
             shown = ", ".join(f"{x:.7g}" for x in again.multiples.values())
-            words, steps = OTHER_SHAPE
+            words, steps = self.plan.other_shape
             self.notes.append(
                 f"the multiples depend on the shape: {shown} for {words} words and {steps} steps"
             )

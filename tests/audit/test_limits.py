@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import klsym
-from klsym.audit.child import Runner
+from klsym.confirmed.child import Runner
 from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.worker_process import Asked

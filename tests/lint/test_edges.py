@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from klsym.audit.child import Runner
+from klsym.confirmed.child import Runner
 from klsym.cli import main
 from klsym.lint.config import Target, read_project
 from klsym.lint.findings import Finding, collect_findings

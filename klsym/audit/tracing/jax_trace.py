@@ -202,6 +202,14 @@ def _make_arguments(
         else:
             numbers = layout.make_numbers(formula, named, values[mask])
             arrays[key] = evaluate(formula, numbers, jnp, jax.lax.stop_gradient)
+    return fit_layout(arrays, layout)
+
+
+def fit_layout(arrays: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """Return the arguments with one token more where the layout says so."""
+    import jax
+    import jax.numpy as jnp
+
     for key in layout.longer & arrays.keys():
         x, start = arrays[key], layout.cuts.get(key, 0)
         extra = jax.lax.stop_gradient(

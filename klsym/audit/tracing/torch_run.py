@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -215,11 +216,16 @@ def make_real_arguments(
         return evaluate(formula, layout.make_numbers(formula, named, values[mask]), xp, lambda t: t.detach())
 
     arguments = {key: evaluate_role(formula) for key, formula in roles.items()}
+    return fit_layout(arguments, layout), leaf
+
+
+def fit_layout(arguments: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """Return the arguments on one axis, or with one token more, where the layout says so."""
     if layout.flat:
         arguments = {key: value.reshape(-1, *value.shape[2:]) for key, value in arguments.items()}
     for key in layout.longer & arguments.keys():
         arguments[key] = _add_token(arguments[key], layout.cuts.get(key, 0))
-    return arguments, leaf
+    return arguments
 
 
 def _add_token(x: Any, start: int) -> Any:
@@ -235,7 +241,7 @@ def run(call: Callable[[dict[str, Any]], Any], arguments: dict[str, Any], leaf: 
     """Return the value and the gradient of its sum."""
     import torch
 
-    with mock.patch.object(torch.cuda, "current_device", lambda: "cpu"):  # where all tensors are
+    with keep_on_cpu():
         value = call(arguments)
     if not isinstance(value, torch.Tensor):
         value = torch.as_tensor(float(value), dtype=leaf.dtype)
@@ -253,18 +259,36 @@ def make_runner(
 
     def run_at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arguments, leaf = make_real_arguments(roles, point, layout, torch.float64)
-        usual = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
-        try:
-            with torch.enable_grad(), _make_double_mode() as mode:
-                value, slope = run(partial(call, point), arguments, leaf)
-        finally:
-            torch.set_default_dtype(usual)
+        with use_double() as mode:
+            value, slope = run(partial(call, point), arguments, leaf)
         if tuple(value.shape) == GRID[::-1]:
             value = value.t()
         return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
 
     return run_at
+
+
+@contextmanager
+def keep_on_cpu() -> Iterator[None]:
+    """Where all tensors are is what code that asks for the current GPU gets."""
+    import torch
+
+    with mock.patch.object(torch.cuda, "current_device", lambda: "cpu"):
+        yield
+
+
+@contextmanager
+def use_double() -> Iterator[Any]:
+    """Compute in float64, casts to shorter floats left out; the mode knows the largest numbers."""
+    import torch
+
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
+    try:
+        with torch.enable_grad(), _make_double_mode() as mode:
+            yield mode
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def _make_double_mode() -> Any:

@@ -65,7 +65,7 @@ def _compare_with_loss(verdict: Verdict, loss: Any) -> tuple[bool, str]:
     single = verdict.setting.level != "token" and verdict.setting.batch == "none"
     try:
         with mpmath.workdps(DIGITS):
-            parameters = _draw_parameters_of(verdict, loss)
+            parameters = draw_parameters_of(verdict, loss)
             if parameters is None:
                 return False, UNMET
             results = [check_formulas(verdict, loss, parameters)]
@@ -76,7 +76,7 @@ def _compare_with_loss(verdict: Verdict, loss: Any) -> tuple[bool, str]:
         return False, f"a printed formula cannot be read: {error}"
 
 
-def _draw_parameters_of(verdict: Verdict, loss: Any) -> dict[str, float] | None:
+def draw_parameters_of(verdict: Verdict, loss: Any) -> dict[str, float] | None:
     names = {x.name for x in loss.free_symbols} - {x.name for x in SAMPLED} | {*PARAMETERS} - {*COUNTS}
     parameters = draw_parameters(sorted(names), verdict.assumptions, random.Random(0))
     return None if parameters is None else {name: float(value) for name, value in parameters.items()}

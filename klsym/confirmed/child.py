@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from klsym.diagnostics.codes import load_codes
 from klsym.engine.options.option_table import CHOICES
@@ -15,17 +16,26 @@ from klsym.errors import KlsymError, UsageError
 from klsym.files import read_text
 from klsym.worker_process import Asked, Options, Reply, refuse_missing, serve, set_memory_limit
 
+if TYPE_CHECKING:
+    from klsym.audit.report import Audit
+    from klsym.confirmed.both import Confirmed
+
 LARGEST = 5_000_000  # bytes of a file
 
 
 class Runner(Asked):
     """Asked: "target", the other arguments of `klsym.audit` in "options", and what is to "expect".
 
-    The reply: {"text", "json", "target", "row", "meets"}.
+    The reply: {"text", "json", "target", "row", "meets"}; or an "error", with a "code" to exit with.  Of code
+    that was to be measured also "both", the JSON of `Confirmed`; and where it could be run but not read,
+    "measured", a sentence, "measured_text" and "measured_meets".
     """
 
-    module, errors = "klsym.audit.child", subprocess.DEVNULL
+    module, errors = "klsym.confirmed.child", subprocess.DEVNULL
     keys: ClassVar[dict[str, type]] = {"text": str, "json": dict, "target": str, "row": list, "meets": bool}
+    beside_error: ClassVar[dict[str, type]] = {
+        "both": dict, "measured": str, "measured_text": str, "measured_meets": bool,
+    }  # fmt: skip
     late = "no answer within {}: does the code loop?  --time-limit gives it longer"
     ended = "the process that runs the code {}: does it exit, or need more than --memory-limit?"
 
@@ -73,30 +83,63 @@ def _load(target: str) -> None:
 
 def _answer(question: dict[str, Any], options: Options) -> Reply:
     try:
-        from klsym.audit.audits import Disagreement, audit
+        if question.get("measure"):
+            from klsym.confirmed.both import audit_and_measure
+
+            return _answer_both(audit_and_measure(question["target"], **question["options"]), question)
+        from klsym.audit.audits import audit
+
+        return _describe(audit(question["target"], **question["options"]), question["expect"])
     except ModuleNotFoundError as error:
         return refuse_missing("audit", error)
-    try:
-        answer = audit(question["target"], **question["options"])
-        target, expected = answer.target or "open", question["expect"]
-        meets = expected is None or answer.meets(expected)
-        expectation = None if expected is None else {"wanted": expected, "ok": meets}
-        return {
-            "text": str(answer),
-            "json": {**answer.to_json(), "expect": expectation},
-            "row": answer.to_row(),
-            "target": target,
-            "meets": meets,
-        }
-    except Disagreement as error:
-        return {"error": str(error), "code": 1}
     except KlsymError as error:
-        return {"error": str(error), "code": 2, "place": getattr(error, "place", None)}
+        return _describe_error(error)
     except Exception as error:  # a defect of klsym, told in one line like any other
         return {
             "error": f"klsym fails on this code, please report it: {type(error).__name__}: {error}",
             "code": 2,
         }
+
+
+def _describe(answer: Audit, expected: str | None) -> Reply:
+    meets = expected is None or answer.meets(expected)
+    expectation = None if expected is None else {"wanted": expected, "ok": meets}
+    return {
+        "text": str(answer),
+        "json": {**answer.to_json(), "expect": expectation},
+        "row": answer.to_row(),
+        "target": answer.target or "open",
+        "meets": meets,
+    }
+
+
+def _describe_error(error: KlsymError) -> Reply:
+    """Return the reply where there is no verdict; 1: the trace is not what the code does."""
+    from klsym.audit.audits import Disagreement
+
+    if isinstance(error, Disagreement):
+        return {"error": str(error), "code": 1}
+    return {"error": str(error), "code": 2, "place": getattr(error, "place", None)}
+
+
+def _answer_both(both: Confirmed, question: dict[str, Any]) -> Reply:
+    """Return what was read and what was measured; no verdict where they differ."""
+    beside, expected = both.to_json(), question["expect"]
+    if both.differs:
+        return {"error": both.describe_difference(), "code": 1, "both": beside}
+    if both.read is not None:
+        answer = _describe(replace(both.read, ran=tuple(both.list_rows())), expected)
+        return {**answer, "json": {**answer["json"], **beside}, "both": beside}
+    assert both.error is not None
+    if both.measured is None:
+        return {**_describe_error(both.error), "both": beside}
+    return {
+        **_describe_error(both.error),
+        "both": beside,
+        "measured": both.measured.summary,
+        "measured_text": both.describe_measured(),
+        "measured_meets": expected is None or both.measured.meets(expected),
+    }
 
 
 if __name__ == "__main__":

@@ -1,0 +1,339 @@
+"""Code that `klsym audit` has bound, measured: what was read of it and what running it gives, side by side.
+
+The arguments are filled as the audit fills them, from the batches of small worlds.  Where the code was read,
+its parameters have numbers that meet the hypotheses of the verdict, and the gradient that the verdict prints
+is compared with the one that was measured, on the same worlds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from klsym.audit.audits import MOST_NAMES, AuditRun
+from klsym.audit.binding import bind
+from klsym.audit.code import Code
+from klsym.audit.compiled.running import RoleRequest, ScaledLogits, UndecidedBranch
+from klsym.audit.confirm import SCALES, draw
+from klsym.audit.reading import read
+from klsym.audit.report import Audit
+from klsym.audit.terms import VOCABULARY, Refused, mask, token
+from klsym.confirmed.printed import Agreement, compare_with_printed
+from klsym.errors import KlsymError, UsageError
+from klsym.language.expressions import log_old, unfold
+from klsym.language.sums import Whole
+from klsym.measure.batch import Batch
+from klsym.measure.measurement import Measurement
+from klsym.measure.measuring import measure
+from klsym.numeric.array_losses import evaluate
+from klsym.numeric.checks.cross_check import draw_parameters_of
+
+GAP = 1e-6  # relative; a printed gradient further from the measured one is another one
+SECONDS = 20.0  # for measuring
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What was read of some code, and what running it gives.
+
+    read: the audit; None where the code could not be read, unread says why.  measured: None where it could
+    not be run, unmeasured says why.  agreement: of the gradient that is printed and the one that was
+    measured; None where one of them is not there, or the printed one has no numbers here.
+    """
+
+    read: Audit | None
+    unread: str
+    measured: Measurement | None
+    unmeasured: str
+    agreement: Agreement | None
+    error: KlsymError | None = None  # why it was not read
+
+    @property
+    def differs(self) -> bool:
+        """Is the printed gradient another one than the code has?"""
+        if self.agreement is None or self.read is None or self.measured is None:
+            return False
+        factor, group = self.agreement.factor, self.measured.setting.group
+        is_known = self.read.tokens.is_scaled or any(abs(factor - x) < GAP * x for x in (1, group))
+        return not (self.agreement.gap < GAP and factor > 0 and is_known)
+
+    @property
+    def agrees(self) -> bool | None:
+        """Is the printed gradient that of the code?  None: they were not compared."""
+        return None if self.agreement is None else not self.differs
+
+    def list_rows(self) -> list[tuple[str, str]]:
+        """Return what running the code gave, as rows of an answer."""
+        if self.measured is None:
+            return [("measured", f"no: {self.unmeasured}")]
+        rows = [("measured", self.measured.summary), ("", self.measured.setting.describe())]
+        if self.agreement is not None:
+            factor = self.agreement.factor
+            times = "" if abs(factor - 1) < GAP else f", times {factor:.6g} here"
+            gap = max(self.agreement.gap, 1e-16)
+            rows.append(("", f"its gradient is the one that is printed below, to {gap:.0e}{times}"))
+        return rows
+
+    def describe_difference(self) -> str:
+        """Return the message for code whose measured gradient is not the one that was read."""
+        assert self.read is not None and self.measured is not None and self.agreement is not None
+        assumed = "; ".join(self.read.notes) or "nothing"
+        apart = f"{self.agreement.gap:.1g} apart, relative, with the factor {self.agreement.factor:.6g}"
+        return (
+            f"{self.read.code.name}: read as {self.read.expression}, whose gradient is not the one that the"
+            f" code has on small worlds ({apart}), so that klsym gives no verdict; measured:"
+            f" {self.measured.summary}; assumed: {assumed}"
+        )
+
+    def describe_measured(self) -> str | None:
+        """Return what was measured of code that could not be read, as text; None where it was not run."""
+        if self.measured is None:
+            return None
+        return f"{self.measured}\nnot read  {self.unread}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was read and what was measured as JSON data."""
+        measured = None
+        if self.measured is not None:
+            whole = self.measured.to_json()
+            names = ("kind", "multiples", "curl", "has_objective", "setting", "notes")
+            measured = {**{name: whole[name] for name in names}, "agrees": self.agrees}
+        return {
+            "read": None if self.read is None else self.read.expression,
+            "unread": self.unread,
+            "measured": measured,
+            "unmeasured": self.unmeasured,
+            "assumed": [] if self.read is None else [*self.read.notes],
+        }
+
+
+def audit_and_measure(
+    target: Any,
+    map: Mapping[str, str] | None = None,
+    set: Mapping[str, Any] | None = None,
+    result: str | int | None = None,
+    sampling: str | None = None,
+    use: str = "loss",
+    level: str | None = None,
+    **options: str | None,
+) -> Confirmed:
+    """Read some code as `klsym.audit` does, and measure it with the same arguments.
+
+    >>> import pytest; torch = pytest.importorskip("torch")
+    >>> def penalty(logp, ref_logp, mask):
+    ...     k3 = torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
+    ...     return ((k3 * mask).sum(-1) / mask.sum(-1)).mean()
+    >>> both = audit_and_measure(penalty)
+    >>> both.measured.multiples, both.differs
+    ({'next-token-forward-kl/T': 1.0}, False)
+
+    Arguments: as of `klsym.audit`.
+    """
+    given = {"sampling": sampling, "use": use, "level": level, **options}
+    code = read(target, None if result is None else str(result))
+    answer, error, run = None, None, None
+    try:
+        run = AuditRun(code, bind(code, map or {}, set or {}), result, given)
+        answer = run.audit(dict(map or {}), dict(set or {}))
+    except KlsymError as reason:
+        error = _locate(reason, code)
+    if run is None:
+        return Confirmed(None, str(error), None, str(error), None, error)
+    try:
+        measuring = _Measuring(run, answer)
+        measured = measuring.measure()
+    except KlsymError as reason:
+        return Confirmed(answer, str(error or ""), None, str(_locate(reason, code)), None, error)
+    agreement = None
+    if answer is not None:
+        agreement = compare_with_printed(answer.verdict, answer.tokens.loss, measured, measuring.parameters)
+    return Confirmed(answer, str(error or ""), measured, "", agreement, error)
+
+
+def _locate(error: KlsymError, code: Code) -> KlsymError:
+    """Return an error with the place in the code, as `klsym.audit` raises it."""
+    if isinstance(error, Refused):
+        return code.make_error(error.reason, error.line)
+    return error.located(code.file, code.lines[0], str(error)) if isinstance(error, UsageError) else error
+
+
+class _Measuring:
+    """One measurement of what an audit has bound.  answer: what was read; None where it was not."""
+
+    def __init__(self, run: AuditRun, answer: Audit | None) -> None:
+        self.run, self.answer = run, answer
+        self.setting = run.setting if answer is not None and run.setting else run.options
+        self.parameters = self._draw_parameters()
+
+    def _draw_parameters(self) -> dict[str, float]:
+        """Return numbers of the free parameters, which meet the hypotheses of what was read."""
+        if self.answer is not None:
+            drawn = draw_parameters_of(self.answer.verdict, self.answer.tokens.loss)
+            if drawn is None:
+                raise UsageError("no values of the parameters found that meet the hypotheses")
+            return drawn
+        return {}
+
+    def measure(self) -> Measurement:
+        """Return the measurement, with the first layout of arguments that the code accepts."""
+        if not self.run.framework.differentiates:
+            raise Refused("NumPy has no gradient: nothing is measured")
+        layouts = [self.run.traced.layout] if self.run.traced is not None else self.run.layouts
+        refusals: list[Refused] = []
+        for layout in layouts:
+            try:
+                return self._measure_layout(layout)
+            except Refused as refusal:
+                refusals.append(refusal)
+        raise max(refusals, key=lambda refusal: refusal.line or 0)
+
+    def _measure_layout(self, layout: Any) -> Measurement:
+        """Return the measurement, once all names that the code computes with are known."""
+        for _ in range(MOST_NAMES):
+            try:
+                return self._measure_once(layout)
+            except RoleRequest as needs:
+                self.run.bindings.guess(needs.name, needs.role)
+            except ScaledLogits as scaled:
+                self.run.bindings.scale(scaled.names, scaled.every, scaled.factor)
+            except UndecidedBranch as undecided:
+                self.run.questions.decide(undecided)
+        raise Refused(f"more than {MOST_NAMES} names are asked for")
+
+    def _measure_once(self, layout: Any) -> Measurement:
+        self._run_at_sizes(layout)
+        is_sample = self.setting.get("level") == "sample"
+        symbols = self.run.bindings.symbols
+        with self.run.guard_user_code(), _load_tracing(self.run.framework.name).use_double():
+            return measure(
+                lambda batch: self._compute_loss(batch, layout),
+                sampling=self.setting.get("sampling") or "on-policy",
+                group=self._choose_group(),
+                words=4 if is_sample else 3,
+                length=1 if is_sample else 2,
+                third=log_old in symbols,
+                framework=self.run.framework.name,
+                seconds=SECONDS,
+            )
+
+    def _run_at_sizes(self, layout: Any) -> None:
+        """Run the code once where all axes differ: the worlds have groups of 2 samples of 2 tokens."""
+        point = draw(0, SCALES[0], self.run.bindings.symbols, layout.rows)
+        with self.run.guard_user_code():
+            self.run.make_runner(layout)(point)
+
+    def _choose_group(self) -> int:
+        """Return 2 where the samples of a batch meet in the loss, or where that is not known."""
+        together = self.answer is None or self.setting.get("aggregate") == "batch"
+        return 2 if together or self.setting.get("batch", "none") != "none" else 1
+
+    # -- one batch --------------------------------------------------------------------------
+    def _compute_loss(self, batch: Batch, layout: Any) -> Any:
+        """Return what the code makes of a batch, as a number whose gradient is meant."""
+        filled = _Filling(batch, layout, self.run.framework.name)
+        arguments = filled.fill(self.run.bindings.roles)
+        symbols = self.run.bindings.free.items()
+        numbers = {name: self.run.framework.number(self._find_number(x)) for name, x in symbols}
+        value = self.run.call({**arguments, **numbers}, guessing=True)
+        if self.setting.get("use") == "reward":
+            return filled.weigh_scores(value, self.setting.get("credit") or "total")
+        return filled.sum_tokens(value)
+
+    def _find_number(self, symbol: Any) -> float:
+        """Return the number of a parameter; what nothing says is a number of its own between 0.2 and 0.9."""
+        position = len(self.parameters)
+        return self.parameters.setdefault(symbol.name, 0.2 + math.modf(0.618 * (position + 1))[0] * 0.7)
+
+
+def _load_tracing(framework: str) -> Any:
+    return import_module(f"klsym.audit.tracing.{'jax_trace' if framework == 'jax' else 'torch_run'}")
+
+
+class _Filling:
+    """Arguments of some code, filled from a batch with the layout that the audit found."""
+
+    def __init__(self, batch: Batch, layout: Any, framework: str) -> None:
+        self.batch, self.layout, self.framework = batch, layout, framework
+        self.library, self.detach = _load_arrays(framework)
+        per_token = batch.rewards[:, None] + 0 * batch.mask
+        rewards = (
+            {"R": batch.rewards, "A": batch.rewards} if layout.by_rows
+            else {"R": per_token if layout.constant else batch.token_rewards, "A": per_token}
+        )  # fmt: skip
+        tables = (batch.logits, batch.ref_logits, None)
+        self.numbers = {
+            "log_q": batch.logp, "log_p": batch.ref_logp, "log_mu": batch.sampler_logp,
+            "log_old": batch.old_logp, **rewards,
+            **{x.name: table for x, table in zip(VOCABULARY, tables, strict=True) if table is not None},
+        }  # fmt: skip
+
+    def fill(self, roles: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments by name."""
+        arguments = {name: self._evaluate(role) for name, role in roles.items()}
+        return _load_tracing(self.framework).fit_layout(arguments, self.layout)  # type: ignore[no-any-return]
+
+    def _evaluate(self, role: Any) -> Any:
+        if role == mask:
+            return self._convert_mask()
+        if role == token:
+            return self.batch.tokens
+        counted = self.batch.mask
+        if role.has(Whole):
+            inside = role.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0])
+            return (evaluate(inside, self.numbers, self.library, self.detach) * counted).sum(1)
+        if unknown := {x.name for x in unfold(role).free_symbols} - {*self.numbers}:
+            raise Refused(f"{', '.join(sorted(unknown))} is not measured")
+        numbers = self.layout.make_numbers(role, self.numbers, counted)
+        return evaluate(role, numbers, self.library, self.detach)
+
+    def _convert_mask(self) -> Any:
+        if self.framework == "jax":
+            from klsym.audit.tracing.jax_trace import MASKS
+
+            return self.batch.mask.astype(MASKS[self.layout.mask_type])
+        import torch
+
+        return self.batch.mask.to(getattr(torch, self.layout.mask_type))
+
+    # -- the result -------------------------------------------------------------------------
+    def sum_tokens(self, value: Any) -> Any:
+        """Return the sum of what the code returns over the tokens that count, or over the sequences."""
+        value = self._as_array(value)
+        if value.ndim == 0:
+            return value
+        if math.prod(value.shape) == math.prod(self.batch.mask.shape) and value.ndim != 1:
+            return (value.reshape(self.batch.mask.shape) * self.batch.mask).sum()
+        if self.layout.flat and math.prod(value.shape) == math.prod(self.batch.mask.shape):
+            return (value.reshape(self.batch.mask.shape) * self.batch.mask).sum()
+        return value.sum()
+
+    def weigh_scores(self, value: Any, credit: str) -> Any:
+        """Return the sum of detached rewards times log q; credit: which tokens a reward meets."""
+        value = self.detach(self._as_array(value))
+        log_q = self.batch.logp * self.batch.mask
+        if value.ndim < 2:
+            return (value * log_q.sum(-1)).sum()
+        value = value * self.batch.mask
+        if credit != "same-token":
+            total = value.sum(-1)[:, None] + 0 * value
+            value = total if credit == "total" else total - value.cumsum(-1) + value
+        return (value * log_q).sum()
+
+    def _as_array(self, value: Any) -> Any:
+        if hasattr(value, "ndim"):
+            return value
+        return 0 * self.batch.mask.sum() + float(value)
+
+
+def _load_arrays(framework: str) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the array functions of a library, and what it calls sg."""
+    if framework == "jax":
+        import jax
+
+        return jax.numpy, jax.lax.stop_gradient
+    from array_api_compat import torch as functions
+
+    return functions, lambda x: x.detach()
