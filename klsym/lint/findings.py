@@ -55,15 +55,16 @@ def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
     if "json" not in reply:
         path, line, message = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
         level = "error" if target.expect else "warning"
-        return [_make_finding(UNREADABLE, message, as_relative_path(path), max(1, line), function, level)]
+        place = (as_relative_path(path), max(1, line), function)
+        return [_make_finding(UNREADABLE, message, place, level)]
     answer = reply["json"]
-    path, line = as_relative_path(answer["file"]), max(1, answer["lines"][0])
+    place = (as_relative_path(answer["file"]), max(1, answer["lines"][0]), function)
     used = ("sampling", "use", "level", "batch", "credit", "weights", "aggregate")
     text = repr((answer["expression"], [answer[name] for name in used]))
     digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:16]
     precision = PRECISION.get(answer["trust"], "low")
     listed = [
-        Finding(d["code"], d["name"], d["message"], path, line, function, precision=precision, digest=digest)
+        Finding(d["code"], d["name"], d["message"], *place, precision=precision, digest=digest)
         for d in answer["diagnostics"]
     ]
     if answer["expect"] and not answer["expect"]["ok"]:
@@ -74,14 +75,16 @@ def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
         listed.insert(
             0,
             replace(
-                _make_finding(EXPECTED, message, path, line, function, "error"), digest=digest_of_expectation
+                _make_finding(EXPECTED, message, place, "error"),
+                digest=digest_of_expectation,
             ),
         )
     return listed
 
 
-def _make_finding(code: str, message: str, path: str, line: int, function: str, level: str) -> Finding:
-    return Finding(code, NAMES[code], message, path, line, function, level, "very-high")
+def _make_finding(code: str, message: str, place: tuple[str, int, str], level: str) -> Finding:
+    """place: the file, the line and the function."""
+    return Finding(code, NAMES[code], message, *place, level=level, precision="very-high")
 
 
 def as_relative_path(path: str) -> str:
@@ -122,7 +125,7 @@ def drop_suppressed(
     for path, lines in comments.items():
         remaining += [
             _make_finding(
-                UNUSED, f"{code} is not found here: take the comment away", path, line, "", "warning"
+                UNUSED, f"{code} is not found here: take the comment away", (path, line, ""), "warning"
             )
             for line, codes in lines.items()
             for code in codes

@@ -61,7 +61,7 @@ def build_coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> For
         return _build_term(*common, 1, sums, (_build_sum(cofactor, sums), *tail))
     if len(value.terms) == 1:
         [((monomial, exponent), scale)] = value.terms.items()
-        return _build_term(monomial, exponent, scale, sums, tail)
+        return _build_term(monomial, exponent, value=scale, sums=sums, tail=tail)
     return multiply(_build_sum(value, sums), *tail) if tail else _build_sum(value, sums)
 
 

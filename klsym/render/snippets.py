@@ -42,11 +42,19 @@ class Framework:
 
 
 FRAMEWORKS = {
-    "torch": Framework("PyTorch", "torch", "#.detach()", "#.sum(-1{keep})", "#.flip(-1).cumsum(-1).flip(-1)"),
-    "jax": Framework(
-        "JAX", "jnp", "jax.lax.stop_gradient(#)", "#.sum(-1{keep})", "#[..., ::-1].cumsum(-1)[..., ::-1]"
+    "torch": Framework(
+        "PyTorch", "torch", "#.detach()", total="#.sum(-1{keep})", later="#.flip(-1).cumsum(-1).flip(-1)"
     ),
-    "numpy": Framework("NumPy", "np", "#", "#.sum(-1{keep})", "#[..., ::-1].cumsum(-1)[..., ::-1]"),
+    "jax": Framework(
+        "JAX",
+        module="jnp",
+        sg="jax.lax.stop_gradient(#)",
+        total="#.sum(-1{keep})",
+        later="#[..., ::-1].cumsum(-1)[..., ::-1]",
+    ),
+    "numpy": Framework(
+        "NumPy", module="np", sg="#", total="#.sum(-1{keep})", later="#[..., ::-1].cumsum(-1)[..., ::-1]"
+    ),
 }
 KEEP = {"torch": ", keepdim=True", "jax": ", keepdims=True", "numpy": ", keepdims=True"}
 INPUTS = ("log_q", "log_p", "log_mu")

@@ -151,4 +151,6 @@ def list_names(verdict: PrintedVerdict) -> dict[str, str]:
     level = "batch" if in_batch else verdict.setting.level
     given = next((write_sentence(x) for x in verdict.assumptions if x.code in ("given", "given-std")), "")
     typed = loss.read_as or loss.text
-    return describe_names(texts, verdict.hypotheses, level, typed, given, verdict.is_truncated)
+    return describe_names(
+        texts, verdict.hypotheses, level, loss=typed, given=given, truncated=verdict.is_truncated
+    )

@@ -196,20 +196,20 @@ def _search_setting(levels: Sequence[SizeLevel], sampling: str, use: str) -> Cat
     return CatalogueSearch(
         sampling,
         use,
-        {kind: _cumulate_sizes(Counter(first.values()), sizes) for kind, first in firsts.items()},
-        {
+        counts={kind: _cumulate_sizes(Counter(first.values()), sizes) for kind, first in firsts.items()},
+        targets={
             name: _cumulate_sizes({n: targets[name, n] for n in sizes}, sizes)
             for name in sorted({t for t, _ in targets})
         },
-        {
-            kl: _list_choices(entries_of_setting, named_coefficients, means, kl, sampling)
+        choices={
+            kl: _list_choices(entries_of_setting, named_coefficients, means, kl, sampling=sampling)
             for kl in COEFFICIENTS
         },
-        {
+        best={
             kl: select_least((x.measure_gradient_needs(sampling, use), x.loss) for x in rows)
             for kl, rows in right.items()
         },
-        {kl: select_least((x.measure_value_needs(), x.loss) for x in rows) for kl, rows in exact.items()},
+        estimates={k: select_least((x.measure_value_needs(), x.loss) for x in exact[k]) for k in exact},
     )
 
 
@@ -243,7 +243,9 @@ def _list_choices(
     choices = [
         (
             _place(min((entry for _, entry in group), key=_place)),
-            _build_choice(a, group, [e for v, e in group if means[v] == KL_VALUES[kl]], constants[a], near),
+            _build_choice(
+                a, group, [e for v, e in group if means[v] == KL_VALUES[kl]], constants[a], near=near
+            ),
         )
         for a, group in groups.items()
     ]
@@ -365,4 +367,6 @@ def _list_candidates(
             if candidate_element == wanted:
                 yield CatalogueLoss(kl, *viewed_pair, code, False, size)
             elif candidate_element == -wanted:
-                yield CatalogueLoss(kl, -viewed_pair[0], -viewed_pair[1], code, True, size + 1)
+                yield CatalogueLoss(
+                    kl, v=-viewed_pair[0], a=-viewed_pair[1], code=code, minus=True, size=size + 1
+                )

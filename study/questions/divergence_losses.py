@@ -212,7 +212,7 @@ def _build_smooth_parts(asked: str, typed: Any) -> tuple[Parts, Generated | None
     why = () if g is not None else (Message("no-loss", proved=outer.has_no_elementary_antiderivative(rhs)),)
     exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
-    parts = Parts(exact["f"], exact["c"], exact["g"], texts, why)
+    parts = Parts(exact["f"], c=exact["c"], g=exact["g"], texts=texts, no_formula=why)
     divergence_name = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
     return parts, outer.describe_shape(f, c) if c.has(outer.X) else None, divergence_name
 
@@ -328,7 +328,7 @@ def _list_spelled_rows(table: tuple[tuple[str, str, str, str], ...], parts: Part
         if part in parts.texts:
             text, e = parts.texts[part], getattr(parts, part)
             written = Written(_write_weight(weight, text), WEIGHTED[weight](e))
-            yield Spelled(written, sampling, use, part, weight)
+            yield Spelled(written, sampling, use, part, weight=weight)
 
 
 def _write_weight(weight: str, text: str) -> str:
@@ -375,7 +375,7 @@ def _prove_row(row: Spelled, parts: Parts) -> DivergenceLoss:
         proof = start.equals(objective)
     except ProofError:
         raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]") from None
-    return DivergenceLoss(row.written.text, row.sampling, row.use, proof, _decide_value(row, parts))
+    return DivergenceLoss(row.written.text, row.sampling, row.use, proof, value=_decide_value(row, parts))
 
 
 def _decide_value(row: Spelled, parts: Parts) -> Value:
@@ -396,10 +396,12 @@ def _estimate(parts: Parts, sampling: str) -> DivergenceLoss:
     free = next(name for name in ("a", "b", "c0") if name not in {str(x) for x in parts.f.free_symbols})
     text = _write_weight(weight, f"{parts.texts['f']} + {free}*(r - 1)")
     weighted_loss = WEIGHTED[weight](parts.f + parameter(free) * (r - 1))
-    value = _decide_value(Spelled(Written(text, weighted_loss), sampling, "loss", "f", weight), parts)
+    value = _decide_value(
+        Spelled(Written(text, weighted_loss), sampling, use="loss", part="f", weight=weight), parts
+    )
     if value.proof is None:
         raise ProofError(f"{text[:60]!r} is not shown to be an unbiased estimate of E_q[f(r)]")
-    return DivergenceLoss(text, sampling, "value", value.proof, value)
+    return DivergenceLoss(text, sampling, use="value", proof=value.proof, value=value)
 
 
 # ---------------------------------------------------------------------------- what is none

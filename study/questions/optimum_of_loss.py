@@ -74,13 +74,15 @@ def where_training_ends(
             raise NotInRing("it holds cases, logs or roots")
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
-    optimum_found = find_optimum(c, strength, paid, p, mu)
+    optimum_found = find_optimum(c, beta=strength, rewards=paid, reference=p, behaviour=mu)
     of_r, messages = (
         find_divergence(c) if strength > 0 else None,
         tuple(_list_messages(c, strength, optimum_found, len(paid))),
     )
-    messages = (*written.notes, *messages)
-    return OptimumAnswer(written.text, strength, paid, p, mu, c, optimum_found, of_r, messages)
+    return OptimumAnswer(
+        written.text, strength, rewards=paid, reference=p, behaviour=mu,
+        coefficient=c, optimum=optimum_found, generated=of_r, messages=(*written.notes, *messages),
+    )  # fmt: skip
 
 
 def _refuse_names(penalty: Any) -> None:

@@ -59,7 +59,7 @@ def differentiate_samples(
     """
     library = _get_library(backend, device)
     live = library.read(log_q, "log_q")
-    problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
+    problem = _Problem(library, loss, values, sampling, use=use, shape=tuple(live.shape))
     [gradient] = library.gradient(lambda x: library.on.xp.sum(problem.evaluate_loss(x)), live)
     return gradient
 
@@ -92,7 +92,7 @@ def estimate_expected_gradient(
     """
     library = _get_library(backend, device)
     live, fixed = _read_weighted(library, logits, weights)
-    problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
+    problem = _Problem(library, loss, values, sampling, use=use, shape=tuple(live.shape))
 
     def mean(z: Array) -> Array:
         return library.on.xp.sum(fixed * problem.evaluate_loss(library.log_softmax(z)))

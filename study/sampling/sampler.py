@@ -127,7 +127,7 @@ class Sampler(ABC):
         kurtosis = np.where(variance > 0, fourth / safe**2, 0.0)
         value, deviation = self.combine(products, exact), np.sqrt(variance)
         rounding = ROUNDING * (np.abs(value) + deviation + self.estimate_size(products, exact))
-        return Spread(value, deviation, skewness, kurtosis, bias + 0 * value, rounding)
+        return Spread(value, deviation, skewness, kurtosis, bias=bias + 0 * value, rounding=rounding)
 
     def estimate_size(self, products: Products, exact: Averages) -> Any:
         """What the integrands are summed from, where terms may cancel at every sample."""

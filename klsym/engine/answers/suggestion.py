@@ -58,7 +58,9 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
                 continue
             if choice is not None and not choice.setting.averaged:
                 theorem, densities = choice.proof.theorems[0], DENSITIES_OF_KL[target]
-                return Suggestion(loss, place, changed, densities, theorem, beside=has_reward, verdict=choice)
+                return Suggestion(
+                    loss, place, changed, kl=densities, proof=theorem, beside=has_reward, verdict=choice
+                )
     return None
 
 
@@ -91,5 +93,7 @@ def _suggest_for_sampler(setting: Setting) -> Suggestion | None:
             proof = derive(field).equals(grad(KL("q", "mu")))
         except (ProofError, NotInRing):
             continue
-        return Suggestion(loss, replace(setting, aggregate=""), (), ("q", "mu"), proof)
+        return Suggestion(
+            loss, setting=replace(setting, aggregate=""), changed=(), kl=("q", "mu"), proof=proof
+        )
     return None

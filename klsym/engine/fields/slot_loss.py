@@ -164,7 +164,7 @@ def _apply_options(written: Written, setting: Setting, expanded: ExpandedLoss) -
         credited = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credits)
         expression, sums = replace_sums(credited, index, detached, expanded.regions)
     label = divide_by_length(written) if setting.averaged and index != "t" else written
-    loss = build_sampled_loss(expression, sums, index, setting, detached, label)
+    loss = build_sampled_loss(expression, sums, index, setting, detached=detached, label=label)
     defined = keep_used_regions(expanded.regions.context, *loss.elements)
     typed = expanded.typed if defined.definitions else None
     return replace(loss, uncredited=expanded.expression, defined=defined, typed=typed)
@@ -195,7 +195,7 @@ def _expand_loss(loss: Any, setting: Setting, regions: Unfolding) -> ExpandedLos
     expression, sums = replace_sums(typed, index, setting.use == "reward", regions)
     if regions.roots or typed.has(sympy.Heaviside):  # a product of comparisons may be empty
         expression = to_sympy(regions.simplify(to_ring(expression)))
-    return ExpandedLoss(index, typed, expression, sums, regions)
+    return ExpandedLoss(index, typed, expression, sums, regions=regions)
 
 
 def build_sampled_loss(
@@ -216,7 +216,8 @@ def build_sampled_loss(
         expression = to_sympy(substitute_on_policy(to_ring(expression))) if setting.on_policy else expression
     element = to_ring(expression)
     detached_q = needs_sampler(element, setting)
-    return SlotLoss(index, expression, choose_measure(element, setting), detached_q, detached, sums, label)
+    measure = choose_measure(element, setting)
+    return SlotLoss(index, expression, measure, detached_q, detached=detached, sums=sums, label=label)
 
 
 def choose_index(loss: Any, setting: Setting) -> str:
@@ -329,9 +330,8 @@ def build_centred_loss(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -
     assert setting.centring is not None
     expression, sums = replace_sums(setting.centring.subtracts(to_sympy(own_coefficient)), "i", detached=True)
     sums = sums if varying_names else {"H": to_sympy(h)}
-    return replace(
-        build_sampled_loss(expression, sums, "i", setting, True, None), centred_coefficient=h, defined=defined
-    )
+    loss = build_sampled_loss(expression, sums, "i", setting, detached=True, label=None)
+    return replace(loss, centred_coefficient=h, defined=defined)
 
 
 def collect_random_names(element: ExpPoly, defined: Context) -> set[str]:

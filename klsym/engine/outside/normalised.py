@@ -127,7 +127,7 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
     decision = _decide_target(field, label, back)
     if _has_given_names(field):  # H depends on the other samples: no independence, and no c
         field = replace(field, canonical_form=None, coefficients={}, products=())
-    verdict = build_verdict(loss, setting, field, field, decision, explain_inner)
+    verdict = build_verdict(loss, setting, field, single=field, decision=decision, explain=explain_inner)
     reading = () if field.loss.index else (READING_NOTES["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
     size = list_size_messages(*(_build_inner_loss(of).element for of in back.values()))
@@ -181,9 +181,15 @@ def _decide_target(field: ReducedGradient, written: Written, back: Mapping[Any, 
     if not any(map(_has_gradient, back.values())) and not has_detached_part(field.loss):
         objective = build_loss_mean(field.loss, None if field.loss.index else written)
         proofs = (*proofs, field.start.equals(grad(objective)))
-        return Decision("separable", right, proofs, none, objective, trust="numeric")
+        return Decision(
+            "separable", right, proofs=proofs, decomposition=none, objective=objective, trust="numeric"
+        )
     return decide_numerically(
-        field, right, proofs, none, {symbol.name: _build_inner_loss(of) for symbol, of in back.items()}
+        field,
+        gradient=right,
+        proofs=proofs,
+        decomposition=none,
+        normalised={symbol.name: _build_inner_loss(of) for symbol, of in back.items()},
     )
 
 

@@ -103,7 +103,7 @@ def find_counterexample(c: Any, on_policy: bool, refuted: str) -> dict[str, Any]
         if abs(left - right) > APART * max(abs(left), abs(right)):
             used = {str(x) for x in c.free_symbols} | (set() if on_policy else {"w"})
             first, second = ([mpmath.nstr(x, 15)] * 2 for x in (left, right))
-            return describe_model(refuted, simplify_model(model), first, second, used)
+            return describe_model(refuted, model=simplify_model(model), left=first, right=second, used=used)
     return None
 
 

@@ -133,7 +133,7 @@ def read_sampled(written: Written, setting: Setting) -> SampledLoss:
     typed, place = expand_credit_and_weights(written, setting)
     remainder, means = split_exact_means(typed.expression, place.use == "reward")
     whole = _join_later_sums(remainder + sum(sample_term(mean, place) for mean in means))
-    return SampledLoss(typed, place, means, remainder, write_loss(whole))
+    return SampledLoss(typed, setting=place, means=means, remainder=remainder, written=write_loss(whole))
 
 
 def find_sampled_loss(written: Written, setting: Setting) -> tuple[Written, Setting, bool]:
@@ -210,7 +210,7 @@ def _split_factor(factor: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ..
         x = factor.args[0]
         if x.atoms(Summed, OverBatch, OverVocabulary) or _list_names(x) & {"A", "T"}:
             raise UsageError(f"{_show(factor)} is {INSIDE}")
-        return sympy.S.Zero, (ExactMean(sympy.S.One, detached, "", sympy.S.One, x),)
+        return sympy.S.Zero, (ExactMean(sympy.S.One, detached, place="", inner=sympy.S.One, x=x),)
     if isinstance(factor, sg):
         remainder, means = split_exact_means(factor.args[0], True)
         return sg(remainder), tuple(replace(mean, c=sg(mean.c)) for mean in means)
@@ -221,7 +221,7 @@ def _split_factor(factor: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ..
         raise UsageError(f"{_show(factor)}: sums of sums over tokens are not read here")
     places = {"x": ("past", "", "future"), "now": ("",)}.get(factor.slot, (factor.slot,))  # now(x) is x
     parts = (
-        ExactMean(sympy.S.One, detached, place, mean.c, mean.x) if place else mean
+        ExactMean(sympy.S.One, detached, place, inner=mean.c, x=mean.x) if place else mean
         for mean in means
         for place in places
     )

@@ -167,7 +167,9 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
     messages = tuple(
         dict.fromkeys(x for written in pair for x in collect_region_assumptions(written, place, context))
     )
-    return replace(_decide_by_theorems(pair, setting, copied, context, asked), readings=messages)
+    return replace(
+        _decide_by_theorems(pair, setting, copied, defined=context, asked=asked), readings=messages
+    )
 
 
 def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
@@ -224,8 +226,9 @@ def _decide_by_theorems(
         unknown = variance.lower == "open"
         open_ = (*open_, *((Message("order-of-variances"),) if unknown else ()))
     return Comparison(
-        (pair[0].text, pair[1].text), setting, value, per_sample, gradient, variance,
-        "open" if open_ else "kernel", (*open_, *([] if variance or per_sample.same else [unasked])),
+        (pair[0].text, pair[1].text), setting, value, per_sample, gradient=gradient, variance=variance,
+        trust="open" if open_ else "kernel",
+        open_questions=(*open_, *([] if variance or per_sample.same else [unasked])),
     )  # fmt: skip
 
 

@@ -195,7 +195,9 @@ def family_of(target: str, sampling: str, use: str) -> Family:
     [nearest] = (choice.nearest for choice in choices if choice.constant == best)
     constants = sorted((choice.constant for choice in choices), key=Fraction)
     losses = sum(choice.losses for choice in choices)
-    return Family(known.size, known.spellings[-1], losses, tuple(constants), best, nearest)
+    return Family(
+        known.size, known.spellings[-1], losses, constants=tuple(constants), best=best, where=nearest
+    )
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,9 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
     elsewhere = None if ranked or target in NEXT_TOKENS else _elsewhere(target, use, setting)
     alone = use != "value" and setting.level != "token" and not setting.truncated
     family = family_of(target, setting.sampling, use) if alone else None
-    return Recommendation(target, use, setting, ranked, len(tried), wrong, elsewhere, family)
+    return Recommendation(
+        target, use, setting, ranked, tried=len(tried), wrong=wrong, elsewhere=elsewhere, family=family
+    )
 
 
 # ---------------------------------------------------------------------------- right or wrong

@@ -362,7 +362,9 @@ def start_unfolding(on_policy: bool, parameters: Iterable[str], nonnegative: Ite
     """
     facts = tuple(map(to_ring, nonnegative))
     witness = tuple(sorted((find_witness(facts) or {}).items()))
-    context = Context(tuple(sorted(parameters)), (), (), (), facts, witness)
+    context = Context(
+        tuple(sorted(parameters)), functions=(), premises=(), definitions=(), facts=facts, witness=witness
+    )
     return Unfolding(on_policy, set(context.parameters), context)
 
 

@@ -110,7 +110,7 @@ def add_clip_results(
     extended = extended.revise(
         bias_cases=LazyCases(_find_bias, coefficients, inside, setting, field) if inside else ()
     )
-    return _add_region_cases(extended, written, setting, field, coefficients)
+    return _add_region_cases(extended, written, setting, field, coefficients=coefficients)
 
 
 def _add_region_cases(
@@ -179,7 +179,7 @@ def _choose_steps(
 ) -> Sequence[ChainStep]:
     """Return the steps with cases, or those of the proof if there are too many cases."""
     return (
-        tuple(_generate_case_steps(verdict, h, c, field, setting))
+        tuple(_generate_case_steps(verdict, h, c, field, setting=setting))
         if h and (c or field.index)
         else tuple(verdict.proof.steps)
     )
@@ -198,7 +198,7 @@ def _generate_case_steps(
     ):
         if letter == "h" or (measure != sampling_measure and not field.index):
             text, latex = (
-                spell(_format_mean_of_cases(measure, letter, rows, field.index, slot, spell))
+                spell(_format_mean_of_cases(measure, letter, rows, field.index, slot=slot, spell=spell))
                 for spell in (TEXT, LATEX)
             )
             yield reason, text, latex
@@ -294,9 +294,9 @@ def _split_coefficient_cases(slots: Slots, field: ReducedGradient, otherwise: An
     return split_into_cases(
         slots,
         context,
-        lambda c, at: collect_scores(_cancel_factors(to_scored_steps(c, at, tokens))),
-        otherwise,
-        tokens,
+        show=lambda c, at: collect_scores(_cancel_factors(to_scored_steps(c, at, tokens))),
+        otherwise=otherwise,
+        tokens=tokens,
     )
 
 

@@ -54,7 +54,8 @@ def find_expected_value(written: Written, setting: Setting, roots: bool = False)
     defined = keep_used_regions(loss.regions.context, to_ring(e))
     start = derive(_build_mean(e, index, measure, defined), on_policy=detached_q, defined=defined)
     names = sort_random_names(defined)
-    sequence_terms, token_parts, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
+    sequence_terms = constant = ZERO
+    token_parts = NamedParts(ZERO, forward=ZERO, reward=ZERO, constant=ZERO, remainder=ZERO)
     for scale, atoms in start.reduce().left.terms:
         match atoms:
             case ():

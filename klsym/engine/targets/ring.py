@@ -163,8 +163,10 @@ def build_verdict(
     )
     if not field.index:
         verdict = _add_shape(verdict, written, field)
-    verdict = verdict.revise(messages=collect_messages(verdict, field, single, decision, setting))
-    verdict = add_clip_results(verdict, written, setting, field, single, explain or explain_ring)
+    verdict = verdict.revise(messages=collect_messages(verdict, field, single, decision, setting=setting))
+    verdict = add_clip_results(
+        verdict, written, setting, field, single=single, explain=explain or explain_ring
+    )
     if setting.batch != "none":
         return verdict
     return ValuePrinter.build_for_loss(field.loss).rewrite_sums(verdict)
@@ -185,9 +187,11 @@ def build_partial_verdict(written: Written, setting: Setting, single: ReducedGra
         parts.target,
         parts.parts,
         parts.rest,
-        _subtract_mean(h, setting, defined) if is_centred else _show_score_coefficients(single, setting),
-        single.c,
-        _has_named_scores(single, setting),
+        score_coefficient=_subtract_mean(h, setting, defined)
+        if is_centred
+        else _show_score_coefficients(single, setting),
+        canonical_coefficient=single.c,
+        scores_named=_has_named_scores(single, setting),
         centred=centred,
     )
     loss = AnalysedLoss(written.text, expanded, written)

@@ -195,7 +195,7 @@ def collect_messages(
     else:
         in_ring = typed is not None and is_in_ring(typed.expression)
         loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
-        facts = collect_facts(loss, h, field.c, setting.on_policy, defined)
+        facts = collect_facts(loss, per_sample=h, c=field.c, on_policy=setting.on_policy, defined=defined)
     if as_option.batch != "none":
         return _collect_batch_messages(verdict, field, as_option, setting, facts=facts)
     if field.loss.index == "i":
@@ -221,7 +221,7 @@ def _collect_batch_messages(
     """Return the messages on a centred batch; as_option: the setting whose option batch centres it."""
     h, defined = field.sample_coefficient, field.loss.defined
     if setting.batch == "none":
-        facts = collect_facts(h, h, field.c, setting.on_policy, defined)
+        facts = collect_facts(h, per_sample=h, c=field.c, on_policy=setting.on_policy, defined=defined)
     facts = replace(facts, vanishes=not collect_random_names(h, defined) or facts.vanishes)
     messages = list_batch_warnings(verdict.revise(setting=as_option), facts)
     if setting.batch != "none":
@@ -233,7 +233,7 @@ def _collect_region_facts(single: ReducedGradient, coefficient: ExpPoly, on_poli
     """Return the facts of a loss with bounds or logs; a region of rho counts as a weight."""
     loss, context = single.loss, single.loss.defined
     weighted = multiply_by_ratios(coefficient, context)
-    facts = collect_facts(loss.element, weighted, ZERO, on_policy, context)
+    facts = collect_facts(loss.element, per_sample=weighted, c=ZERO, on_policy=on_policy, defined=context)
     unweighted = select_unweighted(weighted)
     has_rho = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
     literal = has_rho and needs_weight_gradient(loss.element, single.random_names.all)

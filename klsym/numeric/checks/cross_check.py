@@ -107,7 +107,12 @@ class _Printed:
         named = named if verdict.target in NAMED else None
         names = {x.name for e in (loss, per_sample, coefficient, named or k1) for x in e.free_symbols}
         return _Printed(
-            verdict, loss, per_sample, coefficient, named, tuple(sorted(names - {x.name for x in SAMPLED}))
+            verdict,
+            loss,
+            per_sample,
+            coefficient,
+            named=named,
+            names=tuple(sorted(names - {x.name for x in SAMPLED})),
         )
 
     # -- the judgement ------------------------------------------------------------------
@@ -130,7 +135,7 @@ class _Printed:
             for name, gap in _list_differences(rows):
                 worst[name] = max(worst.get(name, 0.0), gap)
         wrong = [name for name, gap in worst.items() if not gap <= CLOSE]
-        return samples > 0 and not wrong, _describe_check(worst, samples, bounds, reached, wrong)
+        return samples > 0 and not wrong, _describe_check(worst, samples, bounds, reached, wrong=wrong)
 
     # -- samples ------------------------------------------------------------------------
     def draw_samples(
