@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.errors import UsageError
 from klsym.files import read_text
@@ -25,6 +25,15 @@ SAYS = {
 }
 PRECISION = {"kernel": "very-high", "sympy": "high", "numeric": "medium"}
 COMMENT = re.compile(r"#\s*klsym:\s*ignore\[([A-Z0-9, ]+)\]")
+
+
+class FindingKey(NamedTuple):
+    """What makes two findings the same one to a baseline, whatever their lines."""
+
+    path: str
+    function: str
+    code: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -45,8 +54,8 @@ class Finding:
     digest: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.path, self.function, self.code, self.digest
+    def key(self) -> FindingKey:
+        return FindingKey(self.path, self.function, self.code, self.digest)
 
 
 def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -148,23 +148,23 @@ def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | N
     """The losses that estimate and descend a divergence; see `klsym.study.api.losses_of`."""
     typed = _read(divergence, tuple(parameters))
     try:
-        parts, of_r, divergence_name = _build_ring_parts(to_ring(typed), divergence)
+        divided = _divide_ring_element(to_ring(typed), divergence)
     except NotInRing:
-        parts, of_r, divergence_name = _build_smooth_parts(divergence, typed)
-    if of_r is None:
+        divided = _divide_smooth_function(typed, divergence)
+    if divided.shape is None:
         raise UsageError(f"{divergence[:60]!r}: f is a + b*r, so that E_q[f(r)] is the same for all q")
-    settings = (ON, OFF) if sampling is None else (sampling,)
+    parts, settings = divided.parts, (ON, OFF) if sampling is None else (sampling,)
     gradients = tuple(_prove_row(row, parts) for row in _list_choices(parts) if row.sampling in settings)
     return Descents(
         asked=divergence,
-        name=divergence_name[0] if divergence_name else None,
-        multiple=divergence_name[1] if divergence_name else "1",
-        shape=of_r,
+        name=divided.name,
+        multiple=divided.multiple,
+        shape=divided.shape,
         coefficient=parts.texts["c"],
         values=tuple(_estimate(parts, at) for at in settings),
         gradients=gradients,
         wrong=tuple(_refute_row(row, parts) for row in _list_tempting(parts) if row.sampling in settings),
-        messages=_list_messages(of_r, parts.f),
+        messages=_list_messages(divided.shape, parts.f),
         no_formula=parts.no_formula,
     )
 
@@ -183,21 +183,30 @@ class Parts:
     no_formula: tuple[Message, ...] = ()
 
 
-def _build_ring_parts(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+class Divided(NamedTuple):
+    """The parts of a divergence with its shape, None for c constant; it is `multiple` times the one named."""
+
+    parts: Parts
+    shape: Generated | None
+    name: str | None = None
+    multiple: str = "1"
+
+
+def _divide_ring_element(typed: ExpPoly, asked: str) -> Divided:
     f = subtract_tangent(typed)
     c = f + differentiate_in_log_q(f)
     g, divergence_name = find_naive_loss(c), name_divergence(f)
     texts = {name: write_element(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
     parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts)
-    name = (
-        ("alpha", "1")
-        if asked.strip() == "alpha"
-        else divergence_name and (divergence_name[0], show_element(divergence_name[1]))
-    )
-    return parts, build_divergence(f, c) if differentiate_in_log_q(c) else None, name
+    shape = build_divergence(f, c) if differentiate_in_log_q(c) else None
+    if asked.strip() == "alpha":
+        return Divided(parts, shape, "alpha")
+    if divergence_name is None:
+        return Divided(parts, shape)
+    return Divided(parts, shape, divergence_name[0], show_element(divergence_name[1]))
 
 
-def _build_smooth_parts(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+def _divide_smooth_function(typed: Any, asked: str) -> Divided:
     """f that is smooth, but no exponential polynomial; derivatives and antiderivatives are SymPy's."""
     in_x = outer.convert_to_x(typed)
     if in_x is None:
@@ -213,8 +222,8 @@ def _build_smooth_parts(asked: str, typed: Any) -> tuple[Parts, Generated | None
     exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
     parts = Parts(exact["f"], c=exact["c"], g=exact["g"], texts=texts, no_formula=why)
-    divergence_name = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
-    return parts, outer.describe_shape(f, c) if c.has(outer.X) else None, divergence_name
+    name = JENSEN_SHANNON if asked.strip() == JENSEN_SHANNON else None
+    return Divided(parts, outer.describe_shape(f, c) if c.has(outer.X) else None, name)
 
 
 # ---------------------------------------------------------------------------- reading f

@@ -17,7 +17,7 @@ from klsym.engine.divergences.f_divergence import Generated, find_divergence
 from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.slot_loss import build_slot_loss, collect_random_names, has_vocabulary_sum
 from klsym.engine.options.settings import checked_setting
-from klsym.engine.outside.vocabulary_means import find_sampled_loss
+from klsym.engine.outside.vocabulary_means import read_sampled
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES
 from klsym.kernel.ring import ExpPoly
@@ -67,7 +67,7 @@ def where_training_ends(
     setting = checked_setting(**options)
     if setting.truncated:
         raise UsageError("sampling truncated: M and S move with theta, and optimum has no model of them")
-    drawn = find_sampled_loss(written, setting)[0] if has_vocabulary_sum(written.expression) else written
+    drawn = read_sampled(written, setting).written if has_vocabulary_sum(written.expression) else written
     try:
         at = build_slot_loss(drawn, setting)
         if collect_random_names(c := reduce_loss(at).c, at.defined) - {*SAMPLE_BASES}:

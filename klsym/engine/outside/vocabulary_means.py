@@ -126,6 +126,10 @@ class SampledLoss:
         """Is there a term whose expected gradient is 0, so that the sampled loss does not hold it?"""
         return any(mean.has_mean_zero(self.setting) for mean in self.means)
 
+    def has_value_of(self, asked: Setting) -> bool:
+        """Has it the value of the typed loss in the setting asked for, too?"""
+        return not self.has_lost_terms and (asked.use == "loss" or self.setting == asked)
+
 
 def read_sampled(written: Written, setting: Setting) -> SampledLoss:
     """Return the sampled loss with the same expected gradient; raises UsageError if there is none."""
@@ -134,16 +138,6 @@ def read_sampled(written: Written, setting: Setting) -> SampledLoss:
     remainder, means = split_exact_means(typed.expression, place.use == "reward")
     whole = _join_later_sums(remainder + sum(sample_term(mean, place) for mean in means))
     return SampledLoss(typed, setting=place, means=means, remainder=remainder, written=write_loss(whole))
-
-
-def find_sampled_loss(written: Written, setting: Setting) -> tuple[Written, Setting, bool]:
-    """Return the sampled loss with the same expected gradient, its setting, and if its value is the same."""
-    loss = read_sampled(written, setting)
-    return (
-        loss.written,
-        loss.setting,
-        not loss.has_lost_terms and (setting.use == "loss" or loss.setting == setting),
-    )
 
 
 def write_loss(expression: Any) -> Written:

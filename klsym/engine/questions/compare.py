@@ -174,14 +174,15 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
 
 def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     """By the sampled losses, which have the same mean and expected gradient."""
-    from klsym.engine.outside.vocabulary_means import NotALinearMean, find_sampled_loss
+    from klsym.engine.outside.vocabulary_means import NotALinearMean, read_sampled
 
     try:
-        drawn, places, valued = zip(*(find_sampled_loss(written, setting) for written in pair), strict=True)
+        first, second = (read_sampled(written, setting) for written in pair)
     except NotALinearMean as error:
         raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
-    comparison = compare_losses((drawn[0], drawn[1]), places[0])
-    value = comparison.value if all(valued) else OPEN_ANSWER
+    comparison = compare_losses((first.written, second.written), first.setting)
+    is_value_kept = first.has_value_of(setting) and second.has_value_of(setting)
+    value = comparison.value if is_value_kept else OPEN_ANSWER
     open_ = _list_open_questions(value, None, comparison.gradient)
     return replace(
         comparison,
@@ -194,7 +195,7 @@ def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
         open_questions=(*open_, Message("samples-of-all-outcomes"), Message("variances-of-all-outcomes")),
         readings=(
             *comparison.readings,
-            Message("drawn", losses=tuple(dict.fromkeys(written.text for written in drawn))),
+            Message("drawn", losses=tuple(dict.fromkeys((first.written.text, second.written.text)))),
         ),
     )
 
