@@ -149,8 +149,8 @@ def _write_gradient(verdict: PrintedVerdict) -> str:
     """Write the expected gradient E_mu[h s], with h by cases outside the clip range."""
     setting = verdict.setting
     mean = f"E_{'q' if setting.on_policy else 'mu'}"
-    sums, slot = ("sum_t ", "_now") if setting.level == "token" else ("", "")
-    if setting.batch != "none" or verdict.gradient.scores_named[0]:
+    sums, slot = ("sum_t ", "_now") if setting.is_per_token else ("", "")
+    if setting.is_centred or verdict.gradient.scores_named[0]:
         return (
             f"{mean}[{sums}{_add_brackets(verdict.gradient.score_text, bool(sums))}]"
             if verdict.gradient.scores_named[0]

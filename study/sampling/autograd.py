@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from klsym.engine.options.choices import is_on_policy, is_reward
 from klsym.errors import UsageError
 from klsym.language.expressions import as_expression, log_q, sg
 from klsym.numeric.array_losses import evaluate
@@ -125,12 +126,13 @@ class _Problem:
         for name, value, allowed in (("sampling", sampling, SAMPLINGS), ("use", use, USES)):
             if value not in allowed:
                 raise UsageError(f"{name}={value!r}: one of {', '.join(allowed)} expected")
-        self.library, self.on_policy = library, sampling == "on-policy"
+        self.library, self.on_policy = library, is_on_policy(sampling)
         if "log_q" in values:
             raise UsageError("values['log_q']: leave it out, log q has its own argument")
         if self.on_policy and "log_mu" in values:
             raise UsageError("values['log_mu']: leave it out, on-policy it is log q, detached")
-        self.loss = as_expression(loss) if use == "loss" else sg(as_expression(loss)) * log_q
+        typed = as_expression(loss)
+        self.loss = sg(typed) * log_q if is_reward(use) else typed
         self.values = {name: self.fix_variable(name, value, shape) for name, value in values.items()}
 
     def fix_variable(self, name: str, value: Any, shape: tuple[int, ...]) -> Any:

@@ -163,7 +163,7 @@ def _describe_objective(e: Any, verdict: Verdict) -> str:
     if "E_q" in implied or "KL(" in implied:
         return f"grad of {implied}"
     setting = verdict.setting
-    if not setting.on_policy and setting.use == "loss" and not e.has(sg):
+    if not setting.on_policy and setting.is_differentiated and not e.has(sg):
         return OWN
     return (
         write_sentence(describe_effect(e, verdict))

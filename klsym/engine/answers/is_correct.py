@@ -39,7 +39,7 @@ def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict 
         alone = prove_choice(text, Setting(setting.sampling, setting.use), NEXT_TOKENS[target], use)
         verdict = None if alone is None else explain_written(written, setting)
         return verdict if verdict and verdict.trust == "kernel" and is_right(verdict, target, use) else None
-    of_tokens = setting.level == "token" and not has_token_sum(written.expression)
+    of_tokens = setting.is_per_token and not has_token_sum(written.expression)
     if of_tokens and not _is_right_for_a_sample(text, Setting(setting.sampling, setting.use), target, use):
         return None
     plain = not setting.averaged and not setting.divisor.over_batch and not setting.divides_by_std

@@ -100,7 +100,7 @@ class ExactMean:
 
     def is_multiplied_by_score(self, setting: Setting) -> bool:
         """Does a score multiply it, which no gradient of its own does?"""
-        return setting.use == "reward" or (self.detached and log_q in sympy.Mul.make_args(self.c))
+        return setting.is_reward or (self.detached and log_q in sympy.Mul.make_args(self.c))
 
     def has_mean_zero(self, setting: Setting) -> bool:
         """Is it of this token or of earlier ones, and does it meet the score of this token?"""
@@ -128,14 +128,14 @@ class SampledLoss:
 
     def has_value_of(self, asked: Setting) -> bool:
         """Has it the value of the typed loss in the setting asked for, too?"""
-        return not self.has_lost_terms and (asked.use == "loss" or self.setting == asked)
+        return not self.has_lost_terms and (asked.is_differentiated or self.setting == asked)
 
 
 def read_sampled(written: Written, setting: Setting) -> SampledLoss:
     """Return the sampled loss with the same expected gradient; raises UsageError if there is none."""
     refuse_setting(written, setting)
     typed, place = expand_credit_and_weights(written, setting)
-    remainder, means = split_exact_means(typed.expression, place.use == "reward")
+    remainder, means = split_exact_means(typed.expression, place.is_reward)
     whole = _join_later_sums(remainder + sum(sample_term(mean, place) for mean in means))
     return SampledLoss(typed, setting=place, means=means, remainder=remainder, written=write_loss(whole))
 
@@ -147,15 +147,15 @@ def write_loss(expression: Any) -> Written:
 
 def is_in_batch(written: Written, setting: Setting) -> bool:
     """Does the loss depend on the other samples of a batch?"""
-    return setting.batch != "none" or bool(written.expression.atoms(OverBatch))
+    return setting.is_centred or bool(written.expression.atoms(OverBatch))
 
 
 def refuse_setting(written: Written, setting: Setting) -> None:
     """Refuse the settings in which no sampled loss has the same expected gradient."""
     text = repr(written.text[:60])
-    if setting.level == "sequence":
+    if setting.is_of_sequence:
         raise UsageError(f"{text} sums over the vocabulary at each token: choose level token, or sample")
-    if is_in_batch(written, setting) and (setting.level, setting.use) != ("sample", "reward"):
+    if is_in_batch(written, setting) and not (setting.is_of_sample and setting.is_reward):
         raise UsageError(f"{text}: {IN_BATCH}")
     if setting.averaged:
         raise UsageError(
@@ -233,7 +233,7 @@ def _list_names(e: Any) -> set[str]:
 # ---------------------------------------------------------------------------- the sampled loss
 def sample_term(mean: ExactMean, setting: Setting) -> Any:
     """Return a term with the same expected gradient, full(x) as the mean of rho x; 0 if that is 0."""
-    hold = sg if mean.detached and setting.use == "loss" else (lambda e: e)
+    hold = sg if mean.detached and setting.is_differentiated else (lambda e: e)
     frozen = mean.detached and setting.on_policy  # the ratio is 1
     x = mean.x.xreplace({rho: sympy.S.One}) if frozen else mean.x * rho
     if mean.place == "future":
@@ -270,11 +270,11 @@ def _refuse_unless_known(mean: ExactMean, setting: Setting) -> None:
     if not mean.is_multiplied_by_score(setting):
         raise NotALinearMean(f"{_show(OverVocabulary(mean.x))} {MEAN_BESIDE_SUM}")
     _keep_prefix_part(mean.inner, mean)
-    plain = mean.c if setting.use == "reward" else mean.c / log_q
+    plain = mean.c if setting.is_reward else mean.c / log_q
     _, weighted = _keep_prefix_part(plain, mean)
     if not weighted and not setting.on_policy:
         raise UsageError(f"{_show(OverVocabulary(mean.x))} {SAMPLER}")
-    if setting.use == "loss" and is_attached_to_theta(plain):
+    if setting.is_differentiated and is_attached_to_theta(plain):
         raise NotALinearMean(f"{_show(OverVocabulary(mean.x))} {MEAN_BESIDE_SUM}")
 
 

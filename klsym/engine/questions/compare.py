@@ -150,11 +150,11 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
         refuse_taken_names(written, setting)
     if any(has_vocabulary_sum(written.expression) for written in pair):
         return _compare_exact_means(pair, setting)
-    if setting.level == "sequence":
+    if setting.is_of_sequence:
         pair = (rewrite_for_sequence(pair[0]), rewrite_for_sequence(pair[1]))
-    if setting.averaged and setting.level == "sequence":
+    if setting.averaged and setting.is_of_sequence:
         pair = tuple(replace(written, expression=written.expression / length) for written in pair)  # type: ignore[assignment]
-    place = replace(setting, aggregate="") if setting.level == "sequence" else setting
+    place = replace(setting, aggregate="") if setting.is_of_sequence else setting
     try:
         losses = build_slot_losses(pair, place)
     except NotInRing as error:
@@ -221,7 +221,7 @@ def _decide_by_theorems(
     open_ = _list_open_questions(value, per_sample, gradient)
     of_bounds, variance = bool(defined.definitions), None
     unasked = Message("variances-of-bounds") if of_bounds else Message("variances-of-tokens")
-    if not of_bounds and setting.level != "token":
+    if not of_bounds and not setting.is_per_token:
         a, b = (_build_estimate(first.per_sample, copied) for first in asked)
         variance = compare_variances(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
         unknown = variance.lower == "open"

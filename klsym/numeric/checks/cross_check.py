@@ -25,7 +25,7 @@ from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.language.sums import Normalised
 from klsym.numeric.checks.bounds import find_bounds, find_crossings
-from klsym.numeric.checks.field_check import check_formulas
+from klsym.numeric.checks.field_check import Literal, check_formulas
 from klsym.numeric.exact import check_theorem
 from klsym.worlds.losses import SAMPLED, evaluate_at_sample
 
@@ -62,7 +62,8 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
 
 
 def _compare_with_loss(verdict: Verdict, loss: Any) -> tuple[bool, str]:
-    single = verdict.setting.level != "token" and verdict.setting.batch == "none"
+    literal = Literal(loss, verdict.setting)
+    single = not literal.of_tokens and not literal.is_centred
     try:
         with mpmath.workdps(DIGITS):
             parameters = _draw_parameters_of(verdict, loss)
@@ -177,7 +178,8 @@ class _Printed:
         with mpmath.workdps(DIGITS + int(2 * size)):
             try:
                 loss = evaluate_at_sample(self.loss, values)
-                literal = loss.value if self.verdict.setting.use == "reward" else loss.slope
+                is_reward = Literal(self.loss, self.verdict.setting).is_reward
+                literal = loss.value if is_reward else loss.slope
                 a, c = (evaluate_at_sample(e, values).value for e in (self.per_sample, self.coefficient))
                 named = None if self.named is None else evaluate_at_sample(self.named, values).value
             except (ArithmeticError, ValueError):
