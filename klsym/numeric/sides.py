@@ -152,7 +152,11 @@ def _compute_curl(index: str, measure: str, loss: ExpPoly, at: Frame) -> Sized:
 
 
 def _compute_difference(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
-    """Return d/ds of F along one direction, s along the other, and the size of the differences' terms."""
+    """Return d/ds F(theta + s v).u at s = 0, F the expected gradient; along, over: the names of u and v.
+
+    A central difference of order 8: sum_k w_k (F(theta + k h v) - F(theta - k h v)).u / h.  The size is the
+    sum of the absolute values of its terms, to which rounding errors are relative.
+    """
     fastest = float(np.max(np.abs(at.whole.get_score(over).value)))
     h = STEP / (fastest or 1.0)
     total = at.make_constant(0)

@@ -65,6 +65,7 @@ def _combine_messages(assumptions: Sequence[Message]) -> Iterator[Message]:
 
 
 def _combine_values(group: Sequence[Message]) -> dict[str, Any]:
+    """Return the values of one message in place of several of one code, such as: E_q[a], E_q[b] exist."""
     code, values = group[0].code, [message.values for message in group]
     if code == "means-exist":
         return {**values[0], "supports": tuple(dict.fromkeys(pair for x in values for pair in x["supports"]))}

@@ -122,7 +122,11 @@ class Trial:
         return replace(self, samples=needed) if self.samples < needed <= patience * self.samples else self
 
     def _find_limits(self, level: Level, samples: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        """Thresholds and the biases that they see, in standard errors, of the side and of the control."""
+        """The threshold of z = gap/standard error and the bias that it sees, of the side and of the control.
+
+        The control is the side with an error of known size put in.  Raises TooFew: so few samples would not
+        show that error, so that agreement would say nothing.
+        """
         side, control = (_find_thresholds(s, level, samples) for s in (self.spread, self.control_spread))
         error = self.control_spread.deviation / math.sqrt(samples)
         if not np.any(self.shift >= control[1] * error):

@@ -79,6 +79,7 @@ class NamedParts:
         return name_target([name for name in ("reverse", "forward", "reward") if getattr(self, name)])
 
     def _is_function_of_r(self) -> bool:
+        """Is c a function of r = exp(-k1) alone, as in the gradient E_q[c(r) s] of an f-divergence?"""
         names = {parse_name(n).base for n in _collect_sample_names(self.remainder)}
         return (
             not self.reward

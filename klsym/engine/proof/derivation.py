@@ -325,6 +325,7 @@ class Derivation:
         """left is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
+            """Return a term of c, of E_q[c s], that is neither a reward nor a multiple of k1 or r."""
             term = find_foreign_term(read_score_coefficient(left, other), expand_context(context))
             return {"by": "independence", "term": term.to_json()}
 

@@ -378,11 +378,8 @@ CHECKS: tuple[Check, ...] = (
 def check_prefixes(verdict: Verdict, facts: Facts) -> Message | None:
     """Warn that rho_t alone weighs a token given its prefix, and the prefix is still drawn from mu."""
     setting = verdict.setting
-    if (
-        setting.on_policy
-        or not setting.weighs_by_own_token
-        or not (facts.weighted and facts.is_token_weight_only)
-    ):
+    is_weighted = facts.weighted and facts.is_token_weight_only
+    if setting.on_policy or not setting.weighs_by_own_token or not is_weighted:
         return None
     # of the target zero, whatever the prefixes are drawn from
     return None if verdict.target == "zero" else Message("prefixes-of-mu", typed=facts.rho_typed)

@@ -62,6 +62,10 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
 
 
 def _compare_with_loss(verdict: Verdict, loss: Any) -> tuple[bool, str]:
+    """Compare what is printed with the loss: in finite models, and for one sample at random samples, too.
+
+    Returns: does it agree everywhere, and the sentence that says so.
+    """
     literal = Literal(loss, verdict.setting)
     single = not literal.of_tokens and not literal.is_centred
     try:
