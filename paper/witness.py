@@ -88,21 +88,22 @@ def _power(text: str) -> str:
 
 def _tree(tree: dict[str, Any], parameters: str) -> str:
     """One row for each prefix after which a token is drawn."""
-    (_, *names), found, _ = list_tree_rows(tree)
+    table = list_tree_rows(tree)
+    names = table.head[1:]
     head = " & ".join(["after", *(f"${LATEX.measure(name)}$" for name in names)])
     rows = []
-    for prefix, *cells in found:
+    for prefix, *cells in table.rows:
         after = prefix if prefix != "start" else r"\text{start}"
         shown = (f"${', '.join(map(_number, cell.split(', ')))}$" for cell in cells)
         rows.append(" & ".join([f"${after}$", *shown]))
     tokens = ", ".join(f"${letter}$" for letter in ascii_lowercase[: len(tree["q"])])
     body = " \\\\\n".join([head + r" \\ \midrule" + "\n" + rows[0], *rows[1:]])
-    table = (
+    typeset = (
         rf"\begin{{tabular}}{{@{{}}l{'l' * len(names)}@{{}}}} \toprule" + f"\n{body} " + r"\\ \bottomrule"
         "\n" + r"\end{tabular}"
     )
     known = f" Parameters: {parameters}." if parameters else ""
     return (
         rf"\emph{{Counterexample.}} The next token is one of {tokens}; a sequence ends after a prefix"
-        rf" that is not listed.{known}\par\nobreak\smallskip" + f"\n{table}" + r"\par\smallskip" + "\n"
+        rf" that is not listed.{known}\par\nobreak\smallskip" + f"\n{typeset}" + r"\par\smallskip" + "\n"
     )

@@ -30,7 +30,7 @@ def where_training_ends(
     Raises UsageError: a penalty outside the ring, with rewards or parameters in it; numbers that do not fit.
     """
     found = optimum_of_loss.where_training_ends(
-        loss, beta, rewards, reference, behaviour, sampling=sampling, use=use
+        loss, beta, rewards, reference, behaviour=behaviour, sampling=sampling, use=use
     )
     return as_printed(PrintedOptimum, found)
 

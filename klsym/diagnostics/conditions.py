@@ -170,7 +170,7 @@ Messages = Iterator[Message]
 def check_forward_instead_of_reverse(context: DiagnosedLoss) -> Messages:
     """Find a loss that estimates KL(q||p) and descends KL(p||q), if only inside the clip range."""
     verdict, inside = context.verdict, context.verdict.gradient.inside_clamps
-    if context.setting.use == "reward" or context.intended != "reverse-kl":
+    if context.setting.is_reward or context.intended != "reverse-kl":
         return
     readings = [verdict.gradient, *([inside] if inside else [])]
     with_forward = next((x for x in readings if "forward-kl" in x.multiples), None)
@@ -195,7 +195,7 @@ def check_neighbour(name: str) -> Callable[[DiagnosedLoss], Messages]:
     """Return the check whether the loss would descend KL(q||p) with this one change."""
 
     def check(context: DiagnosedLoss) -> Messages:
-        if context.setting.use == "reward" or is_reverse_kl_descent(context.verdict) or not context.is_small:
+        if context.setting.is_reward or is_reverse_kl_descent(context.verdict) or not context.is_small:
             return
         for change in NEIGHBOURS[name]:
             loss = change(context.written.expression)
@@ -212,12 +212,7 @@ def check_inverted_ratio(context: DiagnosedLoss) -> Messages:
         "reverse-kl",
         "forward-kl",
     )  # a multiple of k1: a matter of sign
-    if (
-        linear
-        or is_reverse_kl_descent(context.verdict)
-        or not context.is_small
-        or context.setting.use == "reward"
-    ):
+    if linear or is_reverse_kl_descent(context.verdict) or not context.is_small or context.setting.is_reward:
         return
     yield from check_neighbour("KL016")(context)
     change = NEIGHBOURS["KL016"][0]
@@ -244,7 +239,7 @@ def check_bias_in_reward(context: DiagnosedLoss) -> Messages:
     """Find an estimator that is wrong in the reward, on-policy and without a weight too."""
     setting, e = context.setting, context.written.expression
     if (
-        setting.use != "reward"
+        setting.is_differentiated
         or context.intended != "reverse-kl"
         or setting.divides_by_std
         or e.has(Normalised)
@@ -264,7 +259,7 @@ def check_curl(context: DiagnosedLoss) -> Messages:
 def check_unused_inputs(context: DiagnosedLoss) -> Messages:
     """Find p, a reward or a coefficient that the loss contains and its gradient does not."""
     verdict, e = context.verdict, context.written.expression
-    if verdict.target == "zero" or context.setting.batch != "none" or context.setting.use == "reward":
+    if verdict.target == "zero" or context.setting.is_centred or context.setting.is_reward:
         return
     if verdict.gradient.score_coefficient is None:
         return
@@ -298,7 +293,7 @@ def check_opposed_reward(context: DiagnosedLoss) -> Messages:
         for message in context.verdict.messages if message.code in ("wrong-sign", "pushes-from-mu")
         for (kind, _), _ in message.values["does"]
     )  # fmt: skip
-    if context.setting.use == "reward" or context.verdict.target == "zero" or lowered:
+    if context.setting.is_reward or context.verdict.target == "zero" or lowered:
         return
     if (reward := find_opposed_reward(context.verdict)) is not None:
         yield Message("against-reward", of=reward)
@@ -306,7 +301,7 @@ def check_opposed_reward(context: DiagnosedLoss) -> Messages:
 
 def check_dropped_gradient(context: DiagnosedLoss) -> Messages:
     """Find the bounds of clip, min, max or where beyond which a sample has no gradient."""
-    if context.verdict.target == "zero" or context.setting.use == "reward":
+    if context.verdict.target == "zero" or context.setting.is_reward:
         return
     if words := find_word_bounds(context.written.expression):
         yield Message("clamps-words", of=words)
@@ -337,7 +332,7 @@ def check_other_divergence(context: DiagnosedLoss) -> Messages:
 def check_float32(context: DiagnosedLoss) -> Messages:
     """Find values that overflow or cancel in float32; of code that was run, those of its own run."""
     written = context.written
-    infinities = find_overflows(written, gradient=context.setting.use == "loss")
+    infinities = find_overflows(written, gradient=context.setting.is_differentiated)
     if (in_run := written.in_float32) is not None:
         infinities = tuple(one for one in infinities if one.at in dict(in_run))
         of_code = tuple((at, what) for at, what in in_run if at not in {one.at for one in infinities})

@@ -114,8 +114,8 @@ class _StatementRunner:
 
     # ------------------------------------------------------------------------ calls
     def apply_call(self, node: ast.Call, depth: int) -> Node:
-        name, arguments, from_library = self.reader.split_call(node)
-        is_method = isinstance(node.func, ast.Attribute) and not from_library
+        name, arguments, is_from_library = self.reader.split_call(node)
+        is_method = isinstance(node.func, ast.Attribute) and not is_from_library
         if name in NO_VALUE and is_method:
             return self.evaluate(arguments[0], depth)
         if isinstance(node.func, ast.Name) and name in {*FUNCTIONS, "where"} and not node.keywords:

@@ -26,6 +26,7 @@ from klsym.engine.answers.dispatch import explain_written as explain_written
 from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
+from klsym.engine.options.choices import SAMPLERS
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.shown_counterexample import collect_used_names as collect_used_names
 from klsym.engine.verdicts.lazy import LazyCases, Search
@@ -40,13 +41,14 @@ from klsym.notation.printers import TEXT
 
 def explain(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
     """Derive what a loss targets; loss, parameters and options are those of `klsym.explain`."""
-    if options.get("sampling") == "truncated" and not isinstance(parameters, str):
+    sampler = SAMPLERS.get(options.get("sampling") or "")
+    if sampler is not None and sampler.is_cut and not isinstance(parameters, str):
         parameters = (*parameters, "S")
     written = as_written(loss, parameters)
     asked = read_setting(written, options)
     written = restrict_to_drawn_words(written) if asked.truncated else written
     written, asked = rewrite_per_token(written, asked)
-    of_tokens = asked.truncated and asked.level == "token"
+    of_tokens = asked.truncated and asked.is_per_token
     written, setting = rewrite_under_mu(written, asked)
     verdict = explain_written(written, setting)
     verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict

@@ -76,7 +76,9 @@ def read_row(data: Any, assumed: Assumptions) -> tuple[Side, Zero]:
             assumed.assume_support(measure, density)
     weight = v.exp() + (v + element).exp() if kind == "tangent" else v.exp()
     weight = ONE if v == ZERO or (kind == "tangent" and v + element == ZERO) else weight
-    zero = Zero(index, measure, weight, element * region, score, factor, kind == "variance")
+    zero = Zero(
+        index, measure, weight, element * region, score=score, factor=factor, constant=kind == "variance"
+    )
     return side * (scale * factor**2), zero
 
 

@@ -119,7 +119,7 @@ def apply_score_mean_zero(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     refuse_unless(
         has_one_score, f"one score function of the slot {str(slot)[:20]} expected, got {list(mean.score)}"
     )
-    refuse_downstream(mean.index, a, score, data, assumed.context)
+    refuse_downstream(mean.index, factor=a, score=score, data=data, context=assumed.context)
     _assume_existence_of_terms(mean, assumed)
     assumed.assume_exchange(Mean(mean.index, "q", ONE if assumed.context.is_constant(a) else a, score))
     return Side()
@@ -130,7 +130,7 @@ def apply_ratio_mean_one(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     m, measure, slot = mean.measure, read_choice(data, "of", PROBABILITIES), data["slot"]
     refuse_unless(m in PROBABILITIES, "a mean under a probability measure expected")
     remainder = mean.coefficient * move_to_slot(build_density_ratio(m, measure), slot, assumed.context)
-    refuse_downstream(mean.index, remainder, mean.score, data, assumed.context)
+    refuse_downstream(mean.index, factor=remainder, score=mean.score, data=data, context=assumed.context)
     _assume_existence_of_terms(mean, assumed)
     assumed.assume_support(measure, m)
     assumed.draw(mean.index, m, measure)

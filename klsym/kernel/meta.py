@@ -76,7 +76,7 @@ def check_completeness(
     top = unknown + "'" * order
     h = ExpPoly.from_variable(top) - unit * differentiate(c, data["coordinate"], context)
     refuse_unless(h.names() <= {"k1", *context.parameters}, f"the condition is not {top} = h(k1)")
-    _check_family(family, h, order, constants, c, context)
+    _check_family(family, h, order, constants, c=c, context=context)
     jets, derived = {}, family
     for n in range(order + 1):
         jets[unknown + "'" * n] = derived

@@ -60,7 +60,7 @@ def apply_region(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     refuse_unless(fitting, "apart: regions that are 0 in the cell expected")
     values = {name: ExpPoly.from_number(value) for name, value in cell.items()}
     strict = {name for name, value in cell.items() if value or name in apart}
-    rows = [_read_row(row, bounds, strict, mean, assumed) for row in data["rows"]]
+    rows = [_read_row(row, known=bounds, strict=strict, mean=mean, assumed=assumed) for row in data["rows"]]
     total, inside = (
         reduce_powers(e.substitute(values), context) for e in (sum((r for r, _ in rows), ZERO), x)
     )

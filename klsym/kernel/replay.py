@@ -261,7 +261,9 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
         end(sides["left"], sides["right"], close, statement, assumed)
     rules = (*dict.fromkeys(step["rule"] for step in part["steps"]), by)
     hypotheses = assumed.complete()
-    return Theorem(kind, statement, rules, hypotheses, close, tuple(zeros), frozenset(assumed.masses))
+    return Theorem(
+        kind, statement, rules, hypotheses, close=close, zeros=tuple(zeros), masses=frozenset(assumed.masses)
+    )
 
 
 def read_statement(part: dict[str, Any]) -> Statement:

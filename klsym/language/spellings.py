@@ -19,7 +19,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sympy import Integer, S
 
@@ -79,6 +79,14 @@ def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
     except (RecursionError, MemoryError):
         raise UsageError("the loss is nested too deeply to be read") from None
     return Reading(expression, False, tuple(reader.list_notes()))
+
+
+class SplitCall(NamedTuple):
+    """A call as it is typed: the name of the function, and its arguments, of a method x.f(y) with x first."""
+
+    name: str
+    arguments: list[ast.expr]
+    is_from_library: bool
 
 
 class SpelledReader(NameReader):
@@ -215,8 +223,8 @@ class SpelledReader(NameReader):
 
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
         """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
-        name, arguments, from_library = self.split_call(node)
-        if name in NO_VALUE and not from_library and isinstance(node.func, ast.Attribute):
+        name, arguments, is_from_library = self.split_call(node)
+        if name in NO_VALUE and not is_from_library and isinstance(node.func, ast.Attribute):
             self.is_foreign = True
             self.left_out[name] = None
             receiver = node.func.value
@@ -229,28 +237,27 @@ class SpelledReader(NameReader):
         if call is None:
             if isinstance(node.func, ast.Name):
                 return super().build(node, depth)  # refuses it
-            self.is_foreign |= from_library
+            self.is_foreign |= is_from_library
             raise self.make_error_at(
                 f"{_name_function(node.func)}(..) is not part of the loss grammar, and is not read", node
             )
         self.is_foreign = True
-        typed = Call(name, arguments, node, isinstance(node.func, ast.Attribute) and not from_library)
+        typed = Call(name, arguments, node, isinstance(node.func, ast.Attribute) and not is_from_library)
         bound = bind_arguments(self, call, typed)
         try:
             return self.check_size(call.build(self, typed, bound, depth + 1), node)
         except Misplaced as error:
             raise self.make_error_with_hint(error.reason, f": {error.hint}", node) from None
 
-    def split_call(self, node: ast.Call) -> tuple[str, list[ast.expr], bool]:
-        """Return the name of a function, its arguments, that of a method first, and is it of a library."""
+    def split_call(self, node: ast.Call) -> SplitCall:
         match node.func:
             case ast.Name(name):
-                return name, node.args, False
+                return SplitCall(name, node.args, is_from_library=False)
             case ast.Attribute(of, name):
                 chain = self.split_chain(of)
                 if chain is not None and (chain[0] in LIBRARIES or name.startswith("masked_")):
-                    return name, node.args, True
-                return name, [of, *node.args], False
+                    return SplitCall(name, node.args, is_from_library=True)
+                return SplitCall(name, [of, *node.args], is_from_library=False)
         raise self.make_error_at("this call is not part of the loss grammar", node)
 
     # ------------------------------------------------------------------------ values

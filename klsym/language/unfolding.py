@@ -263,7 +263,12 @@ def expand_context(context: Context) -> statements.Context:
     """Return the context that the kernel reads."""
     premises = tuple((unfold(a, context), unfold(b, context)) for a, b in context.premises)
     return statements.Context(
-        context.parameters, context.functions, premises, context.definitions, context.facts, context.witness
+        context.parameters,
+        context.functions,
+        premises,
+        context.definitions,
+        facts=context.facts,
+        witness=context.witness,
     )
 
 

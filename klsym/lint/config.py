@@ -106,7 +106,7 @@ def _build_config(data: dict[str, Any], file: str) -> Config:
     targets = tuple(
         _read_target(table, f"{file}: target {n}") for n, table in enumerate(data.get("target", []), start=1)
     )
-    return Config(select, ignore, data.get("baseline", ""), targets, file)
+    return Config(select, ignore, baseline=data.get("baseline", ""), targets=targets, file=file)
 
 
 def _check_keys(data: Any, known: Mapping[str, type], where: str) -> None:
@@ -152,4 +152,6 @@ def _read_target(data: Any, where: str) -> Target:
             )
     maps = {key: str(value) for key, value in data.get("map", {}).items()}
     values = {k: parse_option(v) if isinstance(v, str) else v for k, v in data.get("set", {}).items()}
-    return Target(data["code"], maps, values, data.get("result"), setting, data.get("expect"))
+    return Target(
+        data["code"], maps, values, result=data.get("result"), setting=setting, expect=data.get("expect")
+    )

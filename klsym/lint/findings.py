@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.errors import UsageError
 from klsym.files import read_text
@@ -25,6 +25,15 @@ SAYS = {
 }
 PRECISION = {"kernel": "very-high", "sympy": "high", "numeric": "medium"}
 COMMENT = re.compile(r"#\s*klsym:\s*ignore\[([A-Z0-9, ]+)\]")
+
+
+class FindingKey(NamedTuple):
+    """What makes two findings the same one to a baseline, whatever their lines."""
+
+    path: str
+    function: str
+    code: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -45,8 +54,8 @@ class Finding:
     digest: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.path, self.function, self.code, self.digest
+    def key(self) -> FindingKey:
+        return FindingKey(self.path, self.function, self.code, self.digest)
 
 
 def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
@@ -55,15 +64,16 @@ def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
     if "json" not in reply:
         path, line, message = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
         level = "error" if target.expect else "warning"
-        return [_make_finding(UNREADABLE, message, as_relative_path(path), max(1, line), function, level)]
+        place = (as_relative_path(path), max(1, line), function)
+        return [_make_finding(UNREADABLE, message, place, level)]
     answer = reply["json"]
-    path, line = as_relative_path(answer["file"]), max(1, answer["lines"][0])
+    place = (as_relative_path(answer["file"]), max(1, answer["lines"][0]), function)
     used = ("sampling", "use", "level", "batch", "credit", "weights", "aggregate")
     text = repr((answer["expression"], [answer[name] for name in used]))
     digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:16]
     precision = PRECISION.get(answer["trust"], "low")
     listed = [
-        Finding(d["code"], d["name"], d["message"], path, line, function, precision=precision, digest=digest)
+        Finding(d["code"], d["name"], d["message"], *place, precision=precision, digest=digest)
         for d in answer["diagnostics"]
     ]
     if answer["expect"] and not answer["expect"]["ok"]:
@@ -74,14 +84,16 @@ def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
         listed.insert(
             0,
             replace(
-                _make_finding(EXPECTED, message, path, line, function, "error"), digest=digest_of_expectation
+                _make_finding(EXPECTED, message, place, "error"),
+                digest=digest_of_expectation,
             ),
         )
     return listed
 
 
-def _make_finding(code: str, message: str, path: str, line: int, function: str, level: str) -> Finding:
-    return Finding(code, NAMES[code], message, path, line, function, level, "very-high")
+def _make_finding(code: str, message: str, place: tuple[str, int, str], level: str) -> Finding:
+    """place: the file, the line and the function."""
+    return Finding(code, NAMES[code], message, *place, level=level, precision="very-high")
 
 
 def as_relative_path(path: str) -> str:
@@ -122,7 +134,7 @@ def drop_suppressed(
     for path, lines in comments.items():
         remaining += [
             _make_finding(
-                UNUSED, f"{code} is not found here: take the comment away", path, line, "", "warning"
+                UNUSED, f"{code} is not found here: take the comment away", (path, line, ""), "warning"
             )
             for line, codes in lines.items()
             for code in codes

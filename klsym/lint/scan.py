@@ -96,7 +96,9 @@ def _judge_function(path: Path, node: ast.FunctionDef, name: str) -> Iterator[Ca
     policies = {role[:5] for role in roles.values() if role.startswith("log_")}
     weighed = "rho" in roles.values() and {"A", "R"} & {*roles.values()}
     if computes and (len(policies) > 1 or weighed or (lines and policies)):
-        yield Candidate(path.as_posix(), name, node.lineno, tuple(roles.items()), tuple(sorted(lines)))
+        yield Candidate(
+            path.as_posix(), name, node.lineno, roles=tuple(roles.items()), lines=tuple(sorted(lines))
+        )
 
 
 def _collect_names(node: ast.AST) -> Iterator[tuple[str, int]]:

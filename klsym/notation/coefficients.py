@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial
@@ -61,7 +61,7 @@ def build_coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> For
         return _build_term(*common, 1, sums, (_build_sum(cofactor, sums), *tail))
     if len(value.terms) == 1:
         [((monomial, exponent), scale)] = value.terms.items()
-        return _build_term(monomial, exponent, scale, sums, tail)
+        return _build_term(monomial, exponent, value=scale, sums=sums, tail=tail)
     return multiply(_build_sum(value, sums), *tail) if tail else _build_sum(value, sums)
 
 
@@ -81,11 +81,19 @@ def _get_display_order(row: tuple[tuple[Monomial, Exponent], Rational]) -> tuple
     return (constant, bool(exponent), degree, sample, exponent, monomial)
 
 
-def _get_slot_order(name: str) -> tuple[str, int, str]:
-    """Return the key that sorts past before now before future, self before others."""
+class SlotOrder(NamedTuple):
+    """The key of a name that sorts past before now before future, self before others."""
+
+    name_without_slot: str
+    place: int
+    slot: str
+
+
+def _get_slot_order(name: str) -> SlotOrder:
     slot = parse_name(name).slot
     head, _, tail = name.partition("[")
-    return head + tail.partition("]")[2], SLOT_ORDER.index(slot) if slot in SLOT_ORDER else -1, slot
+    place = SLOT_ORDER.index(slot) if slot in SLOT_ORDER else -1
+    return SlotOrder(head + tail.partition("]")[2], place, slot)
 
 
 def find_common_factor(value: ExpPoly) -> tuple[tuple[Monomial, Exponent], ExpPoly] | None:

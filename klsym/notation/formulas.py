@@ -99,7 +99,7 @@ def build_tree(value: Side, labels: Labels | None = None, sums: bool = False) ->
 def _build_variance(scale: ExpPoly, of: Mean, labels: Labels, sums: bool) -> Formula:
     """Build Var_m of a mean's value, as it was written up to its sign."""
     written = (known for known in labels if abs(_find_multiple(known, of.coefficient)) == 1)
-    inner = build_scored("", next(written, of.coefficient), of.score, labels, sums)
+    inner = build_scored("", a=next(written, of.coefficient), score=of.score, labels=labels, sums=sums)
     covariance: Formula = tree.Covariance(of.measure, inner, inner)
     if _is_negative(scale):
         return negate(_build_variance(-scale, of, labels, sums))
@@ -150,13 +150,13 @@ def _find_multiple(a: ExpPoly, b: ExpPoly) -> Rational:
 def _build_atom(value: Atom, labels: Labels, sums: bool) -> Formula:
     match value:
         case Mean(index, measure, a, score):
-            return _build_average(index, measure, build_scored(index, a, score, labels, sums))
+            return _build_average(index, measure, build_scored(index, a, score, labels, sums=sums))
         case MeanGradient(index, measure, loss):
             return _build_average(index, measure, tree.Gradient(_build_label(loss, index, labels, sums)))
         case Curl(index, measure, loss):
             return tree.Curl(_build_atom(MeanGradient(index, measure, loss), labels, sums))
         case MeanVariance(measure, a, score):
-            mean = tree.Over("i", build_scored("i", a, score, {}, sums))
+            mean = tree.Over("i", build_scored("i", a, score, labels={}, sums=sums))
             return tree.Covariance(measure, mean, mean)
         case TokenDivergence(measure, a, b, gradient):
             shown: Formula = tree.Divergence("KL", Name(a, "t"), Name(b, "t"))

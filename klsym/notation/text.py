@@ -93,7 +93,7 @@ def _join_parts(word: str, *parts: Formula) -> tuple[Formula, ...]:
 
 def _build_zero_condition(zero: Zero, sums: bool) -> Formula:
     """Build a condition such as "lam = 1 or r = 1 wherever q > 0"."""
-    scored = formulas.build_scored("", zero.element, zero.score, {}, sums)
+    scored = formulas.build_scored("", a=zero.element, score=zero.score, labels={}, sums=sums)
     if zero.constant:
         shown: tuple[Formula, ...] = (scored, Words(" is constant"))
     else:

@@ -100,7 +100,7 @@ def evaluate(
     Raises UsageError: a name without a value; a model or functions that the statement forbids.
     Source: Squire & Trapp 1998, Using complex variables to estimate derivatives of real functions.
     """
-    left, right = evaluate_sides(statement, model, functions, FLOAT, thetas)
+    left, right = evaluate_sides(statement, model, functions, system=FLOAT, thetas=thetas)
     return float(np.real(left.value)), float(np.real(right.value))
 
 
@@ -160,7 +160,10 @@ def measure_agreement(
     functions and errors as in `evaluate`, thetas as in `check_premises`.  A side that is not finite
     differs by infinity.
     """
-    gaps = [compute_gap(*evaluate_sides(statement, model, functions, FLOAT, thetas)) for model in models]
+    gaps = [
+        compute_gap(*evaluate_sides(statement, model, functions, system=FLOAT, thetas=thetas))
+        for model in models
+    ]
     refuse_unless(bool(gaps), "agreement: no models")
     return Agreement(max(map(abs, gaps)), max(gaps), len(gaps))
 

@@ -151,7 +151,9 @@ def _list_special_models(
                 yield find_allowed_model(theorem, with_parameter(model, name, value), functions)
         for zero in theorem.zeros:
             for name in sorted(zero.factor.names() & set(free)):
-                yield with_root(model, name, partial(_evaluate_constant, zero.factor), theorem, functions)
+                yield with_root(
+                    model, name, partial(_evaluate_constant, zero.factor), theorem, functions=functions
+                )
 
 
 def _evaluate_constant(a: ExpPoly, at: Frame) -> Sized:
@@ -162,7 +164,9 @@ def _is_equal_where_claimed(theorem: Theorem, model: FiniteModel, functions: Fun
     """Are the sides equal on this model if and only if every row of the inequality vanishes there?"""
     statement = theorem.statement
     at = Frame(model, FLOAT, statement.context, choose_instances(statement.context, functions))
-    gap = -compute_gap(*evaluate_sides(statement, model, functions, FLOAT, choose_thetas(theorem)))
+    gap = -compute_gap(
+        *evaluate_sides(statement, model, functions, system=FLOAT, thetas=choose_thetas(theorem))
+    )
     return abs(gap) <= TOLERANCE if all(_is_row_zero(zero, at) for zero in theorem.zeros) else gap > TOLERANCE
 
 

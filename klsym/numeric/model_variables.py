@@ -113,7 +113,7 @@ class Frame:
         self._moved: dict[tuple[str, bool], Frame] = {}
         self._rows: dict[str, Rows] = {}
         step = ((system.step, along),) if still else ()
-        tokens = compute_tokens(model, system, tilt, step, context.on_policy)
+        tokens = compute_tokens(model, system, tilt, step, on_policy=context.on_policy)
         self.tokens = Values(self, tokens, whole=False)
         self.whole = Values(
             self, tokens.join_tokens(list_sequence_tokens(model.layout.paths), system), whole=True
@@ -126,7 +126,15 @@ class Frame:
         if key not in self._moved:
             system, context, functions = self.system, self.context, self.functions
             self._moved[key] = Frame(
-                self.model, system, context, functions, self, self.tilt, along, self.origin, kinks_refused
+                self.model,
+                system,
+                context,
+                functions,
+                still=self,
+                tilt=self.tilt,
+                along=along,
+                origin=self.origin,
+                kinks_refused=kinks_refused,
             )
         return self._moved[key]
 

@@ -217,7 +217,9 @@ def _with_premises(theorem: Theorem, model: FiniteModel, functions: Functions) -
         unknown = sorted(names - fixed or names)
         plain = not any(True for _ in walk_atoms(gap))
         if unknown and (plain or (number in list_used_premises(theorem) and len(unknown) == 1)):
-            model = with_root(model, unknown[-1], partial(evaluate_side, gap), theorem, functions, plain)
+            model = with_root(
+                model, unknown[-1], partial(evaluate_side, gap), theorem, functions=functions, plain=plain
+            )
             fixed |= {unknown[-1]}
     return model
 

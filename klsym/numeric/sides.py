@@ -67,7 +67,7 @@ def _evaluate_atom(atom: Atom, at: Frame) -> Sized:
         case Divergence(kind, first, second):
             return _compute_divergence(kind, at.whole.get_density(first), at.whole.get_density(second))
         case TokenDivergence(m, first, second, gradient):
-            return _compute_token_divergence(m, first, second, gradient, at)
+            return _compute_token_divergence(m, first, second, gradient, at=at)
         case Covariance(m, a, b):
             return _compute_covariance(
                 at.whole.get_density(m).raise_to(1),
@@ -152,7 +152,11 @@ def _compute_curl(index: str, measure: str, loss: ExpPoly, at: Frame) -> Sized:
 
 
 def _compute_difference(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
-    """Return d/ds of F along one direction, s along the other, and the size of the differences' terms."""
+    """Return d/ds F(theta + s v).u at s = 0, F the expected gradient; along, over: the names of u and v.
+
+    A central difference of order 8: sum_k w_k (F(theta + k h v) - F(theta - k h v)).u / h.  The size is the
+    sum of the absolute values of its terms, to which rounding errors are relative.
+    """
     fastest = float(np.max(np.abs(at.whole.get_score(over).value)))
     h = STEP / (fastest or 1.0)
     total = at.make_constant(0)
@@ -161,7 +165,7 @@ def _compute_difference(index: str, measure: str, loss: ExpPoly, at: Frame, alon
             shifted_model = at.model.move_theta(sign * k * h, at.context, over)
             moved_loss = Frame(shifted_model, FLOAT, at.context, at.functions, origin=at)
             field, scale = (
-                _compute_expected_gradient(index, measure, loss, moved_loss, along),
+                _compute_expected_gradient(index, m=measure, loss=loss, at=moved_loss, along=along),
                 sign * weight / h,
             )
             total = total + Sized(field.value * scale, field.size * abs(scale))
@@ -171,7 +175,7 @@ def _compute_difference(index: str, measure: str, loss: ExpPoly, at: Frame, alon
 def _compute_exactly(index: str, measure: str, loss: ExpPoly, at: Frame, along: str, over: str) -> Sized:
     origin = Frame(at.model, NESTED, at.context, at.functions)
     tilted = Frame(at.model, NESTED, at.context, at.functions, tilt=((OUTER, over),), origin=origin)
-    field = _compute_expected_gradient(index, measure, loss, tilted, along)
+    field = _compute_expected_gradient(index, m=measure, loss=loss, at=tilted, along=along)
     return Sized(field.value.slope, field.size)
 
 

@@ -85,12 +85,12 @@ def build_answer(verdict: PrintedVerdict) -> Answer:
         [trust for *_, trust in terms] if _is_described_by_terms(verdict, terms) else [name_trust(verdict)]
     )
     return Answer(
-        format_title(verdict), _list_readings(verdict), _describe_whole(verdict, terms),
-        max(trusts, key=WEAKEST.index), terms,
-        tuple((d.code.code, d.code.name, format_message(d)) for d in verdict.diagnostics),
-        tuple(_iterate_facts(verdict)), _describe_suggestion(verdict.fix),
-        write_sentences(select_notes(verdict.messages)),
-        _describe_proof(verdict),
+        format_title(verdict), reading=_list_readings(verdict), update=_describe_whole(verdict, terms),
+        trust=max(trusts, key=WEAKEST.index), terms=terms,
+        diagnostics=tuple((d.code.code, d.code.name, format_message(d)) for d in verdict.diagnostics),
+        facts=tuple(_iterate_facts(verdict)), suggestion=_describe_suggestion(verdict.fix),
+        notes=write_sentences(select_notes(verdict.messages)),
+        proof_contents=_describe_proof(verdict),
     )  # fmt: skip
 
 
@@ -149,8 +149,8 @@ def _write_gradient(verdict: PrintedVerdict) -> str:
     """Write the expected gradient E_mu[h s], with h by cases outside the clip range."""
     setting = verdict.setting
     mean = f"E_{'q' if setting.on_policy else 'mu'}"
-    sums, slot = ("sum_t ", "_now") if setting.level == "token" else ("", "")
-    if setting.batch != "none" or verdict.gradient.scores_named[0]:
+    sums, slot = ("sum_t ", "_now") if setting.is_per_token else ("", "")
+    if setting.is_centred or verdict.gradient.scores_named[0]:
         return (
             f"{mean}[{sums}{_add_brackets(verdict.gradient.score_text, bool(sums))}]"
             if verdict.gradient.scores_named[0]

@@ -20,7 +20,7 @@ SLOPES = {
 
 
 def _describe_full_at_one(setting: Any, of: str) -> str:
-    drawn, given = ("outcome", "") if setting.level == "sample" else ("token", ", given the prefix")
+    drawn, given = ("outcome", "") if setting.is_of_sample else ("token", ", given the prefix")
     where = "" if setting.on_policy else ", where mu > 0 wherever q is"
     return (
         f"full(x) is the sum of q(y)*x(y) over every {drawn} y{given}: the mean of rho*x over the {drawn}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from klsym.diagnostics.conditions import select_notes
+from klsym.engine.options.choices import is_of_sequence
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.messages import Message
 from klsym.notation.combination import format_combination, format_value
@@ -19,6 +20,7 @@ from klsym.notation.values import collect_names
 from klsym.render.divergences import describe_convexity_in_q, describe_effects, describe_generator
 from klsym.render.listing import combine_hypotheses, format_list, list_model_lines
 from klsym.render.objective import build_objective_formula
+from klsym.render.option_words import LEVELS, find_words
 from klsym.render.sentences import write_sentence, write_sentences
 from klsym.render.words import is_objective
 
@@ -26,13 +28,6 @@ if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
 EFFECTS = "What descending it does"
-LEVELS = {
-    "token": (
-        "_now is of one token given its prefix, _past and _future are sums over the tokens before and after"
-        " it; KL(q||p) is that of whole sequences"
-    ),
-    "sequence": "k1, r, rho and s are those of a whole sequence; KL(q||p) is that of whole sequences",
-}
 
 MAX_BIAS = 6  # regions whose bias is listed; h is there for each
 
@@ -75,13 +70,12 @@ def describe_value(verdict: Verdict) -> str:
 def list_gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     """Return labelled rows on the score coefficient: under the sampler, under q, inside the clip range."""
     setting = verdict.setting
-    tokens, batches = setting.level == "token", setting.batch != "none"
-    place = "token" if tokens else "sequence" if setting.level == "sequence" else "sample"
+    tokens, batches = setting.is_per_token, setting.is_centred
     if verdict.gradient.score_coefficient is None:
         return []
-    rows = [("gradient", f"{_multiply_by_score(verdict, tokens, batches)} at each {place}")]
+    rows = [("gradient", f"{_multiply_by_score(verdict, tokens, batches)} at each {setting.level}")]
     if verdict.gradient.score_cases:
-        lead = f"{'h' if verdict.gradient.scores_named[0] else 'h s'} at each {place}, with h ="
+        lead = f"{'h' if verdict.gradient.scores_named[0] else 'h s'} at each {setting.level}, with h ="
         rows = _list_case_rows("gradient", lead, verdict.gradient.score_cases)
     rows += _list_rows_under_q(verdict, tokens)
     unnamed = verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict)
@@ -100,8 +94,8 @@ def list_gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
         rows.append(("as such", convex))
     if verdict.loss.expansion:
         rows.append(("reads", verdict.loss.expansion))
-    if setting.level in LEVELS:
-        rows.append(("level", LEVELS[setting.level]))
+    if meaning := find_words(LEVELS, "level", setting.level).names:
+        rows.append(("level", meaning))
     return rows + _list_clamp_rows(verdict, tokens)
 
 
@@ -195,7 +189,7 @@ def list_counterexample_lines(witness: dict[str, Any] | None, level: str = "samp
     """Return what the model refutes, then the model; with directions u and v, its two sides are a curl."""
     if witness is None:
         return []
-    of = "; each outcome is a whole sequence" * (level == "sequence" and "tree" not in witness)
+    of = "; each outcome is a whole sequence" * (is_of_sequence(level) and "tree" not in witness)
     of = ", which holds for gradients" * ("v" in witness.get("tree", witness)) + of
     return ["", f"Counterexample to {witness['refutes']}{of}", *list_model_lines(witness)]
 

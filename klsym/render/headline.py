@@ -24,13 +24,12 @@ from klsym.notation.printers import TEXT
 from klsym.notation.values import show_value
 from klsym.render.divergences import describe_generator
 from klsym.render.objective import VERB, describe_multiples, describe_objective
+from klsym.render.option_words import DIVISORS, LEVELS, find_words
 from klsym.render.sentences import write_sentence
 
 NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
-PLACES = {"sample": "", "token": " at each token", "sequence": " of whole sequences"}
-DIVIDED = {"": [], "sum": [], "mean": ["divided by T"], "batch": ["over all tokens of the batch"]}
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 HELD = "with M and S held as they are at theta, "
 # Codes that say why a target is open.
@@ -55,11 +54,11 @@ def format_title(verdict: Verdict) -> str:
 
 def describe_use(setting: Any) -> str:
     """Return text such as "off-policy loss at each token, weights prefix"."""
-    first = f"{setting.sampling} {setting.use}{PLACES[setting.level]}"
+    first = f"{setting.sampling} {setting.use}{find_words(LEVELS, 'level', setting.level).title}"
     options = [f"credit {setting.credit}"] if setting.credit else []
-    options += [f"weights {setting.weights}"] if setting.weights not in ("", "token") else []
-    options += DIVIDED[setting.aggregate]
-    options += [f"batch {setting.batch}"] if setting.batch != "none" else []
+    options += [f"weights {setting.weights}"] if setting.weighs_by_other_tokens else []
+    options += find_words(DIVISORS, "aggregate", setting.aggregate).title
+    options += [f"batch {setting.batch}"] if setting.is_centred else []
     return ", ".join([first, *options])
 
 
@@ -74,7 +73,7 @@ def describe_update(verdict: Verdict, ascends: bool | None = None) -> str:
     if verdict.target == "zero":
         noise = "has zero expected gradient: it only adds noise"
         return "has zero gradient at every sample" if not verdict.gradient.is_nonzero else noise
-    penalty = verdict.setting.use == "reward" and not ascends and verdict.target != "none"
+    penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
     lead = f"{'taken off the reward, ' * penalty}{HELD * verdict.setting.truncated}"
     return f"{lead}{_describe_target_update(verdict, ascends)}"
 
@@ -100,7 +99,7 @@ def describe_combination(reading: TargetReading, ascends: bool) -> str:
 
 def describe_zero_regions(verdict: Verdict) -> str:
     """List the regions outside the clip range where the gradient is zero."""
-    if verdict.setting.use == "reward":
+    if verdict.setting.is_reward:
         return ""
     return "".join(f"; {write_sentence(message)}" for message in find_zero_regions(verdict))
 
@@ -175,7 +174,7 @@ def describe_policy_gradient(verdict: Verdict, ascends: bool) -> str:
         weights = [sign * h / reward for h in values if h is not None and h.has(reward)]
         if not weights or len(weights) < len(values) or any(not _is_weight(w) for w in weights):
             continue
-        of_prefixes = verdict.setting.level == "token" and not verdict.setting.on_policy
+        of_prefixes = verdict.setting.is_per_token and not verdict.setting.on_policy
         if len(set(weights)) == 1 and of_prefixes and show_value(weights[0]) == "rho_now":
             return f"maximises E[{reward}] of each token, at prefixes of mu"
         weighed = " or ".join(dict.fromkeys(map(show_value, weights)))

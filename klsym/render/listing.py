@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.language.messages import Message
 from klsym.notation.hypotheses import OVER_T
@@ -65,6 +65,7 @@ def _combine_messages(assumptions: Sequence[Message]) -> Iterator[Message]:
 
 
 def _combine_values(group: Sequence[Message]) -> dict[str, Any]:
+    """Return the values of one message in place of several of one code, such as: E_q[a], E_q[b] exist."""
     code, values = group[0].code, [message.values for message in group]
     if code == "means-exist":
         return {**values[0], "supports": tuple(dict.fromkeys(pair for x in values for pair in x["supports"]))}
@@ -110,12 +111,20 @@ def list_model_lines(witness: dict[str, Any]) -> list[str]:
 
 def _list_tree_lines(tree: dict[str, Any]) -> list[str]:
     """Return the lines of a tree, after a line on how to read it."""
-    head, rows, caption = list_tree_rows(tree)
-    return [f"  {caption}", *(f"  {line}" for line in align_columns([head, *rows]))]
+    table = list_tree_rows(tree)
+    return [f"  {table.caption}", *(f"  {line}" for line in align_columns([table.head, *table.rows]))]
 
 
-def list_tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], str]:
-    """Return the head of a table, one row for each prefix after which a token is drawn, and a caption.
+class ModelTable(NamedTuple):
+    """The probabilities of a counterexample; caption: how to read them, or empty."""
+
+    head: list[str]
+    rows: list[list[str]]
+    caption: str
+
+
+def list_tree_rows(tree: dict[str, Any]) -> ModelTable:
+    """Return the table of a tree, with one row for each prefix after which a token is drawn.
 
     >>> leaf = {"q": ["1/2", "1/2"], "u": ["1", "0"], "next": [None, None]}
     >>> list_tree_rows({**leaf, "next": [leaf, None]})[:2]
@@ -132,4 +141,5 @@ def list_tree_rows(tree: dict[str, Any]) -> tuple[list[str], list[list[str]], st
 
     walk("", tree)
     tokens = ", ".join(ascii_lowercase[: len(tree["q"])])
-    return ["after", *names], rows, f"next token {tokens}; a sequence ends after a prefix that is not listed"
+    caption = f"next token {tokens}; a sequence ends after a prefix that is not listed"
+    return ModelTable(["after", *names], rows, caption)

@@ -90,6 +90,7 @@ class Mathml(Latex):
         return _format_element(self.inner(formula), self.display, self.breaking)
 
     def fill(self, template: str, *pieces: Piece) -> Row:
+        r"""Read a template in LaTeX, such as \frac{#}{#}, with a piece for each #."""
         return _Reader(template, pieces).read_formula()
 
     def leaf(self, shown: str) -> Row:

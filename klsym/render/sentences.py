@@ -11,6 +11,7 @@ from typing import Any
 
 import sympy
 
+from klsym.engine.options.choices import is_reward
 from klsym.language.messages import Message
 from klsym.notation import formulas, losses
 from klsym.notation.hypotheses import fill_sentence
@@ -46,7 +47,7 @@ def _describe_outside_core(trust: str) -> str:
 
 
 def _describe_zero_gradient(loss: str, setting: Any) -> str:
-    kind = "a" if setting.use == "reward" else f"an {setting.sampling}"
+    kind = "a" if setting.is_reward else f"an {setting.sampling}"
     return f"{loss} as {kind} {setting.use} has zero expected gradient: it only adds noise"
 
 
@@ -57,8 +58,8 @@ def _describe_value_and_gradient(target: str | None) -> str:
 
 
 def _describe_missing_weight(at: Message | None, setting: Any) -> str:
-    tokens = setting.level == "token"
-    fix = f" (multiply by rho{', with weights prefix' * tokens})" if setting.use == "reward" else ""
+    tokens = setting.is_per_token
+    fix = f" (multiply by rho{', with weights prefix' * tokens})" if setting.is_reward else ""
     problem = "no importance weight" + (f" at {write_sentence(at)}" if at else "")
     return f"{problem}: {'sequences' if tokens else 'samples'} come from mu, not from q{fix}"
 
@@ -112,8 +113,8 @@ def _describe_length_reward(sign: Any) -> str:
 
 
 def _describe_token_count(use: str, sign: Any) -> str:
-    ways = ("shortens sequences", "lengthens sequences")[:: -1 if use == "reward" else 1]
-    way = "ascending" if use == "reward" else "descending"
+    ways = ("shortens sequences", "lengthens sequences")[:: -1 if is_reward(use) else 1]
+    way = "ascending" if is_reward(use) else "descending"
     return f"a constant at each token counts tokens: {way} it {_choose_by_sign(sign, *ways)}"
 
 

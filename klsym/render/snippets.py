@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from klsym.engine.options.choices import is_differentiated, is_reward
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import OF_TABLE
@@ -24,6 +25,7 @@ from klsym.notation.losses import Written, build_tree
 from klsym.notation.printers import IN_TEXT, Piece, Text, is_sum
 from klsym.notation.tree import Call, Formula, Minus, Name, Number, Power, Product, Quotient, Sum
 from klsym.render.headline import describe_next_tokens
+from klsym.render.option_words import find_words
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,19 @@ class Framework:
 
 
 FRAMEWORKS = {
-    "torch": Framework("PyTorch", "torch", "#.detach()", "#.sum(-1{keep})", "#.flip(-1).cumsum(-1).flip(-1)"),
-    "jax": Framework(
-        "JAX", "jnp", "jax.lax.stop_gradient(#)", "#.sum(-1{keep})", "#[..., ::-1].cumsum(-1)[..., ::-1]"
+    "torch": Framework(
+        "PyTorch", "torch", "#.detach()", total="#.sum(-1{keep})", later="#.flip(-1).cumsum(-1).flip(-1)"
     ),
-    "numpy": Framework("NumPy", "np", "#", "#.sum(-1{keep})", "#[..., ::-1].cumsum(-1)[..., ::-1]"),
+    "jax": Framework(
+        "JAX",
+        module="jnp",
+        sg="jax.lax.stop_gradient(#)",
+        total="#.sum(-1{keep})",
+        later="#[..., ::-1].cumsum(-1)[..., ::-1]",
+    ),
+    "numpy": Framework(
+        "NumPy", module="np", sg="#", total="#.sum(-1{keep})", later="#[..., ::-1].cumsum(-1)[..., ::-1]"
+    ),
 }
 KEEP = {"torch": ", keepdim=True", "jax": ", keepdims=True", "numpy": ", keepdims=True"}
 INPUTS = ("log_q", "log_p", "log_mu")
@@ -139,7 +149,7 @@ def write_snippet(written: Written, verdict: Verdict, framework: str, use: str) 
         _write_full_kl(exact, verdict, framework) if exact else _write_body(written, verdict, framework, use)
     )
     names = [name for name in INPUTS if any(name in line for line in body)]
-    names += ["mask"] if verdict.setting.level == "token" else []
+    names += ["mask"] if verdict.setting.is_per_token else []
     title = {"loss": "penalty", "reward": "surrogate", "value": "estimate"}[use]
     head = [f"def {title}({', '.join(names)}):", f'    """{_describe_code(written, verdict, chosen, use)}"""']
     return "\n".join([*head, *(f"    {line}" for line in body)])
@@ -154,22 +164,22 @@ def _write_full_kl(kl: re.Match[str], verdict: Verdict, framework: str) -> list[
     if framework == "numpy":
         raise UsageError("a sum over all words has code for torch and jax, whose gradients are automatic")
     total = f"({get_framework(framework).module}.exp(log_{a})*(log_{a} - log_{b})).sum(-1)  # over all words"
-    if verdict.setting.level != "token":
+    if not verdict.setting.is_per_token:
         return [f"return {total}"]
     return [f"kl = {total}", "return (kl*mask).sum(-1)"]
 
 
 def _describe_code(written: Written, verdict: Verdict, framework: Framework, use: str) -> str:
     sampler = "q" if verdict.setting.on_policy else "mu"
-    of = "sample" if verdict.setting.level == "sample" else "sequence"
-    text = f"sg({written.text})*log_q" if use == "reward" else written.text
+    of = "sample" if verdict.setting.is_of_sample else "sequence"
+    text = f"sg({written.text})*log_q" if is_reward(use) else written.text
     start = f"{text} of each {of} from {sampler}"
     if use == "value":
         mean = KLS[verdict.value.target or ""]
         return f"{start}: the mean is {mean}."
     kl = KLS.get(verdict.target or "") or describe_next_tokens(verdict)
     if framework.module == "np":
-        value = f"The detached penalty of each {of} from {sampler}" if use == "reward" else start
+        value = f"The detached penalty of each {of} from {sampler}" if is_reward(use) else start
         return f"{value}, and its push: the mean of push*grad log q is grad {kl}."
     if verdict.target not in KLS:
         return f"{written.text}: descends {kl}."
@@ -180,17 +190,17 @@ def _describe_code(written: Written, verdict: Verdict, framework: Framework, use
 
 def _write_body(written: Written, verdict: Verdict, framework: str, use: str) -> list[str]:
     setting, chosen = verdict.setting, get_framework(framework)
-    tokens = setting.level == "token"
+    tokens = setting.is_per_token
     loss = code(written.expression, framework)
     numpy = framework == "numpy"
     if tokens:
         return _write_token_body(loss, verdict, framework, use)
     push = code(parse(verdict.gradient.score_text, ()), framework)
-    if use == "reward":
+    if is_reward(use):
         detached = Code(chosen).call("sg", loss, False)
         result = f"{loss}, {push}" if numpy else f"{_add_brackets(detached)}*log_q"
     else:
-        result = f"{loss}, {push}" if numpy and use == "loss" else loss
+        result = f"{loss}, {push}" if numpy and is_differentiated(use) else loss
     return [*_write_definitions(result, setting, framework), f"return {result}"]
 
 
@@ -220,12 +230,13 @@ def _write_token_body(loss: str, verdict: Verdict, framework: str, use: str) -> 
     if "rho" in loss:
         sampler = Code(chosen).call("sg", "log_q", False) if setting.on_policy else "log_mu"
         lines.append(f"w = (log_q - {sampler})*mask")
-        of = {
-            "token": "w", "prefix": "w.cumsum(-1)",
+        weighed = {
+            "": "w", "token": "w", "prefix": "w.cumsum(-1)",
             "sequence": chosen.total.replace("#", "w").format(keep=KEEP[framework]),
-        }[setting.weights or "token"]  # fmt: skip
+        }  # fmt: skip
+        of = find_words(weighed, "weights", setting.weights)
         lines.append(f"rho = {chosen.module}.exp({of})")
-    if use != "reward":
+    if not is_reward(use):
         total = chosen.total.format(keep="").replace("#", f"({_add_brackets(loss)}*mask)")
         return [*lines, f"return {total}"]
     return [*lines, *_write_credited_sum(loss, setting, framework)]
@@ -235,10 +246,12 @@ def _write_credited_sum(loss: str, setting: Any, framework: str) -> list[str]:
     """Write the sum over tokens of the detached coefficient h of each, after credit, times its log q."""
     chosen = get_framework(framework)
     lines = [f"h = {Code(chosen).call('sg', _add_brackets(loss) + '*mask', False)}"]
-    lines += {
+    credited: dict[str, list[str]] = {
+        "": [],
         "to-go": [f"h = {chosen.later.replace('#', 'h')}"],
         "same-token": [],
         "total": [f"h = {chosen.total.replace('#', 'h').format(keep=KEEP[framework])}"],
-    }[setting.credit or "same-token"]
+    }
+    lines += find_words(credited, "credit", setting.credit)
     total = chosen.total.format(keep="").replace("#", "(h*log_q*mask)")
     return [*lines, f"return {total}"]

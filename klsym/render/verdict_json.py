@@ -147,8 +147,10 @@ def list_names(verdict: PrintedVerdict) -> dict[str, str]:
         *(row[of] for row in list_cases(verdict) for of in ("per_sample", "coefficient")),
     ]  # fmt: skip
     names = collect_names(gradient.score_coefficient)
-    in_batch = verdict.setting.batch != "none" or any(x.endswith("[self]") for x in names)
+    in_batch = verdict.setting.is_centred or any(x.endswith("[self]") for x in names)
     level = "batch" if in_batch else verdict.setting.level
     given = next((write_sentence(x) for x in verdict.assumptions if x.code in ("given", "given-std")), "")
     typed = loss.read_as or loss.text
-    return describe_names(texts, verdict.hypotheses, level, typed, given, verdict.is_truncated)
+    return describe_names(
+        texts, verdict.hypotheses, level, loss=typed, given=given, truncated=verdict.is_truncated
+    )

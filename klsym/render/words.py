@@ -20,6 +20,7 @@ from klsym.notation.combination import format_combination
 from klsym.notation.printers import TEXT
 from klsym.render.divergences import describe_generator
 from klsym.render.objective import build_objective_formula, write_objective_latex
+from klsym.render.option_words import DIVISORS, LEVELS, find_words
 
 TARGETS = {
     "zero": "nothing: the expected gradient is zero",
@@ -38,19 +39,16 @@ TRUST = {
 }
 
 
-OVER = {"": [], "sum": [], "mean": ["over T"], "batch": ["over all tokens of the batch"]}
-
-
 def describe_setting(
     setting: Any, use_names: tuple[str, str] = ("as a loss", "as a detached reward")
 ) -> list[str]:
     """Describe how a loss is used; use_names: the words for a loss and for a detached reward."""
-    words = [setting.sampling, use_names[setting.use == "reward"]]
-    words += {"sample": [], "token": ["per token"], "sequence": ["per sequence"]}[setting.level]
+    words = [setting.sampling, use_names[setting.is_reward]]
+    words += find_words(LEVELS, "level", setting.level).described
     words += [f"credit {setting.credit}"] if setting.credit else []
-    words += [f"{setting.weights} weights"] if setting.weights not in ("", "token") else []
-    words += OVER[setting.aggregate]
-    return words + ([f"batch {setting.batch}"] if setting.batch != "none" else [])
+    words += [f"{setting.weights} weights"] if setting.weighs_by_other_tokens else []
+    words += find_words(DIVISORS, "aggregate", setting.aggregate).described
+    return words + ([f"batch {setting.batch}"] if setting.is_centred else [])
 
 
 def describe_target(verdict: Verdict, reading: Any = None) -> str:
@@ -179,7 +177,7 @@ def _describe_name(name: str, level: str) -> str:
         return VOCABULARY[name]
     if name in HELD:
         return "a detached quantity of a sample"
-    return "" if level == "sample" else MEANINGS.get(name, "")
+    return MEANINGS.get(name, "") if level == "batch" or find_words(LEVELS, "level", level).names else ""
 
 
 def _describe_slot(base: str, slot: str) -> str:

@@ -164,7 +164,9 @@ def read_model(node: Mapping[str, Any], on_policy: bool = False, system: System 
     numbers = {name: [system.lift(x) for x in column] for name, column in columns.items()}
     rows = {name: numbers[name] for name in ("R", "M", "A")}
     rows |= {f"log_{n}": take_logs(columns[n], layout, system) for n in DENSITIES if n in columns}
-    return World(layout, rows, {name: numbers[name] for name in ("u", "v")}, system, on_policy)
+    return World(
+        layout, rows, {name: numbers[name] for name in ("u", "v")}, system=system, on_policy=on_policy
+    )
 
 
 def _read_node(node: Mapping[str, Any], columns: dict[str, list[Fraction]]) -> Shape:

@@ -24,7 +24,13 @@ def _show(options: argparse.Namespace) -> int:
 
     rewards, reference, behaviour = map(_split_row, (options.rewards, options.reference, options.behaviour))
     optimum = where_training_ends(
-        options.loss, options.beta, rewards or (), reference, behaviour, options.sampling, options.use
+        options.loss,
+        options.beta,
+        rewards=rewards or (),
+        reference=reference,
+        behaviour=behaviour,
+        sampling=options.sampling,
+        use=options.use,
     )
     if options.output:
         _draw(Path(options.output), optimum, options.use)
@@ -48,5 +54,11 @@ def _draw(target: Path, found: Any, use: str) -> None:
     from klsym.study.figures.style import render_figure
 
     rewards, reference = ([float(x) for x in row] for row in (found.rewards, found.reference))
-    figure = draw({f"{found.loss} in the {use}": found.coefficient}, rewards, reference, float(found.beta), 1)
+    figure = draw(
+        {f"{found.loss} in the {use}": found.coefficient},
+        rewards,
+        reference,
+        beta=float(found.beta),
+        columns=1,
+    )
     write_whole(target, render_figure(figure, kind))

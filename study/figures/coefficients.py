@@ -54,7 +54,7 @@ def take_sample_coefficient(verdict: Any) -> Any:
     """The coefficient of a verdict on one sample, as a value; UsageError where there is none."""
     if (
         not isinstance(verdict.gradient.canonical_coefficient, ExpPoly | sympy.Expr)
-        or verdict.setting.level == "token"
+        or verdict.setting.is_per_token
     ):
         raise UsageError(f"{_name_coefficient(verdict)}: no function of one sample's r")
     return verdict.gradient.canonical_coefficient

@@ -38,7 +38,7 @@ def draw(
     width = PAGE if columns > 1 else WIDTH
     with open_panels(width, 1.95 * rows + 0.35, rows, columns, squeeze=False) as (figure, axes):
         for ax, (title, c) in zip(axes.flat, placements.items(), strict=True):
-            _draw_portrait(ax, c, np.array(rewards), np.array(reference), beta)
+            _draw_portrait(ax, c, rewards=np.array(rewards), reference=np.array(reference), beta=beta)
             ax.set_title(title, pad=14)
         _draw_legend(figure, 4 if columns > 1 else 2)
     return figure
@@ -49,7 +49,7 @@ def _draw_portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: floa
     optimum = find_optimum(c, beta, rewards.tolist(), reference.tolist())
     rest_points = [np.array(s.policy) @ CORNERS for s in (*optimum.stationary, *optimum.boundary)]
     for start in _list_starts():
-        line = _trace_line(start, c, rewards, reference, beta, rest_points)
+        line = _trace_line(start, c, rewards, reference, beta=beta, rest_points=rest_points)
         if len(line) > 4:
             points = line @ CORNERS
             ax.plot(*points.T, color=SKY, lw=0.7, zorder=1)

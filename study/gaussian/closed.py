@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -122,6 +122,14 @@ def add(a: Poly, b: Poly) -> Poly:
     return [first_coefficient + right for first_coefficient, right in zip_longest(a, b, fillvalue=0)]
 
 
+class Quadratic(NamedTuple):
+    """The polynomial c + b z + a z^2."""
+
+    c: Any
+    b: Any
+    a: Any
+
+
 @dataclass(frozen=True)
 class Group:
     """P exp(c + b z + a z^2), z about the mean of the sampler or zero."""
@@ -207,8 +215,8 @@ class ClosedForm(ABC):
         mean = self.numbers.mean(polynomial, tilted - centre, tidy(v / d))
         return self.numbers.exp(power) / self.numbers.sqrt(d) * mean
 
-    def expand_exponent(self, exponent: Exponent) -> tuple[Any, Any, Any]:
-        """The exponent as c, b and a of c + b z + a z^2 about the origin."""
+    def expand_exponent(self, exponent: Exponent) -> Quadratic:
+        """The exponent about the origin."""
         total: Poly = []
         for monomial, value in exponent:
             total = add(total, self.expand_monomial(monomial, value, self.origin))
@@ -216,7 +224,7 @@ class ClosedForm(ABC):
         if len(total) > 3:
             raise UsageError(f"exp of a polynomial of degree {len(total) - 1} in x has no closed expectation")
         c, b, a = (*total, 0, 0, 0)[:3]
-        return c, self.numbers.tidy(b), self.numbers.tidy(a)
+        return Quadratic(c, self.numbers.tidy(b), self.numbers.tidy(a))
 
     def expand_polynomial(self, terms: Terms, centre: Any) -> Poly:
         """P times the score functions, in powers of x - centre."""

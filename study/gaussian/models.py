@@ -123,7 +123,7 @@ def compute_expectation(
     Raises Divergent (a UsageError) naming the condition that fails; NotInRing outside the ring;
     UsageError for rewards, generic functions, inverse coordinates, exp of more than a quadratic.
     """
-    return _Symbolic(q, p, mu, under, _collect_symbols(loss)).compute_exactly(_to_ring_element(loss))
+    return _Symbolic(q, p, mu, under, symbols=_collect_symbols(loss)).compute_exactly(_to_ring_element(loss))
 
 
 def compute_variance(
@@ -143,7 +143,7 @@ def compute_variance(
     loss, q, p, mu, under: as in `compute_expectation`; the units are those of the loss squared.
     Raises as `compute_expectation` does: it diverges where E[loss^2] does.
     """
-    element, form = _to_ring_element(loss), _Symbolic(q, p, mu, under, _collect_symbols(loss))
+    element, form = _to_ring_element(loss), _Symbolic(q, p, mu, under, symbols=_collect_symbols(loss))
     second, first = form.compute_exactly(element * element), form.compute_exactly(element)
     conditions = tuple(dict.fromkeys(second.conditions + first.conditions))
     return Expectation(sympy.expand(second.value - first.value**2), conditions)
@@ -193,7 +193,7 @@ def _build_row(estimator: Any, q: Gaussian, p: Gaussian, true: Any) -> TableRow:
         sd, condition = sympy.sqrt(spread.value), spread.finite
     except Divergent as error:
         sd, condition = sympy.oo, error.condition.holds
-    return TableRow(mean, sd, sympy.cancel(sympy.expand(mean - true) / true), sd / true, condition)
+    return TableRow(mean, sd, sympy.cancel(sympy.expand(mean - true) / true), sd / true, condition=condition)
 
 
 # ---------------------------------------------------------------------------- reading the loss

@@ -88,8 +88,8 @@ def build_evidence(findings: Iterable[Finding], setup: str) -> tuple[Evidence, .
     """
     return tuple(
         Evidence(
-            "computed", finding.text, rf"\text{{{escape_inside(finding.text)}}}", "numeric", (setup,),
-            holds=finding.holds,
+            "computed", finding.text, latex=rf"\text{{{escape_inside(finding.text)}}}",
+            trust="numeric", hypotheses=(setup,), holds=finding.holds,
             source_says=f"{finding.paper} ({finding.mark})" if finding.paper else "",
             agrees=finding.compared,
         )

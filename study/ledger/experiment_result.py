@@ -65,4 +65,4 @@ def as_said(text: str, found: bool, paper: str, stand_in: str = "") -> Finding:
     >>> as_said("it falls by half", True, "it falls").mark
     'as the paper says'
     """
-    return Finding(text, found, paper, found, stand_in)
+    return Finding(text, holds=found, paper=paper, agrees=found, stand_in=stand_in)

@@ -89,7 +89,16 @@ def claim(
             raise ValueError(f"claim {id}: already registered by {registered.build.__qualname__}")
         explanation = " ".join((build.__doc__ or "").split())
         REGISTRY[id] = Claim(
-            id, verdict, source, explanation, build, instances or {}, reading, words, slip, later
+            id,
+            verdict,
+            source,
+            explanation,
+            build=build,
+            instances=instances or {},
+            reading=reading,
+            words=words,
+            slip=slip,
+            later=later,
         )
         return build
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from klsym.engine.divergences.f_divergence import differentiate_in_log_q, substitute_reference
 from klsym.engine.fields.named_terms import R_RATIO, NamedParts, recognise_coefficient
+from klsym.engine.options.choices import is_on_policy, is_reward
 from klsym.engine.questions.candidates import (
     Catalogue,
     CatalogueChoice,
@@ -121,11 +122,11 @@ def collect_entries(levels: Sequence[SizeLevel], sampling: str, use: str) -> dic
 
     On-policy w = 0 once differentiated; detached, a loss is what multiplies the score.
     """
-    view = View(sampling == "on-policy")
+    view = View(is_on_policy(sampling))
     entries_by_pair: dict[ValueAndScore, Entry] = {}
     for size, level in enumerate(levels, start=1):
         for (v, a), (count, code) in level.items():
-            key = (view(v), view(a if use == "loss" else v))
+            key = (view(v), view(v if is_reward(use) else a))
             if key in entries_by_pair:
                 entries_by_pair[key].add_spellings(size, code, count)
             else:
@@ -149,7 +150,7 @@ class View(dict[ExpPoly, ExpPoly]):
 
 def divide_by_weight(element: ExpPoly, sampling: str) -> ExpPoly:
     """E_m[x] = E_q[x/rho], with rho = 1 on-policy."""
-    return element if sampling == "on-policy" else element * AVERAGE_ONE[1]
+    return element if is_on_policy(sampling) else element * AVERAGE_ONE[1]
 
 
 def mean_value(v: ExpPoly, sampling: str) -> ExpPoly:
@@ -196,20 +197,20 @@ def _search_setting(levels: Sequence[SizeLevel], sampling: str, use: str) -> Cat
     return CatalogueSearch(
         sampling,
         use,
-        {kind: _cumulate_sizes(Counter(first.values()), sizes) for kind, first in firsts.items()},
-        {
+        counts={kind: _cumulate_sizes(Counter(first.values()), sizes) for kind, first in firsts.items()},
+        targets={
             name: _cumulate_sizes({n: targets[name, n] for n in sizes}, sizes)
             for name in sorted({t for t, _ in targets})
         },
-        {
-            kl: _list_choices(entries_of_setting, named_coefficients, means, kl, sampling)
+        choices={
+            kl: _list_choices(entries_of_setting, named_coefficients, means, kl, sampling=sampling)
             for kl in COEFFICIENTS
         },
-        {
+        best={
             kl: select_least((x.measure_gradient_needs(sampling, use), x.loss) for x in rows)
             for kl, rows in right.items()
         },
-        {kl: select_least((x.measure_value_needs(), x.loss) for x in rows) for kl, rows in exact.items()},
+        estimates={k: select_least((x.measure_value_needs(), x.loss) for x in exact[k]) for k in exact},
     )
 
 
@@ -243,7 +244,9 @@ def _list_choices(
     choices = [
         (
             _place(min((entry for _, entry in group), key=_place)),
-            _build_choice(a, group, [e for v, e in group if means[v] == KL_VALUES[kl]], constants[a], near),
+            _build_choice(
+                a, group, [e for v, e in group if means[v] == KL_VALUES[kl]], constants[a], near=near
+            ),
         )
         for a, group in groups.items()
     ]
@@ -327,8 +330,8 @@ class CatalogueLoss:
         best = -substitute_reference(COEFFICIENTS[self.kl]).terms.get(ONE_KEY, 0)
         return (
             abs(Fraction(b - best)),
-            use == "loss" and sampling == "on-policy" and self._with(UNIT) != self._with(RHO),
-            use == "loss" and self._with(DETACHED + RHO, fixed=True) != self._with(RHO, fixed=True),
+            not is_reward(use) and is_on_policy(sampling) and self._with(UNIT) != self._with(RHO),
+            not is_reward(use) and self._with(DETACHED + RHO, fixed=True) != self._with(RHO, fixed=True),
             mean_value(self.v, sampling) != KL_VALUES[self.kl],
             contains_reference_ratio(self.v) or contains_reference_ratio(self.a),
             self.size,
@@ -357,12 +360,14 @@ def _list_candidates(
     wanted: ExpPoly,
 ) -> Iterator[CatalogueLoss]:
     """On-policy rho*sg(k1) and k2 - sg(k2 - k1) are one loss, and ask for different things: as spelled."""
-    view = View(sampling == "on-policy")
+    view = View(is_on_policy(sampling))
     for size, level in enumerate(levels, start=1):
         for (v, a), (_, code) in level.items():
-            viewed_pair = view(v), view(a if use == "loss" else v)
+            viewed_pair = view(v), view(v if is_reward(use) else a)
             candidate_element = is_(viewed_pair)
             if candidate_element == wanted:
                 yield CatalogueLoss(kl, *viewed_pair, code, False, size)
             elif candidate_element == -wanted:
-                yield CatalogueLoss(kl, -viewed_pair[0], -viewed_pair[1], code, True, size + 1)
+                yield CatalogueLoss(
+                    kl, v=-viewed_pair[0], a=-viewed_pair[1], code=code, minus=True, size=size + 1
+                )

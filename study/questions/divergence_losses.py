@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -148,23 +148,23 @@ def losses_of(divergence: str, parameters: Iterable[str] = (), sampling: str | N
     """The losses that estimate and descend a divergence; see `klsym.study.api.losses_of`."""
     typed = _read(divergence, tuple(parameters))
     try:
-        parts, of_r, divergence_name = _build_ring_parts(to_ring(typed), divergence)
+        divided = _divide_ring_element(to_ring(typed), divergence)
     except NotInRing:
-        parts, of_r, divergence_name = _build_smooth_parts(divergence, typed)
-    if of_r is None:
+        divided = _divide_smooth_function(typed, divergence)
+    if divided.shape is None:
         raise UsageError(f"{divergence[:60]!r}: f is a + b*r, so that E_q[f(r)] is the same for all q")
-    settings = (ON, OFF) if sampling is None else (sampling,)
+    parts, settings = divided.parts, (ON, OFF) if sampling is None else (sampling,)
     gradients = tuple(_prove_row(row, parts) for row in _list_choices(parts) if row.sampling in settings)
     return Descents(
         asked=divergence,
-        name=divergence_name[0] if divergence_name else None,
-        multiple=divergence_name[1] if divergence_name else "1",
-        shape=of_r,
+        name=divided.name,
+        multiple=divided.multiple,
+        shape=divided.shape,
         coefficient=parts.texts["c"],
         values=tuple(_estimate(parts, at) for at in settings),
         gradients=gradients,
         wrong=tuple(_refute_row(row, parts) for row in _list_tempting(parts) if row.sampling in settings),
-        messages=_list_messages(of_r, parts.f),
+        messages=_list_messages(divided.shape, parts.f),
         no_formula=parts.no_formula,
     )
 
@@ -183,21 +183,30 @@ class Parts:
     no_formula: tuple[Message, ...] = ()
 
 
-def _build_ring_parts(typed: ExpPoly, asked: str) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+class Divided(NamedTuple):
+    """The parts of a divergence with its shape, None for c constant; it is `multiple` times the one named."""
+
+    parts: Parts
+    shape: Generated | None
+    name: str | None = None
+    multiple: str = "1"
+
+
+def _divide_ring_element(typed: ExpPoly, asked: str) -> Divided:
     f = subtract_tangent(typed)
     c = f + differentiate_in_log_q(f)
     g, divergence_name = find_naive_loss(c), name_divergence(f)
     texts = {name: write_element(e) for name, e in (("f", f), ("c", c), ("g", g)) if e is not None}
     parts = Parts(to_sympy(f), to_sympy(c), None if g is None else to_sympy(g), texts)
-    name = (
-        ("alpha", "1")
-        if asked.strip() == "alpha"
-        else divergence_name and (divergence_name[0], show_element(divergence_name[1]))
-    )
-    return parts, build_divergence(f, c) if differentiate_in_log_q(c) else None, name
+    shape = build_divergence(f, c) if differentiate_in_log_q(c) else None
+    if asked.strip() == "alpha":
+        return Divided(parts, shape, "alpha")
+    if divergence_name is None:
+        return Divided(parts, shape)
+    return Divided(parts, shape, divergence_name[0], show_element(divergence_name[1]))
 
 
-def _build_smooth_parts(asked: str, typed: Any) -> tuple[Parts, Generated | None, tuple[str, str] | None]:
+def _divide_smooth_function(typed: Any, asked: str) -> Divided:
     """f that is smooth, but no exponential polynomial; derivatives and antiderivatives are SymPy's."""
     in_x = outer.convert_to_x(typed)
     if in_x is None:
@@ -212,9 +221,9 @@ def _build_smooth_parts(asked: str, typed: Any) -> tuple[Parts, Generated | None
     why = () if g is not None else (Message("no-loss", proved=outer.has_no_elementary_antiderivative(rhs)),)
     exact.setdefault("g", sg(exact["c"]) * k1)
     texts = {name: show(e, TEXT) for name, e in exact.items()}
-    parts = Parts(exact["f"], exact["c"], exact["g"], texts, why)
-    divergence_name = (JENSEN_SHANNON, "1") if asked.strip() == JENSEN_SHANNON else None
-    return parts, outer.describe_shape(f, c) if c.has(outer.X) else None, divergence_name
+    parts = Parts(exact["f"], c=exact["c"], g=exact["g"], texts=texts, no_formula=why)
+    name = JENSEN_SHANNON if asked.strip() == JENSEN_SHANNON else None
+    return Divided(parts, outer.describe_shape(f, c) if c.has(outer.X) else None, name)
 
 
 # ---------------------------------------------------------------------------- reading f
@@ -328,7 +337,7 @@ def _list_spelled_rows(table: tuple[tuple[str, str, str, str], ...], parts: Part
         if part in parts.texts:
             text, e = parts.texts[part], getattr(parts, part)
             written = Written(_write_weight(weight, text), WEIGHTED[weight](e))
-            yield Spelled(written, sampling, use, part, weight)
+            yield Spelled(written, sampling, use, part, weight=weight)
 
 
 def _write_weight(weight: str, text: str) -> str:
@@ -375,7 +384,7 @@ def _prove_row(row: Spelled, parts: Parts) -> DivergenceLoss:
         proof = start.equals(objective)
     except ProofError:
         raise ProofError(f"{row.written.text[:60]!r} is not shown to descend E_q[f(r)]") from None
-    return DivergenceLoss(row.written.text, row.sampling, row.use, proof, _decide_value(row, parts))
+    return DivergenceLoss(row.written.text, row.sampling, row.use, proof, value=_decide_value(row, parts))
 
 
 def _decide_value(row: Spelled, parts: Parts) -> Value:
@@ -396,10 +405,12 @@ def _estimate(parts: Parts, sampling: str) -> DivergenceLoss:
     free = next(name for name in ("a", "b", "c0") if name not in {str(x) for x in parts.f.free_symbols})
     text = _write_weight(weight, f"{parts.texts['f']} + {free}*(r - 1)")
     weighted_loss = WEIGHTED[weight](parts.f + parameter(free) * (r - 1))
-    value = _decide_value(Spelled(Written(text, weighted_loss), sampling, "loss", "f", weight), parts)
+    value = _decide_value(
+        Spelled(Written(text, weighted_loss), sampling, use="loss", part="f", weight=weight), parts
+    )
     if value.proof is None:
         raise ProofError(f"{text[:60]!r} is not shown to be an unbiased estimate of E_q[f(r)]")
-    return DivergenceLoss(text, sampling, "value", value.proof, value)
+    return DivergenceLoss(text, sampling, use="value", proof=value.proof, value=value)
 
 
 # ---------------------------------------------------------------------------- what is none

@@ -172,7 +172,7 @@ class Join:
         for count, code in self.long[first:last]:
             y = compute_pair(code)
             for x, times, short_pair in short:
-                self._add_join(joined_level, x, y, times * count, short_pair, code)
+                self._add_join(joined_level, x, y, count=times * count, a=short_pair, b=code)
         return joined_level
 
     def _add_join(

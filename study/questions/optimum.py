@@ -101,7 +101,7 @@ def find_optimum(
             edge.search(face)
     continua = (everything,) if inside.complete is False else tuple(edge.continua)
     stationary = tuple(_build_stationary(outcomes, everything, point) for point in inside.points)
-    return Optimum(stationary, tuple(edge.attractors), inside.complete, edge.complete, continua)
+    return Optimum(stationary, tuple(edge.attractors), inside.complete, edge.complete, continua=continua)
 
 
 def _substitute_outcome(c: ExpPoly, p: Number, mu: Number) -> ExpPoly:

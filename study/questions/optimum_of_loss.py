@@ -17,7 +17,7 @@ from klsym.engine.divergences.f_divergence import Generated, find_divergence
 from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.slot_loss import build_slot_loss, collect_random_names, has_vocabulary_sum
 from klsym.engine.options.settings import checked_setting
-from klsym.engine.outside.vocabulary_means import find_sampled_loss
+from klsym.engine.outside.vocabulary_means import read_sampled
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES
 from klsym.kernel.ring import ExpPoly
@@ -67,20 +67,22 @@ def where_training_ends(
     setting = checked_setting(**options)
     if setting.truncated:
         raise UsageError("sampling truncated: M and S move with theta, and optimum has no model of them")
-    drawn = find_sampled_loss(written, setting)[0] if has_vocabulary_sum(written.expression) else written
+    drawn = read_sampled(written, setting).written if has_vocabulary_sum(written.expression) else written
     try:
         at = build_slot_loss(drawn, setting)
         if collect_random_names(c := reduce_loss(at).c, at.defined) - {*SAMPLE_BASES}:
             raise NotInRing("it holds cases, logs or roots")
     except NotInRing as error:
         raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
-    optimum_found = find_optimum(c, strength, paid, p, mu)
+    optimum_found = find_optimum(c, beta=strength, rewards=paid, reference=p, behaviour=mu)
     of_r, messages = (
         find_divergence(c) if strength > 0 else None,
         tuple(_list_messages(c, strength, optimum_found, len(paid))),
     )
-    messages = (*written.notes, *messages)
-    return OptimumAnswer(written.text, strength, paid, p, mu, c, optimum_found, of_r, messages)
+    return OptimumAnswer(
+        written.text, strength, rewards=paid, reference=p, behaviour=mu,
+        coefficient=c, optimum=optimum_found, generated=of_r, messages=(*written.notes, *messages),
+    )  # fmt: skip
 
 
 def _refuse_names(penalty: Any) -> None:

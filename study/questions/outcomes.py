@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from klsym.engine.divergences.f_divergence import differentiate_in_log_q, find_leading_term
+from klsym.engine.divergences.f_divergence import LeadingTerm, differentiate_in_log_q, find_leading_term
 from klsym.engine.regions.root_isolation import find_sign_intervals
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
@@ -124,13 +124,13 @@ class Outcome:
         )
 
     @cached_property
-    def _leading(self) -> tuple[Fraction, int, float]:
+    def _leading_term(self) -> LeadingTerm:
         return find_leading_term(self.c)
 
     @cached_property
     def far(self) -> float:
         """The level as k goes to minus infinity."""
-        rate, power, factor = self._leading
+        rate, power, factor = self._leading_term
         if not self.beta or rate > 0 or not factor:
             return self.reward
         if rate == power == 0:
@@ -140,7 +140,7 @@ class Outcome:
     @cached_property
     def push(self) -> float:
         """The limit of -q level as q goes to 0: at this rate its own logit falls."""
-        rate, power, factor = self._leading
+        rate, power, factor = self._leading_term
         if not self.beta or rate > -1 or not factor:
             return 0.0
         if rate == -1 and power == 0:

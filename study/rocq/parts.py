@@ -91,10 +91,10 @@ class Assumed:
             raise Outside(f"the hypothesis {unknown[0]}")
         return Assumed(
             Words(context, nonzero),
-            tuple((h[0], h[1], h[2]) for h in hypotheses if h[0] in ("equal", "premise")),
-            positive,
-            tuple((h[1], h[2]) for h in hypotheses if h[0] == "nonnegative"),
-            "n" in part["context"]["parameters"] and any(h[0] == "batch" for h in hypotheses),
+            equal=tuple((h[0], h[1], h[2]) for h in hypotheses if h[0] in ("equal", "premise")),
+            positive=positive,
+            regions=tuple((h[1], h[2]) for h in hypotheses if h[0] == "nonnegative"),
+            batch="n" in part["context"]["parameters"] and any(h[0] == "batch" for h in hypotheses),
         )
 
     def write_assumptions(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from klsym.engine.options.choices import is_on_policy, is_reward
 from klsym.errors import UsageError
 from klsym.language.expressions import as_expression, log_q, sg
 from klsym.numeric.array_losses import evaluate
@@ -59,7 +60,7 @@ def differentiate_samples(
     """
     library = _get_library(backend, device)
     live = library.read(log_q, "log_q")
-    problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
+    problem = _Problem(library, loss, values, sampling, use=use, shape=tuple(live.shape))
     [gradient] = library.gradient(lambda x: library.on.xp.sum(problem.evaluate_loss(x)), live)
     return gradient
 
@@ -92,7 +93,7 @@ def estimate_expected_gradient(
     """
     library = _get_library(backend, device)
     live, fixed = _read_weighted(library, logits, weights)
-    problem = _Problem(library, loss, values, sampling, use, tuple(live.shape))
+    problem = _Problem(library, loss, values, sampling, use=use, shape=tuple(live.shape))
 
     def mean(z: Array) -> Array:
         return library.on.xp.sum(fixed * problem.evaluate_loss(library.log_softmax(z)))
@@ -125,12 +126,13 @@ class _Problem:
         for name, value, allowed in (("sampling", sampling, SAMPLINGS), ("use", use, USES)):
             if value not in allowed:
                 raise UsageError(f"{name}={value!r}: one of {', '.join(allowed)} expected")
-        self.library, self.on_policy = library, sampling == "on-policy"
+        self.library, self.on_policy = library, is_on_policy(sampling)
         if "log_q" in values:
             raise UsageError("values['log_q']: leave it out, log q has its own argument")
         if self.on_policy and "log_mu" in values:
             raise UsageError("values['log_mu']: leave it out, on-policy it is log q, detached")
-        self.loss = as_expression(loss) if use == "loss" else sg(as_expression(loss)) * log_q
+        typed = as_expression(loss)
+        self.loss = sg(typed) * log_q if is_reward(use) else typed
         self.values = {name: self.fix_variable(name, value, shape) for name, value in values.items()}
 
     def fix_variable(self, name: str, value: Any, shape: tuple[int, ...]) -> Any:

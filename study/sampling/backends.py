@@ -124,7 +124,7 @@ class Backend:
         """Numbers drawn on the device by the package's own generator."""
         draw = {"torch": _draw_torch, "jax": _draw_jax}[self.name]
         size = (shape,) if isinstance(shape, int) else tuple(shape)
-        return draw(self.load_module(), self._place(), law, stream, size, self.dtype)
+        return draw(self.load_module(), self._place(), law, stream, size=size, dtype=self.dtype)
 
     def wait(self) -> None:
         """Wait until the device has done all it was given; for timing."""

@@ -230,10 +230,10 @@ class GaussianSampler(Sampler):
         coordinates = {"k1": q - p, "w": q - mu, "log_q": q}
         m, deviation = pairs["q"][0], math.sqrt(pairs["q"][1])
         return GaussianTask(
-            self.backend, ((mean - m) / deviation, width / deviation), deviation,
-            tuple((name, tuple(c.tolist())) for name, c in coordinates.items()),
-            tuple(sorted(self.parameters.items())), rows,
-            BLOCK if self.backend.device == "cpu" else DEVICE_BLOCK,
+            self.backend, standard=((mean - m) / deviation, width / deviation), deviation=deviation,
+            coordinates=tuple((name, tuple(c.tolist())) for name, c in coordinates.items()),
+            parameters=tuple(sorted(self.parameters.items())), rows=rows,
+            block=BLOCK if self.backend.device == "cpu" else DEVICE_BLOCK,
         )  # fmt: skip
 
     def _get_density(self, name: str) -> tuple[complex, complex]:

@@ -164,7 +164,14 @@ def _on_outcomes(
     model, thetas = find_allowed_model(theorem, model, dict(functions)), choose_thetas(theorem)
     along = np.array([[float(v) for v in model.u]]) if _is_tied_to_direction(theorem) else None
     return _build_finite_trials(
-        statement, model, functions, options.counted, stream, options.on, along, thetas=thetas
+        statement,
+        model,
+        functions,
+        samples=options.counted,
+        stream=stream,
+        on=options.on,
+        directions=along,
+        thetas=thetas,
     )
 
 
@@ -177,14 +184,20 @@ def _build_programme_trials(theorem: Theorem, options: Options, stream: Stream) 
     chains = random_chains(stream.draw_seed() % 2**31, context)
     has_score = any(mean.score for mean in list_sampled_means(statement))
     directions = chains.directions if has_score else chains.directions[:1]
-    sampler = FiniteSampler(chains.tree, context, {}, directions, options.on)
+    sampler = FiniteSampler(chains.tree, context, functions={}, directions=directions, on=options.on)
     for i, side in enumerate(sides):
         exact = compute_side(sides[1 - i], chains)
         if exact is not None and sides[1 - i].terms:
             products, name = expand_side(side, context), ("left", "right")[i]
             judge, chosen = exact[: len(directions)], stream.derive_child(i)
             trial = Trial(
-                sampler, products, judge, "=", options.counted, chosen, f"{name} side, by programme"
+                sampler,
+                side=products,
+                reference=judge,
+                relation="=",
+                samples=options.counted,
+                stream=chosen,
+                name=f"{name} side, by programme",
             )
             built_trials += _require_finite_moments([trial])
     return built_trials
@@ -204,9 +217,12 @@ def _build_finite_trials(
     """Both sides on a finite model, along each logit; values need one direction only."""
     u = _choose_directions(statement, model) if directions is None else directions
     needs, context = find_needs(statement), statement.context
-    sampler = FiniteSampler(model, context, functions, u, on, needs.batches)
+    sampler = FiniteSampler(model, context, functions, directions=u, on=on, batches=needs.batches)
     rows = [
-        evaluate_sides(statement, replace(model, u=list(row)), dict(functions), FLOAT, thetas) for row in u
+        evaluate_sides(
+            statement, replace(model, u=list(row)), functions=dict(functions), system=FLOAT, thetas=thetas
+        )
+        for row in u
     ]
     exact, sizes = (
         tuple(
@@ -217,9 +233,11 @@ def _build_finite_trials(
     )
     sides = (statement.left, statement.right)
     related = relation or statement.relation
-    return _require_finite_moments(
-        build_trials_both_ways(sampler, sides, exact, related, statement.context, samples, stream, sizes)  # type: ignore[arg-type]
-    )
+    trials = build_trials_both_ways(
+        sampler, sides, (exact[0], exact[1]), relation=related, context=statement.context,
+        samples=samples, stream=stream, sizes=(sizes[0], sizes[1]),
+    )  # fmt: skip
+    return _require_finite_moments(trials)
 
 
 def _choose_directions(statement: Statement, model: FiniteModel) -> Any:
@@ -234,7 +252,9 @@ def _build_refutation_trials(theorem: Theorem, options: Options, stream: Stream)
     """The recorded model must show the difference, with as many samples as that takes."""
     statement, model = theorem.statement, from_certificate(theorem.close["model"])
     u = np.array([[float(v) for v in model.u]])
-    trials = _build_finite_trials(statement, model, {}, options.counted, stream, options.on, u, "!=")
+    trials = _build_finite_trials(
+        statement, model, {}, options.counted, stream=stream, on=options.on, directions=u, relation="!="
+    )
     return [replace(trial, samples=_count_enough_samples(trial)) for trial in trials]
 
 
@@ -256,7 +276,14 @@ def _build_uniqueness_trials(theorem: Theorem, options: Options, stream: Stream)
     for i, (function, relation) in enumerate(((family, "="), (disturbed_family, "!="))):
         instances = {name: function}
         built_trials += _build_finite_trials(
-            statement, model, instances, options.counted, stream.derive_child(i), options.on, None, relation
+            statement,
+            model,
+            functions=instances,
+            samples=options.counted,
+            stream=stream.derive_child(i),
+            on=options.on,
+            directions=None,
+            relation=relation,
         )
     return built_trials
 
@@ -279,7 +306,15 @@ def _on_gaussians(theorem: Theorem, options: Options, stream: Stream) -> list[Tr
         sampler = GaussianSampler(model, numbers, options.on)
         sides = (statement.left, statement.right)
         return _require_finite_moments(
-            build_trials_both_ways(sampler, sides, exact, statement.relation, context, options.drawn, stream)
+            build_trials_both_ways(
+                sampler,
+                sides,
+                exact,
+                statement.relation,
+                context=context,
+                samples=options.drawn,
+                stream=stream,
+            )
         )
     except Unsound as error:
         return error.reason
@@ -298,7 +333,15 @@ def _build_estimate_trials(
         products = expand_side(estimate.side, Context())
         exact = np.full(2, estimate.value)
         try:
-            trial = Trial(sampler, products, exact, "=", options.drawn, stream.derive_child(i), estimate.text)
+            trial = Trial(
+                sampler,
+                side=products,
+                reference=exact,
+                relation="=",
+                samples=options.drawn,
+                stream=stream.derive_child(i),
+                name=estimate.text,
+            )
             built_trials += _require_finite_moments([trial])
         except Unsound as error:
             notes.append(f"{estimate.text}: {error.reason}")

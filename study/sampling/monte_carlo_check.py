@@ -95,14 +95,14 @@ class Trial:
         except TooFew:
             raise TooFew(self.samples, self.count_needed_samples(level)) from None
         averages = self.sampler.draw_averages(list_means(self.control), self.samples, self.stream, results)
-        z = self._compute_z(self.side, averages, self.spread, self.reference, self.blur)
+        z = self._compute_z(self.side, averages, self.spread, self.reference, blur=self.blur)
         wrong = self._compute_z(self.control, averages, self.control_spread, self.spread.value)
         error = self.spread.deviation / np.sqrt(self.samples)
         worst = np.argmax(_orient_z(z, self.relation) / threshold)
         return TrialResult(
-            float(z[worst]), float(threshold[worst]), self._has_rejection(z, threshold),
-            float(np.max(seen * error)) / self.scale,
-            float(np.max(np.abs(wrong))), bool(np.any(np.abs(wrong) > limit)), self.samples, self.relation,
+            float(z[worst]), threshold=float(threshold[worst]), holds=self._has_rejection(z, threshold),
+            sees=float(np.max(seen * error)) / self.scale, control=float(np.max(np.abs(wrong))),
+            rejected=bool(np.any(np.abs(wrong) > limit)), samples=self.samples, relation=self.relation,
         )  # fmt: skip
 
     def count_needed_samples(self, level: Level) -> int:
@@ -122,7 +122,11 @@ class Trial:
         return replace(self, samples=needed) if self.samples < needed <= patience * self.samples else self
 
     def _find_limits(self, level: Level, samples: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        """Thresholds and the biases that they see, in standard errors, of the side and of the control."""
+        """The threshold of z = gap/standard error and the bias that it sees, of the side and of the control.
+
+        The control is the side with an error of known size put in.  Raises TooFew: so few samples would not
+        show that error, so that agreement would say nothing.
+        """
         side, control = (_find_thresholds(s, level, samples) for s in (self.spread, self.control_spread))
         error = self.control_spread.deviation / math.sqrt(samples)
         if not np.any(self.shift >= control[1] * error):
@@ -215,7 +219,16 @@ def build_trials_both_ways(
         judge = np.asarray(exact[1 - i])
         blur = ROUNDING * np.asarray(sizes[1 - i])
         built_trials.append(
-            Trial(sampler, products, judge, related, samples, stream.derive_child(i), name, blur)
+            Trial(
+                sampler,
+                side=products,
+                reference=judge,
+                relation=related,
+                samples=samples,
+                stream=stream.derive_child(i),
+                name=name,
+                blur=blur,
+            )
         )
     return built_trials
 

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,18 @@ class Spread:
     kurtosis: Any
     bias: Any
     rounding: Any
+
+
+class Curvature(NamedTuple):
+    """What the second derivatives F_jk of the estimate add, sums over pairs of means j < k.
+
+    bias: of F_jk Cov(f_j, f_k).  third_moment: of 6 F_jk Cov(h, f_j) Cov(h, f_k), h the influence.
+    size: of |F_jk| sd(f_j) sd(f_k), which is 0 only where the estimate is linear.
+    """
+
+    bias: Any
+    third_moment: Any
+    size: Any
 
 
 class Sampler(ABC):
@@ -119,15 +131,16 @@ class Sampler(ABC):
             variance, third = variance + second, third + cubed
             fourth = fourth + power - 3 * second**2  # cumulants of independent measures add
         variance = np.maximum(variance, 0.0)
-        bias, bend, rough = self._measure_curvature(products, exact, influence)
-        if np.any((variance == 0) & (rough > 0)):
+        curvature = self._measure_curvature(products, exact, influence)
+        if np.any((variance == 0) & (curvature.size > 0)):
             raise UsageError("sampling: the linear part of the estimate vanishes: its law is no normal one")
         safe = np.where(variance > 0, variance, 1.0)
-        skewness = np.where(variance > 0, (third + bend) / safe**1.5, 0.0)
+        skewness = np.where(variance > 0, (third + curvature.third_moment) / safe**1.5, 0.0)
         kurtosis = np.where(variance > 0, fourth / safe**2, 0.0)
         value, deviation = self.combine(products, exact), np.sqrt(variance)
         rounding = ROUNDING * (np.abs(value) + deviation + self.estimate_size(products, exact))
-        return Spread(value, deviation, skewness, kurtosis, bias + 0 * value, rounding)
+        bias = curvature.bias + 0 * value
+        return Spread(value, deviation, skewness, kurtosis, bias=bias, rounding=rounding)
 
     def estimate_size(self, products: Products, exact: Averages) -> Any:
         """What the integrands are summed from, where terms may cancel at every sample."""
@@ -146,8 +159,7 @@ class Sampler(ABC):
 
     def _measure_curvature(
         self, products: Products, exact: Averages, influence: Mapping[str, Parts]
-    ) -> tuple[Any, Any, Any]:
-        """sum_j<k of F_jk Cov(f_j, f_k), of 6 F_jk Cov(h, f_j) Cov(h, f_k), of |F_jk| sd(f_j) sd(f_k)."""
+    ) -> Curvature:
         bias, bend, rough = 0.0, 0.0, 0.0
         for coefficient, means in products:
             for j, k in combinations(range(len(means)), 2):
@@ -159,7 +171,7 @@ class Sampler(ABC):
                 bend = bend + 6 * weight * next(along) * next(along)
                 spread = self.compute_central_moment([f, f]) * self.compute_central_moment([g, g])
                 rough = rough + np.abs(weight) * np.sqrt(np.maximum(spread, 0.0))
-        return bias, bend, rough
+        return Curvature(bias, bend, rough)
 
     def _weigh_mean(self, coefficient: ExpPoly, others: Sequence[Mean], exact: Averages) -> Any:
         """The coefficient times the exact values of the other means."""

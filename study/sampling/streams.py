@@ -112,18 +112,19 @@ class Plan:
         object.__setattr__(self, "chunk", _require_whole(self.chunk, "chunk", 1))
         if not isinstance(self.stream, Stream):
             raise UsageError(f"plan: stream {self.stream!r}: a Stream expected, such as Stream(0)")
-        if self._count() > KEYS:
+        if self._count_chunks() > KEYS:
             least_chunk = -(-self.samples // KEYS)
             raise UsageError(
                 f"plan: chunk {self.chunk} makes too many chunks: at least {least_chunk} expected"
             )
 
-    def _count(self) -> int:
+    def _count_chunks(self) -> int:
+        """samples/chunk, rounded up.  len() itself is limited to the range of a C integer."""
         return -(-self.samples // self.chunk)
 
     def __len__(self) -> int:
         """The number of chunks."""
-        return self._count()
+        return self._count_chunks()
 
     def list_chunks(self) -> Iterator[Chunk]:
         """The chunks in order, one at a time; only the last may be smaller."""

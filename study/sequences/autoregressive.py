@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -189,8 +189,17 @@ def _check_sequences(model: Autoregressive, sequences: Sequences) -> None:
     _refuse_unless(ended, f"sequences: the last symbol must be stop, {model.stop}")
 
 
-def _list_draws(model: Autoregressive, sequences: Sequences) -> tuple[Any, Any, Any, Any]:
-    """Return sequence, step, state and symbol of every draw that is not forced, four arrays of one shape."""
+class Draws(NamedTuple):
+    """Sequence, step, state and symbol of draws, four arrays of integers of one shape."""
+
+    sequence: Any
+    step: Any
+    state: Any
+    symbol: Any
+
+
+def _list_draws(model: Autoregressive, sequences: Sequences) -> Draws:
+    """Return every draw that is not forced."""
     _check_sequences(model, sequences)
     symbols = np.asarray(sequences.symbols)
     states = np.zeros(symbols.shape, dtype=np.intp)
@@ -199,7 +208,7 @@ def _list_draws(model: Autoregressive, sequences: Sequences) -> tuple[Any, Any, 
     steps = np.arange(symbols.shape[1])
     free = (steps < np.asarray(sequences.lengths)[:, None]) & (steps < model.max_length - 1)
     i, step = np.nonzero(free)
-    return i, step, states[i, step], symbols[i, step]
+    return Draws(i, step, states[i, step], symbols[i, step])
 
 
 def compute_token_log_probabilities(model: Autoregressive, sequences: Sequences) -> Any:

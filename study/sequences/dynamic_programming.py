@@ -94,7 +94,10 @@ class Chains:
 
 def random_chains(seed: int, context: Context, vocabulary: int = 3, max_length: int = 6) -> Chains:
     """Return three random models with memory 1; on-policy mu is q."""
-    q, p, mu = (random_autoregressive(seed + i, vocabulary, 1, max_length, 0.6) for i in range(3))
+    q, p, mu = (
+        random_autoregressive(seed + i, vocabulary, memory=1, max_length=max_length, spread=0.6)
+        for i in range(3)
+    )
     return Chains(q, p, q if context.on_policy else mu)
 
 

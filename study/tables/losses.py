@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.api import Verdict, ask
+from klsym.engine.options.choices import is_reward
 from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, mu, q
 from klsym.language.expressions import k, k1, k2, k3, lam, rho, s, sg
 from klsym.notation.losses import show
@@ -28,7 +29,7 @@ def find_verdict(loss: Any, sampling: str, use: str) -> Verdict:
 def build_gradient(loss: Any, sampling: str, use: str) -> Quantity:
     """The expected gradient: E_m[grad L], or E_m[w sg(h) s] for a reward h with a weight w."""
     under = q if sampling == ON else mu
-    if use == "loss":
+    if not is_reward(use):
         return expected_gradient(loss, under=under)
     weight = rho if loss.has(rho) else 1
     return expectation(weight * sg(loss / weight) * s, under=under)

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from klsym.api import Verdict, explain
+from klsym.engine.options.choices import is_reward
 
 ESTIMATORS = ("k1", "k2", "k3", "abs(k1)")
 ON, OFF = "on-policy", "off-policy"
@@ -51,7 +52,7 @@ class Cell(NamedTuple):
     def command(self) -> str:
         loss = f'"{self.loss}"' if set("*(") & set(self.loss) else self.loss
         sampling = f" --sampling {OFF}" if self.sampling == OFF else ""
-        return f"klsym explain {loss}{sampling}{' --use reward' if self.use == 'reward' else ''}"
+        return f"klsym explain {loss}{sampling}{f' --use {self.use}' if is_reward(self.use) else ''}"
 
     @property
     def verdict(self) -> Verdict:

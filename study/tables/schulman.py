@@ -52,7 +52,8 @@ def _rows() -> Iterator[Row]:
         yield Row(cells, (str(estimator), place), group)
 
 
-def _compare_cells(printed: str, exact: Any, claim: str) -> tuple[Cell, Cell, Cell]:
+def _compare_cells(printed: str, exact: Any, claim: str) -> tuple[Cell, ...]:
+    """The printed figure, the exact one, and whether they agree."""
     right = "yes" if agrees(printed, exact) else "no"
     return math(printed), math(sympy.latex(exact), claim), words(right, claim)
 

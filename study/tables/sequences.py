@@ -148,7 +148,7 @@ def list_claims(found: Verdict) -> tuple[str, ...]:
     main, *others = (proof.theorem.statement.left for proof in found.proof.theorems)
     theorems = [
         *find_by_left_side(main),
-        *(find_by_side(take_one_sequence(main)) if found.setting.level == "token" else ()),
+        *(find_by_side(take_one_sequence(main)) if found.setting.is_per_token else ()),
     ]
     theorems += [theorem for side in others if _is_curl(side) for theorem in find_by_left_side(side)]
     names = tuple(dict.fromkeys(claim for theorem in theorems for claim in theorem.claims))

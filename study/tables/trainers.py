@@ -163,7 +163,7 @@ def _describe_objective(e: Any, verdict: Verdict) -> str:
     if "E_q" in implied or "KL(" in implied:
         return f"grad of {implied}"
     setting = verdict.setting
-    if not setting.on_policy and setting.use == "loss" and not e.has(sg):
+    if not setting.on_policy and setting.is_differentiated and not e.has(sg):
         return OWN
     return (
         write_sentence(describe_effect(e, verdict))
@@ -206,7 +206,7 @@ def _build_row(one: Trainer) -> Row:
     cells = (
         name,
         _show_loss(one),
-        _does(one, answer),
+        _show_effects(one, answer),
         _show_kl(one, answer),
         _show_advice(answer),
         cite_claims(one.claims),
@@ -218,8 +218,8 @@ def _show_loss(one: Trainer) -> Cell:
     return code(one.loss) + words(f"  ({', '.join(describe_setting(checked_setting(**one.options)))})")
 
 
-def _does(one: Trainer, answer: Mapping[str, Any]) -> Cell:
-    """Term by term; a loss of one term has no need to repeat it, nor the KL term what its column says."""
+def _show_effects(one: Trainer, answer: Mapping[str, Any]) -> Cell:
+    """What descending each term of the loss does, without the KL term, which has its own column."""
     terms = [
         (term, says) for term, says in answer["terms"] if not (one.kl and term) or _is_other_loss(term, one)
     ]

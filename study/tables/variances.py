@@ -108,7 +108,7 @@ def _build_weighted_row() -> Row:
         model=_show_greater(second_statement),
     )
     tags = f"{show(rho * k1, TEXT)} {show(best, TEXT)} {show(sg(rho) * k2, TEXT)} off-policy gradient"
-    return _build_row(WEIGHTED, tags, pair, difference.right, lower)
+    return _build_row(WEIGHTED, tags, pair, difference=difference.right, lower=lower)
 
 
 def _compare_spread(a: Any, b: Any) -> PrintedSpread:
@@ -143,7 +143,9 @@ def _build_noise_row() -> Row:
     at_sample, mean = quote("variance.noise-term"), quote("variance.noise-term", 1)
     pair = build_text("the same: <left> at a sample", left=at_sample.left)
     lower = build_text("noise of mean zero, whatever $p$ is: <mean>", mean=mean.statement)
-    return _build_row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, at_sample.right, lower)
+    return _build_row(
+        WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair=pair, difference=at_sample.right, lower=lower
+    )
 
 
 def _build_orders_row() -> Row:
@@ -159,7 +161,9 @@ def _build_orders_row() -> Row:
     difference = build_text(f"each: ${first}$; ${second}$", name)
     near = r"$B$ near $p = q$, where $\varepsilon = r - 1$ vanishes; "
     lower = build_text(f"{near}${radius}$ is {size}, <bounds>", name, bounds=bounds)
-    return _build_row(WEIGHTED, "rho*k1 rho*k3 off-policy gradient", pair, difference, lower)
+    return _build_row(
+        WEIGHTED, tags="rho*k1 rho*k3 off-policy gradient", pair=pair, difference=difference, lower=lower
+    )
 
 
 def _build_analytic_row() -> Row:
@@ -171,7 +175,9 @@ def _build_analytic_row() -> Row:
     theorem = bound.proof.theorem.statement
     difference = show_side(theorem.right - theorem.left, bound)
     lower = build_text("$B$, always") + show_equality(bound)
-    return _build_row(GRADIENTS, "analytic on-policy gradient", pair, difference, lower)
+    return _build_row(
+        GRADIENTS, tags="analytic on-policy gradient", pair=pair, difference=difference, lower=lower
+    )
 
 
 # ---------------------------------------------------------------------------- baselines and batches
@@ -180,7 +186,9 @@ def _build_baseline_row() -> Row:
     difference, order = quote(name), quote(name, 1)
     pair = _join_losses((k1 - b) * s, (k1 - b_star) * s)
     lower = build_text("$B$, always, for <best>", best=show_premise(order)) + show_equality(order)
-    return _build_row(GRADIENTS, "baseline on-policy gradient", pair, difference.right, lower)
+    return _build_row(
+        GRADIENTS, tags="baseline on-policy gradient", pair=pair, difference=difference.right, lower=lower
+    )
 
 
 def _build_kl_baseline_row() -> Row:
@@ -191,7 +199,9 @@ def _build_kl_baseline_row() -> Row:
     lower = build_text(
         "$B$; as good where the covariance of <both> is 0: <so>", both=both, so=quoted.statement
     )
-    return _build_row(GRADIENTS, "baseline on-policy gradient", pair, words("the same"), lower)
+    return _build_row(
+        GRADIENTS, "baseline on-policy gradient", pair=pair, difference=words("the same"), lower=lower
+    )
 
 
 def _build_centring_row() -> Row:
@@ -201,13 +211,17 @@ def _build_centring_row() -> Row:
     cell = show_side(difference.proof.theorem.statement.right * to_ring(1 / n), difference)
     pair = build_text("$A$: no centring, $B$: leave-one-out")
     lower = build_text("$B$ iff this is positive; not everywhere: ") + _show_greater(second_quote)
-    return _build_row(BATCHES, "leave-one-out on-policy gradient", pair, cell, lower)
+    return _build_row(
+        BATCHES, tags="leave-one-out on-policy gradient", pair=pair, difference=cell, lower=lower
+    )
 
 
 def _build_leave_one_out_row() -> Row:
     quoted = quote("variance.loo")
     pair, cell = words("leave-one-out alone"), words("its variance: ") + quoted.right
-    return _build_row(BATCHES, "leave-one-out on-policy gradient", pair, cell, NONE)
+    return _build_row(
+        BATCHES, tags="leave-one-out on-policy gradient", pair=pair, difference=cell, lower=NONE
+    )
 
 
 # ---------------------------------------------------------------------------- values
@@ -217,7 +231,9 @@ def _build_any_multiple_row() -> Row:
     own_variance = as_side(Covariance("q", to_ring(k1), to_ring(k1)))
     difference = show_side(quoted.proof.theorem.statement.right - own_variance, quoted)
     lower = build_text("$A$ iff this is negative; the covariance helps: ") + why.statement
-    return _build_row(VALUES, "k(lam) k1 on-policy value", _join_losses(k(lam), k1), difference, lower)
+    return _build_row(
+        VALUES, "k(lam) k1 on-policy value", _join_losses(k(lam), k1), difference=difference, lower=lower
+    )
 
 
 def _build_best_multiple_row() -> Row:
@@ -229,7 +245,7 @@ def _build_best_multiple_row() -> Row:
     lower = lower + words("; ") + split_text(limit.latex.split(r",\quad ")[-1], name)
     pair = _join_losses(k(lam), k(lam_star))
     return _build_row(
-        VALUES, "k(lam) on-policy value", pair, show_side(statement.right - best, quoted), lower
+        VALUES, "k(lam) on-policy value", pair, show_side(statement.right - best, quoted), lower=lower
     )
 
 
@@ -244,7 +260,9 @@ def _build_gaussian_row() -> Row:
     pair = _join_losses(k3, k1) + words(", ") + join_cells([math(part, name) for part in densities], ", ")
     lower = build_text("$A$ just for ") + join_cells([math(part, name) for part in region], ", ")
     difference = build_text(f"${gap}$ with $u = d^2$: ${steps['u = d^2']}$", name)
-    return _build_row(VALUES, "k1 k3 gaussian on-policy value", pair, difference, lower)
+    return _build_row(
+        VALUES, tags="k1 k3 gaussian on-policy value", pair=pair, difference=difference, lower=lower
+    )
 
 
 def _build_squared_error_row() -> Row:
@@ -255,7 +273,7 @@ def _build_squared_error_row() -> Row:
     lower = build_text("$B$ iff this is positive, with <premise>; at any $n$ its error is at least <floor>",
                  premise=show_premise(difference), floor=floor.left)  # fmt: skip
     pair = _join_losses(k1, k2) + build_text(", means over $n$ samples")
-    return _build_row(VALUES, "k1 k2 on-policy value", pair, cell, lower)
+    return _build_row(VALUES, tags="k1 k2 on-policy value", pair=pair, difference=cell, lower=lower)
 
 
 def _build_exact_step_row() -> Row:
@@ -271,7 +289,9 @@ def _build_exact_step_row() -> Row:
     lower = build_text("$B$ iff this is positive; not everywhere: ") + annotate_text(setting + "; ")
     lower = lower + build_text(r"$\mathrm{Var}\,B$ and $\mathrm{Var}\,A$ are ")
     lower = lower + math(dict(refutation.steps)["the variances"], name)
-    return _build_row(VALUES, "rao-blackwell sequence on-policy value", pair, math(right, name), lower)
+    return _build_row(
+        VALUES, "rao-blackwell sequence on-policy value", pair, difference=math(right, name), lower=lower
+    )
 
 
 def _join_losses(a: Any, c: Any) -> Cell:

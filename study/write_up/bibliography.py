@@ -29,20 +29,22 @@ class Source:
 SOURCES = {
     source.tag: source
     for source in (
-        Source("WZ1", "X. Wang, S. Zhang",
-               "Understanding KL Divergence Estimators in RL:"
+        Source("WZ1", authors="X. Wang, S. Zhang",
+               title="Understanding KL Divergence Estimators in RL:"
                " From Value Approximation to Gradient Estimation",
-               2025, "first version; cited by the headings of its sections"),
-        Source("WZ2", "X. Wang, S. Zhang",
-               "Choosing KL Estimators in RL: From Value Unbiasedness to Gradient Correctness",
-               2025, "later version"),
+               year=2025, note="first version; cited by the headings of its sections"),
+        Source("WZ2", authors="X. Wang, S. Zhang",
+               title="Choosing KL Estimators in RL: From Value Unbiasedness to Gradient Correctness",
+               year=2025, note="later version"),
         Source("TM", "Y. Tang, R. Munos",
                "On a few pitfalls in KL divergence gradient estimation for RL", 2025, arxiv="2506.09477"),
         Source("SH", "V. Shah et al.",
                "A Comedy of Estimators: On KL Regularization in RL Training of LLMs", 2025,
                arxiv="2512.21852"),
-        Source("RE", "NormalUhr", "Re-understanding KL Approximation from an RL-for-LLM Lens: Notes on"
-               " 'Approximating KL Divergence'", 2025, "article on Hugging Face, 11 August 2025"),
+        Source("RE", authors="NormalUhr",
+               title="Re-understanding KL Approximation from an RL-for-LLM Lens: Notes on"
+               " 'Approximating KL Divergence'",
+               year=2025, note="article on Hugging Face, 11 August 2025"),
         Source("LI", "K. Liu, J. K. Liu, M. Chen, Y. Liu",
                "Rethinking KL Regularization in RLHF: From Value Estimation to Gradient Optimization",
                2025, arxiv="2510.01555"),

@@ -203,7 +203,9 @@ def list_entries(material: Material) -> list[Entry]:
         if not error and not all(checked_identity.passed for checked_identity in mine):
             error = "the cross-check with numbers does not agree"
         link = material.certificates.get(id, "")
-        entries.append(Entry(result.settled, mine, link, material.sources.keys(), error))
+        entries.append(
+            Entry(result.settled, checked=mine, certificate=link, tags=material.sources.keys(), failure=error)
+        )
     return entries
 
 

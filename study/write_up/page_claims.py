@@ -14,7 +14,7 @@ from markupsafe import Markup
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.notation.text import build_ending, format_chain, show_interval, show_statement, show_theorem
-from klsym.render.listing import list_tree_rows
+from klsym.render.listing import ModelTable, list_tree_rows
 from klsym.render.mathml import DISPLAYED
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.study.ledger.evidence import Evidence
@@ -199,12 +199,12 @@ def find_closing(name: str) -> Named:
 def describe_witness(proof: Proof) -> dict[str, Any]:
     """The finite model or the tree in which the two sides differ, and what they are there."""
     counterexample = describe_counterexample(proof)
-    head, rows, caption = (
+    table = (
         list_tree_rows(counterexample["tree"]) if "tree" in counterexample else _list_outcomes(counterexample)
     )
     return {
-        "head": head, "rows": rows, "numbers": "tree" not in counterexample,
-        "caption": f"{caption[:1].upper()}{caption[1:]}." if caption else "",
+        "head": table.head, "rows": table.rows, "numbers": "tree" not in counterexample,
+        "caption": f"{table.caption[:1].upper()}{table.caption[1:]}." if table.caption else "",
         "parameters": ", ".join(
             f"{name} = {value}" for name, value in counterexample.get("parameters", {}).items()
         ),
@@ -212,12 +212,12 @@ def describe_witness(proof: Proof) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _list_outcomes(shown: Any) -> tuple[list[str], list[list[str]], str]:
+def _list_outcomes(shown: Any) -> ModelTable:
     rows = {name: shown[name] for name in ("q", "p", "mu") if name in shown}
     rows |= shown.get("rewards", {})
     rows["direction u of the logits"] = shown["u"]
     head = ["outcome", *map(str, range(len(shown["q"])))]
-    return head, [[name, *map(_shorten, row)] for name, row in rows.items()], ""
+    return ModelTable(head, [[name, *map(_shorten, row)] for name, row in rows.items()], caption="")
 
 
 def _shorten(value: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from klsym.errors import UsageError
 from klsym.notation.printers import GREEK, Latex
@@ -57,7 +58,8 @@ def split_pieces(text: str) -> Iterator[Piece]:
         runs = (
             (end, _split_core(" ".join(words[place:end]))) for end in range(_end(words, place), place, -1)
         )
-        end, core = next(((end, core) for end, core in runs if _is_readable(core[1])), (place, ("", "", "")))
+        readable = ((end, core) for end, core in runs if _is_readable(core.formula))
+        end, core = next(readable, (place, Core("", "", "")))
         if end > place:
             yield from (
                 (kind, piece) for kind, piece in zip((WORDS, FORMULA, WORDS), core, strict=True) if piece
@@ -67,15 +69,22 @@ def split_pieces(text: str) -> Iterator[Piece]:
         place = max(end, place + 1)
 
 
-def _split_core(run: str) -> tuple[str, str, str]:
+class Core(NamedTuple):
     """A formula between the brackets and stops round it."""
+
+    lead: str
+    formula: str
+    tail: str
+
+
+def _split_core(run: str) -> Core:
     body = run.rstrip(",;:.")
     lead, tail = "", run[len(body) :]
     if body.startswith("(") and body.count("(") > body.count(")"):
         lead, body = "(", body[1:]
     while body.endswith(")") and body.count(")") > body.count("("):
         body, tail = body[:-1], ")" + tail
-    return lead, body, tail
+    return Core(lead, body, tail)
 
 
 def _is_readable(text: str) -> bool:
@@ -95,7 +104,7 @@ def _split_words(text: str) -> list[str]:
     words, split = [], text.split(" ")
     while split:
         size = next((n for n in range(1, len(split) + 1) if not _is_open(" ".join(split[:n]))), 1)
-        size = size if _is_readable(_split_core(" ".join(split[:size]))[1]) else 1
+        size = size if _is_readable(_split_core(" ".join(split[:size])).formula) else 1
         words.append(" ".join(split[:size]))
         split = split[size:]
     return words
@@ -107,7 +116,7 @@ def _is_open(text: str) -> bool:
 
 
 def _is_formula(word: str) -> bool:
-    _, core, _ = _split_core(word)
+    core = _split_core(word).formula
     return (bool(STRONG.search(core)) or core.strip("-()") in WEAK | ALWAYS) and _is_readable(core)
 
 
@@ -120,7 +129,7 @@ def _end(words: list[str], start: int) -> int:
     end, last = start, start
     while end < len(words):
         word = words[end]
-        bare = _split_core(word)[1]
+        bare = _split_core(word).formula
         number = bool(NUMBER.fullmatch(bare))
         joined = end > start and (words[end - 1] in {*JOINS, "log"} or words[end - 1].isdigit())
         after = words[end + 1] if end + 1 < len(words) and word == bare else ""

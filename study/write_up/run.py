@@ -83,9 +83,8 @@ def make_report(
     write_whole(folder / FOUND, (findings_text := "\n".join(list_findings(figures))) + "\n")
     made_tables = list(every_table()) if tables is None else tables
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
-    write_whole(
-        folder / NAME, write_page(Material(results, report, figures, made_tables, list_sources(), links))
-    )
+    material = Material(results, report, figures, made_tables, sources=list_sources(), certificates=links)
+    write_whole(folder / NAME, write_page(material))
     failed = [f"FAILED {r.settled.claim.id}: {' '.join(r.error.split())}" for r in results if r.error]
     lines = [count_results(results), *failed, "", verified, "", findings_text, "", *_list_places(folder)]
     return Summary(not failed and (report is None or report.passed), "\n".join(lines))
@@ -147,7 +146,9 @@ def _draw_experiment(name: str, folder: Path) -> tuple[Any, list[Figure]]:
     data = result(name)
     header, rows = data.table()
     title = EXPERIMENTS[name].title
-    first = Figure(name, title, image, ".png", data.setup, data.findings, header, rows)
+    first = Figure(
+        name, title, image, ".png", setup=data.setup, findings=data.findings, header=header, rows=rows
+    )
     return data, [
         first,
         *(Figure(name + SETTINGS, f"{title}, in other set-ups", further_image) for further_image in further),

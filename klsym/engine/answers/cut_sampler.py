@@ -64,7 +64,7 @@ def restrict_to_drawn_words(written: Written) -> Written:
 
 def rewrite_under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
     """Return the off-policy loss for a sampler that is cut off at each token; other losses unchanged."""
-    if not setting.truncated or setting.level != "token":
+    if not setting.truncated or not setting.is_per_token:
         return written, setting
     e = written.expression.xreplace({rho: setting.weighting.typed})
     e = e.replace(lambda x: isinstance(x, Weight), lambda x: exp(x.args[0] - x.args[1]))

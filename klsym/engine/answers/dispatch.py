@@ -56,7 +56,7 @@ def explain_written(written: Written, setting: Setting) -> Verdict:
 
 def _explain_by_level(written: Written, setting: Setting) -> Verdict:
     """Return the verdict; raises TooManyRegions."""
-    if setting.divisor.over_batch or (setting.level != "sample" and has_batch_sum(written.expression)):
+    if setting.divisor.over_batch or (not setting.is_of_sample and has_batch_sum(written.expression)):
         from klsym.engine.outside.all_tokens import explain_all_tokens, split_batch_mean
 
         over = split_batch_mean(written.expression, setting)
@@ -72,7 +72,7 @@ def _explain_by_level(written: Written, setting: Setting) -> Verdict:
             return explain_vocabulary(written, setting, _explain_by_level)
         except UnsupportedSum as error:
             raise _build_refusal(written, error) from None
-    if setting.level == "sequence":
+    if setting.is_of_sequence:
         written = rewrite_for_sequence(written)
     try:
         verdict = _choose_explainer(written, setting)(written, setting)
@@ -105,7 +105,7 @@ def _build_refusal(written: Written, error: KlsymError) -> UsageError:
 
 def _choose_explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
     """Return the explainer for a loss; modules that are seldom needed are loaded only then."""
-    if written.expression.has(Normalised) and setting.level != "token":
+    if written.expression.has(Normalised) and not setting.is_per_token:
         from klsym.engine.outside.normalised import explain_normalised
 
         return explain_normalised
@@ -128,18 +128,18 @@ def refuse_zero_denominator(written: Written) -> None:
 def refuse_taken_names(written: Written, setting: Setting) -> None:
     """Refuse names that have another meaning in a setting: T, V, and m = n - 1."""
     names = {symbol.name for symbol in written.expression.free_symbols}
-    if setting.level == "sample" and "T" in names:
+    if setting.is_of_sample and "T" in names:
         raise UsageError(
             f"T in {written.text[:60]!r} is the length of a sequence, and a single sample has none: choose"
             " level token or sequence, or declare another name for a constant"
         )
-    if setting.level != "token" and names & {"V", "V_next"}:
+    if not setting.is_per_token and names & {"V", "V_next"}:
         raise UsageError(
             f"V in {written.text[:60]!r} is a function of the tokens before one: choose level token"
         )
     if has_batch_sum(written.expression):
         _refuse_in_batch(written, setting, names)
-    if setting.level == "sample" and has_token_sum(written.expression):
+    if setting.is_of_sample and has_token_sum(written.expression):
         raise UsageError(
             f"{written.text[:60]!r} sums over the tokens of a sequence, and a single sample has none: choose"
             " level token or sequence"
@@ -151,9 +151,9 @@ def refuse_taken_names(written: Written, setting: Setting) -> None:
 def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> None:
     """Refuse settings that do not go with sums over the samples of a batch."""
     text = repr(written.text[:60])
-    if setting.level == "token":
+    if setting.is_per_token:
         raise UsageError(f"{text} sums over the samples of a batch: choose level sequence or sample")
-    if setting.batch != "none":
+    if setting.is_centred:
         raise UsageError(f"batch: {text} says itself what is centred; leave batch out")
     if "m" in names:
         raise UsageError(f"m in {text} stands for n - 1 here: choose another name")

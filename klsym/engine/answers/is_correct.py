@@ -39,7 +39,7 @@ def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict 
         alone = prove_choice(text, Setting(setting.sampling, setting.use), NEXT_TOKENS[target], use)
         verdict = None if alone is None else explain_written(written, setting)
         return verdict if verdict and verdict.trust == "kernel" and is_right(verdict, target, use) else None
-    of_tokens = setting.level == "token" and not has_token_sum(written.expression)
+    of_tokens = setting.is_per_token and not has_token_sum(written.expression)
     if of_tokens and not _is_right_for_a_sample(text, Setting(setting.sampling, setting.use), target, use):
         return None
     plain = not setting.averaged and not setting.divisor.over_batch and not setting.divides_by_std
@@ -50,7 +50,11 @@ def prove_choice(text: str, setting: Setting, target: str, use: str) -> Verdict 
 
 
 def _is_right_for_a_sample(text: str, setting: Setting, target: str, use: str) -> bool:
-    """Is it right at one sample?  Of a gradient its named parts say so; the proof is that of the tokens."""
+    """Is the loss right for sequences of one token, which are samples?  Else it is wrong for tokens.
+
+    The value is proved.  Of the gradient it is enough that the target is the only named part of c, where
+    E_q[c s] is the expected gradient: the proof follows for the tokens.
+    """
     if use == "value":
         return prove_choice(text, setting, target, use) is not None
     return is_single_part(as_written(text, ()), setting, target)

@@ -58,7 +58,9 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
                 continue
             if choice is not None and not choice.setting.averaged:
                 theorem, densities = choice.proof.theorems[0], DENSITIES_OF_KL[target]
-                return Suggestion(loss, place, changed, densities, theorem, beside=has_reward, verdict=choice)
+                return Suggestion(
+                    loss, place, changed, kl=densities, proof=theorem, beside=has_reward, verdict=choice
+                )
     return None
 
 
@@ -68,7 +70,7 @@ def _iterate_settings(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ..
     place = replace(setting, aggregate="sum") if divided else setting
     changed = ("aggregate sum",) if divided else ()
     yield place, changed
-    if setting.level != "token":
+    if not setting.is_per_token:
         return
     for name in ("credit", "weights"):
         for choice in CHOICES[name] if getattr(place, name) else ():
@@ -79,11 +81,11 @@ def _iterate_settings(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ..
 
 def _suggest_for_sampler(setting: Setting) -> Suggestion | None:
     """Return a loss for KL(q||mu) with samples from mu, at one sample."""
-    if setting.level == "token" or setting.batch != "none":
+    if setting.is_per_token or setting.is_centred:
         return None
     for loss in TO_THE_SAMPLER:
         expression = as_written(loss, ()).expression
-        detached = setting.use == "reward"
+        detached = setting.is_reward
         field = expectation(sg(expression) * s, "mu") if detached else expected_gradient(expression, "mu")
         text, differentiated = (f"sg({loss})", sg(expression)) if detached else (loss, expression)
         field = replace(field, labels={to_ring(differentiated): Written(text, differentiated)})
@@ -91,5 +93,7 @@ def _suggest_for_sampler(setting: Setting) -> Suggestion | None:
             proof = derive(field).equals(grad(KL("q", "mu")))
         except (ProofError, NotInRing):
             continue
-        return Suggestion(loss, replace(setting, aggregate=""), (), ("q", "mu"), proof)
+        return Suggestion(
+            loss, setting=replace(setting, aggregate=""), changed=(), kl=("q", "mu"), proof=proof
+        )
     return None

@@ -68,7 +68,7 @@ def describe_effect(e: Any, verdict: Verdict) -> Message:
         return Message("targets-inside", of=verdict)
     named = verdict.target in (*NAMED, "f-divergence", "none", None)
     if not named and verdict.gradient.in_quantities is None:
-        if not verdict.setting.on_policy and verdict.setting.use == "loss" and not e.has(sg):
+        if not verdict.setting.on_policy and verdict.setting.is_differentiated and not e.has(sg):
             return _describe_sampler_gradient(e)
         if verdict.objective.quantity is not None:
             return Message("gradient-of-objective", of=verdict.objective.quantity.side)

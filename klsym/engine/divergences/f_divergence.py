@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath
 from mpmath import iv
@@ -358,11 +358,19 @@ def find_limit(element: ExpPoly) -> float:
     return math.copysign(math.inf, factor * (-1) ** power)
 
 
-def find_leading_term(element: ExpPoly) -> tuple[Fraction, int, float]:
-    """Return (a, n, c) of the term c k1^n exp(a k1) that dominates as k1 goes to minus infinity.
+class LeadingTerm(NamedTuple):
+    """The term factor k1^power exp(rate k1)."""
+
+    rate: Fraction
+    power: int
+    factor: float
+
+
+def find_leading_term(element: ExpPoly) -> LeadingTerm:
+    """Return the term that dominates as k1 goes to minus infinity.
 
     >>> find_leading_term(K1 + 2 * R + R * K1)
-    (Fraction(-1, 1), 1, 1.0)
+    LeadingTerm(rate=Fraction(-1, 1), power=1, factor=1.0)
     """
     lasting: dict[tuple[Fraction, int], Any] = {}
     for (monomial, exponent), value in element.terms.items():
@@ -371,7 +379,7 @@ def find_leading_term(element: ExpPoly) -> tuple[Fraction, int, float]:
         size = mpmath.exp(_to_real(rates.get((), 0)))  # beyond floats for large numbers
         lasting[key] = lasting.get(key, mpmath.mpf(0)) + _to_real(value) * size
     (rate, power), factor = min(lasting.items(), default=((Fraction(1), 0), mpmath.mpf(0)))
-    return rate, -power, float(factor)
+    return LeadingTerm(rate, -power, float(factor))
 
 
 def _to_real(value: Number) -> Any:

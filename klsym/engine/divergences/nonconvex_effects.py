@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 from klsym.engine.divergences.f_divergence import (
     K1,
+    LeadingTerm,
     compute_third_derivative,
     differentiate_in_log_q,
     find_divergence,
@@ -38,7 +38,7 @@ from klsym.language.convert import to_sympy
 class Effects:
     """slope: dc/dlog q, with what it goes to where q >> p (overweight) and where q << p (underweight).
 
-    strength, third: f''(1) and f'''(1).  falls: (a, n, c) of the term c k1^n exp(a k1) like which f(r)/r
+    strength, third: f''(1) and f'''(1).  falls: the term like which f(r)/r
     falls without end as q goes to 0; None where it does not.  corners_attract: does each policy on one
     outcome attract, whatever the rewards?  lower: the refutation of 0 <= E_q[f(r)], if a model was found.
     """
@@ -48,7 +48,7 @@ class Effects:
     third: Number
     overweight: float
     underweight: float
-    falls: tuple[Fraction, int, float] | None
+    falls: LeadingTerm | None
     corners_attract: bool
     lower: Proof | None
 

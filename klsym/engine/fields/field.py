@@ -124,30 +124,29 @@ def reduce_loss(loss: SlotLoss) -> ReducedGradient:
         score_coefficients = {
             slot: coefficient for slot, c in score_coefficients.items() if (coefficient := rewrite_in_n(c))
         }
+    partly_reduced = ReducedGradient(
+        loss,
+        start,
+        exchanged,
+        None,
+        score_coefficients=score_coefficients,
+        index="t" if loss.index == "t" else "",
+    )
     try:
         canonical_form = exchanged.reduce()
         c, products = (ZERO, ()) if loss.index == "t" else _split_canonical_form(canonical_form)
     except (Refused, NotCanonical):
-        return ReducedGradient(
-            loss, start, exchanged, None, score_coefficients, "t" if loss.index == "t" else ""
-        )
+        return partly_reduced
+    reduced = replace(partly_reduced, canonical_form=canonical_form)
     if loss.index != "t":
-        return ReducedGradient(
-            loss, start, exchanged, canonical_form, score_coefficients, "", {"x": c} if c else {}, products
-        )
+        return replace(reduced, index="", coefficients={"x": c} if c else {}, products=products)
     sequence_coefficient, attached_loss = _find_attached_loss(loss, start, token_part, sequence_part)
-    return ReducedGradient(
-        loss,
-        start,
-        exchanged,
-        canonical_form,
-        score_coefficients,
-        "t",
-        read_slot_coefficients(_expand_into_tokens(canonical_form)),
-        (),
-        attached_loss,
-        sequence_part,
-        sequence_coefficient,
+    return replace(
+        reduced,
+        coefficients=read_slot_coefficients(_expand_into_tokens(canonical_form)),
+        attached_loss=attached_loss,
+        sequence_part=sequence_part,
+        sequence_coefficient=sequence_coefficient,
     )
 
 

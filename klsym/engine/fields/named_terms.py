@@ -79,6 +79,7 @@ class NamedParts:
         return name_target([name for name in ("reverse", "forward", "reward") if getattr(self, name)])
 
     def _is_function_of_r(self) -> bool:
+        """Is c a function of r = exp(-k1) alone, as in the gradient E_q[c(r) s] of an f-divergence?"""
         names = {parse_name(n).base for n in _collect_sample_names(self.remainder)}
         return (
             not self.reward
@@ -251,7 +252,7 @@ def read_slot_coefficients(side: Side) -> Slots:
 def _build_term(
     name: str, slot: str, lead: object, objective: Quantity, part: str = "", h: object = 1
 ) -> NamedTerm:
-    return NamedTerm(name, slot, to_ring(lead), objective, None, part, to_ring(h))
+    return NamedTerm(name, slot, to_ring(lead), objective, part=part, h=to_ring(h))
 
 
 def _build_mean(integrand: object) -> Quantity:
@@ -262,13 +263,13 @@ OVER_T = ADVANTAGE / length
 TO_PREFIX_OF_Q = past(rho) ** -1  # brings the tokens before t from q to mu
 TERMS = {
     "": (
-        _build_term("reverse-kl", "x", k1, KL("q", "p"), "reverse-kl"),
-        _build_term("forward-kl", "x", -r, KL("p", "q"), "forward-kl"),
+        _build_term("reverse-kl", "x", k1, KL("q", "p"), part="reverse-kl"),
+        _build_term("forward-kl", "x", -r, KL("p", "q"), part="forward-kl"),
     ),
     "t": (
-        _build_term("reverse-kl", "past", now(k1), KL("q", "p"), "reverse-kl"),
-        _build_term("forward-kl", "now", -past(r) * now(r), KL("p", "q"), "forward-kl"),
-        _build_term("reward", "past", now(R), _build_mean(R), "reward", R),
+        _build_term("reverse-kl", "past", now(k1), KL("q", "p"), part="reverse-kl"),
+        _build_term("forward-kl", "now", -past(r) * now(r), KL("p", "q"), part="forward-kl"),
+        _build_term("reward", "past", now(R), _build_mean(R), part="reward", h=R),
         _build_term("log_q", "past", now(log_q), _build_mean(log_q)),
         _build_term("k1/T", "past", now(k1) / length, _build_mean((k1 - 1) / length)),
         _build_term("log_q/T", "past", now(log_q) / length, _build_mean((log_q - 1) / length)),
@@ -278,11 +279,17 @@ TERMS = {
         _build_term("kl of mu", "now", TO_PREFIX_OF_Q / now(rho), KL("mu", "q")),
         _build_term("reverse at mu", "now", now(k1) * TO_PREFIX_OF_Q, token_KL("q", "p", prefixes="mu")),
         _build_term("forward at mu", "now", -now(r) * TO_PREFIX_OF_Q, token_KL("p", "q", prefixes="mu")),
-        _build_term("advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), "reward", A * length),
-        _build_term("advantage", "now", ADVANTAGE, _build_mean(ADVANTAGE), "reward", A),
-        _build_term("advantage/T", "now", OVER_T, _build_mean(OVER_T), "reward", OVER_T),
-        NamedTerm("reverse at q", "now", to_ring(now(k1)), None, token_KL_gradient("q", "p")),
-        NamedTerm("forward at q", "now", to_ring(-now(r)), None, token_KL_gradient("p", "q")),
+        _build_term(
+            "advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), part="reward", h=A * length
+        ),
+        _build_term("advantage", "now", ADVANTAGE, _build_mean(ADVANTAGE), part="reward", h=A),
+        _build_term("advantage/T", "now", OVER_T, _build_mean(OVER_T), part="reward", h=OVER_T),
+        NamedTerm(
+            "reverse at q", "now", to_ring(now(k1)), None, expected_gradient=token_KL_gradient("q", "p")
+        ),
+        NamedTerm(
+            "forward at q", "now", to_ring(-now(r)), None, expected_gradient=token_KL_gradient("p", "q")
+        ),
     ),
 }
 
@@ -384,7 +391,8 @@ def _decompose_sample(parts: NamedParts) -> Decomposition:
     ]
     if parts.reward:
         h = parts.reward
-        named.append((NamedTerm("reward", "x", h, _build_mean(to_sympy(h)), None, "reward", h), ONE))
+        term = NamedTerm("reward", "x", h, _build_mean(to_sympy(h)), part="reward", h=h)
+        named.append((term, ONE))
     return Decomposition(tuple(named), {"x": parts.remainder} if parts.remainder else {})
 
 
@@ -404,7 +412,7 @@ def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain
                 continue
             known_leads = known_leads | {lead}
             name, objective = f"advantage {formulas.show_element(h)}", _build_mean(to_sympy(h))
-            yield NamedTerm(name, slot, lead, objective, None, "reward", h, defined)
+            yield NamedTerm(name, slot, lead, objective, part="reward", h=h, defined=defined)
 
 
 def _find_sample_reward(lead: ExpPoly, slot: str, regions: Names = frozenset()) -> ExpPoly | None:

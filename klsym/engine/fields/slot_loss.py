@@ -29,7 +29,7 @@ from klsym.engine.fields.position_sums import (
     simplify_sum,
     sum_over_slot,
 )
-from klsym.engine.options.choices import POSITIONS, Crediting, find_meaning
+from klsym.engine.options.choices import Crediting
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.bounds_in_order import collect_clip_facts
 from klsym.engine.regions.piecewise import Unfolding, keep_used_regions, start_unfolding
@@ -156,7 +156,7 @@ def build_slot_losses(losses_as_typed: Sequence[Written], setting: Setting) -> l
 
 def _apply_options(written: Written, setting: Setting, expanded: ExpandedLoss) -> SlotLoss:
     """As a loss or as a reward, credited to tokens and averaged over them."""
-    detached, index = setting.detached, expanded.index
+    detached, index = setting.is_reward, expanded.index
     expression, sums = expanded.expression, expanded.sums
     refuse_unless_moderate(to_ring(expression), written, {*LENGTHS})
     if detached and index == "t" and setting.credits is not None and setting.credits_other_tokens:
@@ -164,7 +164,7 @@ def _apply_options(written: Written, setting: Setting, expanded: ExpandedLoss) -
         credited = apply_credit(substitute_on_policy(h) if setting.on_policy else h, setting.credits)
         expression, sums = replace_sums(credited, index, detached, expanded.regions)
     label = divide_by_length(written) if setting.averaged and index != "t" else written
-    loss = build_sampled_loss(expression, sums, index, setting, detached, label)
+    loss = build_sampled_loss(expression, sums, index, setting, detached=detached, label=label)
     defined = keep_used_regions(expanded.regions.context, *loss.elements)
     typed = expanded.typed if defined.definitions else None
     return replace(loss, uncredited=expanded.expression, defined=defined, typed=typed)
@@ -192,10 +192,10 @@ def read_loss(loss: Any, setting: Setting, roots: bool = False, ties: bool = Fal
 def _expand_loss(loss: Any, setting: Setting, regions: Unfolding) -> ExpandedLoss:
     index = choose_index(loss, setting)
     typed = write_at_slot(loss, setting, index)
-    expression, sums = replace_sums(typed, index, setting.use == "reward", regions)
+    expression, sums = replace_sums(typed, index, setting.is_reward, regions)
     if regions.roots or typed.has(sympy.Heaviside):  # a product of comparisons may be empty
         expression = to_sympy(regions.simplify(to_ring(expression)))
-    return ExpandedLoss(index, typed, expression, sums, regions)
+    return ExpandedLoss(index, typed, expression, sums, regions=regions)
 
 
 def build_sampled_loss(
@@ -216,24 +216,24 @@ def build_sampled_loss(
         expression = to_sympy(substitute_on_policy(to_ring(expression))) if setting.on_policy else expression
     element = to_ring(expression)
     detached_q = needs_sampler(element, setting)
-    return SlotLoss(index, expression, choose_measure(element, setting), detached_q, detached, sums, label)
+    measure = choose_measure(element, setting)
+    return SlotLoss(index, expression, measure, detached_q, detached=detached, sums=sums, label=label)
 
 
 def choose_index(loss: Any, setting: Setting) -> str:
-    index = find_meaning(POSITIONS, "level", setting.level).index
-    return index or ("i" if has_batch_sum(loss) else "")
+    return setting.position.index or ("i" if has_batch_sum(loss) else "")
 
 
 def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
     """Write a loss at one position, with the weights, 1/T and the mask of a truncated sampler."""
-    if setting.truncated and (index or setting.batch != "none"):
+    if setting.truncated and (index or setting.is_centred):
         raise UsageError(
             "sampling truncated: a batch of such samples is not handled: choose level sample for one token,"
             " given its prefix, token for sums of them, or sequence for a sampler that is cut off as a whole"
         )
     expression = expression * DRAWN if setting.truncated else expression
     if index == "t":
-        expression = expression if setting.use == "reward" else _write_per_token(expression)
+        expression = expression if setting.is_reward else _write_per_token(expression)
         placed = now(expression).xreplace(
             {now(A): ADVANTAGE, now(rho): setting.weighting.at_token, T: length}
         )
@@ -329,9 +329,8 @@ def build_centred_loss(h: ExpPoly, setting: Setting, defined: Context = PLAIN) -
     assert setting.centring is not None
     expression, sums = replace_sums(setting.centring.subtracts(to_sympy(own_coefficient)), "i", detached=True)
     sums = sums if varying_names else {"H": to_sympy(h)}
-    return replace(
-        build_sampled_loss(expression, sums, "i", setting, True, None), centred_coefficient=h, defined=defined
-    )
+    loss = build_sampled_loss(expression, sums, "i", setting, detached=True, label=None)
+    return replace(loss, centred_coefficient=h, defined=defined)
 
 
 def collect_random_names(element: ExpPoly, defined: Context) -> set[str]:
@@ -359,10 +358,8 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
     has_count = any(summed.has(M) for x in divisors for summed in x.atoms(Whole))
     sums = {summed: sympy.Dummy(log_q.name, real=True) for summed in e.atoms(Summed)}  # so that sg(..) stays
     is_whole = all(isinstance(summed, Whole) for summed in sums) and not e.xreplace(sums).has(M)
-    is_single = setting.batch == "none" and not has_batch_sum(
-        e.xreplace(dict.fromkeys(divisors, sympy.S.One))
-    )
-    is_rewritten = setting.level == "sequence" and (has_count or not all(map(_is_summable_over_tokens, sums)))
+    is_single = not setting.is_centred and not has_batch_sum(e.xreplace(dict.fromkeys(divisors, sympy.S.One)))
+    is_rewritten = setting.is_of_sequence and (has_count or not all(map(_is_summable_over_tokens, sums)))
     if not (is_rewritten and is_whole and is_single):
         return written, setting
     bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.express_in_k1())
@@ -371,7 +368,7 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
     for old, new in sequence_values.items():  # r and rho before the log densities that define them
         bare = bare.xreplace({old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))})
     loss = bare.xreplace({dummy: summed for summed, dummy in sums.items()})
-    loss = loss if setting.use == "reward" else _write_per_token(loss, sympy.S.One)
+    loss = loss if setting.is_reward else _write_per_token(loss, sympy.S.One)
     notes = (*written.notes, Message("at-each-token"))
     reading = Written(losses.show(loss, TEXT), loss, written.typed or written.text, notes)
     return reading, replace(setting, level="token", weights="token")

@@ -12,6 +12,7 @@ klsym.errors.UsageError: batch median: no row of klsym.engine.options.choices sa
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -34,16 +35,31 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Usage:
-    """A loss is differentiated; a reward is detached and multiplies the score."""
+    """A loss is differentiated; a reward is detached and multiplies the score.  A value is logged alone."""
 
     detached: bool
+    trains: bool = True
 
 
 @dataclass(frozen=True)
 class Position:
-    """What one loss belongs to: a sample, a token, a sequence.  index: the kernel's index without a batch."""
+    """What one loss belongs to: a sample, a token, a sequence.
 
-    index: str = ""
+    per_token: there is a loss for each token, and they are summed.  has_length: a sample is a sequence of T
+    tokens.
+    """
+
+    per_token: bool = False
+    has_length: bool = False
+
+    @property
+    def is_whole_sequence(self) -> bool:
+        return self.has_length and not self.per_token
+
+    @property
+    def index(self) -> str:
+        """The kernel's index without a batch."""
+        return "t" if self.per_token else ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,11 @@ class Weighting:
     at_token: Any
     typed: Any
 
+    @property
+    def of_token_alone(self) -> bool:
+        """Is it the token's own ratio, whatever the other tokens are?"""
+        return bool(self.typed == rho)
+
 
 @dataclass(frozen=True)
 class Divisor:
@@ -107,7 +128,13 @@ class Divisor:
 
 SAMPLERS = {"on-policy": Sampler(True), "off-policy": Sampler(False), "truncated": Sampler(True, is_cut=True)}
 USAGES = {"loss": Usage(False), "reward": Usage(True)}
-POSITIONS = {"sample": Position(), "token": Position("t"), "sequence": Position()}
+# What a loss is recommended for, and written as code.
+PURPOSES = ChainMap(USAGES, {"value": Usage(False, trains=False)})
+POSITIONS = {
+    "sample": Position(),
+    "token": Position(per_token=True, has_length=True),
+    "sequence": Position(has_length=True),
+}
 CENTRINGS = {
     "mean": Centring(Centred, "centred", "batch-mean", loses_own_share=True),
     "leave-one-out": Centring(LeftOut, "loo", "batch-leave-one-out", keeps_gradient=True, reserves_m=True),
@@ -129,6 +156,27 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "sampling": SAMPLERS, "use": USAGES, "level": POSITIONS, "batch": CENTRINGS, "credit": CREDITS,
     "weights": WEIGHTINGS, "aggregate": DIVISORS,
 }  # fmt: skip
+
+
+def is_on_policy(sampling: str) -> bool:
+    """Do samples come from q, all of it or cut off?"""
+    return find_meaning(SAMPLERS, "sampling", sampling).from_policy
+
+
+def is_reward(use: str) -> bool:
+    """Is a loss of this use, or of this purpose, a detached reward, which multiplies the score?"""
+    return find_meaning(PURPOSES, "use", use).detached
+
+
+def is_differentiated(use: str) -> bool:
+    """Is the gradient that of the loss itself?"""
+    usage = find_meaning(PURPOSES, "use", use)
+    return usage.trains and not usage.detached
+
+
+def is_of_sequence(level: str) -> bool:
+    """Is there one loss for a whole sequence?"""
+    return find_meaning(POSITIONS, "level", level).is_whole_sequence
 
 
 def find_meaning(rows: Mapping[str, Row], option: str, choice: str) -> Row:

@@ -45,7 +45,7 @@ def expand_options(written: Written, setting: Setting, h: Formula | None = None)
         formula = divide(multiply(Name("M"), formula), Name("S"))
     if divisor.over_batch:
         formula = divide(multiply(Name("n"), formula), losses.build_tree(divisor.number))
-    if centring is not None and setting.use == "reward":
+    if centring is not None and setting.is_reward:
         formula = Call(centring.word, (formula,))
     elif centring is not None and h is not None:
         formula = multiply(Call("sg", (Call(centring.word, (h,)),)), Name("log_q"))

@@ -17,15 +17,19 @@ from klsym.engine.options.choices import (
     CENTRINGS,
     CREDITS,
     DIVISORS,
+    POSITIONS,
     ROWS,
     SAMPLERS,
-    USAGES,
     WEIGHTINGS,
     Centring,
     Crediting,
     Divisor,
+    Position,
     Weighting,
     find_meaning,
+    is_differentiated,
+    is_on_policy,
+    is_reward,
 )
 from klsym.engine.options.option_table import CHOICES, DEFAULTS, OPTIONS
 from klsym.errors import UsageError
@@ -53,7 +57,7 @@ class Setting:
     @property
     def on_policy(self) -> bool:
         """Do samples come from q, all of it or cut off?"""
-        return find_meaning(SAMPLERS, "sampling", self.sampling).from_policy
+        return is_on_policy(self.sampling)
 
     @property
     def truncated(self) -> bool:
@@ -61,14 +65,44 @@ class Setting:
         return find_meaning(SAMPLERS, "sampling", self.sampling).is_cut
 
     @property
-    def detached(self) -> bool:
+    def is_reward(self) -> bool:
         """Is the loss a detached reward, which multiplies the score?"""
-        return find_meaning(USAGES, "use", self.use).detached
+        return is_reward(self.use)
+
+    @property
+    def is_differentiated(self) -> bool:
+        """Is the gradient that of the loss itself?"""
+        return is_differentiated(self.use)
+
+    @property
+    def position(self) -> Position:
+        """What one loss belongs to; three properties say which of them it is."""
+        return find_meaning(POSITIONS, "level", self.level)
+
+    @property
+    def is_per_token(self) -> bool:
+        """Is there a loss for each token, and are they summed?"""
+        return self.position.per_token
+
+    @property
+    def is_of_sequence(self) -> bool:
+        """Is there one loss for a whole sequence, whose k1 and s are sums over tokens?"""
+        return self.position.is_whole_sequence
+
+    @property
+    def is_of_sample(self) -> bool:
+        """Is there one loss for a sample that has no tokens?"""
+        return not self.position.has_length
 
     @property
     def centring(self) -> Centring | None:
         """The baseline that the batch option subtracts; None for none."""
         return None if self.batch == "none" else find_meaning(CENTRINGS, "batch", self.batch)
+
+    @property
+    def is_centred(self) -> bool:
+        """Is a baseline of the batch subtracted from the score coefficient?"""
+        return self.centring is not None
 
     @property
     def divides_by_std(self) -> bool:
@@ -89,6 +123,16 @@ class Setting:
     def weighting(self) -> Weighting:
         """The importance weight of a token; its own ratio where the option has no effect."""
         return find_meaning(WEIGHTINGS, "weights", self.weights or "token")
+
+    @property
+    def weighs_by_own_token(self) -> bool:
+        """Is rho the ratio of one token, though the tokens before it are drawn from mu as well?"""
+        return bool(self.weights) and self.weighting.of_token_alone
+
+    @property
+    def weighs_by_other_tokens(self) -> bool:
+        """Is rho a product over several tokens?"""
+        return bool(self.weights) and not self.weighting.of_token_alone
 
     @property
     def divisor(self) -> Divisor:

@@ -106,7 +106,7 @@ def split_batch_mean(expression: Any, setting: Setting) -> tuple[Any, Any] | Non
     marked = expression.replace(lambda e: e.is_Pow and e.base == number, lambda e: mark**-e.exp)
     once = sympy.expand(marked)
     loss = once.coeff(mark, 1)
-    if loss.has(OverBatch) or sympy.expand(once - loss * mark) != 0 or setting.batch != "none":
+    if loss.has(OverBatch) or sympy.expand(once - loss * mark) != 0 or setting.is_centred:
         raise UsageError(f"{losses.show(expression, TEXT)[:60]!r} {NOT_READ}")
     return sympy.factor_terms(loss / n), number
 
@@ -115,7 +115,7 @@ def explain_all_tokens(
     written: Written, over: tuple[Any, Any], setting: Setting, explained: Callable[[Any, Setting], Verdict]
 ) -> Verdict:
     """Return the verdict; `explained` explains the loss of one sequence."""
-    if setting.batch != "none":
+    if setting.is_centred:
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
     (loss, number), single_setting = over, replace(setting, aggregate="sum")
     single = explained(loss, single_setting)
@@ -180,7 +180,7 @@ def _build_scored_coefficient(single: Verdict) -> LazyFormula:
     if single.gradient.scores_named[0] or not single.gradient.is_nonzero:
         return LazyFormula(add_brackets, (single.gradient.score_coefficient,))
     return multiply_by_score(
-        single.gradient.score_coefficient, (now if single.setting.level == "token" else own)(s)
+        single.gradient.score_coefficient, (now if single.setting.is_per_token else own)(s)
     )
 
 
@@ -190,11 +190,11 @@ def _divide_by_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Form
 
 def _find_constant_coefficient(loss: Any, setting: Setting) -> Any | None:
     """Return the coefficient of each score if it is the same number at every token, else None."""
-    credited = setting.use == "reward" and setting.level == "token" and setting.credits_other_tokens
+    credited = setting.is_reward and setting.is_per_token and setting.credits_other_tokens
     loss = loss.xreplace({rho: setting.weighting.typed})
     if credited or loss.has(OverPositions):
         return None
-    h = sympy.diff(loss, log_q) if setting.use == "loss" else loss
+    h = sympy.diff(loss, log_q) if setting.is_differentiated else loss
     c = sympy.expand(unfold(substitute_policy(remove_sg(h))))
     return None if c.has(*DENSITIES, *REWARDS, length, T) else c
 
@@ -232,7 +232,7 @@ def _show_bracketed(value: Any, spell: Text) -> str:
 
 def _build_first_step(single: Verdict) -> ChainStep:
     """Return the expected gradient as it was typed, as the first step."""
-    under, with_gradient = "q" if single.setting.on_policy else "mu", single.setting.use == "loss"
+    under, with_gradient = "q" if single.setting.on_policy else "mu", single.setting.is_differentiated
     texts = []
     for spell in (TEXT, LATEX):
         texts.append(_write_objective(single, spell, under, with_gradient))
@@ -246,7 +246,7 @@ def _write_objective(
 
     with_gradient: True: with the gradient of L; False: with the score that multiplies a reward.
     """
-    tokens, text = single.setting.level == "token", spell is TEXT
+    tokens, text = single.setting.is_per_token, spell is TEXT
     loss = f"({single.loss.text})" if text else rf"\left({losses.show(single.loss.written, LATEX)}\right)"
     if with_gradient is not None:
         before, after = ("grad" if text else r"\nabla"), ("*s" if text else r"\,s")
@@ -261,7 +261,7 @@ def _write_objective(
 def _find_target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]:
     """Return "separable" off-policy where nothing is detached; "none" on-policy if a curl is proved."""
     if not setting.on_policy:
-        return ("separable" if setting.use == "loss" and not loss.has(sg) else None), ()
+        return ("separable" if setting.is_differentiated and not loss.has(sg) else None), ()
     with suppress(NotInRing, UsageError):
         start, slots = _build_curl(loss.xreplace({M: sympy.S.One}), setting)  # a mask that keeps all tokens
         for model in islice(_iterate_short_trees(tuple(start.context.parameters)), MAX_TREES):
@@ -296,7 +296,7 @@ def _iterate_short_trees(names: tuple[str, ...]) -> Any:
 
 def _build_curl(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
     """Return the curl of the expected gradient of two sequences, and the slots of its scores."""
-    if setting.level == "sequence":
+    if setting.is_of_sequence:
         written = Written("", loss.xreplace({T: length, A: R}))
         whole = reduce_loss(build_slot_loss(written, setting))
         return derive(Quantity(_build_wedge({"x": whole.c}, whole=True)), defined=whole.loss.defined), ("x",)

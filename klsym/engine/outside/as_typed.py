@@ -38,11 +38,11 @@ def build_slope(x: Any) -> Any:
 
 def show_mean(loss: Any, setting: Setting, spell: Text, gradient: bool = False) -> str:
     """Return E_m[sum_t L_t] of a loss as typed; gradient: E_m[sum_t grad L_t], or E_m[sum_t h_t s_t]."""
-    tokens = setting.level == "token"
+    tokens = setting.is_per_token
     formula: Formula = losses.build_tree(loss, spell.positions)
     if gradient:
         score = build_in_slot("s", "now" if tokens else "x", spell.positions)
-        formula = Gradient(formula) if setting.use == "loss" else multiply(Call("sg", (formula,)), score)
+        formula = Gradient(formula) if setting.is_differentiated else multiply(Call("sg", (formula,)), score)
     return str(spell(Mean("q" if setting.on_policy else "mu", Over("t", formula) if tokens else formula)))
 
 

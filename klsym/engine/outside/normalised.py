@@ -62,13 +62,13 @@ SEVERAL = f"normalised(h) is read for {MOST} different h at most, and not within
 def explain_normalised(written: Written, setting: Setting) -> Verdict:
     """Return the verdict: normalised(h) as a reward is batch std of h; other terms are explained alone."""
     expression = written.expression.xreplace({rho: 1}) if setting.on_policy else written.expression
-    if isinstance(expression, Normalised) and setting.use == "reward":
+    if isinstance(expression, Normalised) and setting.is_reward:
         with suppress(NotInRing):
             return _explain_by_option(Written(written.text, expression), setting)
     terms = sympy.Add.make_args(written.expression.xreplace({rho: 1}) if setting.on_policy else expression)
     main = [term for term in terms if isinstance(term, Normalised)]
     remainder = sympy.Add(*(term for term in terms if term not in main))
-    if len(main) != 1 or remainder == 0 or remainder.has(Normalised) or setting.use != "reward":
+    if len(main) != 1 or remainder == 0 or remainder.has(Normalised) or setting.is_differentiated:
         return _explain_in_general(written, setting)
     terms_without = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
     spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], terms_without))
@@ -127,7 +127,7 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
     decision = _decide_target(field, label, back)
     if _has_given_names(field):  # H depends on the other samples: no independence, and no c
         field = replace(field, canonical_form=None, coefficients={}, products=())
-    verdict = build_verdict(loss, setting, field, field, decision, explain_inner)
+    verdict = build_verdict(loss, setting, field, single=field, decision=decision, explain=explain_inner)
     reading = () if field.loss.index else (READING_NOTES["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
     size = list_size_messages(*(_build_inner_loss(of).element for of in back.values()))
@@ -150,7 +150,7 @@ def _name_normalised(written: Written, setting: Setting) -> Mapping[Any, Any]:
     if len(normalised) > MOST or any(element.args[0].has(Normalised) for element in normalised):
         raise UsageError(f"{written.text[:60]!r}: {SEVERAL}")
     attached = written.expression.replace(lambda e: isinstance(e, sg), lambda _: sympy.S.Zero)
-    for element in attached.atoms(Normalised) if setting.use == "loss" else ():
+    for element in attached.atoms(Normalised) if setting.is_differentiated else ():
         if _has_gradient(element):
             raise UsageError(f"{losses.show(element, TEXT)}: {MOVES}")
     names = GIVEN[::-1] if has_batch_sum(written.expression.xreplace(dict.fromkeys(normalised, R))) else GIVEN
@@ -181,9 +181,15 @@ def _decide_target(field: ReducedGradient, written: Written, back: Mapping[Any, 
     if not any(map(_has_gradient, back.values())) and not has_detached_part(field.loss):
         objective = build_loss_mean(field.loss, None if field.loss.index else written)
         proofs = (*proofs, field.start.equals(grad(objective)))
-        return Decision("separable", right, proofs, none, objective, trust="numeric")
+        return Decision(
+            "separable", right, proofs=proofs, decomposition=none, objective=objective, trust="numeric"
+        )
     return decide_numerically(
-        field, right, proofs, none, {symbol.name: _build_inner_loss(of) for symbol, of in back.items()}
+        field,
+        gradient=right,
+        proofs=proofs,
+        decomposition=none,
+        normalised={symbol.name: _build_inner_loss(of) for symbol, of in back.items()},
     )
 
 
@@ -194,7 +200,7 @@ def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]
         for slot, h in field.score_coefficients.items()
     }
     slots = {slot: substitute_on_policy(h) if setting.on_policy else h for slot, h in slots.items()}
-    if setting.use == "reward" or not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
+    if setting.is_reward or not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
         return None
     [h], [(symbol, of)] = slots.values(), back.items()
     if any(field.loss.defined.find_definition(name) is not None for name in h.names()):

@@ -79,13 +79,13 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
     except NotALinearMean:
         if is_product(written, setting):
             return explain_products(written, *expand_credit_and_weights(written, setting))
-        if setting.level != "sample":
+        if not setting.is_of_sample:
             raise
         loss = None
     if loss is None:
         return explain_functions(written, setting, explained)
     inner = explained(loss.written, loss.setting)
-    has_remainder = loss.remainder != 0 and loss.setting.use == "loss"
+    has_remainder = loss.remainder != 0 and loss.setting.is_differentiated
     alone = explained(write_loss(loss.remainder), loss.setting) if has_remainder else None
     inner = inner.revise(score_coefficient=_build_per_sample(loss, alone))
     verdict = as_typed(
@@ -113,17 +113,17 @@ def explain_vocabulary(written: Written, setting: Setting, explained: Explained)
 def _describe_noise(loss: SampledLoss) -> tuple[Message, ...]:
     """Return the note on the variance, if all factors of the exact means are constants."""
     plain = not any(exact_mean.place or exact_mean.c.free_symbols & RANDOM for exact_mean in loss.means)
-    if loss.setting.use == "reward" or not plain:
+    if loss.setting.is_reward or not plain:
         return ()
-    return (Message("no-variance" if loss.setting.level == "sample" else "no-noise-of-token"),)
+    return (Message("no-variance" if loss.setting.is_of_sample else "no-noise-of-token"),)
 
 
 # ---------------------------------------------------------------------------- what it says of itself
 def _build_per_sample(loss: SampledLoss, alone: Verdict | None) -> Any:
     """Return h: the rest times the score of the token, and each exact mean with the scores of all words."""
     setting = loss.setting
-    score = s if setting.level == "sample" else now(s)
-    if setting.use == "reward":
+    score = s if setting.is_of_sample else now(s)
+    if setting.is_reward:
         return LazyFormula(multiply, (_write_at_now(loss.typed.expression, setting), score))
     parts = [part for exact_mean in loss.means for part in _iterate_pushes(exact_mean, setting, score)]
     if alone is not None and alone.gradient.is_nonzero:
@@ -152,7 +152,7 @@ def _multiply(of: Formula, slope: Formula) -> Formula:
 
 def _build_slope_of_factor(c: Any, setting: Setting, score: Any) -> Any:
     """Return grad C, with its scores."""
-    if setting.level == "sample":
+    if setting.is_of_sample:
         return LazyFormula(multiply, (remove_sg(sympy.diff(c, log_q)), s))
     at_token = build_slot_loss(Written("", c), replace(setting, use="loss", credit=""))
     slots = collect_score_coefficients(derive(token_gradient(at_token.expression, "q")).differentiate())
@@ -161,7 +161,7 @@ def _build_slope_of_factor(c: Any, setting: Setting, score: Any) -> Any:
 
 def _write_at_now(e: Any, setting: Setting) -> Any:
     """Write a loss at token t in the slot `now`; a bare name in an answer is of the whole sequence."""
-    if setting.level == "sample":
+    if setting.is_of_sample:
         return e
     dummies = {of: sympy.Dummy(real=True) for of in e.atoms(Summed, OverVocabulary)}
     originals = {dummy: of for of, dummy in dummies.items()} | {now(A): A}
@@ -204,7 +204,7 @@ def _find_value(written: Written, setting: Setting, explained: Explained) -> Exp
 def _add_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
     """Add the objective E_q[sum_t C_t] where no other is known."""
     setting = loss.setting
-    plain = setting.level == "token" and setting.use == "loss" and setting.on_policy
+    plain = setting.is_per_token and setting.is_differentiated and setting.on_policy
     unknown = verdict.target in (None, "separable") and verdict.objective.quantity is None
     means = sum_prefix_means(loss) if unknown and plain else None
     if means is None:
@@ -269,7 +269,7 @@ def _list_messages(
         for x in loss.means
         if not (x.c * x.inner).has(Before, Whole) and not x.is_multiplied_by_score(setting)
     ]
-    if setting.level == "token" and not setting.on_policy and bare:
+    if setting.is_per_token and not setting.on_policy and bare:
         yield Message("means-at-prefixes-of-mu")
     if any(not exact_mean.detached and _is_truncated(exact_mean.x) for exact_mean in loss.means):
         yield Message("truncated")

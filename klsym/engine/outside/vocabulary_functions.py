@@ -34,6 +34,7 @@ from sympy import S
 from klsym.engine.fields.field import collect_score_coefficients
 from klsym.engine.fields.position_sums import simplify_sum
 from klsym.engine.fields.slot_loss import CRITIC, build_slot_loss
+from klsym.engine.options.choices import is_differentiated, is_reward
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import (
     Explained,
@@ -103,7 +104,7 @@ def find_counterexample(c: Any, on_policy: bool, refuted: str) -> dict[str, Any]
         if abs(left - right) > APART * max(abs(left), abs(right)):
             used = {str(x) for x in c.free_symbols} | (set() if on_policy else {"w"})
             first, second = ([mpmath.nstr(x, 15)] * 2 for x in (left, right))
-            return describe_model(refuted, simplify_model(model), first, second, used)
+            return describe_model(refuted, model=simplify_model(model), left=first, right=second, used=used)
     return None
 
 
@@ -159,7 +160,7 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
         return parameter(fresh)
 
     moving, pushes = [], []
-    for exact_mean, dummy in dummies.items() if use == "loss" else ():
+    for exact_mean, dummy in dummies.items() if is_differentiated(use) else ():
         push = sympy.diff(opened, dummy)
         slope = _take_mean(push, back, on_policy).xreplace(back)
         if slope != 0:
@@ -167,7 +168,7 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
         if push != 0:
             value = remove_sg(push).xreplace(back)
             pushes.append((substitute_policy(value) if on_policy else value, exact_mean.args[0]))
-    drawn = opened.free_symbols & DRAWN or use == "reward"
+    drawn = opened.free_symbols & DRAWN or is_reward(use)
     values = {d: name_number(exact_mean) for d, exact_mean in back.items() if drawn and opened.has(d)}
     return FixedMeans(opened.xreplace(values) if drawn else sympy.S.Zero, tuple(moving), names, tuple(pushes))
 
@@ -188,7 +189,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
     """Return the verdict on the sampled loss, with the values of its numbers h put in."""
     loss = written.expression
     means = fix_means(loss, setting.on_policy, setting.use)
-    sampled = means.build_sampled_loss(centred=setting.batch != "none")
+    sampled = means.build_sampled_loss(centred=setting.is_centred)
     if not (is_in_core(sampled) or loss.atoms(OverBatch)):
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
     inner = explained(write_loss(sampled), setting)
@@ -198,9 +199,9 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
             written,
             value=ExpectedValue(),
             assumptions=(_describe_reading(sampled, means), *inner.assumptions),
-            remarks=(*inner.gradient.remarks, *([Message("one-number")] if setting.use == "reward" else [])),
+            remarks=(*inner.gradient.remarks, *([Message("one-number")] if setting.is_reward else [])),
         )
-    if setting.batch != "none" or loss.atoms(OverBatch):
+    if setting.is_centred or loss.atoms(OverBatch):
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
     c = _substitute_numbers(inner.gradient.canonical_coefficient, means)
     steps, zero = add_first_step(written, setting, HELD_RULE, inner.proof.steps), inner.target == "zero"
@@ -210,7 +211,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         inner,
         written,
         score_coefficient=_build_per_sample(means, setting, explained),
-        scores_named=(setting.use == "loss", False),
+        scores_named=(setting.is_differentiated, False),
         canonical_coefficient=c,
         gradient=inner.gradient if zero else TargetReading("separable" if known else None),
         value=ExpectedValue(),
@@ -254,7 +255,7 @@ def _is_gradient_of_mean(loss: Any, means: FixedMeans, setting: Setting) -> bool
 
     On-policy the distribution of what is drawn depends on theta.
     """
-    detached = setting.use == "reward" or loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
+    detached = setting.is_reward or loss.atoms(sg) or (setting.on_policy and loss.has(rho, log_mu))
     return not detached and (not setting.on_policy or means.loss == 0)
 
 
@@ -263,7 +264,7 @@ def _build_per_sample(means: FixedMeans, setting: Setting, explained: Explained)
     total = sympy.S.Zero
     if means.loss != 0:
         sample_part = explained(write_loss(means.loss), setting).gradient.score_coefficient
-        total += _substitute_numbers(sample_part, means) * (s if setting.use == "loss" else 1)
+        total += _substitute_numbers(sample_part, means) * (s if setting.is_differentiated else 1)
     for push, x in means.pushes:
         slope = build_slope(x)
         total += push * (OverVocabulary(slope * s) if slope.free_symbols & DRAWN else 0)  # full(s) = 0
@@ -302,7 +303,7 @@ def _is_mass_of_rest(x: Any) -> bool:
 def is_product(written: Written, setting: Setting) -> bool:
     """Is it a loss of tokens in which full(..) stands outside of sums over tokens?"""
     within = any(of.has(OverVocabulary) for of in written.expression.atoms(Summed))
-    return (setting.level, setting.use, within) == ("token", "loss", False)
+    return setting.is_per_token and setting.is_differentiated and not within
 
 
 def explain_products(written: Written, typed: Written, setting: Setting) -> Verdict:

@@ -100,7 +100,7 @@ class ExactMean:
 
     def is_multiplied_by_score(self, setting: Setting) -> bool:
         """Does a score multiply it, which no gradient of its own does?"""
-        return setting.use == "reward" or (self.detached and log_q in sympy.Mul.make_args(self.c))
+        return setting.is_reward or (self.detached and log_q in sympy.Mul.make_args(self.c))
 
     def has_mean_zero(self, setting: Setting) -> bool:
         """Is it of this token or of earlier ones, and does it meet the score of this token?"""
@@ -126,24 +126,18 @@ class SampledLoss:
         """Is there a term whose expected gradient is 0, so that the sampled loss does not hold it?"""
         return any(mean.has_mean_zero(self.setting) for mean in self.means)
 
+    def has_value_of(self, asked: Setting) -> bool:
+        """Has it the value of the typed loss in the setting asked for, too?"""
+        return not self.has_lost_terms and (asked.is_differentiated or self.setting == asked)
+
 
 def read_sampled(written: Written, setting: Setting) -> SampledLoss:
     """Return the sampled loss with the same expected gradient; raises UsageError if there is none."""
     refuse_setting(written, setting)
     typed, place = expand_credit_and_weights(written, setting)
-    remainder, means = split_exact_means(typed.expression, place.use == "reward")
+    remainder, means = split_exact_means(typed.expression, place.is_reward)
     whole = _join_later_sums(remainder + sum(sample_term(mean, place) for mean in means))
-    return SampledLoss(typed, place, means, remainder, write_loss(whole))
-
-
-def find_sampled_loss(written: Written, setting: Setting) -> tuple[Written, Setting, bool]:
-    """Return the sampled loss with the same expected gradient, its setting, and if its value is the same."""
-    loss = read_sampled(written, setting)
-    return (
-        loss.written,
-        loss.setting,
-        not loss.has_lost_terms and (setting.use == "loss" or loss.setting == setting),
-    )
+    return SampledLoss(typed, setting=place, means=means, remainder=remainder, written=write_loss(whole))
 
 
 def write_loss(expression: Any) -> Written:
@@ -153,15 +147,15 @@ def write_loss(expression: Any) -> Written:
 
 def is_in_batch(written: Written, setting: Setting) -> bool:
     """Does the loss depend on the other samples of a batch?"""
-    return setting.batch != "none" or bool(written.expression.atoms(OverBatch))
+    return setting.is_centred or bool(written.expression.atoms(OverBatch))
 
 
 def refuse_setting(written: Written, setting: Setting) -> None:
     """Refuse the settings in which no sampled loss has the same expected gradient."""
     text = repr(written.text[:60])
-    if setting.level == "sequence":
+    if setting.is_of_sequence:
         raise UsageError(f"{text} sums over the vocabulary at each token: choose level token, or sample")
-    if is_in_batch(written, setting) and (setting.level, setting.use) != ("sample", "reward"):
+    if is_in_batch(written, setting) and not (setting.is_of_sample and setting.is_reward):
         raise UsageError(f"{text}: {IN_BATCH}")
     if setting.averaged:
         raise UsageError(
@@ -210,7 +204,7 @@ def _split_factor(factor: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ..
         x = factor.args[0]
         if x.atoms(Summed, OverBatch, OverVocabulary) or _list_names(x) & {"A", "T"}:
             raise UsageError(f"{_show(factor)} is {INSIDE}")
-        return sympy.S.Zero, (ExactMean(sympy.S.One, detached, "", sympy.S.One, x),)
+        return sympy.S.Zero, (ExactMean(sympy.S.One, detached, place="", inner=sympy.S.One, x=x),)
     if isinstance(factor, sg):
         remainder, means = split_exact_means(factor.args[0], True)
         return sg(remainder), tuple(replace(mean, c=sg(mean.c)) for mean in means)
@@ -221,7 +215,7 @@ def _split_factor(factor: Any, detached: bool) -> tuple[Any, tuple[ExactMean, ..
         raise UsageError(f"{_show(factor)}: sums of sums over tokens are not read here")
     places = {"x": ("past", "", "future"), "now": ("",)}.get(factor.slot, (factor.slot,))  # now(x) is x
     parts = (
-        ExactMean(sympy.S.One, detached, place, mean.c, mean.x) if place else mean
+        ExactMean(sympy.S.One, detached, place, inner=mean.c, x=mean.x) if place else mean
         for mean in means
         for place in places
     )
@@ -239,7 +233,7 @@ def _list_names(e: Any) -> set[str]:
 # ---------------------------------------------------------------------------- the sampled loss
 def sample_term(mean: ExactMean, setting: Setting) -> Any:
     """Return a term with the same expected gradient, full(x) as the mean of rho x; 0 if that is 0."""
-    hold = sg if mean.detached and setting.use == "loss" else (lambda e: e)
+    hold = sg if mean.detached and setting.is_differentiated else (lambda e: e)
     frozen = mean.detached and setting.on_policy  # the ratio is 1
     x = mean.x.xreplace({rho: sympy.S.One}) if frozen else mean.x * rho
     if mean.place == "future":
@@ -276,11 +270,11 @@ def _refuse_unless_known(mean: ExactMean, setting: Setting) -> None:
     if not mean.is_multiplied_by_score(setting):
         raise NotALinearMean(f"{_show(OverVocabulary(mean.x))} {MEAN_BESIDE_SUM}")
     _keep_prefix_part(mean.inner, mean)
-    plain = mean.c if setting.use == "reward" else mean.c / log_q
+    plain = mean.c if setting.is_reward else mean.c / log_q
     _, weighted = _keep_prefix_part(plain, mean)
     if not weighted and not setting.on_policy:
         raise UsageError(f"{_show(OverVocabulary(mean.x))} {SAMPLER}")
-    if setting.use == "loss" and is_attached_to_theta(plain):
+    if setting.is_differentiated and is_attached_to_theta(plain):
         raise NotALinearMean(f"{_show(OverVocabulary(mean.x))} {MEAN_BESIDE_SUM}")
 
 

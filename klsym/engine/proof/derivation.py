@@ -132,7 +132,7 @@ class Derivation:
     def step(self, rule: str, term: int | None = 0, factor: int | None = 0, **data: Any) -> Derivation:
         """Apply one rule of the kernel to one atom."""
         context, known = expand_context(self.context), prove_lemmas().known
-        move = make_step(self.left, context, "left", term, factor, rule, data, known)
+        move = make_step(self.left, context, "left", term, factor=factor, rule=rule, data=data, known=known)
         return replace(self, moves=(*self.moves, move))
 
     def _apply_everywhere(self, kinds: tuple[type, ...], rule: str) -> Derivation:
@@ -249,7 +249,7 @@ class Derivation:
 
         def prove(whole: bool) -> Proof:
             if using or evaluate:
-                return self._compare(right, "=", [], using, whole)
+                return self._compare(right, relation="=", rows=[], using=using, whole=whole)
             return self._close(right, "=", close, meet=True, whole=whole)
 
         try:
@@ -285,17 +285,18 @@ class Derivation:
         strategy = Strategy(stepwise=stepwise, evaluate=True, cited=prove_lemmas())
         chain = chain._add_given_means(start, target, strategy=strategy)
         plain, moves = expand_context(chain.context), list[Move]()
-        for number, times in fill_multiples(uses, start, target, plain, strategy):
+        for number, times in fill_multiples(uses, start, target, context=plain, strategy=strategy):
             data = {"of": number, "times": times.to_json(), "gradient": 0}
             left = _find_last_side(start, tuple(moves))
-            moves.append(make_step(left, plain, "left", None, None, EQUATION, data))
+            moves.append(make_step(left, plain, "left", None, factor=None, rule=EQUATION, data=data))
         moves += reduce_side(_find_last_side(start, tuple(moves)), plain, strategy=strategy)
         right_moves = tuple(reduce_side(target, plain, "right", strategy))
         left, right_side = _find_last_side(start, tuple(moves)), _find_last_side(target, right_moves)
         if left != right_side:
             raise SidesDiffer(left, right_side)
         close = {"by": "equality", "rows": rows}
-        return replace(chain._certify(right_quantity, relation, tuple(moves), right_moves, close), brief=True)
+        proof = chain._certify(right_quantity, relation, tuple(moves), right_moves, close=close)
+        return replace(proof, brief=True)
 
     def differs_from(
         self, right: Any, relation: str = "=", model: dict[str, Any] | None = None, mu_is_q: bool = False
@@ -315,8 +316,8 @@ class Derivation:
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
             c = read_score_coefficient(left, other)
-            names = [str(a) for a in constants]
-            return solve_for_family(c, function, family, names, coordinate, expand_context(context))
+            names, plain = [str(a) for a in constants], expand_context(context)
+            return solve_for_family(c, function, family, names, coordinate=coordinate, context=plain)
 
         return self._close(0, "=", close, family, whole=True)
 
@@ -324,6 +325,7 @@ class Derivation:
         """left is no combination of grad KL(q||p), grad KL(p||q) and grad E_q[h(R, A)]."""
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
+            """Return a term of c, of E_q[c s], that is neither a reward nor a multiple of k1 or r."""
             term = find_foreign_term(read_score_coefficient(left, other), expand_context(context))
             return {"by": "independence", "term": term.to_json()}
 
@@ -352,9 +354,9 @@ class Derivation:
         right_moves = tuple(reduce_side(target, plain, "right", strategy))
         start = unfold(self.start, context)
         if meet:  # a refutation evaluates both sides in canonical form
-            left_moves, right_moves = _drop_common_moves(self, start, left_moves, target, right_moves)
+            left_moves, right_moves = _drop_common_moves(self, start, left_moves, target, right=right_moves)
         close_data = close(_find_last_side(start, left_moves), _find_last_side(target, right_moves), context)
-        return chain._certify(right_quantity, relation, left_moves, right_moves, close_data)
+        return chain._certify(right_quantity, relation, left_moves, right_moves, close=close_data)
 
     def _certify(
         self,
@@ -382,10 +384,10 @@ class Derivation:
         statement = Statement(self.start, other.side, self.context, relation)
         return Proof(
             complete,
-            Theorem(statement, theorem),
-            choose_labels(self.start, self.labels, other, self.context),
-            moves,
-            self.notes,
+            theorem=Theorem(statement, theorem),
+            labels=choose_labels(self.start, self.labels, other, self.context),
+            moves=moves,
+            notes=self.notes,
         )
 
 

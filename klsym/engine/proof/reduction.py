@@ -339,7 +339,7 @@ def _choose_exchange(mean: Mean, context: Context) -> Reduced:
         if (
             future_factor is None
             or present_factor in HELD
-            or not _is_remainder_fixed(term, mean, present_factor, future_factor, context)
+            or not _is_remainder_fixed(term, mean, present_factor, future_factor, context=context)
         ):
             continue
         return "exchange of sums", {

@@ -27,7 +27,9 @@ def describe_counterexample(proof: Proof) -> dict[str, Any]:
     refuted = show_statement(proof.theorem.statement, proof.labels)
     used = collect_used_names(proof.theorem.statement)
     if "tree" not in close["model"]:
-        return describe_model(refuted, close["model"], close["left"], close["right"], used)
+        return describe_model(
+            refuted, model=close["model"], left=close["left"], right=close["right"], used=used
+        )
     rows = {"q", "u", "next", "p", "mu", "old", "R", "M", "v"} - _list_unused_rows(
         proof.theorem.statement, used
     )

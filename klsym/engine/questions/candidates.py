@@ -28,6 +28,7 @@ from typing import Any
 
 from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.engine.fields.slot_loss import has_token_sum
+from klsym.engine.options.choices import is_differentiated, is_reward
 from klsym.engine.options.option_table import CHOICES
 from klsym.engine.options.settings import Setting
 from klsym.files import read_text
@@ -170,7 +171,7 @@ def list_candidates(target: str, setting: Setting, use: str = "loss") -> Iterato
         return
     search = load_catalogue().of(setting.sampling, setting.use)
     listed = dict.fromkeys((search.estimates if use == "value" else search.best)[target], "catalogue")
-    if use != "reward":
+    if not is_reward(use):
         text = _write_generated_loss(target, setting, use)
         equal_losses = [loss for loss in listed if to_ring(parse(loss)) == to_ring(parse(text))]
         listed[text] = (
@@ -178,7 +179,7 @@ def list_candidates(target: str, setting: Setting, use: str = "loss") -> Iterato
         )  # with r - 1 in it, for the digits of expm1
         listed = {loss: source for loss, source in listed.items() if loss == text or loss not in equal_losses}
     listed = exact | listed
-    if setting.level == "token" and not exact:
+    if setting.is_per_token and not exact:
         before = TO_PREFIX_OF_Q_TEXT if setting.on_policy else ATTACHED.format(TO_PREFIX_OF_Q_TEXT)
         listed |= {loss.format(before): "tokens" for loss in TOKEN_LOSSES.get((target, use), ())}
     for loss, source in listed.items():
@@ -200,17 +201,17 @@ def list_tempting_losses(setting: Setting, use: str) -> Iterator[str]:
 
 def _list_patterns(setting: Setting, use: str) -> tuple[str, ...]:
     """Detached, sg says nothing; on-policy the weight of what is detached is 1."""
-    if use == "loss":
+    if is_differentiated(use):
         return BARE, ATTACHED, DETACHED_WEIGHT
     return (BARE,) if setting.on_policy else (BARE, ATTACHED)
 
 
 def list_placements(setting: Setting, loss: str) -> Iterator[Setting]:
     """The settings of tokens that agree with this one: which rewards a score meets, and what rho is."""
-    if setting.level != "token":
+    if not setting.is_per_token:
         yield setting
         return
-    credits = CHOICES["credit"] if setting.use == "reward" and not setting.credit else [setting.credit]
+    credits = CHOICES["credit"] if setting.is_reward and not setting.credit else [setting.credit]
     expression = parse(loss)
     for credit in [""] if has_token_sum(expression) else credits:  # it says itself which tokens are summed
         weighted = expression.has(rho) and not setting.weights

@@ -150,11 +150,11 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
         refuse_taken_names(written, setting)
     if any(has_vocabulary_sum(written.expression) for written in pair):
         return _compare_exact_means(pair, setting)
-    if setting.level == "sequence":
+    if setting.is_of_sequence:
         pair = (rewrite_for_sequence(pair[0]), rewrite_for_sequence(pair[1]))
-    if setting.averaged and setting.level == "sequence":
+    if setting.averaged and setting.is_of_sequence:
         pair = tuple(replace(written, expression=written.expression / length) for written in pair)  # type: ignore[assignment]
-    place = replace(setting, aggregate="") if setting.level == "sequence" else setting
+    place = replace(setting, aggregate="") if setting.is_of_sequence else setting
     try:
         losses = build_slot_losses(pair, place)
     except NotInRing as error:
@@ -167,19 +167,22 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
     messages = tuple(
         dict.fromkeys(x for written in pair for x in collect_region_assumptions(written, place, context))
     )
-    return replace(_decide_by_theorems(pair, setting, copied, context, asked), readings=messages)
+    return replace(
+        _decide_by_theorems(pair, setting, copied, defined=context, asked=asked), readings=messages
+    )
 
 
 def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     """By the sampled losses, which have the same mean and expected gradient."""
-    from klsym.engine.outside.vocabulary_means import NotALinearMean, find_sampled_loss
+    from klsym.engine.outside.vocabulary_means import NotALinearMean, read_sampled
 
     try:
-        drawn, places, valued = zip(*(find_sampled_loss(written, setting) for written in pair), strict=True)
+        first, second = (read_sampled(written, setting) for written in pair)
     except NotALinearMean as error:
         raise UsageError(f"compare: {str(error).partition(';')[0]}; explain says what each does") from None
-    comparison = compare_losses((drawn[0], drawn[1]), places[0])
-    value = comparison.value if all(valued) else OPEN_ANSWER
+    comparison = compare_losses((first.written, second.written), first.setting)
+    is_value_kept = first.has_value_of(setting) and second.has_value_of(setting)
+    value = comparison.value if is_value_kept else OPEN_ANSWER
     open_ = _list_open_questions(value, None, comparison.gradient)
     return replace(
         comparison,
@@ -192,7 +195,7 @@ def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
         open_questions=(*open_, Message("samples-of-all-outcomes"), Message("variances-of-all-outcomes")),
         readings=(
             *comparison.readings,
-            Message("drawn", losses=tuple(dict.fromkeys(written.text for written in drawn))),
+            Message("drawn", losses=tuple(dict.fromkeys((first.written.text, second.written.text)))),
         ),
     )
 
@@ -218,14 +221,15 @@ def _decide_by_theorems(
     open_ = _list_open_questions(value, per_sample, gradient)
     of_bounds, variance = bool(defined.definitions), None
     unasked = Message("variances-of-bounds") if of_bounds else Message("variances-of-tokens")
-    if not of_bounds and setting.level != "token":
+    if not of_bounds and not setting.is_per_token:
         a, b = (_build_estimate(first.per_sample, copied) for first in asked)
         variance = compare_variances(a, b, "q" if setting.on_policy else "mu", gradient.same is True)
         unknown = variance.lower == "open"
         open_ = (*open_, *((Message("order-of-variances"),) if unknown else ()))
     return Comparison(
-        (pair[0].text, pair[1].text), setting, value, per_sample, gradient, variance,
-        "open" if open_ else "kernel", (*open_, *([] if variance or per_sample.same else [unasked])),
+        (pair[0].text, pair[1].text), setting, value, per_sample, gradient=gradient, variance=variance,
+        trust="open" if open_ else "kernel",
+        open_questions=(*open_, *([] if variance or per_sample.same else [unasked])),
     )  # fmt: skip
 
 

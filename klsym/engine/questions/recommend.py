@@ -20,6 +20,7 @@ from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, prove_choice
 from klsym.engine.divergences.f_divergence import differentiate_in_log_q
 from klsym.engine.fields.slot_loss import build_slot_loss, has_vocabulary_sum, needs_sampler
+from klsym.engine.options.choices import is_differentiated
 from klsym.engine.options.option_table import Level, Sampling
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Proof, derive
@@ -94,12 +95,13 @@ class Choice:
     @property
     def fragile(self) -> bool:
         """On-policy, does it rest on the gradient of a weight whose value is 1?"""
-        return self.setting.on_policy and self.setting.use == "loss" and needs_weight_gradient(self.element)
+        setting = self.setting
+        return setting.on_policy and setting.is_differentiated and needs_weight_gradient(self.element)
 
     @property
     def attached(self) -> bool:
         """Does rho stand outside sg, so that a bound on it changes more than its value?"""
-        return self.setting.use == "loss" and is_attached(self.element)
+        return self.setting.is_differentiated and is_attached(self.element)
 
     @property
     def settles(self) -> bool:
@@ -109,9 +111,7 @@ class Choice:
     @property
     def needs_ratio(self) -> bool:
         """Does the value or the push hold r = p/q, which overflows before its logarithm does?"""
-        pushes = (
-            () if self.setting.level == "token" or self.exact else (self.verdict.gradient.score_coefficient,)
-        )
+        pushes = () if self.setting.is_per_token or self.exact else (self.verdict.gradient.score_coefficient,)
         return any(map(contains_reference_ratio, (self.element, *pushes)))
 
     @property
@@ -195,7 +195,9 @@ def family_of(target: str, sampling: str, use: str) -> Family:
     [nearest] = (choice.nearest for choice in choices if choice.constant == best)
     constants = sorted((choice.constant for choice in choices), key=Fraction)
     losses = sum(choice.losses for choice in choices)
-    return Family(known.size, known.spellings[-1], losses, tuple(constants), best, nearest)
+    return Family(
+        known.size, known.spellings[-1], losses, constants=tuple(constants), best=best, where=nearest
+    )
 
 
 @dataclass(frozen=True)
@@ -227,10 +229,10 @@ def recommend(
     given = "loss" if use == "value" else use
     setting = replace(checked_setting(sampling=sampling, use=given, level=level), weights="", credit="")
     if target in NEXT_TOKENS:
-        if use != "loss" or level == "sequence":
+        if not is_differentiated(use) or setting.is_of_sequence:
             raise UsageError(f"{target}: a loss of each token is recommended: leave use and level out")
         setting = replace(setting, level="token", weights="token")
-    if setting.truncated and (use != "loss" or setting.level != "sample"):
+    if setting.truncated and not (is_differentiated(use) and setting.is_of_sample):
         raise UsageError(
             "sampling truncated: no sample from M*q/S lies where M = 0: choose level sample and use loss"
         )
@@ -250,9 +252,11 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
         if one
     )
     elsewhere = None if ranked or target in NEXT_TOKENS else _elsewhere(target, use, setting)
-    alone = use != "value" and setting.level != "token" and not setting.truncated
+    alone = use != "value" and not setting.is_per_token and not setting.truncated
     family = family_of(target, setting.sampling, use) if alone else None
-    return Recommendation(target, use, setting, ranked, len(tried), wrong, elsewhere, family)
+    return Recommendation(
+        target, use, setting, ranked, tried=len(tried), wrong=wrong, elsewhere=elsewhere, family=family
+    )
 
 
 # ---------------------------------------------------------------------------- right or wrong
@@ -283,7 +287,7 @@ def _value(written: Written, setting: Setting, target: str) -> Proof | None:
 
 
 def _mean(written: Written, setting: Setting, under: str) -> Quantity:
-    if setting.level == "token":
+    if setting.is_per_token:
         return sum_over_t(build_slot_loss(written, replace(setting, use="loss")).expression, under)
     return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
 
@@ -344,7 +348,7 @@ def _is_quieter(a: Choice, b: Choice, use: str) -> bool:
 @lru_cache(maxsize=1024)
 def _spread(a: Choice, b: Choice, use: str) -> Spread | None:
     """Whose variance is lower: that of the gradient, or of the value; of sums over tokens it is not known."""
-    if a.setting.level == "token" or a.setting != b.setting:
+    if a.setting.is_per_token or a.setting != b.setting:
         return None
     if use != "value":
         return compare_losses((a.written, b.written), a.setting).variance

@@ -142,7 +142,7 @@ class Spread:
 
 def compare_variances(a: Estimate, b: Estimate, m: str, exact: bool, scored: bool = True) -> Spread:
     """How the variances compare; m, exact, scored: as of a `Pair`."""
-    pair = Pair(a.coefficient, b.coefficient, m, exact, scored)
+    pair = Pair(a.coefficient, b=b.coefficient, m=m, exact=exact, scored=scored)
     lower, order = _prove_order(pair)
     regional, regional_lower = (None, "") if order else _prove_in_region(pair)
     signs = () if order else _prove_signs(pair)
@@ -150,7 +150,17 @@ def compare_variances(a: Estimate, b: Estimate, m: str, exact: bool, scored: boo
     if a_less and b_less:
         lower = "depends"
     base = (a.proof, b.proof, pair.prove_identity())
-    return Spread(pair, lower, order, regional, regional_lower, signs, a_less, b_less, base)
+    return Spread(
+        pair,
+        lower,
+        order,
+        regional,
+        regional_lower=regional_lower,
+        signs=signs,
+        a_less=a_less,
+        b_less=b_less,
+        base=base,
+    )
 
 
 # ---------------------------------------------------------------------------- an order for all models
@@ -301,6 +311,6 @@ def describe_outcome_model(proof: Proof) -> dict[str, Any]:
     close, statement = proof.theorem.close, proof.theorem.statement
     refuted = show_statement(statement, proof.labels)
     shown = describe_model(
-        refuted, close["model"], close["left"], close["right"], collect_used_names(statement)
+        refuted, close["model"], close["left"], right=close["right"], used=collect_used_names(statement)
     )
     return {**shown, "outcome": close["model"]["outcome"]} if is_at_one_sample(statement) else shown

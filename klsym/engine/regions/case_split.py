@@ -109,7 +109,7 @@ def split_logs_by_region(slots: Slots, context: Context) -> tuple[Slots, Context
         for z in slots_of_log:
             region = ExpPoly.from_variable(name_in_slot(inside[0], z))
             slots = {
-                slot: _split_by_region(c, region, name_in_slot(log.name, z), ends, z)
+                slot: _split_by_region(c, region, log=name_in_slot(log.name, z), ends=ends, z=z)
                 for slot, c in slots.items()
             }
         return split_logs_by_region(slots, context)

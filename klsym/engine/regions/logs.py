@@ -125,7 +125,10 @@ def divide_exactly(a: ExpPoly, e: ExpPoly) -> ExpPoly | None:
 
 
 def _choose_grading(e: ExpPoly) -> Callable[[Key], Any]:
-    """Return the power of one exponential in a term, or of one variable if there is none."""
+    """Return the function of a term that is its power of x, in which terms are divided by e.
+
+    x is one exponential in e, or one variable of e if there is none.
+    """
     inside = sorted({m for _, exponent in e.terms for m, _ in exponent if m})
     if inside:
         return lambda key: dict(key[1]).get(inside[0], 0)

@@ -143,7 +143,7 @@ class Unfolding:
         whole = Fraction(power.terms.get(((), ()), 0)) if not power.names() else Fraction(1, 2)
         if whole.denominator > 1:
             return (self._expand_log(x) * power).exp()
-        number = max(split_common_factors(x)[0], split_common_factors(-x)[0])  # no log of it is asked for
+        number = max(split_common_factors(e).number for e in (x, -x))  # no log of it is asked for
         x = x * (1 / number)
         if whole < 0 and not self._is_positive(x):  # 1/x = x/x^2
             return x ** int(-whole) * (self._expand_log(x * x) * power).exp() * number ** int(whole)
@@ -170,7 +170,7 @@ class Unfolding:
 
     def _expand_log(self, x: ExpPoly) -> ExpPoly:
         """Return log(exp(Q) * remainder) as a sum."""
-        _, unit, _, _ = split_common_factors(x)
+        unit = split_common_factors(x).exponential
         [((_, exponent), _)] = unit.terms.items()
         remainder = x * unit.invert()
         total = ExpPoly({(m, ()): value for m, value in exponent})
@@ -275,12 +275,12 @@ class Unfolding:
         return self.simplify(region * inside + (1 - region) * outside)
 
     def _build_factored_region(self, x: ExpPoly, labels: Labels) -> ExpPoly:
-        number, _, monomial, remainder = split_common_factors(drop_positive_factors(x))
-        [(powers, _)] = monomial.terms
+        common = split_common_factors(drop_positive_factors(x))
+        [(powers, _)] = common.monomial.terms
         factors = [ExpPoly.from_variable(name) for name, _ in powers]
-        if remainder != ONE or not factors:
-            factors += _split_common_factor(remainder)
-        return self._build_product_region(factors, 1 if number > 0 else -1, labels)
+        if common.remainder != ONE or not factors:
+            factors += _split_common_factor(common.remainder)
+        return self._build_product_region(factors, 1 if common.number > 0 else -1, labels)
 
     def _build_product_region(self, factors: list[ExpPoly], sign: int, labels: Labels) -> ExpPoly:
         """Return [sign f g .. > 0]."""
@@ -362,7 +362,9 @@ def start_unfolding(on_policy: bool, parameters: Iterable[str], nonnegative: Ite
     """
     facts = tuple(map(to_ring, nonnegative))
     witness = tuple(sorted((find_witness(facts) or {}).items()))
-    context = Context(tuple(sorted(parameters)), (), (), (), facts, witness)
+    context = Context(
+        tuple(sorted(parameters)), functions=(), premises=(), definitions=(), facts=facts, witness=witness
+    )
     return Unfolding(on_policy, set(context.parameters), context)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd, lcm
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Number
@@ -75,23 +75,33 @@ def split_difference_of_squares(a: ExpPoly, b: ExpPoly) -> SignSplit:
     """Return (a - b)(a + b) without positive factors and without squares."""
     if a * a == b * b:
         return SignSplit(Fraction(1), ONE, ONE, (ZERO,))
-    (c1, e1, m1, f1), (c2, e2, m2, f2) = split_common_factors(a - b), split_common_factors(a + b)
-    number, monomial = c1 * c2, m1 * m2
+    first, second = split_common_factors(a - b), split_common_factors(a + b)
+    number, monomial = first.number * second.number, first.monomial * second.monomial
     [(powers, _)] = monomial.terms
     half = tuple((name, power // 2) for name, power in powers if power // 2)
     odd = tuple((name, power % 2) for name, power in powers if power % 2)
     root, factors = ExpPoly({(half, ()): 1}), [ExpPoly({(odd, ()): 1})]
-    if f1 == f2:
-        root = root * f1
+    if first.remainder == second.remainder:
+        root = root * first.remainder
     else:
-        factors += [f1, f2]
+        factors += [first.remainder, second.remainder]
     nontrivial = [f for f in factors if f != ONE] or [ONE]
     nontrivial[0] = nontrivial[0] * (1 if number > 0 else -1)
-    return SignSplit(abs(number), e1 * e2, root, tuple(nontrivial))
+    exponential = first.exponential * second.exponential
+    return SignSplit(abs(number), exponential, root, tuple(nontrivial))
 
 
-def split_common_factors(f: ExpPoly) -> tuple[Fraction, ExpPoly, ExpPoly, ExpPoly]:
-    """Split f = number * exponential * monomial * remainder, the first three shared by all terms.
+class CommonFactors(NamedTuple):
+    """The product number * exponential * monomial * remainder, the first three shared by all terms."""
+
+    number: Fraction
+    exponential: ExpPoly
+    monomial: ExpPoly
+    remainder: ExpPoly
+
+
+def split_common_factors(f: ExpPoly) -> CommonFactors:
+    """Split off what all terms share.
 
     The remainder is positive at q = p = mu, or if it is 0 there, its first term is positive.
     """
@@ -104,17 +114,17 @@ def split_common_factors(f: ExpPoly) -> tuple[Fraction, ExpPoly, ExpPoly, ExpPol
     at_equality = sum(v for (m, _), v in remainder.terms.items() if not m)
     lead = at_equality or remainder.terms[min(remainder.terms)]
     number = content if lead > 0 else -content
-    return number, unit, monomial, remainder * (1 / number)
+    return CommonFactors(number, unit, monomial, remainder * (1 / number))
 
 
 def drop_positive_factors(f: ExpPoly) -> ExpPoly:
     """Return f without the exponential and even powers that all its terms share: same signs."""
     if not f:
         return f
-    number, _, monomial, remainder = split_common_factors(f)
-    [(powers, _)] = monomial.terms
+    factors = split_common_factors(f)
+    [(powers, _)] = factors.monomial.terms
     odd = tuple((name, 1) for name, power in powers if power % 2)
-    return ExpPoly({(odd, ()): 1 if number > 0 else -1}) * remainder
+    return ExpPoly({(odd, ()): 1 if factors.number > 0 else -1}) * factors.remainder
 
 
 def _find_shared_powers(powers: list[dict[Any, Any]]) -> tuple[Any, ...]:

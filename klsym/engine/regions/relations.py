@@ -58,7 +58,7 @@ def reduce_by_relations(
     roots: regions also exclude each other by isolated zeros, for which there is no theorem.
     """
     for _ in range(MAX_STEPS):
-        step = find_next_step(element, context, has_gradient, off_bounds, roots)
+        step = find_next_step(element, context, has_gradient, off_bounds, roots=roots)
         if step is None:
             break
         element = step[2]
@@ -78,7 +78,7 @@ def find_next_step(
     regions = (name for name in element.names() if context.find_definition(name, REGION) is not None)
     names = sorted(regions, reverse=True)
     for cell, factor, multiplier, rows, apart in _iterate_proposals(
-        element, names, context, has_gradient, roots
+        element, names, context, has_gradient, roots=roots
     ):
         if multiplier and (off_bounds or not apart):
             vanishing = multiplier * factor
@@ -86,7 +86,7 @@ def find_next_step(
                 region = ExpPoly.from_variable(name)
                 vanishing = vanishing * (region if value else 1 - region)
             remainder = reduce_powers(element - vanishing, context)
-            return "region", _build_data(cell, factor, multiplier, rows, apart), remainder
+            return "region", _build_data(cell, factor, multiplier, rows, apart=apart), remainder
     return None
 
 
@@ -121,7 +121,9 @@ def _iterate_proposals(
         for a, b in product((1, 0), repeat=2) if cofactor else ():
             if (rows := _prove_exclusion(((first, a), (second, b)), context, roots)) is not None:
                 yield {first: a, second: b}, ONE, cofactor if a == b else -cofactor, rows, False
-        yield from _iterate_complements(element, first, second, context, has_gradient, roots)
+        yield from _iterate_complements(
+            element, first, second, context, has_gradient=has_gradient, roots=roots
+        )
     for name in names if not has_gradient else ():
         e = context.find_definition(name, REGION)
         if e is not None and (proof := _prove_nonnegative(e, context)) is not None:

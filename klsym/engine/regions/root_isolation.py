@@ -146,7 +146,7 @@ def _isolate_zeros(f: ExponentialTerms) -> list[Zero]:
     zeros: list[Zero] = []
     for (lower, before), (upper, after) in pairwise(ends):
         if before * after < 0:
-            zeros.append(_enclose_crossing(g, lower, upper, before, after))
+            zeros.append(_enclose_crossing(g, lower, upper, before, after=after))
         if after == 0:
             assert upper is not None
             zeros.append(upper)

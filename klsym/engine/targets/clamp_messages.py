@@ -110,7 +110,7 @@ def add_clip_results(
     extended = extended.revise(
         bias_cases=LazyCases(_find_bias, coefficients, inside, setting, field) if inside else ()
     )
-    return _add_region_cases(extended, written, setting, field, coefficients)
+    return _add_region_cases(extended, written, setting, field, coefficients=coefficients)
 
 
 def _add_region_cases(
@@ -179,7 +179,7 @@ def _choose_steps(
 ) -> Sequence[ChainStep]:
     """Return the steps with cases, or those of the proof if there are too many cases."""
     return (
-        tuple(_generate_case_steps(verdict, h, c, field, setting))
+        tuple(_generate_case_steps(verdict, h, c, field, setting=setting))
         if h and (c or field.index)
         else tuple(verdict.proof.steps)
     )
@@ -191,14 +191,14 @@ def _generate_case_steps(
     """Yield the first step of the proof, then h and c by cases, and the gradient of the objective."""
     yield verdict.proof.steps[0]
     sampling_measure, slot = "q" if setting.on_policy else "mu", {"": "x", "t": "now"}[field.index]
-    rule = "chain rule" if setting.use == "loss" else "stop-gradient"
+    rule = "chain rule" if setting.is_differentiated else "stop-gradient"
     for reason, measure, letter, rows in (
         (rule, sampling_measure, "h", h),
         ("change of measure", "q", "c", c),
     ):
         if letter == "h" or (measure != sampling_measure and not field.index):
             text, latex = (
-                spell(_format_mean_of_cases(measure, letter, rows, field.index, slot, spell))
+                spell(_format_mean_of_cases(measure, letter, rows, field.index, slot=slot, spell=spell))
                 for spell in (TEXT, LATEX)
             )
             yield reason, text, latex
@@ -294,9 +294,9 @@ def _split_coefficient_cases(slots: Slots, field: ReducedGradient, otherwise: An
     return split_into_cases(
         slots,
         context,
-        lambda c, at: collect_scores(_cancel_factors(to_scored_steps(c, at, tokens))),
-        otherwise,
-        tokens,
+        show=lambda c, at: collect_scores(_cancel_factors(to_scored_steps(c, at, tokens))),
+        otherwise=otherwise,
+        tokens=tokens,
     )
 
 
@@ -367,7 +367,7 @@ def _is_infinite(e: Any, substitution: dict[Any, Any]) -> bool:
 def collect_region_assumptions(written: Written, setting: Setting, context: Context) -> tuple[Message, ...]:
     """Return the assumptions on regions, slopes at ties, and bounds that do not cross."""
     assumptions: list[Message] = []
-    if setting.use == "loss":
+    if setting.is_differentiated:
         tie_kinds = sorted(find_ties(written, setting).values())
         assumptions = [Message("slope-at-tie", of=kind) for kind in dict.fromkeys(tie_kinds)]
         regions = any(definition.kind == REGION for definition in context.definitions)
@@ -393,7 +393,7 @@ def _build_condition(e: ExpPoly, context: Context) -> Condition:
 
 def collect_kink_messages(written: Written, setting: Setting) -> tuple[Message, ...]:
     """Return messages on points where real code may differ from what is derived here."""
-    tie_kinds = find_ties(written, setting) if setting.use == "loss" else {}
+    tie_kinds = find_ties(written, setting) if setting.is_differentiated else {}
     kinds = sorted(tie_kinds.values())
     messages = [Message("tie", of=kind) for kind in dict.fromkeys(kinds)]
     if kinds.count("min") > 1 and any(
@@ -407,7 +407,7 @@ def collect_kink_messages(written: Written, setting: Setting) -> tuple[Message, 
 
 def _check_boundary(written: Written, setting: Setting, single: ReducedGradient) -> tuple[Message, ...]:
     """Return a message if the loss jumps at a comparison: its mean then depends on the bound, too."""
-    if setting.use == "reward" or not written.expression.has(sympy.Heaviside):
+    if setting.is_reward or not written.expression.has(sympy.Heaviside):
         return ()
     jumps = has_jump(single.loss.element, single.loss.defined)
     return (Message("boundary-dropped"),) if jumps else ()

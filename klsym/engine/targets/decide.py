@@ -110,7 +110,7 @@ def _decide_uncanonical(field: ReducedGradient) -> Decision:
         objective = build_loss_mean(field.loss)
         with suppress(ProofError):
             proofs = (*proofs, field.start.equals(grad(objective)))
-            return Decision("separable", gradient, proofs, decomposition, objective)
+            return Decision("separable", gradient, proofs, decomposition, objective=objective)
     return decide_numerically(field, gradient, proofs, decomposition)
 
 
@@ -155,7 +155,12 @@ def decide_numerically(
         for name, h in (normalised or {}).items()
     }
     pushes = ScoreCoefficients(
-        coefficients, loss.index == "t", on_policy, sums, inner, substitute_in_context(loss.defined, critic)
+        coefficients,
+        tokens=loss.index == "t",
+        on_policy=on_policy,
+        sums=sums,
+        normalised=inner,
+        defined=substitute_in_context(loss.defined, critic),
     )
     counterexample = find_curl(pushes, field.start.left_text)
     if counterexample is None:
@@ -175,7 +180,7 @@ def _decide_named(field: ReducedGradient, decomposition: Decomposition) -> Decis
     target = name_target([*decomposition.combination]) if contract else "separable"
     gradient = decomposition.whole_quantity
     objective = None if contract else decomposition.objective
-    return Decision(target, gradient, (prove_gradient(field, gradient),), decomposition, objective)
+    return Decision(target, gradient, (prove_gradient(field, gradient),), decomposition, objective=objective)
 
 
 def _decide_by_primitive(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
@@ -188,7 +193,9 @@ def _decide_by_primitive(field: ReducedGradient, decomposition: Decomposition) -
     objective = build_objective(parts)
     if objective is not None and "length" in parts.remainder.names():
         gradient = differentiate_terms(objective)
-        return Decision(parts.target, gradient, (prove_gradient(field, gradient),), decomposition, objective)
+        return Decision(
+            parts.target, gradient, (prove_gradient(field, gradient),), decomposition, objective=objective
+        )
     gradient_under_q = Quantity(Side.from_atom(E("q", field.c, ("x",))))
     derivation = derive(gradient_under_q, defined=field.loss.defined)
     completeness = () if field.loss.defined.definitions else (derivation.is_no_combination(),)
@@ -196,7 +203,9 @@ def _decide_by_primitive(field: ReducedGradient, decomposition: Decomposition) -
     if objective is None:
         return Decision(parts.target, gradient_under_q, proofs, decomposition)
     proofs = (*proofs, derivation.equals(differentiate_terms(objective)))
-    return Decision(parts.target, gradient_under_q, proofs, decomposition, objective)
+    return Decision(
+        parts.target, gradient_under_q, proofs=proofs, decomposition=decomposition, objective=objective
+    )
 
 
 def _decide_with_regions(
@@ -211,7 +220,9 @@ def _decide_with_regions(
         return Decision(target, gradient_under_q, tuple(proofs), decomposition)
     objective = build_loss_mean(loss, loss.label)
     proofs.append(field.start.equals(grad(objective)))
-    return Decision(target, gradient_under_q, tuple(proofs), decomposition, objective)
+    return Decision(
+        target, gradient_under_q, proofs=tuple(proofs), decomposition=decomposition, objective=objective
+    )
 
 
 def _decide_by_covariances(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
@@ -236,7 +247,15 @@ def _decide_by_covariances(field: ReducedGradient, decomposition: Decomposition)
         gradient = gradient * share + other_gradient
         objective_gradient = grad(objective) * share + other_gradient
         objective, proofs = objective * share + other_objective, (prove_gradient(field, gradient),)
-        return Decision("separable", gradient, proofs, decomposition, objective, None, objective_gradient)
+        return Decision(
+            "separable",
+            gradient,
+            proofs,
+            decomposition,
+            objective=objective,
+            curl_proof=None,
+            objective_gradient=objective_gradient,
+        )
     return None
 
 
@@ -245,7 +264,7 @@ def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> De
     if field.products and not has_detached_part(field.loss):
         objective, gradient = build_loss_mean(field.loss), build_named_gradient(field, decomposition)
         proofs = (prove_gradient(field, gradient), field.start.equals(grad(objective)))
-        return Decision("separable", gradient, proofs, decomposition, objective)
+        return Decision("separable", gradient, proofs, decomposition, objective=objective)
     if (
         field.index != "t"
         or field.loss.measure != "mu"
@@ -267,7 +286,7 @@ def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> De
         objective = replace(objective, labels={field.loss.element: field.loss.typed_label})  # as typed
     objective = objective + expectation(field.sequence_part, "mu") if field.sequence_part else objective
     return _build_token_decision(
-        "separable", field, decomposition, (field.exchanged.equals(grad(objective)),), objective
+        "separable", field, decomposition, (field.exchanged.equals(grad(objective)),), objective=objective
     )
 
 
@@ -296,7 +315,7 @@ def _decide_sequence(field: ReducedGradient, decomposition: Decomposition) -> De
     integrand = find_objective_under(h, measure)
     objective = None if integrand is None else expectation(to_sympy(integrand), measure)
     proofs = (proof, *((field.start.equals(grad(objective)),) if objective else ()))
-    return _build_token_decision("separable", field, decomposition, proofs, objective)
+    return _build_token_decision("separable", field, decomposition, proofs, objective=objective)
 
 
 def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
@@ -321,7 +340,11 @@ def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decompositi
         objective = sum_over_t(to_sympy(coefficients["now"]), "q") + other_objective
         with suppress(ProofError):
             return _build_token_decision(
-                "separable", field, decomposition, (field.exchanged.equals(grad(objective)),), objective
+                "separable",
+                field,
+                decomposition,
+                proofs=(field.exchanged.equals(grad(objective)),),
+                objective=objective,
             )
     return None
 
@@ -340,7 +363,7 @@ def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Dec
             return None
         proofs = (prove_gradient(field, gradient), *curl_proofs)
         curl_proof = curl_proofs[0] if target == "none" else None
-        return Decision(target, gradient, proofs, decomposition, None, curl_proof)
+        return Decision(target, gradient, proofs, decomposition, objective=None, curl_proof=curl_proof)
     if not field.index or field.attached_loss is None:
         return None
     measure, on_policy = field.loss.measure, field.start.context.on_policy
@@ -362,7 +385,9 @@ def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Dec
         gradient = gradient + expected_gradient(field.sequence_part, measure)
     proof = field.exchanged.equals(gradient)
     added = (proof,) if field.start.start != proof.theorem.statement.right else ()
-    return _build_token_decision("none", field, decomposition, (curl_proof, *added), None, curl_proof)
+    return _build_token_decision(
+        "none", field, decomposition, proofs=(curl_proof, *added), objective=None, curl_proof=curl_proof
+    )
 
 
 RUNGS: tuple[Rung, ...] = (
@@ -381,4 +406,4 @@ def _build_token_decision(
 ) -> Decision:
     gradient = decomposition.whole_quantity
     proofs = (prove_gradient(field, gradient), *proofs)
-    return Decision(target, gradient, proofs, decomposition, objective, curl_proof)
+    return Decision(target, gradient, proofs, decomposition, objective=objective, curl_proof=curl_proof)

@@ -42,7 +42,7 @@ FINITE = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}  # a << b, without
 def find_expected_value(written: Written, setting: Setting, roots: bool = False) -> ExpectedValue:
     """Return the target of E_m[L], E_m[mean_i L_i] or E_m[sum_t L_t], with the constant added to it."""
     is_centred = isinstance(written.expression, LeftOut | Centred) and not setting.averaged
-    if setting.use == "reward" and is_centred:
+    if setting.is_reward and is_centred:
         return ExpectedValue("zero", constant=ZERO)  # what is centred has mean 0
     loss = read_loss(written.expression, setting, roots)
     if loss.sums:
@@ -54,7 +54,8 @@ def find_expected_value(written: Written, setting: Setting, roots: bool = False)
     defined = keep_used_regions(loss.regions.context, to_ring(e))
     start = derive(_build_mean(e, index, measure, defined), on_policy=detached_q, defined=defined)
     names = sort_random_names(defined)
-    sequence_terms, token_parts, constant = ZERO, NamedParts(ZERO, ZERO, ZERO, ZERO, ZERO), ZERO
+    sequence_terms = constant = ZERO
+    token_parts = NamedParts(ZERO, forward=ZERO, reward=ZERO, constant=ZERO, remainder=ZERO)
     for scale, atoms in start.reduce().left.terms:
         match atoms:
             case ():

@@ -76,7 +76,7 @@ SUBTRACTIONS = {Centred: subtract_mean, LeftOut: subtract_mean_of_others}
 def explain_ring(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss; raises NotInRing outside the ring."""
     single = reduce_typed_loss(written, setting)
-    if setting.batch != "none":
+    if setting.is_centred:
         return explain_centred(written, setting, single)
     verdict = build_verdict(written, setting, single, single)
     on_ties_alone = verdict.target not in (None, "zero") and not verdict.gradient.is_nonzero
@@ -111,9 +111,9 @@ def is_single_part(written: Written, setting: Setting, part: str) -> bool:
 
 def find_named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | None:
     """Return the named terms of the expected gradient; None if there is a remainder; proves nothing."""
-    typed_loss = rewrite_for_sequence(written) if setting.level == "sequence" else written
+    typed_loss = rewrite_for_sequence(written) if setting.is_of_sequence else written
     field = reduce_typed_loss(typed_loss, setting)
-    if setting.batch != "none":
+    if setting.is_centred:
         field = reduce_loss(build_centred_loss(find_sample_h(field, setting), setting, field.loss.defined))
     decomposition = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     return None if decomposition.remainder or field.products else decomposition.combination
@@ -145,7 +145,7 @@ def build_verdict(
     """
     decision = decision or decide(field)
     notes = tuple(compare_with_full_gradient(decision)) if field.index == "t" else ()
-    link = _prove_sample_gradient(single, setting) if setting.batch != "none" else ()
+    link = _prove_sample_gradient(single, setting) if setting.is_centred else ()
     proofs = (*decision.proofs, *link, *(note.values["proof"] for note in notes))
     assuming = select_assuming_proofs(field, decision, proofs)
     reading_notes = generate_reading_notes(field, setting)
@@ -163,21 +163,23 @@ def build_verdict(
     )
     if not field.index:
         verdict = _add_shape(verdict, written, field)
-    verdict = verdict.revise(messages=collect_messages(verdict, field, single, decision, setting))
-    verdict = add_clip_results(verdict, written, setting, field, single, explain or explain_ring)
-    if setting.batch != "none":
+    verdict = verdict.revise(messages=collect_messages(verdict, field, single, decision, setting=setting))
+    verdict = add_clip_results(
+        verdict, written, setting, field, single=single, explain=explain or explain_ring
+    )
+    if setting.is_centred:
         return verdict
     return ValuePrinter.build_for_loss(field.loss).rewrite_sums(verdict)
 
 
 def build_partial_verdict(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
     """Build a verdict without theorems."""
-    h, is_centred = find_sample_h(single, setting), setting.batch != "none"
+    h, is_centred = find_sample_h(single, setting), setting.is_centred
     defined = single.loss.defined
     centred = (to_steps(h, defined) if defined.definitions else h) if is_centred else None
     expanded = (
         expand_options(written, setting, build_tree(centred))
-        if is_centred and setting.use == "loss"
+        if is_centred and setting.is_differentiated
         else None
     )
     parts = TargetReading.read_parts(recognise_coefficient(single.c, single.random_names))
@@ -185,9 +187,11 @@ def build_partial_verdict(written: Written, setting: Setting, single: ReducedGra
         parts.target,
         parts.parts,
         parts.rest,
-        _subtract_mean(h, setting, defined) if is_centred else _show_score_coefficients(single, setting),
-        single.c,
-        _has_named_scores(single, setting),
+        score_coefficient=_subtract_mean(h, setting, defined)
+        if is_centred
+        else _show_score_coefficients(single, setting),
+        canonical_coefficient=single.c,
+        scores_named=_has_named_scores(single, setting),
         centred=centred,
     )
     loss = AnalysedLoss(written.text, expanded, written)
@@ -215,7 +219,7 @@ def _show_score_coefficients(field: ReducedGradient, setting: Setting) -> Any:
 def _has_named_scores(field: ReducedGradient, setting: Setting) -> tuple[bool, bool]:
     if field.index == "t":
         return not {*field.score_coefficients} <= {"now"}, not {*field.coefficients} <= {"now"}
-    return field.loss.index == "i" and setting.batch == "none", False
+    return field.loss.index == "i" and not setting.is_centred, False
 
 
 def _subtract_mean(h: ExpPoly, setting: Setting, defined: Context) -> Any:
@@ -272,7 +276,7 @@ def _name_gradient(field: ReducedGradient, decision: Decision) -> Formula | None
 # ---------------------------------------------------------------------------- batches
 def _prove_sample_gradient(single: ReducedGradient, setting: Setting) -> tuple[Proof, ...]:
     """Prove grad L = h s at each sample, for the coefficient that is centred."""
-    if setting.use == "reward":
+    if setting.is_reward:
         return ()
     gradient = sample_gradient(single.loss.expression)
     start = derive(gradient, on_policy=single.loss.detached_q, defined=single.loss.defined)

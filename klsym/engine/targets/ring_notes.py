@@ -88,7 +88,7 @@ def generate_reading_notes(field: ReducedGradient, setting: Setting) -> Iterator
     if field.loss.index == "i":
         centring = setting.centring or CENTRINGS["leave-one-out" if field.start.context.premises else "mean"]
         yield Message(centring.note)
-        if setting.batch != "none" and setting.use == "loss":
+        if setting.is_centred and setting.is_differentiated:
             yield READING_NOTES["loss"]
         if centred_form := find_centred_form(field):
             yield Message("mean-h", of=_format_mean(centred_form.h, field))
@@ -174,7 +174,7 @@ CENTRING_OPTION = {row.subtracts: name for name, row in CENTRINGS.items() if not
 def infer_batch_option(field: ReducedGradient, setting: Setting) -> Setting:
     """Return the setting whose option batch equals a detached loo(h) or centred(h)."""
     typed = field.loss.label.expression if field.loss.label else None
-    if setting.use == "reward" and isinstance(typed, LeftOut | Centred):
+    if setting.is_reward and isinstance(typed, LeftOut | Centred):
         return replace(setting, batch=CENTRING_OPTION[type(typed)])
     return setting
 
@@ -195,8 +195,8 @@ def collect_messages(
     else:
         in_ring = typed is not None and is_in_ring(typed.expression)
         loss = to_ring(typed.expression) if typed and in_ring else single.loss.element
-        facts = collect_facts(loss, h, field.c, setting.on_policy, defined)
-    if as_option.batch != "none":
+        facts = collect_facts(loss, per_sample=h, c=field.c, on_policy=setting.on_policy, defined=defined)
+    if as_option.is_centred:
         return _collect_batch_messages(verdict, field, as_option, setting, facts=facts)
     if field.loss.index == "i":
         vanishes = is_zero(field.score_coefficients.values(), setting.on_policy)
@@ -220,11 +220,11 @@ def _collect_batch_messages(
 ) -> tuple[Message, ...]:
     """Return the messages on a centred batch; as_option: the setting whose option batch centres it."""
     h, defined = field.sample_coefficient, field.loss.defined
-    if setting.batch == "none":
-        facts = collect_facts(h, h, field.c, setting.on_policy, defined)
+    if not setting.is_centred:
+        facts = collect_facts(h, per_sample=h, c=field.c, on_policy=setting.on_policy, defined=defined)
     facts = replace(facts, vanishes=not collect_random_names(h, defined) or facts.vanishes)
     messages = list_batch_warnings(verdict.revise(setting=as_option), facts)
-    if setting.batch != "none":
+    if setting.is_centred:
         return messages
     return tuple(x for x in messages if x.code != "value-is-not-gradient")
 
@@ -233,7 +233,7 @@ def _collect_region_facts(single: ReducedGradient, coefficient: ExpPoly, on_poli
     """Return the facts of a loss with bounds or logs; a region of rho counts as a weight."""
     loss, context = single.loss, single.loss.defined
     weighted = multiply_by_ratios(coefficient, context)
-    facts = collect_facts(loss.element, weighted, ZERO, on_policy, context)
+    facts = collect_facts(loss.element, per_sample=weighted, c=ZERO, on_policy=on_policy, defined=context)
     unweighted = select_unweighted(weighted)
     has_rho = remove_slots(loss.typed).replace(lambda e: isinstance(e, sg), lambda e: S.Zero).has(rho)
     literal = has_rho and needs_weight_gradient(loss.element, single.random_names.all)

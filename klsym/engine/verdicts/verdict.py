@@ -295,7 +295,7 @@ class Verdict:
 
 def is_ascended(written: Written, setting: Setting) -> bool:
     """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one."""
-    if setting.use != "reward" or not written.expression.has(R, A):
+    if setting.is_differentiated or not written.expression.has(R, A):
         return False
     return bool(expand(unfold(remove_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
 

@@ -225,7 +225,7 @@ def check_missing_weight(verdict: Verdict, facts: Facts) -> Message | None:
 
 
 def check_literal_weight(verdict: Verdict, facts: Facts) -> Message | None:
-    if not verdict.setting.on_policy or verdict.setting.use == "reward" or not facts.literal:
+    if not verdict.setting.on_policy or verdict.setting.is_reward or not facts.literal:
         return None
     return Message("literal-weight")
 
@@ -239,7 +239,7 @@ def check_noise(verdict: Verdict, facts: Facts) -> Message | None:
 def check_sign(verdict: Verdict, facts: Facts) -> Message | None:
     """Warn of a KL with a negative multiple, or a mean reward with a positive one; of other terms nothing is
     said."""
-    if verdict.setting.use == "reward":
+    if verdict.setting.is_reward:
         return None
     parts = verdict.gradient.parts
     effects = [(("increases", name), v) for name, v in parts.items() if name in ("reverse-kl", "forward-kl")]
@@ -351,7 +351,7 @@ def check_length(verdict: Verdict, facts: Facts) -> Message | None:
     if not verdict.setting.averaged or facts.vanishes:
         return None
     multiple = facts.named_multiples.get("1/T")
-    if multiple is None or verdict.setting.use == "reward":
+    if multiple is None or verdict.setting.is_reward:
         return Message("length-in-front")
     return Message("length-rewarded", sign=find_sign(to_sympy(multiple)))
 
@@ -378,7 +378,8 @@ CHECKS: tuple[Check, ...] = (
 def check_prefixes(verdict: Verdict, facts: Facts) -> Message | None:
     """Warn that rho_t alone weighs a token given its prefix, and the prefix is still drawn from mu."""
     setting = verdict.setting
-    if setting.on_policy or setting.weights != "token" or not (facts.weighted and facts.is_token_weight_only):
+    is_weighted = facts.weighted and facts.is_token_weight_only
+    if setting.on_policy or not setting.weighs_by_own_token or not is_weighted:
         return None
     # of the target zero, whatever the prefixes are drawn from
     return None if verdict.target == "zero" else Message("prefixes-of-mu", typed=facts.rho_typed)
@@ -388,7 +389,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
     setting = verdict.setting
     if verdict.target == "zero" or "reverse-kl" in facts.named_multiples:
         return None
-    if setting.use == "reward":
+    if setting.is_reward:
         is_whole_advantage = any(
             name.startswith("advantage") for name in facts.named_multiples
         )  # each score meets it
@@ -399,7 +400,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
         )
     if not {"reverse at q", "forward at q", "reverse at mu", "forward at mu"} & set(facts.named_multiples):
         return None
-    if not setting.on_policy and setting.weights != "token" and facts.attached:
+    if not setting.on_policy and not setting.weighs_by_own_token and facts.attached:
         # the attached weight of the prefix carries its scores: the value is at fault, not the level
         return None
     return Message("later-dropped")
@@ -407,7 +408,7 @@ def check_later_tokens(verdict: Verdict, facts: Facts) -> Message | None:
 
 def check_advantage_credit(verdict: Verdict, facts: Facts) -> Message | None:
     """State the convention on A, if the rewards of several tokens are summed."""
-    is_credited = verdict.setting.use == "reward" and verdict.setting.credits_other_tokens
+    is_credited = verdict.setting.is_reward and verdict.setting.credits_other_tokens
     has_advantage = verdict.loss.written is not None and verdict.loss.written.expression.has(A)
     return Message("advantage-counts-once") if is_credited and has_advantage else None
 

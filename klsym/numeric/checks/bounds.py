@@ -50,7 +50,7 @@ def find_crossings(bound: Any, line: Any, reach: float) -> list[Any]:
     for (low, before), (high, after) in pairwise(signs):
         if before * after < 0:
             crossing_points.append(
-                _solve_by_bisection(bound, line, mpmath.mpf(low), mpmath.mpf(high), before)
+                _solve_by_bisection(bound, line, low=mpmath.mpf(low), high=mpmath.mpf(high), before=before)
             )
     return crossing_points
 

@@ -25,7 +25,7 @@ from klsym.language.messages import Message
 from klsym.language.parser import parse
 from klsym.language.sums import Normalised
 from klsym.numeric.checks.bounds import find_bounds, find_crossings
-from klsym.numeric.checks.field_check import check_formulas
+from klsym.numeric.checks.field_check import Literal, check_formulas
 from klsym.numeric.exact import check_theorem
 from klsym.worlds.losses import SAMPLED, evaluate_at_sample
 
@@ -62,7 +62,12 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
 
 
 def _compare_with_loss(verdict: Verdict, loss: Any) -> tuple[bool, str]:
-    single = verdict.setting.level != "token" and verdict.setting.batch == "none"
+    """Compare what is printed with the loss: in finite models, and for one sample at random samples, too.
+
+    Returns: does it agree everywhere, and the sentence that says so.
+    """
+    literal = Literal(loss, verdict.setting)
+    single = not literal.of_tokens and not literal.is_centred
     try:
         with mpmath.workdps(DIGITS):
             parameters = draw_parameters_of(verdict, loss)
@@ -107,7 +112,12 @@ class _Printed:
         named = named if verdict.target in NAMED else None
         names = {x.name for e in (loss, per_sample, coefficient, named or k1) for x in e.free_symbols}
         return _Printed(
-            verdict, loss, per_sample, coefficient, named, tuple(sorted(names - {x.name for x in SAMPLED}))
+            verdict,
+            loss,
+            per_sample,
+            coefficient,
+            named=named,
+            names=tuple(sorted(names - {x.name for x in SAMPLED})),
         )
 
     # -- the judgement ------------------------------------------------------------------
@@ -130,7 +140,7 @@ class _Printed:
             for name, gap in _list_differences(rows):
                 worst[name] = max(worst.get(name, 0.0), gap)
         wrong = [name for name, gap in worst.items() if not gap <= CLOSE]
-        return samples > 0 and not wrong, _describe_check(worst, samples, bounds, reached, wrong)
+        return samples > 0 and not wrong, _describe_check(worst, samples, bounds, reached, wrong=wrong)
 
     # -- samples ------------------------------------------------------------------------
     def draw_samples(
@@ -172,7 +182,8 @@ class _Printed:
         with mpmath.workdps(DIGITS + int(2 * size)):
             try:
                 loss = evaluate_at_sample(self.loss, values)
-                literal = loss.value if self.verdict.setting.use == "reward" else loss.slope
+                is_reward = Literal(self.loss, self.verdict.setting).is_reward
+                literal = loss.value if is_reward else loss.slope
                 a, c = (evaluate_at_sample(e, values).value for e in (self.per_sample, self.coefficient))
                 named = None if self.named is None else evaluate_at_sample(self.named, values).value
             except (ArithmeticError, ValueError):

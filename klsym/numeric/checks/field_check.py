@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mpmath
 import sympy
@@ -54,6 +54,7 @@ from klsym.worlds.world import Place, take_logs
 if TYPE_CHECKING:
     from klsym.engine.verdicts.verdict import Verdict
 
+Known = TypeVar("Known")
 MODELS, SEEDS = 4, range(24)  # models that are compared, among these seeds
 DIGITS = 50
 TOLERANCE = 1e-20  # relative to the size of the terms
@@ -63,6 +64,10 @@ SLOTS = {slot.name: slot for slot in (past, now, future, own, others)}
 IN_A_SLOT = re.compile(rf"\b([a-zA-Z]\w*?)_({'|'.join(SLOTS)})\b")
 MEAN = re.compile(r"E_(\w+)\[(.+)\]")
 # Written anew: what is judged says what the options mean in klsym.engine.options.choices.
+IS_REWARD = {"loss": False, "reward": True}
+IS_PER_TOKEN = {"sample": False, "token": True, "sequence": False}
+HAS_TOKENS = {"sample": False, "token": True, "sequence": True}
+IS_CENTRED = {"none": False, "mean": True, "leave-one-out": True, "std": True}
 WEIGHT = {
     "": rho,
     "token": rho,
@@ -70,9 +75,17 @@ WEIGHT = {
     "sequence": past(rho) * now(rho) * future(rho),
 }
 CREDITED = {"to-go": lambda u, t: u >= t, "same-token": lambda u, t: u == t, "total": lambda u, t: True}
+CREDITS_OTHERS = {"": False, "to-go": True, "same-token": False, "total": True}
 DIVIDED = {"": "nothing", "sum": "nothing", "mean": "own length", "batch": "all lengths"}
 DIVERGENCES = {"reverse-kl": k1, "forward-kl": -r * k1}
 SCORES = {slot(s).name for slot in (*SLOTS.values(), WHOLE)} | {s.name}
+
+
+def find_known(table: Mapping[str, Known], option: str, choice: str) -> Known:
+    """Return what a choice means to the check.  Raises UsageError: it does not know the choice."""
+    if choice not in table:
+        raise UsageError(f"--check does not know {option} {choice}")
+    return table[choice]
 
 
 def enumerate_model(model: FiniteModel, parameters: Mapping[str, float], on_policy: bool) -> LossWorld:
@@ -113,22 +126,38 @@ class Literal:
 
     @property
     def of_tokens(self) -> bool:
-        return bool(self.setting.level == "token")
+        return find_known(IS_PER_TOKEN, "level", self.setting.level)
+
+    @property
+    def is_reward(self) -> bool:
+        return find_known(IS_REWARD, "use", self.setting.use)
+
+    @property
+    def is_centred(self) -> bool:
+        return find_known(IS_CENTRED, "batch", self.setting.batch)
+
+    @property
+    def weight(self) -> Any:
+        return find_known(WEIGHT, "weights", self.setting.weights) if self.of_tokens else rho
+
+    @property
+    def divided(self) -> str:
+        """What the sum over tokens is divided by."""
+        return find_known(DIVIDED, "aggregate", self.setting.aggregate)
 
     @cached_property
     def weighted(self) -> Any:
         """The loss, with rho replaced by the importance weight that the option `weights` names."""
-        weight = WEIGHT[self.setting.weights] if self.of_tokens else rho
-        return self.loss.xreplace({rho: weight})
+        return self.loss.xreplace({rho: self.weight})
 
     @property
     def batched(self) -> bool:
-        options = self.setting.batch != "none" or self.setting.aggregate == "batch" or self.loss.has(N)
+        options = self.is_centred or self.divided == "all lengths" or self.loss.has(N)
         return options or bool(self.loss.atoms(OverBatch))
 
     def build_world(self, seed: int, parameters: Mapping[str, float]) -> LossWorld:
         context = Context((), on_policy=self.setting.on_policy)
-        if self.setting.level == "sample":
+        if not find_known(HAS_TOKENS, "level", self.setting.level):
             model = random_model(seed, 3, context)
         else:
             model = random_tree(seed, context, tokens=2 if self.batched else 3 - seed % 2)
@@ -142,10 +171,9 @@ class Literal:
     def compute_share(self, world: LossWorld, batch: tuple[int, ...], i: int) -> Any:
         """Return the weight of sequence i in the average over its batch."""
         lengths = [len(world.paths[k]) for k in batch]
-        divided = DIVIDED[self.setting.aggregate]
-        if divided == "all lengths":
+        if self.divided == "all lengths":
             return mpmath.mpf(1) / sum(lengths)
-        return mpmath.mpf(1) / len(batch) / (lengths[i] if divided == "own length" else 1)
+        return mpmath.mpf(1) / len(batch) / (lengths[i] if self.divided == "own length" else 1)
 
     def list_places(self, world: LossWorld, batch: tuple[int, ...]) -> Iterator[tuple[Any, list[Place]]]:
         """Yield, for each sequence of a batch, its weight and the places where the loss is evaluated."""
@@ -163,9 +191,9 @@ class Literal:
 
     def list_gradient_terms(self, world: LossWorld, batch: tuple[int, ...]) -> list[Any]:
         """Return the terms whose sum is the gradient of a batch along u."""
-        if self.setting.batch != "none":
+        if self.is_centred:
             return self._list_centred_terms(world, batch)
-        list_terms = self._list_credited_terms if self.setting.use == "reward" else self._list_slopes
+        list_terms = self._list_credited_terms if self.is_reward else self._list_slopes
         return [
             share * term
             for share, places in self.list_places(world, batch)
@@ -178,7 +206,8 @@ class Literal:
     def _list_credited_terms(self, world: LossWorld, places: list[Place]) -> list[Any]:
         """Return h s of each token: A meets the score of its token, other rewards those of `credit`."""
         whole = [world.evaluate_at(self.weighted, place).value for place in places]
-        meets = CREDITED[self.setting.credit] if self.of_tokens and self.setting.credit else None
+        credit = self.setting.credit
+        meets = find_known(CREDITED, "credit", credit) if self.of_tokens and credit else None
         if meets is None:
             return [h * world.compute_score(place) for h, place in zip(whole, places, strict=True)]
         without = self.weighted.xreplace({A: sympy.S.Zero})
@@ -194,13 +223,10 @@ class Literal:
         """The quantity that a verdict calls H if an option centres or credits it, else None."""
         if self.loss.atoms(OverPositions):
             return None
-        if self.setting.batch != "none":
+        if self.is_centred:
             return self.compute_coefficient
-        if (
-            self.of_tokens
-            and self.setting.credit in ("to-go", "total")
-            and self.setting.weights != "sequence"
-        ):
+        credits_others = find_known(CREDITS_OTHERS, "credit", self.setting.credit)
+        if self.of_tokens and credits_others and not self.weight.has(future(rho)):
             per_token = self.weighted.xreplace({A: sympy.S.Zero, parameter("T"): sympy.S.One})
             return lambda world, place: world.evaluate_at(per_token, place).value
         return None
@@ -208,7 +234,7 @@ class Literal:
     def compute_coefficient(self, world: LossWorld, place: Place) -> Any:
         """Return h of a sequence: the reward, or the derivative of the loss in log q of that sequence."""
         weighted = world.evaluate_at(self.weighted, replace(place, alone=True))
-        return weighted.value if self.setting.use == "reward" else weighted.slope
+        return weighted.value if self.is_reward else weighted.slope
 
     def _list_centred_terms(self, world: LossWorld, batch: tuple[int, ...]) -> list[Any]:
         rows = list(self.list_places(world, batch))
@@ -279,7 +305,7 @@ class Printed:
 
     def set_definitions(self, world: LossWorld) -> None:
         """Set H, regions and mean_h in a world to the definitions that the verdict states."""
-        if self.literal.setting.batch != "none":
+        if self.literal.is_centred:
             world.formulas["H"] = self.literal.compute_coefficient, False
         for message in self.find_messages("region"):
             name, where = message.values["of"].partition("_now")[0], message.values["where"]

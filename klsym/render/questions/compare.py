@@ -250,7 +250,7 @@ def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = 
 def _losses(setting: Any) -> str:
     """on-policy losses at each token."""
     first, _, rest = describe_use(setting).partition(f" {setting.use}")
-    return f"{first} {'losses' if setting.use == 'loss' else 'rewards'}{rest}"
+    return f"{first} {'losses' if setting.is_differentiated else 'rewards'}{rest}"
 
 
 def _sentence(found: PrintedComparison) -> str:

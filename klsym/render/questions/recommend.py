@@ -14,6 +14,7 @@ from klsym.notation.printers import is_sum
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update
 from klsym.render.listing import align_columns
+from klsym.render.option_words import LEVELS, WEIGHTS, find_words
 from klsym.render.printing import as_printed
 from klsym.render.questions.compare import PrintedSpread, printed_spread
 from klsym.render.sentences import write_sentences
@@ -88,7 +89,7 @@ def asked(found: PrintedRecommendation) -> str:
     if found.target in NEXT_TOKENS:
         kl = KLS[NEXT_TOKENS[found.target]].replace("q", "q_t").replace("p", "p_t")
         return f"To descend {kl} of each next token at prefixes from {SAMPLERS[setting.on_policy]}, as a loss"
-    level = {"sample": "", "token": ", per token", "sequence": ", of whole sequences"}[setting.level]
+    level = find_words(LEVELS, "level", setting.level).asked
     wish = "To log" if found.use == "value" else "To descend"
     sampler = "M*q/S" if setting.truncated else SAMPLERS[setting.on_policy]
     place = {"loss": ", as a loss", "reward": ", in the reward", "value": ""}[found.use]
@@ -258,7 +259,7 @@ def _value(choice: Choice) -> str:
 
 def push(choice: Choice) -> str:
     """The gradient at a sample."""
-    verdict, token = choice.verdict, choice.setting.level == "token"
+    verdict, token = choice.verdict, choice.setting.is_per_token
     if verdict.gradient.scores_named[0]:
         return f"{verdict.gradient.score_text} at each token"
     of = (
@@ -296,18 +297,13 @@ def needs(choice: Choice) -> list[str]:
     """What code has to have, beside log q and log p."""
     on, found = choice.setting.on_policy, ["log q and log p of all words"] if choice.exact else []
     if choice.has_weight:
-        weight = {
-            "": "",
-            "token": "",
-            "prefix": " of the tokens up to it",
-            "sequence": " of the whole sequence",
-        }
-        of = weight[choice.setting.weights] if choice.setting.level == "token" else ""
-        kept = {"loss": ", detached", "reward": ""}[choice.setting.use]
+        weights = choice.setting.weights
+        of = find_words(WEIGHTS, "weights", weights) if choice.setting.is_per_token else ""
+        kept = "" if choice.setting.is_reward else ", detached"
         kept = ", with its gradient" if choice.attached else kept
         found.append(
             f"rho = exp(log_q - sg(log_q)){of}: its value is 1, its gradient is what counts"
-            if on and choice.setting.use == "loss" else f"log mu, for rho = q/mu{of}{kept}"
+            if on and choice.setting.is_differentiated else f"log mu, for rho = q/mu{of}{kept}"
         )  # fmt: skip
     if choice.needs_ratio:
         found.append("r = p/q, which overflows before log r does")

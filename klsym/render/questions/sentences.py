@@ -27,7 +27,8 @@ def _no_loss(proved: bool) -> str:
     return f"without sg, no loss unweighted: -r g' = f - r f' has no solution g that {why}"
 
 
-def _names_read(pairs: Sequence[tuple[str, str]]) -> str:
+def _list_names_read(pairs: Sequence[tuple[str, str]]) -> str:
+    """pairs: a name of training code, such as logp, and the name of the grammar that it stands for, log_q."""
     (typed, name), *others = pairs
     return ", ".join([f"{typed} is read as {name}", *(f"{one} as {other}" for one, other in others)])
 
@@ -69,7 +70,7 @@ READINGS = (  # codes of how a pasted loss was read
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
-    "names-read": _names_read,
+    "names-read": _list_names_read,
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
     "masks-left-out": _masks_left_out,

@@ -85,8 +85,8 @@ def test_a_wrong_verdict_fails_the_run(capsys: Out, monkeypatch: pytest.MonkeyPa
 def test_a_sample_that_disagrees_fails_the_run(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
     correct = identities.evaluate_sides
 
-    def wrong(*arguments: Any) -> tuple[Sized, Sized]:
-        left, right = correct(*arguments)
+    def wrong(*arguments: Any, **named: Any) -> tuple[Sized, Sized]:
+        left, right = correct(*arguments, **named)
         return Sized(1.1 * left.value, left.size), Sized(1.1 * right.value, right.size)
 
     monkeypatch.setattr(identities, "evaluate_sides", wrong)
