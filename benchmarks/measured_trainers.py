@@ -34,7 +34,7 @@ STORED = HERE / "measured_trainers.json"
 RECIPES = HERE.parent / "docs/examples/measure"
 HELPERS = ("stubs",)
 SECONDS = 300
-CASE = {"sampling": "on-policy", "group": 1, "promised": "", "place": "", "why": "", "options": {}}
+CASE = {"sampling": "on-policy", "group": 1, "promised": "", "place": "", "why": ""}
 MEASURED = (  # of a row; the others say what was run
     "version", "kind", "multiples", "has_objective", "curl", "kept", "cosine", "notes", "error",
 )  # fmt: skip
@@ -77,9 +77,11 @@ def read_table(name: str) -> tuple[str, list[dict[str, Any]]]:
     found = {}
     for node in ast.parse((RECIPES / f"{name}.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if node.targets[0].id in ("PACKAGE", "CASES"):
+            if node.targets[0].id in ("PACKAGE", "WHY", "CASES"):
                 found[node.targets[0].id] = ast.literal_eval(node.value)
-    return found["PACKAGE"], [{**CASE, **case} for case in found["CASES"]]
+    reasons = {"": "", **found.get("WHY", {})}
+    cases = [{**CASE, **case} for case in found["CASES"]]
+    return found["PACKAGE"], [{**case, "why": reasons[case["why"]]} for case in cases]
 
 
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -112,6 +114,7 @@ def run_recipe(name: str) -> list[dict[str, Any]]:
         print(f"{name}: {package} is not installed here")
         return []
     rows = []
+    load_function(f"{RECIPES / name}.py:{cases[0]['function']}")  # importing a trainer takes seconds
     for case in cases:
         start = time.process_time()
         result = run_case(name, case)
@@ -128,7 +131,7 @@ def run_case(name: str, case: dict[str, Any]) -> dict[str, Any]:
         function = load_function(f"{RECIPES / name}.py:{case['function']}")
         answer = measure(
             function, sampling=case["sampling"], group=case["group"], expect=case["promised"] or None,
-            seconds=SECONDS, **case["options"],
+            seconds=SECONDS,
         )  # fmt: skip
     except KlsymError as error:
         return {"kind": "refused", "error": str(error)[:300]}

@@ -61,4 +61,56 @@ k1 = make_kl("k1")
 k2 = make_kl("k2")
 k3 = make_kl("k3")
 unbiased = make_kl("k3", True)
-CASES = []
+
+WHY = {
+    "a": "k1 in the loss does not depend on the reference: on-policy its mean over tokens rewards long "
+    "outputs.",
+    "b": "ppo_actor.py calls aggregate_loss for the KL without token_level_loss: the KL stays a mean over "
+    "the tokens of the batch.",
+    "c": "The ratio is the geometric mean over T tokens, so that its gradient has the factor 1/T: a "
+    "sequence-level objective weighted by 1/T.",
+    "d": "No ratio multiplies k3, so the draw of the token is not differentiated: on-policy the gradient "
+    "is that of the next token's forward KL, off-policy that of E_mu[k3].",
+    "e": "The ratio of a token corrects the draw of that token alone, and the sampled prefix is not "
+    "differentiated: this is the gradient of the next token's KL at prefixes of the sampler, not of "
+    "the KL of sequences.",
+}  # fmt: skip
+CASES = [
+    {"function": "default", "settings": "defaults: k1 in the reward, init_coef 0.01, token-mean"},
+    {"function": "default", "settings": "defaults: k1 in the reward, init_coef 0.01, token-mean",
+     "sampling": "off-policy"},
+    {"function": "default_unclipped", "settings": "defaults, clip off", "sampling": "off-policy"},
+    {"function": "default_unclipped", "settings": "defaults, clip off", "group": 2},
+    {"function": "kl_loss_k1", "settings": "kl.use_loss, estimator k1, clip off", "why": "a"},
+    {"function": "kl_loss_k1", "settings": "kl.use_loss, estimator k1, clip off", "sampling": "off-policy",
+     "why": "a"},
+    {"function": "kl_loss_k2", "settings": "kl.use_loss, estimator k2, clip off"},
+    {"function": "kl_loss_k2", "settings": "kl.use_loss, estimator k2, clip off", "sampling": "off-policy"},
+    {"function": "kl_loss_k3", "settings": "kl.use_loss, estimator k3, clip off"},
+    {"function": "kl_loss_k3", "settings": "kl.use_loss, estimator k3, clip off", "sampling": "off-policy"},
+    {"function": "kl_loss_unbiased", "settings": "kl.use_loss, kl.unbiased_gradient, clip off"},
+    {"function": "kl_loss_unbiased", "settings": "kl.use_loss, kl.unbiased_gradient, clip off",
+     "sampling": "off-policy"},
+    {"function": "sequence_mean", "settings": "loss_agg_mode seq-mean-token-mean, clip off"},
+    {"function": "sequence_mean", "settings": "loss_agg_mode seq-mean-token-mean, clip off",
+     "sampling": "off-policy"},
+    {"function": "sequence_mean_kl",
+     "settings": "loss_agg_mode seq-mean-token-mean, estimator k2 in the loss, clip off", "group": 2,
+     "why": "b"},
+    {"function": "gspo", "settings": "policy_loss_type gspo, clip off", "why": "c"},
+    {"function": "gspo", "settings": "policy_loss_type gspo, clip off", "sampling": "off-policy",
+     "why": "c"},
+    {"function": "dual_clip", "settings": "dual_clip 3, clip off", "sampling": "off-policy"},
+    {"function": "k1", "settings": "compute_approx_kl alone, summed: k1"},
+    {"function": "k1", "settings": "compute_approx_kl alone, summed: k1", "sampling": "off-policy"},
+    {"function": "k2", "settings": "compute_approx_kl alone, summed: k2"},
+    {"function": "k2", "settings": "compute_approx_kl alone, summed: k2", "sampling": "off-policy"},
+    {"function": "k3", "settings": "compute_approx_kl alone, summed: k3", "why": "d"},
+    {"function": "k3", "settings": "compute_approx_kl alone, summed: k3", "sampling": "off-policy",
+     "why": "d"},
+    {"function": "unbiased", "settings": "compute_approx_kl alone, summed: unbiased_gradient",
+     "promised": "reverse-kl", "place": "models/utils.py: compute_approx_kl", "why": "e"},
+    {"function": "unbiased", "settings": "compute_approx_kl alone, summed: unbiased_gradient",
+     "sampling": "off-policy", "promised": "reverse-kl", "place": "models/utils.py: compute_approx_kl",
+     "why": "e"},
+]  # fmt: skip

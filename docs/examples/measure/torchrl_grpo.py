@@ -7,8 +7,6 @@
 The distribution of the actor is replaced by the log densities of the batch.
 """
 
-from types import SimpleNamespace
-
 import torch
 from tensordict import TensorDict
 from torchrl.objectives.llm.grpo import CISPOLoss, GRPOLoss
@@ -44,11 +42,35 @@ def make_loss(kind=GRPOLoss, **options):
     return loss
 
 
-assert SimpleNamespace
 default = make_loss()
 no_entropy = make_loss(entropy_bonus=False)
 unclipped = make_loss(entropy_bonus=False, clip_epsilon=OFF)
 prompt_mean = make_loss(entropy_bonus=False, clip_epsilon=OFF, aggregation="prompt_mean")
 kl_to_ref = make_loss(entropy_bonus=False, clip_epsilon=OFF, kl_to_ref_coeff=0.04)
 cispo = make_loss(CISPOLoss, entropy_bonus=False)
-CASES = []
+
+WHY = {
+    "a": "The number of tokens in the denominator depends on the samples: within a group, each reward is "
+    "divided by N. It is nearly a constant in a large batch.",
+    "b": "_kl_to_ref takes the mean over all places, padding included: the weight of the KL depends on the"
+    " padded length, and no ratio multiplies k3.",
+    "c": "The clipped ratio is not detached: a token outside the range has gradient 0, as its formula "
+    "says; in the CISPO paper it keeps a bounded one.",
+}  # fmt: skip
+CASES = [
+    {"function": "default", "settings": "defaults: token_mean, entropy_coeff 0.01"},
+    {"function": "default", "settings": "defaults: token_mean, entropy_coeff 0.01",
+     "sampling": "off-policy"},
+    {"function": "default", "settings": "defaults", "group": 2, "why": "a"},
+    {"function": "no_entropy", "settings": "entropy_bonus false, clip 0.2"},
+    {"function": "no_entropy", "settings": "entropy_bonus false, clip 0.2", "sampling": "off-policy"},
+    {"function": "unclipped", "settings": "entropy_bonus false, clip off"},
+    {"function": "unclipped", "settings": "entropy_bonus false, clip off", "sampling": "off-policy"},
+    {"function": "prompt_mean", "settings": "aggregation prompt_mean, clip off"},
+    {"function": "prompt_mean", "settings": "aggregation prompt_mean, clip off", "sampling": "off-policy"},
+    {"function": "kl_to_ref", "settings": "kl_to_ref_coeff 0.04, clip off", "why": "b"},
+    {"function": "kl_to_ref", "settings": "kl_to_ref_coeff 0.04, clip off", "sampling": "off-policy",
+     "why": "b"},
+    {"function": "cispo", "settings": "CISPOLoss, clip 0.2", "why": "c"},
+    {"function": "cispo", "settings": "CISPOLoss, clip 0.2", "sampling": "off-policy", "why": "c"},
+]  # fmt: skip

@@ -31,4 +31,26 @@ reverse = make_loss(1)
 default_sum = make_loss(0.5, whole_batch=False)
 forward_sum = make_loss(0, whole_batch=False)
 reverse_sum = make_loss(1, whole_batch=False)
-CASES = []
+
+CASES = [
+    {"function": "default", "settings": "defaults: beta 0.5"},
+    {"function": "default", "settings": "defaults: beta 0.5", "sampling": "off-policy"},
+    {"function": "forward", "settings": "beta 0", "promised": "next-token-forward-kl/T",
+     "place": "gkd_config.py: beta"},
+    {"function": "forward", "settings": "beta 0", "sampling": "off-policy",
+     "promised": "next-token-forward-kl/T", "place": "gkd_config.py: beta"},
+    {"function": "reverse", "settings": "beta 1", "promised": "next-token-reverse-kl/T",
+     "place": "gkd_config.py: beta"},
+    {"function": "reverse", "settings": "beta 1", "sampling": "off-policy",
+     "promised": "next-token-reverse-kl/T", "place": "gkd_config.py: beta"},
+    {"function": "default_sum", "settings": "beta 0.5, num_items_in_batch 1"},
+    {"function": "default_sum", "settings": "beta 0.5, num_items_in_batch 1", "sampling": "off-policy"},
+    {"function": "forward_sum", "settings": "beta 0, num_items_in_batch 1",
+     "promised": "next-token-forward-kl", "place": "gkd_config.py: beta"},
+    {"function": "forward_sum", "settings": "beta 0, num_items_in_batch 1", "sampling": "off-policy",
+     "promised": "next-token-forward-kl", "place": "gkd_config.py: beta"},
+    {"function": "reverse_sum", "settings": "beta 1, num_items_in_batch 1",
+     "promised": "next-token-reverse-kl", "place": "gkd_config.py: beta"},
+    {"function": "reverse_sum", "settings": "beta 1, num_items_in_batch 1", "sampling": "off-policy",
+     "promised": "next-token-reverse-kl", "place": "gkd_config.py: beta"},
+]  # fmt: skip

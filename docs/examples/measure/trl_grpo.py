@@ -76,6 +76,71 @@ cispo_default = make_loss(loss_type="cispo")
 sapo = make_loss(loss_type="sapo")
 vespo = make_loss(loss_type="vespo")
 
-CORRECTED = "loss_type dr_grpo, beta 0.04, use_bias_correction_kl (the default)"
-PREFIXES = ("the ratio of a token corrects the draw of that token alone, and the loss does not differentiate the draws"
-            " of the tokens before it: this is the gradient of the next token's KL at prefixes of the sampler")  # fmt: skip
+WHY = {
+    "a": "The number of tokens in the denominator depends on the samples: within a group, each reward is "
+    "divided by N. It is nearly a constant in a large batch.",
+    "b": "The ratio of a token corrects the draw of that token alone, and the sampled prefix is not "
+    "differentiated: this is the gradient of the next token's KL at prefixes of the sampler, not of "
+    "the KL of sequences.",
+    "c": "The mean holds the sample itself: for groups of n the gradient is (n - 1)/n of that of E[R].",
+    "d": "The ratio is the geometric mean over T tokens, so that its gradient has the factor 1/T: a "
+    "sequence-level objective weighted by 1/T.",
+    "e": "epsilon_high is the cap itself for cispo and the default 0.2 lies below 1, so that on-policy all"
+    " ratios are replaced by 0.2; the documentation recommends 5.",
+}  # fmt: skip
+CASES = [
+    {"function": "default", "settings": "defaults: loss_type dapo, beta 0, scale_rewards group", "group": 2,
+     "why": "a"},
+    {"function": "default", "settings": "defaults, clip 0.2", "sampling": "off-policy", "group": 2},
+    {"function": "default_mean_only", "settings": "scale_rewards none", "group": 2},
+    {"function": "default_with_kl", "settings": "beta 0.04; advantages are the rewards"},
+    {"function": "default_with_kl", "settings": "beta 0.04; advantages are the rewards",
+     "sampling": "off-policy"},
+    {"function": "default_with_kl_unclipped", "settings": "beta 0.04, clip off", "sampling": "off-policy"},
+    {"function": "default_with_kl_unclipped", "settings": "beta 0.04, clip off", "group": 2},
+    {"function": "default_with_kl_unclipped", "settings": "beta 0.04, clip off", "sampling": "off-policy",
+     "group": 2},
+    {"function": "grpo", "settings": "loss_type grpo, beta 0.04, clip off"},
+    {"function": "grpo", "settings": "loss_type grpo, beta 0.04, clip off", "sampling": "off-policy"},
+    {"function": "bnpo", "settings": "loss_type bnpo, beta 0.04, clip off"},
+    {"function": "bnpo", "settings": "loss_type bnpo, beta 0.04, clip off", "sampling": "off-policy"},
+    {"function": "dr_grpo", "settings": "loss_type dr_grpo, beta 0.04, clip off",
+     "promised": "-E[R] + 0.04*reverse-kl", "place": "grpo_config.py: use_bias_correction_kl", "why": "b"},
+    {"function": "dr_grpo", "settings": "loss_type dr_grpo, beta 0.04, clip off", "sampling": "off-policy",
+     "promised": "-E[R] + 0.04*reverse-kl", "place": "grpo_config.py: use_bias_correction_kl", "why": "b"},
+    {"function": "dr_grpo_mean_only", "settings": "loss_type dr_grpo, scale_rewards none", "group": 2,
+     "why": "c"},
+    {"function": "dr_grpo_scaled", "settings": "loss_type dr_grpo, scale_rewards group", "group": 2},
+    {"function": "dr_grpo_uncorrected",
+     "settings": "loss_type dr_grpo, beta 0.04, use_bias_correction_kl false, clip off"},
+    {"function": "dr_grpo_uncorrected",
+     "settings": "loss_type dr_grpo, beta 0.04, use_bias_correction_kl false, clip off",
+     "sampling": "off-policy"},
+    {"function": "dr_grpo_sequence",
+     "settings": "loss_type dr_grpo, beta 0.04, importance_sampling_level sequence, clip off"},
+    {"function": "dr_grpo_sequence",
+     "settings": "loss_type dr_grpo, beta 0.04, importance_sampling_level sequence, clip off",
+     "sampling": "off-policy"},
+    {"function": "gspo", "settings": "importance_sampling_level sequence, loss_type grpo, clip off",
+     "why": "d"},
+    {"function": "gspo", "settings": "importance_sampling_level sequence, loss_type grpo, clip off",
+     "sampling": "off-policy", "why": "d"},
+    {"function": "luspo", "settings": "loss_type luspo, importance_sampling_level sequence, clip off"},
+    {"function": "luspo", "settings": "loss_type luspo, importance_sampling_level sequence, clip off",
+     "sampling": "off-policy"},
+    {"function": "luspo_token_level",
+     "settings": "loss_type luspo, importance_sampling_level token, clip off"},
+    {"function": "luspo_token_level",
+     "settings": "loss_type luspo, importance_sampling_level token, clip off", "sampling": "off-policy"},
+    {"function": "cispo", "settings": "loss_type cispo, beta 0.04, epsilon_high off"},
+    {"function": "cispo", "settings": "loss_type cispo, beta 0.04, epsilon_high off",
+     "sampling": "off-policy"},
+    {"function": "cispo_default", "settings": "loss_type cispo, other defaults", "sampling": "off-policy",
+     "why": "e"},
+    {"function": "cispo_default", "settings": "loss_type cispo, other defaults",
+     "promised": "-policy-gradient/T", "place": "grpo_config.py: loss_type, epsilon_high", "why": "e"},
+    {"function": "sapo", "settings": "loss_type sapo"},
+    {"function": "sapo", "settings": "loss_type sapo", "sampling": "off-policy"},
+    {"function": "vespo", "settings": "loss_type vespo"},
+    {"function": "vespo", "settings": "loss_type vespo", "sampling": "off-policy"},
+]  # fmt: skip

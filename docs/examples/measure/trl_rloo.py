@@ -53,5 +53,12 @@ without_kl = make_loss(beta=0.0)
 unclipped = make_loss(epsilon=OFF)
 normalized = make_loss(normalize=True)
 
-PROMISE = {"promised": "-E[R] + 0.05*reverse-kl", "place": "rloo_config.py: beta"}
-CASES = []
+CASES = [
+    {"function": "default", "settings": "defaults: beta 0.05", "group": 2,
+     "promised": "-E[R] + 0.05*reverse-kl", "place": "rloo_config.py: beta"},
+    {"function": "default", "settings": "defaults, clip 0.2", "sampling": "off-policy", "group": 2},
+    {"function": "without_kl", "settings": "beta 0", "group": 2, "promised": "-E[R]",
+     "place": "rloo_trainer.py: leave-one-out baseline"},
+    {"function": "unclipped", "settings": "beta 0.05, clip off", "sampling": "off-policy", "group": 2},
+    {"function": "normalized", "settings": "normalize_advantages true", "group": 2},
+]  # fmt: skip

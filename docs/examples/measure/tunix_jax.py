@@ -9,7 +9,7 @@ Its forward pass is replaced by the log densities of the batch.  Tunix computes 
 
 from types import SimpleNamespace
 
-import jax
+import jax  # noqa: F401: tells klsym that the loss is in JAX
 import stubs
 
 stubs.add(
@@ -47,7 +47,6 @@ def normalise(batch):
     return (batch.rewards - batch.rewards.mean()) / (batch.rewards.std(ddof=1) + 1e-4)
 
 
-assert jax
 default = make_loss()
 default_unclipped = make_loss(epsilon=OFF)
 low_var_kl = make_loss(epsilon=OFF, kl_loss_mode="low_var_kl")
@@ -56,4 +55,45 @@ token_sum_mse_kl = make_loss(epsilon=OFF, loss_agg_mode="seq-mean-token-sum", kl
 token_sum_low_var_kl = make_loss(epsilon=OFF, loss_agg_mode="seq-mean-token-sum", kl_loss_mode="low_var_kl")
 dr_grpo = make_loss(DrGRPOConfig, epsilon=OFF)
 gspo = make_loss(epsilon=OFF, beta=0.0, loss_algo="gspo-token")
-CASES = []
+
+WHY = {
+    "a": "kl_loss_mode is kl, which is k1 in the loss: the reference has no effect on the gradient. On-"
+    "policy the mean over tokens leaves a reward for length.",
+    "b": "k1 in the loss lowers log q of the samples: it moves the policy away from the sampler and does "
+    "not depend on the reference.",
+    "c": "k1 in the loss has the expected gradient 0 on-policy: the reference has no effect.",
+    "d": "No ratio multiplies k3, so the draw of the token is not differentiated: on-policy the gradient "
+    "is that of the next token's forward KL, off-policy that of E_mu[k3].",
+    "e": "The ratio is the geometric mean over T tokens, so that its gradient has the factor 1/T: a "
+    "sequence-level objective weighted by 1/T.",
+}  # fmt: skip
+CASES = [
+    {"function": "default",
+     "settings": "defaults: beta 0.04, kl_loss_mode kl, sequence-mean-token-mean; advantages are the rewards",
+     "why": "a"},
+    {"function": "default",
+     "settings": "defaults: beta 0.04, kl_loss_mode kl, sequence-mean-token-mean; advantages are the rewards",
+     "sampling": "off-policy", "why": "a"},
+    {"function": "default_unclipped", "settings": "defaults, clip off", "sampling": "off-policy",
+     "why": "b"},
+    {"function": "low_var_kl", "settings": "kl_loss_mode low_var_kl, clip off"},
+    {"function": "low_var_kl", "settings": "kl_loss_mode low_var_kl, clip off", "sampling": "off-policy"},
+    {"function": "token_sum", "settings": "loss_agg_mode seq-mean-token-sum, clip off",
+     "promised": "-E[R] + 0.04*reverse-kl", "place": "grpo_learner.py: beta", "why": "c"},
+    {"function": "token_sum", "settings": "loss_agg_mode seq-mean-token-sum, clip off",
+     "sampling": "off-policy", "promised": "-E[R] + 0.04*reverse-kl", "place": "grpo_learner.py: beta",
+     "why": "c"},
+    {"function": "token_sum_mse_kl", "settings": "seq-mean-token-sum, kl_loss_mode mse_kl, clip off"},
+    {"function": "token_sum_mse_kl", "settings": "seq-mean-token-sum, kl_loss_mode mse_kl, clip off",
+     "sampling": "off-policy"},
+    {"function": "token_sum_low_var_kl",
+     "settings": "seq-mean-token-sum, kl_loss_mode low_var_kl, clip off", "why": "d"},
+    {"function": "token_sum_low_var_kl",
+     "settings": "seq-mean-token-sum, kl_loss_mode low_var_kl, clip off", "sampling": "off-policy",
+     "why": "d"},
+    {"function": "dr_grpo", "settings": "DrGRPOConfig, clip off"},
+    {"function": "dr_grpo", "settings": "DrGRPOConfig, clip off", "sampling": "off-policy"},
+    {"function": "gspo", "settings": "loss_algo gspo-token, beta 0, clip off", "why": "e"},
+    {"function": "gspo", "settings": "loss_algo gspo-token, beta 0, clip off", "sampling": "off-policy",
+     "why": "e"},
+]  # fmt: skip
