@@ -1,10 +1,12 @@
-"""What the losses of released trainers minimise: every case of the recipes in docs/examples/measure, by running it.
+"""What the losses of released trainers minimise: every case of the recipes in docs/examples/measure, by
+running it.
 
     python benchmarks/measured_trainers.py                    # says what differs from the stored results
     python benchmarks/measured_trainers.py --write            # stores them
     python benchmarks/measured_trainers.py trl_grpo liger     # only these recipes
 
-A recipe whose trainer is not installed is left out, and its stored rows stay.  Trainers need environments of their
+A recipe whose trainer is not installed is left out, and its stored rows stay.  Trainers need environments
+of their
 own: run this in each.
 """
 
@@ -55,7 +57,9 @@ def main() -> int:
     changed = [row for row in rows if differs(before.get(key(row)), row)]
     for row in changed:
         old = before.get(key(row))
-        print(f"{' '.join(map(str, key(row)))}: {describe(row)} (stored: {describe(old) if old else 'nothing'})")
+        print(
+            f"{' '.join(map(str, key(row)))}: {describe(row)} (stored: {describe(old) if old else 'nothing'})"
+        )
     print(json.dumps(count(rows)))
     if options.write and rows:
         packages = {row["recipe"] for row in rows}
@@ -158,7 +162,11 @@ def round_to(value: float | None, digits: int) -> float | None:
 
 
 def describe(row: dict[str, Any]) -> str:
-    shown = {name: row.get(name) for name in ("kind", "multiples", "curl", "kept", "error") if row.get(name) is not None}
+    shown = {
+        name: row.get(name)
+        for name in ("kind", "multiples", "curl", "kept", "error")
+        if row.get(name) is not None
+    }
     return json.dumps(shown)
 
 

@@ -4,16 +4,20 @@
     pip install --no-deps areal==1.0.4
     klsym measure docs/examples/measure/areal_ppo.py:default
 
-The KL goes into the reward of each token, as in areal/trainer/ppo/actor.py, here without a discount; the loss is a
+The KL goes into the reward of each token, as in areal/trainer/ppo/actor.py, here without a discount; the
+loss is a
 mean over tokens.
 """
 
 import stubs
 
 stubs.add(
-    "ray", "vllm", "sglang", "wandb", "peft", "deepspeed", "megatron", "torchdata", "aiofiles", "uvloop", "colorlog",
-    "swanlab", "flask", "fastapi", "uvicorn", "aiohttp", "pybase64", "nvidia", "hydra", "realhf", "zmq", "torchvision",
-    "trackio", "math_verify", "setproctitle", "mbridge", "einops", "openai", "anthropic", "PIL", "gymnasium", "numba",
+    "ray", "vllm", "sglang", "wandb", "peft", "deepspeed", "megatron", "torchdata", "aiofiles",
+    "uvloop", "colorlog",
+    "swanlab", "flask", "fastapi", "uvicorn", "aiohttp", "pybase64", "nvidia", "hydra", "realhf", "zmq",
+    "torchvision",
+    "trackio", "math_verify", "setproctitle", "mbridge", "einops", "openai", "anthropic", "PIL",
+    "gymnasium", "numba",
     "prometheus_client", "pynvml", "tenacity", "werkzeug", "tensorboardX",
 )  # fmt: skip
 from areal.utils.data import KLEstimator  # noqa: E402
@@ -47,6 +51,7 @@ kl_in_reward = make_loss(coef=0.1, clip=OFF)
 def sapo(batch):
     advantages = batch.rewards[:, None] + 0 * batch.mask
     return sapo_loss_fn(batch.logp, batch.old_logp, advantages, 1.0, 1.05, batch.mask > 0)
+
 
 WHY = {
     "a": "The ratio is the geometric mean over T tokens, so that its gradient has the factor 1/T: a "

@@ -10,7 +10,8 @@ The KL loss is added as in trainer/ray/ppo_actor.py; OpenRLHF computes it in flo
 import stubs
 
 stubs.add(
-    "ray", "peft", "deepspeed", "flash_attn", "ring_flash_attn", "bitsandbytes", "optree", "jsonlines", "vllm",
+    "ray", "peft", "deepspeed", "flash_attn", "ring_flash_attn", "bitsandbytes", "optree", "jsonlines",
+    "vllm",
     "pylatexenc", "wandb", "torchdata", "pynvml", "loguru", "aiohttp", "datasets", "accelerate",
 )  # fmt: skip
 from openrlhf.models.loss import PolicyLoss, aggregate_loss  # noqa: E402
@@ -30,7 +31,8 @@ def make_kl(estimator, unbiased=False):
 
 
 def make_loss(kl=None, unbiased=False, clip=0.2, in_reward=False, **options):
-    """Return the loss of one batch; kl: the estimator of the KL loss, or of the reward, with init_coef 0.01."""
+    """Return the loss of one batch; kl: the estimator of the KL loss, or of the reward, with init_coef
+    0.01."""
     policy_loss = PolicyLoss(clip_eps_low=clip, clip_eps_high=clip, **options)
 
     def loss(batch):

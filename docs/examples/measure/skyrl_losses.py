@@ -4,7 +4,8 @@
     pip install --no-deps --ignore-requires-python skyrl==0.4.0
     klsym measure docs/examples/measure/skyrl_losses.py:default --group 2
 
-The KL is added as in backends/skyrl_train/workers/worker.py.  SkyRL needs Python 3.12; its losses run on 3.11 too.
+The KL is added as in backends/skyrl_train/workers/worker.py.  SkyRL needs Python 3.12; its losses run on
+3.11 too.
 """
 
 import sys
@@ -17,7 +18,8 @@ if sys.version_info < (3, 12):
     typing.TypedDict = typing_extensions.TypedDict
 stubs.add(
     "ray", "vllm", "wandb", "hydra", "deepspeed", "flash_attn", "peft", "skyrl_gym", "torchdata", "sglang",
-    "cloudpathlib", "s3fs", "gcsfs", "boto3", "tensorboard", "polars", "func_timeout", "accelerate", "datasets",
+    "cloudpathlib", "s3fs", "gcsfs", "boto3", "tensorboard", "polars", "func_timeout", "accelerate",
+    "datasets",
 )  # fmt: skip
 from skyrl.backends.skyrl_train.utils import ppo_utils  # noqa: E402
 from skyrl.train.config.config import AlgorithmConfig, CISPOConfig  # noqa: E402
@@ -74,6 +76,7 @@ def rollout_is_less_cispo(batch):
     """rollout_is minus cispo with the same clip range."""
     return rollout_is(batch) - cispo_clipped(batch)
 
+
 WHY = {
     "a": "loss_reduction scales the advantages alone; worker.py divides the KL of each sequence by its "
     "length whatever loss_reduction says.",
@@ -112,7 +115,7 @@ CASES = [
      "settings": "loss_reduction seq_mean_token_sum_norm with max_seq_len 1, k1, clip off",
      "sampling": "off-policy", "why": "b"},
     {"function": "k3_in_reward",
-     "settings": "loss_reduction seq_mean_token_sum_norm with max_seq_len 1, use_kl_in_reward with the default k3",
+     "settings": "loss_reduction seq_mean_token_sum_norm with max_seq_len 1, use_kl_in_reward, default k3",
      "promised": "-E[R] + 0.04*reverse-kl", "place": "trainer.py: apply_reward_kl_penalty", "why": "c"},
     {"function": "k1_in_reward",
      "settings": "loss_reduction seq_mean_token_sum_norm with max_seq_len 1, use_kl_in_reward with k1",

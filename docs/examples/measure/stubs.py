@@ -4,7 +4,8 @@
 
     stubs.add("ray", "vllm")   # before the trainer is imported; a package that is installed is not replaced
 
-Any attribute of such a module is one class, which can be called, subclassed, subscripted and used as a decorator.
+Any attribute of such a module is one class, which can be called, subclassed, subscripted and used as a
+decorator.
 """
 
 import importlib.machinery

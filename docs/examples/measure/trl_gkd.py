@@ -3,7 +3,8 @@
     pip install klsym[torch] trl==1.16.0
     klsym measure docs/examples/measure/trl_gkd.py:default
 
-On-policy is lmbda 1 with temperature 1.  Off-policy are the sequences of a data set, or of a student that samples at
+On-policy is lmbda 1 with temperature 1.  Off-policy are the sequences of a data set, or of a student that
+samples at
 another temperature, as at the default 0.9.
 """
 

@@ -3,31 +3,36 @@
     pip install klsym[torch] trl==1.16.0
     klsym measure docs/examples/measure/trl_grpo.py:default --group 2
 
-The trainer is made without its constructor, with the attributes that the loss reads.  Its forward pass asks the
+The trainer is made without its constructor, with the attributes that the loss reads.  Its forward pass asks
+the
 model for log_probs and entropy, which are those of the batch here.
 """
 
 from collections import defaultdict
 from types import SimpleNamespace
 
-import torch
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 PACKAGE = "trl"
 OFF = 1e9  # a clip range that never binds
 
 
-def build_trainer(batch, loss_type="dapo", beta=0.0, level="token", bias_correction=True, epsilon=0.2, cap=None):
+def build_trainer(
+    batch, loss_type="dapo", beta=0.0, level="token", bias_correction=True, epsilon=0.2, cap=None
+):
     """Return a trainer with the defaults of GRPOConfig; max_completion_length is 1: dr_grpo divides by it."""
     trainer = object.__new__(GRPOTrainer)
     vars(trainer).update(
         loss_type=loss_type, beta=beta, importance_sampling_level=level, epsilon_low=epsilon,
         epsilon_high=epsilon if cap is None else cap, max_completion_length=1, top_entropy_quantile=1.0,
         off_policy_mask_threshold=None, use_vllm=False, aux_loss_enabled=False, _entropy_bonus_enabled=False,
-        current_gradient_accumulation_steps=1, model=batch.model, _metrics=defaultdict(lambda: defaultdict(list)),
+        current_gradient_accumulation_steps=1, model=batch.model,
+        _metrics=defaultdict(lambda: defaultdict(list)),
         args=SimpleNamespace(
-            use_bias_correction_kl=bias_correction, delta=None, sapo_temperature_pos=1.0, sapo_temperature_neg=1.05,
-            steps_per_generation=1, vespo_k_pos=2.0, vespo_lambda_pos=3.0, vespo_k_neg=3.0, vespo_lambda_neg=2.0,
+            use_bias_correction_kl=bias_correction, delta=None, sapo_temperature_pos=1.0,
+            sapo_temperature_neg=1.05,
+            steps_per_generation=1, vespo_k_pos=2.0, vespo_lambda_pos=3.0, vespo_k_neg=3.0,
+            vespo_lambda_neg=2.0,
         ),
         accelerator=SimpleNamespace(num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x),
         _get_per_token_logps_and_entropies=lambda *_, **__: (batch.logp, -batch.logp.detach(), None),

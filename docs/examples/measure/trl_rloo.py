@@ -3,7 +3,8 @@
     pip install klsym[torch] trl==1.16.0
     klsym measure docs/examples/measure/trl_rloo.py:default --group 2
 
-The KL in the reward and the leave-one-out baseline stand inside _generate_and_score_completions: `compute_advantages`
+The KL in the reward and the leave-one-out baseline stand inside _generate_and_score_completions:
+`compute_advantages`
 repeats these lines.
 """
 

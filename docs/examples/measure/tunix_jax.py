@@ -9,12 +9,14 @@ Its forward pass is replaced by the log densities of the batch.  Tunix computes 
 
 from types import SimpleNamespace
 
-import jax  # noqa: F401: tells klsym that the loss is in JAX
+import jax  # noqa: F401  (klsym sees that the loss is in JAX)
 import stubs
 
 stubs.add(
-    "google", "orbax", "qwix", "grain", "kagglehub", "transformers", "vllm", "sglang", "sgl_jax", "jaxtyping", "metrax",
-    "tensorflow", "pathwaysutils", "wandb", "omegaconf", "absl", "perfetto", "sentencepiece", "jinja2", "numba",
+    "google", "orbax", "qwix", "grain", "kagglehub", "transformers", "vllm", "sglang", "sgl_jax",
+    "jaxtyping", "metrax",
+    "tensorflow", "pathwaysutils", "wandb", "omegaconf", "absl", "perfetto", "sentencepiece", "jinja2",
+    "numba",
     "hf_transfer", "tensorflow_datasets", "datasets", "clu", "tensorboardX",
 )  # fmt: skip
 from tunix.rl import algo_core  # noqa: E402
@@ -33,7 +35,8 @@ def make_loss(config=GRPOConfig, advantages=lambda batch: batch.rewards, scale=N
     def loss(batch):
         example = SimpleNamespace(
             prompt_ids=batch.input_ids[:, :1], completion_ids=batch.tokens, completion_mask=batch.mask,
-            advantages=advantages(batch), old_per_token_logps=batch.old_logp, ref_per_token_logps=batch.ref_logp,
+            advantages=advantages(batch), old_per_token_logps=batch.old_logp,
+            ref_per_token_logps=batch.ref_logp,
         )  # fmt: skip
         algo_core.nnx = SimpleNamespace(split=lambda model: (None, None))
         algo_core.common.compute_per_token_logps = lambda *_, **__: (batch.logp, batch.logits)

@@ -3,7 +3,8 @@
     pip install klsym[torch] tensordict omegaconf && pip install --no-deps verl==0.9.1
     klsym measure docs/examples/measure/verl_core.py:default --group 2
 
-The losses take one advantage a token; `rewards` gives the reward of the sequence, `advantages` that of GRPO.  The
+The losses take one advantage a token; `rewards` gives the reward of the sequence, `advantages` that of
+GRPO.  The
 KL loss is added as in verl/workers/utils/losses.py.
 """
 
@@ -13,8 +14,10 @@ import stubs
 import torch
 
 stubs.add(
-    "ray", "hydra", "vllm", "codetiming", "wandb", "deepspeed", "torchdata", "pylatexenc", "peft", "opentelemetry",
-    "uvicorn", "fastapi", "cachetools", "pyvers", "orjson", "datasets", "accelerate", "torchvision", "starlette",
+    "ray", "hydra", "vllm", "codetiming", "wandb", "deepspeed", "torchdata", "pylatexenc", "peft",
+    "opentelemetry",
+    "uvicorn", "fastapi", "cachetools", "pyvers", "orjson", "datasets", "accelerate", "torchvision",
+    "starlette",
 )  # fmt: skip
 from verl.trainer.ppo import core_algos  # noqa: E402
 from verl.trainer.ppo.ray_trainer import apply_kl_penalty  # noqa: E402
@@ -34,7 +37,9 @@ def normalise(batch, by_std=True):
     last = torch.zeros_like(batch.mask)
     last[:, 0] = batch.rewards
     index = ["prompt"] * len(batch.rewards)
-    return core_algos.compute_grpo_outcome_advantage(last, batch.mask, index, norm_adv_by_std_in_grpo=by_std)[0]
+    return core_algos.compute_grpo_outcome_advantage(last, batch.mask, index, norm_adv_by_std_in_grpo=by_std)[
+        0
+    ]
 
 
 def penalise_reward(batch, kind):
@@ -50,7 +55,9 @@ def penalise_reward(batch, kind):
     control = core_algos.FixedKLController(0.04)
     rewards = apply_kl_penalty(SimpleNamespace(batch=data), control, kind)[0].batch["token_level_rewards"]
     index = ["prompt"] * len(batch.rewards)
-    return core_algos.compute_grpo_outcome_advantage(rewards, batch.mask, index, norm_adv_by_std_in_grpo=False)[0]
+    return core_algos.compute_grpo_outcome_advantage(
+        rewards, batch.mask, index, norm_adv_by_std_in_grpo=False
+    )[0]
 
 
 def make_loss(mode="vanilla", agg="token-mean", clip=0.2, kl=None, advantages=spread, dual=3.0, **policy):
@@ -58,8 +65,10 @@ def make_loss(mode="vanilla", agg="token-mean", clip=0.2, kl=None, advantages=sp
 
     def loss(batch):
         config = ActorConfig(
-            strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1, clip_ratio=clip, clip_ratio_low=clip,
-            clip_ratio_high=clip, clip_ratio_c=dual, loss_agg_mode=agg, policy_loss=PolicyLossConfig(**policy),
+            strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1, clip_ratio=clip,
+            clip_ratio_low=clip,
+            clip_ratio_high=clip, clip_ratio_c=dual, loss_agg_mode=agg,
+            policy_loss=PolicyLossConfig(**policy),
         )  # fmt: skip
         compute = core_algos.get_policy_loss_fn(mode)
         value = compute(batch.old_logp, batch.logp, advantages(batch), batch.mask, agg, config)[0]
@@ -143,7 +152,7 @@ CASES = [
      "settings": "loss_agg_mode seq-mean-token-sum, use_kl_in_reward, kl_penalty kl, coefficient 0.04",
      "promised": "-E[R] + 0.04*reverse-kl", "place": "ppo_trainer.yaml: kl_penalty"},
     {"function": "k3_in_reward",
-     "settings": "loss_agg_mode seq-mean-token-sum, use_kl_in_reward, kl_penalty low_var_kl, coefficient 0.04",
+     "settings": "seq-mean-token-sum, use_kl_in_reward, kl_penalty low_var_kl, coefficient 0.04",
      "promised": "-E[R] + 0.04*reverse-kl", "place": "ppo_trainer.yaml: kl_penalty", "why": "e"},
     {"function": "sequence_mean", "settings": "loss_agg_mode seq-mean-token-mean, clip off"},
     {"function": "sequence_mean", "settings": "loss_agg_mode seq-mean-token-mean, clip off",
