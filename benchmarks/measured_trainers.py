@@ -6,8 +6,7 @@ running it.
     python benchmarks/measured_trainers.py trl_grpo liger     # only these recipes
 
 A recipe whose trainer is not installed is left out, and its stored rows stay.  Trainers need environments
-of their
-own: run this in each.
+of their own: run this in each.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ def read_table(name: str) -> tuple[str, list[dict[str, Any]]]:
     """Return the package of a recipe and its cases, with the defaults of CASE; no code of it is run."""
     found = {}
     for node in ast.parse((RECIPES / f"{name}.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if node.targets[0].id in ("PACKAGE", "WHY", "CASES"):
-                found[node.targets[0].id] = ast.literal_eval(node.value)
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Name) and target.id in ("PACKAGE", "WHY", "CASES"):
+            found[target.id] = ast.literal_eval(node.value)
     reasons = {"": "", **found.get("WHY", {})}
     cases = [{**CASE, **case} for case in found["CASES"]]
     return found["PACKAGE"], [{**case, "why": reasons[case["why"]]} for case in cases]

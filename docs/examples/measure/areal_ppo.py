@@ -5,8 +5,7 @@
     klsym measure docs/examples/measure/areal_ppo.py:default
 
 The KL goes into the reward of each token, as in areal/trainer/ppo/actor.py, here without a discount; the
-loss is a
-mean over tokens.
+loss is a mean over tokens.
 """
 
 import stubs

@@ -5,8 +5,7 @@
     klsym measure docs/examples/measure/liger.py:dr_grpo --group 2
 
 `ppo_loss_fn` is run on one sequence a chunk, as its forward pass does; `module` runs all of it, in float32:
-the
-hidden states are the logits and the head is the unit matrix.
+the hidden states are the logits and the head is the unit matrix.
 """
 
 import torch

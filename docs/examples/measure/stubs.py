@@ -1,4 +1,5 @@
-"""Empty modules in place of packages that a trainer imports and its loss does not use: ray, vllm, deepspeed.
+"""Empty modules in place of packages that a trainer imports and its loss does not use: ray, vllm,
+deepspeed.
 
     import stubs
 

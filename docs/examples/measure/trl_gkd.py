@@ -4,8 +4,7 @@
     klsym measure docs/examples/measure/trl_gkd.py:default
 
 On-policy is lmbda 1 with temperature 1.  Off-policy are the sequences of a data set, or of a student that
-samples at
-another temperature, as at the default 0.9.
+samples at another temperature, as at the default 0.9.
 """
 
 from trl.experimental.gkd.gkd_trainer import GKDTrainer

@@ -4,8 +4,7 @@
     klsym measure docs/examples/measure/trl_grpo.py:default --group 2
 
 The trainer is made without its constructor, with the attributes that the loss reads.  Its forward pass asks
-the
-model for log_probs and entropy, which are those of the batch here.
+the model for log_probs and entropy, which are those of the batch here.
 """
 
 from collections import defaultdict

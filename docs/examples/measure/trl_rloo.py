@@ -4,8 +4,7 @@
     klsym measure docs/examples/measure/trl_rloo.py:default --group 2
 
 The KL in the reward and the leave-one-out baseline stand inside _generate_and_score_completions:
-`compute_advantages`
-repeats these lines.
+`compute_advantages` repeats these lines.
 """
 
 from collections import defaultdict

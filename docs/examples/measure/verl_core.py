@@ -4,8 +4,7 @@
     klsym measure docs/examples/measure/verl_core.py:default --group 2
 
 The losses take one advantage a token; `rewards` gives the reward of the sequence, `advantages` that of
-GRPO.  The
-KL loss is added as in verl/workers/utils/losses.py.
+GRPO.  The KL loss is added as in verl/workers/utils/losses.py.
 """
 
 from types import SimpleNamespace
