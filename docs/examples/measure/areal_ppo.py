@@ -53,6 +53,8 @@ def sapo(batch):
 
 
 WHY = {
+    "k": "The KL of the tokens from t on goes with the score of token t, and all is divided by the number of "
+    "tokens: the divisor depends on later tokens, so that no objective has this gradient.",
     "a": "The ratio is the geometric mean over T tokens, so that its gradient has the factor 1/T: a "
     "sequence-level objective weighted by 1/T.",
 }  # fmt: skip
@@ -63,7 +65,8 @@ CASES = [
     {"function": "unclipped", "settings": "clip off"},
     {"function": "unclipped", "settings": "clip off", "sampling": "off-policy"},
     {"function": "unclipped", "settings": "clip off", "group": 2},
-    {"function": "kl_in_reward", "settings": "kl_ctl 0.1, estimator k1, no discount, clip off"},
+    {"function": "kl_in_reward", "settings": "kl_ctl 0.1, estimator k1, no discount, clip off",
+     "why": "k"},
     {"function": "kl_in_reward", "settings": "kl_ctl 0.1, estimator k1, no discount, clip off",
      "sampling": "off-policy"},
     {"function": "gspo", "settings": "importance_sampling_level sequence, clip off", "why": "a"},

@@ -4,7 +4,8 @@
     pip install --no-deps openrlhf==0.11.2
     klsym measure docs/examples/measure/openrlhf_ppo.py:default --group 2
 
-The KL loss is added as in trainer/ray/ppo_actor.py; OpenRLHF computes it in float32.
+A KL in the reward is summed over the sequence, without a critic.  The KL loss is added as in
+trainer/ray/ppo_actor.py; OpenRLHF computes it in float32.
 """
 
 import stubs
@@ -78,8 +79,10 @@ WHY = {
     "the KL of sequences.",
 }  # fmt: skip
 CASES = [
-    {"function": "default", "settings": "defaults: k1 in the reward, init_coef 0.01, token-mean"},
-    {"function": "default", "settings": "defaults: k1 in the reward, init_coef 0.01, token-mean",
+    {"function": "default",
+     "settings": "k1 in the reward, summed over the sequence, init_coef 0.01; no critic"},
+    {"function": "default",
+     "settings": "k1 in the reward, summed over the sequence, init_coef 0.01; no critic",
      "sampling": "off-policy"},
     {"function": "default_unclipped", "settings": "defaults, clip off", "sampling": "off-policy"},
     {"function": "default_unclipped", "settings": "defaults, clip off", "group": 2},

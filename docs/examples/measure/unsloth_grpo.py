@@ -1,7 +1,8 @@
 """grpo_compute_loss of Unsloth, run against unsloth-zoo==2026.10.9.
 
-pip install klsym[torch] transformers pip install --no-deps unsloth-zoo==2026.10.9 klsym measure
-docs/examples/measure/unsloth_grpo.py:grpo --group 2
+    pip install klsym[torch] transformers
+    pip install --no-deps unsloth-zoo==2026.10.9
+    klsym measure docs/examples/measure/unsloth_grpo.py:grpo --group 2
 """
 
 import os
