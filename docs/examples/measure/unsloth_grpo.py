@@ -3,6 +3,8 @@
     pip install klsym[torch] transformers
     pip install --no-deps unsloth-zoo==2026.10.9
     klsym measure docs/examples/measure/unsloth_grpo.py:grpo --group 2
+
+Unsloth patches Transformers when it is imported.
 """
 
 import os
