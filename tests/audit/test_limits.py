@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import klsym
-from klsym.confirmed.child import Runner
 from klsym.cli import main
+from klsym.confirmed.child import Runner
 from klsym.errors import UsageError
 from klsym.worker_process import Asked
 from support.scale import scaled

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from klsym.confirmed.child import Runner
 from klsym.cli import main
+from klsym.confirmed.child import Runner
 from klsym.lint.config import Target, read_project
 from klsym.lint.findings import Finding, collect_findings
 from klsym.lint.reports import as_annotations, as_sarif, as_text
