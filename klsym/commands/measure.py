@@ -11,8 +11,8 @@ from klsym.errors import UsageError
 from klsym.measure.child import Runner
 
 OPTIONS = (
-    "sampling", "group", "words", "length", "prompts", "third", "binary", "worlds", "framework",
-    "expect", "vs",
+    "sampling", "group", "words", "length", "prompts", "third", "fixed_length", "binary", "worlds",
+    "framework", "expect", "vs",
 )  # fmt: skip
 LEEWAY = 1.2  # the process gets more time than the runs in it, whose own message says more
 

@@ -8,9 +8,9 @@ is compared with the one that was measured, on the same worlds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 from klsym.audit.audits import MOST_NAMES, AuditRun
@@ -21,18 +21,18 @@ from klsym.audit.confirm import SCALES, draw
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
 from klsym.audit.terms import VOCABULARY, Refused, mask, token
+from klsym.confirmed.filling import Filling, load_tracing
 from klsym.confirmed.printed import Agreement, compare_with_printed
 from klsym.errors import KlsymError, UsageError
-from klsym.language.expressions import log_old, unfold
-from klsym.language.sums import Whole
+from klsym.language.expressions import DENSITIES, A, R, log_old
 from klsym.measure.batch import Batch
 from klsym.measure.measurement import Measurement
 from klsym.measure.measuring import measure
-from klsym.numeric.array_losses import evaluate
 from klsym.numeric.checks.cross_check import draw_parameters_of
 
 GAP = 1e-6  # relative; a printed gradient further from the measured one is another one
 SECONDS = 20.0  # for measuring
+RANGES = (0.2, 0.9), (1.1, 1.7), (-1.7, 1.7)  # of parameters: code may want a share, or a cap above 1
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Confirmed:
     """
 
     read: Audit | None
-    unread: str
-    measured: Measurement | None
-    unmeasured: str
-    agreement: Agreement | None
+    unread: str = ""
+    measured: Measurement | None = None
+    unmeasured: str = ""
+    agreement: Agreement | None = None
     error: KlsymError | None = None  # why it was not read
 
     @property
@@ -140,17 +140,19 @@ def audit_and_measure(
         answer = run.audit(dict(map or {}), dict(set or {}))
     except KlsymError as reason:
         error = _locate(reason, code)
+    read_alone = Confirmed(read=answer, unread=str(error or ""), unmeasured=str(error or ""), error=error)
     if run is None:
-        return Confirmed(None, str(error), None, str(error), None, error)
+        return read_alone
+    measuring = _Measuring(run, answer)
     try:
-        measuring = _Measuring(run, answer)
         measured = measuring.measure()
     except KlsymError as reason:
-        return Confirmed(answer, str(error or ""), None, str(_locate(reason, code)), None, error)
-    agreement = None
-    if answer is not None:
-        agreement = compare_with_printed(answer.verdict, answer.tokens.loss, measured, measuring.parameters)
-    return Confirmed(answer, str(error or ""), measured, "", agreement, error)
+        return replace(read_alone, unmeasured=str(_locate(reason, code)))
+    both = replace(read_alone, measured=measured, unmeasured="")
+    if answer is None or measuring.has_rewards_of_sequences:
+        return both
+    verdict, loss = answer.verdict, answer.tokens.loss
+    return replace(both, agreement=compare_with_printed(verdict, loss, measured, measuring.parameters))
 
 
 def _locate(error: KlsymError, code: Code) -> KlsymError:
@@ -161,21 +163,30 @@ def _locate(error: KlsymError, code: Code) -> KlsymError:
 
 
 class _Measuring:
-    """One measurement of what an audit has bound.  answer: what was read; None where it was not."""
+    """One measurement of what an audit has bound.  answer: what was read; None where it was not.
+
+    parameters: numbers of the free parameters.
+    """
 
     def __init__(self, run: AuditRun, answer: Audit | None) -> None:
         self.run, self.answer = run, answer
         self.setting = run.setting if answer is not None and run.setting else run.options
-        self.parameters = self._draw_parameters()
+        self.parameters: dict[str, float] = {}
 
-    def _draw_parameters(self) -> dict[str, float]:
-        """Return numbers of the free parameters, which meet the hypotheses of what was read."""
-        if self.answer is not None:
-            drawn = draw_parameters_of(self.answer.verdict, self.answer.tokens.loss)
-            if drawn is None:
-                raise UsageError("no values of the parameters found that meet the hypotheses")
-            return drawn
-        return {}
+    def _list_parameters(self) -> Iterator[dict[str, float]]:
+        """Yield numbers of the parameters that meet the hypotheses of what was read, positive ones first."""
+        if self.answer is None:
+            yield {}
+            return
+        verdict, loss = self.answer.verdict, self.answer.tokens.loss
+        for low, high in RANGES:
+
+            def draw_between(_: str, stream: Random, low: float = low, high: float = high) -> float:
+                return stream.uniform(low, high)
+
+            drawn = draw_parameters_of(verdict, loss, draw_between)
+            if drawn is not None:
+                yield drawn
 
     def measure(self) -> Measurement:
         """Return the measurement, with the first layout of arguments that the code accepts."""
@@ -184,10 +195,14 @@ class _Measuring:
         layouts = [self.run.traced.layout] if self.run.traced is not None else self.run.layouts
         refusals: list[Refused] = []
         for layout in layouts:
-            try:
-                return self._measure_layout(layout)
-            except Refused as refusal:
-                refusals.append(refusal)
+            for parameters in self._list_parameters():
+                self.parameters = parameters
+                try:
+                    return self._measure_layout(layout)
+                except Refused as refusal:
+                    refusals.append(refusal)
+        if not refusals:
+            raise UsageError("no values of the parameters found that meet the hypotheses")
         raise max(refusals, key=lambda refusal: refusal.line or 0)
 
     def _measure_layout(self, layout: Any) -> Measurement:
@@ -207,7 +222,7 @@ class _Measuring:
         self._run_at_sizes(layout)
         is_sample = self.setting.get("level") == "sample"
         symbols = self.run.bindings.symbols
-        with self.run.guard_user_code(), _load_tracing(self.run.framework.name).use_double():
+        with self.run.guard_user_code(), load_tracing(self.run.framework.name).use_double():
             return measure(
                 lambda batch: self._compute_loss(batch, layout),
                 sampling=self.setting.get("sampling") or "on-policy",
@@ -215,6 +230,7 @@ class _Measuring:
                 words=4 if is_sample else 3,
                 length=1 if is_sample else 2,
                 third=log_old in symbols,
+                fixed_length=not self._reads_mask,
                 framework=self.run.framework.name,
                 seconds=SECONDS,
             )
@@ -233,107 +249,43 @@ class _Measuring:
     # -- one batch --------------------------------------------------------------------------
     def _compute_loss(self, batch: Batch, layout: Any) -> Any:
         """Return what the code makes of a batch, as a number whose gradient is meant."""
-        filled = _Filling(batch, layout, self.run.framework.name)
-        arguments = filled.fill(self.run.bindings.roles)
         symbols = self.run.bindings.free.items()
+        known = {x.name: self._find_number(x) for x in self._list_parameters_of_roles()}
+        filled = Filling(
+            batch, layout, self.run.framework.name, at_tokens=self._is_at_tokens, parameters=known
+        )
+        arguments = filled.fill(self.run.bindings.roles)
         numbers = {name: self.run.framework.number(self._find_number(x)) for name, x in symbols}
         value = self.run.call({**arguments, **numbers}, guessing=True)
         if self.setting.get("use") == "reward":
             return filled.weigh_scores(value, self.setting.get("credit") or "total")
         return filled.sum_tokens(value)
 
+    @property
+    def has_rewards_of_sequences(self) -> bool:
+        """Has each sequence one reward R, where a verdict on tokens means one of each token?"""
+        traced = self.run.traced
+        rows = traced is not None and bool(traced.layout.rows)
+        return rows and self.setting.get("level") == "token" and R in self.run.bindings.symbols
+
+    @property
+    def _is_at_tokens(self) -> bool:
+        """Has each token a reward of its own, as it has where tokens are explained, or nothing was read?"""
+        return self.answer is None or self.setting.get("level") == "token"
+
+    @property
+    def _reads_mask(self) -> bool:
+        """Does the code leave out padding?  Where it does not, no sequence of its worlds is padded."""
+        if self.run.traced is not None:
+            return self.run.traced.formula.has(mask)
+        return mask in self.run.bindings.roles.values()
+
+    def _list_parameters_of_roles(self) -> list[Any]:
+        """Return the parameters in the roles of arguments, such as a temperature."""
+        symbols = self.run.bindings.symbols - {*VOCABULARY, mask, token, A, R, *DENSITIES, log_old}
+        return sorted(symbols, key=str)
+
     def _find_number(self, symbol: Any) -> float:
         """Return the number of a parameter; what nothing says is a number of its own between 0.2 and 0.9."""
         position = len(self.parameters)
         return self.parameters.setdefault(symbol.name, 0.2 + math.modf(0.618 * (position + 1))[0] * 0.7)
-
-
-def _load_tracing(framework: str) -> Any:
-    return import_module(f"klsym.audit.tracing.{'jax_trace' if framework == 'jax' else 'torch_run'}")
-
-
-class _Filling:
-    """Arguments of some code, filled from a batch with the layout that the audit found."""
-
-    def __init__(self, batch: Batch, layout: Any, framework: str) -> None:
-        self.batch, self.layout, self.framework = batch, layout, framework
-        self.library, self.detach = _load_arrays(framework)
-        per_token = batch.rewards[:, None] + 0 * batch.mask
-        rewards = (
-            {"R": batch.rewards, "A": batch.rewards} if layout.by_rows
-            else {"R": per_token if layout.constant else batch.token_rewards, "A": per_token}
-        )  # fmt: skip
-        tables = (batch.logits, batch.ref_logits, None)
-        self.numbers = {
-            "log_q": batch.logp, "log_p": batch.ref_logp, "log_mu": batch.sampler_logp,
-            "log_old": batch.old_logp, **rewards,
-            **{x.name: table for x, table in zip(VOCABULARY, tables, strict=True) if table is not None},
-        }  # fmt: skip
-
-    def fill(self, roles: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments by name."""
-        arguments = {name: self._evaluate(role) for name, role in roles.items()}
-        return _load_tracing(self.framework).fit_layout(arguments, self.layout)  # type: ignore[no-any-return]
-
-    def _evaluate(self, role: Any) -> Any:
-        if role == mask:
-            return self._convert_mask()
-        if role == token:
-            return self.batch.tokens
-        counted = self.batch.mask
-        if role.has(Whole):
-            inside = role.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0])
-            return (evaluate(inside, self.numbers, self.library, self.detach) * counted).sum(1)
-        if unknown := {x.name for x in unfold(role).free_symbols} - {*self.numbers}:
-            raise Refused(f"{', '.join(sorted(unknown))} is not measured")
-        numbers = self.layout.make_numbers(role, self.numbers, counted)
-        return evaluate(role, numbers, self.library, self.detach)
-
-    def _convert_mask(self) -> Any:
-        if self.framework == "jax":
-            from klsym.audit.tracing.jax_trace import MASKS
-
-            return self.batch.mask.astype(MASKS[self.layout.mask_type])
-        import torch
-
-        return self.batch.mask.to(getattr(torch, self.layout.mask_type))
-
-    # -- the result -------------------------------------------------------------------------
-    def sum_tokens(self, value: Any) -> Any:
-        """Return the sum of what the code returns over the tokens that count, or over the sequences."""
-        value = self._as_array(value)
-        if value.ndim == 0:
-            return value
-        if math.prod(value.shape) == math.prod(self.batch.mask.shape) and value.ndim != 1:
-            return (value.reshape(self.batch.mask.shape) * self.batch.mask).sum()
-        if self.layout.flat and math.prod(value.shape) == math.prod(self.batch.mask.shape):
-            return (value.reshape(self.batch.mask.shape) * self.batch.mask).sum()
-        return value.sum()
-
-    def weigh_scores(self, value: Any, credit: str) -> Any:
-        """Return the sum of detached rewards times log q; credit: which tokens a reward meets."""
-        value = self.detach(self._as_array(value))
-        log_q = self.batch.logp * self.batch.mask
-        if value.ndim < 2:
-            return (value * log_q.sum(-1)).sum()
-        value = value * self.batch.mask
-        if credit != "same-token":
-            total = value.sum(-1)[:, None] + 0 * value
-            value = total if credit == "total" else total - value.cumsum(-1) + value
-        return (value * log_q).sum()
-
-    def _as_array(self, value: Any) -> Any:
-        if hasattr(value, "ndim"):
-            return value
-        return 0 * self.batch.mask.sum() + float(value)
-
-
-def _load_arrays(framework: str) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the array functions of a library, and what it calls sg."""
-    if framework == "jax":
-        import jax
-
-        return jax.numpy, jax.lax.stop_gradient
-    from array_api_compat import torch as functions
-
-    return functions, lambda x: x.detach()

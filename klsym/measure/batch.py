@@ -7,7 +7,8 @@ from typing import Any
 
 WRITTEN_AS = {  # roles in the words of the loss grammar, and of `klsym audit`
     "log_q": "logp", "log_p": "ref_logp", "log_mu": "old_logp", "log_old": "old_logp", "token": "tokens",
-    "log_q[v]": "logits", "log_p[v]": "ref_logits", "R": "rewards", "A": "rewards[t]",
+    "log_q[v]": "logits", "log_p[v]": "ref_logits", "log_mu[v]": "old_logits", "R": "rewards",
+    "A": "rewards[t]",
 }  # fmt: skip
 
 
@@ -21,7 +22,8 @@ class Batch:
     tokens: [B, T] integers.  mask: [B, T], 1 at words that count, the end word included, 0 beyond the end.
     logp: [B, T] log q of the drawn words, with its gradient.  ref_logp: log p.  old_logp: log of the policy
     that the ratio is taken to: the sampler mu, or a third policy.  sampler_logp: log mu.
-    rewards: [B].  token_rewards: [B, T].  logits, ref_logits: [B, T, V] log q and log p of all words.
+    rewards: [B].  token_rewards: [B, T].  logits, ref_logits, old_logits: [B, T, V] the same logs of all
+    words.
     prompts: [B] the number of the prompt.  input_ids: [B, 1 + T], a prompt word and the tokens.
     model, ref_model: called with input_ids (and attention_mask) they return an object with .logits.
 
@@ -39,6 +41,7 @@ class Batch:
     token_rewards: Any
     logits: Any
     ref_logits: Any
+    old_logits: Any
     prompts: Any
     input_ids: Any
     model: Any = None

@@ -67,6 +67,7 @@ class Library:
             "token_rewards": world.token_rewards,
             "ref_logits": world.log_p[world.rows],
             "old_logp": _bound_below(world.compute_old(theta)[places]),
+            "old_logits": _bound_below(world.compute_old(theta)[world.rows]),
             "sampler_logp": _bound_below(world.compute_sampler(theta)[places]),
         }
         by_sequence = {name: self.as_integers(x) for name, x in integers.items()}

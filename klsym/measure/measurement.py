@@ -28,7 +28,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How a loss was run: sampler, samples a group, words, steps, prompts; third: is there a third policy?"""
+    """How a loss was run: sampler, samples a group, words, steps, prompts; third: is there a third policy?
+
+    fixed_length: does no word end a sequence?
+    """
 
     sampling: str = "on-policy"
     group: int = 1
@@ -36,15 +39,15 @@ class Setting:
     length: int = 2
     prompts: int = 1
     third: bool = False
+    fixed_length: bool = False
 
     def describe(self) -> str:
         """Return the setting in words."""
         samples = "one sample" if self.group == 1 else f"groups of {self.group} samples"
         prompts = f" after each of {self.prompts} prompts" if self.prompts > 1 else ""
         third = ", the ratio taken to a third policy" if self.third else ""
-        return (
-            f"{self.sampling}, {samples} of at most {self.length} out of {self.words} words{prompts}{third}"
-        )
+        length = f"{self.length}" if self.fixed_length else f"at most {self.length}"
+        return f"{self.sampling}, {samples} of {length} out of {self.words} words{prompts}{third}"
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def measure(
     length: int = 2,
     prompts: int = 1,
     third: bool = False,
+    fixed_length: bool = False,
     map: Mapping[str, str] | None = None,
     set: Mapping[str, Any] | None = None,
     expect: str | None = None,
@@ -70,6 +71,7 @@ def measure(
       word after each prefix.
     group: samples of one call of the loss, drawn independently after one prompt.
     words, length: V words, of which 0 ends a sequence, and at most T of them: all sequences are run.
+    fixed_length: no word ends a sequence, all have T words: for code without a mask.
     prompts: so many, of unequal weight.  third: the ratio of the loss is taken to a third policy.
     map: name of an argument -> field of the batch, or word of the loss grammar; set: name -> value.
     expect: an objective such as "-E[R] + 0.04*reverse-kl"; the answer then has `expected`.
@@ -80,7 +82,9 @@ def measure(
     Returns: a `Measurement`.
     Raises UsageError: options that do not fit; code that is random, not finite, or no number.
     """
-    setting = Setting(sampling, group, words=words, length=length, prompts=prompts, third=third)
+    setting = Setting(
+        sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length
+    )
     _check_setting(setting, worlds)
     function, notes = bind_loss(loss, map or {}, set or {})
     library = load_library(framework or choose_library(function))
@@ -139,7 +143,8 @@ class _Plan:
 
     def _build(self, words: int, length: int, count: int) -> list[MeasuredWorld]:
         prompts = min(self.setting.prompts, words)
-        tree = WordTree(words, length, prompts=tuple(1.0 + k for k in range(prompts)))
+        end = None if self.setting.fixed_length else 0
+        tree = WordTree(words, length, end, prompts=tuple(1.0 + k for k in range(prompts)))
         groups = prompts * math.comb(len(tree.sequences) + self.setting.group - 1, self.setting.group)
         if groups > MOST_GROUPS:
             raise UsageError(f"{groups} groups of samples: a smaller group, fewer words or a shorter length")

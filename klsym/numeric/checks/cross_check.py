@@ -11,7 +11,7 @@ at random samples and on both sides of every bound of a clip, min, max or abs.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +81,13 @@ def _compare_with_loss(verdict: Verdict, loss: Any) -> tuple[bool, str]:
         return False, f"a printed formula cannot be read: {error}"
 
 
-def draw_parameters_of(verdict: Verdict, loss: Any) -> dict[str, float] | None:
+def draw_parameters_of(
+    verdict: Verdict, loss: Any, draw_number: Callable[[str, random.Random], Any] | None = None
+) -> dict[str, float] | None:
+    """Return values of the parameters in a verdict that meet its hypotheses; None where none are found."""
     names = {x.name for x in loss.free_symbols} - {x.name for x in SAMPLED} | {*PARAMETERS} - {*COUNTS}
-    parameters = draw_parameters(sorted(names), verdict.assumptions, random.Random(0))
+    stream, draw = random.Random(0), draw_number or _draw_number
+    parameters = draw_parameters(sorted(names), verdict.assumptions, stream, draw)
     return None if parameters is None else {name: float(value) for name, value in parameters.items()}
 
 
@@ -128,7 +132,7 @@ class _Printed:
         samples, reached = 0, set()
         for seed in SEEDS:
             stream = random.Random(seed)
-            fixed = draw_parameters(self.names, self.verdict.assumptions, stream)
+            fixed = draw_parameters(self.names, self.verdict.assumptions, stream, _draw_number)
             if fixed is None:
                 return False, UNMET
             rows = []
@@ -199,13 +203,16 @@ class _Printed:
 
 
 def draw_parameters(
-    names: Iterable[str], assumptions: Iterable[Message], stream: random.Random
+    names: Iterable[str],
+    assumptions: Iterable[Message],
+    stream: random.Random,
+    draw_number: Callable[[str, random.Random], Any],
 ) -> Values | None:
-    """Return values of both signs that meet the hypotheses of a verdict, such as eps > 0."""
+    """Return values that meet the hypotheses of a verdict, such as eps > 0."""
     names, hypotheses = list(names), [x for x in assumptions if x.code in RELATIONS]
     conditions = [(_parse_condition(str(x.values["of"]), names), RELATIONS[x.code]) for x in hypotheses]
     for _ in range(DRAWS):
-        values = {name: _draw_number(name, stream) for name in names}
+        values = {name: draw_number(name, stream) for name in names}
         if all(e is None or _is_met(e, relation, values) for e, relation in conditions):
             return values
     return None
