@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,7 @@ def functions(rows: list[dict[str, Any]]) -> str:
             " that is the loss. Packages that a package imports are read if they are installed beside it.\n",
             _shares(rows),
             table(heads, table_rows),
+            _measured(rows),
             "\nFor each function that differs from the formula by hand, the reason was found: another"
             " constant factor, an option at its default, or another symbol than the formula by hand assumed."
             " klsym was extended with these functions in view, so the shares are no estimate for"
@@ -261,6 +263,20 @@ def _shares(rows: list[dict[str, Any]]) -> str:
         f"klsym reads {share(rows, 'first')} at first try and {share(rows, 'second')} after mapping. Without"
         f" the {len(rows) - len(inside)} losses of pairs (DPO and its kin), which are out of scope, it reads"
         f" {share(inside, 'first')} and {share(inside, 'second')}.\n"
+    )
+
+
+def _measured(rows: list[dict[str, Any]]) -> str:
+    """How many were measured, alone or beside a reading, and how often the two are not the same."""
+    inside = [row for row in rows if not _is_out_of_scope(row)]
+    found = [row for row in inside if row["measured"]]
+    compared = Counter(row["measured"]["as read"] for row in found)
+    either = [row for row in inside if row["measured"] or row["second"] == "read"]
+    return (
+        f"\n`klsym audit` also runs each function on small worlds. {len(found)} were measured;"
+        f" {compared['yes']} have there the gradient that is proved of what was read, {compared['no']} has"
+        f" another one (no verdict), {compared['not compared']} were measured alone or have no gradient to"
+        f" compare. Read or measured: {len(either)} of {len(inside)} ({len(either) / len(inside):.0%})."
     )
 
 

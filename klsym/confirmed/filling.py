@@ -52,6 +52,8 @@ class Filling:
             return self._convert_mask()
         if role == token:
             return self.batch.tokens
+        if role.is_Symbol and role.name in self.numbers and not self.layout.summed:
+            return self.numbers[role.name]
         counted = self.batch.mask
         if role.has(Whole):
             inside = role.replace(lambda e: isinstance(e, Whole), lambda e: e.args[0])
