@@ -11,7 +11,7 @@ from klsym.errors import UsageError
 from klsym.measure.child import Runner
 
 OPTIONS = (
-    "sampling", "group", "words", "length", "prompts", "third", "fixed_length", "binary", "worlds",
+    "sampling", "group", "words", "length", "prompts", "third", "fixed_length", "tool", "binary", "worlds",
     "framework", "expect", "vs",
 )  # fmt: skip
 LEEWAY = 1.2  # the process gets more time than the runs in it, whose own message says more

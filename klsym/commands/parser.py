@@ -211,6 +211,9 @@ def _add_measure(commands: Any) -> None:
     ):  # fmt: skip
         measure.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{said} ({default})")
     measure.add_argument("--third", action="store_true", help="the ratio is taken to a third policy")
+    measure.add_argument(
+        "--tool", action="store_true", help="the last word calls a tool: a masked word follows"
+    )
     measure.add_argument("--fixed-length", action="store_true", help="no word ends a sequence: no padding")
     measure.add_argument("--binary", action="store_true", help="rewards are 0 and 1")
     measure.add_argument("--framework", choices=("torch", "jax"), help="of the code (what it uses)")

@@ -30,7 +30,7 @@ KINDS = {
 class Setting:
     """How a loss was run: sampler, samples a group, words, steps, prompts; third: is there a third policy?
 
-    fixed_length: does no word end a sequence?
+    fixed_length: does no word end a sequence?  tool: does the last word call a tool?
     """
 
     sampling: str = "on-policy"
@@ -40,12 +40,14 @@ class Setting:
     prompts: int = 1
     third: bool = False
     fixed_length: bool = False
+    tool: bool = False
 
     def describe(self) -> str:
         """Return the setting in words."""
         samples = "one sample" if self.group == 1 else f"groups of {self.group} samples"
         prompts = f" after each of {self.prompts} prompts" if self.prompts > 1 else ""
         third = ", the ratio taken to a third policy" if self.third else ""
+        third += ", with the words of a tool" if self.tool else ""
         length = f"{self.length}" if self.fixed_length else f"at most {self.length}"
         return f"{self.sampling}, {samples} of {length} out of {self.words} words{prompts}{third}"
 

@@ -42,6 +42,7 @@ def measure(
     prompts: int = 1,
     third: bool = False,
     fixed_length: bool = False,
+    tool: bool = False,
     map: Mapping[str, str] | None = None,
     set: Mapping[str, Any] | None = None,
     expect: str | None = None,
@@ -72,6 +73,7 @@ def measure(
     group: samples of one call of the loss, drawn independently after one prompt.
     words, length: V words, of which 0 ends a sequence, and at most T of them: all sequences are run.
     fixed_length: no word ends a sequence, all have T words: for code without a mask.
+    tool: the last word calls a tool; the environment draws the next word, whose mask is 0.
     prompts: so many, of unequal weight.  third: the ratio of the loss is taken to a third policy.
     map: name of an argument -> field of the batch, or word of the loss grammar; set: name -> value.
     expect: an objective such as "-E[R] + 0.04*reverse-kl"; the answer then has `expected`.
@@ -83,8 +85,9 @@ def measure(
     Raises UsageError: options that do not fit; code that is random, not finite, or no number.
     """
     setting = Setting(
-        sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length
-    )
+        sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length,
+        tool=tool,
+    )  # fmt: skip
     _check_setting(setting, worlds)
     function, notes = bind_loss(loss, map or {}, set or {})
     library = load_library(framework or choose_library(function))
@@ -115,6 +118,10 @@ def _check_setting(setting: Setting, worlds: int) -> None:
         value = getattr(setting, name)
         if not isinstance(value, int) or not low <= value <= high:
             raise UsageError(f"{name}={value!r}: a whole number from {low} to {high} expected")
+    if setting.tool and (setting.words < 3 or setting.length < 2):
+        raise UsageError(
+            "tool: 3 words and a length of 2 expected: one ends, one calls the tool, one is left"
+        )
     if not 2 <= worlds <= 50:
         raise UsageError(f"worlds={worlds!r}: from 2 to 50 expected")
 
@@ -135,6 +142,8 @@ class _Plan:
     @property
     def other_shape(self) -> tuple[int, int]:
         """Words and steps of the worlds on which a fit is confirmed; where all lengths are 1, they stay."""
+        if self.setting.tool:  # of 2 words one ends and one calls the tool: nothing would be left
+            return 3, 2 if self.setting.length == 3 else 3
         return OTHER_SHAPE if self.setting.length > 1 else (self.setting.words + 1, 1)
 
     def build_other_worlds(self) -> list[MeasuredWorld]:
@@ -144,7 +153,8 @@ class _Plan:
     def _build(self, words: int, length: int, count: int) -> list[MeasuredWorld]:
         prompts = min(self.setting.prompts, words)
         end = None if self.setting.fixed_length else 0
-        tree = WordTree(words, length, end, prompts=tuple(1.0 + k for k in range(prompts)))
+        tool = words - 1 if self.setting.tool else None
+        tree = WordTree(words, length, end, prompts=tuple(1.0 + k for k in range(prompts)), tool=tool)
         groups = prompts * math.comb(len(tree.sequences) + self.setting.group - 1, self.setting.group)
         if groups > MOST_GROUPS:
             raise UsageError(f"{groups} groups of samples: a smaller group, fewer words or a shorter length")

@@ -66,12 +66,16 @@ class Moved:
     @cached_property
     def masses(self) -> Array:
         """Of each sequence under the sampler, with its prompt."""
-        masses = np.exp(self.world.sum_words(self.log_mu))
-        return np.asarray(masses * self.world.prompt_masses)
+        return np.asarray(self.world.compute_masses(self.log_mu) * self.world.prompt_masses)
 
     @cached_property
     def masses_of_q(self) -> Array:
-        return np.asarray(np.exp(self.q.sum(-1)) * self.world.prompt_masses)
+        return np.asarray(np.exp(self.q.sum(-1)) * self.fixed_masses)
+
+    @property
+    def fixed_masses(self) -> Array:
+        """The probability of what no policy draws: the prompt, and the words of tools."""
+        return np.asarray(self.world.prompt_masses * self.world.tool_masses)
 
     def sum_next_words(self, per_prefix: Array) -> Array:
         """Return sum_t of a value at the prefix of each word, for each sequence."""
@@ -112,7 +116,7 @@ NEXT_WORDS: dict[str, Callable[[Array, Array], Array]] = {
 WHOLE: dict[str, Form] = {  # of sequences drawn from q, by the mass of q
     "policy-gradient": lambda m: m.masses_of_q * m.world.rewards,
     "reverse-kl": lambda m: m.masses_of_q * m.k1.sum(-1),
-    "forward-kl": lambda m: -np.exp(m.p.sum(-1)) * m.world.prompt_masses * m.q.sum(-1),
+    "forward-kl": lambda m: -np.exp(m.p.sum(-1)) * m.fixed_masses * m.q.sum(-1),
     "entropy": lambda m: -m.masses_of_q * m.q.sum(-1),
     "sampler-kl": lambda m: -m.masses * m.q.sum(-1),
     "length": lambda m: m.masses_of_q * m.world.lengths,
@@ -227,7 +231,7 @@ class NamedGradients:
 
     def _weigh(self, weigh: Weigh) -> Array:
         """Return the mean weight of each sequence over the other samples of its group, drawn from mu."""
-        world, masses = self.world, np.exp(self.world.sum_words(self.moved.log_mu))
+        world, masses = self.world, self.world.compute_masses(self.moved.log_mu)
         weights = np.zeros(len(world.tokens))
         for y in range(len(weights)):
             for group, times in world.tree.list_groups(world.group, first=y):

@@ -50,12 +50,13 @@ class MeasuredWorld:
 
     @cached_property
     def lengths(self) -> Array:
-        return np.array(self.tree.lengths)
+        """The number of words of the policy in each sequence."""
+        return np.array(self.tree.mask).sum(-1)
 
     @cached_property
     def is_drawn(self) -> Array:
-        """Is there a word at this place of the sequence?"""
-        return np.arange(self.tree.longest) < self.lengths[:, None]
+        """Does the policy draw a word at this place of the sequence?"""
+        return self.mask > 0
 
     @cached_property
     def rewards(self) -> Array:
@@ -105,13 +106,22 @@ class MeasuredWorld:
         weights = np.array(self.tree.prompts) / sum(self.tree.prompts)
         return np.asarray(weights[self.tree.prompt_of])
 
-    def compute_masses(self, theta: Array) -> Array:
-        """Return the probability of each sequence under the sampler, given its prompt."""
-        return np.exp(self.sum_words(self.compute_sampler(theta)))
+    @cached_property
+    def tool_masses(self) -> Array:
+        """The probability of the words of tools in each sequence, which no policy draws."""
+        if self.tree.tool is None:
+            return np.ones(len(self.tokens))
+        drawn = normalise_logits(np.array(self.tables.environment))[self.rows, self.tokens]
+        places = np.arange(self.tree.longest) < np.array(self.tree.lengths)[:, None]
+        return np.exp(np.where(places & ~self.is_drawn, drawn, 0).sum(-1))
+
+    def compute_masses(self, log_sampler: Array) -> Array:
+        """Return the probability of each sequence under a sampler, given its prompt."""
+        return np.asarray(np.exp(self.sum_words(log_sampler)) * self.tool_masses)
 
     def list_groups(self, theta: Array, in_order: bool = False) -> Iterator[tuple[tuple[int, ...], float]]:
         """Yield the groups of samples of one prompt with their mass; in_order: each order by itself."""
-        masses = self.compute_masses(theta)
+        masses = self.compute_masses(self.compute_sampler(theta))
         for chosen, times in self.tree.list_groups(self.group, multisets=not in_order):
             mass = times * self.prompt_masses[chosen[0]] * math.prod(masses[i] for i in chosen)
             if mass:
@@ -119,4 +129,4 @@ class MeasuredWorld:
 
     def describe(self, i: int) -> str:
         """Return the words of a sequence, for a message."""
-        return "".join(str(word) for word in self.tokens[i][: self.lengths[i]])
+        return "".join(str(word) for word in self.tokens[i][: self.tree.lengths[i]])

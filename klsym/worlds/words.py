@@ -39,7 +39,7 @@ class WordTree:
 
     end: the word that ends a sequence; None: all sequences have `longest` words.
     prompts: their weights.  Each has rows of its own; sequences are numbered prompt by prompt.
-    masked: words that are drawn like others and whose mask is 0, so that a loss should leave them out.
+    tool: a word that calls a tool: the environment draws the next word, whose mask is 0.
     Raises UsageError: numbers out of range, or a tree that is too large.
     """
 
@@ -47,13 +47,13 @@ class WordTree:
     longest: int
     end: int | None = 0
     prompts: tuple[float, ...] = (1.0,)
-    masked: frozenset[int] = frozenset()
+    tool: int | None = None
 
     def __post_init__(self) -> None:
         words = range(self.vocabulary)
         fine = len(words) > 1 and self.longest > 0 and self.prompts and min(self.prompts) > 0
-        fine = fine and (self.end is None or self.end in words) and self.masked < {*words}
-        if not fine or self.end in self.masked:
+        fine = fine and (self.end is None or self.end in words)
+        if not fine or (self.tool is not None and (self.tool not in words or self.tool == self.end)):
             raise UsageError(f"words: {self}: 2 words, 1 step and positive weights of prompts expected")
 
     @cached_property
@@ -104,9 +104,9 @@ class WordTree:
 
     @property
     def mask(self) -> list[list[int]]:
-        """1 at each word that counts, the end word included, 0 at masked words and beyond the end."""
+        """1 at each word of the policy, the end word included, 0 at words of a tool and beyond the end."""
         rows = [
-            [*(int(word not in self.masked) for word in words), *[0] * (self.longest - len(words))]
+            [1, *(int(word != self.tool) for word in words[:-1]), *[0] * (self.longest - len(words))]
             for words in self.sequences
         ]
         return [[*row] for _ in self.prompts for row in rows]
@@ -182,6 +182,7 @@ class Tables:
     """Numbers for a tree of words: logits of policies, rewards of sequences and of words.
 
     q, p, mu, old: one row a prefix, one column a word.  token_rewards: likewise.  rewards: one a sequence.
+    environment: logits of the words of tools.
     """
 
     q: Table
@@ -189,6 +190,7 @@ class Tables:
     mu: Table
     old: Table
     token_rewards: Table
+    environment: Table = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
     @property
@@ -233,5 +235,5 @@ def draw_tables(tree: WordTree, seed: int, near: float | None = 0.5, binary: boo
         rewards = [float(x >= median) for x in rewards]
     return Tables(
         q=q, p=draw_policy("p"), mu=draw_policy("mu"), old=draw_policy("old"), rewards=rewards,
-        token_rewards=draw("token rewards"),
+        token_rewards=draw("token rewards"), environment=draw("environment") if tree.tool is not None else [],
     )  # fmt: skip

@@ -53,11 +53,12 @@ def test_every_sequence_is_there_once(vocabulary: int, longest: int, end: int | 
 
 @pytest.mark.parametrize(("vocabulary", "longest", "end"), SIZES)
 def test_tables_of_integers(vocabulary: int, longest: int, end: int | None) -> None:
-    tree = WordTree(vocabulary, longest, end, masked=frozenset({1} - {end}))
+    tree = WordTree(vocabulary, longest, end, tool=None if end == 1 else 1)
     for k, words in enumerate(tree.sequences):
         gap = longest - len(words)
         assert tree.tokens[k] == [*words, *[0] * gap]
-        assert tree.mask[k] == [int(word != 1 or end == 1) for word in words] + [0] * gap
+        called = [False, *(word == 1 != end for word in words[:-1])]
+        assert tree.mask[k] == [int(not after_tool) for after_tool in called] + [0] * gap
         assert tree.lengths[k] == len(words)
         for t in range(len(words)):
             assert tree.prefixes[tree.rows[k][t]] == words[:t]
@@ -181,8 +182,8 @@ def test_binary_rewards_are_split_at_the_median() -> None:
     [{"vocabulary": 1, "longest": 2}, {"vocabulary": 2, "longest": 0},
      {"vocabulary": 2, "longest": 1, "end": 2},
      {"vocabulary": 2, "longest": 1, "prompts": ()}, {"vocabulary": 2, "longest": 1, "prompts": (1, 0)},
-     {"vocabulary": 2, "longest": 1, "masked": frozenset({0})},
-     {"vocabulary": 2, "longest": 1, "masked": frozenset({2})}],
+     {"vocabulary": 2, "longest": 1, "tool": 0},
+     {"vocabulary": 2, "longest": 1, "tool": 2}],
     ids=str,
 )  # fmt: skip
 def test_what_is_refused(numbers: dict[str, Any]) -> None:
