@@ -9,11 +9,14 @@ from klsym.study.tables.measured_data import Rows, read_functions
 from klsym.study.tables.writing.table import Column, Row, Table, build_text, words
 
 CAPTION = build_text(
-    "Loss functions of released packages: read as a formula by klsym audit, and measured by running them on"
-    " small worlds. Both: agree, the formula that was read has the measured gradient; not compared, the two"
-    " gradients were not set side by side. Differ: the formula does not have the gradient of the code, so"
-    " that klsym does not answer with it. Measured: no theorem."
+    "Loss functions of released packages: read as a formula by klsym audit, and measured: their expected"
+    r" gradient $\mathrm{E}_\mu[\nabla L]$ on small worlds, which is no theorem. Both: agree, the formula has"
+    " the measured gradient; not compared, the two were not set side by side. Differ: the formula has another"
+    " gradient than was measured, so that klsym answers with the measurement alone. Of those with neither,"
+    " some were read only after their inputs were named, and had another gradient than was measured then;"
+    " these are refused, and the measurement is not stored."
 )
+DIFFERS = "whose gradient is not the one that the code has"  # in the reason of a refusal
 COLUMNS = (
     Column("kind", words("kind of function")),
     Column("functions", words("functions"), align="r"),
@@ -23,7 +26,8 @@ COLUMNS = (
     Column("agree", words("agree"), align="r", over=words("both")),
     Column("apart", words("not compared"), align="r", over=words("both")),
     Column("differ", words("differ"), align="r"),
-    Column("neither", words("neither"), align="r"),
+    Column("neither", words("all"), align="r", over=words("neither")),
+    Column("unstored", words("differ"), align="r", over=words("neither")),
 )
 
 
@@ -55,7 +59,9 @@ def count_functions(rows: Rows) -> Mapping[str, int]:
     >>> found["either"] + found["neither"] == found["functions"]
     True
     """
-    outcomes = [(row["second"] == "read", row["measured"]) for row in rows]
+    known = [*rows]
+    outcomes = [(row["second"] == "read", row["measured"]) for row in known]
+    unanswered = [row for row in known if row["second"] != "read" and not row["measured"]]
     agreement = [(is_read, measured["as read"]) for is_read, measured in outcomes if measured]
     return {
         "functions": len(outcomes),
@@ -65,5 +71,6 @@ def count_functions(rows: Rows) -> Mapping[str, int]:
         "agree": agreement.count((True, "yes")),
         "apart": agreement.count((True, "not compared")),
         "differ": sum(same == "no" for _, same in agreement),
-        "neither": outcomes.count((False, None)),
+        "neither": len(unanswered),
+        "unstored": sum(DIFFERS in row["reason"] for row in unanswered),
     }

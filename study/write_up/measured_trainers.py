@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from klsym.files import write_whole
-from klsym.study.tables import measured_survey
 from klsym.study.tables.measured import COLUMNS, build_rows, show_measured, show_text
 from klsym.study.tables.measured_data import (
     Finding,
@@ -27,8 +26,10 @@ from klsym.study.tables.measured_data import (
     read_functions,
     read_trainers,
 )
+from klsym.study.tables.measured_survey import COLUMNS as COUNTED
+from klsym.study.tables.measured_survey import build_table, count_functions
 from klsym.study.tables.writing.layouts import render_markdown_piece
-from klsym.study.tables.writing.table import Cell
+from klsym.study.tables.writing.table import Cell, join_cells
 
 LEAD = """# What trainers minimise, measured
 
@@ -70,11 +71,12 @@ documentation was found that names an objective. "Clip off": a clip range that n
 """
 SURVEY = """## Functions of the survey
 
-{functions} loss functions of {releases} releases of {packages} packages. For {either} of them klsym has
-an answer: it reads {read} and measures {measured}. Of the {both} that are read and measured, {agree}
-agree, and of {apart} the gradients were not compared. For {differ} more the formula that was read does
-not have the gradient of the code, and what was measured is shown in its place. {neither} are neither
-read nor measured.
+{functions} loss functions of {releases} releases of {packages} packages. For {either} of them klsym has an
+answer: it reads {read} and measures {measured}. Of the {both} that are read and measured, {agree} agree, and
+of {apart} the two gradients were not compared. For {differ} more, the formula that was read has another
+gradient than was measured on small worlds, and klsym answers with the measurement alone. {neither} have
+neither; {unstored} of these were read after their inputs were named, and had another gradient than was
+measured then, which is not stored.
 """
 
 
@@ -130,10 +132,10 @@ def write_command(row: Mapping[str, Any]) -> str:
 
     >>> row = {"recipe": "liger", "function": "grpo", "sampling": "on-policy", "group": 2, "promised": ""}
     >>> write_command(row)
-    'klsym measure docs/examples/measure/liger.py:grpo --group 2'
+    'klsym measure docs/examples/measure/liger.py:grpo --sampling on-policy --group 2'
     """
     parts = [f"docs/examples/measure/{row['recipe']}.py:{row['function']}"]
-    parts += ["--sampling", row["sampling"]] if row["sampling"] != "on-policy" else []
+    parts += ["--sampling", row["sampling"]]
     parts += ["--group", str(row["group"])] if row["group"] > 1 else []
     parts += [f"--expect={row['promised']}"] if row["promised"] else []
     return f"klsym measure {shlex.join(parts)}"
@@ -168,14 +170,14 @@ def _list_reasons(rows: Rows) -> Iterator[str]:
 
 
 def _write_survey(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    counts = measured_survey.count_functions(rows)
+    counts = count_functions(rows)
     releases = {describe_release(row) for row in rows}
     packages = {row["package"] for row in rows}
     yield SURVEY.format(
         **counts, both=counts["agree"] + counts["apart"], releases=len(releases), packages=len(packages)
     )
-    heads = [_render(column.head) for column in measured_survey.COLUMNS]
-    table = measured_survey.build_table(rows)
+    heads = [_render(join_cells([c.over, c.head], ": ") if c.over.pieces else c.head) for c in COUNTED]
+    table = build_table(rows)
     yield from _write_pipes(heads, (list(map(_render, row.cells)) for row in table.rows))
 
 

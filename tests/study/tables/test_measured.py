@@ -149,6 +149,7 @@ def test_counts_add_up(kind):
     assert count["either"] == count["read"] + count["measured"] - both
     assert count["functions"] == count["either"] + count["neither"]
     assert count["differ"] <= count["measured"] - both
+    assert count["unstored"] <= count["neither"]
 
 
 def test_kinds_add_up_to_all():
