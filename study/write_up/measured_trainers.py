@@ -57,7 +57,8 @@ FINDINGS = """## Where a documentation names another objective
 In {count} settings the gradient is not that of the objective that the documentation names. Each entry
 says where its sentence holds: often the value of a KL estimate is right, or the KL of each next token
 is meant. The cosine is to the gradient of that objective on the worlds that were run; with a small
-coefficient of the KL it is near 1. "No objective": the expected gradient is that of no function.
+coefficient of the KL, or where the multiple alone differs, it is near 1. "No objective": the expected
+gradient is that of no function.
 """
 VALUES = """## Comments on the value of an estimate
 
@@ -105,7 +106,8 @@ def _write_finding(finding: Finding, recipes: Path) -> Iterator[str]:
     said = "Comment" if finding.is_on_value else "Documentation"
     yield from (f"### {describe_release(first)}: {_show(first['settings'])}", "")
     yield f"- **{said}**, `{file}`, {_show(argument)}: {sentences.says}"
-    yield f"  As an objective: `{first['promised']}`."
+    lead = "Read as an objective" if finding.is_on_value else "As an objective"
+    yield f"  {lead}: `{first['promised']}`."
     for row in finding.rows:
         yield f"- **Measured**, {_describe_result(row)}."
     yield f"- **Why.** {_show(first['why'])}"
