@@ -94,6 +94,7 @@ notebooks: install ## run the notebooks and store their outputs in place
 	$(BIN)/python -m klsym.study.write_up.questions docs/questions.md notebooks/14-questions-people-asked.ipynb
 	$(BIN)/python -m klsym.study.write_up.gallery notebooks/17-losses-of-trainers.ipynb
 	$(BIN)/python -m klsym.study.write_up.codes docs/codes.md
+	$(BIN)/python -m klsym.study.write_up.measured_trainers docs/examples/measure docs/reference/measured-trainers.md
 	$(BIN)/python notebooks/regenerate.py
 	$(BIN)/python notebooks/readme_figure.py
 

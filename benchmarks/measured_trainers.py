@@ -29,9 +29,9 @@ from klsym.files import write_whole
 from klsym.measure.binding import load_function
 from klsym.measure.measurement import Measurement
 from klsym.measure.measuring import measure
+from klsym.study.tables.measured_data import TRAINERS as STORED
 
 HERE = Path(__file__).parent
-STORED = HERE / "measured_trainers.json"
 RECIPES = HERE.parent / "docs/examples/measure"
 HELPERS = ("stubs",)
 SECONDS = 300

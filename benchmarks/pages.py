@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from klsym.study.rocq.accepted import MEANS, MEANS_NOT, read_accepted
+from klsym.study.tables.measured_data import read_functions
 from support.campaigns.stored import HOME, Campaign, campaigns
 
 LEVELS = (
@@ -246,7 +247,7 @@ def functions(rows: list[dict[str, Any]]) -> str:
             " klsym was extended with these functions in view, so the shares are no estimate for"
             " other packages."
             "\n\n`make survey` runs them; the list is `benchmarks/whole_functions.toml`, the results with the"
-            " reason of each refusal are `benchmarks/whole_functions.json`.",
+            " reason of each refusal are `study/tables/whole_functions.json`.",
         ]
     ) + "\n"  # fmt: skip
 
@@ -302,11 +303,8 @@ def pages(settled: Iterable[Any], computed: int) -> dict[str, str]:
     """Name -> text of both."""
     releases = json.loads((HOME / "benchmarks" / "releases.json").read_text(encoding="utf-8"))
     told = trust(settled, computed, campaigns())
-    gpu, rows = (
-        json.loads((HOME / "benchmarks" / name).read_text(encoding="utf-8"))
-        for name in ("gpu.json", "whole_functions.json")
-    )
-    measured = benchmarks(releases) + on_a_gpu(gpu) + functions(rows)
+    gpu = json.loads((HOME / "benchmarks" / "gpu.json").read_text(encoding="utf-8"))
+    measured = benchmarks(releases) + on_a_gpu(gpu) + functions([*read_functions()])
     return {"docs/trust.md": told, "docs/benchmarks.md": measured}
 
 

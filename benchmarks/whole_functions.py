@@ -30,10 +30,11 @@ from klsym.files import write_whole
 from klsym.language.expressions import unfold
 from klsym.language.parser import parse_asked
 from klsym.language.sums import OverVocabulary, Whole
+from klsym.study.tables.measured_data import FUNCTIONS as STORED
 from klsym.worker_process import Reply
 
 HERE = Path(__file__).parent
-STORED, SETTINGS = HERE / "whole_functions.json", HERE / "whole_functions.toml"
+SETTINGS = HERE / "whole_functions.toml"
 SECONDS, GIGABYTES = 90, 4
 POINTS = 200
 ATOMS = {

@@ -28,6 +28,9 @@ NAMES = {
     "trainer-sources": "where those losses stand in public code",
     "errata": "printed forms that are false, their true forms and witnesses",
     "survey": "what released packages do with a KL: their own code, audited",
+    "measured": "what the losses of released trainers minimise, measured by running them",
+    "measured-short": "of these, the defaults and what differs from a documentation",
+    "measured-survey": "how many functions of released packages are read, and how many measured",
 }
 
 
