@@ -137,7 +137,7 @@ def row_of(release: dict[str, Any], item: dict[str, Any], folder: Path, runner: 
     [more] = choices(item.get("with", {}))
     named = {**item, "result": item.get("named", item.get("result"))}
     mapped = asked(named, folder, runner, item.get("map", {}), {**given, **more})
-    second = mapped if "json" in mapped else first
+    second = mapped if "json" in mapped or outcome(mapped) == "differs" else first
     both = second.get("both") or mapped.get("both") or {}
     reason = "" if "json" in second else mapped["error"].replace(f"{folder}/", "")[:300]
     read = second["json"]["expression"] if "json" in second else ""
