@@ -35,6 +35,7 @@ HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYT
 NEEDS = {
     "support/audits/audited.py": "torch",
     "support/audits/audited_jax.py": "jax",
+    "support/audits/measured.py": "torch",
     "support/judges/autograd_trees.py": "torch",
     "support/measured/losses.py": "torch",
     "support/measured/typed_losses.py": "torch",
