@@ -66,10 +66,10 @@ def test_every_kind_of_certificate_was_accepted(tally: Tally) -> None:
 
 @pytest.mark.parametrize("place, name, broken", [
     (means, "is_zero_where", lambda mean, density, context: True),
-    (means, "refuse_downstream", lambda *arguments: None),
+    (means, "refuse_downstream", lambda *_, **__: None),
     (batches.SIZES, "others", 0),
-    (Assumptions, "divide", lambda *arguments: None),
-    (Assumptions, "assume_support", lambda *arguments: None),
+    (Assumptions, "divide", lambda *_, **__: None),
+    (Assumptions, "assume_support", lambda *_, **__: None),
 ])  # fmt: skip
 def test_a_broken_kernel_is_contradicted(
     place: Any, name: str, broken: object, monkeypatch: pytest.MonkeyPatch
@@ -97,8 +97,8 @@ def all_idempotent(element: ExpPoly, context: Context) -> ExpPoly:
 
 
 @pytest.mark.parametrize("place, name, broken", [
-    (regions, "_assume_values", lambda *arguments: None),
-    (regions, "assume_positive", lambda *arguments: None),
+    (regions, "_assume_values", lambda *_, **__: None),
+    (regions, "assume_positive", lambda *_, **__: None),
     (regions, "refuse_unless", lenient),
     (regions, "reduce_powers", all_idempotent),
     (Assumptions, "add", forgetful("away")),
