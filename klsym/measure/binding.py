@@ -31,6 +31,8 @@ def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tupl
     unknown = [name for name in (*map, *set) if name not in parameters]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         raise UsageError(f"the loss has no argument {unknown[0]!r} (it has {', '.join(parameters)})")
+    if both := [name for name in map if name in set]:
+        raise UsageError(f"{both[0]!r} is in map and in set: one of them expected")
     needed = [
         p for p in parameters.values()
         if p.default is p.empty and p.name not in set and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
@@ -74,8 +76,8 @@ def _list_parameters(function: Callable[..., Any]) -> dict[str, inspect.Paramete
 
 
 def _read_role(name: str, text: str) -> str:
-    role = WRITTEN_AS.get(text.replace(" ", ""), text.strip())
-    if role not in ROLES:
+    role = WRITTEN_AS.get(text.replace(" ", ""), text.strip()) if isinstance(text, str) else None
+    if role is None or role not in ROLES:
         raise UsageError(f"map {name}={text!r}: one of {', '.join(ROLES)} expected")
     return role
 

@@ -110,6 +110,8 @@ def as_scalar(value: Any) -> Any:
     if isinstance(value, tuple | list) and value:
         value = value[0]
     shape = getattr(value, "shape", None)
+    if "complex" in str(getattr(value, "dtype", "")):
+        raise Unmeasured("the loss is complex: a real number expected")
     if shape is None and not isinstance(value, int | float):
         kind = type(value).__name__
         raise Unmeasured(f"the loss is a {kind}: a number expected, a tensor without dimensions")

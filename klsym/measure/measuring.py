@@ -88,7 +88,7 @@ def measure(
         sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length,
         tool=tool,
     )  # fmt: skip
-    _check_setting(setting, worlds)
+    _check_setting(setting, worlds, near)
     function, notes = bind_loss(loss, map or {}, set or {})
     library = load_library(framework or choose_library(function))
     plan = _Plan(setting, binary, near, worlds)
@@ -105,12 +105,19 @@ def measure(
 def _compare_variances(answer: Measurement, other: Run, plan: _Plan) -> float | None:
     """Return the ratio of the variances on the first world; None where it is not known, or infinite."""
     world = plan.build_worlds()[0]
-    reference = measure_variance(other, world, other.depends_on_order(world))
+    in_order = other.depends_on_order(world)
+    references = []
+    for seed in (0, 1):
+        other.library.seed(seed)
+        references.append(measure_variance(other, world, in_order))
+    if references[0] != references[1]:
+        raise Unmeasured("two runs of the loss to compare with differ: is it random, or does it keep state?")
+    reference = references[0]
     is_known = answer.variance is not None and answer.gradients[0].shape == world.theta.shape
     return answer.variance / reference if is_known and answer.variance is not None and reference > 0 else None
 
 
-def _check_setting(setting: Setting, worlds: int) -> None:
+def _check_setting(setting: Setting, worlds: int, near: float | None) -> None:
     if setting.sampling not in SAMPLINGS:
         raise UsageError(f"sampling={setting.sampling!r}: one of {', '.join(SAMPLINGS)} expected")
     limits = {"group": (1, 8), "words": (2, 12), "length": (1, 8), "prompts": (1, setting.words)}
@@ -122,8 +129,10 @@ def _check_setting(setting: Setting, worlds: int) -> None:
         raise UsageError(
             "tool: 3 words and a length of 2 expected: one ends, one calls the tool, one is left"
         )
-    if not 2 <= worlds <= 50:
-        raise UsageError(f"worlds={worlds!r}: from 2 to 50 expected")
+    if not isinstance(worlds, int) or not 2 <= worlds <= 50:
+        raise UsageError(f"worlds={worlds!r}: a whole number from 2 to 50 expected")
+    if near is not None and not (isinstance(near, int | float) and math.isfinite(near)):
+        raise UsageError(f"near={near!r}: a number, or None, expected")
 
 
 @dataclass(frozen=True)

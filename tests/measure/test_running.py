@@ -45,6 +45,16 @@ def permuted(b: Any) -> Any:
     return (b.logp.sum(-1) * b.rewards[torch.randperm(len(b.rewards))]).sum()
 
 
+def running_mean(b: Any, seen: list[float] = []) -> Any:  # noqa: B006 (the state is meant)
+    seen.append(float(b.rewards[0]))
+    return reinforce(b) * np.mean(seen)
+
+
+def add_twice(logp: Any, mask: Any) -> Any:
+    return (logp * mask).sum()
+
+
+NOISE = np.random.default_rng(0)
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (f"{FILE}:random_mask", {}, "two runs of the loss differ"),
     (f"{FILE}:logarithm", {}, r"the loss is not finite where the samples are the words"),
@@ -73,9 +83,50 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ("klsym.nothing:loss", {}, "No module named 'klsym.nothing'"),
     (f"{FILE}", {}, "FILE.py:FUNC or MODULE:FUNC expected"),
     (3, {}, "a loss is a function of one klsym.Batch, got int"),
+    (None, {}, "got NoneType"),
+    (max, {}, "the arguments of the loss are not known"),
+    (running_mean, {}, "a step or a running mean"),
+    (lambda b: reinforce(b) * torch.rand(()), {}, "is it random"),
+    (lambda b: reinforce(b) * NOISE.normal(), {}, "is it random"),
+    (lambda b: {"loss": reinforce(b)}, {}, "the loss is a dict"),
+    (lambda b: (), {}, "the loss is a tuple"),
+    (lambda b: ["loss", 1], {}, "the loss is a str"),
+    (lambda b: reinforce(b) * 1j, {}, "the loss is complex"),
+    (lambda b: b.logp[:0], {}, r"the loss has the shape \(0, 2\)"),
+    (lambda b: (b.logp * b.mask).sum(-1) * b.rewards, {"group": 2}, r"the shape \(2,\)"),
+    (lambda b: float("nan"), {}, "the loss is not finite"),
+    (lambda b: reinforce(b) * (b.mask.sum(-1) - 1).log().sum(), {}, "where the samples are the words 0 "),
+    (lambda b: reinforce(b) * b.rewards.std(), {}, "the loss is not finite where"),
+    (lambda b: (0 * reinforce(b)).abs().sqrt(), {}, "its gradient is not finite"),
+    (reinforce, {"set": {"beta": 1}}, "the loss has no argument 'beta'"),
+    (add_twice, {"map": {"mask": 3}}, "map mask=3: one of"),
+    (add_twice, {"map": {"mask": "mask"}, "set": {"mask": 1}}, "'mask' is in map and in set"),
+    (reinforce, {"group": 9}, "group=9"),
+    (reinforce, {"words": 13}, "words=13"),
+    (reinforce, {"worlds": 2.5}, "worlds=2.5: a whole number"),
+    (reinforce, {"near": "far"}, "near='far': a number"),
+    (reinforce, {"near": float("nan")}, "near=nan: a number"),
+    (reinforce, {"tool": True, "words": 2}, "tool: 3 words and a length of 2"),
+    (reinforce, {"expect": "reverse-kl/0"}, "a division by 0"),
+    (reinforce, {"vs": "nothing"}, "FILE.py:FUNC or MODULE:FUNC expected"),
+    (reinforce, {"vs": lambda b: reinforce(b) * torch.rand(())}, "the loss to compare with differ"),
+    ("math:pi", {}, "got float"),
 ]
+NO_PATH: list[Any] = [
+    lambda b: b.rewards.sum(), lambda b: reinforce(b).item(), lambda b: b.tokens.sum(),
+    lambda b: (b.logp.detach() * b.mask).sum(), lambda b: True, lambda: 0.0,
+    lambda b: b.logp.detach().numpy().sum(), lambda b: reinforce(b) - reinforce(b),
+]  # fmt: skip
 
 
+@pytest.mark.parametrize("loss", NO_PATH, ids=range(len(NO_PATH)))
+def test_a_loss_without_a_path_to_the_policy_is_zero_with_a_note(loss: Any) -> None:
+    answer = measure(loss, words=2, worlds=2)
+    assert (answer.kind, answer.multiples, answer.variance) == ("zero", {}, None)
+    assert answer.notes[-1] == "no path leads from the policy to the loss, or all that does cancels"
+
+
+@pytest.mark.filterwarnings("ignore:std")
 @pytest.mark.parametrize(("loss", "options", "message"), REFUSED,
                          ids=[row[2][:30] for row in REFUSED])  # fmt: skip
 def test_what_cannot_be_measured_is_refused_in_a_line(loss: Any, options: Any, message: str) -> None:
