@@ -36,6 +36,7 @@ NEEDS = {
     "support/audits/audited.py": "torch",
     "support/audits/audited_jax.py": "jax",
     "support/audits/measured.py": "torch",
+    "support/audits/measured_jax.py": "jax",
     "support/judges/autograd_trees.py": "torch",
     "support/measured/losses.py": "torch",
     "support/measured/typed_losses.py": "torch",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from klsym.language.parser import parse
 from klsym.measure.measuring import measure
 
 FILE = "tests/support/audits/measured.py"
+JAX = "tests/support/audits/measured_jax.py"
+NUMPY = "tests/support/audits/measured_numpy.py"
 EXACT = 1e-9
 READ: dict[str, tuple[dict[str, Any], str, dict[str, float]]] = {
     "mean_k3": ({}, "k3", {"E_mu[k3/T]": 1.0}),
@@ -27,6 +31,7 @@ READ: dict[str, tuple[dict[str, Any], str, dict[str, float]]] = {
     "grpo": ({}, "beta*k3 - min(rho*A, A*clip(rho, 1 - eps, eps + 1))", {}),
     "geometric": ({}, "-A*exp(whole(log_q - log_mu)/T)", {"E_mu[R*whole(rho)**(1/T)]": -1.0}),
     "full_kl": ({"sampling": "off-policy"}, "full(k1)", {"next-token-reverse-kl": 1.0}),
+    "forward_kl": ({}, "full(-k1*r)", {"next-token-forward-kl/N": 1.0}),
     "without_a_mask": ({"sampling": "off-policy"}, "full(k1)", {"next-token-reverse-kl": 0.5}),
     "kl_reward": ({"use": "reward"}, "k1", {"reverse-kl": 1.0}),
 }
@@ -35,6 +40,15 @@ MEASURED = {  # of what cannot be read: the kind, and the multiples, by hand
     "normalised": ({}, "named", {"E_mu[(R - mean(R))/(std_1(R) + 1e-6)*log_q]": -1.0}),
     "reward_through_cumsum": ({}, "named", {"reverse-kl": 1.0}),
     "through_cumsum": ({"sampling": "off-policy"}, "named", {"E_mu[k2]": 1.0}),
+    "looped": ({"sampling": "off-policy"}, "named", {"E_mu[k2]": 1.0}),
+    "scattered": ({"sampling": "off-policy"}, "named", {"E_mu[k2]": 1.0}),
+}
+OFF = {"sampling": "off-policy"}
+READ_OFF_POLICY = {  # the ratio is 1 on-policy, where nothing is cut off
+    "clipped": (FILE, OFF, "-min(rho*A, A*clip(rho, 4/5, 6/5))"),
+    "grpo": (FILE, OFF, "beta*k3 - min(rho*A, A*clip(rho, 1 - eps, eps + 1))"),
+    "clipped in JAX": (JAX, OFF, "-min(rho*A, A*min(6/5, max(4/5, rho)))"),
+    "k3_of_tokens in JAX": (JAX, OFF, "k3"),
 }
 
 
@@ -50,6 +64,23 @@ def test_the_printed_gradient_is_that_of_the_code(name: str) -> None:
     assert both.measured is not None and both.agreement is not None
     assert both.agreement.gap < EXACT and both.agrees is True and not both.differs
     assert both.measured.multiples == multiples
+
+
+@pytest.mark.parametrize("name", READ_OFF_POLICY)
+def test_it_is_off_policy_and_in_jax(name: str) -> None:
+    file, options, expression = READ_OFF_POLICY[name]
+    if file == JAX:
+        pytest.importorskip("jax")
+    both = audit_and_measure(f"{file}:{name.partition(' ')[0]}", **options)
+    assert both.read is not None and both.read.expression == expression and both.agreement is not None
+    assert both.agreement.gap < EXACT and both.agrees is True
+
+
+def test_jax_that_is_not_read_is_measured() -> None:
+    pytest.importorskip("jax")
+    both = audit_and_measure(f"{JAX}:sorted_tokens")
+    assert both.read is None and "sort is not read" in both.unread
+    assert both.measured is not None and both.measured.kind == "no-objective"
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -94,6 +125,53 @@ def test_a_misreading_is_noticed(what: str) -> None:
     assert wrong.gap > 1e-3 or abs(wrong.factor - 1) > 1e-3
 
 
+PLANTED: dict[str, list[tuple[str, dict[str, Any]]]] = {  # other readings of the functions that are read
+    "mean_k3": [("k2", {}), ("k3", {"aggregate": "sum"}), ("-k3", {}), ("2*k3", {})],
+    "k2_of_the_batch": [("k3", {}), ("k2", {"aggregate": "mean"}), ("2*k2", {})],
+    "k1_of_each": [("k2", {}), ("-k1", {}), ("2*k1", {})],
+    "weighted_k1": [
+        ("k1", {}), ("sg(rho)*k3", {}), ("rho*k1", {"level": "sequence", "aggregate": None}),
+        ("rho*k1", {"aggregate": "mean"}),
+    ],
+    "clipped": [
+        ("-rho*A", OFF), ("-min(rho*A, A*clip(rho, 9/10, 11/10))", OFF),
+        ("min(rho*A, A*clip(rho, 4/5, 6/5))", OFF),
+    ],
+    "geometric": [("-A*rho", {}), ("-A*exp(2*whole(log_q - log_mu)/T)", {})],
+    "full_kl": [("full(-k1*r)", {}), ("k2", {})],
+    "forward_kl": [("full(k1)", {}), ("full(-k1*r)", {"aggregate": "sum"})],
+    "kl_reward": [("k2", {}), ("-k1", {}), ("k3", {})],
+}  # fmt: skip
+
+
+@cache
+def run_once(name: str, is_off_policy: bool) -> Confirmed:
+    return run(name, {**READ[name][0], **(OFF if is_off_policy else {})})
+
+
+def plant(name: str, formula: str, changed: dict[str, Any]) -> Confirmed:
+    """The answer for a function, were it read as another formula or with other options."""
+    both = run_once(name, changed is OFF)
+    assert both.read is not None and both.measured is not None
+    used = {option: getattr(both.read.verdict.setting, option)
+            for option in ("sampling", "use", "level", "aggregate")}  # fmt: skip
+    options = {option: value for option, value in {**used, **changed}.items() if value}
+    agreement = compare_with_printed(explain(formula, **options), parse(formula), both.measured, {})
+    assert agreement is not None
+    return replace(both, agreement=agreement)
+
+
+@pytest.mark.parametrize(
+    ("name", "formula", "changed"), [(name, *wrong) for name, planted in PLANTED.items() for wrong in planted]
+)
+def test_a_planted_misreading_of_real_code_differs(name: str, formula: str, changed: dict[str, Any]) -> None:
+    wrong = plant(name, formula, changed)
+    assert wrong.differs and wrong.agrees is False
+    assert formula not in READ[name][1] or changed
+    if name not in ("clipped", "grpo"):  # on-policy as it was read
+        assert not plant(name, READ[name][1], {}).differs
+
+
 def test_a_difference_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     from klsym.confirmed import both as module
     from klsym.confirmed.printed import Agreement
@@ -113,6 +191,33 @@ def test_a_difference_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_neither_read_nor_measured(name: str, reason: str) -> None:
     both = run(name, {})
     assert both.read is None and both.measured is None and reason in both.unmeasured
+
+
+@pytest.mark.parametrize("options", [{}, {"use": "reward"}])
+def test_numpy_is_not_measured(options: dict[str, Any]) -> None:
+    both = audit_and_measure(f"{NUMPY}:k3_of_tokens", **options)
+    assert both.measured is None and both.agrees is None and not both.differs
+    assert "NumPy has no gradient" in both.unmeasured
+    assert (both.read is None) is (not options)  # a reward needs none
+
+
+def test_the_command_refuses_what_is_neither_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for target, reason in ((f"{FILE}:of_pairs", "a loss of pairs"), (f"{NUMPY}:k3_of_tokens", "no gradient")):
+        assert main(["audit", target]) == 2
+        out, err = capsys.readouterr()
+        assert not out and reason in err and err.count("\n") == 1
+
+
+def test_the_command_prints_a_line_of_json_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["looped", "scattered", "mean_k3"]
+    assert main(["audit", *(f"{FILE}:{name}" for name in names), "--sampling", "off-policy", "--json"]) == 0
+    looped, scattered, read = map(json.loads, capsys.readouterr().out.splitlines())
+    for answer in (looped, scattered):
+        assert answer["read"] is None and answer["error"].endswith(answer["unread"]) and answer["unread"]
+        assert answer["measured"]["multiples"] == {"E_mu[k2]": 1.0} and answer["measured"]["agrees"] is None
+    assert (read["read"], read["unread"], read["unmeasured"]) == ("k3", "", "")
+    assert read["measured"]["agrees"] is True and read["measured"]["multiples"] == {"E_mu[k3/T]": 1.0}
+    assert read["assumed"] and all(isinstance(note, str) for note in read["assumed"])
 
 
 def test_the_command_prints_both(capsys: pytest.CaptureFixture[str]) -> None:

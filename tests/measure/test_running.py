@@ -315,9 +315,11 @@ def test_jax_measures_the_same() -> None:
         return loss(b) if float(b.rewards[0]) > -100 else 0.0
 
     for code in (loss, branching):
-        answer = measure(code, framework="jax")
+        answer = measure(code, framework="jax", words=2, worlds=2)
         assert answer.multiples == {"policy-gradient": -1.0, "reverse-kl": 1.0}
-    assert measure(through_the_model, framework="jax").multiples == {"next-token-reverse-kl": 1.0}
+    assert measure(through_the_model, framework="jax", words=2, worlds=2).multiples == {
+        "next-token-reverse-kl": 1.0
+    }
     noise = np.random.default_rng(0)
     with pytest.raises(UsageError, match="two runs of the loss differ"):
-        measure(lambda b: loss(b) * noise.normal(), framework="jax")
+        measure(lambda b: loss(b) * noise.normal(), framework="jax", words=2, worlds=2)

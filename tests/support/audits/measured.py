@@ -45,6 +45,11 @@ def full_kl(logits, ref_logits, mask):
     return ((log_q.exp() * (log_q - log_p)).sum(-1) * mask).sum(-1).mean()
 
 
+def forward_kl(logits, ref_logits, mask):
+    log_q, log_p = torch.log_softmax(logits, -1), torch.log_softmax(ref_logits, -1)
+    return ((log_p.exp() * (log_p - log_q)).sum(-1) * mask).sum() / mask.sum()
+
+
 def without_a_mask(logits, ref_logits):
     log_q, log_p = torch.log_softmax(logits, -1), torch.log_softmax(ref_logits, -1)
     return (log_q.exp() * (log_q - log_p)).sum(-1).mean()
@@ -82,3 +87,16 @@ def of_pairs(chosen_logp, rejected_logp, beta):
 
 def raises(logp, mask):
     raise RuntimeError("no loss today")
+
+
+def looped(logp, ref_logp, mask):
+    total = 0.0
+    for t in range(logp.shape[1]):
+        total = total + (0.5 * (logp[:, t] - ref_logp[:, t]) ** 2 * mask[:, t]).sum()
+    return total / len(logp)
+
+
+def scattered(logp, ref_logp, mask):
+    places = torch.arange(logp.shape[1]).expand(logp.shape)
+    total = torch.zeros_like(logp).scatter_add(1, places, 0.5 * (logp - ref_logp) ** 2 * mask)
+    return total.sum() / len(logp)

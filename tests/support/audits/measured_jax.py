@@ -1,0 +1,18 @@
+"""Losses in JAX that are read and measured, and one that can only be measured."""
+
+import jax.numpy as jnp
+
+
+def k3_of_tokens(logp, ref_logp, mask):
+    log_ratio = ref_logp - logp
+    return ((jnp.exp(log_ratio) - log_ratio - 1) * mask).sum(-1).mean()
+
+
+def clipped(logp, old_logp, advantages, mask):
+    ratio = jnp.exp(logp - old_logp)
+    loss = -jnp.minimum(ratio * advantages, jnp.clip(ratio, 0.8, 1.2) * advantages)
+    return (loss * mask).sum() / mask.sum()
+
+
+def sorted_tokens(logp, ref_logp, mask):
+    return (jnp.sort(logp - ref_logp, axis=-1) * mask).sum()
