@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -26,8 +26,11 @@ from klsym.confirmed.printed import Agreement, compare_with_printed
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import DENSITIES, A, R, log_old
 from klsym.measure.batch import Batch
+from klsym.measure.field import Run
+from klsym.measure.libraries import load_library
 from klsym.measure.measurement import Measurement
 from klsym.measure.measuring import measure
+from klsym.measure.world import Array, MeasuredWorld
 from klsym.numeric.checks.cross_check import draw_parameters_of
 
 GAP = 1e-6  # relative; a printed gradient further from the measured one is another one
@@ -40,48 +43,57 @@ class Confirmed:
     """What was read of some code, and what running it gives.
 
     read: the audit; None where the code could not be read, unread says why.  measured: None where it could
-    not be run, unmeasured says why.  agreement: of the gradient that is printed and the one that was
-    measured; None where one of them is not there, or the printed one has no numbers here.
+    not be run, unmeasured says why.  agreements: of the gradient that is printed and the one that the code
+    has, by the size of a group; empty where one of them is not there, or the printed one has no numbers here.
+    Of one sample, the mean over a sequence and that over a batch are the same, of two they are not.
     """
 
     read: Audit | None
     unread: str = ""
     measured: Measurement | None = None
     unmeasured: str = ""
-    agreement: Agreement | None = None
+    agreements: Mapping[int, Agreement] = field(default_factory=dict)
     error: KlsymError | None = None  # why it was not read
 
     @property
     def differs(self) -> bool:
         """Is the printed gradient another one than the code has?"""
-        if self.agreement is None or self.read is None or self.measured is None:
-            return False
-        factor, group = self.agreement.factor, self.measured.setting.group
-        is_known = self.read.tokens.is_scaled or any(abs(factor - x) < GAP * x for x in (1, group))
-        return not (self.agreement.gap < GAP and factor > 0 and is_known)
+        return any(not self._is_same(size, agreement) for size, agreement in self.agreements.items())
+
+    def _is_same(self, group: int, agreement: Agreement) -> bool:
+        """Is a gradient the printed one, up to the constant that the words on the batch name?"""
+        assert self.read is not None
+        tokens = self.read.tokens
+        factors = {"averaged over sequences": [1], "summed over sequences": [group]}
+        known = next((x for words, x in factors.items() if tokens.words.endswith(words)), [1, group])
+        is_known = tokens.is_scaled or any(abs(agreement.factor - x) < GAP * x for x in known)
+        return agreement.gap < GAP and agreement.factor > 0 and is_known
 
     @property
     def agrees(self) -> bool | None:
         """Is the printed gradient that of the code?  None: they were not compared."""
-        return None if self.agreement is None else not self.differs
+        return not self.differs if self.agreements else None
 
     def list_rows(self) -> list[tuple[str, str]]:
         """Return what running the code gave, as rows of an answer."""
         if self.measured is None:
             return [("measured", f"no: {self.unmeasured}")]
         rows = [("measured", self.measured.summary), ("", self.measured.setting.describe())]
-        if self.agreement is not None:
-            factor = self.agreement.factor
+        if self.agreements:
+            factor = self.agreements[self.measured.setting.group].factor
             times = "" if abs(factor - 1) < GAP else f", times {factor:.6g} here"
-            gap = max(self.agreement.gap, 1e-16)
+            gap = max(1e-16, *(agreement.gap for agreement in self.agreements.values()))
+            sizes = " and ".join(map(str, sorted(self.agreements)))
             rows.append(("", f"its gradient is the one that is printed below, to {gap:.0e}{times}"))
+            rows.append(("", f"in groups of {sizes}"))
         return rows
 
     def describe_difference(self) -> str:
         """Return the message for code whose measured gradient is not the one that was read."""
-        assert self.read is not None and self.measured is not None and self.agreement is not None
+        assert self.read is not None and self.measured is not None
         assumed = "; ".join(self.read.notes) or "nothing"
-        apart = f"{self.agreement.gap:.1g} apart, relative, with the factor {self.agreement.factor:.6g}"
+        size, worst = next(pair for pair in self.agreements.items() if not self._is_same(*pair))
+        apart = f"{worst.gap:.1g} apart, relative, with the factor {worst.factor:.6g}, in groups of {size}"
         return (
             f"{self.read.code.name}: read as {self.read.expression}, whose gradient is not the one that the"
             f" code has on small worlds ({apart}), so that klsym gives no verdict; measured:"
@@ -115,9 +127,6 @@ def audit_and_measure(
     map: Mapping[str, str] | None = None,
     set: Mapping[str, Any] | None = None,
     result: str | int | None = None,
-    sampling: str | None = None,
-    use: str = "loss",
-    level: str | None = None,
     **options: str | None,
 ) -> Confirmed:
     """Read some code as `klsym.audit` does, and measure it with the same arguments.
@@ -132,7 +141,7 @@ def audit_and_measure(
 
     Arguments: as of `klsym.audit`.
     """
-    given = {"sampling": sampling, "use": use, "level": level, **options}
+    given = {"sampling": None, "use": "loss", "level": None, **options}
     code = read(target, None if result is None else str(result))
     answer, error, run = None, None, None
     try:
@@ -143,7 +152,7 @@ def audit_and_measure(
     read_alone = Confirmed(read=answer, unread=str(error or ""), unmeasured=str(error or ""), error=error)
     if run is None:
         return read_alone
-    measuring = _Measuring(run, answer)
+    measuring = MeasuredCode(run, answer)
     try:
         measured = measuring.measure()
     except KlsymError as reason:
@@ -151,8 +160,10 @@ def audit_and_measure(
     both = replace(read_alone, measured=measured, unmeasured="")
     if answer is None or measuring.has_rewards_of_sequences:
         return both
-    verdict, loss = answer.verdict, answer.tokens.loss
-    return replace(both, agreement=compare_with_printed(verdict, loss, measured, measuring.parameters))
+    try:
+        return replace(both, agreements=measuring.compare_groups(answer, measured))
+    except KlsymError as reason:
+        return replace(read_alone, unmeasured=str(_locate(reason, code)))
 
 
 def _locate(error: KlsymError, code: Code) -> KlsymError:
@@ -162,7 +173,7 @@ def _locate(error: KlsymError, code: Code) -> KlsymError:
     return error.located(code.file, code.lines[0], str(error)) if isinstance(error, UsageError) else error
 
 
-class _Measuring:
+class MeasuredCode:
     """One measurement of what an audit has bound.  answer: what was read; None where it was not.
 
     parameters: numbers of the free parameters.
@@ -234,6 +245,33 @@ class _Measuring:
                 framework=self.run.framework.name,
                 seconds=SECONDS,
             )
+
+    def compare_groups(self, answer: Audit, measured: Measurement) -> dict[int, Agreement]:
+        """Compare the printed gradient with that of the code on the first world, for groups of 1 and 2.
+
+        Samples of which each has a loss of its own, and those that meet in a loss, differ in pairs alone.
+        """
+        found: dict[int, Agreement] = {}
+        world, gradient = measured.worlds[0], measured.gradients[0]
+        worlds = [(world, gradient)]
+        if world.group == 1:
+            pairs = replace(world, group=2)
+            worlds.append((pairs, self._compute_gradient(pairs)))
+        for each, real in worlds:
+            verdict, loss = answer.verdict, answer.tokens.loss
+            agreement = compare_with_printed(verdict, loss, each, real, parameters=self.parameters)
+            if agreement is not None:
+                found[each.group] = agreement
+        return found
+
+    def _compute_gradient(self, world: MeasuredWorld) -> Array:
+        """Return the expected gradient of the code on a world, [rows, V] in the logits."""
+        assert self.run.traced is not None
+        layout, library = self.run.traced.layout, load_library(self.run.framework.name)
+        tracing = load_tracing(self.run.framework.name)
+        with self.run.guard_user_code(), tracing.use_double(), library.in_float64():
+            run = Run(lambda batch: self._compute_loss(batch, layout), library, SECONDS)
+            return run.compute_gradient(world, world.theta)[1]
 
     def _run_at_sizes(self, layout: Any) -> None:
         """Run the code once where all axes differ: the worlds have groups of 2 samples of 2 tokens."""

@@ -11,7 +11,6 @@ import numpy as np
 from klsym.api import Verdict
 from klsym.errors import KlsymError
 from klsym.language.sums import Normalised
-from klsym.measure.measurement import Measurement
 from klsym.measure.world import Array, MeasuredWorld, normalise_logits
 from klsym.numeric.checks.field_check import Literal, Printed
 from klsym.worlds.losses import LossWorld
@@ -32,21 +31,23 @@ class Agreement:
 
 
 def compare_with_printed(
-    verdict: Verdict, loss: Any, measured: Measurement, parameters: Mapping[str, float]
+    verdict: Verdict, loss: Any, world: MeasuredWorld, real: Array, parameters: Mapping[str, float]
 ) -> Agreement | None:
-    """Compare the gradient that a verdict prints with the measured one, in the logits of the first world.
+    """Compare the gradient that a verdict prints with the real one, both in the logits of a world.
 
-    E_m[sum_t a s_t] of the coefficient a at each sample.  None where a standard deviation, which verdicts
-    hold fixed, or a cut sampler takes part.
+    E_m[sum_t a s_t] of the coefficient a at each sample, the mean over the samples of a group.  None where a
+    standard deviation, which verdicts hold fixed, or a cut sampler takes part.
+
+    loss: in the loss grammar.  real: [rows, V].  parameters: name -> number.
     """
     if verdict.setting.truncated or loss.atoms(Normalised) or verdict.setting.batch == "std":
         return None
     printed = Printed(verdict, Literal(loss, verdict.setting), frozenset(parameters) - {"n", "T"})
     try:
-        gradient = compute_printed_gradient(printed, measured.worlds[0], parameters)
+        gradient = compute_printed_gradient(printed, world, parameters)
     except (KlsymError, ArithmeticError, ValueError):
         return None
-    real, square = measured.gradients[0], float((gradient**2).sum())
+    square = float((gradient**2).sum())
     factor = float((real * gradient).sum()) / square if square > SMALLEST**2 else 1.0
     size = max(float(np.abs(real).max()), float(np.abs(factor * gradient).max()), SMALLEST)
     return Agreement(float(np.abs(factor * gradient - real).max()) / size, factor)

@@ -12,10 +12,15 @@ import pytest
 pytest.importorskip("torch")
 
 from klsym.api import explain
+from klsym.audit.audits import AuditRun
+from klsym.audit.binding import bind
+from klsym.audit.reading import read
+from klsym.audit.report import Audit
 from klsym.cli import main
-from klsym.confirmed.both import Confirmed, audit_and_measure
+from klsym.confirmed.both import Confirmed, MeasuredCode, audit_and_measure
 from klsym.confirmed.printed import compare_with_printed
 from klsym.language.parser import parse
+from klsym.measure.measurement import Measurement
 from klsym.measure.measuring import measure
 
 FILE = "tests/support/audits/measured.py"
@@ -61,8 +66,8 @@ def test_the_printed_gradient_is_that_of_the_code(name: str) -> None:
     options, expression, multiples = READ[name]
     both = run(name, options)
     assert both.read is not None and both.read.expression == expression
-    assert both.measured is not None and both.agreement is not None
-    assert both.agreement.gap < EXACT and both.agrees is True and not both.differs
+    assert both.measured is not None and {2} <= {*both.agreements} <= {1, 2}
+    assert max(x.gap for x in both.agreements.values()) < EXACT and both.agrees is True and not both.differs
     assert both.measured.multiples == multiples
 
 
@@ -72,8 +77,8 @@ def test_it_is_off_policy_and_in_jax(name: str) -> None:
     if file == JAX:
         pytest.importorskip("jax")
     both = audit_and_measure(f"{file}:{name.partition(' ')[0]}", **options)
-    assert both.read is not None and both.read.expression == expression and both.agreement is not None
-    assert both.agreement.gap < EXACT and both.agrees is True
+    assert both.read is not None and both.read.expression == expression and both.agreements
+    assert max(x.gap for x in both.agreements.values()) < EXACT and both.agrees is True
 
 
 def test_jax_that_is_not_read_is_measured() -> None:
@@ -110,7 +115,9 @@ MISREAD = {
 
 def compare(formula: str, options: dict[str, Any]) -> Any:
     verdict = explain(formula, **{k: v for k, v in options.items() if v is not None})
-    return compare_with_printed(verdict, parse(formula), measure(per_sequence, sampling="off-policy"), {})
+    measured = measure(per_sequence, sampling="off-policy")
+    world, gradient = measured.worlds[0], measured.gradients[0]
+    return compare_with_printed(verdict, parse(formula), world, gradient, parameters={})
 
 
 def test_the_right_reading_agrees() -> None:
@@ -145,20 +152,46 @@ PLANTED: dict[str, list[tuple[str, dict[str, Any]]]] = {  # other readings of th
 
 
 @cache
-def run_once(name: str, is_off_policy: bool) -> Confirmed:
-    return run(name, {**READ[name][0], **(OFF if is_off_policy else {})})
+def measure_once(name: str, is_off_policy: bool) -> tuple[MeasuredCode, Audit, Measurement]:
+    """A function as it is read, and as it is measured."""
+    given = {
+        "sampling": None,
+        "use": "loss",
+        "level": None,
+        **READ[name][0],
+        **(OFF if is_off_policy else {}),
+    }
+    code = read(f"{FILE}:{name}", None)
+    audit = AuditRun(code, bind(code, {}, {}), None, given)
+    answer = audit.audit({}, {})
+    measuring = MeasuredCode(audit, answer)
+    return measuring, answer, measuring.measure()
 
 
 def plant(name: str, formula: str, changed: dict[str, Any]) -> Confirmed:
     """The answer for a function, were it read as another formula or with other options."""
-    both = run_once(name, changed is OFF)
-    assert both.read is not None and both.measured is not None
-    used = {option: getattr(both.read.verdict.setting, option)
+    measuring, answer, measured = measure_once(name, changed is OFF)
+    used = {option: getattr(answer.verdict.setting, option)
             for option in ("sampling", "use", "level", "aggregate")}  # fmt: skip
     options = {option: value for option, value in {**used, **changed}.items() if value}
-    agreement = compare_with_printed(explain(formula, **options), parse(formula), both.measured, {})
-    assert agreement is not None
-    return replace(both, agreement=agreement)
+    tokens = replace(answer.tokens, loss=parse(formula))
+    misread = replace(answer, verdict=explain(formula, **options), tokens=tokens)
+    return Confirmed(misread, measured=measured, agreements=measuring.compare_groups(misread, measured))
+
+
+def test_a_mean_over_the_batch_that_is_read_as_one_over_each_sequence_differs() -> None:
+    measuring, answer, _ = measure_once("k2_of_the_batch", False)
+    right = measuring.run.setting
+    try:
+        measuring.run.setting = measuring.setting = {**right, "aggregate": "mean"}
+        measured = measuring.measure()
+        verdict = explain("k2", sampling="off-policy", level="token", aggregate="mean")
+        misread = replace(answer, verdict=verdict)
+        agreements = measuring.compare_groups(misread, measured)
+    finally:
+        measuring.run.setting = measuring.setting = right
+    assert agreements[1].gap < EXACT and agreements[2].gap > 1e-3  # of one sample they are the same
+    assert Confirmed(misread, measured=measured, agreements=agreements).differs
 
 
 @pytest.mark.parametrize(
@@ -167,7 +200,6 @@ def plant(name: str, formula: str, changed: dict[str, Any]) -> Confirmed:
 def test_a_planted_misreading_of_real_code_differs(name: str, formula: str, changed: dict[str, Any]) -> None:
     wrong = plant(name, formula, changed)
     assert wrong.differs and wrong.agrees is False
-    assert formula not in READ[name][1] or changed
     if name not in ("clipped", "grpo"):  # on-policy as it was read
         assert not plant(name, READ[name][1], {}).differs
 
@@ -178,7 +210,7 @@ def test_a_difference_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None
 
     for gap, factor, differs in ((0.2, 1.0, True), (0.0, 2.0, True), (0.0, -1.0, True), (1e-12, 1.0, False)):
         agreement = Agreement(gap, factor)
-        monkeypatch.setattr(module, "compare_with_printed", lambda *_, x=agreement: x)
+        monkeypatch.setattr(module, "compare_with_printed", lambda *_, x=agreement, **__: x)
         answer = run("mean_k3", {})
         assert answer.differs is differs and answer.agrees is not differs
         if differs:
