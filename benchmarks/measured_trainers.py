@@ -1,5 +1,4 @@
-"""What the losses of released trainers minimise: every case of the recipes in docs/examples/measure, by
-running it.
+"""Measure the losses of released trainers: run every case of the recipes in docs/examples/measure.
 
     python benchmarks/measured_trainers.py                    # says what differs from the stored results
     python benchmarks/measured_trainers.py --write            # stores them

@@ -165,7 +165,7 @@ def asked(item: dict[str, Any], folder: Path, runner: Runner, maps: Any, options
 
 
 def summarise(measured: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What is kept of a measurement: what was found, and whether it is what was read."""
+    """The part of a measurement that is stored: its answer, and whether it agrees with the reading."""
     if measured is None:
         return None
     is_same = {True: "yes", False: "no", None: "not compared"}[measured["agrees"]]

@@ -1,4 +1,4 @@
-"""Code that `klsym audit` has bound, measured: what was read of it and what running it gives, side by side.
+"""Measure code that `klsym audit` has bound, and compare the measurement with the reading.
 
 The arguments are filled as the audit fills them, from the batches of small worlds.  Where the code was read,
 its parameters have numbers that meet the hypotheses of the verdict, and the gradient that the verdict prints
@@ -40,7 +40,7 @@ RANGES = (0.2, 0.9), (1.1, 1.7), (-1.7, 1.7)  # of parameters: code may want a s
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What was read of some code, and what running it gives.
+    """The reading of some code, and its measurement.
 
     read: the audit; None where the code could not be read, unread says why.  measured: None where it could
     not be run, unmeasured says why.  agreements: of the gradient that is printed and the one that the code
@@ -65,8 +65,8 @@ class Confirmed:
         assert self.read is not None
         tokens = self.read.tokens
         factors = {"averaged over sequences": [1], "summed over sequences": [group]}
-        known = next((x for words, x in factors.items() if tokens.words.endswith(words)), [1, group])
-        is_known = tokens.is_scaled or any(abs(agreement.factor - x) < GAP * x for x in known)
+        allowed = next((x for words, x in factors.items() if tokens.words.endswith(words)), [1, group])
+        is_known = tokens.is_scaled or any(abs(agreement.factor - x) < GAP * x for x in allowed)
         return agreement.gap < GAP and agreement.factor > 0 and is_known
 
     @property
@@ -141,11 +141,11 @@ def audit_and_measure(
 
     Arguments: as of `klsym.audit`.
     """
-    given = {"sampling": None, "use": "loss", "level": None, **options}
+    setting = {"sampling": None, "use": "loss", "level": None, **options}
     code = read(target, None if result is None else str(result))
     answer, error, run = None, None, None
     try:
-        run = AuditRun(code, bind(code, map or {}, set or {}), result, given)
+        run = AuditRun(code, bind(code, map or {}, set or {}), result, setting)
         answer = run.audit(dict(map or {}), dict(set or {}))
     except KlsymError as reason:
         error = _locate(reason, code)
@@ -251,18 +251,18 @@ class MeasuredCode:
 
         Samples of which each has a loss of its own, and those that meet in a loss, differ in pairs alone.
         """
-        found: dict[int, Agreement] = {}
-        world, gradient = measured.worlds[0], measured.gradients[0]
-        worlds = [(world, gradient)]
+        by_size: dict[int, Agreement] = {}
+        world = measured.worlds[0]
+        worlds = [(world, measured.gradients[0])]
         if world.group == 1:
             pairs = replace(world, group=2)
             worlds.append((pairs, self._compute_gradient(pairs)))
-        for each, real in worlds:
+        for sized, gradient in worlds:
             verdict, loss = answer.verdict, answer.tokens.loss
-            agreement = compare_with_printed(verdict, loss, each, real, parameters=self.parameters)
+            agreement = compare_with_printed(verdict, loss, sized, gradient, parameters=self.parameters)
             if agreement is not None:
-                found[each.group] = agreement
-        return found
+                by_size[sized.group] = agreement
+        return by_size
 
     def _compute_gradient(self, world: MeasuredWorld) -> Array:
         """Return the expected gradient of the code on a world, [rows, V] in the logits."""
@@ -288,9 +288,9 @@ class MeasuredCode:
     def _compute_loss(self, batch: Batch, layout: Any) -> Any:
         """Return what the code makes of a batch, as a number whose gradient is meant."""
         symbols = self.run.bindings.free.items()
-        known = {x.name: self._find_number(x) for x in self._list_parameters_of_roles()}
+        numbers_of_roles = {x.name: self._find_number(x) for x in self._list_parameters_of_roles()}
         filled = Filling(
-            batch, layout, self.run.framework.name, at_tokens=self._is_at_tokens, parameters=known
+            batch, layout, self.run.framework.name, at_tokens=self._is_at_tokens, parameters=numbers_of_roles
         )
         arguments = filled.fill(self.run.bindings.roles)
         numbers = {name: self.run.framework.number(self._find_number(x)) for name, x in symbols}

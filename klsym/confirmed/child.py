@@ -124,18 +124,18 @@ def _describe_error(error: KlsymError) -> Reply:
 
 def _answer_both(both: Confirmed, question: dict[str, Any]) -> Reply:
     """Return what was read and what was measured; no verdict where they differ."""
-    beside, expected = both.to_json(), question["expect"]
+    as_json, expected = both.to_json(), question["expect"]
     if both.differs:
-        return {"error": both.describe_difference(), "code": 1, "both": beside}
+        return {"error": both.describe_difference(), "code": 1, "both": as_json}
     if both.read is not None:
         answer = _describe(replace(both.read, ran=tuple(both.list_rows())), expected)
-        return {**answer, "json": {**answer["json"], **beside}, "both": beside}
+        return {**answer, "json": {**answer["json"], **as_json}, "both": as_json}
     assert both.error is not None
     if both.measured is None:
-        return {**_describe_error(both.error), "both": beside}
+        return {**_describe_error(both.error), "both": as_json}
     return {
         **_describe_error(both.error),
-        "both": beside,
+        "both": as_json,
         "measured": both.measured.summary,
         "measured_text": both.describe_measured(),
         "measured_meets": expected is None or both.measured.meets(expected),

@@ -31,26 +31,26 @@ class Agreement:
 
 
 def compare_with_printed(
-    verdict: Verdict, loss: Any, world: MeasuredWorld, real: Array, parameters: Mapping[str, float]
+    verdict: Verdict, loss: Any, world: MeasuredWorld, gradient: Array, parameters: Mapping[str, float]
 ) -> Agreement | None:
     """Compare the gradient that a verdict prints with the real one, both in the logits of a world.
 
     E_m[sum_t a s_t] of the coefficient a at each sample, the mean over the samples of a group.  None where a
     standard deviation, which verdicts hold fixed, or a cut sampler takes part.
 
-    loss: in the loss grammar.  real: [rows, V].  parameters: name -> number.
+    loss: in the loss grammar.  gradient: the real one, [rows, V].  parameters: name -> number.
     """
     if verdict.setting.truncated or loss.atoms(Normalised) or verdict.setting.batch == "std":
         return None
     printed = Printed(verdict, Literal(loss, verdict.setting), frozenset(parameters) - {"n", "T"})
     try:
-        gradient = compute_printed_gradient(printed, world, parameters)
+        promised = compute_printed_gradient(printed, world, parameters)
     except (KlsymError, ArithmeticError, ValueError):
         return None
-    square = float((gradient**2).sum())
-    factor = float((real * gradient).sum()) / square if square > SMALLEST**2 else 1.0
-    size = max(float(np.abs(real).max()), float(np.abs(factor * gradient).max()), SMALLEST)
-    return Agreement(float(np.abs(factor * gradient - real).max()) / size, factor)
+    square = float((promised**2).sum())
+    factor = float((gradient * promised).sum()) / square if square > SMALLEST**2 else 1.0
+    size = max(float(np.abs(gradient).max()), float(np.abs(factor * promised).max()), SMALLEST)
+    return Agreement(float(np.abs(factor * promised - gradient).max()) / size, factor)
 
 
 def compute_printed_gradient(

@@ -19,7 +19,8 @@ class Batch:
     >>> sorted(f.name for f in fields(Batch))[:4]
     ['input_ids', 'logits', 'logp', 'mask']
 
-    tokens: [B, T] integers.  mask: [B, T], 1 at words that count, the end word included, 0 beyond the end.
+    tokens: [B, T] integers.  mask: [B, T], 1 at words of the policy, the end word included; 0 at
+    words of a tool, and beyond the end.
     logp: [B, T] log q of the drawn words, with its gradient.  ref_logp: log p.  old_logp: log of the policy
     that the ratio is taken to: the sampler mu, or a third policy.  sampler_logp: log mu.
     rewards: [B].  token_rewards: [B, T].  logits, ref_logits, old_logits: [B, T, V] the same logs of all

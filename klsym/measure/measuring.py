@@ -88,7 +88,7 @@ def measure(
         sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length,
         tool=tool,
     )  # fmt: skip
-    _check_setting(setting, worlds, near)
+    _check_setting(setting, worlds, near, seconds)
     function, notes = bind_loss(loss, map or {}, set or {})
     library = load_library(framework or choose_library(function))
     plan = _Plan(setting, binary, near, worlds)
@@ -117,7 +117,7 @@ def _compare_variances(answer: Measurement, other: Run, plan: _Plan) -> float | 
     return answer.variance / reference if is_known and answer.variance is not None and reference > 0 else None
 
 
-def _check_setting(setting: Setting, worlds: int, near: float | None) -> None:
+def _check_setting(setting: Setting, worlds: int, near: float | None, seconds: float) -> None:
     if setting.sampling not in SAMPLINGS:
         raise UsageError(f"sampling={setting.sampling!r}: one of {', '.join(SAMPLINGS)} expected")
     limits = {"group": (1, 8), "words": (2, 12), "length": (1, 8), "prompts": (1, setting.words)}
@@ -131,6 +131,8 @@ def _check_setting(setting: Setting, worlds: int, near: float | None) -> None:
         )
     if not isinstance(worlds, int) or not 2 <= worlds <= 50:
         raise UsageError(f"worlds={worlds!r}: a whole number from 2 to 50 expected")
+    if not seconds > 0:
+        raise UsageError(f"seconds={seconds!r}: a positive number expected")
     if near is not None and not (isinstance(near, int | float) and math.isfinite(near)):
         raise UsageError(f"near={near!r}: a number, or None, expected")
 

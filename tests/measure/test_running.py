@@ -104,6 +104,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (reinforce, {"group": 9}, "group=9"),
     (reinforce, {"words": 13}, "words=13"),
     (reinforce, {"worlds": 2.5}, "worlds=2.5: a whole number"),
+    (reinforce, {"seconds": float("nan")}, "seconds=nan: a positive number"),
     (reinforce, {"near": "far"}, "near='far': a number"),
     (reinforce, {"near": float("nan")}, "near=nan: a number"),
     (reinforce, {"tool": True, "words": 2}, "tool: 3 words and a length of 2"),

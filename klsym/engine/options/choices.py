@@ -43,7 +43,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Position:
-    """What one loss belongs to: a sample, a token, a sequence.
+    """A loss is one of a sample, of a token or of a sequence.
 
     per_token: there is a loss for each token, and they are summed.  has_length: a sample is a sequence of T
     tokens.
@@ -128,7 +128,7 @@ class Divisor:
 
 SAMPLERS = {"on-policy": Sampler(True), "off-policy": Sampler(False), "truncated": Sampler(True, is_cut=True)}
 USAGES = {"loss": Usage(False), "reward": Usage(True)}
-# What a loss is recommended for, and written as code.
+# `recommend` and the snippets of code know these, and a value that is only logged.
 PURPOSES = ChainMap(USAGES, {"value": Usage(False, trains=False)})
 POSITIONS = {
     "sample": Position(),

@@ -76,7 +76,7 @@ class Setting:
 
     @property
     def position(self) -> Position:
-        """What one loss belongs to; three properties say which of them it is."""
+        """Whether a loss is one of a sample, of a token or of a sequence."""
         return find_meaning(POSITIONS, "level", self.level)
 
     @property
