@@ -137,7 +137,7 @@ def audit_and_measure(
     ...     return ((k3 * mask).sum(-1) / mask.sum(-1)).mean()
     >>> both = audit_and_measure(penalty)
     >>> both.measured.multiples, both.differs
-    ({'next-token-forward-kl/T': 1.0}, False)
+    ({'E_mu[k3/T]': 1.0}, False)
 
     Arguments: as of `klsym.audit`.
     """
