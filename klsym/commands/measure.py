@@ -12,7 +12,7 @@ from klsym.measure.child import Runner
 
 OPTIONS = (
     "sampling", "group", "words", "length", "prompts", "third", "fixed_length", "tool", "binary", "worlds",
-    "framework", "expect", "vs",
+    "framework", "expect", "vs", "model",
 )  # fmt: skip
 LEEWAY = 1.2  # the process gets more time than the runs in it, whose own message says more
 

@@ -217,6 +217,7 @@ def _add_measure(commands: Any) -> None:
     measure.add_argument("--fixed-length", action="store_true", help="no word ends a sequence: no padding")
     measure.add_argument("--binary", action="store_true", help="rewards are 0 and 1")
     measure.add_argument("--framework", choices=("torch", "jax"), help="of the code (what it uses)")
+    measure.add_argument("--model", metavar="CODE", help="a function that returns a network: the policy")
     measure.add_argument("--vs", metavar="CODE", help="another loss, for the ratio of the variances")
     measure.add_argument(
         "--expect", metavar="OBJECTIVE", help="exit 1 if it is not this, such as '-E[R] + 0.04*reverse-kl'"

@@ -137,6 +137,21 @@ def _load_file(path: Path) -> Any:
     return module
 
 
+def load_network(model: Any) -> Any:
+    """Return the network of a policy: a module of PyTorch, what a function returns, or "FILE.py:FUNC".
+
+    Raises UsageError: no network of PyTorch, or PyTorch is not installed.
+    """
+    try:
+        import torch
+
+        from klsym.measure.networks import Network
+    except ImportError:
+        raise UsageError("model: a network of PyTorch, which is not installed") from None
+    made = load_function(model) if isinstance(model, str) else model
+    return Network(made if isinstance(made, torch.nn.Module) or not callable(made) else made())
+
+
 def choose_library(function: Any) -> str:
     """Return the library that a loss uses: "jax" if its module names JAX and not PyTorch, else "torch"."""
     code = inspect.unwrap(function)

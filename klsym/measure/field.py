@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from klsym.measure.batch import Batch
-from klsym.measure.libraries import Library, Loss, Unmeasured
+from klsym.measure.libraries import Groups, Library, Loss, Unmeasured
 from klsym.measure.world import Array, MeasuredWorld
 
 STEP = 1e-5
 ROUGH = 1e-10  # a third difference above this is that of code that computes in float32
 ORDERS = 6  # groups whose orders are compared
+DIRECTIONS = 12  # in which the gradient in a network's parameters is looked at
 
 
 @dataclass
@@ -43,24 +44,24 @@ class Run:
         return self.loss(batch)
 
     def compute_gradient(
-        self, world: MeasuredWorld, theta: Array, in_order: bool = False, factors: Array | None = None
+        self, world: MeasuredWorld, parameters: Array, in_order: bool = False, factors: Array | None = None
     ) -> tuple[float, Array]:
         """Return the mean of the loss, and of its gradient, over all groups.
 
         factors: by which the masses of the samples are multiplied.
         Raises Unmeasured: no scalar, not finite, out of time.
         """
-        groups = [*world.list_groups(theta, in_order)]
+        groups = [*world.list_groups(world.compute_logits(parameters), in_order)]
         if factors is not None:
             groups = [(chosen, mass * float(factors[list(chosen)].prod())) for chosen, mass in groups]
         self._refuse_late()
         self.count += len(groups)
-        tensors = self.library.build_tensors(world, theta)
+        tensors = self.library.build_tensors(world, parameters)
         batches, masses = [batch for batch, _ in groups], [mass for _, mass in groups]
         total, gradient = self.library.sum_losses(self._run, tensors, batches, masses)
         if not (np.isfinite(total) and np.isfinite(gradient).all()):
             for chosen, _ in groups:
-                self.run_group(world, theta, chosen)
+                self.run_group(world, parameters, chosen)
             raise Unmeasured("the mean of the loss over all samples is not finite")
         return total, np.asarray(gradient, dtype=float)
 
@@ -71,12 +72,14 @@ class Run:
                 " shorter length takes fewer; --time-limit gives it longer"
             )
 
-    def run_group(self, world: MeasuredWorld, theta: Array, chosen: Sequence[int]) -> tuple[float, Array]:
-        """Return the loss of one group of samples and its gradient in theta."""
+    def run_group(
+        self, world: MeasuredWorld, parameters: Array, chosen: Sequence[int]
+    ) -> tuple[float, Array]:
+        """Return the loss of one group of samples and its gradient in the parameters."""
         self._refuse_late()
         self.count += 1
 
-        tensors = self.library.build_tensors(world, theta)
+        tensors = self.library.build_tensors(world, parameters)
         value, slope = self.library.sum_losses(self._run, tensors, [chosen], [1.0])
         if not (np.isfinite(value) and np.isfinite(slope).all()):
             samples = ", ".join(world.describe(i) for i in chosen)
@@ -84,15 +87,22 @@ class Run:
             raise Unmeasured(f"{what} is not finite where the samples are the words {samples} (0 ends)")
         return value, np.asarray(slope, dtype=float)
 
+    def list_gradients(self, world: MeasuredWorld, groups: Groups) -> Array:
+        """Return the gradient of each group, with a first axis."""
+        self._refuse_late()
+        self.count += len(groups)
+        tensors = self.library.build_tensors(world, world.parameters)
+        return self.library.list_gradients(self._run, tensors, groups).gradient
+
     def depends_on_order(self, world: MeasuredWorld) -> bool:
         """Does the loss of a group depend on the order of its samples?"""
         if world.group == 1:
             return False
         groups = [chosen for chosen, _ in world.list_groups(world.theta) if len(set(chosen)) > 1]
         for chosen in groups[:: max(1, len(groups) // ORDERS)]:
-            value, slope = self.run_group(world, world.theta, chosen)
+            value, slope = self.run_group(world, world.parameters, chosen)
             for other in islice(permutations(chosen), 1, ORDERS):
-                other_value, other_slope = self.run_group(world, world.theta, other)
+                other_value, other_slope = self.run_group(world, world.parameters, other)
                 gap = max(abs(value - other_value), float(np.abs(slope - other_slope).max()))
                 if gap > 1e-6 * (1 + abs(value) + float(np.abs(slope).max())):
                     return True
@@ -103,7 +113,7 @@ class Run:
         size, rest = len(world.tree.sequences), [0] * (world.group - 2)
         a, b, c, d = (k % size for k in (0, 2, size - 1, 1))
         pairs = [(a, b), (c, d), (a, d), (c, b)]
-        values = [self.run_group(world, world.theta, [*pair, *rest]) for pair in pairs]
+        values = [self.run_group(world, world.parameters, [*pair, *rest]) for pair in pairs]
         (v1, g1), (v2, g2), (v3, g3), (v4, g4) = values
         gap = max(abs(v1 + v2 - v3 - v4), float(np.abs(g1 + g2 - g3 - g4).max()))
         size_of = max(1e-300, *(abs(v) for v, _ in values), *(float(np.abs(g).max()) for _, g in values))
@@ -148,23 +158,25 @@ class Turning:
 
 
 def measure_turning(run: Run, world: MeasuredWorld, gradient: Array, in_order: bool) -> Turning:
-    """Return how the expected gradient turns at the theta of a world."""
-    theta, size = world.theta, max(float(np.abs(gradient).max()), 1e-300)
-    direction = np.random.default_rng(5).normal(size=theta.shape)
-    along = [run.compute_gradient(world, theta + k * STEP * direction, in_order)[1] for k in range(4)]
+    """Return how the expected gradient turns at the parameters of a world.
+
+    Of many parameters a plane of random directions U is looked at: U J U^T is symmetric for all U where J is.
+    """
+    start, size = world.parameters, max(float(np.abs(gradient).max()), 1e-300)
+    generator = np.random.default_rng(5)
+    direction = generator.normal(size=start.shape)
+    along = [run.compute_gradient(world, start + k * STEP * direction, in_order)[1] for k in range(4)]
     third = along[0] - 3 * along[1] + 3 * along[2] - along[3]
     roughness = float(np.abs(third).max()) / size
     step = max(STEP, min(0.02, roughness ** (1 / 3))) if roughness > ROUGH else STEP
+    directions = _choose_directions(start.size, world.network is not None, generator)
     jacobian, bends, slopes = [], [], []
-    for i in range(theta.size):
-        move = np.zeros(theta.size)
-        move[i] = step
-        (up, g_up), (down, g_down) = (
-            run.compute_gradient(world, theta + sign * move.reshape(theta.shape), in_order)
-            for sign in (1, -1)
-        )
-        jacobian.append((g_up - g_down).ravel() / (2 * step))
-        bends.append((g_up + g_down - 2 * gradient).ravel())
+    for towards in directions:
+        move = step * towards.reshape(start.shape)
+        up, g_up = run.compute_gradient(world, start + move, in_order)
+        down, g_down = run.compute_gradient(world, start - move, in_order)
+        jacobian.append(directions @ (g_up - g_down).ravel() / (2 * step))
+        bends.append(directions @ (g_up + g_down - 2 * gradient).ravel())
         slopes.append((up - down) / (2 * step))
     J = np.array(jacobian)
     largest = max(float(np.abs(J).max()), 1e-300)
@@ -172,6 +184,13 @@ def measure_turning(run: Run, world: MeasuredWorld, gradient: Array, in_order: b
         curl=float(np.abs(J - J.T).max()) / largest,
         roughness=roughness,
         bend=float(np.abs(bends).max()) / (2 * step * largest),
-        own_mean=float(np.abs(np.array(slopes) - gradient.ravel()).max()) / size,
+        own_mean=float(np.abs(np.array(slopes) - directions @ gradient.ravel()).max()) / size,
         step=step,
     )
+
+
+def _choose_directions(size: int, is_network: bool, generator: np.random.Generator) -> Array:
+    """Return orthogonal directions, [k, D]: all coordinates of logits, some of a network's parameters."""
+    if not is_network or size <= DIRECTIONS:
+        return np.eye(size)
+    return np.asarray(np.linalg.qr(generator.normal(size=(size, DIRECTIONS)))[0].T)

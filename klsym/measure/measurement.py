@@ -31,6 +31,7 @@ class Setting:
     """How a loss was run: sampler, samples a group, words, steps, prompts; third: is there a third policy?
 
     fixed_length: does no word end a sequence?  tool: does the last word call a tool?
+    parameters: of the network that is the policy; 0: the logits are.
     """
 
     sampling: str = "on-policy"
@@ -41,6 +42,7 @@ class Setting:
     third: bool = False
     fixed_length: bool = False
     tool: bool = False
+    parameters: int = 0
 
     def describe(self) -> str:
         """Return the setting in words."""
@@ -48,6 +50,7 @@ class Setting:
         prompts = f" after each of {self.prompts} prompts" if self.prompts > 1 else ""
         third = ", the ratio taken to a third policy" if self.third else ""
         third += ", with the words of a tool" if self.tool else ""
+        third += f", in the {self.parameters} parameters of a network" if self.parameters else ""
         length = f"{self.length}" if self.fixed_length else f"at most {self.length}"
         return f"{self.sampling}, {samples} of {length} out of {self.words} words{prompts}{third}"
 
@@ -83,9 +86,10 @@ class Measurement:
     multiples: of named gradients, the fewest that fit; {} if none do.  residual: what they leave, relative.
     alternatives: other sets of as few names that fit as well.  curl: relative; None if it was not measured.
     turning: how the gradient changes with theta.  notes: what running the code showed.
-    runs: how often the loss was called.  gradients: of each world, [rows, V] in the logits of q.
+    runs: of how many groups the loss was computed.  gradients: of each world, [rows, V] in the logits of q,
+      or [D] in the parameters of a network.
     named: of each world, the gradients of the named objectives.  worlds: on which it ran.
-    variance: of the gradient of one group, summed over the logits, in the first world.
+    variance: of the gradient of one group, summed over the logits or parameters, in the first world.
     cosines: to the nearest names, where none fit.
     """
 

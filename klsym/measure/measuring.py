@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.measure.binding import bind_loss, choose_library
+from klsym.measure.binding import bind_loss, choose_library, load_network
 from klsym.measure.field import Run, Turning, measure_turning
 from klsym.measure.fit import Basis, Fit
 from klsym.measure.libraries import Unmeasured, load_library
@@ -47,6 +47,7 @@ def measure(
     set: Mapping[str, Any] | None = None,
     expect: str | None = None,
     vs: Any = None,
+    model: Any = None,
     binary: bool = False,
     near: float | None = 0.5,
     worlds: int = 4,
@@ -78,27 +79,30 @@ def measure(
     map: name of an argument -> field of the batch, or word of the loss grammar; set: name -> value.
     expect: an objective such as "-E[R] + 0.04*reverse-kl"; the answer then has `expected`.
     vs: another loss, whose gradient has the variance that `versus` is relative to.
+    model: a network of PyTorch, a function that returns one, or "FILE.py:FUNC": it is the policy, and all
+      gradients are taken in the parameters that it trains.  A batch has it as `model`.
     binary: rewards are 0 and 1.  near: log p and log mu are q plus near times noise; None: independent.
     worlds: random worlds of this shape; a fit is confirmed on two of another shape.
     framework: "torch" or "jax"; by default what the code uses.  seconds: for all runs together.
     Returns: a `Measurement`.
     Raises UsageError: options that do not fit; code that is random, not finite, or no number.
     """
+    network = None if model is None else load_network(model)
     setting = Setting(
         sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length,
-        tool=tool,
+        tool=tool, parameters=0 if network is None else network.size,
     )  # fmt: skip
     _check_setting(setting, worlds, near, seconds)
     function, notes = bind_loss(loss, map or {}, set or {})
-    library = load_library(framework or choose_library(function))
-    plan = _Plan(setting, binary, near, worlds)
+    library = load_library(framework or choose_library(function), network)
+    plan = _Plan(setting, binary, near, count=worlds, network=network)
     with library.in_float64():
         answer = _Measuring(Run(function, library, seconds), plan, notes).measure()
         if expect is not None:
             answer = replace(answer, expected=answer.compare(expect))
         if vs is not None:
-            other, _ = bind_loss(vs, map or {}, set or {})
-            answer = replace(answer, versus=_compare_variances(answer, Run(other, library, seconds), plan))
+            second, _ = bind_loss(vs, map or {}, set or {})
+            answer = replace(answer, versus=_compare_variances(answer, Run(second, library, seconds), plan))
     return answer
 
 
@@ -113,7 +117,7 @@ def _compare_variances(answer: Measurement, other: Run, plan: _Plan) -> float | 
     if references[0] != references[1]:
         raise Unmeasured("two runs of the loss to compare with differ: is it random, or does it keep state?")
     reference = references[0]
-    is_known = answer.variance is not None and answer.gradients[0].shape == world.theta.shape
+    is_known = answer.variance is not None and answer.gradients[0].shape == world.parameters.shape
     return answer.variance / reference if is_known and answer.variance is not None and reference > 0 else None
 
 
@@ -145,6 +149,7 @@ class _Plan:
     binary: bool = False
     near: float | None = 0.5
     count: int = 4
+    network: Any = None
 
     def build_worlds(self) -> list[MeasuredWorld]:
         """Return the worlds of the shape that was asked for."""
@@ -155,6 +160,8 @@ class _Plan:
         """Words and steps of the worlds on which a fit is confirmed; where all lengths are 1, they stay."""
         if self.setting.tool:  # of 2 words one ends and one calls the tool: nothing would be left
             return 3, 2 if self.setting.length == 3 else 3
+        if self.network is not None:  # it has its words
+            return self.setting.words, 3 if self.setting.length < 3 else 2
         return OTHER_SHAPE if self.setting.length > 1 else (self.setting.words + 1, 1)
 
     def build_other_worlds(self) -> list[MeasuredWorld]:
@@ -171,7 +178,12 @@ class _Plan:
             raise UsageError(f"{groups} groups of samples: a smaller group, fewer words or a shorter length")
         tables = [draw_tables(tree, seed, near=self.near, binary=self.binary) for seed in range(count)]
         setting = self.setting
-        return [MeasuredWorld(tree, t, setting.sampling, setting.group, third=setting.third) for t in tables]
+        worlds = [
+            MeasuredWorld(tree, t, setting.sampling, setting.group, third=setting.third) for t in tables
+        ]
+        return (
+            worlds if self.network is None else [w.use_network(self.network, k) for k, w in enumerate(worlds)]
+        )
 
 
 @dataclass(frozen=True)
@@ -184,7 +196,7 @@ class _Family:
     @cached_property
     def named(self) -> list[dict[str, Array]]:
         """The gradients of the named objectives on each world."""
-        return [NamedGradients(world, world.theta).gradients for world in self.worlds]
+        return [world.carry_over(NamedGradients(world, world.theta).gradients) for world in self.worlds]
 
     @cached_property
     def basis(self) -> Basis:
@@ -222,20 +234,20 @@ class _Measuring:
         worlds = self.plan.build_worlds()
         self._describe_group(worlds[0])
         family = _Family(worlds, self._compute_twice(worlds))
-        other = self._run_elsewhere()
+        elsewhere = self._run_elsewhere()
         zero = self._is_zero(family)
-        if zero and other is not None and not self._is_zero(other):
+        if zero and elsewhere is not None and not self._is_zero(elsewhere):
             words, steps = self.plan.other_shape
             self.notes.append(
                 f"0 on worlds of this shape: what follows is of {words} words and {steps} steps"
             )
-            zero, family, other = False, other, None
-        turning = None if zero else self._measure_turning(family, other)
+            zero, family, elsewhere = False, elsewhere, None
+        turning = None if zero else self._measure_turning(family, elsewhere)
         is_float32 = turning is not None and turning.is_float32
         if is_float32:
             self.notes.append("the code computes in float32: fits are good to 1e-5 only")
         tolerance = 1e-5 if is_float32 else 1e-7
-        fits = [] if zero else self._find_fits(family, other, tolerance)
+        fits = [] if zero else self._find_fits(family, elsewhere, tolerance)
         if zero:
             self.notes.append("no path leads from the policy to the loss, or all that does cancels")
         return Measurement(
@@ -264,7 +276,7 @@ class _Measuring:
             self.notes.append("the loss of a group is no sum of losses of its samples: they are compared")
 
     def _compute_all(self, worlds: Sequence[MeasuredWorld]) -> list[Array]:
-        return [self.run.compute_gradient(w, w.theta, self.in_order)[1] for w in worlds]
+        return [self.run.compute_gradient(w, w.parameters, self.in_order)[1] for w in worlds]
 
     def _compute_twice(self, worlds: Sequence[MeasuredWorld]) -> list[Array]:
         """Return the expected gradients; refuse a loss that is random or keeps state."""
@@ -274,7 +286,7 @@ class _Measuring:
             self.run.library.seed(seed)
             gradients = self._compute_all(worlds)
             # group by group, as what JAX compiles draws its numbers once
-            single = [self.run.run_group(worlds[0], worlds[0].theta, chosen)[1] for chosen in some]
+            single = [self.run.run_group(worlds[0], worlds[0].parameters, chosen)[1] for chosen in some]
             results.append([*gradients, *single])
         gaps = [float(np.abs(a - b).max()) for a, b in zip(*results, strict=True)]
         if any(gaps):
@@ -299,8 +311,8 @@ class _Measuring:
         """Is the expected gradient 0 beside what it is under other weights of the samples?"""
         world = family.worlds[0]
         factors = np.linspace(0.2, 1.8, len(world.tokens))
-        _, other = self.run.compute_gradient(world, world.theta, self.in_order, factors)
-        return bool(np.abs(family.whole).max() < max(1e-12, 1e-7 * float(np.abs(other).max())))
+        _, reweighted = self.run.compute_gradient(world, world.parameters, self.in_order, factors)
+        return bool(np.abs(family.whole).max() < max(1e-12, 1e-7 * float(np.abs(reweighted).max())))
 
     def _measure_turning(self, family: _Family, other: _Family | None) -> Turning:
         """Return how the gradient turns; on the other shape, if it turns there alone."""
@@ -349,12 +361,11 @@ def _round(multiples: Mapping[str, float]) -> dict[str, float]:
 
 
 def measure_variance(run: Run, world: MeasuredWorld, in_order: bool) -> float:
-    """Return the variance of the gradient of one group, E|g|^2 - |E g|^2, summed over the logits."""
-    mean, square = np.zeros_like(world.theta), 0.0
-    for chosen, mass in world.list_groups(world.theta, in_order):
-        _, slope = run.run_group(world, world.theta, chosen)
-        mean, square = mean + mass * slope, square + mass * float((slope**2).sum())
-    return square - float((mean**2).sum())
+    """Return the variance of the gradient of one group, E|g|^2 - |E g|^2, summed over the parameters."""
+    groups = [*world.list_groups(world.theta, in_order)]
+    masses = np.array([mass for _, mass in groups])
+    slopes = run.list_gradients(world, [chosen for chosen, _ in groups]).reshape(len(groups), -1)
+    return float(masses @ (slopes**2).sum(-1) - ((masses @ slopes) ** 2).sum())
 
 
 def describe(error: Exception) -> str:

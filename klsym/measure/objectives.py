@@ -147,7 +147,7 @@ PENALTIES: dict[str, Form] = {
     "full(abs(q - p))": lambda m: m.mean_over_words(lambda q, p: _take_modulus(np.exp(q) - np.exp(p))),
 }
 SUMS = ("exp(log_mu - log_q) - 1 + log_q - log_mu",)  # in brackets where they are divided
-# Of the rewards and lengths of a group: the weight of its first sample.  std_1 divides by n - 1.
+# Of rewards and lengths, [groups, n]: the weight of the first sample of each.  std_1 divides by n - 1.
 Weigh = Callable[[Array, Array], Any]
 SPREADS = (  # what trainers divide by, with what they add
     ("std(R)", 0, 1e-8), ("(std(R) + 1e-6)", 0, 1e-6), ("(std(R) + 1e-4)", 0, 1e-4),
@@ -156,7 +156,7 @@ SPREADS = (  # what trainers divide by, with what they add
 
 
 def _divide_by_spread(ddof: int, eps: float) -> Weigh:
-    return lambda R, T: (R[0] - R.mean()) / (R.std(ddof=ddof) + eps)
+    return lambda R, T: (R[:, 0] - R.mean(-1)) / (R.std(-1, ddof=ddof) + eps)
 
 
 def _multiply(first: Weigh, second: Weigh) -> Weigh:
@@ -164,15 +164,17 @@ def _multiply(first: Weigh, second: Weigh) -> Weigh:
 
 
 REWARDS: dict[str, Weigh] = {
-    "R": lambda R, T: R[0],
-    "(R - mean(R))": lambda R, T: R[0] - R.mean(),
-    "(R - loo(R))": lambda R, T: R[0] - R[1:].mean(),
+    "R": lambda R, T: R[:, 0],
+    "(R - mean(R))": lambda R, T: R[:, 0] - R.mean(-1),
+    "(R - loo(R))": lambda R, T: R[:, 0] - R[:, 1:].mean(-1),
     **{f"(R - mean(R))/{name}": _divide_by_spread(ddof, eps) for name, ddof, eps in SPREADS},
-    "(R - sum(T*R)/sum(T))": lambda R, T: R[0] - (T * R).sum() / T.sum(),
+    "(R - sum(T*R)/sum(T))": lambda R, T: R[:, 0] - (T * R).sum(-1) / T.sum(-1),
 }
 DIVISORS: dict[str, Weigh] = {
-    "": lambda R, T: 1.0, "/T": lambda R, T: 1 / T[0], "/N": lambda R, T: len(T) / T.sum(),
-}  # fmt: skip
+    "": lambda R, T: np.ones(len(T)),
+    "/T": lambda R, T: 1 / T[:, 0],
+    "/N": lambda R, T: T.shape[-1] / T.sum(-1),
+}
 CONTRACT = {"E_mu[R*log_q]": "log-likelihood", "E_mu[R*rho]": "token-policy-gradient"}
 
 
@@ -229,13 +231,21 @@ class NamedGradients:
             divided = f"({name}){suffix}" if suffix and name in SUMS else name + suffix
             yield f"E_mu[{divided}]", self._differentiate(moved.masses * weight * form(moved))
 
-    def _weigh(self, weigh: Weigh) -> Array:
-        """Return the mean weight of each sequence over the other samples of its group, drawn from mu."""
+    @cached_property
+    def _groups(self) -> tuple[Array, Array]:
+        """All groups, [groups, n], and the mass of all but the first sample, drawn from mu."""
         world, masses = self.world, self.world.compute_masses(self.moved.log_mu)
-        weights = np.zeros(len(world.tokens))
-        for y in range(len(weights)):
-            for group, times in world.tree.list_groups(world.group, first=y):
-                chosen = list(group)
-                mass = times * masses[chosen[1:]].prod()
-                weights[y] += mass * weigh(world.rewards[chosen], world.lengths[chosen])
+        pairs = [
+            pair for y in range(len(world.tokens)) for pair in world.tree.list_groups(world.group, first=y)
+        ]
+        chosen = np.array([group for group, _ in pairs])
+        return chosen, np.array([times for _, times in pairs]) * masses[chosen[:, 1:]].prod(-1)
+
+    def _weigh(self, weigh: Weigh) -> Array:
+        """Return the mean weight of each sequence over the other samples of its group."""
+        chosen, masses = self._groups
+        weights = np.zeros(len(self.world.tokens))
+        np.add.at(
+            weights, chosen[:, 0], masses * weigh(self.world.rewards[chosen], self.world.lengths[chosen])
+        )
         return weights

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from klsym.measure.libraries import Output, TableModel
+import torch
+
+from klsym.measure.toy_model import Output, TableModel
 
 
-@cache
-def make_model_class() -> Any:
-    """Return the class of models, which is made when PyTorch is loaded.
+class TorchModel(torch.nn.Module):
+    """A causal language model over the words of a world; trainers ask its config, device and mode."""
 
-    A causal language model over the words of a world; trainers ask its config, device and mode.
-    """
-    import torch
+    def __init__(self, table: TableModel) -> None:
+        super().__init__()
+        self.table = table
+        self.config, self.device, self.dtype = table.config, torch.device("cpu"), torch.float64
 
-    class TorchModel(torch.nn.Module):
-        def __init__(self, table: TableModel) -> None:
-            super().__init__()
-            self.table = table
-            self.config, self.device, self.dtype = table.config, torch.device("cpu"), torch.float64
-
-        def forward(
-            self, input_ids: Any, attention_mask: Any = None, labels: Any = None, **options: Any
-        ) -> Output:
-            """Return logits; with labels, also the mean negative log-likelihood of those but -100."""
-            output = self.table.compute(input_ids, attention_mask, **options)
-            if labels is None:
-                return output
-            logits, targets = output.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
-            loss = torch.nn.functional.cross_entropy(logits, targets, ignore_index=-100)
-            return Output(output.logits, loss)
-
-    return TorchModel
+    def forward(
+        self, input_ids: Any, attention_mask: Any = None, labels: Any = None, **options: Any
+    ) -> Output:
+        """Return logits; with labels, also the mean negative log-likelihood of those but -100."""
+        output = self.table.compute(input_ids, attention_mask, **options)
+        if labels is None:
+            return output
+        logits, targets = output.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+        loss = torch.nn.functional.cross_entropy(logits, targets, ignore_index=-100)
+        return Output(output.logits, loss)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from klsym.worlds.words import Tables, WordTree
+from klsym.worlds.words import Table, Tables, WordTree
+
+if TYPE_CHECKING:
+    from klsym.measure.networks import Network
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -21,12 +24,18 @@ def normalise_logits(table: Array) -> Array:
     return np.asarray(table - largest - np.log(np.exp(table - largest).sum(-1, keepdims=True)))
 
 
+def list_prompt_words(tree: WordTree) -> Array:
+    """Return the word that stands before the sequences of each prompt."""
+    return (np.arange(len(tree.prompts)) + 1) % tree.vocabulary
+
+
 @dataclass(frozen=True)
 class MeasuredWorld:
     """All groups of samples of a tree of words, under the sampler of a setting.
 
     sampling: "on-policy", "off-policy" or "truncated": q cut off to all but its least likely word after each
     prefix.  third: the ratio of the loss is taken to another policy than the sampler.
+    network: whose parameters are those of the policy; None: the logits are.  start: its parameters.
     """
 
     tree: WordTree
@@ -34,6 +43,8 @@ class MeasuredWorld:
     sampling: str = "on-policy"
     group: int = 1
     third: bool = False
+    network: Network | None = None
+    start: Array | None = None
 
     @cached_property
     def tokens(self) -> Array:
@@ -70,6 +81,37 @@ class MeasuredWorld:
     def theta(self) -> Array:
         """The logits of q, one row a prefix."""
         return np.array(self.tables.q)
+
+    @property
+    def parameters(self) -> Array:
+        """Those of the policy, in which gradients are taken."""
+        return self.theta if self.start is None else self.start
+
+    def compute_logits(self, parameters: Array) -> Array:
+        """Return the logits of q, one row a prefix."""
+        return parameters if self.network is None else self.network.compute_logits(self.tree, parameters)
+
+    def use_network(self, network: Network, seed: int) -> MeasuredWorld:
+        """Return this world with a network as q; p, mu and old differ from it as they did from q."""
+        start = network.draw_parameters(seed)
+        logits = network.compute_logits(self.tree, start)
+        moved = logits - self.theta
+
+        def move(table: Table) -> Table:
+            return (np.array(table) + moved).tolist()  # type: ignore[no-any-return]
+
+        tables = self.tables
+        tables = replace(
+            tables, q=logits.tolist(), p=move(tables.p), mu=move(tables.mu), old=move(tables.old)
+        )
+        return replace(self, tables=tables, network=network, start=start)
+
+    def carry_over(self, gradients: dict[str, Array]) -> dict[str, Array]:
+        """Return gradients in the logits as gradients in the parameters."""
+        if self.network is None:
+            return gradients
+        J = self.network.differentiate_logits(self.tree, self.parameters)
+        return {name: gradient.ravel() @ J for name, gradient in gradients.items()}
 
     @cached_property
     def log_p(self) -> Array:

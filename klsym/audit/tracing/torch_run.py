@@ -259,11 +259,11 @@ def make_runner(
 
     def run_at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arguments, leaf = make_real_arguments(roles, point, layout, torch.float64)
-        with use_double() as mode:
+        with use_double(), _make_watching_mode() as watching:
             value, slope = run(partial(call, point), arguments, leaf)
         if tuple(value.shape) == GRID[::-1]:
             value = value.t()
-        return value.detach().double().numpy(), slope.detach().numpy(), mode.largest.numpy()
+        return value.detach().double().numpy(), slope.detach().numpy(), watching.largest.numpy()
 
     return run_at
 
@@ -278,15 +278,15 @@ def keep_on_cpu() -> Iterator[None]:
 
 
 @contextmanager
-def use_double() -> Iterator[Any]:
-    """Compute in float64, casts to shorter floats left out; the mode knows the largest numbers."""
+def use_double() -> Iterator[None]:
+    """Compute in float64, casts to shorter floats left out."""
     import torch
 
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # of counts with a number added: mask.sum() + 1e-8
     try:
-        with torch.enable_grad(), _make_double_mode() as mode:
-            yield mode
+        with torch.enable_grad(), _make_double_mode():
+            yield
     finally:
         torch.set_default_dtype(usual)
 
@@ -297,9 +297,7 @@ def _make_double_mode() -> Any:
     from torch.overrides import TorchFunctionMode
 
     class Double(TorchFunctionMode):  # type: ignore[misc]
-        """Casts between floats are left out; the largest number at each token is kept."""
-
-        largest = torch.zeros(GRID, dtype=torch.float64)
+        """Casts between floats are left out."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
@@ -310,12 +308,28 @@ def _make_double_mode() -> Any:
                 options["dtype"] = torch.float64
             with torch._C.DisableTorchFunction():
                 result = func(*args, **options)
-                if not isinstance(result, torch.Tensor) or not result.is_floating_point():
-                    return result
-                if name in CASTS:
+                if name in CASTS and isinstance(result, torch.Tensor) and result.is_floating_point():
                     double = getattr(args[0], "dtype", None) == torch.float64
                     return args[0] if double else result.double()
-                self.keep(result.detach())
+            return result
+
+    return Double()
+
+
+def _make_watching_mode() -> Any:
+    """Return a mode of PyTorch that keeps the largest number at each token."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Watching(TorchFunctionMode):  # type: ignore[misc]
+        largest = torch.zeros(GRID, dtype=torch.float64)
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            name = getattr(func, "__name__", "")
+            if isinstance(result, torch.Tensor) and result.is_floating_point() and name not in CASTS:
+                with torch._C.DisableTorchFunction():
+                    self.keep(result.detach())
             return result
 
         def keep(self, result: Any) -> None:
@@ -325,7 +339,7 @@ def _make_double_mode() -> Any:
             if size.numel():
                 self.largest = torch.maximum(self.largest, size if tuple(size.shape) == GRID else size.amax())
 
-    return Double()
+    return Watching()
 
 
 # ---------------------------------------------------------------------------- short floats

@@ -1,0 +1,142 @@
+"""Losses in PyTorch: all groups at once by `torch.vmap`, one by one where the code does not allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from klsym.measure.libraries import Groups, Library, Loss, Samples, Tensors, ValueAndGradient, as_scalar
+from klsym.measure.networks import Network, join_gradients
+from klsym.measure.torch_model import TorchModel
+from klsym.measure.world import Array
+from klsym.worlds.words import WordTree
+
+TOGETHER = 4096  # groups of one run of `vmap`
+SAME = 1e-12  # relative: between a run of all groups at once and one by one
+
+
+class TorchLibrary(Library):
+    """PyTorch; network: whose parameters the gradient is taken in, None for the logits themselves."""
+
+    name, functions = "torch", torch
+
+    def __init__(self, network: Network | None = None) -> None:
+        self.network = network
+        self._runs_together: dict[Any, bool] = {}  # of a loss and a tree
+
+    def sum_losses(
+        self, loss: Loss, tensors: Tensors, groups: Groups, masses: Sequence[float]
+    ) -> ValueAndGradient:
+        weights = torch.tensor(masses, dtype=torch.float64)
+        key = loss, tensors.tree
+        if len(groups) == 1 or self._runs_together.get(key) is False:
+            return self._sum(tensors, lambda samples: weights @ _list_losses(loss, samples, groups))
+        try:
+            together = self._sum(
+                tensors,
+                lambda samples: (
+                    weights @ _run_together(lambda chosen: loss(samples.build_batch(chosen)), groups)
+                ),
+            )
+        except Exception:  # whatever the code does that `vmap` does not allow
+            self._runs_together[key] = False
+            return self.sum_losses(loss, tensors, groups, masses)
+        if key not in self._runs_together:  # confirmed once
+            single = self._sum(tensors, lambda samples: weights @ _list_losses(loss, samples, groups))
+            self._runs_together[key] = _is_same(together, single)
+            return together if self._runs_together[key] else single
+        return together
+
+    def _sum(self, tensors: Tensors, add: Any) -> ValueAndGradient:
+        leaves, samples = self._open(tensors)
+        total = add(samples)
+        return ValueAndGradient(float(total.detach()), _differentiate(total, leaves, tensors.parameters))
+
+    def list_gradients(self, loss: Loss, tensors: Tensors, groups: Groups) -> ValueAndGradient:
+        if self.network is None and self._runs_together.get((loss, tensors.tree)):
+            return self._list_together(loss, tensors, groups)
+        each = [
+            self._sum(tensors, lambda samples, group=group: _list_losses(loss, samples, [group])[0])
+            for group in groups
+        ]
+        return ValueAndGradient(
+            np.array([value for value, _ in each]), np.array([gradient for _, gradient in each])
+        )
+
+    def _list_together(self, loss: Loss, tensors: Tensors, groups: Groups) -> ValueAndGradient:
+        """Give each group logits of its own, so that one backward pass has all gradients."""
+        logits = torch.tensor(tensors.parameters, dtype=torch.float64)
+        logits = logits.expand(len(groups), *logits.shape).clone().requires_grad_()
+        losses = _run_together(
+            lambda x, chosen: loss(Samples(self, tensors, x).build_batch(chosen)), logits, groups
+        )
+        gradients = _differentiate(losses.sum(), [logits], np.empty(tuple(logits.shape)))
+        return ValueAndGradient(losses.detach().numpy(), gradients)
+
+    def _open(self, tensors: Tensors) -> tuple[list[Any], Samples]:
+        """Return the tensors that the gradient is taken in, and the samples whose log q depends on them."""
+        if self.network is not None:
+            self.network.set_parameters(tensors.parameters)
+            logits = self.network.build_table(tensors.tree)
+            return self.network.leaves, Samples(self, tensors, logits, self.network.module)
+        logits = torch.tensor(tensors.parameters, dtype=torch.float64, requires_grad=True)
+        return [logits], Samples(self, tensors, logits)
+
+    def build_model(self, tree: WordTree, table: Any) -> Any:
+        return TorchModel(super().build_model(tree, table))
+
+    def normalise(self, table: Any) -> Any:
+        return torch.log_softmax(table, -1)
+
+    def as_floats(self, array: Array) -> Any:
+        return torch.tensor(array, dtype=torch.float64)
+
+    def as_integers(self, array: Array) -> Any:
+        return torch.tensor(array, dtype=torch.long)
+
+    @contextmanager
+    def in_float64(self) -> Iterator[None]:
+        """Keep the random numbers and the network of the caller; one thread, as the tensors are tiny."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with (
+                torch.random.fork_rng(devices=[]),
+                self.network.in_float64() if self.network else nullcontext(),
+            ):
+                yield
+        finally:
+            torch.set_num_threads(threads)
+
+    def seed(self, number: int) -> Any:
+        return torch.manual_seed(number)
+
+
+def _list_losses(loss: Loss, samples: Samples, groups: Groups) -> Any:
+    """Return the loss of each group, one after the other."""
+    values = [as_scalar(loss(samples.build_batch(list(chosen)))) for chosen in groups]
+    return torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in values])
+
+
+def _run_together(compute: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a loss for each group, all of them at once; raises what the code does not allow."""
+    return torch.vmap(
+        lambda *args: as_scalar(compute(*args)).double(), randomness="error", chunk_size=TOGETHER
+    )(*(torch.as_tensor(argument) for argument in arguments))
+
+
+def _differentiate(total: Any, leaves: Sequence[Any], parameters: Array) -> Array:
+    """Return the gradient in the leaves as one array, of the shape of the parameters."""
+    if not total.requires_grad:
+        return np.zeros_like(parameters)
+    gradients = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
+    return np.asarray(join_gradients(gradients, leaves).numpy().reshape(parameters.shape))
+
+
+def _is_same(first: ValueAndGradient, second: ValueAndGradient) -> bool:
+    one, two = (np.append(each.gradient, each.value) for each in (first, second))
+    return bool(np.isfinite(one).all()) and bool(np.abs(one - two).max() <= SAME * np.abs(two).max())
