@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOME = {
     "audit": "klsym.audit.audits",
     "measure": "klsym.measure.measuring",
+    "measure_samples": "klsym.measure.estimating",
     "Batch": "klsym.measure.batch",
     "explain": "klsym.api",
     "Verdict": "klsym.api",
@@ -41,7 +42,8 @@ __all__ = [  # those without a row above are of klsym.calculus
     "audit", "beta", "bregman", "check", "chi2", "claim", "clip", "compare", "count", "covariance",
     "derive", "eps",
     "expectation", "expected_gradient", "explain", "explore", "grad", "jeffreys", "k", "k1", "k2", "k3",
-    "lam", "load", "log_mu", "log_p", "log_q", "measure", "mu", "p", "parameter", "parse", "q", "r",
+    "lam", "load", "log_mu", "log_p", "log_q", "measure",
+    "measure_samples", "mu", "p", "parameter", "parse", "q", "r",
     "recommend", "rho",
     "s", "sample", "sample_gradient", "settle", "sg",
 ]  # fmt: skip
@@ -55,6 +57,7 @@ if TYPE_CHECKING:  # the same names for mypy; those of the study for their types
     from klsym.kernel import check
     from klsym.language.parser import parse
     from klsym.measure.batch import Batch
+    from klsym.measure.estimating import measure_samples
     from klsym.measure.measuring import measure
     from klsym.study.explorer import explore
     from klsym.study.ledger.registry import claim, load

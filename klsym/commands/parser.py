@@ -199,25 +199,9 @@ def _add_measure(commands: Any) -> None:
         " model ref_model.",
     )
     measure.add_argument("target", metavar="CODE", help="FILE.py:FUNC, or MODULE:FUNC")
-    measure.add_argument(
-        "--sampling", choices=OPTION_CHOICES["sampling"], default="on-policy",
-        help="samples from q (on-policy), from mu (off-policy), from q without its least likely words"
-        " (truncated) (on-policy)",
-    )  # fmt: skip
-    for name, default, said in (
-        ("group", 1, "samples of one call of the loss"), ("words", 3, "words; word 0 ends a sequence"),
-        ("length", 2, "at most so many words"), ("prompts", 1, "prompts, of unequal weight"),
-        ("worlds", 4, "random worlds"),
-    ):  # fmt: skip
-        measure.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{said} ({default})")
-    measure.add_argument("--third", action="store_true", help="the ratio is taken to a third policy")
-    measure.add_argument(
-        "--tool", action="store_true", help="the last word calls a tool: a masked word follows"
-    )
-    measure.add_argument("--fixed-length", action="store_true", help="no word ends a sequence: no padding")
-    measure.add_argument("--binary", action="store_true", help="rewards are 0 and 1")
+    _add_worlds(measure)
+    _add_samples(measure)
     measure.add_argument("--framework", choices=("torch", "jax"), help="of the code (what it uses)")
-    measure.add_argument("--model", metavar="CODE", help="a function that returns a network: the policy")
     measure.add_argument("--vs", metavar="CODE", help="another loss, for the ratio of the variances")
     measure.add_argument(
         "--expect", metavar="OBJECTIVE", help="exit 1 if it is not this, such as '-E[R] + 0.04*reverse-kl'"
@@ -227,6 +211,40 @@ def _add_measure(commands: Any) -> None:
     _add_limits(measure)
     add_format(measure)
     measure.set_defaults(run="klsym.commands.measure:measure_code")
+
+
+def _add_worlds(measure: Any) -> None:
+    measure.add_argument(
+        "--sampling", choices=OPTION_CHOICES["sampling"],
+        help="samples from q (on-policy), from mu (off-policy), from q without its least likely words"
+        " (truncated) (on-policy)",
+    )  # fmt: skip
+    for name, default, said in (
+        ("group", 1, "samples of one call of the loss"), ("words", 3, "words; word 0 ends a sequence"),
+        ("length", 2, "at most so many words"), ("prompts", 1, "prompts, of unequal weight"),
+        ("worlds", 4, "random worlds"),
+    ):  # fmt: skip
+        measure.add_argument(f"--{name}", type=int, metavar="N", help=f"{said} ({default})")
+    for name, said in (
+        ("third", "the ratio is taken to a third policy"),
+        ("tool", "the last word calls a tool: a masked word follows"),
+        ("fixed-length", "no word ends a sequence: no padding"),
+        ("binary", "rewards are 0 and 1"),
+    ):
+        measure.add_argument(f"--{name}", action="store_true", default=None, help=said)
+
+
+def _add_samples(measure: Any) -> None:
+    measure.add_argument("--model", metavar="CODE", help="a function that returns a network: the policy")
+    measure.add_argument(
+        "--samples",
+        type=int,
+        metavar="N",
+        help="draw N groups from --model, a real one, of --length words (8)",
+    )
+    for flag, said in (("--ref-model", "the reference"), ("--old-model", "the sampler, off-policy")):
+        measure.add_argument(flag, metavar="CODE", help=f"beside --samples: a function that returns {said}")
+    measure.add_argument("--error-rate", type=float, metavar="RATE", help="beside --samples (0.01)")
 
 
 def _add_names(audit: Any) -> None:

@@ -143,13 +143,18 @@ def load_network(model: Any) -> Any:
     Raises UsageError: no network of PyTorch, or PyTorch is not installed.
     """
     try:
-        import torch
-
         from klsym.measure.networks import Network
     except ImportError:
         raise UsageError("model: a network of PyTorch, which is not installed") from None
+    return Network(load_made(model))
+
+
+def load_made(model: Any) -> Any:
+    """Return a module of PyTorch, what a function without arguments returns, or that of "FILE.py:FUNC"."""
+    import torch
+
     made = load_function(model) if isinstance(model, str) else model
-    return Network(made if isinstance(made, torch.nn.Module) or not callable(made) else made())
+    return made if isinstance(made, torch.nn.Module) or not callable(made) else made()
 
 
 def choose_library(function: Any) -> str:

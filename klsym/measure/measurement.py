@@ -122,6 +122,11 @@ class Measurement:
         verdict = "" if self.turning is None else self.turning.verdict
         return {"objective": True, "no-objective": False}.get(verdict)
 
+    @property
+    def ok(self) -> bool:
+        """Is the expected gradient that of the objective that was asked for, if any?"""
+        return self.expected is None or self.expected.ok
+
     def compare(self, objective: str) -> Comparison:
         """Return how near the expected gradient is to that of an objective, "-E[R] + 0.04*reverse-kl", say.
 

@@ -204,7 +204,8 @@ class NamedGradients:
         moved = self.moved
         for name, form in WHOLE.items():
             yield name, self._differentiate(form(moved))
-        yield "policy-gradient/T", self._differentiate(WHOLE["policy-gradient"](moved) / self.world.lengths)
+        for name in ("policy-gradient", "reverse-kl", "entropy"):
+            yield f"{name}/T", self._differentiate(WHOLE[name](moved) / self.world.lengths)
         divisors = [suffix for suffix in DIVISORS if suffix != "/N" or self.world.group > 1]
         for suffix in divisors:
             weight = self._weigh(DIVISORS[suffix])
