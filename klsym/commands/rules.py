@@ -28,12 +28,13 @@ def list_rules(options: argparse.Namespace) -> int:
         print(json.dumps([_code_as_json(code) for code in load_codes()]))
         return 0
     for code in load_codes():
-        print(f"{code.code}  {code.name:<24} {code.says}")
+        print(f"{code.code}  {code.level:<7}  {code.name:<24} {code.says}")
     return 0
 
 
 def _code_as_json(code: Code) -> dict[str, Any]:
     return {
-        "code": code.code, "name": code.name, "says": code.says, "means": code.means, "matters": code.matters,
+        "code": code.code, "name": code.name, "level": code.level, "says": code.says,
+        "means": code.means, "matters": code.matters,
         "example": code.example.words, "write": code.write.words, "theorem": code.theorem or None,
     }  # fmt: skip

@@ -36,11 +36,14 @@ class Example:
 class Code:
     """One diagnostic: what it says, what it means, why it matters, an example, the fix, the theorem.
 
+    level: "error", the loss has another objective than it seems to have, or "warning".
+
     theorem: the claim of the ledger behind it; "" where it rests on arithmetic alone.
     """
 
     code: str
     name: str
+    level: str
     says: str
     means: str
     matters: str

@@ -27,7 +27,7 @@ def format_page(code: Code, width: int) -> str:
         ("Example", f"klsym explain {code.example.words}"),
         ("Write instead", f"klsym explain {code.write.words}"), ("Theorem", theorem),
     )  # fmt: skip
-    lines = [f"{code.code} {code.name}: {code.says}"]
+    lines = [f"{code.code} {code.name} ({code.level}): {code.says}"]
     for title, text in rows:
         lines += ["", title, *textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")]
     return "\n".join(lines)
