@@ -28,7 +28,7 @@ LARGEST = 1_000_000  # bytes of klsym.toml
 
 def report_findings(options: argparse.Namespace) -> int:
     """Audit the targets and report the findings; return 1 if there are any."""
-    config = _read_config(options)
+    config = read_config(options)
     if not config.targets:
         raise UsageError(f"{config.file}: no target: --scan PATH --write proposes some")
     audited, times = [], []
@@ -92,7 +92,7 @@ def _ask_target(runner: Runner, target: Target) -> Reply:
     return runner.ask({"target": target.code, "options": arguments, "expect": target.expect})
 
 
-def _read_config(options: argparse.Namespace) -> Config:
+def read_config(options: argparse.Namespace) -> Config:
     """Return the configuration of the project, or the code that was typed with its options."""
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     if options.targets:

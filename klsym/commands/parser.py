@@ -182,6 +182,7 @@ def _add_audit(commands: Any) -> None:
     )  # fmt: skip
     _add_limits(audit)
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
+    _add_fixes(audit)
     _add_lint(audit)
     audit.set_defaults(run="klsym.commands.audit:audit_code")
 
@@ -254,6 +255,18 @@ def _add_limits(audit: Any) -> None:
         "--memory-limit", type=float, default=AUDIT_GIGABYTES, metavar="GB",
         help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})",
     )  # fmt: skip
+
+
+def _add_fixes(audit: argparse.ArgumentParser) -> None:
+    changes = audit.add_mutually_exclusive_group()
+    changes.add_argument(
+        "--diff", action="store_true",
+        help="print the smallest change of one statement with which the loss is right, read, proved and"
+        " measured, as a unified diff; exit 1 if there is one, or none was found for a wrong loss",
+    )  # fmt: skip
+    changes.add_argument(
+        "--fix", action="store_true", help="write that change into the file; exit 1 if none was found"
+    )
 
 
 def _add_lint(audit: argparse.ArgumentParser) -> None:
