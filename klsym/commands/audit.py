@@ -35,7 +35,13 @@ def audit_code(options: argparse.Namespace) -> int:
         raise UsageError("--write: only beside --scan PATH, whose functions it enters into klsym.toml")
     if options.diff or options.fix:
         return _fix_targets(options)
-    flags = (options.baseline, options.write_baseline, options.exit_zero, options.quiet)
+    flags = (
+        options.baseline,
+        options.write_baseline,
+        options.exit_zero,
+        options.quiet,
+        options.explain_unread,
+    )
     if not options.targets or options.format in LINTED or any(flags):
         return report_findings(options)
     maps = dict(split_pair(text, "--map") for text in options.map)

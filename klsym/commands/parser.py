@@ -273,7 +273,7 @@ def _add_lint(audit: argparse.ArgumentParser) -> None:
     """What a linter has."""
     audit.add_argument(
         "--scan", metavar="PATH",
-        help="run nothing; list the functions of a file or folder whose names speak of a KL or of a ratio",
+        help="run nothing; list the functions of a file or folder that compute a KL or a policy loss",
     )  # fmt: skip
     audit.add_argument("--write", action="store_true", help="with --scan: enter them into klsym.toml")
     audit.add_argument(
@@ -281,6 +281,10 @@ def _add_lint(audit: argparse.ArgumentParser) -> None:
     )
     audit.add_argument("--write-baseline", action="store_true", help="store what is found as the baseline")
     audit.add_argument("--exit-zero", action="store_true", help="exit 0 whatever is found")
+    audit.add_argument(
+        "--explain-unread", action="store_true",
+        help="list all targets that cannot be read with the reasons, in place of one line with their number",
+    )  # fmt: skip
     audit.add_argument("--quiet", action="store_true", help="findings alone, no summary")
 
 
