@@ -62,6 +62,8 @@ def _write_and_rename(draft: Path, target: Path, data: bytes) -> None:
     try:
         with draft.open("xb") as file:
             file.write(data)
+        with suppress(FileNotFoundError):
+            draft.chmod(stat.S_IMODE(target.stat().st_mode))  # as the file that is replaced
         os.replace(draft, target)
     except BaseException:
         with suppress(OSError):  # the folder itself may be missing, or be none

@@ -14,8 +14,8 @@ from types import CodeType
 EPOCH = (1980, 1, 1, 0, 0, 0)  # one time for all files: the same sources give the same bytes
 # klsym's folders that answer no question of the page: only the modules that the corpus loads are packed.
 NOT_WHOLE = {
-    "audit", "confirmed", "derivations", "experiments", "lint", "measure", "numeric", "paper", "study",
-    "worlds",
+    "audit", "confirmed", "derivations", "experiments", "fixing", "lint", "measure", "numeric", "paper",
+    "study", "worlds",
 }  # fmt: skip
 DATA = {".toml", ".json"}
 NO_LINE, NO_LINE_SPAN = b"\xff", 8  # an entry of co_linetable: these 8 instructions have no line

@@ -24,17 +24,16 @@ from typing import Any
 
 from klsym.audit.compiled import in_code
 from klsym.audit.compiled.rewriting import IMPORTED, IN_CODE, rewrite_function
+from klsym.audit.compiled.sources import read_source
 from klsym.audit.compiled.unread import UnreadValue
 from klsym.audit.terms import Refused
 from klsym.errors import UsageError
-from klsym.files import read_text
 from klsym.language.parser import parse_python
 
 LOADED = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "jax"}
 DROPPED = {"torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.compiler.disable", "jax.jit",
            "overload",
            "abstractmethod", "typing.overload"}  # fmt: skip
-LARGEST = 5_000_000  # bytes of a file
 DEEPEST = 12  # files that import one another
 FUTURE = __import__("__future__").annotations.compiler_flag
 OF_FIELDS = {"typing", "dataclasses", "ClassVar", "InitVar", "KW_ONLY"}
@@ -153,7 +152,7 @@ class File:
 
 def open_file(path: Path, depth: int = 0) -> File:
     """Return the parsed file; raises UsageError in one line where there is none, or it is no Python."""
-    text = read_text(path, LARGEST)
+    text = read_source(path)
     try:
         tree = parse_python(text, filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

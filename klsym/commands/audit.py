@@ -9,7 +9,8 @@ from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
 from klsym.commands.console import format_line, print_complaint
-from klsym.commands.lint import report_findings, scan_project
+from klsym.commands.fixes import fix_code
+from klsym.commands.lint import read_config, report_findings, scan_project
 from klsym.confirmed.child import Runner
 from klsym.engine.answers.expectation import read_expectation
 from klsym.engine.options.option_table import CHOICES
@@ -27,10 +28,20 @@ def audit_code(options: argparse.Namespace) -> int:
     if options.expect is not None:
         read_expectation(options.expect)  # refused before any code is run
     if options.scan:
+        if options.diff or options.fix:
+            raise UsageError("--scan PATH runs nothing, and so changes nothing: --diff and --fix name code")
         return scan_project(options)
     if options.write:
         raise UsageError("--write: only beside --scan PATH, whose functions it enters into klsym.toml")
-    flags = (options.baseline, options.write_baseline, options.exit_zero, options.quiet)
+    if options.diff or options.fix:
+        return _fix_targets(options)
+    flags = (
+        options.baseline,
+        options.write_baseline,
+        options.exit_zero,
+        options.quiet,
+        options.explain_unread,
+    )
     if not options.targets or options.format in LINTED or any(flags):
         return report_findings(options)
     maps = dict(split_pair(text, "--map") for text in options.map)
@@ -53,6 +64,17 @@ def audit_code(options: argparse.Namespace) -> int:
     ]  # reasons come first
     _print_replies(questions, replies, options.format)
     return max(codes)
+
+
+def _fix_targets(options: argparse.Namespace) -> int:
+    """Print or write the changes with which the targets are right."""
+    flag = "--fix" if options.fix else "--diff"
+    if options.format != "text" or options.baseline or options.write_baseline or options.exit_zero:
+        raise UsageError(f"{flag}: neither a format nor a baseline goes with it")
+    config = read_config(options)
+    if not config.targets:
+        raise UsageError(f"{config.file}: no target: --scan PATH --write proposes some")
+    return fix_code(options, config)
 
 
 def combine_choices(texts: list[str]) -> list[dict[str, Any]]:

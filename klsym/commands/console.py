@@ -69,6 +69,17 @@ def escape_output() -> Iterator[None]:
         yield
 
 
+def print_patch(text: str) -> None:
+    """Print a diff, byte by byte where no terminal reads it: the ends of its lines are those of the file."""
+    stream = getattr(sys.stdout, "_stream", sys.stdout)
+    if stream is None or stream.isatty() or not hasattr(stream, "buffer"):
+        print(text, end="")
+        return
+    stream.flush()
+    stream.buffer.write(text.encode())
+    stream.buffer.flush()
+
+
 def make_output_folder(text: str) -> Path:
     """Return the folder that a user names, made if it is missing.
 

@@ -18,7 +18,14 @@ from klsym.escaping import printable
 from klsym.files import read_text, write_whole
 from klsym.lint.baseline import Audited, read_baseline, shrink_baseline, write_baseline
 from klsym.lint.config import Config, Target, has_project_table, read_project
-from klsym.lint.findings import UNREADABLE, Finding, as_relative_path, collect_findings, drop_suppressed
+from klsym.lint.findings import (
+    UNREADABLE,
+    Finding,
+    as_relative_path,
+    collect_findings,
+    drop_suppressed,
+    sort_findings,
+)
 from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import as_targets, find_candidates
 from klsym.worker_process import Reply
@@ -28,7 +35,9 @@ LARGEST = 1_000_000  # bytes of klsym.toml
 
 def report_findings(options: argparse.Namespace) -> int:
     """Audit the targets and report the findings; return 1 if there are any."""
-    config = _read_config(options)
+    if options.explain_unread and options.format != "text":
+        raise UsageError(f"--explain-unread: --format {options.format} lists all that cannot be read anyway")
+    config = read_config(options)
     if not config.targets:
         raise UsageError(f"{config.file}: no target: --scan PATH --write proposes some")
     audited, times = [], []
@@ -60,16 +69,9 @@ def _report_new(
         print(f"{stored} findings stored in {path or 'klsym-baseline.json'}")
         return 0
     known = read_baseline(path) if path else set()
-    new = [finding for finding in unsuppressed if finding.key not in known]
+    new = sort_findings(finding for finding in unsuppressed if finding.key not in known)
     remaining = shrink_baseline(path, known, unsuppressed, audited) if path else 0
-    if options.format == "sarif":
-        print(json.dumps(as_sarif(new), indent=1))
-    elif options.format == "json":
-        print(json.dumps([vars(finding) for finding in new]))
-    else:
-        print(
-            "\n".join((as_annotations if options.format == "github" else as_text)(new)), end="\n" * bool(new)
-        )
+    _print_findings(new, options, len(config.targets))
     if options.format == "text" and not options.quiet:
         slow = ", ".join(
             f"{t.code.rpartition(':')[2]} {s:.1f} s" for t, s in zip(config.targets, times, strict=True)
@@ -78,6 +80,17 @@ def _report_new(
         print(printable(f"{counts} ({suppressed} suppressed, {remaining} in the baseline); {slow}"))
     failed = [finding for finding in new if finding.code != UNREADABLE or finding.level == "error"]
     return 0 if options.exit_zero or not failed else 1
+
+
+def _print_findings(new: list[Finding], options: argparse.Namespace, targets: int) -> None:
+    if options.format == "sarif":
+        print(json.dumps(as_sarif(new), indent=1))
+    elif options.format == "json":
+        print(json.dumps([vars(finding) for finding in new]))
+    elif options.format == "github":
+        print("\n".join(as_annotations(new)), end="\n" * bool(new))
+    else:
+        print("\n".join(as_text(new, None if options.explain_unread else targets)), end="\n" * bool(new))
 
 
 def _count_items(of: Sized, name: str) -> str:
@@ -92,7 +105,7 @@ def _ask_target(runner: Runner, target: Target) -> Reply:
     return runner.ask({"target": target.code, "options": arguments, "expect": target.expect})
 
 
-def _read_config(options: argparse.Namespace) -> Config:
+def read_config(options: argparse.Namespace) -> Config:
     """Return the configuration of the project, or the code that was typed with its options."""
     setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
     if options.targets:
@@ -118,7 +131,7 @@ def scan_project(options: argparse.Namespace) -> int:
     for candidate in candidates:
         print(printable(str(candidate)))
     if not candidates:
-        print_complaint(f"{options.scan}: no function whose names speak of a KL or of a ratio")
+        print_complaint(f"{options.scan}: no function that computes a KL or a policy loss")
         return 0
     if options.write:
         path = Path("klsym.toml")

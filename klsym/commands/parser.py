@@ -182,6 +182,7 @@ def _add_audit(commands: Any) -> None:
     )  # fmt: skip
     _add_limits(audit)
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
+    _add_fixes(audit)
     _add_lint(audit)
     audit.set_defaults(run="klsym.commands.audit:audit_code")
 
@@ -275,11 +276,23 @@ def _add_limits(audit: Any) -> None:
     )  # fmt: skip
 
 
+def _add_fixes(audit: argparse.ArgumentParser) -> None:
+    changes = audit.add_mutually_exclusive_group()
+    changes.add_argument(
+        "--diff", action="store_true",
+        help="print the smallest change of one statement with which the loss is right, read, proved and"
+        " measured, as a unified diff; exit 1 if there is one, or none was found for a wrong loss",
+    )  # fmt: skip
+    changes.add_argument(
+        "--fix", action="store_true", help="write that change into the file; exit 1 if none was found"
+    )
+
+
 def _add_lint(audit: argparse.ArgumentParser) -> None:
     """What a linter has."""
     audit.add_argument(
         "--scan", metavar="PATH",
-        help="run nothing; list the functions of a file or folder whose names speak of a KL or of a ratio",
+        help="run nothing; list the functions of a file or folder that compute a KL or a policy loss",
     )  # fmt: skip
     audit.add_argument("--write", action="store_true", help="with --scan: enter them into klsym.toml")
     audit.add_argument(
@@ -287,6 +300,10 @@ def _add_lint(audit: argparse.ArgumentParser) -> None:
     )
     audit.add_argument("--write-baseline", action="store_true", help="store what is found as the baseline")
     audit.add_argument("--exit-zero", action="store_true", help="exit 0 whatever is found")
+    audit.add_argument(
+        "--explain-unread", action="store_true",
+        help="list all targets that cannot be read with the reasons, in place of one line with their number",
+    )  # fmt: skip
     audit.add_argument("--quiet", action="store_true", help="findings alone, no summary")
 
 

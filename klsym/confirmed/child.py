@@ -5,6 +5,7 @@ too much memory, which is a limit on addresses.  Such code can forge its own ans
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +64,8 @@ def _is_answer(answer: dict[str, Any]) -> bool:
     return is_expectation and used and all(fit) and all(d["code"] in known_codes for d in listed)
 
 
-def _prepare(question: dict[str, Any], options: Options) -> None:
+def prepare(question: dict[str, Any], options: Options) -> None:
+    """Load the library of the code, and limit the memory."""
     _load(question["target"])
     set_memory_limit(options["gigabytes"])
 
@@ -82,14 +84,24 @@ def _load(target: str) -> None:
 
 
 def _answer(question: dict[str, Any], options: Options) -> Reply:
+    return describe_failures(lambda: _audit(question))
+
+
+def _audit(question: dict[str, Any]) -> Reply:
+    if question.get("measure"):
+        from klsym.confirmed.both import audit_and_measure
+
+        both = audit_and_measure(question["target"], **question["options"])
+        return describe_both(both, question["expect"])
+    from klsym.audit.audits import audit
+
+    return _describe(audit(question["target"], **question["options"]), question["expect"])
+
+
+def describe_failures(answer: Callable[[], Reply]) -> Reply:
+    """Return the reply, or an error in one line."""
     try:
-        if question.get("measure"):
-            from klsym.confirmed.both import audit_and_measure
-
-            return _answer_both(audit_and_measure(question["target"], **question["options"]), question)
-        from klsym.audit.audits import audit
-
-        return _describe(audit(question["target"], **question["options"]), question["expect"])
+        return answer()
     except ModuleNotFoundError as error:
         return refuse_missing("audit", error)
     except KlsymError as error:
@@ -122,9 +134,9 @@ def _describe_error(error: KlsymError) -> Reply:
     return {"error": str(error), "code": 2, "place": getattr(error, "place", None)}
 
 
-def _answer_both(both: Confirmed, question: dict[str, Any]) -> Reply:
+def describe_both(both: Confirmed, expected: str | None) -> Reply:
     """Return what was read and what was measured; no verdict where they differ."""
-    as_json, expected = both.to_json(), question["expect"]
+    as_json = both.to_json()
     if both.differs:
         return {"error": both.describe_difference(), "code": 1, "both": as_json}
     if both.read is not None:
@@ -143,4 +155,4 @@ def _answer_both(both: Confirmed, question: dict[str, Any]) -> Reply:
 
 
 if __name__ == "__main__":
-    serve(_prepare, _answer)
+    serve(prepare, _answer)

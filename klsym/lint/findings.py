@@ -49,7 +49,7 @@ class Finding:
     path: str
     line: int
     function: str
-    level: str = "warning"  # or "error"
+    level: str = "warning"  # or "error", "note"
     precision: str = "very-high"
     digest: str = ""
 
@@ -63,7 +63,7 @@ def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
     function = target.code.rpartition(":")[2]
     if "json" not in reply:
         path, line, message = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
-        level = "error" if target.expect else "warning"
+        level = "error" if target.expect else "note"
         place = (as_relative_path(path), max(1, line), function)
         return [_make_finding(UNREADABLE, message, place, level)]
     answer = reply["json"]
@@ -102,6 +102,17 @@ def as_relative_path(path: str) -> str:
         return Path(path).resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
         return Path(path).as_posix()
+
+
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings by importance: errors, unmet objectives, codes, and what cannot be read at last."""
+
+    def rank(finding: Finding) -> tuple[int, int]:
+        kinds = (EXPECTED, "", UNUSED, UNREADABLE)
+        kind = finding.code if finding.code in kinds else ""
+        return (finding.level != "error", kinds.index(kind))
+
+    return sorted(findings, key=rank)
 
 
 # ---------------------------------------------------------------------------- suppressions

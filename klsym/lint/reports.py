@@ -10,22 +10,32 @@ from urllib.parse import quote
 
 from klsym.diagnostics.codes import load_codes
 from klsym.escaping import printable
-from klsym.lint.findings import NAMES, SAYS, Finding
+from klsym.lint.findings import NAMES, SAYS, UNREADABLE, Finding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ANNOTATIONS = 10  # of each level in a step: GitHub shows no more
 
 
-def as_text(findings: Iterable[Finding]) -> list[str]:
-    """Return one line for each finding: file:line: code name  message (function)."""
-    lines = []
-    for finding in findings:
+def as_text(findings: Iterable[Finding], targets: int | None = None) -> list[str]:
+    """Return one line for each finding: file:line: code name  message (function).
+
+    targets: their number, where one line stands for all that cannot be read, but for errors; None for each.
+    """
+    lines, listed = [], list(findings)
+    unread = [f for f in listed if f.code == UNREADABLE and f.level != "error"]
+    is_folded = targets is not None and len(unread) > 1
+    for finding in listed:
+        if is_folded and finding in unread:
+            continue
         where = f" ({finding.function})" if finding.function else ""
         lines.append(
             printable(
                 f"{finding.path}:{finding.line}: {finding.code} {finding.name}  {finding.message}{where}"
             )
         )
+    if is_folded:
+        count = f"{len(unread)} of {targets} targets cannot be read"
+        lines.append(f"{UNREADABLE} {NAMES[UNREADABLE]}  {count}: klsym audit --explain-unread lists them")
     return lines
 
 
@@ -47,7 +57,8 @@ def as_annotations(findings: Iterable[Finding]) -> list[str]:
 def _format_annotation(finding: Finding) -> str:
     title = _escape_property(f"{finding.code} {finding.name}")
     place = f"file={_escape_property(finding.path)},line={finding.line}"
-    return f"::{finding.level} {place},title={title}::{_escape_data(finding.message)}"
+    command = "notice" if finding.level == "note" else finding.level
+    return f"::{command} {place},title={title}::{_escape_data(finding.message)}"
 
 
 def _escape_data(text: str) -> str:

@@ -1,7 +1,4 @@
-"""Which functions of a project may hold a KL: by the names in them, nothing is run.
-
-A candidate computes with the log-probabilities of at least two policies, or calls what is named after a KL.
-"""
+"""Which functions of a project are losses with a KL or a ratio, by what they compute; nothing is run."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from klsym.audit.binding import guess_role
 from klsym.errors import UsageError
 from klsym.files import read_text
 from klsym.language.parser import parse_python
-from klsym.language.training_names import split_words
+from klsym.lint.computing import find_lines, list_functions
 
 LARGEST = 5_000_000  # bytes of a file
 LEFT_OUT = {
@@ -31,13 +28,12 @@ LEFT_OUT = {
     "tests",
     "test",
 }
-KL = {"kl", "kld", "kldiv", "jsd"}
 MOST = 6  # names that are shown
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A function or method: where it stands, what its names say, where a KL is named."""
+    """A function or method: where it stands, what its names say, the lines that make it a loss."""
 
     path: str
     function: str
@@ -56,7 +52,7 @@ class Candidate:
 
     def __str__(self) -> str:
         read = ", ".join(f"{name} = {role}" for name, role in self.roles[:MOST]) or "no usual names"
-        named = f"; a KL in line {', '.join(map(str, self.lines[:MOST]))}" if self.lines else ""
+        named = f"; a KL or a ratio in line {', '.join(map(str, self.lines[:MOST]))}"
         return f"{self.code}  (line {self.line}) {read}{named}"
 
 
@@ -76,39 +72,28 @@ def _find_in_file(path: Path) -> Iterator[Candidate]:
         tree = parse_python(read_text(path, LARGEST), filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError, UsageError):
         return
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            yield from _judge_function(path, node, node.name)
-        for inner in node.body if isinstance(node, ast.ClassDef) else []:
-            if isinstance(inner, ast.FunctionDef):
-                yield from _judge_function(path, inner, f"{node.name}.{inner.name}")
+    for name, node in list_functions(tree):
+        if lines := find_lines(node):
+            yield Candidate(path.as_posix(), name, node.lineno, roles=_list_roles(node), lines=lines)
 
 
-def _judge_function(path: Path, node: ast.FunctionDef, name: str) -> Iterator[Candidate]:
+def _list_roles(node: ast.FunctionDef) -> tuple[tuple[str, str], ...]:
+    """Return the usual names in a function with their roles."""
     roles: dict[str, str] = {}
-    lines: set[int] = set()
-    computes = any(isinstance(n, ast.BinOp | ast.Call) for n in ast.walk(node))
-    for word, line in _collect_names(node):
+    for word in _collect_names(node):
         if (role := guess_role(word)) and (role.startswith("log_") or role in ("A", "R", "rho")):
             roles.setdefault(word, role)
-        if {*split_words(word)} & KL:
-            lines.add(line)
-    policies = {role[:5] for role in roles.values() if role.startswith("log_")}
-    weighed = "rho" in roles.values() and {"A", "R"} & {*roles.values()}
-    if computes and (len(policies) > 1 or weighed or (lines and policies)):
-        yield Candidate(
-            path.as_posix(), name, node.lineno, roles=tuple(roles.items()), lines=tuple(sorted(lines))
-        )
+    return tuple(roles.items())
 
 
-def _collect_names(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield arguments, variables, attributes and keys, with their lines."""
+def _collect_names(node: ast.AST) -> Iterator[str]:
+    """Yield arguments, variables, attributes and keys."""
     for node_inside in ast.walk(node):
         match node_inside:
             case ast.arg(arg=name) | ast.Name(id=name) | ast.Attribute(attr=name):
-                yield name, node_inside.lineno
+                yield name
             case ast.Subscript(slice=ast.Constant(str(key))) if re.fullmatch(r"\w+", key):
-                yield key, node_inside.lineno
+                yield key
 
 
 def as_targets(candidates: list[Candidate], known: set[str]) -> str:

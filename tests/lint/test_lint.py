@@ -13,8 +13,8 @@ import pytest
 from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.lint.config import read_project
-from klsym.lint.findings import Finding
-from klsym.lint.reports import as_annotations, as_sarif
+from klsym.lint.findings import Finding, sort_findings
+from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import find_candidates
 
 TRAINER = """import torch
@@ -216,6 +216,7 @@ IDLE = {  # what is typed, words of the one line
     "--write": "only beside --scan PATH", "--expect zero": "no CODE for these options",
     "--set a=1": "no CODE for these options",
     "--sampling off-policy": "no CODE for these options", "--level token": "no CODE for these options",
+    "a.py:f --explain-unread --json": "--explain-unread: --format json lists all",
     "a.py:f --quiet --set a=1 --set a=2": "--set a: given twice",
 }  # fmt: skip
 
@@ -278,6 +279,32 @@ def test_annotations_are_few_and_escaped() -> None:
     lines = as_annotations([*many, finding(level="error")])
     assert len(lines) == 11 and lines[0].startswith("::error ")
     assert "file=a%2Cb.py" in lines[1] and "50%25" in lines[1] and all(map(str.isprintable, lines))
+
+
+def test_findings_are_ordered_by_importance() -> None:
+    unread = finding(code="KL901", level="note", name="unreadable-code")
+    rows = [unread, finding(code="KL902"), finding(), finding(code="KL900", level="error")]
+    rows.append(finding(code="KL901", level="error"))
+    codes = [(one.code, one.level) for one in sort_findings(rows)]
+    assert codes == [
+        ("KL900", "error"), ("KL901", "error"), ("KL002", "warning"), ("KL902", "warning"), ("KL901", "note"),
+    ]  # fmt: skip
+
+
+UNREAD = [  # code that cannot be read, how many lines say so, whether one has their number
+    (1, False, 1, False),
+    (3, False, 1, True),
+    (3, True, 3, False),
+]
+
+
+@pytest.mark.parametrize(("count", "explain", "lines", "folded"), UNREAD)
+def test_one_line_for_all_that_cannot_be_read(count: int, explain: bool, lines: int, folded: bool) -> None:
+    unread = finding(code="KL901", level="note", name="unreadable-code")
+    text = as_text([finding(), *([unread] * count)], None if explain else 5)
+    assert len(text) == 1 + lines and ("3 of 5 targets cannot be read" in text[-1]) == folded
+    errors = as_text([finding(code="KL901", level="error")] * 2, 5)
+    assert len(errors) == 2  # an objective is expected of them
 
 
 WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {  # what the schema of SARIF refuses

@@ -17,16 +17,17 @@ from typing import Any
 from klsym.audit.compiled import running
 from klsym.audit.compiled.densities import has_density
 from klsym.audit.compiled.inert import find_unknown_effects
+from klsym.audit.compiled.recording import record_value
 from klsym.audit.compiled.running import ABSENT, find_bound
+from klsym.audit.compiled.sources import read_source
 from klsym.audit.compiled.unread import UnreadValue, make_unread, resolve_values
 from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused, token
 from klsym.errors import UsageError
-from klsym.files import read_text
 from klsym.language.parser import parse_python
 
+__all__ = ["record_value"]  # and what is defined here
 DEEPEST = 4  # functions that call one another
-LARGEST = 5_000_000  # bytes of a file
 LOST = object()  # what a branch gives that cannot be decided, and does nothing that is read
 
 
@@ -162,19 +163,27 @@ def _is_without_effect(function: Any, depth: int) -> bool:
         return True  # what it does is not known, and is taken for nothing wherever it is called
     if code is None or depth > DEEPEST:
         return False
-    node = _find_functions(code.co_filename).get(code.co_firstlineno)
+    node = _find_functions(code.co_filename, _read_file(code.co_filename)).get(code.co_firstlineno)
     called = find_unknown_effects(node) if node is not None and node.name == code.co_name else None
     if called is None:
         return False
     return all(_is_without_effect(function.__globals__.get(name), depth + 1) for name in called)
 
 
+def _read_file(file: str) -> str:
+    """Return the text of a file; "" where it cannot be read."""
+    try:
+        return read_source(Path(file))
+    except UsageError:
+        return ""
+
+
 @cache
-def _find_functions(file: str) -> dict[int, ast.FunctionDef]:
+def _find_functions(file: str, text: str) -> dict[int, ast.FunctionDef]:
     """Return the functions of a file by the line where they begin, decorators included."""
     try:
-        tree = parse_python(read_text(Path(file), LARGEST), filename=file)
-    except (UsageError, SyntaxError, ValueError, RecursionError):
+        tree = parse_python(text, filename=file)
+    except (SyntaxError, ValueError, RecursionError):
         return {}
     nodes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
     return {line: n for n in nodes for line in {n.lineno, *(d.lineno for d in n.decorator_list)}}

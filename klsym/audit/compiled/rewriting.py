@@ -31,9 +31,10 @@ from klsym.audit.compiled.inert import (
     is_pure_return,
     list_lost_variables,
 )
+from klsym.audit.compiled.recording import IN_CODE, wrap_expressions
 from klsym.audit.expressions import name_expression
 
-IN_CODE, IMPORTED = "klsym_in_code", "klsym_imported"
+IMPORTED = "klsym_imported"
 _NUMBERS = itertools.count()
 ASKED = ("isinstance", "hasattr", "type")  # of what is not known
 NOT_MOVED = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)  # they mean another thing within a lambda
@@ -61,7 +62,7 @@ def rewrite_function(
     writer.bound_variables = frozenset(keys) & {*stored}
     writer.dead = find_dead_containers(node, siblings)
     writer.assigned_once = {name for name in names if stored[name] == 1 and not scope} - arguments
-    function.body = writer.rewrite_block(function.body)
+    function.body = wrap_expressions(writer.rewrite_block(function.body))
     return function
 
 

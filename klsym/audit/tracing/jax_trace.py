@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 
 from klsym.audit.compiled import running
+from klsym.audit.compiled.recording import get_records
 from klsym.audit.confirm import Point
 from klsym.audit.places import get_watched_files
 from klsym.audit.terms import VOCABULARY, Refused, as_rational, mask, sum_over, token
@@ -79,9 +80,14 @@ def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -
 
     def make_jaxpr(longer: tuple[str, ...] = ()) -> Any:
         longer_arrays = {key: _add_token(arrays[key]) for key in longer}
-        return jax.make_jaxpr(lambda values: call(dict(zip(keys, values, strict=True))))(
-            tuple((arrays | longer_arrays)[key] for key in keys)
-        )
+
+        def run(values: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+            records = get_records()
+            start = len(records or ())
+            result = call(dict(zip(keys, values, strict=True)))
+            return result, [array for _, array in (records or ())[start:]]
+
+        return jax.make_jaxpr(run)(tuple((arrays | longer_arrays)[key] for key in keys))
 
     with use_double():
         try:
@@ -93,7 +99,10 @@ def trace(call: Callable[[dict[str, Any]], Any], arguments: Mapping[str, Any]) -
             raise running.LongerArguments(longer) from None
     journal: list[Any] = []
     origins = [frozenset((key,)) if len(arrays[key].shape) > 1 else frozenset() for key in keys]
-    [formula] = _walk(closed, [arguments[key][0] for key in keys], journal, origins)
+    formula, *recorded = _walk(closed, [arguments[key][0] for key in keys], journal, origins)
+    if (records := get_records()) is not None:
+        places = [place for place, _ in records[len(records) - len(recorded) :]]
+        records[:] = zip(places, recorded, strict=True)
     return formula, journal
 
 

@@ -1,0 +1,1 @@
+"""The smallest change of one statement of the user's code with which its loss is right, read and measured."""
