@@ -15,7 +15,7 @@ import sympy
 from klsym.audit.compiled.unread import UnreadValue, resolve_values
 from klsym.audit.confirm import Point
 from klsym.audit.places import find_current_line
-from klsym.audit.terms import VOCABULARY, Refused, Total, mask, sum_over, token
+from klsym.audit.terms import VOCABULARY, Refused, Total, mask, offsets, sequence_mask, sum_over, token
 from klsym.audit.tracing.shapes import GRID, LONGER, ROWS, WORDS
 from klsym.audit.tracing.torch_tensor import is_traced, make_traced, read_formula
 from klsym.audit.tracing.torch_trace import Entry, call_with_unread, open_journal
@@ -67,6 +67,10 @@ class Layout:
 
     def make_formula(self, formula: Any) -> Any:
         """Return the formula of an argument: one number a sequence is a sum over its tokens."""
+        if formula == offsets:
+            raise Refused("the places where packed sequences begin are not read")
+        if formula == sequence_mask:
+            return sympy.S.One
         plain = expand_whole_sums(formula)
         return (
             plain.xreplace({x: sum_over(mask * x, "t") for x in DENSITIES})
@@ -86,6 +90,11 @@ class Layout:
     def move_rewards_out(self, formula: Any) -> Any:
         """Return sum_t A x = A sum_t x, where A is the same at all tokens."""
         return _move_rewards_out(formula) if self.constant else formula
+
+    def refuse_without_rewards(self, formula: Any, loss: Any) -> None:
+        """Raise Refused if rewards cancel only because all tokens of a sequence have the same one here."""
+        if self.constant and formula.free_symbols & {A, R} and not unfold(loss).free_symbols & {A, R}:
+            raise Refused("rewards cancel if they are the same at all tokens of a sequence")
 
 
 def _move_rewards_out(e: Any) -> Any:
@@ -115,7 +124,7 @@ def expand_whole_sums(formula: Any) -> Any:
 
 def choose_shape(formula: Any, layout: Layout) -> tuple[int, ...]:
     symbols = unfold(formula).free_symbols
-    if formula.has(Whole) or layout.is_token_sum(formula):
+    if formula.has(Whole) or formula == sequence_mask or layout.is_token_sum(formula):
         return ROWS
     shape = WORDS if symbols & set(VOCABULARY) else GRID
     if layout.flat:
@@ -127,7 +136,8 @@ def make_argument(name: str, formula: Any, layout: Layout) -> Any:
     """Return a traced argument."""
     import torch
 
-    dtype = getattr(torch, {mask: layout.mask_type, token: "int64"}.get(formula, "float32"))
+    dtypes = {mask: layout.mask_type, sequence_mask: layout.mask_type, token: "int64"}
+    dtype = getattr(torch, dtypes.get(formula, "float32"))
     shape = choose_shape(formula, layout)
     if name in layout.longer:
         shape = (shape[0], LONGER, *shape[2:])
@@ -206,6 +216,8 @@ def make_real_arguments(
     def evaluate_role(formula: Any) -> Any:
         if formula == mask:
             return values[mask].to(getattr(torch, layout.mask_type))
+        if formula == sequence_mask:
+            return torch.ones(ROWS, dtype=getattr(torch, layout.mask_type))
         if formula == token:
             return torch.as_tensor(point.picks)
         if formula in VOCABULARY:
@@ -300,6 +312,7 @@ def _make_double_mode() -> Any:
         """Casts between floats are left out; the largest number at each token is kept."""
 
         largest = torch.zeros(GRID, dtype=torch.float64)
+        axis = 0  # of the tokens of all sequences; 0 where they lie on two
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
@@ -320,6 +333,8 @@ def _make_double_mode() -> Any:
 
         def keep(self, result: Any) -> None:
             """Keep the largest size: at each token of the grid; of anything else, at all tokens."""
+            if self.axis and tuple(result.shape).count(self.axis) > 1:
+                raise Refused("tokens are paired with tokens by broadcasting")
             size = result.abs().nan_to_num(nan=0.0)
             size = size.amax(dim=-1) if tuple(size.shape) == WORDS else size
             if size.numel():
