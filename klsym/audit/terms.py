@@ -53,6 +53,10 @@ class Refused(UsageError):
         return self
 
 
+class AskedRole(Refused):
+    """A question about what arguments are, which names do not answer: nor does running the code."""
+
+
 class Misfit(Refused):
     """Code that uses an argument in a way in which its role is not used; `role` is mask or token."""
 

@@ -18,11 +18,12 @@ from klsym.audit.audits import MOST_NAMES, AuditRun
 from klsym.audit.binding import bind
 from klsym.audit.code import Code
 from klsym.audit.compiled.running import RoleRequest, ScaledLogits, UndecidedBranch
+from klsym.audit.misread import refuse_twice
 from klsym.audit.options.assumptions import choose_sampling, describe_arguments
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
-from klsym.audit.terms import VOCABULARY, Refused, mask, offsets, sequence_mask, token
-from klsym.confirmed.filling import Filling, load_tracing
+from klsym.audit.terms import VOCABULARY, AskedRole, Refused, mask, offsets, sequence_mask, token
+from klsym.confirmed.filling import Filling, use_double
 from klsym.confirmed.printed import Agreement, compare_with_printed
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import DENSITIES, A, R, log_mu, log_old, unfold
@@ -150,18 +151,21 @@ def audit_and_measure(
     """
     setting = {"sampling": None, "use": None, "level": None, **options}
     code = read(target, None if result is None else str(result))
-    answer, error, run = None, None, None
+    answer, error, run, is_asked = None, None, None, False
     try:
         run = AuditRun(code, bind(code, map or {}, set or {}), result, setting)
         answer = run.audit(dict(map or {}), dict(set or {}))
     except KlsymError as reason:
-        error = _locate(reason, code)
+        error, is_asked = _locate(reason, code), isinstance(reason, AskedRole)
     read_alone = Confirmed(read=answer, unread=str(error or ""), unmeasured=str(error or ""), error=error)
-    if run is None:
+    if run is None or is_asked:
         return read_alone
     measuring = MeasuredCode(run, answer)
     try:
         measured = measuring.measure()
+    except AskedRole as reason:
+        error = _locate(reason, code)
+        return replace(read_alone, unread=str(error), unmeasured=str(error), error=error)
     except KlsymError as reason:
         return replace(read_alone, unmeasured=str(_locate(reason, code)))
     both = replace(read_alone, measured=measured, unmeasured="", assumed=tuple(measuring.assumed))
@@ -218,6 +222,8 @@ class MeasuredCode:
                 self.parameters = parameters
                 try:
                     return self._measure_layout(layout)
+                except AskedRole:
+                    raise
                 except Refused as refusal:
                     refusals.append(refusal)
         if not refusals:
@@ -240,10 +246,11 @@ class MeasuredCode:
     def _measure_once(self, layout: Any) -> Measurement:
         self._run_at_sizes(layout)
         if self.answer is None:
+            refuse_twice(self.run.bindings)
             self.setting, self.assumed = self._choose_setting(layout)
         is_sample = self.setting.get("level") == "sample"
         symbols = self.run.bindings.symbols
-        with self.run.guard_user_code(), load_tracing(self.run.framework.name).use_double():
+        with self.run.guard_user_code(), use_double(self.run.framework.name):
             measured = measure(
                 lambda batch: self._compute_loss(batch, layout),
                 sampling=self.setting.get("sampling") or "on-policy",
@@ -310,8 +317,7 @@ class MeasuredCode:
         """Return the expected gradient of the code on a world, [rows, V] in the logits."""
         assert self.run.traced is not None
         layout, library = self.run.traced.layout, load_library(self.run.framework.name)
-        tracing = load_tracing(self.run.framework.name)
-        with self.run.guard_user_code(), tracing.use_double(), library.in_float64():
+        with self.run.guard_user_code(), use_double(self.run.framework.name), library.in_float64():
             run = Run(lambda batch: self._compute_loss(batch, layout), library, SECONDS)
             return run.compute_gradient(world, world.theta)[1]
 
@@ -324,10 +330,9 @@ class MeasuredCode:
             return  # it has run at the sizes of a trace
         tree = WordTree(3, TOKENS)
         world = MeasuredWorld(tree, draw_tables(tree, 0), "off-policy", SAMPLES)
-        library, tracing = load_library(self.run.framework.name), load_tracing(self.run.framework.name)
-        with self.run.guard_user_code(), tracing.use_double() as mode, library.in_float64():
-            if mode is not None and layout.flat:
-                mode.axis = SAMPLES * TOKENS
+        name, axis = self.run.framework.name, SAMPLES * TOKENS if layout.flat else 0
+        library = load_library(name)
+        with self.run.guard_user_code(), use_double(name, axis), library.in_float64():
             run = Run(lambda batch: self._compute_loss(batch, layout), library, SECONDS)
             run.run_group(world, world.theta, range(SAMPLES))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,15 @@ from klsym.numeric.array_losses import evaluate
 def load_tracing(framework: str) -> Any:
     """Return the module that reads and runs code of a library."""
     return import_module(f"klsym.audit.tracing.{'jax_trace' if framework == 'jax' else 'torch_run'}")
+
+
+@contextmanager
+def use_double(framework: str, axis: int = 0) -> Iterator[None]:
+    """Compute in float64; axis: the size of the axis of all tokens, which nothing may pair with itself."""
+    with load_tracing(framework).use_double() as mode:
+        if mode is not None:
+            mode.axis, mode.keeps = axis, bool(axis)  # other sizes are of no use here, and take time
+        yield
 
 
 class Filling:

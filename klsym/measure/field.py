@@ -155,23 +155,25 @@ def measure_turning(run: Run, world: MeasuredWorld, gradient: Array, in_order: b
     third = along[0] - 3 * along[1] + 3 * along[2] - along[3]
     roughness = float(np.abs(third).max()) / size
     step = max(STEP, min(0.02, roughness ** (1 / 3))) if roughness > ROUGH else STEP
-    jacobian, bends, slopes = [], [], []
-    for i in range(theta.size):
-        move = np.zeros(theta.size)
-        move[i] = step
+    J, slopes = np.zeros((*theta.shape, theta.size)), np.zeros(theta.shape)
+    bends = []
+    for row, word in np.ndindex(theta.shape[0], theta.shape[1] - 1):
+        move = np.zeros(theta.shape)
+        move[row, word] = step
         (up, g_up), (down, g_down) = (
-            run.compute_gradient(world, theta + sign * move.reshape(theta.shape), in_order)
-            for sign in (1, -1)
+            run.compute_gradient(world, theta + sign * move, in_order) for sign in (1, -1)
         )
-        jacobian.append((g_up - g_down).ravel() / (2 * step))
+        J[row, word] = (g_up - g_down).ravel() / (2 * step)
         bends.append((g_up + g_down - 2 * gradient).ravel())
-        slopes.append((up - down) / (2 * step))
-    J = np.array(jacobian)
+        slopes[row, word] = (up - down) / (2 * step)
+    # equal steps of all logits of a row change no policy: the last column is minus the sum of the others
+    J[:, -1], slopes[:, -1] = -J.sum(1), -slopes.sum(1)
+    J = J.reshape(theta.size, theta.size)
     largest = max(float(np.abs(J).max()), 1e-300)
     return Turning(
         curl=float(np.abs(J - J.T).max()) / largest,
         roughness=roughness,
         bend=float(np.abs(bends).max()) / (2 * step * largest),
-        own_mean=float(np.abs(np.array(slopes) - gradient.ravel()).max()) / size,
+        own_mean=float(np.abs(slopes - gradient).max()) / size,
         step=step,
     )

@@ -101,6 +101,12 @@ class Samples:
         fields = {name: x[chosen] for name, x in self.by_sequence.items()}
         return Batch(**fields, model=self.model, ref_model=self.ref_model)
 
+    def iterate_batches(self, groups: Any) -> Iterator[Batch]:
+        """Yield the batch of each group, for a tensor of PyTorch with one row a group."""
+        fields = {name: x[groups].unbind(0) for name, x in self.by_sequence.items()}
+        for values in zip(*fields.values(), strict=True):
+            yield Batch(**dict(zip(fields, values, strict=True)), model=self.model, ref_model=self.ref_model)
+
 
 def as_scalar(value: Any) -> Any:
     """Return a loss as a number; trainers return it first of several values, or with one entry.
@@ -209,8 +215,8 @@ def _load_torch() -> Library:
     ) -> tuple[float, Array]:
         logits = torch.tensor(tensors.theta, dtype=torch.float64, requires_grad=True)
         samples, total = Samples(library, tensors, logits), torch.zeros((), dtype=torch.float64)
-        for chosen, mass in zip(groups, masses, strict=True):
-            total = total + mass * as_scalar(loss(samples.build_batch(list(chosen))))
+        for batch, mass in zip(samples.iterate_batches(torch.tensor([*groups])), masses, strict=True):
+            total = total + mass * as_scalar(loss(batch))
         if not total.requires_grad:
             return float(total), np.zeros_like(tensors.theta)
         (gradient,) = torch.autograd.grad(total, logits, allow_unused=True)

@@ -113,6 +113,21 @@ def test_what_a_clip_leaves_as_it_is_has_a_gradient(name: str, inside: bool) -> 
     assert gap < 1e-12 < 1e-3 < apart
 
 
+# ---------------------------------------------------------------------------- what names do not say is asked
+def test_two_names_of_one_policy_are_asked_about() -> None:
+    """Neither is read nor measured: which of them is the old policy decides the answer."""
+    check(f"{FILE}:of_two_policies", {}, ("cumsum is not read", {"token-policy-gradient": -1.0}))
+    check(f"{FILE}:of_two_policies_beside", {}, ("would all be log_q by their names: --map says", None))
+    told = {"map": {"log_prob": "log_mu"}, "sampling": "off-policy"}
+    check(f"{FILE}:of_two_policies_beside", told, ("cumsum is not read", {"token-policy-gradient": -1.0}))
+
+
+def test_a_sampled_word_or_the_vocabulary_is_asked() -> None:
+    check(f"{FILE}:of_words", {}, ("names are no guide: --map logp=log_q[v] or --map logp=log_q", None))
+    told = {"map": {"logp": "log_q[v]", "ref_logp": "log_p[v]"}}
+    check(f"{FILE}:of_words", told, ("full(k1)", {"next-token-reverse-kl": 0.5}))
+
+
 # ---------------------------------------------------------------------------- settings
 SETTINGS = [
     f"config.{name}_of_several_settings=x" for name in ("first", "second", "third", "fourth", "fifth")
@@ -166,8 +181,8 @@ def old(logp, old_logp, rewards):
     return -(torch.exp(logp - old_logp) * rewards).cumsum(-1)[:, -1].mean()
 """
 ASSUMED = {
-    "compute_advantages": ("use reward", "credit same-token", "reads rewards = R"),
-    "old": ("sampling off-policy: old_logp", "--sampling on-policy", "reads logp = log_q"),
+    "compute_advantages": ("use reward", "credit same-token", "rewards = R"),
+    "old": ("sampling off-policy: old_logp", "--sampling on-policy", "logp = log_q"),
 }
 
 

@@ -313,6 +313,7 @@ def _make_double_mode() -> Any:
 
         largest = torch.zeros(GRID, dtype=torch.float64)
         axis = 0  # of the tokens of all sequences; 0 where they lie on two
+        keeps = True  # are sizes kept?
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = getattr(func, "__name__", "")
@@ -328,7 +329,8 @@ def _make_double_mode() -> Any:
                 if name in CASTS:
                     double = getattr(args[0], "dtype", None) == torch.float64
                     return args[0] if double else result.double()
-                self.keep(result.detach())
+                if self.keeps:
+                    self.keep(result.detach())
             return result
 
         def keep(self, result: Any) -> None:

@@ -256,3 +256,17 @@ def many_settings(logp, ref_logp, config):
     if config.fourth_of_several_settings == "x":
         k = 3 * k
     return k.cumsum(-1)[:, -1].mean() if config.fifth_of_several_settings == "x" else k
+
+
+def of_two_policies(policy, obs, old_log_prob, advantages):
+    new = policy.act(obs)["log_prob"]
+    return -(torch.exp(new - old_log_prob.detach()) * advantages).cumsum(-1)[:, -1].mean()
+
+
+def of_two_policies_beside(policy, obs, log_prob, advantages):
+    new = policy.act(obs)["log_prob"]
+    return -(torch.exp(new - log_prob.detach()) * advantages).cumsum(-1)[:, -1].mean()
+
+
+def of_words(logp, ref_logp):
+    return (logp.exp() * (logp - ref_logp)).sum(-1).mean()
