@@ -14,8 +14,6 @@ MOST_TERMS = 3
 NEAREST = 26  # names among which three terms are searched
 SMALLEST = 1e-4  # of the gradient: a term below this says nothing
 ALIAS = 1e-9
-
-
 NEAR = 1e-3  # relative; above what any fit may leave
 
 
