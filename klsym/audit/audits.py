@@ -50,7 +50,6 @@ from klsym.audit.terms import VOCABULARY, Misfit, Refused
 from klsym.audit.tracing.frameworks import Framework, choose_framework
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
-from klsym.language.sums import Whole
 
 MOST_NAMES = 200
 
@@ -65,7 +64,7 @@ def audit(
     set: Mapping[str, Any] | None = None,
     result: str | int | None = None,
     sampling: str | None = None,
-    use: str = "loss",
+    use: str | None = None,
     level: str | None = None,
     **options: str | None,
 ) -> Audit:
@@ -83,9 +82,10 @@ def audit(
     set: name -> value of an option.
     result: which of several returned values (a number), or the name of a local variable.
     sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`; where nothing is said,
-      sampling is off-policy if the code reads an old log density, the level is token if the code aggregates
-      over tokens, and the answer says so.  level "sequence": of log densities with one number a sequence,
-      where the code runs with such numbers.
+      sampling is off-policy if the code reads an old log density, the use is reward if the function is
+      named after rewards or advantages, the level is token if the code aggregates over tokens, and the
+      answer says so.  level "sequence": of log densities with one number a sequence, where the code runs
+      with such numbers.
     Raises UsageError: code that cannot be read, with the line and the operation; `Disagreement`: a trace that
       the real function contradicts.
     """
@@ -124,13 +124,19 @@ class AuditRun:
         declared = {name: code.defaults[name] for name in code.origin}
         containers = frozenset(k for k, v in code.defaults.items() if isinstance(v, tuple | list | dict))
         self.session = Session(
-            files=code.files, declared=declared, containers=containers, objects=frozenset(bindings.objects)
+            files=code.files,
+            declared=declared,
+            containers=containers,
+            objects=frozenset(bindings.objects),
+            methods=code.methods,
         )
         with self.guard_user_code():
             keys = [*bindings.roles, *bindings.options, *bindings.free, *bindings.objects]
             self.function, self.namespace = code.build(keys)
         self.traced: _Trace | None = None
         self.setting: dict[str, Any] | None = None
+        options["use"], assumed = assumptions.choose_use(options["use"], code.name, result)
+        self.notes.extend(assumed)
         gradient = options["use"] == "loss"
         self.framework: Framework = choose_framework(self.function, self.namespace, gradient)
         if gradient and not self.framework.differentiates:
@@ -287,6 +293,7 @@ class AuditRun:
             layout = replace(layout, cuts=dict(self.session.cuts))
             formula = layout.move_rewards_out(formula)
             trace = _Trace(formula, journal, layout, split_aggregation(formula, self.options["level"]))
+            layout.refuse_without_rewards(formula, trace.tokens.loss)
             self.make_runner(layout)(draw(0, SCALES[0], self.collect_symbols(trace), layout.rows))
         return trace
 
@@ -360,7 +367,9 @@ class AuditRun:
         symbols = self.collect_symbols(traced)
         points = draw_points(symbols, traced.layout.rows, not self.is_off_policy)
         outcome = self.confirm_trace(traced, points, gradient)
-        self.setting = setting = self.choose_setting(traced)
+        choice = assumptions.choose_setting(self.options, traced.tokens, partial(self.find_unsized, traced))
+        self.setting = setting = choice.options
+        self.notes.extend(choice.notes)
         if traced.tokens.over_vocabulary and not gradient:
             raise Refused(
                 "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"
@@ -399,32 +408,6 @@ class AuditRun:
     def raise_disagreement(self, reason: str) -> NoReturn:
         statement = f"the trace disagrees with the code ({reason}), so that klsym gives no verdict"
         raise Disagreement(f"{self.code.name}: {statement}")
-
-    def choose_setting(self, traced: _Trace) -> dict[str, Any]:
-        """Return the options that the user gave; for all others, what the code does."""
-        tokens = traced.tokens
-        setting = {key: value for key, value in self.options.items() if value is not None}
-        if tokens.weights == "sequence":
-            setting.setdefault("level", "token")
-            setting.setdefault("weights", "sequence")
-            if setting["weights"] != "sequence":
-                raise UsageError("weights: the code multiplies each token by the ratio of its whole sequence")
-        if tokens.level == "sequence":
-            setting.setdefault("level", "sequence")
-        if tokens.loss.atoms(Whole):
-            setting.setdefault("level", "token")
-        setting.setdefault("level", "token" if tokens.aggregate else "sample")
-        sized = self.options["level"] or setting["level"] != "token"
-        either = [] if sized else self.find_unsized(traced)
-        self.notes.extend(assumptions.explain_level(setting["level"], self.options["level"], tokens, either))
-        aggregate = tokens.aggregate if setting["level"] in ("token", tokens.level) else ""
-        if aggregate and setting.setdefault("aggregate", aggregate) != aggregate:
-            raise UsageError(f"aggregate {setting['aggregate']}: the loss is {tokens.words}")
-        if (
-            aggregate and setting["use"] == "reward" and setting["level"] == "token"
-        ):  # one number a sequence, which all its tokens get
-            setting.setdefault("credit", "total")
-        return setting
 
     def explain_tokens(self, tokens: Tokens, setting: dict[str, Any]) -> Verdict:
         """Return the verdict; if the level comes from the code, errors name the other level."""

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+import sympy
+
 from klsym.audit.code import Code
 from klsym.audit.expressions import normalise_text
-from klsym.audit.terms import VOCABULARY, mask, token
+from klsym.audit.terms import VOCABULARY, mask, offsets, sequence_mask, token
 from klsym.errors import UsageError
 from klsym.language import expressions as language
 from klsym.language.expressions import parameter
@@ -36,6 +38,7 @@ from klsym.language.training_names import (
 
 MASKS = re.compile(r"(\w+_)?masks?$")
 TOKENS = re.compile(r"(\w+_)?(labels?|ids|tokens?|responses?|actions?|targets?|index)$")
+OFFSETS = re.compile(r"cu_?seq_?lens?(_[qk])?")
 NO_POLICY = {"critic", "reward", "rewards", "rm", "value", "values", "judge", "scorer"}  # other models
 COUNTS = {"num", "count", "counts", "n", "window", "max", "min", "total", "avg", "valid"}
 NO_TOKENS = COUNTS | {"ignore"}
@@ -43,7 +46,9 @@ NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
 SHORT = {"t": "teacher", "s": "student"}
 POLICIES = {"new", "old", "ref"}  # arguments of one function: log densities
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
+OF_VOCABULARY |= {x.name.removeprefix("log_"): sympy.exp(x) for x in VOCABULARY}  # probabilities: q[v]
 WORDS = {"true": True, "false": False, "none": None}
+STRUCTURE = {x.name: x for x in (mask, token, sequence_mask, offsets)}  # roles that are no densities
 DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 TOO_MANY = 40
 CONDITIONS = ("isinstance", "hasattr")  # of variables of other functions: whether they are read is seen later
@@ -190,14 +195,14 @@ def _rename_old_policy(bindings: Bindings) -> None:
 def parse_role(text: str) -> Any:
     """Return the formula that --map gives to an argument.
 
-    >>> parse_role("log_q - log_mu"), parse_role("log_p[v]"), parse_role("mask")
-    (-log_mu + log_q, log_p[v], mask)
+    >>> parse_role("log_q - log_mu"), parse_role("log_p[v]"), parse_role("p[v]"), parse_role("mask")
+    (-log_mu + log_q, log_p[v], exp(log_p[v]), mask)
 
     Raises UsageError: no expression of the grammar.
     """
     plain = str(text).replace(" ", "")
-    if plain in ("mask", "token"):
-        return mask if plain == "mask" else token
+    if plain in STRUCTURE:
+        return STRUCTURE[plain]
     if plain in OF_VOCABULARY:
         return OF_VOCABULARY[plain]
     expression = parse(str(text))
@@ -262,6 +267,8 @@ def guess_role(name: str) -> str | None:
     """
     if MASKS.fullmatch(name.lower()):
         return "mask"
+    if OFFSETS.fullmatch(name.lower()):
+        return "offsets"
     if TOKENS.fullmatch(name.lower()):
         return None if {*split_words(name)} & NO_TOKENS else "token"
     if "logits" in name.lower() or "logit" in split_words(name):

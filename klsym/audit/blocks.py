@@ -116,6 +116,8 @@ def _find_last_assigned(body: list[ast.stmt]) -> str:
                 return name
             case ast.Return(value) if value is not None:
                 return ast.unparse(value)
+            case ast.Expr(ast.Name() | ast.BinOp() | ast.UnaryOp() as value):  # what a notebook shows
+                return ast.unparse(value)
             case ast.If(body=inside) | ast.With(body=inside):
                 with suppress(UsageError):
                     return _find_last_assigned(inside)

@@ -44,6 +44,7 @@ class Code:
     defaults: dict[str, Any] = field(default_factory=dict)  # of options, as __init__ or a dataclass has them
     numbers: frozenset[str] = frozenset()  # options that are annotated as numbers
     origin: dict[str, str] = field(default_factory=dict)  # option -> the dataclass that has its default
+    methods: dict[str, Callable[..., Any]] = field(default_factory=dict)  # config.penalty -> what it calls
 
     @property
     def argument_names(self) -> set[str]:

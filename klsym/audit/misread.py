@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 
 from klsym.audit.binding import DENSITIES, Bindings, find_last_word
-from klsym.audit.terms import VOCABULARY, Misfit, Refused, Step, Total, mask, replace_totals, token
+from klsym.audit.terms import VOCABULARY, AskedRole, Misfit, Refused, Step, Total, mask, replace_totals, token
 from klsym.language import expressions as language
 from klsym.language.training_names import split_words
 
@@ -17,7 +17,7 @@ SHIFT = sympy.Dummy("shift", real=True)
 
 def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> None:
     """Raise Refused where the code uses an argument in a way that its guessed role does not fit."""
-    _refuse_twice(bindings)
+    refuse_twice(bindings)
     if not formula.free_symbols:
         hint = "name the loss with --result, or bind what it reads with --map"
         raise Refused(f"what is returned depends on nothing of the sample: {hint}")
@@ -40,7 +40,7 @@ def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> 
         choices = "; ".join(
             f"--map {n}={bindings.texts[n]}[v] or --map {n}={bindings.texts[n]}" for n in names
         )
-        raise Refused(
+        raise AskedRole(
             f"{why}, as of a whole vocabulary, so names are no guide: {choices}",
             _find_line(journal),
         )
@@ -54,14 +54,14 @@ def refuse_shifted(cuts: Mapping[str, int], roles: Mapping[str, Any]) -> None:
             raise Refused(f"{names[0]} and {names[1]} are cut differently: neighbouring tokens are combined")
 
 
-def _refuse_twice(bindings: Bindings) -> None:
-    """Raise Refused for two names of one quantity, which are more likely two; not for masks and tokens."""
+def refuse_twice(bindings: Bindings) -> None:
+    """Raise AskedRole for two names of one quantity, which are more likely two; not for masks and tokens."""
     for name in bindings.guessed:
         text = bindings.texts[name]
         others = [o for o in bindings.texts if o != name and not _is_one(o, name, bindings)]
         if others and text not in ("mask", "token"):
             statement = f"{' and '.join([*others, name])} would all be {text} by their names"
-            raise Refused(f"{statement}: --map says what each of them is")
+            raise AskedRole(f"{statement}: --map says what each of them is")
 
 
 def _is_one(first_name: str, second_name: str, bindings: Bindings) -> bool:

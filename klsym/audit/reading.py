@@ -15,6 +15,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,8 @@ from klsym.audit.compiled import in_code
 from klsym.audit.compiled.rewriting import IMPORTED, IN_CODE, rewrite_function
 from klsym.audit.compiled.running import ABSENT, find_bound
 from klsym.audit.compiled.unread import UnreadValue
-from klsym.audit.options.fields import read_declarations
+from klsym.audit.notebooks import NOTEBOOK, find_cell
+from klsym.audit.options.fields import Method, read_declarations
 from klsym.audit.options.initial import find_defaults_of_self, find_method, find_parts_of_self, list_defaults
 from klsym.audit.source import FUTURE, File, collect_names_read, open_file
 from klsym.errors import UsageError
@@ -46,9 +48,11 @@ def read(target: Any, result: str | None = None) -> Code:
     place, colon, name = str(target).rpartition(":")
     if not colon or not place or not name:
         raise UsageError(f"{str(target)[:80]!r}: FILE.py:FUNC, FILE.py:120-128 or MODULE:FUNC expected")
-    if not place.endswith(".py"):
+    if not place.endswith((".py", NOTEBOOK)):
         return _read_module_function(place, name, result)
     file = open_file(Path(place))
+    if place.endswith(NOTEBOOK) and name.isascii() and name.isdigit():
+        name = find_cell(file, int(name))
     try:
         return (read_lines if LINES.fullmatch(name) else _read_function)(file, name, result)
     except RecursionError:
@@ -91,6 +95,7 @@ def _read_function(file: File, name: str, result: str | None) -> Code:
     declarations = read_declarations(file, node, holder)
     code.defaults = {**declarations.defaults, **(find_defaults_of_self(file, holder) if holder else {})}
     code.numbers, code.origin = frozenset(declarations.numbers), declarations.origin
+    code.methods = {path: _build_method(path, method) for path, method in declarations.methods.items()}
     return code
 
 
@@ -161,7 +166,9 @@ def _list_arguments(node: ast.FunctionDef) -> tuple[Argument, ...]:
     return tuple(make_argument(x) for x in [*plain, *a.kwonlyargs])
 
 
-def _compile_class(file: File, holder: ast.ClassDef, method: ast.FunctionDef, keys: Collection[str]) -> None:
+def _compile_class(
+    file: File, holder: ast.ClassDef, method: ast.FunctionDef, keys: Collection[str], scope: str = ""
+) -> None:
     """Compile the class with the methods and constants that the method uses, and without its bases."""
     methods = {method.name: method}
     waiting = [method]
@@ -173,7 +180,7 @@ def _compile_class(file: File, holder: ast.ClassDef, method: ast.FunctionDef, ke
                 methods[used] = definition
                 waiting.append(definition)
     body: dict[str, ast.stmt] = {
-        name: rewrite_function(node, "" if node is method else f"{name}.", keys, methods.values())
+        name: rewrite_function(node, scope if node is method else f"{name}.", keys, methods.values())
         for name, node in methods.items()
     }
     for stated in holder.body:
@@ -214,13 +221,29 @@ def _collect_attributes(node: ast.AST) -> set[str]:
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
 
 
-def _make_instance(cls: Any, file: File, holder: ast.ClassDef) -> Any:
+def _build_method(path: str, method: Method) -> Callable[..., Any]:
+    """Return a method of an object that is not there: `config.penalty`; the parts of config have names."""
+
+    @cache
+    def compile_method() -> Any:
+        file, holder, node = method
+        others = dict(file.namespace)
+        _compile_class(file, holder, node, (), scope=f"{node.name}.")
+        stub = _make_instance(file.namespace[holder.name], file, holder, owner=path.rpartition(".")[0])
+        if holder.name in others:
+            file.namespace[holder.name] = others[holder.name]  # the class itself, which the code may call
+        return getattr(stub, node.name)
+
+    return lambda *arguments, **options: compile_method()(*arguments, **options)
+
+
+def _make_instance(cls: Any, file: File, holder: ast.ClassDef, owner: str = "self") -> Any:
     """Return an object of the class that was never initialised: what is not bound is refused by name.
 
     Other objects that __init__ makes for it, such as torch.nn.KLDivLoss(reduction="none"), are made when
-    they are called.
+    they are called.  owner: the name of the object in the code.
     """
-    parts = find_parts_of_self(file, holder)
+    parts = find_parts_of_self(file, holder) if owner == "self" else {}
 
     def get_absent(self: Any, name: str) -> Any:
         if name.startswith("__"):
@@ -228,7 +251,7 @@ def _make_instance(cls: Any, file: File, holder: ast.ClassDef) -> Any:
         if name in parts and find_bound(f"self.{name}") is ABSENT:
             self.__dict__[name] = part = parts[name](file)
             return part
-        return getattr(UnreadValue._from_name("self"), name)
+        return getattr(UnreadValue._from_name(owner), name)
 
     return object.__new__(type(cls.__name__, (cls,), {"__getattr__": get_absent}))
 

@@ -14,10 +14,12 @@ import numpy as np
 from klsym.audit.binding import Bindings
 from klsym.audit.confirm import draw, make_duals
 from klsym.audit.duals import Dual, evaluate
-from klsym.audit.terms import Refused
+from klsym.audit.terms import Refused, mask, sequence_mask
 from klsym.language.expressions import DENSITIES
 from klsym.language.sums import Whole
+from klsym.language.training_names import split_words
 
+SAMPLES = {"sample", "samples", "seq", "sequence", "sequences"}  # in the names of masks
 FIXED = ("log_p", "log_mu", "log_old")
 SHIFT = 0.37
 
@@ -27,7 +29,11 @@ class UnpairedSums(Refused):
 
 
 def iterate_sums(bindings: Bindings) -> Iterator[Bindings]:
-    """Yield the bindings with one name of a fixed policy as a sum over tokens, then with all of them."""
+    """Yield the bindings with masks that are named so as masks of sequences; with one name of a fixed policy
+    as a sum over tokens, then with all of them."""
+    masks = [name for name in bindings.list_guessed(mask) if {*split_words(name)} & SAMPLES]
+    if masks:
+        yield bindings.replace_roles(dict.fromkeys(masks, sequence_mask.name))
     names = [name for name in bindings.guessed if bindings.texts[name] in FIXED]
     for chosen in [*([name] for name in names), *([names] if len(names) > 1 else [])]:
         yield bindings.replace_roles({name: f"whole({bindings.texts[name]})" for name in chosen})

@@ -26,6 +26,7 @@ from klsym.audit.compiled import in_code
 from klsym.audit.compiled.rewriting import IMPORTED, IN_CODE, rewrite_function
 from klsym.audit.compiled.sources import read_source
 from klsym.audit.compiled.unread import UnreadValue
+from klsym.audit.notebooks import NOTEBOOK, join_cells, list_lasting
 from klsym.audit.terms import Refused
 from klsym.errors import UsageError
 from klsym.language.parser import parse_python
@@ -153,6 +154,8 @@ class File:
 def open_file(path: Path, depth: int = 0) -> File:
     """Return the parsed file; raises UsageError in one line where there is none, or it is no Python."""
     text = read_source(path)
+    if path.suffix == NOTEBOOK:
+        text = join_cells(path, text)
     try:
         tree = parse_python(text, filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -160,7 +163,8 @@ def open_file(path: Path, depth: int = 0) -> File:
         refusal = UsageError(f"{path}{f', line {line}' if line else ''}: {reason}")
         raise refusal.located(str(path), line or 1, reason) from None
     module = types.ModuleType(f"klsym_audited_{next(_OPENED)}")
-    file = File(path, text, tree, _find_definitions(tree.body), module.__dict__, depth=depth)
+    body = list_lasting(tree.body) if path.suffix == NOTEBOOK else tree.body
+    file = File(path, text, tree, _find_definitions(body), module.__dict__, depth=depth)
     file.files.add(str(path))
     file.opened[path.resolve()] = file  # another file may import this one
     imported = partial(_load_within, weakref.ref(file))  # sys.modules holds the namespace

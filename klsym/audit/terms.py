@@ -28,6 +28,8 @@ AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabul
 SMALL = 10**6  # denominators below are taken for what was meant: 0.30000000000000004 is 3/10
 mask = Symbol("mask", real=True, nonnegative=True)
 token = Symbol("token", real=True)  # which word was sampled
+sequence_mask = Symbol("sequence_mask", real=True)  # one number a sequence, 1 at those that count: at all
+offsets = Symbol("offsets", real=True)  # where packed sequences begin and end, as cu_seqlens
 every_log_q, every_log_p, every_log_mu = (
     Symbol(f"{x.name}[v]", real=True) for x in (log_q, log_p, log_mu)
 )  # of all words
@@ -49,6 +51,10 @@ class Refused(UsageError):
         if self.line is None and line is not None:
             self.line, self.args = line, (f"line {line}: {self.reason}",)
         return self
+
+
+class AskedRole(Refused):
+    """A question about what arguments are, which names do not answer: nor does running the code."""
 
 
 class Misfit(Refused):

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
-from klsym.commands.console import format_line, print_complaint
+from klsym.commands.console import LONGEST, format_line, print_complaint
 from klsym.commands.fixes import fix_code
 from klsym.commands.lint import read_config, report_findings, scan_project
 from klsym.confirmed.child import Runner
@@ -131,4 +131,4 @@ def _format_row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str
     values = ", ".join(f"{k}={v}" for k, v in arguments["set"].items()) or "-"
     if measured := reply.get("measured"):
         return target.rpartition(":")[2], values, "not read", f"measured: {measured}"
-    return target.rpartition(":")[2], values, "-", f"not read: {format_line(reply['error'], 120)}"
+    return target.rpartition(":")[2], values, "-", f"not read: {format_line(reply['error'], LONGEST)}"

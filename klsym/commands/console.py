@@ -16,6 +16,7 @@ from klsym.escaping import printable
 from klsym.files import make_folder
 
 PAGE = 100  # columns
+LONGEST = 10_000  # characters of a complaint: it may end in a command to paste, with many settings
 
 
 def format_line(text: str, limit: int = 400) -> str:
@@ -30,7 +31,7 @@ def format_line(text: str, limit: int = 400) -> str:
 
 def print_complaint(message: str) -> None:
     """Print one line on stderr."""
-    print(f"klsym: {format_line(message)}", file=sys.stderr)
+    print(f"klsym: {format_line(message, LONGEST)}", file=sys.stderr)
 
 
 def get_terminal_width() -> int:

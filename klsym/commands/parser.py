@@ -147,6 +147,7 @@ def _add_recommend(commands: Any) -> None:
 
 
 READ_FROM_CODE = {
+    "use": "reward if the function is named after rewards or advantages, else loss",
     "sampling": "off-policy if the code has old log-probabilities, else on-policy",
     "level": "as the code adds up tokens",
 }  # fmt: skip
@@ -162,15 +163,16 @@ def _add_audit(commands: Any) -> None:
         " limit, but with all your rights: audit only code that you would run. Several targets, or several"
         " values of one option, give a table.",
         epilog="Roles: log_q (trained), log_p (reference), log_mu (behaviour), R, A, an expression of these"
-        " in the loss grammar, mask (1 at tokens that count), token (the word that was sampled),"
-        " and log_q[v], log_p[v] for log-probabilities"
-        " or logits of the whole vocabulary. Without --level, code that aggregates over tokens is asked"
-        " at level token.",
+        " in the loss grammar, mask (1 at tokens that count), sequence_mask (one number a sequence), token"
+        " (the word that was sampled), offsets (cu_seqlens of packed sequences), log_q[v], log_p[v] for"
+        " log-probabilities or logits of the whole vocabulary, and q[v], p[v] for its probabilities. Without"
+        " --level, code that aggregates over tokens is asked at level token.",
     )
     audit.add_argument(
         "targets", nargs="*", metavar="CODE",
-        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128 (with --result), or MODULE:FUNC, which"
-        " imports MODULE; without any, the targets of klsym.toml or of [tool.klsym] in pyproject.toml",
+        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128 (with --result), NOTEBOOK.ipynb:FUNC,"
+        " NOTEBOOK.ipynb:3 (its third cell of code), or MODULE:FUNC, which imports MODULE; without any, the"
+        " targets of klsym.toml or of [tool.klsym] in pyproject.toml",
     )  # fmt: skip
     _add_names(audit)
     add_setting(audit, defaults=READ_FROM_CODE)

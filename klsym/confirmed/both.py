@@ -8,6 +8,7 @@ is compared with the one that was measured, on the same worlds.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -17,14 +18,16 @@ from klsym.audit.audits import MOST_NAMES, AuditRun
 from klsym.audit.binding import bind
 from klsym.audit.code import Code
 from klsym.audit.compiled.running import RoleRequest, ScaledLogits, UndecidedBranch
-from klsym.audit.confirm import SCALES, draw
+from klsym.audit.misread import refuse_twice
+from klsym.audit.options.assumptions import choose_sampling, describe_arguments
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
-from klsym.audit.terms import VOCABULARY, Refused, mask, token
-from klsym.confirmed.filling import Filling, load_tracing
+from klsym.audit.terms import VOCABULARY, AskedRole, Refused, mask, offsets, sequence_mask, token
+from klsym.confirmed.filling import Filling, use_double
 from klsym.confirmed.printed import Agreement, compare_with_printed
 from klsym.errors import KlsymError, UsageError
-from klsym.language.expressions import DENSITIES, A, R, log_old
+from klsym.language.expressions import DENSITIES, A, R, log_mu, log_old, unfold
+from klsym.language.training_names import ADVANTAGES, split_words
 from klsym.measure.batch import Batch
 from klsym.measure.field import Run
 from klsym.measure.libraries import load_library
@@ -32,8 +35,11 @@ from klsym.measure.measurement import Measurement
 from klsym.measure.measuring import measure
 from klsym.measure.world import Array, MeasuredWorld
 from klsym.numeric.checks.cross_check import draw_parameters_of
+from klsym.worlds.words import WordTree, draw_tables
 
+STRUCTURE = {*VOCABULARY, mask, token, sequence_mask, offsets, A, R, *DENSITIES, log_old}
 GAP = 1e-6  # relative; a printed gradient further from the measured one is another one
+SAMPLES, TOKENS = 12, 5  # with which code is run once, so that axes differ
 SECONDS = 20.0  # for measuring
 RANGES = (0.2, 0.9), (1.1, 1.7), (-1.7, 1.7)  # of parameters: code may want a share, or a cap above 1
 
@@ -53,6 +59,7 @@ class Confirmed:
     measured: Measurement | None = None
     unmeasured: str = ""
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()  # of code that was run and not read
     error: KlsymError | None = None  # why it was not read
 
     @property
@@ -104,7 +111,8 @@ class Confirmed:
         """Return what was measured of code that could not be read, as text; None where it was not run."""
         if self.measured is None:
             return None
-        return f"{self.measured}\nnot read  {self.unread}"
+        assumed = "".join(f"\nassumed   {note}" for note in self.assumed)
+        return f"{self.measured}{assumed}\nnot read  {self.unread}"
 
     def to_json(self) -> dict[str, Any]:
         """Return what was read and what was measured as JSON data."""
@@ -118,7 +126,7 @@ class Confirmed:
             "unread": self.unread,
             "measured": measured,
             "unmeasured": self.unmeasured,
-            "assumed": [] if self.read is None else [*self.read.notes],
+            "assumed": [*self.assumed] if self.read is None else [*self.read.notes],
         }
 
 
@@ -141,23 +149,26 @@ def audit_and_measure(
 
     Arguments: as of `klsym.audit`.
     """
-    setting = {"sampling": None, "use": "loss", "level": None, **options}
+    setting = {"sampling": None, "use": None, "level": None, **options}
     code = read(target, None if result is None else str(result))
-    answer, error, run = None, None, None
+    answer, error, run, is_asked = None, None, None, False
     try:
         run = AuditRun(code, bind(code, map or {}, set or {}), result, setting)
         answer = run.audit(dict(map or {}), dict(set or {}))
     except KlsymError as reason:
-        error = _locate(reason, code)
+        error, is_asked = _locate(reason, code), isinstance(reason, AskedRole)
     read_alone = Confirmed(read=answer, unread=str(error or ""), unmeasured=str(error or ""), error=error)
-    if run is None:
+    if run is None or is_asked:
         return read_alone
     measuring = MeasuredCode(run, answer)
     try:
         measured = measuring.measure()
+    except AskedRole as reason:
+        error = _locate(reason, code)
+        return replace(read_alone, unread=str(error), unmeasured=str(error), error=error)
     except KlsymError as reason:
         return replace(read_alone, unmeasured=str(_locate(reason, code)))
-    both = replace(read_alone, measured=measured, unmeasured="")
+    both = replace(read_alone, measured=measured, unmeasured="", assumed=tuple(measuring.assumed))
     if answer is None or measuring.has_rewards_of_sequences:
         return both
     try:
@@ -176,13 +187,14 @@ def _locate(error: KlsymError, code: Code) -> KlsymError:
 class MeasuredCode:
     """One measurement of what an audit has bound.  answer: what was read; None where it was not.
 
-    parameters: numbers of the free parameters.
+    parameters: numbers of the free parameters.  assumed: notes on code that was not read.
     """
 
     def __init__(self, run: AuditRun, answer: Audit | None) -> None:
         self.run, self.answer = run, answer
         self.setting = run.setting if answer is not None and run.setting else run.options
         self.parameters: dict[str, float] = {}
+        self.assumed: list[str] = []
 
     def _list_parameters(self) -> Iterator[dict[str, float]]:
         """Yield numbers of the parameters that meet the hypotheses of what was read, positive ones first."""
@@ -210,6 +222,8 @@ class MeasuredCode:
                 self.parameters = parameters
                 try:
                     return self._measure_layout(layout)
+                except AskedRole:
+                    raise
                 except Refused as refusal:
                     refusals.append(refusal)
         if not refusals:
@@ -231,10 +245,13 @@ class MeasuredCode:
 
     def _measure_once(self, layout: Any) -> Measurement:
         self._run_at_sizes(layout)
+        if self.answer is None:
+            refuse_twice(self.run.bindings)
+            self.setting, self.assumed = self._choose_setting(layout)
         is_sample = self.setting.get("level") == "sample"
         symbols = self.run.bindings.symbols
-        with self.run.guard_user_code(), load_tracing(self.run.framework.name).use_double():
-            return measure(
+        with self.run.guard_user_code(), use_double(self.run.framework.name):
+            measured = measure(
                 lambda batch: self._compute_loss(batch, layout),
                 sampling=self.setting.get("sampling") or "on-policy",
                 group=self._choose_group(),
@@ -245,6 +262,38 @@ class MeasuredCode:
                 framework=self.run.framework.name,
                 seconds=SECONDS,
             )
+        return replace(measured, is_ascended=self.setting["use"] == "reward")
+
+    def _choose_setting(self, layout: Any) -> tuple[dict[str, Any], list[str]]:
+        """Return the options with which code is measured that was not read, and notes on what is assumed."""
+        run, setting = self.run, dict(self.run.options)
+        reads = ", ".join(f"{name} = {text}" for name, text in run.bindings.texts.items())
+        notes = [f"reads {reads}; --map changes it"] if reads else []
+        old = [name for name, role in run.bindings.roles.items() if log_mu in unfold(role).free_symbols]
+        setting["sampling"], sampled = choose_sampling(setting["sampling"], old)
+        notes += [*run.notes, *sampled, *describe_arguments(run.bindings, layout)]
+        if setting["use"] == "reward" and setting.get("credit") is None:
+            is_advantage = bool({*split_words(run.code.name)} & ADVANTAGES)
+            setting["credit"] = "same-token" if is_advantage else "total"
+            notes.append(f"credit {setting['credit']}, of rewards of tokens; --credit changes it")
+        if setting["level"] is None and self._runs_with_sequences(layout):
+            notes.append("log densities have one number a token; --level sequence: one a sequence")
+        chosen = {name: f"{self._find_number(x):.4g}" for name, x in run.bindings.free.items()}
+        chosen |= run.questions.proposed
+        if chosen:
+            command = " ".join(f"--set {shlex.quote(f'{name}={value}')}" for name, value in chosen.items())
+            notes.append(f"the code is run with {command}; other values may give another answer")
+        return setting, [*dict.fromkeys([*run.code.notes, *notes])]
+
+    def _runs_with_sequences(self, layout: Any) -> bool:
+        """Does the code also run if log densities have one number a sequence?"""
+        if self.run.framework.name == "jax" or layout.flat or layout.summed:
+            return False
+        try:
+            self._run_at_sizes(layout.sequence_layout)
+        except (KlsymError, RoleRequest, ScaledLogits):
+            return False
+        return bool(self.run.bindings.symbols & {*DENSITIES})
 
     def compare_groups(self, answer: Audit, measured: Measurement) -> dict[int, Agreement]:
         """Compare the printed gradient with that of the code on the first world, for groups of 1 and 2.
@@ -268,16 +317,24 @@ class MeasuredCode:
         """Return the expected gradient of the code on a world, [rows, V] in the logits."""
         assert self.run.traced is not None
         layout, library = self.run.traced.layout, load_library(self.run.framework.name)
-        tracing = load_tracing(self.run.framework.name)
-        with self.run.guard_user_code(), tracing.use_double(), library.in_float64():
+        with self.run.guard_user_code(), use_double(self.run.framework.name), library.in_float64():
             run = Run(lambda batch: self._compute_loss(batch, layout), library, SECONDS)
             return run.compute_gradient(world, world.theta)[1]
 
     def _run_at_sizes(self, layout: Any) -> None:
-        """Run the code once where all axes differ: the worlds have groups of 2 samples of 2 tokens."""
-        point = draw(0, SCALES[0], self.run.bindings.symbols, layout.rows)
-        with self.run.guard_user_code():
-            self.run.make_runner(layout)(point)
+        """Run code that was not read once where all axes differ: the worlds have 2 samples of 2 tokens.
+
+        A group of 12 is one of 2, 3, 4 or 6 samples of each prompt, as code may ask for.
+        """
+        if self.run.traced is not None:
+            return  # it has run at the sizes of a trace
+        tree = WordTree(3, TOKENS)
+        world = MeasuredWorld(tree, draw_tables(tree, 0), "off-policy", SAMPLES)
+        name, axis = self.run.framework.name, SAMPLES * TOKENS if layout.flat else 0
+        library = load_library(name)
+        with self.run.guard_user_code(), use_double(name, axis), library.in_float64():
+            run = Run(lambda batch: self._compute_loss(batch, layout), library, SECONDS)
+            run.run_group(world, world.theta, range(SAMPLES))
 
     def _choose_group(self) -> int:
         """Return 2 where the samples of a batch meet in the loss, or where that is not known."""
@@ -320,7 +377,7 @@ class MeasuredCode:
 
     def _list_parameters_of_roles(self) -> list[Any]:
         """Return the parameters in the roles of arguments, such as a temperature."""
-        symbols = self.run.bindings.symbols - {*VOCABULARY, mask, token, A, R, *DENSITIES, log_old}
+        symbols = self.run.bindings.symbols - STRUCTURE
         return sorted(symbols, key=str)
 
     def _find_number(self, symbol: Any) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
-from klsym.audit.terms import VOCABULARY, Refused, mask, token
+from klsym.audit.terms import VOCABULARY, Refused, mask, offsets, sequence_mask, token
 from klsym.language.expressions import unfold
 from klsym.language.sums import Whole
 from klsym.measure.batch import Batch
@@ -17,6 +18,15 @@ from klsym.numeric.array_losses import evaluate
 def load_tracing(framework: str) -> Any:
     """Return the module that reads and runs code of a library."""
     return import_module(f"klsym.audit.tracing.{'jax_trace' if framework == 'jax' else 'torch_run'}")
+
+
+@contextmanager
+def use_double(framework: str, axis: int = 0) -> Iterator[None]:
+    """Compute in float64; axis: the size of the axis of all tokens, which nothing may pair with itself."""
+    tracing = load_tracing(framework)
+    is_watched = bool(axis) and framework == "torch"
+    with tracing.use_double(), tracing.make_watching_mode(axis) if is_watched else nullcontext():
+        yield
 
 
 class Filling:
@@ -49,7 +59,11 @@ class Filling:
 
     def _evaluate(self, role: Any) -> Any:
         if role == mask:
-            return self._convert_mask()
+            return self._convert_mask(self.batch.mask)
+        if role == sequence_mask:
+            return self._convert_mask(self.batch.mask[:, 0] * 0 + 1)
+        if role == offsets:
+            return self._list_offsets()
         if role == token:
             return self.batch.tokens
         if role.is_Symbol and role.name in self.numbers and not self.layout.summed:
@@ -63,14 +77,21 @@ class Filling:
         numbers = self.layout.make_numbers(role, self.numbers, counted)
         return evaluate(role, numbers, self.library, self.detach)
 
-    def _convert_mask(self) -> Any:
+    def _convert_mask(self, counted: Any) -> Any:
         if self.framework == "jax":
             from klsym.audit.tracing.jax_trace import MASKS
 
-            return self.batch.mask.astype(MASKS[self.layout.mask_type])
+            return counted.astype(MASKS[self.layout.mask_type])
         import torch
 
-        return self.batch.mask.to(getattr(torch, self.layout.mask_type))
+        return counted.to(getattr(torch, self.layout.mask_type))
+
+    def _list_offsets(self) -> Any:
+        """Return where the sequences begin on the axis of all tokens, and where the last one ends."""
+        if not self.layout.flat:
+            raise Refused("packed sequences lie on one axis")
+        size, length = self.batch.mask.shape
+        return self.library.arange(0, size * length + 1, length)
 
     # -- the result -------------------------------------------------------------------------
     def sum_tokens(self, value: Any) -> Any:

@@ -14,6 +14,7 @@ MOST_TERMS = 3
 NEAREST = 26  # names among which three terms are searched
 SMALLEST = 1e-4  # of the gradient: a term below this says nothing
 ALIAS = 1e-9
+NEAR = 1e-3  # relative; above what any fit may leave
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,21 @@ class Basis:
         nearest = [self.names[i] for i in np.argsort(-cosines)[:NEAREST]]
         for names, most in ((basic, MOST_TERMS), (self.names, 2), (nearest, MOST_TERMS)):
             for size in range(1, most + 1):
-                fits = [self.fit_names(gradient, chosen) for chosen in combinations(names, size)]
+                fits = [self.fit_names(gradient, chosen) for chosen in self._list_near(gradient, names, size)]
                 if good := [fit for fit in fits if fit is not None and is_fit(fit)]:
                     return sorted(good, key=lambda fit: fit.cost)
         return []
+
+    def _list_near(self, gradient: Array, names: Sequence[str], size: int) -> list[tuple[str, ...]]:
+        """Return so many names at once that leave almost nothing of a gradient; all are solved together."""
+        chosen = [*combinations(names, size)]
+        if not chosen:
+            return []
+        units = (self.columns / np.linalg.norm(self.columns, axis=0)).T
+        places = np.array([[self.names.index(name) for name in several] for several in chosen])
+        parts = np.linalg.pinv(units[places].transpose(0, 2, 1), rcond=1e-9) @ gradient
+        left_over = np.abs(np.einsum("csn,cs->cn", units[places], parts) - gradient).max(1)
+        return [chosen[i] for i in np.flatnonzero(left_over < NEAR * np.abs(gradient).max())]
 
     def list_cosines(self, gradient: Array, count: int = 3) -> dict[str, float]:
         """Return the cosines to the names that are nearest."""

@@ -123,6 +123,12 @@ class Samples:
         fields = {name: x[chosen] for name, x in self.by_sequence.items()}
         return Batch(**fields, model=self.model, ref_model=self.ref_model)
 
+    def iterate_batches(self, groups: Any) -> Iterator[Batch]:
+        """Yield the batch of each group, for a tensor of PyTorch with one row a group."""
+        fields = {name: x[groups].unbind(0) for name, x in self.by_sequence.items()}
+        for values in zip(*fields.values(), strict=True):
+            yield Batch(**dict(zip(fields, values, strict=True)), model=self.model, ref_model=self.ref_model)
+
 
 def as_scalar(value: Any) -> Any:
     """Return a loss as a number; trainers return it first of several values, or with one entry.

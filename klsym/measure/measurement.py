@@ -90,7 +90,8 @@ class Measurement:
       or [D] in the parameters of a network.
     named: of each world, the gradients of the named objectives.  worlds: on which it ran.
     variance: of the gradient of one group, summed over the logits or parameters, in the first world.
-    cosines: to the nearest names, where none fit.
+    cosines: to the nearest names, where none fit.  is_ascended: is the gradient followed upwards, as that of
+    a reward?
     """
 
     setting: Setting
@@ -109,6 +110,7 @@ class Measurement:
     variance: float | None = None
     versus: float | None = None
     expected: Comparison | None = None
+    is_ascended: bool = False
 
     @property
     def curl(self) -> float | None:
@@ -152,15 +154,16 @@ class Measurement:
     # -- what is printed -------------------------------------------------------------------
     @property
     def summary(self) -> str:
-        """One sentence on what minimising the loss does."""
+        """One sentence on what minimising the loss does, or maximising the reward."""
+        verb = "maximises" if self.is_ascended else "minimises"
         if self.kind != "named":
-            return KINDS[self.kind]
+            return KINDS[self.kind].replace("minimises", verb)
         objective = write_objective(self.multiples)
         if self.has_objective is False:
             return f"has at each theta the gradient of {objective}, and no objective"
         if self.has_objective is None:
             return f"has the gradient of {objective}; whether it has a curl is not decided"
-        return f"minimises {objective}"
+        return f"{verb} {objective}"
 
     def _list_rows(self) -> list[tuple[str, str]]:
         rows = [("answer", self.summary), ("setting", self.setting.describe())]

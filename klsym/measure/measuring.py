@@ -83,7 +83,7 @@ def measure(
       gradients are taken in the parameters that it trains.  A batch has it as `model`.
     binary: rewards are 0 and 1.  near: log p and log mu are q plus near times noise; None: independent.
     worlds: random worlds of this shape; a fit is confirmed on two of another shape.
-    framework: "torch" or "jax"; by default what the code uses.  seconds: for all runs together.
+    framework: "torch" or "jax"; by default what the code uses.  seconds: of CPU time, for all runs.
     Returns: a `Measurement`.
     Raises UsageError: options that do not fit; code that is random, not finite, or no number.
     """

@@ -118,7 +118,7 @@ class TorchLibrary(Library):
 
 def _list_losses(loss: Loss, samples: Samples, groups: Groups) -> Any:
     """Return the loss of each group, one after the other."""
-    values = [as_scalar(loss(samples.build_batch(list(chosen)))) for chosen in groups]
+    values = [as_scalar(loss(batch)) for batch in samples.iterate_batches(torch.tensor([*groups]))]
     return torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in values])
 
 

@@ -82,7 +82,7 @@ def test_numpy_refusals():
     with pytest.raises(UsageError, match=r"audited_numpy.py, line \d+: a branch on data is not read"):
         klsym.audit(audited_numpy.branch, use="reward")
     with pytest.raises(UsageError, match="NumPy has no gradient: --use reward"):
-        klsym.audit(audited_numpy.k1_reward)
+        klsym.audit(audited_numpy.k1_reward, use="loss")
 
 
 def _k3(d):

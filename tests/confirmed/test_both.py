@@ -269,4 +269,4 @@ def test_an_expectation_of_what_is_only_measured(
     answer = json.loads(capsys.readouterr().out)
     assert answer["read"] is None and "cumsum" in answer["unread"] and answer["unmeasured"] == ""
     assert answer["measured"]["multiples"] == {"reverse-kl": 1.0} and answer["measured"]["agrees"] is None
-    assert answer["assumed"] == []
+    assert answer["assumed"] == ["reads logp = log_q, ref_logp = log_p, mask = mask; --map changes it"]

@@ -245,8 +245,6 @@ def choose_value(test: Any, value: Any, otherwise: Any, called: tuple[str, ...])
     on it.
 
     called: if these functions change nothing, nor do the two values.
-
-    called: if these functions change nothing, nor do the two values.
     """
     if not all(_is_without_effect(test.__globals__.get(name), 0) for name in called):
         return (value if test() else otherwise)()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,6 +118,7 @@ class Session:
     rounds: int = 1  # of each of them
     parameters: dict[Any, str] = field(default_factory=dict)  # their symbols -> what they are in the code
     declared: dict[str, Any] = field(default_factory=dict)  # options with a default in a dataclass
+    methods: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # of a config that is not there
     flat: bool = False  # do the tokens of all sequences stand along one axis?
     objects: frozenset[str] = frozenset()  # names that the user has said to be objects, known by their parts
     containers: frozenset[str] = frozenset()  # options that are tuples, lists or dicts by default

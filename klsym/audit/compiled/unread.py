@@ -99,6 +99,8 @@ class UnreadValue:
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Return what a method of an unknown object returns: unread, but for tensors and dicts."""
+        if (method := running.get_session().methods.get(self._path)) is not None:
+            return method(*arguments, **options)
         parent, last = self._parent, self._last
         if parent is not None and last in DETACHED:
             result = parent._add_alias("")

@@ -9,8 +9,8 @@ changes it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from klsym.api import Verdict
 from klsym.audit.aggregation import Tokens
@@ -18,12 +18,24 @@ from klsym.audit.binding import Bindings, find_last_word
 from klsym.audit.code import Code
 from klsym.audit.compiled.running import Session
 from klsym.audit.sequences import list_summed
-from klsym.audit.terms import VOCABULARY, Total, mask, token
+from klsym.audit.terms import VOCABULARY, Total, mask, sequence_mask, token
 from klsym.audit.weights import find_data_symbols
+from klsym.errors import UsageError
 from klsym.language.expressions import DENSITIES, A, R, log_mu, unfold
-from klsym.language.training_names import split_words
+from klsym.language.sums import Whole
+from klsym.language.training_names import ADVANTAGES, REWARDS, split_words
 
+SAME_REWARDS = "rewards are taken for the same at all tokens of a sequence"
+VERBS = {"compute", "calculate", "calc", "get", "estimate", "apply", "add", "shape", "normalize", "whiten"}
+NO_REWARDS = {"loss", "losses", "objective", "gradient", "update", "step", "train", "model", "weighted"}
 OF_TOKENS = {"token", "tok", "selected", "action"}  # in the name of a log density: one number for each token
+
+
+class Choice(NamedTuple):
+    """The options that a loss is explained with, and the notes on those that the user did not give."""
+
+    options: dict[str, Any]
+    notes: list[str]
 
 
 def choose_sampling(asked: str | None, old: list[str]) -> tuple[str, list[str]]:
@@ -32,6 +44,50 @@ def choose_sampling(asked: str | None, old: list[str]) -> tuple[str, list[str]]:
         return asked or "on-policy", []
     why = f"{' and '.join(old)} {'is' if len(old) == 1 else 'are'} read as log_mu"
     return "off-policy", [f"sampling off-policy: {why}; --sampling on-policy if q draws the samples"]
+
+
+def choose_use(asked: str | None, name: str, result: Any) -> tuple[str, list[str]]:
+    """Return what the code gives, a loss or a reward, with a note unless the user said it.
+
+    >>> choose_use(None, "compute_advantages", None)[0], choose_use(None, "advantage_loss", None)
+    ('reward', ('loss', []))
+
+    name: of the function; result: what of it is read.
+    """
+    named = name if result is None or str(result).isdigit() else str(result)
+    words = split_words(named.rpartition(".")[2]) or [""]
+    is_reward = bool({*words} & (ADVANTAGES | REWARDS)) and not {*words} & NO_REWARDS
+    if asked or not (is_reward and (words[0] in VERBS or words[-1] in ADVANTAGES | REWARDS)):
+        return asked or "loss", []
+    return "reward", [f"use reward: {named} gives rewards by its name; --use loss if it gives a loss"]
+
+
+def choose_setting(
+    options: Mapping[str, Any], tokens: Tokens, find_unsized: Callable[[], list[str]]
+) -> Choice:
+    """Return the options that the user gave; for all others, what the code does.
+
+    find_unsized: the log densities with which the code also runs if they have one number a sequence.
+    """
+    setting = {key: value for key, value in options.items() if value is not None}
+    if tokens.weights == "sequence":
+        setting.setdefault("level", "token")
+        setting.setdefault("weights", "sequence")
+        if setting["weights"] != "sequence":
+            raise UsageError("weights: the code multiplies each token by the ratio of its whole sequence")
+    if tokens.level == "sequence":
+        setting.setdefault("level", "sequence")
+    if tokens.loss.atoms(Whole):
+        setting.setdefault("level", "token")
+    setting.setdefault("level", "token" if tokens.aggregate else "sample")
+    sized = options["level"] or setting["level"] != "token"
+    notes = explain_level(setting["level"], options["level"], tokens, [] if sized else find_unsized())
+    aggregate = tokens.aggregate if setting["level"] in ("token", tokens.level) else ""
+    if aggregate and setting.setdefault("aggregate", aggregate) != aggregate:
+        raise UsageError(f"aggregate {setting['aggregate']}: the loss is {tokens.words}")
+    if aggregate and setting["use"] == "reward" and setting["level"] == "token":
+        setting.setdefault("credit", "total")  # one number a sequence, which all its tokens get
+    return Choice(setting, notes)
 
 
 def find_old_densities(formula: Any, bindings: Bindings) -> list[str]:
@@ -83,6 +139,17 @@ def describe_branches(code: Code, known_names: Collection[str], session: Session
 
 def describe_assumptions(bindings: Bindings, layout: Any, tokens: Tokens, verdict: Verdict) -> Iterable[str]:
     """Name arguments that are taken for the same thing, for one number a sequence, or for bounds in order."""
+    yield from describe_arguments(bindings, layout)
+    rewarded = bool(unfold(tokens.loss).free_symbols & {R, A}) and not layout.by_rows
+    ordered = [m.values["of"] for m in verdict.assumptions if m.code == "bounds-in-order"]
+    if ordered:
+        yield f"bounds of clips are taken to be in order: {', '.join(f'{e} > 0' for e in ordered)}"
+    if tokens.level == "sequence" and rewarded and not layout.constant:
+        yield SAME_REWARDS
+
+
+def describe_arguments(bindings: Bindings, layout: Any) -> Iterable[str]:
+    """Name arguments that are taken for the same thing, or for one number a sequence."""
     masks, words = bindings.list_guessed(mask), bindings.list_guessed(token)
     if len(masks) > 1:
         yield f"{' and '.join(masks)} are taken for one and the same mask"
@@ -90,11 +157,9 @@ def describe_assumptions(bindings: Bindings, layout: Any, tokens: Tokens, verdic
         yield f"{' and '.join(words)} are taken for the same tokens, with the same mask"
     for name in [*list_summed(bindings), *(n for n, e in bindings.roles.items() if layout.is_token_sum(e))]:
         yield f"{name} has one number for each sequence: klsym takes it for the sum over its tokens"
+    for name in (n for n, e in bindings.roles.items() if e == sequence_mask):
+        yield f"{name} has one number for each sequence: klsym takes it for 1, as every sequence counts"
     if layout.flat:
         yield "klsym runs the code on the tokens of all sequences along one axis, as it needs them"
-    rewarded = bool(unfold(tokens.loss).free_symbols & {R, A}) and not layout.by_rows
-    ordered = [m.values["of"] for m in verdict.assumptions if m.code == "bounds-in-order"]
-    if ordered:
-        yield f"bounds of clips are taken to be in order: {', '.join(f'{e} > 0' for e in ordered)}"
-    if layout.constant or (tokens.level == "sequence" and rewarded):
-        yield "rewards are taken for the same at all tokens of a sequence"
+    if layout.constant:
+        yield SAME_REWARDS

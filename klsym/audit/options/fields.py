@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.audit.options.initial import HOOKS, find_method, is_constant, iterate_set_once
 from klsym.audit.source import File, PackageModule, find_module_file
@@ -22,6 +22,14 @@ DEEPEST = 3  # dataclasses within one another
 MOST_FILES = 12  # that star imports lead to
 
 
+class Method(NamedTuple):
+    """A method of an object that an argument is annotated with."""
+
+    file: File
+    holder: ast.ClassDef
+    node: ast.FunctionDef
+
+
 @dataclass
 class Declarations:
     """Names as the code writes them, such as config.beta: their defaults, and which of them are numbers."""
@@ -29,6 +37,7 @@ class Declarations:
     defaults: dict[str, Any] = field(default_factory=dict)
     numbers: set[str] = field(default_factory=set)
     origin: dict[str, str] = field(default_factory=dict)  # name -> the class that has the default
+    methods: dict[str, Method] = field(default_factory=dict)  # config.penalty -> where it is defined
 
 
 def read_declarations(file: File, node: ast.FunctionDef, holder: ast.ClassDef | None) -> Declarations:
@@ -95,6 +104,8 @@ def _add_fields(
             match statement:
                 case ast.AnnAssign(ast.Name(option), kind, value) if option not in changed:
                     _add_field(declarations, home, f"{prefix}.{option}", kind, value, (name, depth))
+                case ast.FunctionDef(called) if called != "get" and not statement.decorator_list:
+                    declarations.methods.setdefault(f"{prefix}.{called}", Method(home, base, statement))
 
 
 def _add_field(
@@ -116,10 +127,13 @@ def _add_field(
 
 
 def _find_default(value: ast.expr | None) -> tuple[Any] | None:
-    """Return the default of a field: of `= 0.1`, `= field(default=0.1)`, `= field(default_factory=dict)`."""
+    """Return the default of a field: of `= 0.1`, `= field(default=0.1)`, `= field(default_factory=dict)`.
+
+    Field(0.1) of pydantic has its default first.
+    """
     match value:
-        case ast.Call(ast.Name("field") | ast.Attribute(attr="field"), _, keywords):
-            options = {k.arg: k.value for k in keywords}
+        case ast.Call(ast.Name("field" | "Field") | ast.Attribute(attr="field" | "Field"), first, keywords):
+            options = {"default": first[0] if first else None, **{k.arg: k.value for k in keywords}}
             if isinstance(factory := options.get("default_factory"), ast.Name) and factory.id in CONTAINERS:
                 return (CONTAINERS[factory.id](),)
             return _find_default(options.get("default"))
@@ -129,8 +143,12 @@ def _find_default(value: ast.expr | None) -> tuple[Any] | None:
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:
+    """Has a class its fields as annotations: a dataclass, or a model of pydantic?"""
     called = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    return any(ast.unparse(d) in ("dataclass", "dataclasses.dataclass") for d in called)
+    made = {ast.unparse(d).rpartition(".")[2] for d in called}
+    return "dataclass" in made or any(
+        ast.unparse(b).endswith(("BaseModel", "BaseSettings")) for b in node.bases
+    )
 
 
 def _find_changed_fields(node: ast.ClassDef) -> set[str]:

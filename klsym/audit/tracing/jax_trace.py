@@ -15,7 +15,7 @@ from klsym.audit.compiled import running
 from klsym.audit.compiled.recording import get_records
 from klsym.audit.confirm import Point
 from klsym.audit.places import get_watched_files
-from klsym.audit.terms import VOCABULARY, Refused, as_rational, mask, sum_over, token
+from klsym.audit.terms import VOCABULARY, Refused, as_rational, mask, sequence_mask, sum_over, token
 from klsym.audit.tracing.operations import apply_operation
 from klsym.audit.tracing.shapes import GRID, LONGER, find_axes, record_cut, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
@@ -50,8 +50,8 @@ def make_argument(name: str, formula: Any, layout: Layout) -> tuple[Any, Any]:
     """Return a formula, and the shape and dtype of its array."""
     import jax
 
-    if formula in VOCABULARY or formula == token:
-        raise Refused("the whole vocabulary is read in PyTorch only")
+    if formula.has(*VOCABULARY, token, sequence_mask):
+        raise Refused("the whole vocabulary, and masks of sequences, are read in PyTorch only")
     dtype = MASKS[layout.mask_type] if formula == mask else "float64"
     with use_double():
         array = jax.ShapeDtypeStruct(choose_shape(formula, layout), dtype)

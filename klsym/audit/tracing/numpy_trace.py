@@ -11,7 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from klsym.audit.compiled.unread import UnreadValue, make_unread, resolve_values
 from klsym.audit.confirm import Point
 from klsym.audit.places import find_current_line
-from klsym.audit.terms import VOCABULARY, Refused, as_rational, mask, sum_over, token
+from klsym.audit.terms import VOCABULARY, Refused, as_rational, mask, sequence_mask, sum_over, token
 from klsym.audit.tracing.operations import apply_operation
 from klsym.audit.tracing.shapes import count_entries, find_axes, refuse_unless_aligned
 from klsym.audit.tracing.torch_run import ON_A_GRID as LAYOUTS
@@ -119,7 +119,7 @@ def _reduce_array(
 
 
 def make_argument(name: str, formula: Any, layout: Layout) -> TracedArray:
-    if formula in VOCABULARY or formula == token:
+    if formula.has(*VOCABULARY, token, sequence_mask):
         raise Refused("the whole vocabulary is read in PyTorch only")
     return TracedArray(layout.make_formula(formula), choose_shape(formula, layout))
 

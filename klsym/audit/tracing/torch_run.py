@@ -15,7 +15,7 @@ import sympy
 from klsym.audit.compiled.unread import UnreadValue, resolve_values
 from klsym.audit.confirm import Point
 from klsym.audit.places import find_current_line
-from klsym.audit.terms import VOCABULARY, Refused, Total, mask, sum_over, token
+from klsym.audit.terms import VOCABULARY, Refused, Total, mask, offsets, sequence_mask, sum_over, token
 from klsym.audit.tracing.shapes import GRID, LONGER, ROWS, WORDS
 from klsym.audit.tracing.torch_tensor import is_traced, make_traced, read_formula
 from klsym.audit.tracing.torch_trace import Entry, call_with_unread, open_journal
@@ -67,6 +67,10 @@ class Layout:
 
     def make_formula(self, formula: Any) -> Any:
         """Return the formula of an argument: one number a sequence is a sum over its tokens."""
+        if formula == offsets:
+            raise Refused("the places where packed sequences begin are not read")
+        if formula == sequence_mask:
+            return sympy.S.One
         plain = expand_whole_sums(formula)
         return (
             plain.xreplace({x: sum_over(mask * x, "t") for x in DENSITIES})
@@ -86,6 +90,11 @@ class Layout:
     def move_rewards_out(self, formula: Any) -> Any:
         """Return sum_t A x = A sum_t x, where A is the same at all tokens."""
         return _move_rewards_out(formula) if self.constant else formula
+
+    def refuse_without_rewards(self, formula: Any, loss: Any) -> None:
+        """Raise Refused if rewards cancel only because all tokens of a sequence have the same one here."""
+        if self.constant and formula.free_symbols & {A, R} and not unfold(loss).free_symbols & {A, R}:
+            raise Refused("rewards cancel if they are the same at all tokens of a sequence")
 
 
 def _move_rewards_out(e: Any) -> Any:
@@ -115,7 +124,7 @@ def expand_whole_sums(formula: Any) -> Any:
 
 def choose_shape(formula: Any, layout: Layout) -> tuple[int, ...]:
     symbols = unfold(formula).free_symbols
-    if formula.has(Whole) or layout.is_token_sum(formula):
+    if formula.has(Whole) or formula == sequence_mask or layout.is_token_sum(formula):
         return ROWS
     shape = WORDS if symbols & set(VOCABULARY) else GRID
     if layout.flat:
@@ -127,7 +136,8 @@ def make_argument(name: str, formula: Any, layout: Layout) -> Any:
     """Return a traced argument."""
     import torch
 
-    dtype = getattr(torch, {mask: layout.mask_type, token: "int64"}.get(formula, "float32"))
+    dtypes = {mask: layout.mask_type, sequence_mask: layout.mask_type, token: "int64"}
+    dtype = getattr(torch, dtypes.get(formula, "float32"))
     shape = choose_shape(formula, layout)
     if name in layout.longer:
         shape = (shape[0], LONGER, *shape[2:])
@@ -206,6 +216,8 @@ def make_real_arguments(
     def evaluate_role(formula: Any) -> Any:
         if formula == mask:
             return values[mask].to(getattr(torch, layout.mask_type))
+        if formula == sequence_mask:
+            return torch.ones(ROWS, dtype=getattr(torch, layout.mask_type))
         if formula == token:
             return torch.as_tensor(point.picks)
         if formula in VOCABULARY:
@@ -259,7 +271,7 @@ def make_runner(
 
     def run_at(point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         arguments, leaf = make_real_arguments(roles, point, layout, torch.float64)
-        with use_double(), _make_watching_mode() as watching:
+        with use_double(), make_watching_mode() as watching:
             value, slope = run(partial(call, point), arguments, leaf)
         if tuple(value.shape) == GRID[::-1]:
             value = value.t()
@@ -316,8 +328,11 @@ def _make_double_mode() -> Any:
     return Double()
 
 
-def _make_watching_mode() -> Any:
-    """Return a mode of PyTorch that keeps the largest number at each token."""
+def make_watching_mode(axis: int = 0) -> Any:
+    """Return a mode of PyTorch that keeps the largest number at each token.
+
+    axis: the size of an axis with the tokens of all sequences, which nothing may pair with itself; 0 for none.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -334,6 +349,8 @@ def _make_watching_mode() -> Any:
 
         def keep(self, result: Any) -> None:
             """Keep the largest size: at each token of the grid; of anything else, at all tokens."""
+            if axis and tuple(result.shape).count(axis) > 1:
+                raise Refused("tokens are paired with tokens by broadcasting")
             size = result.abs().nan_to_num(nan=0.0)
             size = size.amax(dim=-1) if tuple(size.shape) == WORDS else size
             if size.numel():

@@ -90,11 +90,14 @@ def collect_origins(*values: Any) -> frozenset[str]:
 
 
 def remove_formula(value: Any) -> Any:
-    """Return the value without a formula, on which PyTorch computes shapes."""
+    """Return zeros in place of a formula, on which PyTorch computes shapes.
+
+    Tensors without data would do, but the first operation on one of them imports the compiler of PyTorch.
+    """
     import torch
 
     if isinstance(value, torch.Tensor):
-        return torch.empty(value.shape, dtype=value.dtype, device="meta")
+        return torch.zeros(value.shape, dtype=value.dtype)
     return type(value)(map(remove_formula, value)) if type(value) in (tuple, list) else value
 
 

@@ -1,5 +1,6 @@
-"""Losses in JAX that are read and measured, and one that can only be measured."""
+"""Losses in JAX that are read and measured, and some that can only be measured."""
 
+import jax
 import jax.numpy as jnp
 
 
@@ -16,3 +17,13 @@ def clipped(logp, old_logp, advantages, mask):
 
 def sorted_tokens(logp, ref_logp, mask):
     return (jnp.sort(logp - ref_logp, axis=-1) * mask).sum()
+
+
+def reverse_of_words(logits, ref_logits, mask):
+    log_q, log_p = jax.nn.log_softmax(logits), jax.nn.log_softmax(ref_logits)
+    return ((jnp.exp(log_q) * (log_q - log_p)).sum(-1) * mask).sum() / mask.sum()
+
+
+def forward_of_words(logits, ref_logits, mask):
+    log_q, log_p = jax.nn.log_softmax(logits), jax.nn.log_softmax(ref_logits)
+    return ((jnp.exp(log_p) * (log_p - log_q)).sum(-1) * mask).sum() / mask.sum()
