@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from itertools import product
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
-from klsym.audit.binding import parse_option, split_pair
 from klsym.commands.console import LONGEST, format_line, print_complaint
 from klsym.commands.fixes import fix_code
-from klsym.commands.lint import read_config, report_findings, scan_project
+from klsym.commands.lint import judge_replies, report_findings, scan_project
+from klsym.commands.targets import ask_target, read_config, refuse_choices
 from klsym.confirmed.child import Runner
 from klsym.engine.answers.expectation import read_expectation
-from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
 from klsym.escaping import printable
+from klsym.lint.baseline import find_baseline
+from klsym.lint.config import Target
+from klsym.lint.findings import EXPECTED, UNREADABLE
+from klsym.lint.store import build_target, store_target
 from klsym.worker_process import Reply
 
 HEADS = ("code", "options", "loss", "target")
@@ -31,8 +34,6 @@ def audit_code(options: argparse.Namespace) -> int:
         if options.diff or options.fix:
             raise UsageError("--scan PATH runs nothing, and so changes nothing: --diff and --fix name code")
         return scan_project(options)
-    if options.write:
-        raise UsageError("--write: only beside --scan PATH, whose functions it enters into klsym.toml")
     if options.diff or options.fix:
         return _fix_targets(options)
     flags = (
@@ -42,27 +43,33 @@ def audit_code(options: argparse.Namespace) -> int:
         options.quiet,
         options.explain_unread,
     )
-    if not options.targets or options.format in LINTED or any(flags):
-        return report_findings(options)
-    maps = dict(split_pair(text, "--map") for text in options.map)
-    setting = {name: getattr(options, name) for name in CHOICES if getattr(options, name) is not None}
-    questions = [
-        (target, {"map": maps, "set": chosen, "result": options.result, **setting})
-        for target in options.targets
-        for chosen in combine_choices(options.set)
-    ]
+    is_report = not options.targets or options.format in LINTED or any(flags)
+    if options.write and is_report:
+        raise UsageError("--write: beside --scan PATH, or beside CODE, which it stores in klsym.toml")
+    return report_findings(options) if is_report else _answer_targets(options)
+
+
+def _answer_targets(options: argparse.Namespace) -> int:
+    """Print the verdict on each target; the exit code is that of a report."""
+    config = read_config(options)
     with Runner(options.time_limit, options.memory_limit) as runner:
-        replies = [
-            runner.ask({"target": target, "options": arguments, "expect": options.expect, "measure": True})
-            for target, arguments in questions
-        ]
+        audited = [(target, ask_target(runner, target)) for target in config.targets]
+    replies = [reply for _, reply in audited]
     if len(replies) == 1 and replies[0].get("code") == 2 and not replies[0].get("measured"):
         raise UsageError(replies[0]["error"])
-    answered_questions = zip(questions, replies, strict=True)
-    codes = [
-        report_reply(reply, options.expect, target) for (target, _), reply in answered_questions
-    ]  # reasons come first
-    _print_replies(questions, replies, options.format)
+    codes = [report_reply(reply, target.expect, target.code) for target, reply in audited]  # reasons first
+    judged = judge_replies(audited, config, find_baseline(config.baseline))
+    for finding in judged.failing:
+        if finding.code not in (EXPECTED, UNREADABLE):
+            print_complaint(
+                f"{finding.function}: {finding.code} {finding.name} is an error: the exit code is 1"
+            )
+            codes.append(1)
+    _print_replies(audited, options.format)
+    if options.write:
+        for target, reply in audited:
+            path = store_target(Path.cwd(), build_target(target, reply.get("json")))
+            print_complaint(f"{target.code}: stored in {path.name}, with what was assumed")
     return max(codes)
 
 
@@ -71,23 +78,11 @@ def _fix_targets(options: argparse.Namespace) -> int:
     flag = "--fix" if options.fix else "--diff"
     if options.format != "text" or options.baseline or options.write_baseline or options.exit_zero:
         raise UsageError(f"{flag}: neither a format nor a baseline goes with it")
+    refuse_choices(options)
     config = read_config(options)
     if not config.targets:
         raise UsageError(f"{config.file}: no target: --scan PATH --write proposes some")
     return fix_code(options, config)
-
-
-def combine_choices(texts: list[str]) -> list[dict[str, Any]]:
-    """Return all combinations of the values, where an option is given several times.
-
-    >>> combine_choices(["kind=k1", "kind=k3", "beta=0.1"])
-    [{'kind': 'k1', 'beta': 0.1}, {'kind': 'k3', 'beta': 0.1}]
-    """
-    values: dict[str, list[Any]] = {}
-    for text in texts:
-        name, value = split_pair(text, "--set")
-        values.setdefault(name, []).append(parse_option(value))
-    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
 def report_reply(reply: Reply, expected: str | None, target: str) -> int:
@@ -107,28 +102,28 @@ def report_reply(reply: Reply, expected: str | None, target: str) -> int:
     return 0
 
 
-def _print_replies(questions: list[tuple[str, dict[str, Any]]], replies: list[Reply], form: str) -> None:
+def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str) -> None:
     if form == "json":
-        for (target, _), reply in zip(questions, replies, strict=True):
-            unread = {"function": target, "error": reply.get("error"), **reply.get("both", {})}
+        for target, reply in audited:
+            unread = {"function": target.code, "error": reply.get("error"), **reply.get("both", {})}
             print(json.dumps(reply.get("json", unread)))
-    elif len(replies) == 1:
-        text = replies[0].get("text") or replies[0].get("measured_text")
+    elif len(audited) == 1:
+        ((_, reply),) = audited
+        text = reply.get("text") or reply.get("measured_text")
         if text is not None:
             print(text)
     else:
-        answered_questions = zip(questions, replies, strict=True)
-        rows = [HEADS, *(tuple(map(printable, _format_row(*each))) for each in answered_questions)]
+        rows = [HEADS, *(tuple(map(printable, _format_row(*each))) for each in audited)]
         widths = [min(max(len(row[i]) for row in rows), WIDEST) for i in range(len(HEADS))]
         for row in rows:
             print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _format_row(question: tuple[str, dict[str, Any]], reply: Reply) -> tuple[str, ...]:
-    target, arguments = question
+def _format_row(target: Target, reply: Reply) -> tuple[str, ...]:
     if "row" in reply:
         return tuple(f"{cell}" for cell in [*reply["row"], *HEADS][: len(HEADS)])
-    values = ", ".join(f"{k}={v}" for k, v in arguments["set"].items()) or "-"
+    values = ", ".join(f"{k}={v}" for k, v in target.set.items()) or "-"
+    name = target.code.rpartition(":")[2]
     if measured := reply.get("measured"):
-        return target.rpartition(":")[2], values, "not read", f"measured: {measured}"
-    return target.rpartition(":")[2], values, "-", f"not read: {format_line(reply['error'], LONGEST)}"
+        return name, values, "not read", f"measured: {measured}"
+    return name, values, "-", f"not read: {format_line(reply['error'], LONGEST)}"

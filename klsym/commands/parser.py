@@ -296,7 +296,11 @@ def _add_lint(audit: argparse.ArgumentParser) -> None:
         "--scan", metavar="PATH",
         help="run nothing; list the functions of a file or folder that compute a KL or a policy loss",
     )  # fmt: skip
-    audit.add_argument("--write", action="store_true", help="with --scan: enter them into klsym.toml")
+    audit.add_argument(
+        "--write",
+        action="store_true",
+        help="enter what --scan lists, or CODE with its options, into klsym.toml",
+    )
     audit.add_argument(
         "--baseline", metavar="FILE", help="findings that are known and do not count; it shrinks by itself"
     )

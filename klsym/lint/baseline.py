@@ -15,8 +15,16 @@ from klsym.files import read_text, write_whole
 from klsym.lint.findings import UNREADABLE, UNUSED, Finding
 
 VERSION = 1
+STORED = "klsym-baseline.json"
 LARGEST = 10_000_000  # bytes
 FIELDS = ("path", "function", "code", "digest")
+
+
+def find_baseline(named: str | None) -> Path | None:
+    """Return the baseline that was named, or the one that the folder has."""
+    if named:
+        return Path(named)
+    return Path(STORED) if Path(STORED).exists() else None
 
 
 def read_baseline(path: Path) -> set[tuple[str, ...]]:

@@ -63,6 +63,10 @@ class Config:
     targets: tuple[Target, ...] = ()
     file: str = ""
 
+    def is_failing(self, code: str, level: str) -> bool:
+        """Does a new finding fail the gate?  Warnings do where `select` names their code in full."""
+        return level == "error" or code in self.select
+
     def counts(self, code: str) -> bool:
         """Is a finding with this code reported?"""
         return code.startswith(self.select) and not code.startswith(self.ignore)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from klsym.diagnostics.codes import find_code
 from klsym.errors import UsageError
 from klsym.files import read_text
 from klsym.lint.config import Config, Target
@@ -23,6 +24,7 @@ SAYS = {
     UNREADABLE: "the code cannot be read",
     UNUSED: "a comment that suppresses nothing",
 }
+IMPLIED = "KL002", "KL007", "KL013"  # beside an objective that is expected, and met
 PRECISION = {"kernel": "very-high", "sympy": "high", "numeric": "medium"}
 COMMENT = re.compile(r"#\s*klsym:\s*ignore\[([A-Z0-9, ]+)\]")
 
@@ -59,36 +61,50 @@ class Finding:
 
 
 def collect_findings(target: Target, reply: Mapping[str, Any]) -> list[Finding]:
-    """Return the findings of one target, from the reply of an audit."""
+    """Return the findings of one target, from the reply of an audit.
+
+    A target with an expectation that is met has warnings alone, without what the expectation says already.
+    """
     function = target.code.rpartition(":")[2]
     if "json" not in reply:
-        path, line, message = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
-        level = "error" if target.expect else "note"
-        place = (as_relative_path(path), max(1, line), function)
-        return [_make_finding(UNREADABLE, message, place, level)]
+        return [_describe_unread(target, reply, function)]
     answer = reply["json"]
     place = (as_relative_path(answer["file"]), max(1, answer["lines"][0]), function)
     used = ("sampling", "use", "level", "batch", "credit", "weights", "aggregate")
     text = repr((answer["expression"], [answer[name] for name in used]))
-    digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:16]
     precision = PRECISION.get(answer["trust"], "low")
     listed = [
-        Finding(d["code"], d["name"], d["message"], *place, precision=precision, digest=digest)
-        for d in answer["diagnostics"]
-    ]
-    if answer["expect"] and not answer["expect"]["ok"]:
-        message = f"{answer['summary']}; expected {answer['expect']['wanted']}"
-        digest_of_expectation = hashlib.sha256(f"{text} {answer['expect']['wanted']}".encode()).hexdigest()[
-            :16
-        ]
-        listed.insert(
-            0,
-            replace(
-                _make_finding(EXPECTED, message, place, "error"),
-                digest=digest_of_expectation,
-            ),
+        Finding(
+            d["code"], d["name"], d["message"], *place, level=find_code(d["code"]).level, precision=precision,
+            digest=_digest(text),
         )
-    return listed
+        for d in answer["diagnostics"]
+    ]  # fmt: skip
+    if not answer["expect"]:
+        return listed
+    wanted = answer["expect"]["wanted"]
+    if answer["expect"]["ok"]:
+        kept = [finding for finding in listed if finding.code not in IMPLIED]
+        return [replace(one, level="warning") if one.level == "error" else one for one in kept]
+    unmet = _make_finding(EXPECTED, f"{answer['summary']}; expected {wanted}", place, "error")
+    return [replace(unmet, digest=_digest(f"{text} {wanted}")), *listed]
+
+
+def _describe_unread(target: Target, reply: Mapping[str, Any], function: str) -> Finding:
+    """Return the finding of code that was not read: it fails if an expectation is not met by running it."""
+    path, line, message = reply.get("place") or (target.code.rpartition(":")[0], 1, reply["error"])
+    place = (as_relative_path(path), max(1, line), function)
+    measured = reply.get("measured")
+    if measured and target.expect and not reply.get("measured_meets"):
+        unmet = _make_finding(EXPECTED, f"{measured} (measured); expected {target.expect}", place, "error")
+        return replace(unmet, digest=_digest(f"{measured} {target.expect}"))
+    is_wrong = reply.get("code") == 1 or (target.expect and not measured)
+    said = f"{message}; measured: {measured}" if measured else message
+    return _make_finding(UNREADABLE, said, place, "error" if is_wrong else "note")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:16]
 
 
 def _make_finding(code: str, message: str, place: tuple[str, int, str], level: str) -> Finding:

@@ -10,7 +10,7 @@ from typing import Any
 
 from klsym.errors import UsageError
 from klsym.files import read_text, write_whole
-from klsym.lint.config import LARGEST, Target, has_project_table, read_project
+from klsym.lint.config import LARGEST, Target, has_project_table
 from klsym.lint.scan import as_toml_string
 
 STORED = "klsym.toml"
@@ -18,21 +18,10 @@ HEADER = re.compile(r"(?m)^(?=\s*\[)")  # before each line that begins a table
 OF_SETTING = "sampling", "use", "level"  # what an audit decides where nothing says it
 
 
-def find_target(folder: Path, code: str) -> Target | None:
-    """Return the target of this code in the configuration of a folder, if there is one."""
-    if not any((folder / name).exists() for name in (STORED, "pyproject.toml")):
-        return None
-    try:
-        targets = read_project(folder).targets
-    except UsageError:
-        if (folder / STORED).exists():
-            raise
-        return None  # pyproject.toml has no table of klsym
-    return next((target for target in targets if target.code == code), None)
-
-
-def build_target(target: Target, answer: Mapping[str, Any]) -> Target:
-    """Return a target with all that its audit was told or assumed; answer: the JSON of the audit."""
+def build_target(target: Target, answer: Mapping[str, Any] | None) -> Target:
+    """Return a target with all that its audit was told or assumed; answer: the JSON of the audit, if any."""
+    if answer is None:
+        return target
     setting = {name: answer[name] for name in OF_SETTING if isinstance(answer.get(name), str)}
     return Target(
         target.code, dict(answer["map"]), dict(target.set), result=target.result,

@@ -331,7 +331,7 @@ def _make_double_mode() -> Any:
 def make_watching_mode(axis: int = 0) -> Any:
     """Return a mode of PyTorch that keeps the largest number at each token.
 
-    axis: the size of an axis with the tokens of all sequences, which nothing may pair with itself; 0 for none.
+    axis: the size of an axis with the tokens of all sequences, which nothing may pair with itself; 0: none.
     """
     import torch
     from torch.overrides import TorchFunctionMode

@@ -15,6 +15,7 @@ from typing import Any
 
 import sympy
 
+from klsym.engine.answers.is_correct import NEXT_TOKENS, is_next_token_kl
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import UsageError
 from klsym.kernel.ring import ExpPoly
@@ -23,7 +24,7 @@ from klsym.language.expressions import REWARDS, parameter
 from klsym.language.parser import parse
 
 KLS = ("reverse-kl", "forward-kl")
-TARGETS = ("zero", *KLS, "combination", "f-divergence", "separable", "none", "open")
+TARGETS = ("zero", *KLS, *NEXT_TOKENS, "combination", "f-divergence", "separable", "none", "open")
 INSIDE = " inside clamps"
 MEAN = re.compile(r"\bE(?:_q)?\[([^\[\]]+)\]")
 WORD = re.compile(r"[A-Za-z][A-Za-z_-]*")
@@ -109,6 +110,8 @@ def is_met(verdict: Verdict, wanted: Expectation) -> bool:
         if wanted.inside and verdict.gradient.inside_clamps
         else verdict.gradient
     )
+    if wanted.target in NEXT_TOKENS:
+        return is_next_token_kl(verdict, wanted.target)
     if wanted.target:
         is_negated = reading.multiples.get(wanted.target, "").startswith("-")
         return (reading.target or "open") == wanted.target and not is_negated

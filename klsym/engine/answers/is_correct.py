@@ -22,7 +22,7 @@ from klsym.engine.targets.ring import is_single_part
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.notation.losses import Written
-from klsym.notation.tree import Divergence, Formula, Gradient, Mean, Name, Over, Product
+from klsym.notation.tree import Divergence, Formula, Gradient, Mean, Minus, Name, Over, Product
 
 DENSITIES_OF_KL = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
 NEXT_TOKENS = {f"next-token-{name}": name for name in DENSITIES_OF_KL}  # at the prefixes that are drawn
@@ -85,6 +85,13 @@ def read_next_token_kl(verdict: Verdict) -> NextTokenKL | None:
                 if (first, second) == tuple(Name(density, "t") for density in densities):
                     return NextTokenKL(multiple, name, under)
     return None
+
+
+def is_next_token_kl(verdict: Verdict, target: str) -> bool:
+    """Has the loss the gradient of this KL of each next token, at prefixes of the sampler, times a plus?"""
+    kl, under = read_next_token_kl(verdict), "q" if verdict.setting.on_policy else "mu"
+    is_kl = kl is not None and (kl.name, kl.under) == (NEXT_TOKENS[target], under)
+    return kl is not None and is_kl and not isinstance(kl.multiple, Minus)
 
 
 def is_right(verdict: Verdict, target: str, use: str) -> bool:
