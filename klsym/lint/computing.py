@@ -109,18 +109,16 @@ class _Walk:
     def run_branches(self, statement: ast.stmt) -> None:
         """Run what a loop, a condition, a with or a try has, in the order of the text."""
         match statement:
-            case ast.For(ast.Tuple(names), ast.Call(function, arguments)) if "zip" in ast.unparse(
-                function
-            ) and len(names) == len(arguments):
-                for name, argument in zip(names, arguments, strict=True):
-                    self.store(name, self.look(argument))
+            case ast.For(ast.Tuple(targets), ast.Call(function, sources)) if "zip" in ast.unparse(function):
+                for target, source in zip(targets, sources, strict=False):
+                    self.store(target, self.look(source))
             case ast.For(target):
                 self.store(target, NOTHING)
         for item in getattr(statement, "items", ()):
             self.look(item.context_expr)
         self.depth += 1
-        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
-            for inner in getattr(statement, name, ()):
+        for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+            for inner in getattr(statement, block, ()):
                 self.run_block(inner.body if not isinstance(inner, ast.stmt) else [inner])
         self.depth -= 1
 
