@@ -30,6 +30,7 @@ TAKEN_OUT = {
     "item", "tolist", "numpy", "format", "zeros_like", "ones_like", "full_like", "isnan", "isinf", "isfinite",
     "any", "all",
 }  # fmt: skip
+PARTS = {"T", "mT", "data", "at", "values"}  # attributes of an array
 BUILTINS = {"float", "int", "str", "len", "print", "bool", "repr"}  # no methods, which are casts
 LOGARITHMS = {
     "log", "log1p", "log2", "log10", "logsumexp", "logaddexp", "logcumsumexp", "log_softmax", "logsigmoid",
@@ -107,13 +108,17 @@ class _Walk:
 
     def run_branches(self, statement: ast.stmt) -> None:
         """Run what a loop, a condition, a with or a try has, in the order of the text."""
-        if isinstance(statement, ast.For):
-            self.store(statement.target, NOTHING)
+        match statement:
+            case ast.For(ast.Tuple(targets), ast.Call(function, sources)) if "zip" in ast.unparse(function):
+                for target, source in zip(targets, sources, strict=False):
+                    self.store(target, self.look(source))
+            case ast.For(target):
+                self.store(target, NOTHING)
         for item in getattr(statement, "items", ()):
             self.look(item.context_expr)
         self.depth += 1
-        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
-            for inner in getattr(statement, name, ()):
+        for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+            for inner in getattr(statement, block, ()):
                 self.run_block(inner.body if not isinstance(inner, ast.stmt) else [inner])
         self.depth -= 1
 
@@ -202,10 +207,10 @@ class _Walk:
         value, stored = _read_name(name, text), self.values.get(text)
         if stored is not None:
             return stored if stored.kind or not value.kind else replace(value, lines=stored.lines)
-        is_part = (
-            isinstance(node, ast.Attribute) and not value.kind and node.attr in ("T", "mT", "data", "at")
-        )
-        return self.look(node.value) if is_part else value  # type: ignore[union-attr]
+        if isinstance(node, ast.Attribute) and not value.kind:
+            is_part = node.attr in PARTS or not isinstance(node.value, ast.Name | ast.Attribute)
+            return self.look(node.value) if is_part else value
+        return value
 
     def look_operation(self, node: ast.expr, operator: ast.operator, left: Value, right: Value) -> Value:
         """Return what an operation gives: a difference of two densities, a ratio times an advantage."""
@@ -238,6 +243,8 @@ class _Walk:
             whole = whole.join(argument)
         if "backward" in split_words(name):
             self.results |= whole.lines
+        if name in ("append", "extend") and isinstance(node.func, ast.Attribute):
+            self.fill(node.func.value, ast.Constant(0), whole)
         if (
             name in TAKEN_OUT
             or (name in BUILTINS and isinstance(node.func, ast.Name))

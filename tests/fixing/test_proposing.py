@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from klsym.fixing.proposing import Proposal, Question, propose_change
-
-from .faults import JAX, REFUSALS, SAMPLES, SEQUENCES, TOKENS, Fault, Refusal
+from support.audits.faults import JAX, REFUSALS, SAMPLES, SEQUENCES, TOKENS, Fault, Refusal
 
 HEADS = {"torch": "import torch\n\n\n", "jax": "import jax\nimport jax.numpy as jnp\n\n\n"}
 

@@ -103,6 +103,13 @@ CANDIDATES = {
         "    b = ref_logits.gather(-1, i) - ref_logits.logsumexp(-1)\n"
         "    return (a - b).exp()"
     ),
+    "by a helper, in a list": (
+        "def f(self, b):\n"
+        "    kls = []\n"
+        "    for x, y, m in zip(b.logps, b.ref_logps, b.masks):\n"
+        "        kls.append(k3_kl(x * m, y * m))\n"
+        "    return torch.stack(kls).min(-1).values"
+    ),
     "by a helper": ("def f(self, b):\n    return self.kl_penalty(b.logps, b.ref_logps).mean()"),
 }
 OTHERS = {
@@ -163,6 +170,12 @@ OTHERS = {
     "a shift": ("def f(logps, mask):\n    return logps[:, 1:] * mask[:, :-1] - logps[:, 1:].detach() * 0"),
     "a weight overwritten": (
         "def f(logp, ref_logp):\n    kl = logp - ref_logp\n    kl = torch.zeros(3)\n    return kl"
+    ),
+    "a list of metrics": (
+        "def f(self, b):\n"
+        "    for x, y in zip(b.logps, b.ref_logps):\n"
+        "        self.metrics.append((x - y).mean())\n"
+        "    return self.metrics"
     ),
     "a ratio of clips": ("def f(clip_ratio_low, lr):\n    return clip_ratio_low * lr"),
 }
