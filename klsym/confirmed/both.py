@@ -25,6 +25,8 @@ from klsym.audit.report import Audit
 from klsym.audit.terms import VOCABULARY, AskedRole, Refused, mask, offsets, sequence_mask, token
 from klsym.confirmed.filling import Filling, use_double
 from klsym.confirmed.printed import Agreement, compare_with_printed
+from klsym.engine.answers.expectation import KLS, read_expectation
+from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import DENSITIES, A, R, log_mu, log_old, unfold
 from klsym.language.training_names import ADVANTAGES, split_words
@@ -80,6 +82,17 @@ class Confirmed:
     def agrees(self) -> bool | None:
         """Is the printed gradient that of the code?  None: they were not compared."""
         return not self.differs if self.agreements else None
+
+    def is_measured_as(self, expected: str) -> bool:
+        """Is the measured gradient that of an objective?  A KL by its name may have any positive multiple."""
+        assert self.measured is not None
+        target = read_expectation(expected).target
+        if target in (*KLS, *NEXT_TOKENS):
+            multiples = self.measured.multiples
+            return [*multiples] == [target] and multiples[target] > 0
+        if target in ("zero", "none"):
+            return self.measured.kind == "zero" if target == "zero" else self.measured.has_objective is False
+        return self.measured.meets(expected)
 
     def list_rows(self) -> list[tuple[str, str]]:
         """Return what running the code gave, as rows of an answer."""
@@ -195,6 +208,7 @@ class MeasuredCode:
         self.setting = run.setting if answer is not None and run.setting else run.options
         self.parameters: dict[str, float] = {}
         self.assumed: list[str] = []
+        self.returns_several = False
 
     def _list_parameters(self) -> Iterator[dict[str, float]]:
         """Yield numbers of the parameters that meet the hypotheses of what was read, positive ones first."""
@@ -215,7 +229,7 @@ class MeasuredCode:
         """Return the measurement, with the first layout of arguments that the code accepts."""
         if not self.run.framework.differentiates:
             raise Refused("NumPy has no gradient: nothing is measured")
-        layouts = [self.run.traced.layout] if self.run.traced is not None else self.run.layouts
+        layouts = [self.run.traced.layout] if self.run.traced is not None else self._list_layouts()
         refusals: list[Refused] = []
         for layout in layouts:
             for parameters in self._list_parameters():
@@ -229,6 +243,14 @@ class MeasuredCode:
         if not refusals:
             raise UsageError("no values of the parameters found that meet the hypotheses")
         raise max(refusals, key=lambda refusal: refusal.line or 0)
+
+    def _list_layouts(self) -> list[Any]:
+        """Return the layouts of code that was not read: tokens on one axis only where the code packs them.
+
+        Elsewhere a sum along that axis may be meant for the tokens of one sequence, or for all words.
+        """
+        packs = offsets in self.run.bindings.roles.values()
+        return [layout for layout in self.run.layouts if packs or not layout.flat]
 
     def _measure_layout(self, layout: Any) -> Measurement:
         """Return the measurement, once all names that the code computes with are known."""
@@ -262,6 +284,8 @@ class MeasuredCode:
                 framework=self.run.framework.name,
                 seconds=SECONDS,
             )
+        if self.answer is None and self.returns_several:
+            self.assumed.append("the numbers that the code returns are averaged over sequences")
         return replace(measured, is_ascended=self.setting["use"] == "reward")
 
     def _choose_setting(self, layout: Any) -> tuple[dict[str, Any], list[str]]:
@@ -352,9 +376,13 @@ class MeasuredCode:
         arguments = filled.fill(self.run.bindings.roles)
         numbers = {name: self.run.framework.number(self._find_number(x)) for name, x in symbols}
         value = self.run.call({**arguments, **numbers}, guessing=True)
+        self.returns_several = getattr(value, "ndim", 0) > 0
         if self.setting.get("use") == "reward":
-            return filled.weigh_scores(value, self.setting.get("credit") or "total")
-        return filled.sum_tokens(value)
+            total = filled.weigh_scores(value, self.setting.get("credit") or "total")
+        else:
+            total = filled.sum_tokens(value)
+        is_averaged = self.answer is None and self.returns_several
+        return total / len(batch.mask) if is_averaged else total
 
     @property
     def has_rewards_of_sequences(self) -> bool:

@@ -150,7 +150,7 @@ def describe_both(both: Confirmed, expected: str | None) -> Reply:
         "both": as_json,
         "measured": both.measured.summary,
         "measured_text": both.describe_measured(),
-        "measured_meets": expected is None or both.measured.meets(expected),
+        "measured_meets": expected is None or both.is_measured_as(expected),
     }
 
 

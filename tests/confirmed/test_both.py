@@ -242,7 +242,7 @@ def test_the_command_refuses_what_is_neither_in_a_line(capsys: pytest.CaptureFix
 
 def test_the_command_prints_a_line_of_json_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     names = ["looped", "scattered", "mean_k3"]
-    assert main(["audit", *(f"{FILE}:{name}" for name in names), "--sampling", "off-policy", "--json"]) == 0
+    assert main(["audit", *(f"{FILE}:{name}" for name in names), "--sampling", "off-policy", "--json"]) == 1
     looped, scattered, read = map(json.loads, capsys.readouterr().out.splitlines())
     for answer in (looped, scattered):
         assert answer["read"] is None and answer["error"].endswith(answer["unread"]) and answer["unread"]
@@ -253,7 +253,7 @@ def test_the_command_prints_a_line_of_json_for_each(capsys: pytest.CaptureFixtur
 
 
 def test_the_command_prints_both(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["audit", f"{FILE}:mean_k3"]) == 0
+    assert main(["audit", f"{FILE}:mean_k3"]) == 1  # KL007: it has no objective
     text = capsys.readouterr().out
     assert "measured  has at each theta the gradient of E_mu[k3/T]" in text and "proved" in text
     assert main(["audit", f"{FILE}:sorted_tokens"]) == 0

@@ -213,7 +213,7 @@ def test_a_reply_of_the_right_form_is_reported(folder: Path, capsys: Any) -> Non
     """It can be forged, as the page on security says."""
     forged(folder, REPLY)
     assert main(["audit", "m.py:f", "--format", "github", "--use", "reward"]) == 1
-    assert capsys.readouterr().out == "::warning file=m.py,line=1,title=KL002 n::m\n"
+    assert capsys.readouterr().out == "::error file=m.py,line=1,title=KL002 n::m\n"
 
 
 # ---------------------------------------------------------------------------- packages that are missing

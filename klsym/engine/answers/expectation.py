@@ -110,11 +110,12 @@ def is_met(verdict: Verdict, wanted: Expectation) -> bool:
         if wanted.inside and verdict.gradient.inside_clamps
         else verdict.gradient
     )
-    if wanted.target in NEXT_TOKENS:
+    if wanted.target in NEXT_TOKENS and not verdict.setting.is_of_sample:
         return is_next_token_kl(verdict, wanted.target)
     if wanted.target:
-        is_negated = reading.multiples.get(wanted.target, "").startswith("-")
-        return (reading.target or "open") == wanted.target and not is_negated
+        target = NEXT_TOKENS.get(wanted.target, wanted.target)  # of one token, the KL of the sample
+        is_negated = reading.multiples.get(target, "").startswith("-")
+        return (reading.target or "open") == target and not is_negated
     return not reading.rest and reading.target is not None and _has_multiples(reading, wanted.multiples)
 
 
