@@ -23,7 +23,8 @@ LEAD = """# Diagnostic codes
 
 `klsym explain` names what is wrong with a loss by a code; a code never changes its meaning. An error means
 that the loss has another objective than it seems to have; a warning is about numerics, noise or an
-approximation. `klsym rule KL004` prints one of these pages. Each example triggers its code and each fix does not: the tests run both.
+approximation. `klsym rule KL004` prints one of these pages. Each example triggers its code and each fix does
+not: the tests run both.
 The releases are those of `klsym tables survey`: "loss on" means that the formula of the release, used as a
 loss with samples from q, triggers the code, "off" with samples from mu, "per token" as the loss of each
 token with the release's own averaging. Which of these a training run uses depends on its configuration.
