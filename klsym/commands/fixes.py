@@ -96,7 +96,7 @@ def _report(target: Target, reply: Reply, options: argparse.Namespace) -> int:
     """Say on stderr what a change does, or why there is none, and return the exit code of a target."""
     fix = reply.get("fix", {"wrong": True, "reason": reply.get("error", "")})
     if "start" in fix:
-        done = "changed" if options.fix else "with this change it"
+        done = "changed" if options.fix else "with this change"
         print_complaint(f"{target.code}: {done}: {fix['says']}")
         return 0 if options.fix else 1
     print_complaint(f"{target.code}: {fix['reason']}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from klsym.audit.notebooks import NOTEBOOK, join_cells
 from klsym.diagnostics.codes import find_code
 from klsym.errors import UsageError
 from klsym.files import read_text
@@ -170,10 +171,16 @@ def drop_suppressed(
     return [finding for finding in remaining if config.counts(finding.code)], suppressed
 
 
+def _read_code(path: str) -> str:
+    """Return the text of a file as an audit reads it: the cells of a notebook one after the other."""
+    text = read_text(Path(path), LARGEST)
+    return join_cells(Path(path), text) if path.endswith(NOTEBOOK) else text
+
+
 def _find_first_decorator(path: str, first: int) -> int:
     """Return the line of the first decorator of a definition."""
     try:
-        lines = read_text(Path(path), LARGEST).splitlines()
+        lines = _read_code(path).splitlines()
     except UsageError:
         return first
     while first > 1 and lines[first - 2].lstrip().startswith("@"):
@@ -188,7 +195,7 @@ def _is_within(line: int, spans: list[tuple[int, int]]) -> bool:
 def _find_comments(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each line with the codes of its comment `# klsym: ignore[KL012] reason`."""
     try:
-        text = read_text(Path(path), LARGEST)
+        text = _read_code(path)
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             suppression = COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
             if suppression:

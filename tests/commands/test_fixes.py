@@ -70,7 +70,7 @@ def test_targets_of_a_project(file: Path, capfdbinary: Any) -> None:
     assert printed.out.startswith(b"--- a/trainer.py\n+++ b/trainer.py\n") and printed.out.count(b"@@") == 2
     assert b"+    kl = 0.5 * (logps - ref_logps) ** 2\r\n" in printed.out
     said = printed.err.decode().splitlines()
-    start = "klsym: trainer.py:wrong: with this change it: minimises KL(q||p), the reverse KL (proved)"
+    start = "klsym: trainer.py:wrong: with this change: minimises KL(q||p), the reverse KL (proved)"
     assert len(said) == 3 and said[0].startswith(start) and "measured: minimises reverse-kl" in said[0]
     assert said[2] == "klsym: trainer.py:right: the loss is right: nothing is changed"
     assert file.read_bytes() == before

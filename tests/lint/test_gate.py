@@ -106,6 +106,18 @@ def test_a_baseline_of_the_folder_is_used_without_its_name(project: Path, capsys
     assert main(["audit", "trainer.py:k3", "--quiet"]) == 1  # another loss
 
 
+def test_a_cell_of_a_notebook_has_findings_and_suppressions(project: Path, capsys: Any) -> None:
+    body = "def k3(logp, ref_logp):\n    d = ref_logp - logp\n    return d.exp() - d - 1\n"
+    for comment, codes in (("", ["KL002", "KL014"]), ("  # klsym: ignore[KL002, KL014]", [])):
+        lines = body.replace(" - 1\n", f" - 1{comment}\n").splitlines(True)
+        cells = [{"cell_type": "code", "source": source} for source in (["import torch\n"], lines)]
+        (project / "a.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4, "metadata": {}}))
+        for target in ("a.ipynb:k3", "a.ipynb:2"):
+            assert main(["audit", target, "--format", "json", "--quiet"]) == int(bool(codes))
+            found = json.loads(capsys.readouterr().out)
+            assert [finding["code"] for finding in found] == codes, target
+
+
 # ---------------------------------------------------------------------------- what klsym recommends
 TARGETS = ("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl")
 QUESTIONS = [*product(TARGETS, ("on-policy", "off-policy"), ("loss", "reward"), ("sample", "token"))]
