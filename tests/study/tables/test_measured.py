@@ -218,7 +218,7 @@ def test_a_difference_can_be_reproduced(finding):
     )
     for row in finding.rows:
         options = build_parser().parse_args(shlex.split(write_command(row))[1:])
-        assert (options.sampling, options.group, options.expect) == (
+        assert (options.sampling, options.group or 1, options.expect) == (
             row["sampling"], row["group"], row["promised"],
         )  # fmt: skip
 
