@@ -33,6 +33,7 @@ HANDED_DOWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "MPLBACKEND", "PYT
 
 # Modules that tests import where a package is installed: --doctest-modules would import them anywhere.
 NEEDS = {
+    "support/audits/shapes.py": "torch",
     "support/audits/audited.py": "torch",
     "support/audits/audited_jax.py": "jax",
     "support/audits/measured.py": "torch",

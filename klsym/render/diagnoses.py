@@ -2,7 +2,7 @@
 
 >>> from klsym.diagnostics.codes import find_code
 >>> format_page(find_code("KL001"), 60).splitlines()[0]
-'KL001 zero-gradient: the expected gradient is zero'
+'KL001 zero-gradient (error): the expected gradient is zero'
 """
 
 from __future__ import annotations
