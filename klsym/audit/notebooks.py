@@ -1,6 +1,6 @@
 """The code cells of a notebook as one Python file: `nb.ipynb:func`, or `nb.ipynb:3` for the third of them.
 
-A cell that ends in the definition of a function stands for that function.
+If a cell ends with the definition of a function, that function is audited.
 """
 
 from __future__ import annotations

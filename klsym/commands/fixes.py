@@ -53,8 +53,8 @@ class ChangedFiles:
 def fix_code(options: argparse.Namespace, config: Config) -> int:
     """Propose a change for each target; with --fix, write them.
 
-    Returns 0 where no loss is wrong, or all of those that were are fixed; else 1.  A loss of which no change
-    is found is answered as by `klsym audit`, with what to write.
+    Returns 0 if no loss is wrong, or if every wrong one was fixed; else 1.  Where no change is found, the
+    answer is that of `klsym audit`, with what to write.
     """
     for target in config.targets:
         if ".py:" not in target.code:

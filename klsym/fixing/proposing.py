@@ -49,7 +49,7 @@ class Question:
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"sampling": None, "use": "loss", "level": None, **self.setting}
+        return {"sampling": None, "use": None, "level": None, **self.setting}
 
     def trace(self, target: str) -> Tokens:
         """Return what the code gives each token, as its trace alone says."""
@@ -70,7 +70,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What is proposed: an edit of a file, or why there is none.
+    """An edit of a file, or the reason why there is none.
 
     both: the code as it is.  is_wrong: is its loss wrong?  after: the code with the edit.
     """

@@ -14,6 +14,7 @@ from klsym.measure.measurement import WIDTH
 from klsym.measure.moments import SIMULATED, Moments, SampledFit
 
 SCHEMA = 1
+LEAST_RATE = 0.001  # of errors: the distribution is simulated, so that less is not known
 FEWEST = 100  # groups: of fewer the test says little
 
 
@@ -164,8 +165,8 @@ def measure_samples(
         raise UsageError(
             f"samples={samples!r}, group={group!r}: at least {FEWEST} groups of at least one sample"
         )
-    if not 0 < error_rate < 0.5:
-        raise UsageError(f"error_rate={error_rate!r}: a number between 0 and 0.5 expected")
+    if not LEAST_RATE <= error_rate < 0.5:
+        raise UsageError(f"error_rate={error_rate!r}: a number from {LEAST_RATE} to 0.5 expected")
     function, notes = bind_loss(loss, map or {}, set or {})
     policy, reference = load_made(model), load_made(ref_model)
     sampler = policy if old_model is None else load_made(old_model)

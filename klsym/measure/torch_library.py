@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,8 @@ class TorchLibrary(Library):
 
     def list_gradients(self, loss: Loss, tensors: Tensors, groups: Groups) -> ValueAndGradient:
         if self.network is None and self._runs_together.get((loss, tensors.tree)):
-            return self._list_together(loss, tensors, groups)
+            with suppress(Exception):  # of a code that allows one batch of groups, and not one with logits
+                return self._list_together(loss, tensors, groups)
         each = [
             self._sum(tensors, lambda samples, group=group: _list_losses(loss, samples, [group])[0])
             for group in groups

@@ -225,3 +225,12 @@ def test_code_that_is_another_one_under_vmap_is_run_one_by_one() -> None:
 
     assert measure(loss).multiples == {"policy-gradient": -1.0}
     assert next(calls) > 200
+
+
+def test_code_that_reads_the_numbers_of_the_model_has_a_variance() -> None:
+    """All groups share the logits where losses are summed; where each has its own, they have no numbers."""
+
+    def loss(batch: Any) -> Any:
+        return reinforce(batch) + 0 * float(batch.model.table.table.detach().sum())
+
+    assert measure(loss).variance == pytest.approx(measure(reinforce).variance, rel=1e-9)

@@ -1,4 +1,4 @@
-"""What expressions of the user's code are worth in a trace, by where they stand in a file.
+"""The values that expressions of the user's code have in a trace, by their place in the file.
 
     a + b        klsym_in_code.record_value(a + b, 3, 4, 3, 9)
 

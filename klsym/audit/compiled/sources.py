@@ -1,4 +1,4 @@
-"""The text of the user's files, some of which may be replaced for a while: a change is tried so."""
+"""The text of the user's files; to try a change, a text is replaced in memory."""
 
 from __future__ import annotations
 
