@@ -30,7 +30,7 @@ def main() -> int:
     import torch  # noqa: F401
 
     loading = time.process_time() - start
-    import klsym
+    from klsym.audit import audits
     from support.audits.audit_judge import judge
     from support.audits.random_audits import random_audit
 
@@ -47,7 +47,7 @@ def main() -> int:
         path.write_text(source, encoding="utf-8")
         for _ in range(5):
             start = time.process_time()
-            klsym.audit(f"{path}:f", sampling=sampling)
+            audits.audit(f"{path}:f", sampling=sampling)
             cost += (time.process_time() - start) / 5
     shown = ", ".join(f"{told[kind]} {words}" for kind, words in WORDS.items())
     print(f"{options.count} functions: {shown}; refused are {told['refused'] / options.count:.1%}")

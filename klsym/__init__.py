@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "audit": "klsym.audit.audits",
+    "audit": "klsym.confirmed.both",
     "measure": "klsym.measure.measuring",
     "measure_samples": "klsym.measure.estimating",
     "Batch": "klsym.measure.batch",
@@ -50,8 +50,8 @@ __all__ = [  # those without a row above are of klsym.calculus
 
 if TYPE_CHECKING:  # the same names for mypy; those of the study for their types alone, nothing imports it
     from klsym.api import Verdict, compare, explain, recommend
-    from klsym.audit.audits import audit
     from klsym.calculus import *
+    from klsym.confirmed.both import audit
     from klsym.engine.questions.compare import Comparison
     from klsym.errors import KlsymError, ProofError, Refused, UsageError
     from klsym.kernel import check
@@ -69,9 +69,13 @@ else:  # hidden from mypy, for which a module with __getattr__ has every name
         home = _HOME.get(name) or ("klsym.calculus" if name in __dir__() else None)
         if home is None:
             raise AttributeError(f"module 'klsym' has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
-        globals()[name] = value
+        globals()[name] = value = getattr(importlib.import_module(home), name)
         return value
+
+
+def load_function(name: str) -> Any:
+    """Return a function whose name a package has, too."""
+    return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

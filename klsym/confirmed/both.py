@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from klsym.audit.audits import MOST_NAMES, AuditRun
+from klsym.audit.audits import MOST_NAMES, AuditRun, Disagreement
 from klsym.audit.binding import bind
 from klsym.audit.code import Code
 from klsym.audit.compiled.running import RoleRequest, ScaledLogits, UndecidedBranch
@@ -23,10 +23,9 @@ from klsym.audit.options.assumptions import choose_sampling, describe_arguments
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
 from klsym.audit.terms import VOCABULARY, AskedRole, Refused, mask, offsets, sequence_mask, token
+from klsym.confirmed.answer import Confirmed
 from klsym.confirmed.filling import Filling, use_double
 from klsym.confirmed.printed import Agreement, compare_with_printed
-from klsym.engine.answers.expectation import KLS, read_expectation
-from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import DENSITIES, A, R, log_mu, log_old, unfold
 from klsym.language.training_names import ADVANTAGES, split_words
@@ -40,107 +39,44 @@ from klsym.numeric.checks.cross_check import draw_parameters_of
 from klsym.worlds.words import WordTree, draw_tables
 
 STRUCTURE = {*VOCABULARY, mask, token, sequence_mask, offsets, A, R, *DENSITIES, log_old}
-GAP = 1e-6  # relative; a printed gradient further from the measured one is another one
 SAMPLES, TOKENS = 12, 5  # with which code is run once, so that axes differ
 SECONDS = 20.0  # for measuring
 RANGES = (0.2, 0.9), (1.1, 1.7), (-1.7, 1.7)  # of parameters: code may want a share, or a cap above 1
 
 
-@dataclass(frozen=True)
-class Confirmed:
-    """The reading of some code, and its measurement.
+def audit(
+    target: Any,
+    map: Mapping[str, str] | None = None,
+    set: Mapping[str, Any] | None = None,
+    result: str | int | None = None,
+    **options: str | None,
+) -> Confirmed:
+    """Return what real code minimises: its formula with a proof, and its gradient as it was measured.
 
-    read: the audit; None where the code could not be read, unread says why.  measured: None where it could
-    not be run, unmeasured says why.  agreements: of the gradient that is printed and the one that the code
-    has, by the size of a group; empty where one of them is not there, or the printed one has no numbers here.
-    Of one sample, the mean over a sequence and that over a batch are the same, of two they are not.
+    >>> import pytest; torch = pytest.importorskip("torch")
+    >>> def penalty(logp, ref_logp):
+    ...     return torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
+    >>> answer = audit(penalty)
+    >>> answer.target, answer.measured.multiples
+    ('forward-kl', {'forward-kl': 1.0})
+
+    target: a function, or "FILE.py:FUNC", "FILE.py:Class.method", "FILE.py:120-128", "MODULE:FUNC", run here.
+    map: name of an argument, or expression as the code writes it -> an expression of the loss grammar
+      ("log_q", "log_q - log_mu"), "log_q[v]" for the whole vocabulary, or "mask".  Others are guessed.
+    set: name -> value of an option.
+    result: which of several returned values (a number), or the name of a local variable.
+    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`; the answer says what was
+      assumed of those that are not named.
+    Raises UsageError: code that can neither be read nor run, with the line and the operation; `Disagreement`:
+      a formula whose gradient is not the one that the code has.
     """
-
-    read: Audit | None
-    unread: str = ""
-    measured: Measurement | None = None
-    unmeasured: str = ""
-    agreements: Mapping[int, Agreement] = field(default_factory=dict)
-    assumed: tuple[str, ...] = ()  # of code that was run and not read
-    error: KlsymError | None = None  # why it was not read
-
-    @property
-    def differs(self) -> bool:
-        """Is the printed gradient another one than the code has?"""
-        return any(not self._is_same(size, agreement) for size, agreement in self.agreements.items())
-
-    def _is_same(self, group: int, agreement: Agreement) -> bool:
-        """Is a gradient the printed one, up to the constant that the words on the batch name?"""
-        assert self.read is not None
-        tokens = self.read.tokens
-        factors = {"averaged over sequences": [1], "summed over sequences": [group]}
-        allowed = next((x for words, x in factors.items() if tokens.words.endswith(words)), [1, group])
-        is_known = tokens.is_scaled or any(abs(agreement.factor - x) < GAP * x for x in allowed)
-        return agreement.gap < GAP and agreement.factor > 0 and is_known
-
-    @property
-    def agrees(self) -> bool | None:
-        """Is the printed gradient that of the code?  None: they were not compared."""
-        return not self.differs if self.agreements else None
-
-    def is_measured_as(self, expected: str) -> bool:
-        """Is the measured gradient that of an objective?  A KL by its name may have any positive multiple."""
-        assert self.measured is not None
-        target = read_expectation(expected).target
-        if target in (*KLS, *NEXT_TOKENS):
-            multiples = self.measured.multiples
-            return [*multiples] == [target] and multiples[target] > 0
-        if target in ("zero", "none"):
-            return self.measured.kind == "zero" if target == "zero" else self.measured.has_objective is False
-        return self.measured.meets(expected)
-
-    def list_rows(self) -> list[tuple[str, str]]:
-        """Return what running the code gave, as rows of an answer."""
-        if self.measured is None:
-            return [("measured", f"no: {self.unmeasured}")]
-        rows = [("measured", self.measured.summary), ("", self.measured.setting.describe())]
-        if self.agreements:
-            factor = self.agreements[self.measured.setting.group].factor
-            times = "" if abs(factor - 1) < GAP else f", times {factor:.6g} here"
-            gap = max(1e-16, *(agreement.gap for agreement in self.agreements.values()))
-            sizes = " and ".join(map(str, sorted(self.agreements)))
-            rows.append(("", f"its gradient is the one that is printed below, to {gap:.0e}{times}"))
-            rows.append(("", f"in groups of {sizes}"))
-        return rows
-
-    def describe_difference(self) -> str:
-        """Return the message for code whose measured gradient is not the one that was read."""
-        assert self.read is not None and self.measured is not None
-        assumed = "; ".join(self.read.notes) or "nothing"
-        size, worst = next(pair for pair in self.agreements.items() if not self._is_same(*pair))
-        apart = f"{worst.gap:.1g} apart, relative, with the factor {worst.factor:.6g}, in groups of {size}"
-        return (
-            f"{self.read.code.name}: read as {self.read.expression}, whose gradient is not the one that the"
-            f" code has on small worlds ({apart}), so that klsym gives no verdict; measured:"
-            f" {self.measured.summary}; assumed: {assumed}"
-        )
-
-    def describe_measured(self) -> str | None:
-        """Return what was measured of code that could not be read, as text; None where it was not run."""
-        if self.measured is None:
-            return None
-        assumed = "".join(f"\nassumed   {note}" for note in self.assumed)
-        return f"{self.measured}{assumed}\nnot read  {self.unread}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what was read and what was measured as JSON data."""
-        measured = None
-        if self.measured is not None:
-            whole = self.measured.to_json()
-            names = ("kind", "multiples", "curl", "has_objective", "setting", "notes")
-            measured = {**{name: whole[name] for name in names}, "agrees": self.agrees}
-        return {
-            "read": None if self.read is None else self.read.expression,
-            "unread": self.unread,
-            "measured": measured,
-            "unmeasured": self.unmeasured,
-            "assumed": [*self.assumed] if self.read is None else [*self.read.notes],
-        }
+    both = audit_and_measure(target, map, set, result, **options)
+    if both.differs:
+        raise Disagreement(both.describe_difference())
+    if both.read is None and both.measured is None:
+        assert both.error is not None
+        raise both.error
+    return both
 
 
 def audit_and_measure(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +18,7 @@ from klsym.worker_process import Asked, Options, Reply, refuse_missing, serve, s
 
 if TYPE_CHECKING:
     from klsym.audit.report import Audit
-    from klsym.confirmed.both import Confirmed
+    from klsym.confirmed.answer import Confirmed
 
 LARGEST = 5_000_000  # bytes of a file
 
@@ -139,8 +138,8 @@ def describe_both(both: Confirmed, expected: str | None) -> Reply:
     as_json = both.to_json()
     if both.differs:
         return {"error": both.describe_difference(), "code": 1, "both": as_json}
-    if both.read is not None:
-        answer = _describe(replace(both.read, ran=tuple(both.list_rows())), expected)
+    if both.answer is not None:
+        answer = _describe(both.answer, expected)
         return {**answer, "json": {**answer["json"], **as_json}, "both": as_json}
     assert both.error is not None
     if both.measured is None:

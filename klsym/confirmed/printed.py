@@ -60,16 +60,12 @@ def compute_printed_gradient(
     losses = build_loss_world(world, printed.verdict.setting.level == "token", parameters)
     printed.set_definitions(losses)
     per_sample = printed.read(printed.verdict.gradient.score_text)
-    entries = []
-    for branch in range(world.theta.size):
-        along = replace(losses, directions={"u": [float(b == branch) for b in range(world.theta.size)]})
-        entries.append(
-            sum(
-                float(mass) * sum(map(float, printed.list_gradient_terms(per_sample, along, batch)))
-                for batch, mass in along.enumerate_batches(world.group, "mu", multisets=True)
-            )
-        )
-    return np.array(entries).reshape(world.theta.shape)
+    units = np.eye(world.theta.size).tolist()
+    along = [replace(losses, directions={"u": unit}) for unit in units]  # a world for each logit
+    entries = np.zeros(world.theta.size)
+    for batch, mass in along[0].enumerate_batches(world.group, "mu", multisets=True):
+        entries += float(mass) * np.array(printed.sum_gradient_terms(per_sample, along, batch))
+    return entries.reshape(world.theta.shape)
 
 
 def build_loss_world(world: MeasuredWorld, of_tokens: bool, parameters: Mapping[str, float]) -> LossWorld:

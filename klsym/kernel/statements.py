@@ -85,6 +85,11 @@ class Context:
     def _defined(self) -> dict[str, Definition]:
         return {definition.name: definition for definition in self.definitions}
 
+    @cached_property
+    def _slots(self) -> dict[str, frozenset[str]]:
+        """The slots of the names that were asked for, as a definition may lead through many others."""
+        return {}
+
     def find_definition(self, name: str, *kinds: str) -> ExpPoly | None:
         """Return e in the slot of a name defined as one of these kinds; sg(name) has the same value."""
         if not self.definitions:
@@ -110,10 +115,11 @@ class Context:
         """Return the slots that a variable speaks of; none if it is constant."""
         if name in self.parameters:
             return frozenset()
-        plain = self.find_definition(name) is None
-        return (
-            frozenset({parse_name(name).slot}) if plain else self.collect_slots(ExpPoly.from_variable(name))
-        )
+        if name not in self._slots:
+            plain = parse_name(name).base not in self._defined
+            alone = ExpPoly.from_variable(name)
+            self._slots[name] = frozenset({parse_name(name).slot}) if plain else self.collect_slots(alone)
+        return self._slots[name]
 
     def collect_slots(self, element: ExpPoly) -> frozenset[str]:
         """Return the slots that an element speaks of."""

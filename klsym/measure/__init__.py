@@ -12,9 +12,9 @@ from typing import Any
 
 class _Callable(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from klsym.measure.measuring import measure
+        from klsym import load_function
 
-        return measure(*arguments, **options)
+        return load_function("measure")(*arguments, **options)
 
 
 sys.modules[__name__].__class__ = _Callable

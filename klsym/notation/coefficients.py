@@ -47,6 +47,7 @@ def show_variable(name: str, spell: Text) -> str:
     return spell(build_letter(name, spell.positions))
 
 
+@lru_cache(maxsize=4096)
 def build_coefficient(value: ExpPoly, sums: bool = False, *tail: Formula) -> Formula:
     """Build the tree of an element.
 

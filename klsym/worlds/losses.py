@@ -38,6 +38,7 @@ from klsym.worlds.world import Place, World, list_other_places, read_model
 
 SAMPLED = (log_q, log_p, log_mu, log_old, R, A, M, V, V_next)  # what differs from sample to sample
 CRITICS = {"V": "past", "V_next": "now"}
+Step = Callable[[Mapping[str, Any], list[Dual]], Dual]
 
 
 # ---------------------------------------------------------------------------- expressions
@@ -62,7 +63,7 @@ def evaluate_at_sample(expression: Any, values: Mapping[str, Any]) -> Dual:
 
 @lru_cache(maxsize=4096)
 def compile_loss(expression: Any, system: Duals) -> Callable[[Mapping[str, Any]], Dual]:
-    """Return values -> the dual number of an expression; the tree is walked once, not at each sample.
+    """Return values -> the dual number of an expression, each part of which is computed once.
 
     >>> from klsym.language.expressions import k1
     >>> from klsym.worlds.numbers import FLOATS
@@ -71,24 +72,52 @@ def compile_loss(expression: Any, system: Duals) -> Callable[[Mapping[str, Any]]
 
     values: name of each symbol -> number of the system.
     """
-    match expression:
+    program: list[Step] = []
+    positions: dict[Any, int] = {}  # of a part, in the program
+
+    def add_part(e: Any) -> int:
+        if e not in positions:
+            step = _compile_part(e, [add_part(x) for x in _list_parts(e)], system)
+            positions[e] = len(program)
+            program.append(step)
+        return positions[e]
+
+    last = add_part(expression)
+
+    def compute(values: Mapping[str, Any]) -> Dual:
+        results: list[Dual] = []
+        for step in program:
+            results.append(step(values, results))
+        return results[last]
+
+    return compute
+
+
+def _list_parts(e: Any) -> Iterable[Any]:
+    if isinstance(e, Estimator):
+        return (e.definition(),)
+    return order_arguments(e) if isinstance(e, sympy.Min | sympy.Max) else e.args
+
+
+def _compile_part(e: Any, at: list[int], system: Duals) -> Step:
+    """Return (values, results so far) -> the dual number of an expression.  at: where its parts are."""
+    match e:
         case sympy.Symbol(name=name):
-            return lambda values: values[name]
+            return lambda values, results: values[name]
         case sympy.Rational(p=p, q=q):
             number = Fraction(int(p), int(q))  # lifted in the precision of each call
-            return lambda values: system.lift(number)
+            return lambda values, results: system.lift(number)
         case Estimator():
-            return compile_loss(expression.definition(), system)
+            return lambda values, results: results[at[0]]
         case sympy.Min() | sympy.Max():
-            side = -1 if isinstance(expression, sympy.Min) else 1
-            readers = [compile_loss(argument, system) for argument in order_arguments(expression)]
-            return lambda values: reduce(
-                lambda x, y: _choose(system, x, y, side), (argument(values) for argument in readers)
+            side = -1 if isinstance(e, sympy.Min) else 1
+            return lambda values, results: reduce(
+                lambda x, y: _choose(system, x, y, side), (results[i] for i in at)
             )
-    if expression is sympy.E:
-        return lambda values: system.exp(system.lift(1))
-    rule, arguments = RULES[expression.func], [compile_loss(x, system) for x in expression.args]
-    return lambda values: rule(system, *[argument(values) for argument in arguments])
+    if e is sympy.E:
+        return lambda values, results: system.exp(system.lift(1))
+    rule = RULES[e.func]
+    return lambda values, results: rule(system, *[results[i] for i in at])
 
 
 def order_arguments(e: Any) -> Iterable[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.errors import UsageError
 
 pytest.importorskip("torch")
@@ -23,7 +23,7 @@ class Trainer:
 def audited(folder: Path, body: str, arguments: str = "logp, ref_logp", **told: Any) -> Any:
     lines = "".join(f"        {line}\n" for line in body.splitlines())
     (folder / "code.py").write_text(HEAD.format(arguments) + lines, encoding="utf-8")
-    return klsym.audit(f"{folder}/code.py:Trainer.f", **told)
+    return audits.audit(f"{folder}/code.py:Trainer.f", **told)
 
 
 def notes(found: Any, words: str) -> list[str]:

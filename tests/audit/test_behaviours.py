@@ -11,6 +11,7 @@ import pytest
 import sympy
 
 import klsym
+from klsym.audit import audits
 from klsym.audit.audits import Disagreement
 from klsym.audit.tracing import operations
 from klsym.errors import UsageError
@@ -85,7 +86,7 @@ OPTIONS = {"fixed_length": {"set": {"length": 512}}}
 
 @cache
 def found_in(name: str) -> Any:
-    return klsym.audit(getattr(audited, name), sampling=BEHAVIOURS[name][0], **OPTIONS.get(name, {}))
+    return audits.audit(getattr(audited, name), sampling=BEHAVIOURS[name][0], **OPTIONS.get(name, {}))
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
@@ -120,7 +121,7 @@ def test_code_that_aggregates_over_tokens_is_asked_at_level_token(name):
     assert f"note      {note}" in str(found) and "--level sample" in note
     if AGGREGATED[name]:
         options = {"sampling": BEHAVIOURS[name][0], **OPTIONS.get(name, {})}
-        single = klsym.audit(getattr(audited, name), level="sample", **options)
+        single = audits.audit(getattr(audited, name), level="sample", **options)
         assert (single.target, single.to_json()["level"]) == (AGGREGATED[name], "sample")
         assert any(note.startswith("level sample, as asked: that the loss is") for note in single.notes)
         assert not single.meets(found.target or "open")
@@ -157,7 +158,7 @@ REFUSED = {
 def test_what_is_not_read_is_refused_by_name_and_line(name):
     words, piece = REFUSED[name]
     with pytest.raises(UsageError) as refused:
-        klsym.audit(getattr(audited, name))
+        audits.audit(getattr(audited, name))
     message = str(refused.value)
     assert words in message and "\n" not in message
     if piece:
@@ -168,7 +169,7 @@ def test_what_is_not_read_is_refused_by_name_and_line(name):
 def test_a_trace_that_the_code_contradicts_is_not_reported():
     """A view that shares memory: the trace has not seen the change."""
     with pytest.raises(Disagreement, match=r"value: .* in the trace, .* in the code"):
-        klsym.audit(audited.hidden_hook)
+        audits.audit(audited.hidden_hook)
 
 
 def test_slopes_on_a_bound_are_conventions():
@@ -176,9 +177,9 @@ def test_slopes_on_a_bound_are_conventions():
     with pytest.raises(
         Disagreement, match=r"samples stand on the bound of min\(1, rho\): klsym's slope there is"
     ):
-        klsym.audit(audited.bound_at_one, sampling="on-policy")
-    assert klsym.audit(audited.bound_at_one, sampling=OFF).expression == "A*min(1, rho)"
-    found = klsym.audit(audited.bounds_at_nought_and_one, sampling="on-policy")
+        audits.audit(audited.bound_at_one, sampling="on-policy")
+    assert audits.audit(audited.bound_at_one, sampling=OFF).expression == "A*min(1, rho)"
+    found = audits.audit(audited.bounds_at_nought_and_one, sampling="on-policy")
     assert found.verdict.gradient.multiples == {"reward": "A"}  # clip has slope 1 on its bounds, as in torch
 
 
@@ -188,7 +189,7 @@ def test_a_wrong_trace_is_noticed(name, monkeypatch):
     for operation, wrong in WRONG.items():
         with monkeypatch.context() as changed, pytest.raises(Disagreement):
             changed.setitem(operations.ELEMENTWISE, operation, wrong)
-            klsym.audit(getattr(audited, name), map={"logp": "log_q", "ref_logp": "log_p"}, sampling=OFF)
+            audits.audit(getattr(audited, name), map={"logp": "log_q", "ref_logp": "log_p"}, sampling=OFF)
 
 
 WRONG = {
@@ -199,20 +200,20 @@ WRONG = {
 
 def test_sequences_get_their_setting_from_the_code():
     """A ratio of whole sequences on a token's k3 is rho with weights of sequences, and 1/T is a mean."""
-    found = klsym.audit(audited.sequence_ratio_token_k3, sampling=OFF)
+    found = audits.audit(audited.sequence_ratio_token_k3, sampling=OFF)
     assert (found.verdict.setting.level, found.verdict.setting.weights) == ("token", "sequence")
-    meant = klsym.audit(audited.sequence_mean, level="token")
+    meant = audits.audit(audited.sequence_mean, level="token")
     assert meant.verdict.setting.aggregate == "mean"
     assert meant.verdict.to_json() == klsym.explain("k3", level="token", aggregate="mean").to_json()
     with pytest.raises(UsageError, match="aggregate sum: the loss is averaged over the tokens"):
-        klsym.audit(audited.sequence_mean, level="token", aggregate="sum")
+        audits.audit(audited.sequence_mean, level="token", aggregate="sum")
 
 
 def test_a_detached_penalty_is_read_as_a_reward():
-    found = klsym.audit(audited.reward_penalty, use="reward")
+    found = audits.audit(audited.reward_penalty, use="reward")
     assert found.target == "reverse-kl" and found.to_json()["use"] == "reward"
-    assert klsym.audit(audited.reward_penalty).target == "zero"  # as a loss it has no gradient
-    found = klsym.audit(audited.summed_reward, use="reward")
+    assert audits.audit(audited.reward_penalty).target == "zero"  # as a loss it has no gradient
+    found = audits.audit(audited.summed_reward, use="reward")
     assert found.verdict.gradient.multiples == {"reverse-kl": "-kl_coef"}
     assert found.tokens.words == "summed over the tokens of each sequence"
 
@@ -220,18 +221,18 @@ def test_a_detached_penalty_is_read_as_a_reward():
 def test_a_sum_over_the_vocabulary_is_no_reward_of_a_word():
     """Its mean gradient at the token is E_q[KL s] = KL E_q[s] = 0, not that of the KL."""
     with pytest.raises(UsageError, match="the same whatever word is sampled"):
-        klsym.audit(audited.full_vocabulary, use="reward")
+        audits.audit(audited.full_vocabulary, use="reward")
 
 
 def test_an_argument_left_at_its_default_is_named():
-    found = klsym.audit(audited.ratio_by_default)
+    found = audits.audit(audited.ratio_by_default)
     assert found.expression == "k3" and "left      old_logp as by default" in str(found)
-    mapped = klsym.audit(audited.ratio_by_default, map={"old_logp": "log_mu"}, sampling=OFF)
+    mapped = audits.audit(audited.ratio_by_default, map={"old_logp": "log_mu"}, sampling=OFF)
     assert mapped.expression == "rho*k3" and "left" not in [name for name, _ in mapped._list_rows()]
 
 
 def test_the_object_is_that_of_explain_with_what_was_read():
-    found = klsym.audit(audited.ratio_k3, sampling=OFF)
+    found = audits.audit(audited.ratio_k3, sampling=OFF)
     told = klsym.explain("rho*k3", sampling=OFF).to_json()
     mine = found.to_json()
     assert {key: mine[key] for key in told} == told
@@ -243,9 +244,9 @@ def test_the_object_is_that_of_explain_with_what_was_read():
 
 
 def test_minus_a_divergence_does_not_meet_an_expectation():
-    found = klsym.audit(audited.ratio_k3, sampling=OFF)
+    found = audits.audit(audited.ratio_k3, sampling=OFF)
     assert found.meets("reverse-kl") and found.meets("1*reverse-kl") and not found.meets("0.5*reverse-kl")
-    found = klsym.audit(audited.minus_k2)
+    found = audits.audit(audited.minus_k2)
     assert found.target == "reverse-kl" and not found.meets("reverse-kl")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.errors import KlsymError
 
 pytest.importorskip("torch")
@@ -310,7 +310,7 @@ def audited(folder: Path, body: str, more: str) -> Any:
     lines = ["def f(self, logp, ref_logp, adv):", *("    " + line for line in (R + body).splitlines())]
     text = "\n".join("    " + line for line in [*lines, *more.splitlines()])
     (folder / "code.py").write_text(HEAD + text + "\n", encoding="utf-8")
-    return klsym.audit(f"{folder}/code.py:T.f", level="sample")
+    return audits.audit(f"{folder}/code.py:T.f", level="sample")
 
 
 @pytest.mark.parametrize("name", READ)
@@ -330,5 +330,5 @@ def test_what_is_not_settled_is_not_passed_over(name: str, tmp_path: Path) -> No
 def test_an_empty_mapping_of_options_is_said(tmp_path: Path) -> None:
     text = "def f(logp, ref_logp, **kw):\n    return kw.get('beta', 0.5) * (logp - ref_logp) ** 2\n"
     (tmp_path / "code.py").write_text(text, encoding="utf-8")
-    found = klsym.audit(f"{tmp_path}/code.py:f")
+    found = audits.audit(f"{tmp_path}/code.py:f")
     assert found.expression == "k2" and "**kw is read as empty" in found.notes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.errors import UsageError
 
 pytest.importorskip("torch")
@@ -247,7 +247,7 @@ def audited(folder: Path, body: str, told: dict[str, Any]) -> Any:
     lines = "".join(f"        {line}\n" for line in body.splitlines())
     code = f"{HEAD}    def f(self, logp, ref_logp, batch):\n{lines}"
     (folder / "code.py").write_text(code, encoding="utf-8")
-    return klsym.audit(f"{folder}/code.py:Trainer.f", **{"map": MAP, **told})
+    return audits.audit(f"{folder}/code.py:Trainer.f", **{"map": MAP, **told})
 
 
 @pytest.mark.parametrize("name", READ)
@@ -278,7 +278,7 @@ def test_two_files_share_a_third(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert klsym.audit(f"{tmp_path}/code.py:f").expression == "k1"
+    assert audits.audit(f"{tmp_path}/code.py:f").expression == "k1"
 
 
 FOUND = {
@@ -301,7 +301,7 @@ FOUND = {
 def test_files_share_what_they_import(name: str, tmp_path: Path) -> None:
     for file, text in FOUND[name].items():
         (tmp_path / file).write_text(text, encoding="utf-8")
-    assert klsym.audit(f"{tmp_path}/audited.py:f").expression == "k1"
+    assert audits.audit(f"{tmp_path}/audited.py:f").expression == "k1"
 
 
 def test_a_line_that_changes_a_module_is_named(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_line_that_changes_a_module_is_named(tmp_path: Path) -> None:
     code = "import settings\nsettings.factor = 3.0\ndef f(logp, ref_logp):\n"
     code += "    return settings.factor*(logp - ref_logp)\n"
     (tmp_path / "code.py").write_text(code, encoding="utf-8")
-    assert "line 2 changes settings, and is left out" in klsym.audit(f"{tmp_path}/code.py:f").notes
+    assert "line 2 changes settings, and is left out" in audits.audit(f"{tmp_path}/code.py:f").notes
 
 
 def test_a_call_of_another_package_is_not_made(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_call_of_another_package_is_not_made(tmp_path: Path) -> None:
     code += "    def f(self, logp, ref_logp):\n        return self.part*(logp - ref_logp)\n"
     (tmp_path / "code.py").write_text(code, encoding="utf-8")
     with pytest.raises(UsageError):
-        klsym.audit(f"{tmp_path}/code.py:Trainer.f")
+        audits.audit(f"{tmp_path}/code.py:Trainer.f")
     assert not mark.exists()
 
 

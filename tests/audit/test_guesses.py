@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.errors import UsageError
 
 pytest.importorskip("torch")
@@ -56,7 +56,7 @@ RATIOS = [
 
 def audited(folder: Path, body: str, arguments: str = "logp, ref_logp", **options: Any) -> Any:
     (folder / "code.py").write_text(f"{HEAD}def f({arguments}):\n    {body}\n", encoding="utf-8")
-    return klsym.audit(f"{folder}/code.py:f", **options)
+    return audits.audit(f"{folder}/code.py:f", **options)
 
 
 @pytest.mark.parametrize("body", SUMS)
@@ -101,9 +101,9 @@ def test_losses_in_jax_are_asked_about_too(tmp_path):
     path = tmp_path / "code.py"
     path.write_text(head + body + "\n", encoding="utf-8")
     with pytest.raises(UsageError, match="as of a whole vocabulary"):
-        klsym.audit(f"{path}:f")
+        audits.audit(f"{path}:f")
     path.write_text(head + body.replace("exp(logp)", "exp(logp - ref_logp)") + "\n", encoding="utf-8")
-    found = klsym.audit(f"{path}:f")
+    found = audits.audit(f"{path}:f")
     assert found.framework == "jax" and found.verdict.setting.level == "token"
 
 
@@ -201,7 +201,7 @@ def test_where_a_probability_multiplies_klsym_asks_of_what(
     file = tmp_path / "code.py"
     file.write_text(f"import torch\ndef f(logp, ref_logp):\n    return {returned}\n", encoding="utf-8")
     if not asked:
-        assert klsym.audit(f"{file}:f", sampling="on-policy").verdict.target
+        assert audits.audit(f"{file}:f", sampling="on-policy").verdict.target
         return
     with pytest.raises(UsageError, match=r"exp of a log-probability.*--map logp=log_q\[v\] or"):
-        klsym.audit(f"{file}:f", sampling="on-policy")
+        audits.audit(f"{file}:f", sampling="on-policy")

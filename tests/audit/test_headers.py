@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.audit.expressions import name_expression, normalise_text
 
 pytest.importorskip("torch")
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def audited(folder: Path, text: str, name: str = "f", **options: Any) -> Any:
     (folder / "code.py").write_text(text, encoding="utf-8")
-    return klsym.audit(f"code.py:{name}", **options)
+    return audits.audit(f"code.py:{name}", **options)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -183,10 +183,10 @@ SPELLINGS = ("self.args.flag", 'getattr(self.args, "flag", False)', "getattr(sel
 @pytest.mark.parametrize("flag", SPELLINGS)
 def test_options_that_are_read_with_getattr(flag, folder):
     (folder / "code.py").write_text(TRAINER, encoding="utf-8")
-    left = klsym.audit("code.py:Trainer.loss")
+    left = audits.audit("code.py:Trainer.loss")
     assert left.expression == "2*beta*k2" and "self.args.flag is left at its default" in left.notes
-    assert klsym.audit("code.py:Trainer.loss", set={flag: True}).expression == "k1"
-    found = klsym.audit("code.py:Trainer.loss", set={flag: False})
+    assert audits.audit("code.py:Trainer.loss", set={flag: True}).expression == "k1"
+    found = audits.audit("code.py:Trainer.loss", set={flag: False})
     assert found.expression == "2*beta*k2" and list(found.bindings.free) == ["self.args.beta"]
-    lines = klsym.audit("code.py:4-6", set={flag: False, "getattr(self.args, 'beta', 0.1)": 0.5})
+    lines = audits.audit("code.py:4-6", set={flag: False, "getattr(self.args, 'beta', 0.1)": 0.5})
     assert lines.expression == "k2"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import klsym
+from klsym.audit import audits
 from klsym.errors import UsageError
 
 ON, OFF = "on-policy", "off-policy"
@@ -41,7 +42,7 @@ def test_jax(name):
     from support.audits import audited_jax
 
     sampling, expression, target, tokens = JAX[name]
-    found = klsym.audit(getattr(audited_jax, name), sampling=sampling)
+    found = audits.audit(getattr(audited_jax, name), sampling=sampling)
     assert (found.framework, found.target) == ("jax", target)
     assert klsym.parse(found.expression).expand() == klsym.parse(expression).expand()
     assert tokens in found.tokens.words
@@ -53,7 +54,7 @@ def test_jax_refusals(name):
     from support.audits import audited_jax
 
     with pytest.raises(UsageError, match=rf"audited_jax.py, line \d+: .*{REFUSED[name]}"):
-        klsym.audit(getattr(audited_jax, name))
+        audits.audit(getattr(audited_jax, name))
 
 
 def test_tokens_beside_one_another_in_jax():
@@ -61,7 +62,7 @@ def test_tokens_beside_one_another_in_jax():
     from support.audits import audited_jax
 
     with pytest.raises(UsageError, match="cut differently: neighbouring tokens are combined"):
-        klsym.audit(audited_jax.shifted)
+        audits.audit(audited_jax.shifted)
 
 
 REWARDS = {"k1_reward": ("k1", "reverse-kl"), "k3_reward": ("k3", "combination"),
@@ -72,7 +73,7 @@ REWARDS = {"k1_reward": ("k1", "reverse-kl"), "k3_reward": ("k3", "combination")
 def test_numpy_rewards(name):
     from support.audits import audited_numpy
 
-    found = klsym.audit(getattr(audited_numpy, name), use="reward")
+    found = audits.audit(getattr(audited_numpy, name), use="reward")
     assert found.framework == "numpy" and (found.expression, found.target) == REWARDS[name]
 
 
@@ -80,9 +81,9 @@ def test_numpy_refusals():
     from support.audits import audited_numpy
 
     with pytest.raises(UsageError, match=r"audited_numpy.py, line \d+: a branch on data is not read"):
-        klsym.audit(audited_numpy.branch, use="reward")
+        audits.audit(audited_numpy.branch, use="reward")
     with pytest.raises(UsageError, match="NumPy has no gradient: --use reward"):
-        klsym.audit(audited_numpy.k1_reward, use="loss")
+        audits.audit(audited_numpy.k1_reward, use="loss")
 
 
 def _k3(d):
@@ -117,7 +118,7 @@ FILES = {
 @pytest.mark.parametrize("function", WITHOUT_TORCH)
 def test_numpy_needs_no_other_library(function, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    found = klsym.audit(function, use="reward")
+    found = audits.audit(function, use="reward")
     assert (found.framework, found.expression) == ("numpy", WITHOUT_TORCH[function])
 
 
@@ -127,7 +128,7 @@ def test_numpy_files_need_no_other_library(text, monkeypatch, tmp_path):
     helper = "import numpy as np\ndef k3(d):\n    return np.exp(d) - d - 1\n"
     (tmp_path / "helpers.py").write_text(helper, encoding="utf-8")
     (tmp_path / "reward.py").write_text(text, encoding="utf-8")
-    found = klsym.audit(f"{tmp_path}/reward.py:f", use="reward")
+    found = audits.audit(f"{tmp_path}/reward.py:f", use="reward")
     assert (found.framework, found.expression) == ("numpy", FILES[text])
 
 
@@ -135,10 +136,10 @@ def test_numpy_files_need_no_other_library(text, monkeypatch, tmp_path):
 def test_a_gradient_needs_a_library_that_has_one(function, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UsageError, match="needs torch, which is not installed: pip install"):
-        klsym.audit(function)
+        audits.audit(function)
 
 
 @pytest.mark.parametrize("function", [_in_a_helper, _in_a_lambda])
 def test_numpy_in_a_helper_has_no_gradient(function):
     with pytest.raises(UsageError, match="NumPy has no gradient: --use reward"):
-        klsym.audit(function)
+        audits.audit(function)

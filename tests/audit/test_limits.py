@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.cli import main
 from klsym.confirmed.child import Runner
 from klsym.errors import UsageError
@@ -182,7 +182,7 @@ def made(path: Path, kind: str) -> str:
 def test_only_regular_files_of_bounded_size_are_read(kind: str, folder: Path, at_most: Any) -> None:
     words = made(folder / "code.py", kind)
     with at_most(5), pytest.raises(UsageError) as refused:
-        klsym.audit("code.py:f", use="reward")
+        audits.audit("code.py:f", use="reward")
     message = str(refused.value)
     assert message.startswith("code.py") and "\n" not in message and words in message
 
@@ -201,7 +201,7 @@ def test_files_beside_it_are_held_to_the_same(kind: str, folder: Path) -> None:
     text = "import numpy as np\nfrom pipe import g\ndef f(logp):\n    return g(np.abs(logp))\n"
     (folder / "code.py").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as refused:
-        klsym.audit("code.py:f", use="reward")
+        audits.audit("code.py:f", use="reward")
     assert "\n" not in str(refused.value)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.audit.binding import bind, make_guesser
 from klsym.audit.reading import read
 from klsym.cli import main
@@ -96,7 +96,7 @@ def line_of(text: str, source: str = TRAINER) -> int:
 
 
 def test_a_function_is_read_without_the_rest_of_its_file(folder):
-    found = klsym.audit("trainer.py:penalty")
+    found = audits.audit("trainer.py:penalty")
     assert (found.expression, found.target) == ("k2", "reverse-kl")
     assert any("@register" in note and "left out" in note for note in found.notes)
     assert found.code.lines[0] == line_of("def penalty")
@@ -104,15 +104,15 @@ def test_a_function_is_read_without_the_rest_of_its_file(folder):
 
 
 def test_options_choose_the_branch(folder):
-    assert klsym.audit("trainer.py:penalty", set={"kind": "k1", "weight": 3}).expression == "3*k1"
+    assert audits.audit("trainer.py:penalty", set={"kind": "k1", "weight": 3}).expression == "3*k1"
     with pytest.raises(UsageError, match=r"line \d+: the code raises ValueError: no such kind"):
-        klsym.audit("trainer.py:penalty", set={"kind": "k9"})
+        audits.audit("trainer.py:penalty", set={"kind": "k9"})
     with pytest.raises(UsageError, match=r"heavy_package.inner.*is not imported: map what it gives"):
-        klsym.audit("trainer.py:penalty", set={"kind": "heavy"})
+        audits.audit("trainer.py:penalty", set={"kind": "heavy"})
 
 
 def test_a_method_with_expressions_of_the_code_as_roles(folder):
-    found = klsym.audit(
+    found = audits.audit(
         "trainer.py:Trainer.compute_loss",
         map={"self._logps(model, inputs)": "log_q"},
         set={"self.args.detach": False, "self.args.beta": 0.04},
@@ -126,16 +126,16 @@ def test_a_method_with_expressions_of_the_code_as_roles(folder):
 
 def test_what_is_free_is_a_parameter_or_is_named(folder):
     roles = {"self._logps(model, inputs)": "log_q"}
-    found = klsym.audit("trainer.py:Trainer.compute_loss", map=roles, set={"self.args.detach": False})
+    found = audits.audit("trainer.py:Trainer.compute_loss", map=roles, set={"self.args.detach": False})
     assert list(found.bindings.free) == ["self.args.beta"] and "beta" in found.expression
     with pytest.raises(
         UsageError, match=r"branches on self.args.detach, which is free: .*--set self.args.detach=False"
     ):
-        klsym.audit("trainer.py:Trainer.compute_loss", map=roles)
+        audits.audit("trainer.py:Trainer.compute_loss", map=roles)
 
 
 def test_static_methods(folder):
-    assert klsym.audit("trainer.py:Trainer.both").expression == "k2"
+    assert audits.audit("trainer.py:Trainer.both").expression == "k2"
 
 
 def block(first: str, last: str) -> str:
@@ -145,29 +145,29 @@ def block(first: str, last: str) -> str:
 def test_lines_inside_a_method(folder):
     lines = block("kl = self.estimate", "kl = self.estimate")
     roles = {"self.estimate(inputs['ref_logps'] - logps)": "k3"}
-    assert klsym.audit(lines, map=roles).target == "forward-kl"
+    assert audits.audit(lines, map=roles).target == "forward-kl"
     lines = block("loss = masked_mean", "loss = masked_mean")
-    found = klsym.audit(lines, map={"kl": "k2"})
+    found = audits.audit(lines, map={"kl": "k2"})
     assert found.expression == "beta*k2" and "all tokens of the batch" in found.tokens.words
 
 
 def test_lines_under_no_grad_are_detached(folder):
     lines = block("frozen = 0.5", "frozen = 0.5")
-    assert klsym.audit(lines).expression == "sg(k2)"
+    assert audits.audit(lines).expression == "sg(k2)"
 
 
 def test_lines_that_read_a_name_before_they_change_it(folder):
     (folder / "inline.py").write_text("import torch\nkl = kl * 2\nkl = kl + 1\n", encoding="utf-8")
-    found = klsym.audit("inline.py:2-3", map={"kl": "k2"})
+    found = audits.audit("inline.py:2-3", map={"kl": "k2"})
     assert found.expression == "2*k2 + 1"
-    assert klsym.audit("inline.py:2", map={"kl": "k2"}, result="kl * 3").expression == "6*k2"
+    assert audits.audit("inline.py:2", map={"kl": "k2"}, result="kl * 3").expression == "6*k2"
 
 
 def test_lines_that_end_in_a_branch(folder):
     """What is assigned there is the result, and no name that the lines assign first is asked for."""
     text = "if beta != 0:\n    kl = logp - ref_logp\n    kl = kl * kl / 2\n    kl *= beta\n"
     (folder / "branch.py").write_text(text, encoding="utf-8")
-    found = klsym.audit("branch.py:1-4", set={"beta": 2})
+    found = audits.audit("branch.py:1-4", set={"beta": 2})
     assert (found.expression, sorted(found.bindings.texts)) == ("2*k2", ["logp", "ref_logp"])
 
 
@@ -189,17 +189,17 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("target", "options", "words"), BAD, ids=str)
 def test_bad_input_gets_one_line(folder, target, options, words):
     with pytest.raises(UsageError) as refused:
-        klsym.audit(target, **options)
+        audits.audit(target, **options)
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_lines_that_cut_a_statement(folder):
     start = line_of("if self.args.detach")
-    found = klsym.audit(f"trainer.py:{start}-{start}", map={"kl": "k2"}, set={"self.args.detach": True})
+    found = audits.audit(f"trainer.py:{start}-{start}", map={"kl": "k2"}, set={"self.args.detach": True})
     assert found.expression == "sg(k2)"
     assert f"lines {start}-{start} cut a statement: lines {start}-{start + 1} are read" in found.notes
     with pytest.raises(UsageError, match="cut the definition of lines"):
-        klsym.audit(f"trainer.py:{line_of('def estimate')}")
+        audits.audit(f"trainer.py:{line_of('def estimate')}")
 
 
 def guessed(target: str, *names: str, **maps: str) -> dict[str, str]:
@@ -258,7 +258,7 @@ def test_broken_files(folder, name):
     text, words = BROKEN[name]
     (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as refused:
-        klsym.audit(f"{name}:f")
+        audits.audit(f"{name}:f")
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -322,9 +322,9 @@ def test_a_reward_that_is_summed_goes_to_all_tokens(folder):
     text = f"import numpy as np\ndef f(logp, ref_logp, mask):\n    {body}\n"
     (folder / "summed.py").write_text(text, encoding="utf-8")
     for level in ("token", None):
-        found = klsym.audit("summed.py:f", use="reward", level=level)
+        found = audits.audit("summed.py:f", use="reward", level=level)
         assert (found.target, found.verdict.setting.credit) == ("reverse-kl", "total")
-    asked = klsym.audit("summed.py:f", use="reward", credit="same-token")
+    asked = audits.audit("summed.py:f", use="reward", credit="same-token")
     assert (asked.target, asked.verdict.setting.level) == ("none", "token")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.errors import UsageError
 
 torch = pytest.importorskip("torch")
@@ -122,7 +122,7 @@ def test_what_is_printed_is_what_the_code_sums(returned: str, tmp_path: Path) ->
     judged(returned, loss, over)
     sampling = None if "rho" in expression or "log_mu" in expression else "on-policy"
     kind = {"map": {"old_logp": "log_p"}} if sampling else {}
-    found = klsym.audit(written(tmp_path, returned), sampling=sampling, **kind)
+    found = audits.audit(written(tmp_path, returned), sampling=sampling, **kind)
     assert (found.expression, found.tokens.level) == (expression, "sequence")
     setting = found.verdict.setting
     assert setting.aggregate == over
@@ -133,7 +133,7 @@ def test_what_is_printed_is_what_the_code_sums(returned: str, tmp_path: Path) ->
 @pytest.mark.parametrize("returned", REFUSED)
 def test_other_sums_of_sequences_are_refused(returned: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=REFUSED[returned]):
-        klsym.audit(written(tmp_path, returned))
+        audits.audit(written(tmp_path, returned))
 
 
 AT_TOKENS = {  # what is returned, the loss at one token, how tokens are put together; or a refusal
@@ -153,9 +153,9 @@ def test_at_level_token_the_loss_has_no_further_length(returned: str, tmp_path: 
     code = written(tmp_path, returned)
     if not expression:
         with pytest.raises(UsageError, match=aggregate):
-            klsym.audit(code, level="token")
+            audits.audit(code, level="token")
         return
-    found = klsym.audit(code, level="token")
+    found = audits.audit(code, level="token")
     setting = found.verdict.setting
     assert (found.expression, setting.aggregate, setting.weights) == (expression, aggregate, "sequence")
 
@@ -164,7 +164,7 @@ def test_rewards_of_tokens_in_a_loss_of_sequences_are_said_to_be_constant(tmp_pa
     code = written(tmp_path, "-(w[:, None]*advantages*mask).sum()/mask.sum()")
     text = (tmp_path / "code.py").read_text().replace("clipped = torch.min", "clipped = lambda: torch.min")
     (tmp_path / "code.py").write_text(text.replace("    spread = (w * advantages)[:, None]\n", ""))
-    assert "rewards are taken for the same at all tokens of a sequence" in klsym.audit(code).notes
+    assert "rewards are taken for the same at all tokens of a sequence" in audits.audit(code).notes
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_rewards_of_tokens_in_a_loss_of_sequences_are_said_to_be_constant(tmp_pa
 def test_a_weight_is_told_whole(tmp_path: Path, returned: str, said: str) -> None:
     """Each weight, as one divides by more than the words for the rest say."""
     place = written(tmp_path, returned.replace("k*", "(logp - old_logp)**2/2*"))
-    assert said in " ".join(str(klsym.audit(place)).split())
+    assert said in " ".join(str(audits.audit(place)).split())

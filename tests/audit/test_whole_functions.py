@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import klsym
+from klsym.audit import audits
 from klsym.errors import UsageError
 
 pytest.importorskip("torch")
@@ -149,7 +150,7 @@ def audited(folder: Path, arguments: str, body: str, function: str = "f", **opti
     lines = [line[8:] if line.startswith(" " * 8) else line for line in body.strip("\n").splitlines()]
     text = HEAD + f"def f({arguments}):\n" + "".join(f"    {line}\n" for line in lines)
     (folder / "code.py").write_text(text, encoding="utf-8")
-    return klsym.audit(f"{folder}/code.py:{function}", **options)
+    return audits.audit(f"{folder}/code.py:{function}", **options)
 
 
 @pytest.mark.parametrize("name", WHOLE)

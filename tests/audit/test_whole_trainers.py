@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 from klsym.errors import KlsymError
 
 pytest.importorskip("torch")
@@ -318,7 +318,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def audited(place: Path, name: str, told: dict[str, Any]) -> Any:
-    return klsym.audit(f"{place}:{name}", **told)
+    return audits.audit(f"{place}:{name}", **told)
 
 
 @pytest.mark.parametrize(("name", "told", "loss", "words"), READ)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import klsym
+from klsym.audit import audits
 
 pytest.importorskip("torch")
 
@@ -72,7 +72,7 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def codes(trainer: Path, name: str, **options: object) -> set[str]:
-    found = klsym.audit(f"{trainer}:{name}", **options)  # type: ignore[arg-type]
+    found = audits.audit(f"{trainer}:{name}", **options)  # type: ignore[arg-type]
     return {one.code.code for one in found.verdict.diagnostics}
 
 
@@ -100,7 +100,7 @@ FLOATS = ["plain_k3", "accurate_k3", "clamped_ratio", "clamped_value", "replaced
 @pytest.mark.parametrize("name", FLOATS)
 def test_one_answer_says_one_thing_of_float32(trainer: Path, name: str) -> None:
     """The code is run in float32: KL014 speaks just where the run is not finite."""
-    found = klsym.audit(f"{trainer}:{name}")
+    found = audits.audit(f"{trainer}:{name}")
     told = {one.code.code for one in found.verdict.diagnostics}
     texts = [finding.text for finding in found.findings]
     finite = any(text.startswith("finite in float32") for text in texts)

@@ -41,6 +41,7 @@ SIGNS = (-1, 1)
 
 
 # ---------------------------------------------------------------------------- what is known of an element
+@lru_cache(maxsize=4096)
 def find_signs(element: ExpPoly) -> tuple[int, ...] | None:
     """Return the signs that an element takes, apart from zeros of probability zero; None if undecided."""
     core = drop_positive_factors(element)

@@ -11,6 +11,7 @@ printed formulas alone, not the derivation of the verdict.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -254,6 +255,11 @@ class Literal:
         ]
 
 
+def has_scores(c: Any) -> bool:
+    """Does a coefficient contain score functions of its own?"""
+    return any(x.name in SCORES for x in c.free_symbols)
+
+
 @dataclass(frozen=True)
 class Printed:
     """The formulas of a verdict, parsed."""
@@ -286,14 +292,30 @@ class Printed:
 
     def list_gradient_terms(self, c: Any, world: LossWorld, batch: tuple[int, ...]) -> list[Any]:
         """Return the terms of mean_i sum_t c s_t for one batch; c may contain its score functions."""
-        scored = any(x.name in SCORES for x in c.free_symbols)
-        terms = []
+        scored = has_scores(c)
+        return [
+            value * (1 if scored else world.compute_score(place)) / len(batch)
+            for place, value in self.list_coefficients(c, world, batch)
+        ]
+
+    def list_coefficients(
+        self, c: Any, world: LossWorld, batch: tuple[int, ...]
+    ) -> Iterator[tuple[Place, Any]]:
+        """Yield the value of c at each position of each sample, or at each sample."""
         for i, k in enumerate(batch):
             for t in range(len(world.paths[k])) if self.literal.of_tokens else (None,):
                 place = Place(batch, i, t)
-                value = world.evaluate_at(c, place).value
-                terms.append(value * (1 if scored else world.compute_score(place)) / len(batch))
-        return terms
+                yield place, world.evaluate_at(c, place).value
+
+    def sum_gradient_terms(self, c: Any, worlds: Sequence[LossWorld], batch: tuple[int, ...]) -> list[float]:
+        """Return mean_i sum_t c s_t for one batch, in worlds that differ in the direction of the scores."""
+        if has_scores(c):
+            return [math.fsum(map(float, self.list_gradient_terms(c, world, batch))) for world in worlds]
+        rows = [(place, float(value)) for place, value in self.list_coefficients(c, worlds[0], batch)]
+        return [
+            math.fsum(value * float(world.compute_score(place)) for place, value in rows) / len(batch)
+            for world in worlds
+        ]
 
     def compute_expected_gradient(self, c: Any, world: LossWorld) -> tuple[Any, Any]:
         """Return E_q[sum_t c s_t] and the expected sum of the absolute values of its terms."""

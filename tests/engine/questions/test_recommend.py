@@ -11,6 +11,7 @@ import pytest
 
 import klsym
 from klsym.api import recommend
+from klsym.audit import audits
 from klsym.cli import main
 from klsym.commands.parser import FRAMEWORKS as FRAMEWORKS_OF_COMMAND
 from klsym.engine.questions import recommend as engine
@@ -343,7 +344,7 @@ def test_the_code_passes_its_own_audit(case):
     pushes = {"use": "reward", "result": None if use == "value" else 1} if framework == "numpy" else {}
     answer = found(target, sampling, use)
     for number in range(len(answer.choices) if framework == "numpy" else 1):
-        audit = klsym.audit(
+        audit = audits.audit(
             executed(answer.snippet(framework, number), **modules), sampling=sampling, **pushes
         )
         assert audit.verdict.value.is_unbiased_for(target) if use == "value" else audit.meets(target), number

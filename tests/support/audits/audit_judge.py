@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import klsym
+from klsym.audit import audits
 from klsym.errors import KlsymError
 from support.audits.random_audits import random_audit
 from support.losses import loss_oracle
@@ -19,7 +20,7 @@ def judge(seed: int, folder: Path) -> tuple[str, str]:
     path = folder / f"f{seed}.py"
     path.write_text(source, encoding="utf-8")
     try:
-        found = klsym.audit(f"{path}:f", sampling=sampling)
+        found = audits.audit(f"{path}:f", sampling=sampling)
     except KlsymError as error:
         return "refused", f"{error} | {loss}"
     meant = klsym.explain(loss, sampling=sampling)
