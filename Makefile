@@ -63,7 +63,7 @@ $(SITE_STAMP): $(STAMP) docs/requirements.lock
 
 paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-recommended)
 	$(BIN)/klsym paper -o $(BUILD)/paper
-	$(BIN)/klsym tables -o $(BUILD)/paper/tables
+	$(BIN)/klsym tables $$(sed -n 's/^.*\\kltable{\([a-z-]*\)}.*$$/\1/p' paper/*.tex) -o $(BUILD)/paper/tables
 	$(BIN)/python -m klsym.paper.compile paper/klsym.tex $(BUILD)/paper
 	$(BIN)/python -m klsym.paper.compile paper/klsym-twocolumn.tex $(BUILD)/paper
 
