@@ -217,8 +217,9 @@ def test_a_reply_of_the_right_form_is_reported(folder: Path, capsys: Any) -> Non
 
 
 # ---------------------------------------------------------------------------- packages that are missing
-@pytest.mark.parametrize("package", ["numpy", "array_api_compat"])
-@pytest.mark.parametrize("options", ["", "--format text --quiet"])
+@pytest.mark.parametrize(
+    ("package", "options"), [("numpy", ""), ("array_api_compat", "--format text --quiet")]
+)
 def test_a_missing_package_is_named_with_its_extra(
     package: str, options: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
