@@ -18,6 +18,7 @@ from klsym.errors import UsageError
 from klsym.lint.config import Config, Target, read_project
 from klsym.lint.findings import collect_findings
 from klsym.lint.store import build_target, replace_target, store_target, write_table
+from support.kept_replies import keep_replies
 
 TRAINER = """\
 import torch
@@ -81,6 +82,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("torch")
     (tmp_path / "trainer.py").write_text(TRAINER, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    keep_replies(monkeypatch)
     return tmp_path
 
 

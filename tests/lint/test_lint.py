@@ -16,6 +16,7 @@ from klsym.lint.config import read_project
 from klsym.lint.findings import Finding, sort_findings
 from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import find_candidates
+from support.kept_replies import keep_replies
 
 TRAINER = """import torch
 
@@ -72,6 +73,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "trainer.py").write_text(TRAINER, encoding="utf-8")
     (tmp_path / "klsym.toml").write_text(CONFIG, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    keep_replies(monkeypatch)
     return tmp_path
 
 
