@@ -52,16 +52,20 @@ NEEDS = {
 LEFT_OUT = {name for name, package in NEEDS.items() if importlib.util.find_spec(package) is None}
 
 
+SKIPPED = "klsym/skipped"  # in pytest's cache: the tests and files that the last run of each skipped
+
+
 class _LeftOut:
     """A plugin, as the hooks of this file are asked about tests/ alone."""
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
-        inside = collection_path.is_relative_to(config.rootpath)
-        name = collection_path.relative_to(config.rootpath).as_posix() if inside else ""
-        return True if name in LEFT_OUT else None
-
-
-SKIPPED = "klsym/skipped"  # in pytest's cache: the tests and files that the last run of each skipped
+        """Leave out modules that cannot be imported, and with --skipped-before what earlier runs ran."""
+        if not (collection_path.is_file() and collection_path.is_relative_to(config.rootpath)):
+            return None
+        name = collection_path.relative_to(config.rootpath).as_posix()
+        skipped = {node.split("::")[0] for node in config.cache.get(SKIPPED, [])}
+        is_done = config.getoption("--skipped-before") and name not in skipped
+        return True if name in LEFT_OUT or is_done else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

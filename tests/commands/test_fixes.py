@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from klsym.cli import main
+from support.forked import fork_processes
 
 TRAINER = """import torch
 
@@ -49,6 +50,7 @@ code = "trainer.py:right"
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
+    fork_processes(monkeypatch)
     path = tmp_path / "trainer.py"
     path.write_bytes(TRAINER.replace("\n", "\r\n").encode())
     path.chmod(0o755)

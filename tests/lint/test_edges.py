@@ -18,15 +18,22 @@ from klsym.lint.config import Target, read_project
 from klsym.lint.findings import Finding, collect_findings
 from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import as_targets, as_toml_string, find_candidates
+from support.forked import fork_processes
 
 LOSS = "import torch\ndef f(logp, ref_logp):\n    return 0.5*(logp - ref_logp)**2\n"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def plain_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def folder(plain_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fork_processes(monkeypatch)
+    return plain_folder
 
 
 # ---------------------------------------------------------------------------- configurations
@@ -221,10 +228,10 @@ def test_a_reply_of_the_right_form_is_reported(folder: Path, capsys: Any) -> Non
     ("package", "options"), [("numpy", ""), ("array_api_compat", "--format text --quiet")]
 )
 def test_a_missing_package_is_named_with_its_extra(
-    package: str, options: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    package: str, options: str, plain_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    (folder / "m.py").write_text(LOSS)
-    missing = folder / "absent" / package
+    (plain_folder / "m.py").write_text(LOSS)
+    missing = plain_folder / "absent" / package
     missing.mkdir(parents=True)
     (missing / "__init__.py").write_text(f"raise ModuleNotFoundError('no', name={package!r})\n")
     monkeypatch.setenv("PYTHONPATH", str(missing.parent))

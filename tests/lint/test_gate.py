@@ -18,6 +18,7 @@ from klsym.errors import UsageError
 from klsym.lint.config import Config, Target, read_project
 from klsym.lint.findings import collect_findings
 from klsym.lint.store import build_target, replace_target, store_target, write_table
+from support.forked import fork_processes
 from support.kept_replies import keep_replies
 
 TRAINER = """\
@@ -83,6 +84,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "trainer.py").write_text(TRAINER, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     keep_replies(monkeypatch)
+    fork_processes(monkeypatch)
     return tmp_path
 
 

@@ -16,6 +16,7 @@ from klsym.lint.config import read_project
 from klsym.lint.findings import Finding, sort_findings
 from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import find_candidates
+from support.forked import fork_processes
 from support.kept_replies import keep_replies
 
 TRAINER = """import torch
@@ -74,6 +75,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "klsym.toml").write_text(CONFIG, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     keep_replies(monkeypatch)
+    fork_processes(monkeypatch)
     return tmp_path
 
 
