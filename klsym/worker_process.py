@@ -55,6 +55,7 @@ class Asked:
         self.options, self.seconds = {**options, "seconds": seconds}, seconds
         self.process: subprocess.Popen[bytes] | None = None
         self.unread = bytearray()
+        self.is_ready = False  # are its libraries imported?
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +89,7 @@ class Asked:
         mark = os.urandom(8).hex()  # no reply to an earlier question has it
         self._say({"mark": mark, "question": question}, LOADING)
         self._heard(mark, LOADING)
+        self.is_ready = True
         return mark
 
     def _lost(self) -> Reply:
@@ -136,7 +138,7 @@ class Asked:
 
     def _end(self) -> int:
         """End the process and whatever it has started; its exit code."""
-        process, self.process, self.unread = self.process, None, bytearray()
+        process, self.process, self.unread, self.is_ready = self.process, None, bytearray(), False
         if process is None:
             return 0
         code = process.poll()

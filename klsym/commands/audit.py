@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from klsym.commands.console import LONGEST, format_line, print_complaint
+from klsym.commands.console import LONGEST, format_line, iterate_shown, print_complaint
 from klsym.commands.fixes import fix_code
 from klsym.commands.lint import judge_replies, report_findings, scan_project
 from klsym.commands.targets import ask_target, read_config, refuse_choices
@@ -53,7 +53,8 @@ def _answer_targets(options: argparse.Namespace) -> int:
     """Print the verdict on each target; the exit code is that of a report."""
     config = read_config(options)
     with Runner(options.time_limit, options.memory_limit) as runner:
-        audited = [(target, ask_target(runner, target)) for target in config.targets]
+        shown = iterate_shown(config.targets, runner, lambda target: target.code)
+        audited = [(target, ask_target(runner, target)) for target in shown]
     replies = [reply for _, reply in audited]
     if len(replies) == 1 and replies[0].get("code") == 2 and not replies[0].get("measured"):
         raise UsageError(replies[0]["error"])

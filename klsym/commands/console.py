@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import make_folder
+from klsym.worker_process import Asked
 
+Item = TypeVar("Item")
 PAGE = 100  # columns
+PATIENCE = 1.5  # seconds until a terminal is told what is done
 LONGEST = 10_000  # characters of a complaint: it may end in a command to paste, with many settings
 
 
@@ -103,6 +108,44 @@ def show_progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[
     ) as bar:
         for item in bar:
             bar.set_description_str(describe(item))
+            yield item
+
+
+@contextmanager
+def show_waiting(describe: Callable[[], str]) -> Iterator[None]:
+    """Say in one line on the terminal what is done, once it takes PATIENCE seconds; erased at the end."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    is_done, start, erase = threading.Event(), time.monotonic(), "\r\x1b[K"
+
+    def show() -> None:
+        pause = PATIENCE
+        while not is_done.wait(pause):
+            width, seconds = shutil.get_terminal_size((PAGE, 24)).columns, time.monotonic() - start
+            text = format_line(f"klsym: {seconds:.0f} s, {describe()}", max(width - 1, 20))
+            print(f"{erase}{text}", end="", file=sys.stderr, flush=True)
+            pause = 1.0
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
+        print(erase, end="", file=sys.stderr, flush=True)
+
+
+def iterate_shown(items: Sequence[Item], asked: Asked, name: Callable[[Item], str]) -> Iterator[Item]:
+    """Yield items about each of which a process is asked; where that takes long, the terminal says so."""
+    for number, item in enumerate(items, 1):
+        place = f"{number} of {len(items)}: " if len(items) > 1 else ""
+
+        def describe(item: Item = item, place: str = place) -> str:
+            return f"{place}{'running' if asked.is_ready else 'loading the libraries of'} {name(item)}"
+
+        with show_waiting(describe):
             yield item
 
 

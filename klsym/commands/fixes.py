@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from klsym.commands.console import print_complaint, print_patch
+from klsym.commands.console import iterate_shown, print_complaint, print_patch
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import read_text, write_whole
@@ -61,7 +61,7 @@ def fix_code(options: argparse.Namespace, config: Config) -> int:
             raise UsageError(f"{target.code[:80]}: a change is made in a file: name FILE.py:FUNC")
     files, replies = ChangedFiles(), []
     with Fixer(options.time_limit, options.memory_limit) as fixer:
-        for target in config.targets:
+        for target in iterate_shown(config.targets, fixer, lambda target: target.code):
             reply = _ask_target(fixer, target, files.after)
             replies.append(reply)
             fix = reply.get("fix", {})

@@ -9,7 +9,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
-from klsym.commands.console import print_complaint
+from klsym.commands.console import iterate_shown, print_complaint
 from klsym.commands.targets import ask_target, read_config, refuse_choices
 from klsym.confirmed.child import Runner
 from klsym.errors import UsageError
@@ -70,7 +70,7 @@ def report_findings(options: argparse.Namespace) -> int:
         raise UsageError(f"{config.file}: no target: --scan PATH --write proposes some")
     audited, times = [], []
     with Runner(options.time_limit, options.memory_limit) as runner:
-        for target in config.targets:
+        for target in iterate_shown(config.targets, runner, lambda target: target.code):
             start = time.monotonic()
             audited.append((target, ask_target(runner, target)))
             times.append(time.monotonic() - start)
