@@ -64,7 +64,7 @@ def _answer_targets(options: argparse.Namespace) -> int:
         if finding.code not in (EXPECTED, UNREADABLE) and finding.function not in with_expectation:
             said = f"{finding.code} {finding.name} is an error: the exit code is 1"
             print_complaint(f"{finding.function}: {said}")
-    _print_replies(audited, options.format)
+    _print_replies(audited, options.format, options.full)
     if options.write:
         for target, reply in audited:
             path = store_target(Path.cwd(), build_target(target, reply.get("json")))
@@ -101,14 +101,14 @@ def report_reply(reply: Reply, expected: str | None, target: str) -> int:
     return 0
 
 
-def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str) -> None:
+def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str, full: bool) -> None:
     if form == "json":
         for target, reply in audited:
             unread = {"function": target.code, "error": reply.get("error"), **reply.get("both", {})}
             print(json.dumps(reply.get("json", unread)))
     elif len(audited) == 1:
         ((_, reply),) = audited
-        text = reply.get("text") or reply.get("measured_text")
+        text = (reply.get("full") if full else None) or reply.get("text") or reply.get("measured_text")
         if text is not None:
             print(text)
     else:

@@ -122,11 +122,11 @@ def _list_clamp_rows(verdict: PrintedVerdict, tokens: bool) -> list[tuple[str, s
         mean = "E_q[sum_t c]" if inside.names_scores else "E_q[sum_t c s_now]"
         shown = f"{mean} with c = {remainder}" if remainder else known or str(inside.target)
         shown += f", beside {known}" if remainder and known != "0" else ""
-        rows.append(("clamps", f"where no bound binds: {shown}"))
+        rows.append(("clamps", f"inside the clip range: {shown}"))
     if verdict.gradient.bias_cases:
         under, over = "q" if verdict.setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
         over = ("sum_t b" if tokens else "mean_i b") if verdict.gradient.scores_named[0] else over
-        lead = f"outside the clamps: E_{under}[{over}] with b "
+        lead = f"outside the clip range: E_{under}[{over}] with b "
         count_text = (
             f"{lead}what h is there less what it is inside, in {len(verdict.gradient.bias_cases)} regions"
         )
