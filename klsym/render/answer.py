@@ -25,11 +25,11 @@ from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
 from klsym.render.headline import TRUST, describe_update, name_trust, says_push
 from klsym.render.question import (
+    compares_with_old,
     describe_answer,
     describe_kind,
     describe_kinds,
     describe_question,
-    is_penalty_to_old,
 )
 from klsym.render.questions.fixes import list_fixes
 from klsym.render.sentences import write_sentences
@@ -49,11 +49,11 @@ MAX_FORMULA = 110  # characters of an objective; a longer one is shown with --fu
 WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
 FULL = "--full"
 OLD_REFERENCE = (
-    "the reference is the old policy: this slows each step, and the minimum moves whenever the old policy is"
-    " replaced; it does not hold the policy near a fixed one"
+    "a penalty to the old policy slows each step; its minimum moves whenever the old policy is replaced, so"
+    " that it does not hold the policy near a fixed one"
 )
 SHORT_VALUES = {"not an unbiased estimate of either KL": "biased for either KL"}
-HARD_SPACE, MIN_HARD = "\xa0", 60  # where a line is not broken; the least columns for it
+HARD_SPACE, MIN_HARD = "\xa0", 45  # where a line is not broken; the least columns for it
 DEFINITIONS = {"r": "r = p/q", "rho": "rho = q/mu", "s": "s = grad log q"}
 
 
@@ -102,7 +102,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
         implied=tuple(d.code.code for d in findings if _is_said(d)),
         fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),
         facts=tuple((name, write(text)) for name, text in _iterate_facts(verdict)),
-        remark=OLD_REFERENCE if is_penalty_to_old(verdict, verdict.is_ascended) else "",
+        remark=OLD_REFERENCE if compares_with_old(verdict) else "",
         notes=tuple(map(write, write_sentences(select_notes(verdict.messages)))),
         rows=tuple((label, write(text)) for label, text in rows),
     )  # fmt: skip

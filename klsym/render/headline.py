@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy
 
-from klsym.diagnostics.reward_signs import divide_by_scores
+from klsym.diagnostics.reward_signs import divide_by_scores, read_scored
 from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
@@ -23,7 +23,8 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length, sg
 from klsym.notation.printers import TEXT
-from klsym.notation.values import show_value
+from klsym.notation.steps import iterate_values
+from klsym.notation.values import LazyFormula, show_value
 from klsym.render.divergences import describe_generator
 from klsym.render.objective import VERB, describe_multiples, describe_objective
 from klsym.render.option_words import DIVISORS, LEVELS, find_words
@@ -104,10 +105,13 @@ def describe_target(verdict: Verdict, ascends: bool) -> str:
     text = describe_update(verdict, ascends, regions=False).replace("subtracted from the reward, ", "")
     text = text.replace(" (a policy gradient)", "").removesuffix(" inside the clip range").removesuffix(",")
     text = text.removeprefix("a policy gradient: ").removeprefix("has no objective: ")
+    inside = find_named_inside(verdict)
     text = text.removesuffix("; it has no objective")
     is_own_mean = not verdict.setting.on_policy and verdict.setting.is_differentiated
     if is_own_mean and verdict.target == "separable" and not verdict.loss.written.expression.has(sg):
         text = re.sub(r"^(m\w+imises) (E_mu\[.*\])$", r"\1 its own mean under mu, \2", text)
+        if re.match(r"minimises E_q\[.*rho", text) and not verdict.setting.is_per_token and inside is None:
+            text = f"minimises its own mean under mu, E_mu[{verdict.loss.read_as or verdict.loss.text}]"
     penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
     return f"{'subtracted from the reward, it ' * penalty}{text}"
 
@@ -201,18 +205,27 @@ def describe_policy_gradient(verdict: Verdict, ascends: bool) -> str:
     cases = [h for on, h in verdict.gradient.score_cases if h != 0]
     whole = bool(cases) and all(divide_by_scores(h) is not None for h in cases)
     values = [divide_by_scores(h) for h in cases] if whole else cases
-    values = values or [_get_own_coefficient(verdict.gradient.score_coefficient)]
+    values = values or _list_own_coefficients(verdict.gradient.score_coefficient)
     for reward in (A, R):
         weights = [sign * h / reward for h in values if h is not None and h.has(reward)]
         if not weights or len(weights) < len(values) or any(not _is_weight(w) for w in weights):
             continue
         of_prefixes = verdict.setting.is_per_token and not verdict.setting.on_policy
+        of_prefixes = of_prefixes and not isinstance(verdict.gradient.score_coefficient, LazyFormula)
         if len(set(weights)) == 1 and of_prefixes and show_value(weights[0]) == "rho_now":
             return f"maximises E[{reward}] of each token, at prefixes of mu"
         weighed = " or ".join(dict.fromkeys(map(show_value, weights)))
+        weighed += "*n/sum_i T_i" * isinstance(verdict.gradient.score_coefficient, LazyFormula)
         of = " of the whole sequence" * whole
         return f"a policy gradient: {reward} times the score{of}, with the weight {weighed}"
     return ""
+
+
+def _list_own_coefficients(h: Any) -> list[Any]:
+    """Return the coefficient of the sample's or token's own score in each region where it is not 0."""
+    coefficient = _get_own_coefficient(read_scored(h))
+    values = [] if coefficient is None else [value for value in iterate_values(coefficient) if value != 0]
+    return list(dict.fromkeys(values)) or [coefficient]
 
 
 def _get_own_coefficient(h: Any) -> Any:

@@ -13,6 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sympy import Basic, Heaviside
+
+from klsym.diagnostics.reward_signs import read_scored
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.language.expressions import A, R, log_mu, log_old, log_p, log_q
 from klsym.language.sums import OverVocabulary
@@ -79,7 +82,7 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
         return _name_combination(inside, ascends) + INSIDE
     for sign, start in ((ascends, ""), (not ascends, "the wrong sign for ")):
         if describe_policy_gradient(verdict, sign):
-            return f"{start}a policy gradient" + INSIDE * bool(verdict.gradient.score_cases)
+            return f"{start}a policy gradient" + INSIDE * has_clip(verdict)
     if is_penalty_to_old(verdict, ascends):
         return "a penalty on KL(policy || old policy)"
     if verdict.target == "none":
@@ -88,6 +91,12 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
         return "neither KL"
     written = verdict.loss.written
     return NOT_A_KL if written is not None and written.expression.has(log_p) else OTHER
+
+
+def has_clip(verdict: Verdict) -> bool:
+    """Does the gradient at a sample depend on a region?"""
+    h = read_scored(verdict.gradient.score_coefficient)
+    return bool(verdict.gradient.score_cases) or (isinstance(h, Basic) and h.has(Heaviside))
 
 
 def describe_kinds(kinds: Sequence[str]) -> str:
@@ -129,6 +138,14 @@ def describe_entropy(verdict: Verdict, ascends: bool) -> str:
 def is_penalty_to_old(verdict: Verdict, ascends: bool) -> bool:
     """Is the objective, to be minimised, a KL from the policy to the one that samples?"""
     return bool(TO_OLD.fullmatch(describe_objective(verdict, ascends)))
+
+
+def compares_with_old(verdict: Verdict) -> bool:
+    """Is the policy compared with none but an older one, which moves?"""
+    written = verdict.loss.written
+    names = {x.name for x in written.expression.free_symbols} if written is not None else set()
+    only_old = log_old.name in names and names <= {log_q.name, log_old.name}
+    return only_old or is_penalty_to_old(verdict, verdict.is_ascended)
 
 
 def describe_answer(verdict: Verdict, ascends: bool | None = None) -> str:

@@ -62,7 +62,7 @@ def _describe_missing_weight(at: Message | None, setting: Any) -> str:
     fix = f" (multiply by rho{', with weights prefix' * tokens})" if setting.is_reward else ""
     place = f" at {write_sentence(at)}" if at else ""
     drawn = "sequences" if tokens else "samples"
-    return f"{drawn} come from mu, not from q: no importance weight rho = q/mu{place}{fix}"
+    return f"{drawn} come from mu, not from q; no importance weight rho = q/mu{place}{fix}"
 
 
 def _format_negative_condition(value: Any) -> str:

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
 OF_OLD = "(log_q - log_old)**2/2"
+K3 = "{exp}({p} - {q}) - ({p} - {q}) - 1"
+SPELLINGS = {
+    "k1": "{q} - {p}",
+    "k2": "0.5*({q} - {p})**2",
+    "k3": K3,
+    "rho*k3": f"{{exp}}({{q}} - {{mu}})*({K3})",
+    "rho*k1": "{exp}({q} - {mu})*({q} - {p})",
+}
 LOWERING = ("lowers", "lowers-rising-reward")
 
 
@@ -38,10 +46,31 @@ def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     instead = verdict.fix
     if instead is None or is_penalty_to_old(verdict, verdict.is_ascended):
         return
+    spelled = spell_loss(instead.loss, verdict)
+    name = f"{spelled} ({instead.loss})" if spelled else instead.loss
     where = " in place of the penalty" * instead.beside
     options = "".join(f" --{change}" for change in instead.changed)
     a, b = instead.kl
-    yield f"{instead.loss}{options}{where}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+    yield f"{name}{options}{where}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+
+
+def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
+    """Write a short loss in the names of a pasted one; empty where it was typed in the grammar.
+
+    >>> from klsym.api import explain
+    >>> spell_loss("k2", explain("(ref_logp - logp).exp() - (ref_logp - logp) - 1"))
+    '0.5*(logp - ref_logp)**2'
+    """
+    written = verdict.loss.written
+    pairs = (pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"])
+    names = {role: typed for typed, role in pairs}
+    exp = next(
+        (f"{library}.exp" for library in ("torch", "jnp", "np") if f"{library}." in verdict.loss.text), "exp"
+    )
+    if loss not in SPELLINGS or not {"log_q", "log_p"} <= {*names}:
+        return ""
+    text = SPELLINGS[loss].format(q=names["log_q"], p=names["log_p"], mu=names.get("log_mu", ""), exp=exp)
+    return "" if "mu}" in SPELLINGS[loss] and "log_mu" not in names else text
 
 
 def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
