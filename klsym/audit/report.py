@@ -18,6 +18,7 @@ from klsym.notation.printers import TEXT
 from klsym.render.answer import build_answer, format_answer
 from klsym.render.headline import describe_update, describe_use, name_trust
 
+ALONE = "each token by itself"
 MAX_SHOWN = 2  # findings in the code of a short answer
 
 
@@ -80,15 +81,20 @@ class Audit:
         return "\n".join([*map(printable, lines), "", self.verdict.text(full=True)])
 
     def _list_short_rows(self) -> list[tuple[str, str]]:
-        """Return one row on what was read, one on how it was checked, and the first findings in the code."""
+        """Return rows on what was read, assumed and checked, and the first findings in the code."""
         rows = dict(reversed(self._list_rows()))
-        read = "; ".join(rows[name] for name in ("reads", "guessed", "left", "free") if name in rows)
-        checked = [
-            rows["confirmed"],
-            *([f"run on small worlds: {rows['measured']}"] if "measured" in rows else []),
+        guessed = " (guessed from the names; change with --map)"
+        names = [*self.bindings.texts] == [*self.bindings.guessed]
+        read = [rows["reads"] + guessed * names] + ([] if names else [rows.get("guessed", "")])
+        read += [rows.get("left", ""), rows.get("free", ""), rows["tokens"] * (rows["tokens"] != ALONE)]
+        confirmed = [rows["confirmed"], f"run on small worlds: {rows.get('measured', '')}"]
+        labelled = [
+            ("read", "; ".join(filter(None, read))),
+            ("assumed", "; ".join(self.notes)),
+            ("checked", "; ".join(confirmed[: 1 + ("measured" in rows)])),
+            *(("code", str(finding)) for finding in self.findings[:MAX_SHOWN]),
         ]
-        shown = [("code", str(finding)) for finding in self.findings[:MAX_SHOWN]]
-        return [("read", read), ("checked", "; ".join(checked)), *shown]
+        return [(label, text) for label, text in labelled if text]
 
     def __str__(self) -> str:
         return self.text()

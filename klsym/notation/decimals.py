@@ -19,13 +19,13 @@ LEADING = re.compile(r"(\d+)(?:\*|$)")
 PAIRS = {")": "(", "]": "["}
 
 
-def choose_decimals(loss: str) -> Callable[[str], str]:
+def choose_decimals(loss: str, always: bool = False) -> Callable[[str], str]:
     """Return what rewrites the text of an answer: with decimals if the loss has them, with * before a KL.
 
     >>> choose_decimals("0.04*k3")("-1/25 KL(mu||q)"), choose_decimals("k3/25")("-1/25 KL(mu||q)")
     ('-0.04*KL(mu||q)', '-1/25*KL(mu||q)')
     """
-    has_decimals = bool(DECIMAL.search(loss))
+    has_decimals = always or bool(DECIMAL.search(loss))
     return lambda text: JUXTAPOSED.sub(r"\1*\2", write_decimals(text) if has_decimals else text)
 
 

@@ -88,16 +88,17 @@ class Answer:
 
 def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[str, str]] = ()) -> Answer:
     """Build the short answer of a printed verdict; name, rows: of the code in which the loss was read."""
-    write = choose_decimals(verdict.loss.text)
+    write = choose_decimals(verdict.loss.text, always=bool(name))
     terms = tuple(_iterate_terms(verdict))
     of_terms = _is_described_by_terms(verdict)
     trusts = [trust for *_, trust in terms] if of_terms else [name_trust(verdict)]
     findings = verdict.diagnostics
     unweighted = any(d.code.code == "KL004" for d in findings)
+    question = describe_question(verdict, unweighted and not of_terms)
     return Answer(
-        name + describe_question(verdict, unweighted and not of_terms), reading=_list_readings(verdict),
+        name + write(question) if name else question, reading=_list_readings(verdict),
         update=write(_describe_verdict(verdict)), trust=max(trusts, key=WEAKEST.index),
-        terms=tuple((name, write(text), trust) for name, text, trust in terms),
+        terms=tuple((write(loss) if name else loss, write(text), trust) for loss, text, trust in terms),
         findings=tuple((d.code.code, d.code.name, write(format_message(d))) for d in findings),
         implied=tuple(d.code.code for d in findings if _is_said(d)),
         fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),

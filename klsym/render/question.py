@@ -43,6 +43,7 @@ IN_A_SUM = {
     "not decided": "a term that is not decided",
     ENTROPY: "the entropy, with the sign that makes the policy deterministic",
 }
+OF_REFERENCE = re.compile(r"\b(k[1-9]|r|log_p)\b|\bk\(|\bref")
 TO_OLD = re.compile(r"minimises (?:\S+ ?\*? ?)?(?:E_q\[log\(rho_old\)(?:/\d+)?\]|KL\(q\|\|mu\))")
 
 
@@ -89,8 +90,7 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
         return "no objective"
     if verdict.target == "f-divergence":
         return "neither KL"
-    written = verdict.loss.written
-    return NOT_A_KL if written is not None and written.expression.has(log_p) else OTHER
+    return NOT_A_KL if OF_REFERENCE.search(verdict.loss.text) else OTHER
 
 
 def has_clip(verdict: Verdict) -> bool:
