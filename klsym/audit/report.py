@@ -90,8 +90,8 @@ class Audit:
         confirmed = [rows["confirmed"], f"run on small worlds: {rows.get('measured', '')}"]
         labelled = [
             ("read", "; ".join(filter(None, read))),
-            ("assumed", "; ".join(self.notes)),
             ("checked", "; ".join(confirmed[: 1 + ("measured" in rows)])),
+            ("assumed", "; ".join(self.notes)),
             *(("code", str(finding)) for finding in self.findings[:MAX_SHOWN]),
         ]
         return [(label, text) for label, text in labelled if text]

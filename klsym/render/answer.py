@@ -317,7 +317,7 @@ class Page:
         parts = []
         if gradient and with_formula and len(gradient) <= self.width // 2:
             parts.append(", ".join([f"gradient {gradient}", *_define_names(gradient)]))
-        if value and not (value in SHORT_VALUES and self.answer.terms):
+        if value not in ("", "open") and not (value in SHORT_VALUES and self.answer.terms):
             parts.append(f"value {SHORT_VALUES.get(value, value)}")
         parts += [f"check {facts['check']}"] if "check" in facts else []
         commands = [counted] if self.proof else [counted, "--proof"]

@@ -107,13 +107,21 @@ def describe_target(verdict: Verdict, ascends: bool) -> str:
     text = text.removeprefix("a policy gradient: ").removeprefix("has no objective: ")
     inside = find_named_inside(verdict)
     text = text.removesuffix("; it has no objective")
-    is_own_mean = not verdict.setting.on_policy and verdict.setting.is_differentiated
-    if is_own_mean and verdict.target == "separable" and not verdict.loss.written.expression.has(sg):
+    if _is_own_mean(verdict):
         text = re.sub(r"^(m\w+imises) (E_mu\[.*\])$", r"\1 its own mean under mu, \2", text)
         if re.match(r"minimises E_q\[.*rho", text) and not verdict.setting.is_per_token and inside is None:
             text = f"minimises its own mean under mu, E_mu[{verdict.loss.read_as or verdict.loss.text}]"
     penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
     return f"{'subtracted from the reward, it ' * penalty}{text}"
+
+
+def _is_own_mean(verdict: Verdict) -> bool:
+    """Is the objective E_mu[LOSS], whose samples and factors do not hide a part of theta?"""
+    written = verdict.loss.written
+    differentiated = (
+        written is not None and verdict.setting.is_differentiated and not written.expression.has(sg)
+    )
+    return differentiated and not verdict.setting.on_policy and verdict.target == "separable"
 
 
 def describe_combination(reading: TargetReading, ascends: bool) -> str:

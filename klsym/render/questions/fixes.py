@@ -78,16 +78,21 @@ def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     written = verdict.loss.written
     if written is None or not any(_is_against_reward(m) for d in verdict.diagnostics for m in d.messages):
         return
-    flipped = [term for term in verdict.gradient.terms if term.verdict.loss.written.expression.has(R, A)]
-    penalties = [term for term in verdict.gradient.terms if term not in flipped]
-    e = written.expression - sum(term.verdict.loss.written.expression for term in penalties)
+    try:
+        expressions = {t: t.verdict.loss.written or as_written(t.loss, ()) for t in verdict.gradient.terms}
+    except KlsymError:  # a term has parameters that were declared
+        return
+    flipped = [term for term, typed in expressions.items() if typed.expression.has(R, A)]
+    penalties = [term for term in expressions if term not in flipped]
+    e = written.expression - sum(expressions[term].expression for term in penalties)
     try:
         changed = explain_written(as_written(-e, ()), verdict.setting)
     except KlsymError:
         return
     if "the wrong sign" not in describe_kind(changed):
         says = describe_update(changed, regions=False).replace(" (a policy gradient)", "")
-        without = "without the penalty, it " * bool(penalties)
+        it = "it " * says.startswith(("m", "h"))
+        without = f"without the penalty, {it}" * bool(penalties)
         yield f"{_flip_terms(verdict, flipped)}: {without}{says}", name_trust(changed)
 
 
