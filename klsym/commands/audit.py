@@ -23,6 +23,7 @@ from klsym.worker_process import Reply
 
 HEADS = ("code", "options", "loss", "target")
 WIDEST = 60
+UNNAMED = {"separable": "an objective without a name", "none": "no objective", "open": "what is not decided"}
 LINTED = ("sarif", "github")  # formats of reports
 
 
@@ -96,7 +97,8 @@ def report_reply(reply: Reply, expected: str | None, target: str) -> int:
         return int(reply["code"])
     if not reply["meets"]:
         sign = "minus " if reply["target"] == expected else ""
-        print_complaint(f"{target} targets {sign}{reply['target']}, not {expected}")
+        name = UNNAMED.get(reply["target"], f"{sign}{reply['target']}")
+        print_complaint(f"{target} targets {name}, not {expected}")
         return 1
     return 0
 

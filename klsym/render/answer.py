@@ -271,7 +271,7 @@ class Page:
     def _format_head(self, terms: Sequence[tuple[str, str, str]], whole: bool = False) -> list[str]:
         """Return the question, the verdict, how the loss was read, and one line for each term."""
         answer, width = self.answer, self.width
-        lines = [*_wrap_text(answer.title, "", "  ", width), *add_trust(answer.update, answer.trust, width)]
+        lines = [*wrap_text(answer.title, "", "  ", width), *add_trust(answer.update, answer.trust, width)]
         readings = answer.reading if whole else ["; ".join(answer.reading)] if answer.reading else []
         for i, reading in enumerate(readings):
             lines += add_label("" if i else "read as", reading, width)
@@ -346,14 +346,15 @@ def _define_names(formula: str) -> list[str]:
 def _format_finding(finding: tuple[str, str, str], width: int, whole: bool = True) -> list[str]:
     """Wrap a finding; of several sentences, those for which two lines are enough."""
     code, name, text = finding
-    lines = _wrap_text(f"{code} {name}  {text}", "  ", "    ", width)
+    lines = wrap_text(f"{code} {name}  {text}", "  ", "    ", width)
     while not whole and len(lines) > 2 and "; " in text:
         text = text.rpartition("; ")[0]
-        lines = _wrap_text(f"{code} {name}  {text}", "  ", "    ", width)
+        lines = wrap_text(f"{code} {name}  {text}", "  ", "    ", width)
     return lines
 
 
-def _wrap_text(text: str, first_indent: str, next_indent: str, width: int) -> list[str]:
+def wrap_text(text: str, first_indent: str, next_indent: str, width: int) -> list[str]:
+    """Wrap a text; words for a divergence stay on one line."""
     text = re.sub(r"KL\(\w[^|()]* \|\| [^()]*\)", lambda kl: kl[0].replace(" ", HARD_SPACE), text)
     text = text if width >= MIN_HARD else text.replace(HARD_SPACE, " ")
     lines = textwrap.wrap(
@@ -365,12 +366,12 @@ def _wrap_text(text: str, first_indent: str, next_indent: str, width: int) -> li
 
 def add_label(label: str, text: str, width: int) -> list[str]:
     """Return the lines of a labelled row."""
-    return _wrap_text(f"{label:<{LABEL}} {text}", "  ", " " * (LABEL + 3), width)
+    return wrap_text(f"{label:<{LABEL}} {text}", "  ", " " * (LABEL + 3), width)
 
 
 def add_trust(text: str, trust: str, width: int, next_indent: str = "    ") -> list[str]:
     """Wrap a sentence and put its trust at the right of its last line."""
-    lines = _wrap_text(text, "  ", next_indent, width - len(trust) - 2)
+    lines = wrap_text(text, "  ", next_indent, width - len(trust) - 2)
     lines[-1] = f"{lines[-1]:<{max(width, 30) - len(trust) - 2}}  {trust}"
     return lines
 

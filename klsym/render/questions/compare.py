@@ -175,9 +175,9 @@ class PrintedComparison(Comparison):
             "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
         }  # fmt: skip
 
-    def text(self, proof: bool = False, full: bool = False) -> str:
+    def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:
         """The answer for a terminal, with what stands behind it if asked."""
-        return comparison_text(self, proof, full)
+        return comparison_text(self, proof, full, width)
 
     def __str__(self) -> str:
         return self.text()
@@ -213,13 +213,15 @@ LOWER = {
 }
 
 
-def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = False) -> str:
+def comparison_text(
+    found: PrintedComparison, proof: bool = False, full: bool = False, width: int = WIDTH
+) -> str:
     """For a terminal: the answer; the models, counterexamples and hypotheses with `proof` or `full`."""
     rows, spread = found.named_answers, found.variance
     decided = spread or any(answer.same is not None for _, answer in rows)
     trust = (TRUST | {"open": "partly open"})[found.trust] if decided else "open"
     lines = [f"A = {found.losses[0]},  B = {found.losses[1]}: {_losses(found.setting)}"]
-    lines += add_trust(_sentence(found), trust, WIDTH)
+    lines += add_trust(_sentence(found), trust, width)
     read = [write_sentence(message) for message in found.readings if message.code in READINGS]
     labelled = [("read as", text) for text in read]
     for name, answer in rows:
@@ -232,7 +234,7 @@ def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = 
     labelled.append(("variance", f"{LOWER[known] if known else WORDS[None]}{where}"))
     if not (proof or full):
         labelled.append(("details", "--proof; --full"))
-    lines += [line for name, text in labelled for line in add_label(name, text, WIDTH)]
+    lines += [line for name, text in labelled for line in add_label(name, text, width)]
     if not (proof or full):
         return "\n".join([*lines, *format_list("Not decided", found.undecided)])
     if spread:

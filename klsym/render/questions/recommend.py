@@ -11,7 +11,7 @@ from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, Te
 from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.notation.printers import is_sum
-from klsym.render.answer import WIDTH, add_label
+from klsym.render.answer import WIDTH, add_label, add_trust, wrap_text
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update, name_trust
 from klsym.render.option_words import LEVELS, SAMPLED_FROM, WEIGHTS, find_words
@@ -55,9 +55,11 @@ class PrintedRecommendation(Recommendation):
         """The object that `klsym recommend --json` prints."""
         return recommendation_json(self)
 
-    def text(self, framework: str = "torch", proof: bool = False, full: bool = False) -> str:
+    def text(
+        self, framework: str = "torch", proof: bool = False, full: bool = False, width: int = WIDTH
+    ) -> str:
         """The answer for a terminal, with what is proved of each choice if asked."""
-        return recommendation_text(self, framework, proof, full)
+        return recommendation_text(self, framework, proof=proof, full=full, width=width)
 
     def __str__(self) -> str:
         return self.text()
@@ -97,7 +99,11 @@ def asked(found: PrintedRecommendation) -> str:
 
 
 def recommendation_text(
-    found: PrintedRecommendation, framework: str = "torch", proof: bool = False, full: bool = False
+    found: PrintedRecommendation,
+    framework: str = "torch",
+    proof: bool = False,
+    full: bool = False,
+    width: int = WIDTH,
 ) -> str:
     """For a terminal: the code of the first choice, the other choices, the wrong ones; with `proof` or `full`
     what is proved of each choice."""
@@ -105,10 +111,12 @@ def recommendation_text(
         return "\n".join([_none_right(found), *_not_these(found)])
     code = [f"    {line}".rstrip() for line in found.snippet(framework).splitlines()]
     first = found.choices[0]
-    title = f"  write {first.loss}{_options(first)}: {_describe_short(first, found)}"
-    lines = [asked(found), f"{title:<{WIDTH - 8}}  {name_trust(first.verdict)}", "", *code, ""]
+    loss = f"{first.loss}{_options(first)}"
+    title = ": ".join(filter(None, [f"write {loss}", _describe_short(first, found)]))
+    lines = [*wrap_text(asked(found), "", "  ", width), *add_trust(title, name_trust(first.verdict), width)]
+    lines += ["", *code, ""]
     if not (proof or full):
-        return "\n".join([*lines, *_in_short(found), f"  {'details':<8} --full; --proof"])
+        return "\n".join([*lines, *_in_short(found, width), f"  {'details':<8} --full; --proof"])
     for number, choice in enumerate(found.choices):
         lines += [*[""] * bool(number), f"{number + 1}  {choice.loss}{_options(choice)}"]
         lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
@@ -122,18 +130,18 @@ def _describe_short(choice: PrintedChoice, found: PrintedRecommendation) -> str:
         "" if named else describe_value(choice.verdict).replace("not an unbiased estimate of", "biased for")
     )
     needed = [f"needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1]]
-    return "; ".join(filter(None, [f"value {value}" * bool(value), *needed])) or "right for every q and p"
+    return "; ".join(filter(None, [f"value {value}" * bool(value), *needed]))
 
 
-def _in_short(found: PrintedRecommendation) -> list[str]:
+def _in_short(found: PrintedRecommendation, width: int) -> list[str]:
     """One row on the other choices, and one on the wrong ones with what they do instead."""
     also = [f"{choice.loss}{_options(choice)}" for choice in found.choices[1:MAX_CHOICES]]
     rows = [("also", ", ".join(also))] if also else []
     wrong = [f"{one.loss}{_options(one)} ({wrong_reason(one, found)})" for one in found.wrong[:MAX_WRONG]]
-    while len(", ".join(wrong)) > 2 * (WIDTH - 20) and len(wrong) > 1:
+    while len(", ".join(wrong)) > 2 * (width - 20) and len(wrong) > 1:
         wrong.pop()
     rows += [("not", f"{', '.join(wrong)}")] if wrong else []
-    return [line for name, text in rows for line in add_label(name, text, WIDTH)]
+    return [line for name, text in rows for line in add_label(name, text, width)]
 
 
 def _all_of_them(found: PrintedRecommendation) -> list[str]:
