@@ -15,7 +15,11 @@ from klsym.engine.answers.expectation import is_met, read_expectation
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
+from klsym.render.answer import build_answer, format_answer
 from klsym.render.headline import describe_update, describe_use, name_trust
+
+ALONE = "each token by itself"
+MAX_SHOWN = 2  # findings in the code of a short answer
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,11 +69,35 @@ class Audit:
             "confirmed": {"points": self.points, "framework": self.framework},
         }  # fmt: skip
 
-    def __str__(self) -> str:
+    def text(self, full: bool = False) -> str:
+        """Return the answer for a terminal; full: with all that was read, checked and found."""
+        if not full:
+            name = f"{self.code.name} ({self.place}{self._show_options()}): "
+            answer = build_answer(self.verdict, name, self._list_short_rows())
+            return "\n".join(map(printable, format_answer(answer, proof=True).splitlines()))
         lines = [f"{self.code.name}  ({self.place}{self._show_options()})", ""]
         lines += [f"  {name:<9} {text}" for name, text in self._list_rows()]
         lines += ["", "What the code shows", *(f"  - {f}" for f in self.findings)]
-        return "\n".join([*map(printable, lines), "", str(self.verdict)])
+        return "\n".join([*map(printable, lines), "", self.verdict.text(full=True)])
+
+    def _list_short_rows(self) -> list[tuple[str, str]]:
+        """Return rows on what was read, assumed and checked, and the first findings in the code."""
+        rows = dict(reversed(self._list_rows()))
+        guessed = " (guessed from the names; change with --map)"
+        names = [*self.bindings.texts] == [*self.bindings.guessed]
+        read = [rows["reads"] + guessed * names] + ([] if names else [rows.get("guessed", "")])
+        read += [rows.get("left", ""), rows.get("free", ""), rows["tokens"] * (rows["tokens"] != ALONE)]
+        confirmed = [rows["confirmed"], f"run on small worlds: {rows.get('measured', '')}"]
+        labelled = [
+            ("read", "; ".join(filter(None, read))),
+            ("checked", "; ".join(confirmed[: 1 + ("measured" in rows)])),
+            ("assumed", "; ".join(self.notes)),
+            *(("code", str(finding)) for finding in self.findings[:MAX_SHOWN]),
+        ]
+        return [(label, text) for label, text in labelled if text]
+
+    def __str__(self) -> str:
+        return self.text()
 
     __repr__ = __str__
 
@@ -80,9 +108,10 @@ class Audit:
         read = ", ".join(f"{name} = {text}" for name, text in self.bindings.texts.items())
         rows = [("reads", read or "nothing of the sample")]
         if self.bindings.guessed:
-            rows.append(("guessed", f"{', '.join(self.bindings.guessed)} by name; --map says otherwise"))
+            guessed = ", ".join(self.bindings.guessed)
+            rows.append(("guessed", f"{guessed} guessed from the names; change with --map"))
         if self.bindings.defaulted:
-            rows.append(("left", f"{', '.join(self.bindings.defaulted)} as by default; --map binds them"))
+            rows.append(("left", f"{', '.join(self.bindings.defaulted)} as by default; change with --map"))
         if self.bindings.free:
             free = ", ".join(k if k == str(x) else f"{k} (here {x})" for k, x in self.bindings.free.items())
             rows.append(("free", f"{free}: any number; --set gives one"))

@@ -23,6 +23,7 @@ from klsym.worker_process import Reply
 
 HEADS = ("code", "options", "loss", "target")
 WIDEST = 60
+UNNAMED = {"separable": "an objective without a name", "none": "no objective", "open": "what is not decided"}
 LINTED = ("sarif", "github")  # formats of reports
 
 
@@ -65,7 +66,7 @@ def _answer_targets(options: argparse.Namespace) -> int:
         if finding.code not in (EXPECTED, UNREADABLE) and finding.function not in with_expectation:
             said = f"{finding.code} {finding.name} is an error: the exit code is 1"
             print_complaint(f"{finding.function}: {said}")
-    _print_replies(audited, options.format)
+    _print_replies(audited, options.format, options.full)
     if options.write:
         for target, reply in audited:
             path = store_target(Path.cwd(), build_target(target, reply.get("json")))
@@ -97,19 +98,20 @@ def report_reply(reply: Reply, expected: str | None, target: str) -> int:
         return int(reply["code"])
     if not reply["meets"]:
         sign = "minus " if reply["target"] == expected else ""
-        print_complaint(f"{target} targets {sign}{reply['target']}, not {expected}")
+        name = UNNAMED.get(reply["target"], f"{sign}{reply['target']}")
+        print_complaint(f"{target} targets {name}, not {expected}")
         return 1
     return 0
 
 
-def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str) -> None:
+def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str, full: bool) -> None:
     if form == "json":
         for target, reply in audited:
             unread = {"function": target.code, "error": reply.get("error"), **reply.get("both", {})}
             print(json.dumps(reply.get("json", unread)))
     elif len(audited) == 1:
         ((_, reply),) = audited
-        text = reply.get("text") or reply.get("measured_text")
+        text = (reply.get("full") if full else None) or reply.get("text") or reply.get("measured_text")
         if text is not None:
             print(text)
     else:

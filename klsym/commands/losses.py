@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from klsym.commands.console import get_terminal_width
 from klsym.commands.late import print_late_verdict
 from klsym.commands.limited import Limited
 from klsym.commands.timed import limit_time
@@ -64,7 +65,7 @@ def compare_losses(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(comparison.to_json()))
     else:
-        print(comparison.text(options.proof, options.full))
+        print(comparison.text(options.proof, options.full, get_terminal_width()))
     return 0
 
 
@@ -80,5 +81,6 @@ def recommend_loss(options: argparse.Namespace) -> int:
     if options.format == "markdown":
         print(recommendation.markdown(options.framework))
     else:
-        print(recommendation.text(options.framework, options.proof, options.full))
+        width = get_terminal_width()
+        print(recommendation.text(options.framework, options.proof, options.full, width))
     return 0

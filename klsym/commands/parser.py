@@ -184,6 +184,7 @@ def _add_audit(commands: Any) -> None:
     )  # fmt: skip
     _add_limits(audit)
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
+    audit.add_argument("--full", action="store_true", help="print all that was read, checked and found")
     _add_fixes(audit)
     _add_lint(audit)
     audit.set_defaults(run="klsym.commands.audit:audit_code")

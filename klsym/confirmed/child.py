@@ -117,6 +117,7 @@ def _describe(answer: Audit, expected: str | None) -> Reply:
     expectation = None if expected is None else {"wanted": expected, "ok": meets}
     return {
         "text": str(answer),
+        "full": answer.text(full=True),
         "json": {**answer.to_json(), "expect": expectation},
         "row": answer.to_row(),
         "target": answer.target or "open",

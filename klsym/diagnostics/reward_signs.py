@@ -1,7 +1,7 @@
 """Does descending a loss make samples less likely the larger their reward is?
 
 The gradient at a sample is h s.  It does if h rises with the reward wherever it depends on it: of
-min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A where no bound binds, and 0 elsewhere.
+min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A inside the clip range, and 0 elsewhere.
 
 >>> from klsym.engine.explain import explain
 >>> losses = ("clip(rho, 0, 2)*A", "-clip(rho, 0, 2)*A")
@@ -19,9 +19,13 @@ import sympy
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import SLOTTED, A, M, R
+from klsym.language.expressions import SLOTTED, A, M, R, future, now, past, s
+from klsym.notation.steps import iterate_values
+from klsym.notation.values import LazyFormula
 
 OF_NAME = {x.name: x for x in (R, A)}
+OF_ONE_SCORE = ("_divide_by_tokens", "_build_scored")  # formulas with one score
+ALL_SCORES = past(s) + now(s) + future(s)
 
 
 def find_opposed_reward(verdict: Verdict) -> Any | None:
@@ -40,18 +44,32 @@ def find_opposed_reward(verdict: Verdict) -> Any | None:
     return OF_NAME[_read_base_name(next(iter(rewards)))] if rises else None
 
 
+def divide_by_scores(h: Any) -> Any | None:
+    """Return h over the score of the whole sequence; None if that is no factor of it."""
+    quotient = h / ALL_SCORES
+    return None if any(quotient.has(score) for score in ALL_SCORES.args) else quotient
+
+
 def _collect_coefficients(verdict: Verdict) -> Iterator[Any]:
     """Yield the coefficient of each score, case by case; None where it is no expression."""
     h = verdict.gradient.score_coefficient if verdict.gradient.centred is None else verdict.gradient.centred
-    by_case = [value for _, value in verdict.gradient.score_cases] or [h]
+    by_case = [value for _, value in verdict.gradient.score_cases] or [read_scored(h)]
     for value in by_case:
         for coefficient in value.values() if isinstance(value, Mapping) else [value]:
             coefficient = to_sympy(coefficient) if isinstance(coefficient, ExpPoly) else coefficient
-            yield (
-                coefficient
-                if isinstance(coefficient, sympy.Basic) and not coefficient.has(sympy.Heaviside)
-                else None
-            )
+            if not isinstance(coefficient, sympy.Basic):
+                yield None
+                continue
+            scored = divide_by_scores(coefficient)
+            values = [*iterate_values(coefficient if scored is None else scored)] or [None]
+            yield from (None if value is None or value.has(sympy.Heaviside) else value for value in values)
+
+
+def read_scored(h: Any) -> Any:
+    """Return what multiplies the score of a token, where a batch is divided by its number of tokens."""
+    while isinstance(h, LazyFormula) and h.build.__name__ in OF_ONE_SCORE:
+        h = h.of[0]
+    return h
 
 
 def is_never_negative(slope: Any) -> bool:

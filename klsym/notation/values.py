@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import sympy
 
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.language.expressions import REWARDS, log_mu, log_old, log_p, log_q
+from klsym.language.expressions import REWARDS, Weight, log_mu, log_old, log_p, log_q
 from klsym.notation import losses
 from klsym.notation.coefficients import build_coefficient
 from klsym.notation.estimators import replace_by_k3
@@ -136,13 +136,26 @@ def describe_conditions(conditions: Iterable[Any], spell: Text = TEXT) -> str:
 
 def _format_condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
     """Return one condition, with the terms that vary over samples on the left."""
-    x = replace_by_k3(x)
+    x = replace_by_k3(name_sampler(x))
     terms = sympy.Add.make_args(x)
     varying = [t for t in terms if _has_symbol(t, LOGS)] or [t for t in terms if _has_symbol(t, REWARDS)]
     left = sympy.Add(*varying) if varying else x
     relation = RELATIONS[signs]
     sides = (losses.show(side, spell) for side in (left, sympy.expand(left - x)))
     return f" {relation if spell is TEXT else IN_LATEX.get(relation, relation)} ".join(sides)
+
+
+def name_sampler(x: Any) -> Any:
+    """Write a condition on mu alone, which the engine has in q and rho = q/mu, with log_mu.
+
+    >>> from klsym.language.expressions import exp, rho
+    >>> name_sampler(exp(log_q)/rho - 1), name_sampler(rho - exp(log_q))
+    (exp(log_mu) - 1, -exp(log_q) + rho)
+    """
+    if not any(isinstance(atom, Weight) for atom in x.atoms(sympy.Function)):
+        return x
+    unfolded = sympy.expand(x.replace(Weight, lambda first, second: sympy.exp(first - second)))
+    return x if _has_symbol(unfolded, (log_q,)) else unfolded
 
 
 LOGS = (log_q, log_p, log_mu, log_old)
@@ -158,7 +171,7 @@ def show_coefficient(coefficient: Any, spell: Text = TEXT) -> str:
     """Return the coefficient, or "no value" if it is 0/0."""
     if coefficient.has(sympy.nan, sympy.zoo):
         return "no value" if spell is TEXT else r"\text{no value}"
-    return losses.show(coefficient, spell)
+    return losses.show(name_sampler(coefficient), spell)
 
 
 def format_lines(cases: Iterable[tuple[Any, Any]]) -> list[str]:

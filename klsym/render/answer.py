@@ -1,51 +1,60 @@
-"""A short answer: what the loss does, diagnostics, the facts, what to write instead; at most 25 lines.
+"""A short answer, at most 12 lines: the question, the verdict, findings, what to write instead, details.
 
 >>> from klsym.api import explain
 >>> print(format_answer(build_answer(explain("k2"))))
-k2: on-policy loss
-  minimises KL(q||p), the reverse KL                                      proved
-  gradient     E_q[k1*s]
-  value        not an unbiased estimate of either KL
-  more         --proof (4 hypotheses)
+k2 in the loss, on-policy
+  A penalty on KL(policy || reference): minimises KL(q||p), the reverse KL                    proved
+  details  gradient E_q[k1*s], s = grad log q; value biased for either KL; --full; --proof
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from klsym.diagnostics.conditions import select_notes
+from klsym.diagnostics.conditions import Diagnostic, select_notes
 from klsym.language.expressions import log_p
+from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
 from klsym.notation.values import format_lines as case_lines
 from klsym.notation.values import show_value
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
-from klsym.render.headline import TRUST, describe_update, format_title, name_trust
+from klsym.render.headline import TRUST, describe_update, name_trust, says_push
+from klsym.render.question import (
+    compares_with_old,
+    describe_answer,
+    describe_kind,
+    describe_kinds,
+    describe_question,
+)
+from klsym.render.questions.fixes import list_fixes
 from klsym.render.sentences import write_sentences
 
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
-MAX_LINES = 25
+MAX_LINES, MAX_NARROW, NARROW = (
+    12,
+    16,
+    80,
+)  # lines of an answer; those where there are fewer columns than NARROW
 WIDTH = 100
-LABEL = 12  # columns of a label
-MAX_DIAGNOSTICS, MAX_NOTES, MAX_CASES, MAX_TERMS = 3, 2, 3, 3
-LONG_FACT = 5  # lines; where an answer is too long, a longer one is left out before all else
-
-
+LABEL = 8  # columns of a label
+MAX_FINDINGS, MAX_TERMS, MAX_CASES, MAX_NAME = 3, 3, 3, 24
+MAX_FORMULA = 110  # characters of an objective; a longer one is shown with --full
 WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
-
-
-@dataclass(frozen=True)
-class Section:
-    """Some lines; those with the highest rank are left out first where an answer is too long."""
-
-    rank: int
-    lines: tuple[str, ...]
+FULL = "--full"
+OLD_REFERENCE = (
+    "a penalty to the old policy slows each step; its minimum moves whenever the old policy is replaced, so"
+    " that it does not hold the policy near a fixed one"
+)
+SHORT_VALUES = {"not an unbiased estimate of either KL": "biased for either KL"}
+HARD_SPACE, MIN_HARD = "\xa0", 45  # where a line is not broken; the least columns for it
+DEFINITIONS = {"r": "r = p/q", "rho": "rho = q/mu", "s": "s = grad log q"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,9 @@ class Answer:
     """The content of a short answer, before it is laid out.
 
     reading: the loss in the grammar, and how it was read, where it was typed in another spelling.
-    terms: what each term of a sum does, and how far that is known.  diagnostics: code, name and sentence.
+    terms: what each term of a sum does, and how far that is known.  findings: code, name and sentences;
+    implied: those that the verdict says already.  fixes: what to write, and how far that is known.
+    facts: gradient, value and a check.  rows: further ones, of code that was read, the most important first.
     """
 
     title: str
@@ -61,56 +72,89 @@ class Answer:
     update: str
     trust: str
     terms: tuple[tuple[str, str, str], ...]
-    diagnostics: tuple[tuple[str, str, str], ...]
+    findings: tuple[tuple[str, str, str], ...]
+    implied: tuple[str, ...]
+    fixes: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
-    suggestion: str
+    remark: str
     notes: tuple[str, ...]
-    proof_contents: str
+    rows: tuple[tuple[str, str], ...] = ()
 
-    def join_commands(self, proof: bool, hidden: bool) -> str:
-        """Return the commands and options that print more."""
-        codes = [f"klsym rule {code}" for code, *_ in self.diagnostics[:1]]
-        flags = [
-            *([] if proof else [f"--proof ({self.proof_contents})"]),
-            *codes,
-            *(["--full"] if hidden else []),
-        ]
-        return "   ".join(flags)
+    @property
+    def listed(self) -> tuple[tuple[str, str, str], ...]:
+        """The findings that the verdict does not say already."""
+        return tuple(finding for finding in self.findings if finding[0] not in self.implied)
 
 
-def build_answer(verdict: PrintedVerdict) -> Answer:
-    """Build the short answer of a printed verdict."""
+def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[str, str]] = ()) -> Answer:
+    """Build the short answer of a printed verdict; name, rows: of the code in which the loss was read."""
+    write = choose_decimals(verdict.loss.text, always=bool(name))
     terms = tuple(_iterate_terms(verdict))
-    trusts = (
-        [trust for *_, trust in terms] if _is_described_by_terms(verdict, terms) else [name_trust(verdict)]
-    )
+    of_terms = _is_described_by_terms(verdict)
+    trusts = [trust for *_, trust in terms] if of_terms else [name_trust(verdict)]
+    findings = verdict.diagnostics
+    unweighted = any(d.code.code == "KL004" for d in findings)
+    question = describe_question(verdict, unweighted and not of_terms)
     return Answer(
-        format_title(verdict), reading=_list_readings(verdict), update=_describe_whole(verdict, terms),
-        trust=max(trusts, key=WEAKEST.index), terms=terms,
-        diagnostics=tuple((d.code.code, d.code.name, format_message(d)) for d in verdict.diagnostics),
-        facts=tuple(_iterate_facts(verdict)), suggestion=_describe_suggestion(verdict.fix),
-        notes=write_sentences(select_notes(verdict.messages)),
-        proof_contents=_describe_proof(verdict),
+        name + write(question) if name else question, reading=_list_readings(verdict),
+        update=write(_describe_verdict(verdict)), trust=max(trusts, key=WEAKEST.index),
+        terms=tuple((write(loss) if name else loss, write(text), trust) for loss, text, trust in terms),
+        findings=tuple((d.code.code, d.code.name, write(format_message(d))) for d in findings),
+        implied=tuple(d.code.code for d in findings if _is_said(d)),
+        fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),
+        facts=tuple((name, write(text)) for name, text in _iterate_facts(verdict)),
+        remark=OLD_REFERENCE if compares_with_old(verdict) else "",
+        notes=tuple(map(write, write_sentences(select_notes(verdict.messages)))),
+        rows=tuple((label, write(text)) for label, text in rows),
     )  # fmt: skip
 
 
 def write_summary(verdict: PrintedVerdict) -> str:
-    """Say in one sentence what minimising the loss does."""
-    return _describe_whole(verdict, tuple(_iterate_terms(verdict)))
-
-
-def _describe_whole(verdict: PrintedVerdict, terms: tuple[tuple[str, str, str], ...]) -> str:
-    """Describe the update; for a sum of few terms whose objective has no name, term by term."""
-    if not _is_described_by_terms(verdict, terms):
+    """Say in one sentence what minimising the loss does; for a clipped sum of few terms, term by term."""
+    if not _is_described_by_terms(verdict):
         return describe_update(verdict)
-    return f"term by term: {', and '.join(text.partition(';')[0] for _, text, _ in terms)}"
+    parts = (describe_update(t.verdict, verdict.is_ascended, regions=False) for t in verdict.gradient.terms)
+    return f"term by term: {', and '.join(parts)}"
 
 
-def _is_described_by_terms(verdict: PrintedVerdict, terms: tuple[tuple[str, str, str], ...]) -> bool:
-    """Is it a clipped sum, whose objective is only its own mean under mu, so that its terms say more?"""
-    return bool(
-        verdict.target == "separable" and verdict.gradient.score_cases and 1 < len(terms) <= MAX_TERMS
+def _describe_verdict(verdict: PrintedVerdict) -> str:
+    """Describe the update in words and symbols; for a sum that its terms describe, in words."""
+    if not _is_described_by_terms(verdict):
+        return _shorten(describe_answer(verdict), verdict)
+    kinds = [describe_kind(term.verdict, verdict.is_ascended) for term in verdict.gradient.terms]
+    text = describe_kinds(kinds)
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _shorten(text: str, verdict: PrintedVerdict) -> str:
+    """Replace an objective whose formula is long by what it is, if that is known."""
+    kind, _, formula = text.partition(": ")
+    if len(formula) <= MAX_FORMULA or not re.match(r"m\w+ (its own|E_)", formula):
+        return text
+    verb = formula.partition(" ")[0]
+    under = formula.partition("E_")[2].partition("[")[0]
+    own = (
+        f"{verb} its own mean under mu"
+        if " its own mean" in formula
+        else f"{verb} an expectation under {under}"
     )
+    return f"{kind}: {own} (its formula: {FULL})"
+
+
+def _is_described_by_terms(verdict: PrintedVerdict) -> bool:
+    """Has a sum of few terms an objective without a name, so that its terms say more?"""
+    terms = verdict.gradient.terms
+    unnamed = verdict.target == "separable" and 1 < len(terms) <= MAX_TERMS
+    return unnamed and not _is_estimator(verdict)
+
+
+def _is_estimator(verdict: PrintedVerdict) -> bool:
+    return verdict.value.target in ("reverse-kl", "forward-kl")
+
+
+def _is_said(diagnostic: Diagnostic) -> bool:
+    """Does the verdict say it already?"""
+    return diagnostic.code.code == "KL007" or all(map(says_push, diagnostic.messages))
 
 
 def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:
@@ -122,25 +166,22 @@ def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:
 
 def _iterate_terms(verdict: PrintedVerdict) -> Iterator[tuple[str, str, str]]:
     """Iterate over the terms of a sum as (loss, update, trust); an estimator of a KL counts as one term."""
-    is_estimator = verdict.value.target in ("reverse-kl", "forward-kl")
-    if verdict.target == "zero" or is_estimator:
+    if verdict.target == "zero" or _is_estimator(verdict):
         return
     for term in verdict.gradient.terms:
         missing = write_sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
-        yield (
-            term.loss,
-            "; ".join([describe_update(term.verdict, verdict.is_ascended), *missing]),
-            name_trust(term.verdict),
-        )
+        update = describe_update(term.verdict, verdict.is_ascended, regions=False)
+        update = update.replace(" (a policy gradient)", "")
+        yield term.loss, "; ".join([update, *missing]), name_trust(term.verdict)
 
 
 def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     if verdict.gradient.score_coefficient is not None:
         yield "gradient", _write_gradient(verdict)
-    if verdict.target == "none" and verdict.gradient.quantities_text:
-        yield "equals", verdict.gradient.quantities_text
     if not verdict.loss.written or verdict.loss.written.expression.has(log_p) or verdict.value.multiples:
         yield "value", describe_value(verdict)
+    if verdict.target == "none" and verdict.gradient.quantities_text:
+        yield "equals", verdict.gradient.quantities_text
     if verdict.proof.check:
         yield "check", verdict.proof.check["text"]
 
@@ -159,7 +200,7 @@ def _write_gradient(verdict: PrintedVerdict) -> str:
     cases = verdict.gradient.score_cases
     if cases:
         if len(cases) > MAX_CASES:
-            return f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions (--full lists them)"
+            return f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions ({FULL} lists them)"
         cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))
         return f"{mean}[{sums}h*s{slot}] with h = {cases_text}"
     h = verdict.gradient.score_text
@@ -182,96 +223,157 @@ def _add_brackets(h: str, always: bool = True) -> str:
     return f"({h})" if always and is_sum(h) else h
 
 
-def _describe_suggestion(instead: Any) -> str:
-    """Return the suggested loss, its options, and what it minimises."""
-    if instead is None:
-        return ""
-    where = " in place of the penalty" * instead.beside
-    options = "".join(f" --{change}" for change in instead.changed)
-    a, b = instead.kl
-    name = {("q", "p"): ", the reverse KL", ("p", "q"): ", the forward KL"}.get(instead.kl, "")
-    return f"{instead.loss}{options}{where}: minimises KL({a}||{b}){name}"
-
-
-def _describe_proof(verdict: PrintedVerdict) -> str:
-    """Count what --proof prints: the hypotheses, and a counterexample if there is one."""
-    count = len(verdict.hypotheses)
-    parts = [f"{count} hypothes{'i' if count == 1 else 'e'}s"] if count else ["no hypotheses"]
-    return ", ".join([*parts, *(["a counterexample"] if verdict.counterexample.model is not None else [])])
-
-
 # ---------------------------------------------------------------------------- text
 def format_answer(answer: Answer, width: int = WIDTH, proof: bool = False, whole: bool = False) -> str:
     """Format an answer for a terminal.  proof: the proof is printed below it; whole: leave nothing out."""
-    sections = _build_sections(answer, width, whole)
-    if whole:
-        return "\n".join(line for section in sections for line in section.lines)
-    left_out, room = (
-        False,
-        MAX_LINES - len(_add_label("more", answer.join_commands(proof, hidden=True), width)),
-    )
-    while sum(len(s.lines) for s in sections) > room and any(s.rank for s in sections):
-        least = max(s.rank for s in sections)
-        position = max(i for i, s in enumerate(sections) if s.rank == least)
-        del sections[position]
-        left_out = True
-    lines = [line for section in sections for line in section.lines]
-    hidden = left_out or len(answer.diagnostics) > MAX_DIAGNOSTICS or len(answer.notes) > MAX_NOTES
-    commands = answer.join_commands(proof, hidden)
-    return "\n".join([*lines, *(_add_label("more", commands, width) if commands else [])])
+    page = Page(answer, width, proof)
+    return "\n".join(page.format_whole() if whole else page.format_short())
 
 
-def _build_sections(answer: Answer, width: int, whole: bool) -> list[Section]:
-    sections = [
-        Section(
-            0, (*_wrap_text(answer.title, "", "  ", width), *_add_trust(answer.update, answer.trust, width))
+@dataclass(frozen=True)
+class Page:
+    """An answer laid out for a terminal of so many columns; proof: the proof is printed below it."""
+
+    answer: Answer
+    width: int
+    proof: bool
+
+    @property
+    def limit(self) -> int:
+        """The most lines of a short answer."""
+        return MAX_LINES if self.width >= NARROW else MAX_NARROW
+
+    def format_whole(self) -> list[str]:
+        """Return all lines of the answer."""
+        answer = self.answer
+        findings = [line for finding in answer.findings for line in _format_finding(finding, self.width)]
+        facts = [*answer.rows, *answer.facts, *(("note", note) for note in answer.notes)]
+        facts_text = [line for label, text in facts for line in add_label(label, text, self.width)]
+        return [*self._format_head(answer.terms, whole=True), *findings, *self._format_fixes(), *facts_text]
+
+    def format_short(self) -> list[str]:
+        """Return at most `limit` lines; rows on code and findings are left out first, the last one first."""
+        fixes = self._format_fixes()
+        terms, rows = len(self.answer.terms), len(self.answer.rows)
+        lengths = [
+            *((terms, count) for count in range(rows, -1, -1)),
+            *((n, 0) for n in range(terms - 1, 0, -1)),
+        ]
+        for count, count_of_rows in lengths:
+            shown = self.answer.rows[:count_of_rows]
+            code = [x for label, text in shown for x in add_label(label, text, self.width)]
+            head = self._format_head(self.answer.terms[:count])
+            lines = [*head, *self._format_end([*fixes, *code], self.limit - len(head))]
+            if len(lines) <= self.limit:
+                break
+        return lines
+
+    def _format_head(self, terms: Sequence[tuple[str, str, str]], whole: bool = False) -> list[str]:
+        """Return the question, the verdict, how the loss was read, and one line for each term."""
+        answer, width = self.answer, self.width
+        lines = [*wrap_text(answer.title, "", "  ", width), *add_trust(answer.update, answer.trust, width)]
+        readings = answer.reading if whole else ["; ".join(answer.reading)] if answer.reading else []
+        for i, reading in enumerate(readings):
+            lines += add_label("" if i else "read as", reading, width)
+        pad = min(max((len(loss) for loss, *_ in terms), default=0), MAX_NAME)
+        for loss, update, trust in terms:
+            lines += add_trust(f"{loss:<{pad}}  {update}", trust, width, next_indent=" " * 6)
+        hidden = len(answer.terms) - len(terms)
+        lines += [f"  {hidden} more term{'s' * (hidden > 1)}: {FULL}"] if hidden else []
+        return lines
+
+    def _format_fixes(self) -> list[str]:
+        """Return what to write instead, and what a moving reference does."""
+        indent = " " * (LABEL + 3)
+        fixes = (
+            add_trust(f"{'fix':<{LABEL}} {loss}", trust, self.width, indent)
+            for loss, trust in self.answer.fixes
         )
-    ]
-    readings = [("read as" if i == 0 else "", line) for i, line in enumerate(answer.reading)]
-    sections += [Section(0, tuple(_add_label(name, line, width))) for name, line in readings]
-    pad = min(max((len(name) for name, *_ in answer.terms), default=0), 24)
-    sections += [Section(1, tuple(_format_term(*term, pad, width))) for term in answer.terms]
-    for i, (code, name, text) in enumerate(answer.diagnostics):
-        if whole or i < MAX_DIAGNOSTICS:
-            sections.append(
-                Section(0 if i < 2 else 3, tuple(_wrap_text(f"{code} {name}  {text}", "  ", "    ", width)))
-            )
-    facts = (tuple(_add_label(name, text, width)) for name, text in answer.facts)
-    sections += [Section(2 if len(lines) <= LONG_FACT else 5, lines) for lines in facts]
-    if answer.suggestion:
-        sections.append(Section(0, tuple(_add_label_and_trust("write", answer.suggestion, "proved", width))))
-    notes = () if whole else answer.notes[:MAX_NOTES]
-    sections += [Section(4, tuple(_add_label("note", note, width))) for note in notes]
-    return sections
+        remark = add_label("note", self.answer.remark, self.width) if self.answer.remark else []
+        return [*(line for lines in fixes for line in lines), *remark]
+
+    def _format_end(self, fixes: Sequence[str], room: int) -> list[str]:
+        """Return the findings for which there is room, the fixes, and the details."""
+        answer = self.answer
+        findings = [
+            _format_finding(finding, self.width, whole=False) for finding in answer.listed[:MAX_FINDINGS]
+        ]
+        while True:
+            hidden = len(answer.listed) - len(findings)
+            counted = f"{hidden} more finding{'s' * (hidden > 1)}: {FULL}" if hidden else FULL
+            for with_formula in (True, False):
+                details = add_label("details", self._write_details(counted, with_formula), self.width)
+                lines = [*(line for finding in findings for line in finding), *fixes, *details]
+                if len(lines) <= room:
+                    return lines
+            if len(findings) < 2:
+                return lines
+            findings.pop()
+
+    def _write_details(self, counted: str, with_formula: bool) -> str:
+        """Write the gradient if it is short, the value, and what prints more; a rule where there is room."""
+        facts = dict(self.answer.facts)
+        gradient, value = _keep_inside(facts.get("gradient", "")), facts.get("value", "")
+        parts = []
+        if gradient and with_formula and len(gradient) <= self.width // 2:
+            parts.append(", ".join([f"gradient {gradient}", *_define_names(gradient)]))
+        if value not in ("", "open") and not (value in SHORT_VALUES and self.answer.terms):
+            parts.append(f"value {SHORT_VALUES.get(value, value)}")
+        parts += [f"check {facts['check']}"] if "check" in facts else []
+        commands = [counted] if self.proof else [counted, "--proof"]
+        rules = [f"klsym rule {code}" for code, *_ in self.answer.listed[:1]]
+        texts = [
+            "; ".join([*parts, *(x.replace(" ", HARD_SPACE) for x in commands + rules[:n])]) for n in (0, 1)
+        ]
+        short, longer = (len(add_label("details", details, self.width)) for details in texts)
+        return texts[0] if longer > short else texts[1]
 
 
-def _wrap_text(text: str, first_indent: str, next_indent: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        text, max(width, 30), initial_indent=first_indent, subsequent_indent=next_indent,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+def _keep_inside(gradient: str) -> str:
+    """Keep of a gradient by cases the one inside the clip range."""
+    if not gradient.endswith(" otherwise"):
+        return gradient
+    inside = gradient.rpartition("; ")[2].removesuffix(" otherwise")
+    return f"{gradient.partition(' with h = ')[0]} with h = {inside} inside the clip range"
 
 
-def _add_label(label: str, text: str, width: int) -> list[str]:
-    return _wrap_text(f"{label:<{LABEL}} {text}", "  ", " " * (LABEL + 3), width)
+def _define_names(formula: str) -> list[str]:
+    """Define r, rho and s where a formula of one sample has them."""
+    names = set(re.findall(r"[A-Za-z_]+", formula))
+    return [meaning for name, meaning in DEFINITIONS.items() if name in names]
 
 
-def _add_trust(
-    text: str, trust: str, width: int, first_indent: str = "  ", next_indent: str = "    "
-) -> list[str]:
-    """Wrap a sentence and put its trust at the right, or after its last line."""
-    lines = _wrap_text(text, first_indent, next_indent, width - len(trust) - 2)
-    column = min(72, width - len(trust))
-    lines[-1] = f"{lines[-1]:<{column - 1}} {trust}" if len(lines[-1]) < column else f"{lines[-1]}  {trust}"
+def _format_finding(finding: tuple[str, str, str], width: int, whole: bool = True) -> list[str]:
+    """Wrap a finding; of several sentences, those for which two lines are enough."""
+    code, name, text = finding
+    lines = wrap_text(f"{code} {name}  {text}", "  ", "    ", width)
+    while not whole and len(lines) > 2 and "; " in text:
+        text = text.rpartition("; ")[0]
+        lines = wrap_text(f"{code} {name}  {text}", "  ", "    ", width)
     return lines
 
 
-def _add_label_and_trust(label: str, text: str, trust: str, width: int) -> list[str]:
-    return _add_trust(f"{label:<{LABEL}} {text}", trust, width, next_indent=" " * (LABEL + 3))
+def wrap_text(text: str, first_indent: str, next_indent: str, width: int) -> list[str]:
+    """Wrap a text; words for a divergence stay on one line."""
+    text = re.sub(r"KL\(\w[^|()]* \|\| [^()]*\)", lambda kl: kl[0].replace(" ", HARD_SPACE), text)
+    text = text if width >= MIN_HARD else text.replace(HARD_SPACE, " ")
+    lines = textwrap.wrap(
+        text, max(width, 30), initial_indent=first_indent, subsequent_indent=next_indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return [line.replace(HARD_SPACE, " ") for line in lines]
 
 
-def _format_term(name: str, text: str, trust: str, pad: int, width: int) -> list[str]:
-    return _add_trust(f"{name:<{pad}}  {text}", trust, width, next_indent=" " * 6)
+def add_label(label: str, text: str, width: int) -> list[str]:
+    """Return the lines of a labelled row."""
+    return wrap_text(f"{label:<{LABEL}} {text}", "  ", " " * (LABEL + 3), width)
+
+
+def add_trust(text: str, trust: str, width: int, next_indent: str = "    ") -> list[str]:
+    """Wrap a sentence and put its trust at the right of its last line."""
+    lines = wrap_text(text, "  ", next_indent, width - len(trust) - 2)
+    lines[-1] = f"{lines[-1]:<{max(width, 30) - len(trust) - 2}}  {trust}"
+    return lines
 
 
 # ---------------------------------------------------------------------------- Markdown
@@ -285,10 +387,11 @@ def format_answer_markdown(answer: Answer) -> str:
     ]
     lines += [f"- read as {escape_markdown('; '.join(answer.reading))}"] if answer.reading else []
     lines += [f"- `{name}`: {escape_markdown(text)} ({trust})" for name, text, trust in answer.terms]
-    lines += [f"- {code} {name}: {escape_markdown(text)}" for code, name, text in answer.diagnostics]
+    lines += [f"- {code} {name}: {escape_markdown(text)}" for code, name, text in answer.findings]
+    lines += [f"- fix: {escape_markdown(text)} ({trust})" for text, trust in answer.fixes]
     lines += [f"- {name}: `{text}`" for name, text in answer.facts]
-    lines += [f"- write: {escape_markdown(answer.suggestion)} (proved)"] if answer.suggestion else []
-    return "\n".join([*lines, *(f"- note: {escape_markdown(note)}" for note in answer.notes)])
+    notes = [answer.remark, *answer.notes] if answer.remark else answer.notes
+    return "\n".join([*lines, *(f"- note: {escape_markdown(note)}" for note in notes)])
 
 
 def escape_markdown(text: str) -> str:

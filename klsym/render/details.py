@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from klsym.diagnostics.conditions import select_notes
 from klsym.engine.options.choices import is_of_sequence
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.messages import Message
 from klsym.notation.combination import format_combination, format_value
+from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import TEXT, is_sum
 from klsym.notation.text import align_rows
 from klsym.notation.values import collect_names
@@ -21,7 +21,7 @@ from klsym.render.divergences import describe_convexity_in_q, describe_effects, 
 from klsym.render.listing import combine_hypotheses, format_list, list_model_lines
 from klsym.render.objective import build_objective_formula
 from klsym.render.option_words import LEVELS, find_words
-from klsym.render.sentences import write_sentence, write_sentences
+from klsym.render.sentences import write_sentence
 from klsym.render.words import is_objective
 
 if TYPE_CHECKING:
@@ -38,18 +38,17 @@ def format_proof(verdict: PrintedVerdict) -> str:
         *list_derivation_lines(verdict),
         *list_counterexample_lines(verdict.counterexample.model, verdict.setting.level),
     ]
-    return "\n".join(lines + format_list("Hypotheses", hypotheses_of(verdict)))
+    hypotheses = tuple(map(choose_decimals(verdict.loss.text), hypotheses_of(verdict)))
+    return "\n".join(lines + format_list("Hypotheses", hypotheses))
 
 
 def format_all_facts(verdict: PrintedVerdict) -> str:
     """Format all facts, the effects of descent, the parts, the notes and the proof."""
     rows = [f"  {name:<9} {text}" for name, text in list_gradient_rows(verdict)]
     lines = ["", "Gradient", *rows]
-    lines += format_list(EFFECTS, tuple(describe_effects(verdict.objective.effects))) + format_list(
-        "Parts", verdict.notes
-    )
-    lines += format_list("Notes", write_sentences(select_notes(verdict.messages)))
-    return "\n".join(lines) + "\n" + format_proof(verdict)
+    lines += format_list(EFFECTS, tuple(describe_effects(verdict.objective.effects)))
+    lines += format_list("Parts", verdict.notes)
+    return "\n".join(map(choose_decimals(verdict.loss.text), lines)) + "\n" + format_proof(verdict)
 
 
 def describe_value(verdict: Verdict) -> str:
@@ -122,11 +121,11 @@ def _list_clamp_rows(verdict: PrintedVerdict, tokens: bool) -> list[tuple[str, s
         mean = "E_q[sum_t c]" if inside.names_scores else "E_q[sum_t c s_now]"
         shown = f"{mean} with c = {remainder}" if remainder else known or str(inside.target)
         shown += f", beside {known}" if remainder and known != "0" else ""
-        rows.append(("clamps", f"where no bound binds: {shown}"))
+        rows.append(("clamps", f"inside the clip range: {shown}"))
     if verdict.gradient.bias_cases:
         under, over = "q" if verdict.setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
         over = ("sum_t b" if tokens else "mean_i b") if verdict.gradient.scores_named[0] else over
-        lead = f"outside the clamps: E_{under}[{over}] with b "
+        lead = f"outside the clip range: E_{under}[{over}] with b "
         count_text = (
             f"{lead}what h is there less what it is inside, in {len(verdict.gradient.bias_cases)} regions"
         )
@@ -173,8 +172,10 @@ def _format_product(coefficient: str) -> str:
 def list_derivation_lines(verdict: PrintedVerdict) -> list[str]:
     if not verdict.proof.steps:
         return []
-    width, lines = max(len(text) for _, text, _ in verdict.proof.steps), ["", "Derivation"]
-    for position, (rule, text, _) in enumerate(verdict.proof.steps):
+    write = choose_decimals(verdict.loss.text)
+    steps = [(rule, write(text)) for rule, text, _ in verdict.proof.steps]
+    width, lines = max(len(text) for _, text in steps), ["", "Derivation"]
+    for position, (rule, text) in enumerate(steps):
         sign = "  " if position == 0 else "= "
         lines.append(f"  {sign}{text:<{width}}  {rule}".rstrip())
     return lines

@@ -8,7 +8,7 @@ from typing import Any
 from klsym.notation import losses
 from klsym.notation.combination import format_objective
 from klsym.notation.printers import TEXT
-from klsym.notation.values import show_value
+from klsym.notation.values import describe_conditions, show_value
 
 CHANGES = {
     "KL003": "with the weight attached, {} would minimise KL(q||p)",
@@ -30,7 +30,7 @@ def _describe_forward_descent(
             if constant_text.startswith("-")
             else f" + {constant_text}"
         )
-    where = "where no bound binds, " * bounded
+    where = "inside the clip range, " * bounded
     descended = "the forward KL of each next token" if tokens else format_objective(gradient)
     of = " of the penalty" * beside
     return f"{where}the value{of} estimates {estimated}, the gradient is that of {descended}"
@@ -62,10 +62,13 @@ def _describe_cancellation(at: float, value: float, exact: float) -> str:
 
 
 def _describe_bias(cases: Sequence[Any]) -> str:
-    """Give the bias b: samples outside the clip range would add E[b*s] to the gradient."""
+    """Say where samples lose their gradient, and give the bias E[b*s] of the gradient."""
     values = {show_value(b) for _, b in cases}
-    bias_text = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
-    return f"samples beyond the bounds have no gradient; this adds the bias E[b*s] over them, {bias_text}"
+    bias = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
+    few = (
+        f", where {', or where '.join(describe_conditions(on) for on, _ in cases)}" if len(cases) < 3 else ""
+    )
+    return f"samples lose their gradient outside the clip range{few}; this adds the bias E[b*s], {bias}"
 
 
 def _describe_clamped_words(of: Sequence[Any]) -> str:

@@ -63,6 +63,12 @@ DIVISORS = {
         title=("over all tokens of the batch",), described=("over all tokens of the batch",)
     ),
 }
+# From which policy samples are drawn, in the title of an answer.
+SAMPLED_FROM = {
+    "on-policy": "on-policy",
+    "off-policy": "samples from an older policy mu",
+    "truncated": "samples from the policy without its least likely words",
+}
 # Of which tokens rho is the product.
 WEIGHTS = {"": "", "token": "", "prefix": " of the tokens up to it", "sequence": " of the whole sequence"}
 

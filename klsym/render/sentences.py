@@ -60,8 +60,9 @@ def _describe_value_and_gradient(target: str | None) -> str:
 def _describe_missing_weight(at: Message | None, setting: Any) -> str:
     tokens = setting.is_per_token
     fix = f" (multiply by rho{', with weights prefix' * tokens})" if setting.is_reward else ""
-    problem = "no importance weight" + (f" at {write_sentence(at)}" if at else "")
-    return f"{problem}: {'sequences' if tokens else 'samples'} come from mu, not from q{fix}"
+    place = f" at {write_sentence(at)}" if at else ""
+    drawn = "sequences" if tokens else "samples"
+    return f"{drawn} come from mu, not from q; no importance weight rho = q/mu{place}{fix}"
 
 
 def _format_negative_condition(value: Any) -> str:
@@ -72,7 +73,7 @@ def _format_negative_condition(value: Any) -> str:
 
 def _describe_wrong_term(kind: str, of: Any) -> str:
     if kind == "pushes":
-        return "pushes q away from mu: it increases KL(mu||q)"
+        return "pushes the policy away from mu: it increases KL(mu||q)"
     if kind == "increases":
         return f"increases {'KL(q||p)' if of == 'reverse-kl' else 'KL(p||q)'}"
     if kind == "lowers-rising-reward":
@@ -87,7 +88,7 @@ def _describe_wrong_sign(does: Sequence[tuple[tuple[str, Any], Any]], alone: boo
     ]
     if alone:
         return f"descending this loss {clauses[0]}"
-    return f"a term of the objective, descended alone, {'; another one '.join(clauses)}"
+    return f"a term of the objective, minimised alone, {'; another one '.join(clauses)}"
 
 
 def _choose_by_sign(sign: Any, positive: str, negative: str) -> str:
@@ -210,8 +211,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     " completely",
     "own-scale": "where the rewards of a batch are equal, the other terms are divided by their own standard"
     " deviation: they then have size 1, whatever their weight (write them outside of normalised(..))",
-    "weighed-by-lengths": "a mean over all tokens of a batch weighs each token by 1/sum_i T_i, which"
-    " depends on the lengths of the other sequences: divide by a constant, which keeps the sum over tokens",
+    "weighed-by-lengths": "a mean over all tokens of a batch divides by sum_i T_i, which depends on the other"
+    " sequences; divide by a constant, which keeps the sum over tokens",
     "known-before-drawn": "full(..) of this token or of earlier ones is known before the token is drawn:"
     " times the score of the token it only adds noise; use full(..) itself as the loss",
     "truncated": "the mask leaves words out, so that q = p is not stationary: the expected gradient there"
@@ -369,7 +370,7 @@ def _describe_largest_weight(of: Any, above: Any, below: Any) -> str:
 TERMS: dict[str, str | Callable[..., str]] = {
     "no-expected-gradient": "no expected gradient",
     "targets": lambda of: describe_target(of),
-    "targets-inside": lambda of: f"{describe_target(of, of.gradient.inside_clamps)} where no bound binds",
+    "targets-inside": lambda of: f"{describe_target(of, of.gradient.inside_clamps)} inside the clip range",
     "gradient-at-sampler": _format_gradient_at_sampler,
     "gradient-of-objective": lambda of: f"grad {formulas.show_side(of)}",
     "zero-but-where": _describe_nonzero_regions,

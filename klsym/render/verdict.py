@@ -2,7 +2,7 @@
 
 >>> from klsym.api import explain
 >>> print(str(explain("k3")).splitlines()[1].split("  ")[1])
-minimises KL(p||q), the forward KL
+A penalty on KL(reference || policy): minimises KL(p||q), the forward KL
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PrintedVerdict(Verdict):
         return build_verdict_json(self)
 
     def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:
-        """Format the answer for a terminal: at most 25 lines; with proof, or with all facts, on request."""
+        """Format the answer for a terminal: at most 12 lines; with proof, or with all facts, on request."""
         short = format_answer(build_answer(self), width, proof, whole=full)
         behind = format_all_facts(self) if full else format_proof(self) if proof else ""
         return short + ("\n" + behind if behind else "")
@@ -137,13 +137,14 @@ def format_verdict_html(verdict: PrintedVerdict) -> str:
     items = [
         f"<li><code>{escape(t)}</code> {escape(says)} <i>{trust}</i></li>" for t, says, trust in answer.terms
     ]
-    items += [f"<li><b>{code} {name}</b> {escape(text)}</li>" for code, name, text in answer.diagnostics]
-    items += [f"<li>{escape(note)}</li>" for note in answer.notes]
+    items += [f"<li><b>{code} {name}</b> {escape(text)}</li>" for code, name, text in answer.findings]
+    notes = [answer.remark, *answer.notes] if answer.remark else answer.notes
+    items += [f"<li>{escape(note)}</li>" for note in notes]
     readings = [("read as", "; ".join(answer.reading))] if answer.reading else []
     rows = [
         *readings,
         *answer.facts,
-        *([("write", f"{answer.suggestion} (proved)")] if answer.suggestion else []),
+        *(("fix", f"{text} ({trust})") for text, trust in answer.fixes),
     ]
     model = "\n".join(list_counterexample_lines(verdict.counterexample.model, verdict.setting.level)[1:])
     derivation = f"<div>$$\n{escape(derivation_latex(verdict))}\n$$</div>" if verdict.proof.steps else ""

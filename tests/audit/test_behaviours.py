@@ -118,7 +118,7 @@ def test_code_that_aggregates_over_tokens_is_asked_at_level_token(name):
     assert found.to_json()["level"] == found.verdict.setting.level == "token"
     assert found.verdict.setting.aggregate == found.tokens.aggregate
     [note] = [note for note in found.notes if note.startswith("level token, since the loss is ")]
-    assert f"note      {note}" in str(found) and "--level sample" in note
+    assert f"note      {note}" in found.text(full=True) and "--level sample" in note
     if AGGREGATED[name]:
         options = {"sampling": BEHAVIOURS[name][0], **OPTIONS.get(name, {})}
         single = audits.audit(getattr(audited, name), level="sample", **options)
@@ -226,7 +226,7 @@ def test_a_sum_over_the_vocabulary_is_no_reward_of_a_word():
 
 def test_an_argument_left_at_its_default_is_named():
     found = audits.audit(audited.ratio_by_default)
-    assert found.expression == "k3" and "left      old_logp as by default" in str(found)
+    assert found.expression == "k3" and "left      old_logp as by default" in found.text(full=True)
     mapped = audits.audit(audited.ratio_by_default, map={"old_logp": "log_mu"}, sampling=OFF)
     assert mapped.expression == "rho*k3" and "left" not in [name for name, _ in mapped._list_rows()]
 

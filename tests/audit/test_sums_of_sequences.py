@@ -185,4 +185,4 @@ def test_rewards_of_tokens_in_a_loss_of_sequences_are_said_to_be_constant(tmp_pa
 def test_a_weight_is_told_whole(tmp_path: Path, returned: str, said: str) -> None:
     """Each weight, as one divides by more than the words for the rest say."""
     place = written(tmp_path, returned.replace("k*", "(logp - old_logp)**2/2*"))
-    assert said in " ".join(str(audits.audit(place)).split())
+    assert said in " ".join(audits.audit(place).text(full=True).split())

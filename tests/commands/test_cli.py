@@ -111,7 +111,7 @@ def test_formats(asked: tuple[str, ...], form: str, capsys: Out) -> None:
     code, out, err = run(capsys, "explain", *asked, "--format", form)
     assert (code, err) == (0, "") and "ExpPoly" not in out
     sign = {
-        "text": f"{asked[0]}: on-policy loss",
+        "text": f"{asked[0]} in the loss",
         "latex": r"\begin{aligned}",
         "markdown": "**" + asked[0].replace("*", r"\*"),
         "json": '{"schema": 3, "target": "',

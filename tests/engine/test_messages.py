@@ -86,7 +86,7 @@ def test_nothing_that_decides_knows_a_sentence() -> None:
     ("message", "said"),
     [
         (Message("missing-weight", at=None, setting=explain("k1", "off-policy").setting),
-         "no importance weight: samples come from mu, not from q"),
+         "samples come from mu, not from q; no importance weight rho = q/mu"),
         (Message("support", first="q", second="p"), "q << p: wherever q > 0, also p > 0"),
         (Message("nonzero", of="beta"), "beta is not 0"),
         (Message("zero-but-where", where=((), (), ())), "a gradient only in 3 regions"),

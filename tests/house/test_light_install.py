@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         (["explain", "k3"], "minimises KL(p||q), the forward KL"),
         (
             ["explain", "min(rho*A, clip(rho, 0.8, 1.2)*A)", "--sampling", "off-policy"],
-            "minimises E_q[A] where no bound binds",
+            "minimises E_q[A] inside the clip range",
         ),
         (["explain", "k2", "--level", "token"], "it has no objective"),
         (["compare", "k1", "k3"], "expected gradient"),

@@ -65,8 +65,8 @@ def printed(folder: Path, *argv: str) -> str:
 # ---------------------------------------------------------------------------- the verdict
 def test_a_row_gives_a_verdict_in_text_and_latex(extended):
     text = printed(extended, "-m", "klsym", "explain", "k4")
-    assert text.startswith("k4: on-policy loss\n  minimises E_q[f(r)] with f = ")
-    assert "proved" in text.splitlines()[1] and "gradient     E_q[(r - r**2)*s]" in text
+    assert text.startswith("k4 in the loss, on-policy\n  Neither KL: minimises E_q[f(r)] with f = ")
+    assert "proved" in text.splitlines()[2] and "gradient E_q[(r - r**2)*s]" in text
     latex = printed(extended, "-m", "klsym", "explain", "now(k4)", "--level", "token", "--format", "latex")
     assert r"\nabla k_{4,t}" in latex
 

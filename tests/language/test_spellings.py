@@ -279,10 +279,10 @@ def test_what_is_wrong_in_the_grammar_is_said_as_by_the_grammar(typed: str) -> N
 def test_the_answer_says_what_was_read() -> None:
     verdict = explain("d = ref_logp - logp\nloss = (d.exp() - 1 - d).mean()  # low variance")
     assert verdict.loss.read_as == verdict.to_json()["read_as"] == "k3"
-    lines = str(verdict).splitlines()
-    assert lines[0] == "d = ref_logp - logp; loss = (d.exp() - 1 - d).mean(): on-policy loss"
+    lines = verdict.text(full=True).splitlines()
+    assert lines[0] == "d = ref_logp - logp; loss = (d.exp() - 1 - d).mean() in the loss, on-policy"
     assert [line.strip() for line in lines[2:5]] == [
-        "read as      k3",
+        "read as  k3",
         "ref_logp is read as log_p, logp as log_q",
         "mean() is left out: klsym itself takes the mean over samples",
     ]

@@ -15,8 +15,9 @@ from klsym.notation import losses
 from klsym.notation.printers import LATEX
 from klsym.notation.text import format_derivation, show_theorem, show_theorem_latex
 from klsym.render.details import describe_value
-from klsym.render.headline import describe_update, format_title
+from klsym.render.headline import describe_update
 from klsym.render.objective import write_objective_latex
+from klsym.render.question import describe_question
 from klsym.render.verdict import format_verdict_html, format_verdict_markdown
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import recall
@@ -66,16 +67,16 @@ def test_verdicts_outside_the_ring_print_cleanly(loss: str) -> None:
 
 def check_views(verdict: Any) -> None:
     assert repr(verdict) == str(verdict) and re.sub(r"\s+", " ", str(verdict)).startswith(
-        format_title(verdict)
+        describe_question(verdict)
     )
     whole = f"{verdict}\n{verdict.text(full=True)}"
     assert all(line == line.rstrip() and line.isprintable() for line in whole.splitlines())
-    assert len(str(verdict).splitlines()) <= 25
+    assert len(str(verdict).splitlines()) <= 12
     markdown = format_verdict_markdown(verdict)
     prose = re.sub(r"\$\$.*?\$\$|```.*?```|`[^`]*`", "", markdown, flags=re.S)
     assert not re.search(r"(?<![\\*])\*(?!\*)|(?<!\\)_|(?<!\\)<", prose)
     first = markdown.splitlines()[0]
-    assert re.sub(r"\\([*_|<])", r"\1", first.strip("*")) == format_title(verdict)
+    assert re.sub(r"\\([*_|<])", r"\1", first.strip("*")).startswith(describe_question(verdict))
     assert html_text(format_verdict_html(verdict))
 
 
@@ -106,15 +107,15 @@ def test_html_shows_the_derivation_and_the_counterexample() -> None:
         ("k3", {}, "minimises KL(p||q), the forward KL"),
         ("rho*k3", OFF, "minimises KL(q||p), the reverse KL"),
         ("beta*k2", {}, "minimises beta*KL(q||p)"),
-        ("k3", REWARD, "taken off the reward, minimises KL(q||p) - KL(p||q)"),
+        ("k3", REWARD, "subtracted from the reward, minimises KL(q||p) - KL(p||q)"),
         ("-k2", {}, "minimises -KL(q||p)"),
         ("A - beta*k1", REWARD, "maximises E_q[A] - beta*KL(q||p)"),
         ("k2/beta", {}, "minimises 1/beta*KL(q||p)"),
         ("-A*log_q", {}, "maximises E_q[A] (a policy gradient)"),
         ("A*log_q", {}, "minimises E_q[A]"),
         ("k1**3", {}, "minimises E_q[f(r)] with f = "),
-        ("k1", OFF, "minimises -KL(mu||q): it pushes q away from the sampling policy"),
-        ("clip(k3, 0, 10)", {}, "the forward KL, where no bound binds; no gradient where k3 > 10"),
+        ("k1", OFF, "minimises -KL(mu||q), which pushes the policy away from mu"),
+        ("clip(k3, 0, 10)", {}, "the forward KL, inside the clip range; no gradient where k3 > 10"),
         ("k2", {"level": "token"}, "descends the reverse KL of each next token, at prefixes of q; it has no"),
         ("-clip(rho, 0.8, 1.2)*A", {"level": "token", **OFF}, "maximises E[A] of each token, at prefixes"),
         ("-rho**2*A", OFF, "with the weight 2*rho**2"),

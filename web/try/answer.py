@@ -1,7 +1,7 @@
 """Answers of the page: a question as JSON gives HTML, the text of the command line, and the command.
 
     answer('{"kind": "explain", "loss": "k3", "options": {}}')
-    -> '{"html": "<header>...", "text": "k3: on-policy loss ...", "command": "klsym explain k3"}'
+    -> '{"html": "<header>...", "text": "k3 in the loss, on-policy ...", "command": "klsym explain k3"}'
 
 klsym parses the typed text with a whitelist and never evaluates it.  A question without an answer gives
 {"error": one line}.  `klsym` on the command line prints the same text.

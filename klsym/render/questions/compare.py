@@ -20,13 +20,13 @@ from klsym.notation import formulas
 from klsym.notation.hypotheses import build_assumption, show_hypothesis
 from klsym.notation.printers import TEXT, is_sum
 from klsym.notation.text import show_interval, show_statement
+from klsym.render.answer import WIDTH, add_label, add_trust
 from klsym.render.details import drop_unused_definitions
-from klsym.render.headline import describe_use
+from klsym.render.headline import TRUST, describe_use
 from klsym.render.listing import format_list, list_model_lines
 from klsym.render.printing import as_printed
 from klsym.render.questions.sentences import READINGS
 from klsym.render.sentences import write_sentence
-from klsym.render.words import TRUST
 
 MINUS_ONE = ExpPoly.from_number(-1)
 
@@ -162,8 +162,8 @@ class PrintedComparison(Comparison):
     @property
     def named_answers(self) -> list[tuple[str, PrintedAnswer]]:
         """The answers, and what they are about."""
-        named = [("value E[.]", self.value), ("gradient at a sample", self.per_sample)]
-        return [*named, ("expected gradient", self.gradient)]
+        named = [("value", self.value), ("sample", self.per_sample)]
+        return [*named, ("gradient", self.gradient)]
 
     def to_json(self) -> dict[str, Any]:
         """The object that `klsym compare --json` prints."""
@@ -175,9 +175,9 @@ class PrintedComparison(Comparison):
             "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
         }  # fmt: skip
 
-    def text(self, proof: bool = False, full: bool = False) -> str:
+    def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:
         """The answer for a terminal, with what stands behind it if asked."""
-        return comparison_text(self, proof, full)
+        return comparison_text(self, proof, full, width)
 
     def __str__(self) -> str:
         return self.text()
@@ -203,7 +203,7 @@ def printed_spread(found: Spread | None) -> PrintedSpread | None:
 
 
 WORDS = {True: "the same", False: "different", None: "not decided"}
-OPEN = {"open": "what is answered is proved, replayed by the kernel; the rest is open"}
+SAME = ("A", "B", "equal")  # orders that hold in every model
 LOWER = {
     "A": "A varies no more than B in any model",
     "B": "B varies no more than A in any model",
@@ -213,27 +213,30 @@ LOWER = {
 }
 
 
-def comparison_text(found: PrintedComparison, proof: bool = False, full: bool = False) -> str:
+def comparison_text(
+    found: PrintedComparison, proof: bool = False, full: bool = False, width: int = WIDTH
+) -> str:
     """For a terminal: the answer; the models, counterexamples and hypotheses with `proof` or `full`."""
-    rows = found.named_answers
-    lines = [f"A = {found.losses[0]},  B = {found.losses[1]}: {_losses(found.setting)}", _sentence(found)]
+    rows, spread = found.named_answers, found.variance
+    decided = spread or any(answer.same is not None for _, answer in rows)
+    trust = (TRUST | {"open": "partly open"})[found.trust] if decided else "open"
+    lines = [f"A = {found.losses[0]},  B = {found.losses[1]}: {_losses(found.setting)}"]
+    lines += add_trust(_sentence(found), trust, width)
     read = [write_sentence(message) for message in found.readings if message.code in READINGS]
-    lines += [f"  {'read as' if i == 0 else '':<21} {line}" for i, line in enumerate(read)]
-    decided = found.variance or any(answer.same is not None for _, answer in rows)
-    lines += [f"  trust                 {(TRUST | OPEN)[found.trust]}"] if decided else []
+    labelled = [("read as", text) for text in read]
     for name, answer in rows:
-        said = f": {answer.statement}" if answer.statement else ""
-        lines.append(f"  {name:<21} {WORDS[answer.same]}{said}")
-    spread = found.variance
+        statement = f": {answer.statement}" if answer.statement else ""
+        labelled.append((name, f"{WORDS[answer.same]}{statement}"))
     known = spread.lower if spread else "equal" if found.per_sample.same else None
-    lines.append(f"  {'variance':<21} {LOWER[known] if known else WORDS[None]}")
-    if spread and spread.lower not in ("A", "B", "equal"):
-        lines.append(f"  {'B is less noisy':<21} at a sample where {spread.region}")
+    where = (
+        f"; B is less noisy at a sample where {spread.region}" if spread and spread.lower not in SAME else ""
+    )
+    labelled.append(("variance", f"{LOWER[known] if known else WORDS[None]}{where}"))
     if not (proof or full):
-        lines += format_list("Not decided", found.undecided)
-        models = sum(bool(answer.witness) for _, answer in rows)
-        counted = f", {models} counterexample{'s' * (models > 1)}" if models else ""
-        return "\n".join([*lines, f"  {'more':<21} --proof ({len(found.hypotheses)} hypotheses{counted})"])
+        labelled.append(("details", "--proof; --full"))
+    lines += [line for name, text in labelled for line in add_label(name, text, width)]
+    if not (proof or full):
+        return "\n".join([*lines, *format_list("Not decided", found.undecided)])
     if spread:
         lines += _spread_lines(spread)
     for name, answer in rows:
@@ -256,9 +259,9 @@ def _losses(setting: Any) -> str:
 def _sentence(found: PrintedComparison) -> str:
     """What matters most: do both train the same policy, and which one is less noisy?"""
     start = {
-        True: "have the same expected gradient: training goes to the same policy",
-        False: "have different expected gradients: training goes to different policies in general",
-        None: "are not told apart: whether the expected gradients agree is open",
+        True: "The same expected gradient: training goes to the same policy",
+        False: "Different expected gradients: training goes to different policies in general",
+        None: "Not decided: whether the expected gradients agree is open",
     }[found.gradient.same]
     known = found.variance.lower if found.variance else None
     less = {
@@ -266,7 +269,7 @@ def _sentence(found: PrintedComparison) -> str:
         "B": "; B is never noisier",
         "depends": "; neither is always less noisy",
     }
-    return f"  both {start}{less.get(str(known), '') if found.gradient.same else ''}"
+    return f"{start}{less.get(str(known), '') if found.gradient.same else ''}"
 
 
 def _spread_lines(spread: PrintedSpread) -> list[str]:

@@ -11,11 +11,12 @@ from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, Te
 from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.notation.printers import is_sum
+from klsym.render.answer import WIDTH, add_label, add_trust, wrap_text
 from klsym.render.details import describe_value
-from klsym.render.headline import describe_update
-from klsym.render.listing import align_columns
-from klsym.render.option_words import LEVELS, WEIGHTS, find_words
+from klsym.render.headline import describe_update, name_trust
+from klsym.render.option_words import LEVELS, SAMPLED_FROM, WEIGHTS, find_words
 from klsym.render.printing import as_printed
+from klsym.render.question import KL_OF
 from klsym.render.questions.compare import PrintedSpread, printed_spread
 from klsym.render.sentences import write_sentences
 from klsym.render.snippets import FRAMEWORKS, write_snippet
@@ -23,7 +24,6 @@ from klsym.render.words import describe_reason, describe_setting
 
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
 MAX_CHOICES, MAX_WRONG = 5, 4  # in a short answer
-MORE = "--proof (theorems, hypotheses, variances)   --full"
 SAMPLERS = {True: "q", False: "mu"}
 # c of E_q[c s], and what b_star averages
 FAMILIES = {"reverse-kl": ("k1", "log r"), "forward-kl": ("-r", "r")}
@@ -55,9 +55,11 @@ class PrintedRecommendation(Recommendation):
         """The object that `klsym recommend --json` prints."""
         return recommendation_json(self)
 
-    def text(self, framework: str = "torch", proof: bool = False, full: bool = False) -> str:
+    def text(
+        self, framework: str = "torch", proof: bool = False, full: bool = False, width: int = WIDTH
+    ) -> str:
         """The answer for a terminal, with what is proved of each choice if asked."""
-        return recommendation_text(self, framework, proof, full)
+        return recommendation_text(self, framework, proof=proof, full=full, width=width)
 
     def __str__(self) -> str:
         return self.text()
@@ -86,48 +88,60 @@ def _printed_choice(choice: Choice) -> PrintedChoice:
 def asked(found: PrintedRecommendation) -> str:
     """What was asked for, in words."""
     setting = found.setting
+    sampler = find_words(SAMPLED_FROM, "sampling", setting.sampling)
     if found.target in NEXT_TOKENS:
-        kl = KLS[NEXT_TOKENS[found.target]].replace("q", "q_t").replace("p", "p_t")
-        return f"To descend {kl} of each next token at prefixes from {SAMPLERS[setting.on_policy]}, as a loss"
+        kl = KL_OF[NEXT_TOKENS[found.target]]
+        return f"To minimise {kl} of each next token as a loss, {sampler}"
     level = find_words(LEVELS, "level", setting.level).asked
-    wish = "To log" if found.use == "value" else "To descend"
-    sampler = "M*q/S" if setting.truncated else SAMPLERS[setting.on_policy]
-    place = {"loss": ", as a loss", "reward": ", in the reward", "value": ""}[found.use]
-    return f"{wish} {KLS[found.target]} with samples from {sampler}{place}{level}"
+    wish = "To log" if found.use == "value" else "To minimise"
+    place = {"loss": " as a loss", "reward": " in the reward", "value": ""}[found.use]
+    return f"{wish} {KL_OF[found.target]}{place}{level}, {sampler}"
 
 
 def recommendation_text(
-    found: PrintedRecommendation, framework: str = "torch", proof: bool = False, full: bool = False
+    found: PrintedRecommendation,
+    framework: str = "torch",
+    proof: bool = False,
+    full: bool = False,
+    width: int = WIDTH,
 ) -> str:
     """For a terminal: the code of the first choice, the other choices, the wrong ones; with `proof` or `full`
     what is proved of each choice."""
     if not found.choices:
         return "\n".join([_none_right(found), *_not_these(found)])
-    code = found.snippet(framework).splitlines()
-    title = FRAMEWORKS[framework].title
-    lines = [f"{asked(found)}: write {found.choices[0].loss}{_options(found.choices[0])}, in {title}", ""]
-    lines += [f"    {line}".rstrip() for line in code]
+    code = [f"    {line}".rstrip() for line in found.snippet(framework).splitlines()]
+    first = found.choices[0]
+    loss = f"{first.loss}{_options(first)}"
+    title = ": ".join(filter(None, [f"write {loss}", _describe_short(first, found)]))
+    lines = [*wrap_text(asked(found), "", "  ", width), *add_trust(title, name_trust(first.verdict), width)]
+    lines += ["", *code, ""]
     if not (proof or full):
-        return "\n".join([*lines, "", *_in_short(found), *_not_these(found, MAX_WRONG), "", f"more  {MORE}"])
+        return "\n".join([*lines, *_in_short(found, width), f"  {'details':<8} --full; --proof"])
     for number, choice in enumerate(found.choices):
-        lines += ["", f"{number + 1}  {choice.loss}{_options(choice)}"]
+        lines += [*[""] * bool(number), f"{number + 1}  {choice.loss}{_options(choice)}"]
         lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
     return "\n".join([*lines, *_all_of_them(found), *_not_these(found)])
 
 
-def _in_short(found: PrintedRecommendation) -> list[str]:
-    """One line a choice: is its value unbiased, and what code needs for it?"""
-    rows = []
-    for number, choice in enumerate(found.choices[:MAX_CHOICES]):
-        value = (
-            ""
-            if found.use == "value" or found.target in NEXT_TOKENS
-            else describe_value(choice.verdict).replace("not an unbiased estimate of", "biased for")
-        )
-        needed = [f"needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1]]
-        told = "; ".join(filter(None, ["proved", value, *needed]))
-        rows.append((f"{number + 1}", f"{choice.loss}{_options(choice)}", told))
-    return list(align_columns(rows))
+def _describe_short(choice: PrintedChoice, found: PrintedRecommendation) -> str:
+    """Say whether the value of a choice is biased, and what code needs for it."""
+    named = found.use == "value" or found.target in NEXT_TOKENS
+    value = (
+        "" if named else describe_value(choice.verdict).replace("not an unbiased estimate of", "biased for")
+    )
+    needed = [f"needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1]]
+    return "; ".join(filter(None, [f"value {value}" * bool(value), *needed]))
+
+
+def _in_short(found: PrintedRecommendation, width: int) -> list[str]:
+    """One row on the other choices, and one on the wrong ones with what they do instead."""
+    also = [f"{choice.loss}{_options(choice)}" for choice in found.choices[1:MAX_CHOICES]]
+    rows = [("also", ", ".join(also))] if also else []
+    wrong = [f"{one.loss}{_options(one)} ({wrong_reason(one, found)})" for one in found.wrong[:MAX_WRONG]]
+    while len(", ".join(wrong)) > 2 * (width - 20) and len(wrong) > 1:
+        wrong.pop()
+    rows += [("not", f"{', '.join(wrong)}")] if wrong else []
+    return [line for name, text in rows for line in add_label(name, text, width)]
 
 
 def _all_of_them(found: PrintedRecommendation) -> list[str]:
@@ -168,8 +182,12 @@ def _not_these(found: PrintedRecommendation, at_most: int | None = None) -> list
         return []
     rows = [(f"{one.loss}{_options(one)}", wrong_reason(one, found)) for one in found.wrong[:at_most]]
     width = max(len(loss) for loss, _ in rows)
-    title = "means" if found.use == "value" else "targets"
-    return ["", f"Not these: their {title}", *(f"   {loss:<{width}}  {reason}" for loss, reason in rows)]
+    title = "what they estimate" if found.use == "value" else "what they optimise"
+    return [
+        "",
+        f"Common mistakes, and {title} instead",
+        *(f"   {loss:<{width}}  {reason}" for loss, reason in rows),
+    ]
 
 
 def wrong_reason(one: TemptingLoss, found: PrintedRecommendation) -> str:

@@ -16,7 +16,7 @@ GRPO = "-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3"
 def test_the_bias_is_told_by_regions() -> None:
     verdict = klsym.explain(PPO.format("togo(R)"), sampling="off-policy", level="token", weights="prefix")
     text = verdict.text(full=True)
-    assert "outside the clamps: E_mu[sum_t b] with b =" in text
+    assert "outside the clip range: E_mu[sum_t b] with b =" in text
     pushed = "rho_past*rho_now*(R_now + R_future)*(s_past + s_now)"
     rows = [line.strip() for line in text.splitlines() if line.strip().startswith(pushed)]
     assert [row.partition("  where ")[2] for row in rows] == [

@@ -96,15 +96,15 @@ def test_the_typed_loss_is_no_objective_of_a_reward(loss: str, printed: str) -> 
 def test_a_penalty_inside_its_clip_range_has_the_sign_of_the_update() -> None:
     """-clip(k1, -1, 1) in a reward that is ascended lowers the KL; the old sentence had it rise."""
     case = case_of("-clip(k1, -1, 1)", "reward")
-    said = spoken("term", "minimises KL(q||p), the reverse KL, where no bound binds")
+    said = spoken("term", "minimises KL(q||p), the reverse KL, inside the clip range")
     assert said is not None and said.inside and not judged(case, said, ascended=True).complaint
-    wrong = spoken("term", "maximises KL(q||p) where no bound binds")
+    wrong = spoken("term", "maximises KL(q||p) inside the clip range")
     assert wrong is not None and "turned round" in judged(case, wrong, ascended=True).complaint
 
 
 SENTENCES = [  # a headline, the objective in it
     ("maximises E_q[A] - beta*KL(q||p)", ("E_q[A] - beta*KL(q||p)", -1)),
-    ("taken off the reward, minimises KL(p||q), the forward KL", ("KL(p||q)", 1)),
+    ("subtracted from the reward, minimises KL(p||q), the forward KL", ("KL(p||q)", 1)),
     ("minimises E_q[f(r)] with f = log(r)**2/2, convex where r <= e; f''(1) = 1", ("E_q[log(r)**2/2]", 1)),
     ("has no objective: its expected gradient is not the gradient of any function", None),
     ("minimises E_q[f(r)] with an f that has no formula here", None),

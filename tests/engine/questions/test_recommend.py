@@ -374,7 +374,9 @@ def test_code_that_is_not_there_is_refused_in_one_line():
 def test_the_command(capsys):
     assert main(["recommend", "--target", "reverse-kl", "--sampling", "off-policy"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("To descend KL(q||p) with samples from mu, as a loss: write rho*k3, in PyTorch\n")
+    assert text.startswith(
+        "To minimise KL(policy || reference) as a loss, samples from an older policy mu\n  write rho*k3: "
+    )
     assert text.rstrip() == str(found("reverse-kl", "off-policy", "loss"))
     assert main(["recommend", "--target", "forward-kl", "--use", "reward", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -428,7 +430,9 @@ def test_the_code_of_an_exact_sum(target: str) -> None:
 def test_under_a_cut_sampler_samples_alone_do_not_do() -> None:
     answer = recommend("reverse-kl", "truncated")
     assert [choice.loss for choice in answer.choices] == ["full_kl(q, p)"]
-    assert "with samples from M*q/S" in str(answer) and "k2" in [one.loss for one in answer.wrong]
+    assert "samples from the policy without its least likely words" in str(answer) and "k2" in [
+        one.loss for one in answer.wrong
+    ]
     refused = [("reverse-kl", "truncated", "reward"), ("reverse-kl", "truncated", "loss", "token"),
                ("next-token-reverse-kl", "truncated"), ("next-token-reverse-kl", "on-policy", "value"),
                ("next-token-forward-kl", "on-policy", "loss", "sequence")]  # fmt: skip

@@ -110,7 +110,10 @@ def test_every_cell_of_the_map_has_a_colour_and_a_page() -> None:
 
 def test_a_cell_shows_verdict_code_proof_and_theorem() -> None:
     shown = "\n".join(penalty_map.page(penalty_map.Cell("k3", "off-policy", "loss", "rho")))
-    assert '$ klsym explain "rho*k3" --sampling off-policy\nrho*k3: off-policy loss' in shown
+    assert (
+        '$ klsym explain "rho*k3" --sampling off-policy\nrho*k3 in the loss, samples from an older policy mu'
+        in shown
+    )
     assert "return rho*(torch.expm1(-k1) + k1)" in shown and r"\begin{aligned}" in shown
     assert "theorems/offpolicy.rho-k3.md" in shown and "<summary>Hypotheses (6)</summary>" in shown
 

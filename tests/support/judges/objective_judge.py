@@ -28,10 +28,10 @@ AGREE = 1e-8
 VERBS = {"minimises": 1, "descends": 1, "maximises": -1, "ascends": -1}
 SENSES = {"minimised": 1, "maximised": -1}
 HELD = "with M and S held as they are at theta, "
-PENALTY = "taken off the reward, "
-INSIDE = re.compile(r",? where no bound binds$")
+PENALTY = "subtracted from the reward, "
+INSIDE = re.compile(r",? inside the clip range$")
 SUFFIXES = re.compile(
-    r", the (reverse|forward) KL$| \(a policy gradient\)$|: it pushes q away from the sampling policy$"
+    r", the (reverse|forward) KL$| \(a policy gradient\)$|, which pushes the policy away from mu$"
 )
 F = re.compile(r"E_q\[f\(r\)\] with f = (.*?)(?:(, convex|; a kink|; f''|; if ).*)?$")
 KINDS = {"the reverse KL": "KL(q_t||p_t)", "the forward KL": "KL(p_t||q_t)"}
@@ -42,7 +42,7 @@ NEAR = 1e-3  # of the logits, in worlds where no bound of a moderate size binds
 
 @dataclass(frozen=True)
 class Said:
-    """An objective and which way it is said to be moved; inside: of the samples where no bound binds."""
+    """An objective and which way it is said to be moved; inside: of the samples inside the clip range."""
 
     place: str
     text: str
@@ -54,7 +54,7 @@ def spoken(place: str, sentence: str) -> Said | None:
     """The objective in a sentence; None where it names none.
 
     >>> spoken("headline", "maximises E_q[A] - KL(q||p), a note; no gradient where k1 > 2")
-    >>> spoken("headline", "minimises KL(q||p), the reverse KL, where no bound binds; a gradient only")
+    >>> spoken("headline", "minimises KL(q||p), the reverse KL, inside the clip range; a gradient only")
     Said(place='headline', text='KL(q||p)', sign=1, inside=True)
     """
     clause = sentence.removeprefix(PENALTY).removeprefix(HELD)

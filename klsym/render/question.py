@@ -1,0 +1,160 @@
+"""The first two lines of an answer in words: what was asked, and which kind of update the loss gives.
+
+>>> from klsym.engine.explain import explain
+>>> describe_question(explain("k3", sampling="off-policy"), is_unweighted=True)
+'k3 in the loss, samples from an older policy mu, no importance weight'
+>>> [describe_kind(explain(loss)) for loss in ("k2", "k3", "k1", "-A*log_q", "-H(q)")]
+['a penalty on KL(policy || reference)', 'a penalty on KL(reference || policy)', 'no effect', 'a policy \
+gradient', 'an entropy bonus']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sympy import Basic, Heaviside
+
+from klsym.diagnostics.reward_signs import read_scored
+from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.language.expressions import A, R, log_mu, log_old, log_p, log_q
+from klsym.language.sums import OverVocabulary
+from klsym.render.headline import (
+    NAMED,
+    describe_policy_gradient,
+    describe_target,
+    find_named_inside,
+    list_option_words,
+)
+from klsym.render.objective import describe_multiples, describe_objective
+from klsym.render.option_words import SAMPLED_FROM, find_words
+
+MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
+POLICY_OF = {"q": "policy", "p": "reference", "mu": "old policy mu", "old": "old policy"}
+KL_OF = {"reverse-kl": "KL(policy || reference)", "forward-kl": "KL(reference || policy)"}
+INSIDE = " inside the clip range"
+NOT_A_KL, OTHER = "not a KL penalty", "no objective with a name"
+ENTROPY = "the entropy of the policy"
+IN_A_SUM = {
+    NOT_A_KL: "a penalty that is not a KL",
+    "no effect": "a term without effect",
+    "neither KL": "a penalty that is neither KL",
+    "no objective": "a term without an objective",
+    "not decided": "a term that is not decided",
+    ENTROPY: "the entropy, with the sign that makes the policy deterministic",
+}
+OF_REFERENCE = re.compile(r"\b(k[1-9]|r|log_p)\b|\bk\(|\bref")
+TO_OLD = re.compile(r"minimises (?:\S+ ?\*? ?)?(?:E_q\[log\(rho_old\)(?:/\d+)?\]|KL\(q\|\|mu\))")
+
+
+def write_kl(first: str, second: str) -> str:
+    """Write a divergence with the words for its policies.
+
+    >>> write_kl("q", "mu")
+    'KL(policy || old policy mu)'
+    """
+    return f"KL({POLICY_OF[first]} || {POLICY_OF[second]})"
+
+
+def describe_question(verdict: Verdict, is_unweighted: bool = False) -> str:
+    """Return the loss as it was typed, where it is used, and where its samples come from."""
+    loss, setting = verdict.loss, verdict.loss.asked or verdict.setting
+    text = loss.read_as if loss.read_as and len(loss.text) > MAX_TYPED else loss.text
+    e = loss.written.expression if loss.written is not None else None
+    is_penalty = e is not None and e.has(log_p, log_mu, log_old) and not e.has(R, A)
+    place = f" {'in' if is_penalty else 'as'} the {setting.use}"
+    options = [find_words(SAMPLED_FROM, "sampling", setting.sampling), *list_option_words(setting)[1:]]
+    options += ["no importance weight"] * is_unweighted
+    level = list_option_words(setting)[0]
+    return ", ".join([f"{text}{place}{level}", *options])
+
+
+def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
+    """Say in words what kind of update the loss gives; ascends: that of the reward of which it is a term."""
+    ascends = verdict.is_ascended if ascends is None else ascends
+    simple = {None: "not decided", "zero": "no effect"}
+    if verdict.target in simple:
+        return simple[verdict.target]
+    if entropy := describe_entropy(verdict, ascends):
+        return entropy
+    if verdict.target in NAMED:
+        return _name_combination(verdict.gradient, ascends)
+    if (inside := find_named_inside(verdict)) is not None:
+        return _name_combination(inside, ascends) + INSIDE
+    for sign, start in ((ascends, ""), (not ascends, "the wrong sign for ")):
+        if describe_policy_gradient(verdict, sign):
+            return f"{start}a policy gradient" + INSIDE * has_clip(verdict)
+    if is_penalty_to_old(verdict, ascends):
+        return "a penalty on KL(policy || old policy)"
+    if verdict.target == "none":
+        return "no objective"
+    if verdict.target == "f-divergence":
+        return "neither KL"
+    return NOT_A_KL if OF_REFERENCE.search(verdict.loss.text) else OTHER
+
+
+def has_clip(verdict: Verdict) -> bool:
+    """Does the gradient at a sample depend on a region?"""
+    h = read_scored(verdict.gradient.score_coefficient)
+    return bool(verdict.gradient.score_cases) or (isinstance(h, Basic) and h.has(Heaviside))
+
+
+def describe_kinds(kinds: Sequence[str]) -> str:
+    """Join the kinds of the terms of a sum."""
+    return "; and ".join(dict.fromkeys(IN_A_SUM.get(kind, kind) for kind in kinds))
+
+
+def _name_combination(reading: TargetReading, ascends: bool) -> str:
+    """Name a sum of multiples of the two KLs and of rewards; a multiple that is a parameter is positive."""
+    multiples = reading.multiples
+    kls = [name for name in KL_OF if name in multiples]
+    is_raised = {name: text.startswith("-") != ascends for name, text in multiples.items()}
+    is_difference = len({is_raised[name] for name in kls}) > 1
+    penalty = (
+        ("a difference of the two KLs" if is_difference else "a sum of the two KLs") if len(kls) > 1 else ""
+    )
+    if len(kls) == 1:
+        start = "a penalty on" if not is_raised[kls[0]] else "the wrong sign for a penalty on"
+        penalty = f"{start} {KL_OF[kls[0]]}"
+    if "reward" not in multiples:
+        return penalty
+    rises = describe_multiples(multiples, ascends).startswith("maximises")
+    gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
+    return " with ".join(filter(None, (gradient, penalty)))
+
+
+def describe_entropy(verdict: Verdict, ascends: bool) -> str:
+    """Say which side of the entropy H(q) an update follows; empty if the loss is no multiple of H(q)."""
+    written = verdict.loss.written
+    if written is None or verdict.target is None:
+        return ""
+    scale, entropy = written.expression.as_independent(OverVocabulary, as_Add=False)
+    if entropy != OverVocabulary(log_q) or scale.free_symbols & {A, R}:
+        return ""
+    is_bonus = scale.could_extract_minus_sign() == ascends
+    return "an entropy bonus" if is_bonus else ENTROPY
+
+
+def is_penalty_to_old(verdict: Verdict, ascends: bool) -> bool:
+    """Is the objective, to be minimised, a KL from the policy to the one that samples?"""
+    return bool(TO_OLD.fullmatch(describe_objective(verdict, ascends)))
+
+
+def compares_with_old(verdict: Verdict) -> bool:
+    """Is the policy compared with none but an older one, which moves?"""
+    written = verdict.loss.written
+    names = {x.name for x in written.expression.free_symbols} if written is not None else set()
+    only_old = log_old.name in names and names <= {log_q.name, log_old.name}
+    return only_old or is_penalty_to_old(verdict, verdict.is_ascended)
+
+
+def describe_answer(verdict: Verdict, ascends: bool | None = None) -> str:
+    """Return the verdict in words, then in symbols."""
+    ascends = verdict.is_ascended if ascends is None else ascends
+    kind, says = describe_kind(verdict, ascends), describe_target(verdict, ascends)
+    if kind == "an entropy bonus":
+        says += ", which keeps the policy random"
+    if kind == ENTROPY:
+        verb, _, objective = says.partition(" ")
+        says = f"{verb.removesuffix('es')}ing {objective} makes the policy deterministic"
+    return f"{kind[0].upper()}{kind[1:]}: {says}"

@@ -1,0 +1,137 @@
+"""What to write instead of a loss, each with its trust.
+
+>>> from klsym.api import explain
+>>> list_fixes(explain("k3")), list_fixes(explain("A*log_q"))
+([('k2: minimises KL(q||p) = KL(policy || reference)', 'proved')], [('-A*log_q: maximises E_q[A]', 'proved')])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from klsym.engine.answers.dispatch import as_written, explain_written
+from klsym.errors import KlsymError
+from klsym.language.expressions import A, R, log_old, log_p
+from klsym.notation.printers import is_sum
+from klsym.render.headline import describe_update, name_trust
+from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, write_kl
+
+if TYPE_CHECKING:
+    from klsym.render.verdict import PrintedVerdict
+
+OF_OLD = "(log_q - log_old)**2/2"
+K3 = "{exp}({p} - {q}) - ({p} - {q}) - 1"
+SPELLINGS = {
+    "k1": "{q} - {p}",
+    "k2": "0.5*({q} - {p})**2",
+    "k3": K3,
+    "rho*k3": f"{{exp}}({{q}} - {{mu}})*({K3})",
+    "rho*k1": "{exp}({q} - {mu})*({q} - {p})",
+}
+LOWERING = ("lowers", "lowers-rising-reward")
+
+
+def list_fixes(verdict: PrintedVerdict) -> list[tuple[str, str]]:
+    """Return the losses to write instead, with what they do, and how far that is known."""
+    return [
+        *_fix_sign(verdict),
+        *_fix_penalty(verdict),
+        *_fix_entropy(verdict),
+        *_fix_penalty_to_old(verdict),
+    ]
+
+
+def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
+    instead = verdict.fix
+    if instead is None or is_penalty_to_old(verdict, verdict.is_ascended):
+        return
+    spelled = spell_loss(instead.loss, verdict)
+    name = f"{spelled} ({instead.loss})" if spelled else instead.loss
+    where = " in place of the penalty" * instead.beside
+    options = "".join(f" --{change}" for change in instead.changed)
+    a, b = instead.kl
+    yield f"{name}{options}{where}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+
+
+def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
+    """Write a short loss in the names of a pasted one; empty where it was typed in the grammar.
+
+    >>> from klsym.api import explain
+    >>> spell_loss("k2", explain("(ref_logp - logp).exp() - (ref_logp - logp) - 1"))
+    '0.5*(logp - ref_logp)**2'
+    """
+    written = verdict.loss.written
+    pairs = (pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"])
+    names = {role: typed for typed, role in pairs}
+    exp = next(
+        (f"{library}.exp" for library in ("torch", "jnp", "np") if f"{library}." in verdict.loss.text), "exp"
+    )
+    if loss not in SPELLINGS or not {"log_q", "log_p"} <= {*names}:
+        return ""
+    text = SPELLINGS[loss].format(q=names["log_q"], p=names["log_p"], mu=names.get("log_mu", ""), exp=exp)
+    return "" if "mu}" in SPELLINGS[loss] and "log_mu" not in names else text
+
+
+def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
+    """Put a minus before the terms that lower a reward, if the loss then raises it."""
+    written = verdict.loss.written
+    if written is None or not any(_is_against_reward(m) for d in verdict.diagnostics for m in d.messages):
+        return
+    try:
+        expressions = {t: t.verdict.loss.written or as_written(t.loss, ()) for t in verdict.gradient.terms}
+    except KlsymError:  # a term has parameters that were declared
+        return
+    flipped = [term for term, typed in expressions.items() if typed.expression.has(R, A)]
+    penalties = [term for term in expressions if term not in flipped]
+    e = written.expression - sum(expressions[term].expression for term in penalties)
+    try:
+        changed = explain_written(as_written(-e, ()), verdict.setting)
+    except KlsymError:
+        return
+    if "the wrong sign" not in describe_kind(changed):
+        says = describe_update(changed, regions=False).replace(" (a policy gradient)", "")
+        it = "it " * says.startswith(("m", "h"))
+        without = f"without the penalty, {it}" * bool(penalties)
+        yield f"{_flip_terms(verdict, flipped)}: {without}{says}", name_trust(changed)
+
+
+def _flip_terms(verdict: PrintedVerdict, flipped: Sequence[Any]) -> str:
+    """Return the loss as it was typed, with the other sign for these terms; for the whole without terms."""
+    terms = verdict.gradient.terms
+    if not terms or verdict.loss.read_as:
+        return _negate(verdict.loss.text)
+    texts = (_negate(term.loss) if term in flipped else term.loss for term in terms)
+    return " + ".join(texts).replace("+ -", "- ")
+
+
+def _is_against_reward(message: Any) -> bool:
+    if message.code == "against-reward":
+        return True
+    does = message.values.get("does", ())
+    return message.code == "wrong-sign" and any(kind in LOWERING for (kind, _), _ in does)
+
+
+def _negate(text: str) -> str:
+    if text.startswith("-") and not is_sum(text[1:]):
+        return text[1:]
+    return f"-({text})" if is_sum(text) else f"-{text}"
+
+
+def _fix_entropy(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
+    """Put a minus before the entropy where it makes the policy deterministic."""
+    flipped = [t for t in verdict.gradient.terms if describe_kind(t.verdict, verdict.is_ascended) == ENTROPY]
+    if flipped or describe_kind(verdict) == ENTROPY:
+        yield f"{_flip_terms(verdict, flipped)}: an entropy bonus", name_trust(verdict)
+
+
+def _fix_penalty_to_old(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
+    """Suggest a loss for KL(q||old), where the loss takes log_old as a reference and has no gradient."""
+    written = verdict.loss.written
+    if written is None or verdict.target != "zero" or not written.expression.has(log_old):
+        return
+    if written.expression.has(log_p, R, A) or verdict.setting.is_per_token or not verdict.setting.on_policy:
+        return
+    instead = explain_written(as_written(OF_OLD, ()), verdict.setting)
+    if is_penalty_to_old(instead, instead.is_ascended):
+        yield f"{OF_OLD}: minimises KL(q||old) = {write_kl('q', 'old')}", name_trust(instead)
