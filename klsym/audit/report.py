@@ -57,10 +57,10 @@ class Audit:
         first, last = self.code.lines
         return f"{self.code.file}:{first}-{last}" if self.code.file else "a function without a file"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, proof: bool = True) -> dict[str, Any]:
         """Return the object of `explain`, with what was read and how."""
         return {
-            **self.verdict.to_json(),
+            **self.verdict.to_json(proof),
             "function": self.code.name, "file": self.code.file, "lines": list(self.code.lines),
             "map": dict(self.bindings.texts), "set": {k: _to_plain(v) for k, v in self.set.items()},
             "expression": self.expression, "guessed": list(self.bindings.guessed),

@@ -55,7 +55,8 @@ def _answer_targets(options: argparse.Namespace) -> int:
     config = read_config(options)
     with Runner(options.time_limit, options.memory_limit) as runner:
         shown = iterate_shown(config.targets, runner, lambda target: target.code)
-        audited = [(target, ask_target(runner, target)) for target in shown]
+        form = "json" if options.format == "json" else "full" if options.full else "text"
+        audited = [(target, ask_target(runner, target, form)) for target in shown]
     replies = [reply for _, reply in audited]
     if len(replies) == 1 and replies[0].get("code") == 2 and not replies[0].get("measured"):
         raise UsageError(replies[0]["error"])
@@ -66,7 +67,7 @@ def _answer_targets(options: argparse.Namespace) -> int:
         if finding.code not in (EXPECTED, UNREADABLE) and finding.function not in with_expectation:
             said = f"{finding.code} {finding.name} is an error: the exit code is 1"
             print_complaint(f"{finding.function}: {said}")
-    _print_replies(audited, options.format, options.full)
+    _print_replies(audited, options.format)
     if options.write:
         for target, reply in audited:
             path = store_target(Path.cwd(), build_target(target, reply.get("json")))
@@ -104,14 +105,14 @@ def report_reply(reply: Reply, expected: str | None, target: str) -> int:
     return 0
 
 
-def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str, full: bool) -> None:
+def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str) -> None:
     if form == "json":
         for target, reply in audited:
             unread = {"function": target.code, "error": reply.get("error"), **reply.get("both", {})}
             print(json.dumps(reply.get("json", unread)))
     elif len(audited) == 1:
         ((_, reply),) = audited
-        text = (reply.get("full") if full else None) or reply.get("text") or reply.get("measured_text")
+        text = reply.get("text") or reply.get("measured_text")
         if text is not None:
             print(text)
     else:

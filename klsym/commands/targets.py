@@ -62,10 +62,12 @@ def refuse_choices(options: argparse.Namespace) -> None:
         raise UsageError(f"--set {twice[0]}: given twice; a report has one value of an option")
 
 
-def ask_target(runner: Asked, target: Target) -> Reply:
-    """Audit a target, and measure it."""
+def ask_target(runner: Asked, target: Target, form: str = "text") -> Reply:
+    """Audit a target, and measure it.  form: "text", "full", or "json", with its proof."""
     arguments = {
         "map": dict(target.map), "set": dict(target.set), "result": target.result, **target.setting
     }  # fmt: skip
-    question = {"target": target.code, "options": arguments, "expect": target.expect, "measure": True}
+    question = {
+        "target": target.code, "options": arguments, "expect": target.expect, "measure": True, "form": form
+    }  # fmt: skip
     return runner.ask(question)

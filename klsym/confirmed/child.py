@@ -24,7 +24,8 @@ LARGEST = 5_000_000  # bytes of a file
 
 
 class Runner(Asked):
-    """Asked: "target", the other arguments of `klsym.audit` in "options", and what is to "expect".
+    """Asked: "target", the other arguments of `klsym.audit` in "options", what is to "expect", and the
+    "form": "text", "full", or "json", with its proof.
 
     The reply: {"text", "json", "target", "row", "meets"}; or an "error", with a "code" to exit with.  Of code
     that was to be measured also "both", the JSON of `Confirmed`; and where it could be run but not read,
@@ -91,10 +92,11 @@ def _audit(question: dict[str, Any]) -> Reply:
         from klsym.confirmed.both import audit_and_measure
 
         both = audit_and_measure(question["target"], **question["options"])
-        return describe_both(both, question["expect"])
+        return describe_both(both, question["expect"], question.get("form", "json"))
     from klsym.audit.audits import audit
 
-    return _describe(audit(question["target"], **question["options"]), question["expect"])
+    answer = audit(question["target"], **question["options"])
+    return _describe(answer, question["expect"], question.get("form", "json"))
 
 
 def describe_failures(answer: Callable[[], Reply]) -> Reply:
@@ -112,13 +114,12 @@ def describe_failures(answer: Callable[[], Reply]) -> Reply:
         }
 
 
-def _describe(answer: Audit, expected: str | None) -> Reply:
+def _describe(answer: Audit, expected: str | None, form: str) -> Reply:
     meets = expected is None or answer.meets(expected)
     expectation = None if expected is None else {"wanted": expected, "ok": meets}
     return {
-        "text": str(answer),
-        "full": answer.text(full=True),
-        "json": {**answer.to_json(), "expect": expectation},
+        "text": answer.text(full=form == "full"),
+        "json": {**answer.to_json(proof=form == "json"), "expect": expectation},
         "row": answer.to_row(),
         "target": answer.target or "open",
         "meets": meets,
@@ -134,13 +135,13 @@ def _describe_error(error: KlsymError) -> Reply:
     return {"error": str(error), "code": 2, "place": getattr(error, "place", None)}
 
 
-def describe_both(both: Confirmed, expected: str | None) -> Reply:
+def describe_both(both: Confirmed, expected: str | None, form: str = "json") -> Reply:
     """Return what was read and what was measured; no verdict where they differ."""
     as_json = both.to_json()
     if both.differs:
         return {"error": both.describe_difference(), "code": 1, "both": as_json}
     if both.answer is not None:
-        answer = _describe(both.answer, expected)
+        answer = _describe(both.answer, expected, form)
         return {**answer, "json": {**answer["json"], **as_json}, "both": as_json}
     assert both.error is not None
     if both.measured is None:

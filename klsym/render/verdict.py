@@ -77,9 +77,9 @@ class PrintedVerdict(Verdict):
         """Remarks on the expected gradient as sentences."""
         return write_sentences(self.gradient.remarks)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the verdict as JSON data, as `klsym explain --json` prints it."""
-        return build_verdict_json(self)
+    def to_json(self, proof: bool = True) -> dict[str, Any]:
+        """Return the verdict as JSON data, as `--json` prints it; proof: with its steps and the model."""
+        return build_verdict_json(self, proof)
 
     def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:
         """Format the answer for a terminal: at most 12 lines; with proof, or with all facts, on request."""

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 SCHEMA = 3
 
 
-def build_verdict_json(verdict: PrintedVerdict) -> dict[str, Any]:
-    """Return the verdict as a dictionary: the answer first, then the fields of format 2."""
+def build_verdict_json(verdict: PrintedVerdict, proof: bool = True) -> dict[str, Any]:
+    """Return the verdict as a dictionary: the answer first, then the fields of format 2.
+
+    proof: with the steps of the proof and the counterexample, which are searched for when they are asked for.
+    """
     trust = "open" if verdict.target is None else verdict.trust
     answer = {
         "schema": SCHEMA, "target": verdict.target or "open", "summary": write_summary(verdict),
@@ -46,14 +49,19 @@ def build_verdict_json(verdict: PrintedVerdict) -> dict[str, Any]:
         **(verdict.loss.asked or verdict.setting).to_json(),
         "gradient": _build_gradient(verdict), "value": _build_value(verdict),
         "hypotheses": list(verdict.hypotheses),
-        "steps": [
-            {"rule": rule or "statement", "latex": latex} for rule, latex in verdict.proof.steps_in_latex
-        ],
-        "witness": verdict.counterexample.model,
+        **(_build_proof(verdict) if proof else {}),
         "warnings": [*verdict.warnings, *([f"instead: {verdict.fix}"] if verdict.fix else [])],
         "names": list_names(verdict), "expansion": verdict.loss.expansion,
     }  # fmt: skip
     return answer if verdict.proof.check is None else {**answer, "check": verdict.proof.check}
+
+
+def _build_proof(verdict: PrintedVerdict) -> dict[str, Any]:
+    steps = verdict.proof.steps_in_latex
+    return {
+        "steps": [{"rule": rule or "statement", "latex": latex} for rule, latex in steps],
+        "witness": verdict.counterexample.model,
+    }
 
 
 def _build_objective(verdict: PrintedVerdict) -> dict[str, str] | None:

@@ -62,7 +62,8 @@ def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
     '0.5*(logp - ref_logp)**2'
     """
     written = verdict.loss.written
-    pairs = (pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"])
+    notes = written.notes if written is not None else ()
+    pairs = (pair for m in notes if m.code == "names-read" for pair in m.values["pairs"])
     names = {role: typed for typed, role in pairs}
     exp = next(
         (f"{library}.exp" for library in ("torch", "jnp", "np") if f"{library}." in verdict.loss.text), "exp"
