@@ -154,7 +154,7 @@ def _is_estimator(verdict: PrintedVerdict) -> bool:
 
 def _is_said(diagnostic: Diagnostic) -> bool:
     """Does the verdict say it already?"""
-    return diagnostic.code.code == "KL007" or all(map(says_push, diagnostic.messages))
+    return all(map(says_push, diagnostic.messages))
 
 
 def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def test_no_change_of_one_statement(file: Path, capsys: Any) -> None:
     assert main(["audit", "trainer.py:two", "--fix"]) == 1
     printed = capsys.readouterr()
     assert "no change of one statement was found" in printed.err
-    assert printed.out.startswith("two  (trainer.py:18-21)") and file.read_bytes() == before
+    assert printed.out.startswith("two (trainer.py:18-21): ") and file.read_bytes() == before
 
 
 def test_lines_of_a_file(file: Path, capsys: Any) -> None:
