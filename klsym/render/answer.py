@@ -111,7 +111,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
 
 def write_summary(verdict: PrintedVerdict) -> str:
     """Say in one sentence what minimising the loss does; for a clipped sum of few terms, term by term."""
-    if not _is_described_by_terms(verdict):
+    if not (_is_described_by_terms(verdict) and verdict.gradient.score_cases):
         return describe_update(verdict)
     parts = (describe_update(t.verdict, verdict.is_ascended, regions=False) for t in verdict.gradient.terms)
     return f"term by term: {', and '.join(parts)}"
@@ -145,7 +145,7 @@ def _is_described_by_terms(verdict: PrintedVerdict) -> bool:
     """Has a sum of few terms an objective without a name, so that its terms say more?"""
     terms = verdict.gradient.terms
     unnamed = verdict.target == "separable" and 1 < len(terms) <= MAX_TERMS
-    return unnamed and not _is_estimator(verdict)
+    return unnamed and not verdict.is_truncated and not _is_estimator(verdict)
 
 
 def _is_estimator(verdict: PrintedVerdict) -> bool:
