@@ -61,6 +61,7 @@ DEFINITIONS = {"r": "r = p/q", "rho": "rho = q/mu", "s": "s = grad log q"}
 class Answer:
     """The content of a short answer, before it is laid out.
 
+    whole_update, update: the verdict, and the same without a formula that is long.
     reading: the loss in the grammar, and how it was read, where it was typed in another spelling.
     terms: what each term of a sum does, and how far that is known.  findings: code, name and sentences;
     implied: those that the verdict says already.  fixes: what to write, and how far that is known.
@@ -68,6 +69,7 @@ class Answer:
     """
 
     title: str
+    whole_update: str
     reading: tuple[str, ...]
     update: str
     trust: str
@@ -94,10 +96,10 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
     trusts = [trust for *_, trust in terms] if of_terms else [name_trust(verdict)]
     findings = verdict.diagnostics
     unweighted = any(d.code.code == "KL004" for d in findings)
-    question = describe_question(verdict, unweighted and not of_terms)
+    question, update = describe_question(verdict, unweighted and not of_terms), _describe_verdict(verdict)
     return Answer(
-        name + write(question) if name else question, reading=_list_readings(verdict),
-        update=write(_describe_verdict(verdict)), trust=max(trusts, key=WEAKEST.index),
+        name + write(question) if name else question, whole_update=write(update),
+        reading=_list_readings(verdict), update=write(_shorten(update)), trust=max(trusts, key=WEAKEST.index),
         terms=tuple((write(loss) if name else loss, write(text), trust) for loss, text, trust in terms),
         findings=tuple((d.code.code, d.code.name, write(format_message(d))) for d in findings),
         implied=tuple(d.code.code for d in findings if _is_said(d)),
@@ -111,7 +113,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
 
 def write_summary(verdict: PrintedVerdict) -> str:
     """Say in one sentence what minimising the loss does; for a clipped sum of few terms, term by term."""
-    if not _is_described_by_terms(verdict):
+    if not (_is_described_by_terms(verdict) and verdict.gradient.score_cases):
         return describe_update(verdict)
     parts = (describe_update(t.verdict, verdict.is_ascended, regions=False) for t in verdict.gradient.terms)
     return f"term by term: {', and '.join(parts)}"
@@ -120,16 +122,16 @@ def write_summary(verdict: PrintedVerdict) -> str:
 def _describe_verdict(verdict: PrintedVerdict) -> str:
     """Describe the update in words and symbols; for a sum that its terms describe, in words."""
     if not _is_described_by_terms(verdict):
-        return _shorten(describe_answer(verdict), verdict)
+        return describe_answer(verdict)
     kinds = [describe_kind(term.verdict, verdict.is_ascended) for term in verdict.gradient.terms]
     text = describe_kinds(kinds)
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _shorten(text: str, verdict: PrintedVerdict) -> str:
+def _shorten(text: str) -> str:
     """Replace an objective whose formula is long by what it is, if that is known."""
     kind, _, formula = text.partition(": ")
-    if len(formula) <= MAX_FORMULA or not re.match(r"m\w+ (its own|E_)", formula):
+    if len(formula) <= MAX_FORMULA or "f(r)" in formula or not re.match(r"m\w+ (its own|E_)", formula):
         return text
     verb = formula.partition(" ")[0]
     under = formula.partition("E_")[2].partition("[")[0]
@@ -145,7 +147,7 @@ def _is_described_by_terms(verdict: PrintedVerdict) -> bool:
     """Has a sum of few terms an objective without a name, so that its terms say more?"""
     terms = verdict.gradient.terms
     unnamed = verdict.target == "separable" and 1 < len(terms) <= MAX_TERMS
-    return unnamed and not _is_estimator(verdict)
+    return unnamed and not verdict.is_truncated and not _is_estimator(verdict)
 
 
 def _is_estimator(verdict: PrintedVerdict) -> bool:
@@ -154,7 +156,7 @@ def _is_estimator(verdict: PrintedVerdict) -> bool:
 
 def _is_said(diagnostic: Diagnostic) -> bool:
     """Does the verdict say it already?"""
-    return diagnostic.code.code == "KL007" or all(map(says_push, diagnostic.messages))
+    return all(map(says_push, diagnostic.messages))
 
 
 def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:
@@ -271,7 +273,8 @@ class Page:
     def _format_head(self, terms: Sequence[tuple[str, str, str]], whole: bool = False) -> list[str]:
         """Return the question, the verdict, how the loss was read, and one line for each term."""
         answer, width = self.answer, self.width
-        lines = [*wrap_text(answer.title, "", "  ", width), *add_trust(answer.update, answer.trust, width)]
+        update = answer.whole_update if whole else answer.update
+        lines = [*wrap_text(answer.title, "", "  ", width), *add_trust(update, answer.trust, width)]
         readings = answer.reading if whole else ["; ".join(answer.reading)] if answer.reading else []
         for i, reading in enumerate(readings):
             lines += add_label("" if i else "read as", reading, width)

@@ -112,7 +112,8 @@ def describe_target(verdict: Verdict, ascends: bool) -> str:
         if re.match(r"minimises E_q\[.*rho", text) and not verdict.setting.is_per_token and inside is None:
             text = f"minimises its own mean under mu, E_mu[{verdict.loss.read_as or verdict.loss.text}]"
     penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
-    return f"{'subtracted from the reward, it ' * penalty}{text}"
+    held = HELD * text.startswith(HELD)
+    return f"{held}{'subtracted from the reward, it ' * penalty}{text.removeprefix(HELD)}"
 
 
 def _is_own_mean(verdict: Verdict) -> bool:

@@ -20,8 +20,8 @@ def test_the_bias_is_told_by_regions() -> None:
     pushed = "rho_past*rho_now*(R_now + R_future)*(s_past + s_now)"
     rows = [line.strip() for line in text.splitlines() if line.strip().startswith(pushed)]
     assert [row.partition("  where ")[2] for row in rows] == [
-        "rho_past*rho_now > 6/5 and R_now + R_future >= 0",
-        "rho_past*rho_now < 4/5 and R_now + R_future <= 0",
+        "rho_past*rho_now > 1.2 and R_now + R_future >= 0",
+        "rho_past*rho_now < 0.8 and R_now + R_future <= 0",
     ]
     inside = verdict.to_json()["gradient"]["inside_clamps"]
     assert (inside["target"], inside["combination"]["reward"]) == ("separable", "-R")

@@ -62,7 +62,7 @@ def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
     verdict = klsym.explain(loss, **options)
     assert wanted(verdict.fix) == (right, kl, changed)
     assert klsym.check(verdict.fix.proof.certificate())
-    text, [line] = str(verdict.fix), re.findall(r"^  write +(.*)", str(verdict), re.MULTILINE)
+    text, [line] = str(verdict.fix), re.findall(r"^  fix +(.*)", str(verdict), re.MULTILINE)
     assert line.startswith(right) and all(map(text.count, changed))
     assert all(f"--{option}" in str(verdict) for option in changed)
     assert verdict.to_json()["warnings"][-1] == f"instead: {text}"

@@ -69,7 +69,7 @@ def test_a_mean_over_kept_tokens_has_no_objective_on_policy(mean: str, level: st
 def test_it_has_one_under_mu_and_for_rewards(mean: str) -> None:
     under = explain(mean.format(x="k2"), level="sequence", sampling="off-policy")
     assert (under.target, under.trust) == ("separable", "kernel")
-    assert "minimises E_mu[sum_t M_now*k2_now/" in str(under)
+    assert "minimises E_mu[sum_t M_now*k2_now/" in under.summary
     rewarded = explain(mean.format(x="R"), level="sequence", use="reward")
     assert (rewarded.target, rewarded.trust) == ("separable", "kernel")
     assert "maximises E_q[" in str(rewarded)

@@ -121,7 +121,7 @@ def test_a_discount_has_an_objective_with_its_weight_alone(of: str) -> None:
     """Sutton et al. 1999 with the weight g^(t-1), Nota and Thomas 2020 without."""
     weighted, bare = (explain(f"{w}disc(9/10, {of})", **OF_DISCOUNT) for w in ("(9/10)**past(1)*", ""))
     assert (weighted.target, weighted.trust) == ("separable", "kernel")
-    assert "E_q[sum_t" in str(weighted).splitlines()[1] and "T_past" in str(weighted).splitlines()[1]
+    assert "E_q[sum_t" in weighted.summary and "T_past" in weighted.summary
     assert (bare.target, bare.trust) == ("none", "numeric")
 
 
