@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import make_folder
-from klsym.worker_process import Asked
+
+if TYPE_CHECKING:
+    from klsym.worker_process import Asked
 
 Item = TypeVar("Item")
 PAGE = 100  # columns

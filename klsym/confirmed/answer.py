@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from klsym.api import Verdict
 from klsym.audit.report import Audit
 from klsym.confirmed.printed import Agreement
 from klsym.engine.answers.expectation import KLS, read_expectation
@@ -38,6 +39,16 @@ class Confirmed:
     def answer(self) -> Audit | None:
         """What was read, with rows on what running the code gave; None where it could not be read."""
         return None if self.read is None else replace(self.read, ran=tuple(self.list_rows()))
+
+    @property
+    def expression(self) -> str | None:
+        """The loss of one token as it was read, in the loss grammar; None if it was not."""
+        return None if self.read is None else self.read.expression
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What `klsym.explain` says of what was read; None if nothing was."""
+        return None if self.read is None else self.read.verdict
 
     @property
     def target(self) -> str | None:
