@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
+from klsym.engine.options.synonyms import read_choice
 from klsym.language.estimators import NAMES
 
 LONGEST_WAIT = 1_000_000  # seconds
@@ -63,10 +65,14 @@ def add_setting(
     defaults: Mapping[str, str] | None = None,
 ) -> None:
     """Add the options that say how the loss is used; defaults: what the help says of a default instead."""
+    use = command.add_argument_group("how the loss is used")
+    tokens = None if only else command.add_argument_group("of tokens and sequences, beside --level")
     for option in OPTIONS:
         if option.name not in without and (not only or option.name in only):
-            command.add_argument(
-                f"--{option.name}", choices=option.choices, default=DEFAULTS[option.name],
+            group = use if tokens is None or option.always or option.silent else tokens
+            group.add_argument(
+                f"--{option.name}", type=partial(read_choice, option.name),
+                choices=option.choices, default=DEFAULTS[option.name],
                 help=f"{option.meaning} ({(defaults or {}).get(option.name, option.choices[0])})",
             )  # fmt: skip
 
