@@ -39,7 +39,7 @@ class Formatter(argparse.HelpFormatter):
     """A page as wide as that of the answers, with the help beside its option."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=PAGE)
+        super().__init__(prog, max_help_position=24, width=PAGE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -127,13 +127,13 @@ def _add_explain(commands: Any) -> None:
     explain = commands.add_parser(
         "explain",
         help="derive what a loss targets",
-        description="Derive what LOSS targets: the verdict, the proof, the hypotheses, the warnings.",
+        description="Say what minimising LOSS does, with a proof or a counterexample.",
         epilog=GRAMMAR,
     )
     explain.add_argument(
         "loss",
         metavar="LOSS",
-        help="a loss such as 'sg(rho)*k2', or a name such as grpo; - reads one a line from stdin",
+        help="'sg(rho)*k2', or a name such as grpo; - reads one a line from stdin",
     )
     add_setting(explain)
     explain.set_defaults(**dict.fromkeys(DEFAULTS))  # a named loss has options of its own
@@ -142,9 +142,9 @@ def _add_explain(commands: Any) -> None:
     add_parameters(explain)
     explain.add_argument(
         "--check", action="store_true",
-        help="cross-check on exact finite models and on both sides of every bound; exit 1 if it fails",
+        help="also check on finite models and at every bound; exit 1 if it fails",
     )  # fmt: skip
-    add_time_limit(explain, ": the target is then open; a stream goes on with the next line")
+    add_time_limit(explain)
     explain.set_defaults(run="klsym.commands.losses:explain_loss")
 
 

@@ -19,7 +19,7 @@ from klsym.study.tables.trainers import trainer
 from support.commands import Out, run
 
 ROWS = load_named_losses()
-LONG = {"explain", "compare", "audit", "measure"}  # help of more than 40 lines
+LONG = {"audit", "measure"}  # help of more than 40 lines
 CODE = "def loss(logp, ref_logp):\n    return ((logp - ref_logp) ** 2 / 2).sum()\n"
 
 

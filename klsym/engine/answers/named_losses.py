@@ -39,6 +39,7 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     if not isinstance(loss, str) or loss.strip() in {*ATOMS, *names}:
         return Question(as_written(loss, names), dict(options))
+    rows: tuple[NamedLoss, ...]
     row = find_named_loss(loss)
     if row is not None:
         text, rows = row.loss, (row,)
