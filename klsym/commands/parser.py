@@ -176,6 +176,7 @@ def _add_recommend(commands: Any) -> None:
     )
     recommend.add_argument(
         "--target",
+        type=str.lower,
         required=True,
         choices=("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"),
         help="KL(q||p) or KL(p||q), or that of each next token at the prefixes that are drawn (distillation)",

@@ -138,6 +138,6 @@ def suggest(text: str, choices: Iterable[str]) -> str:
     >>> suggest("of-policy", ("on-policy", "off-policy")), suggest("xyz", ("off-policy",))
     ('; did you mean off-policy?', '')
     """
-    names = {choice.lower(): choice for choice in choices}
+    names = {choice.lower(): choice for choice in choices if choice != text}
     nearest = get_close_matches(text.lower(), names, n=1, cutoff=0.6)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -135,6 +135,16 @@ def test_choices_are_read_in_usual_words(option: str, typed: str, choice: str, c
     assert (code, err) == (0, "") and json.loads(out)[option] == choice
 
 
+def test_a_target_is_read_in_any_case(capsys: Out) -> None:
+    code, out, err = run(capsys, "recommend", "--target", "Reverse-KL")
+    assert (code, err) == (0, "") and out == run(capsys, "recommend", "--target", "reverse-kl")[1]
+
+
+def test_a_name_is_not_suggested_for_itself(capsys: Out) -> None:
+    code, _, err = run(capsys, "explain", "k1 - ppo.item()")
+    assert code == 2 and "did you mean ppo?" not in err
+
+
 def test_synonyms_mean_choices_and_hide_none() -> None:
     for option, words in SYNONYMS.items():
         assert {*words.values()} <= {*CHOICES[option]}
