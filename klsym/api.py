@@ -33,10 +33,10 @@ from klsym.render.verdict import printed as printed
 @document_options
 def explain(
     loss: object,
-    sampling: Sampling = "on-policy",
-    use: Use = "loss",
-    level: Level = "sample",
-    batch: Batch = "none",
+    sampling: Sampling | None = None,
+    use: Use | None = None,
+    level: Level | None = None,
+    batch: Batch | None = None,
     parameters: Iterable[str] = (),
     credit: Credit | None = None,
     weights: Weights | None = None,
@@ -64,10 +64,10 @@ def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> 
 def compare(
     a: object,
     b: object,
-    sampling: Sampling = "on-policy",
-    use: Use = "loss",
+    sampling: Sampling | None = None,
+    use: Use | None = None,
     parameters: Iterable[str] = (),
-    level: Level = "sample",
+    level: Level | None = None,
     credit: Credit | None = None,
     weights: Weights | None = None,
     aggregate: Aggregate | None = None,

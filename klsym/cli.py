@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from klsym.commands.console import escape_output, print_complaint
+from klsym.commands.help_texts import format_overview
 from klsym.commands.option_groups import guard_minus
 from klsym.commands.parser import build_parser
 from klsym.errors import KlsymError, lacking
@@ -37,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     """
     try:
         words = sys.argv[1:] if argv is None else argv
+        if not words:
+            print(format_overview())
+            return 0
         options = build_parser(*words[:1]).parse_args(guard_minus(words))
         module, _, name = options.run.partition(":")
         run: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), name)

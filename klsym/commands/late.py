@@ -29,7 +29,7 @@ def _print_verdict(options: argparse.Namespace, gradient: bool) -> int:
 
 def _build_verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.commands.verdicts import read_setting as asked
-    from klsym.engine.answers.dispatch import as_written
+    from klsym.engine.answers.named_losses import read_question
     from klsym.engine.explain import read_setting
     from klsym.engine.fields.field import reduce_typed_loss
     from klsym.engine.regions.in_steps import to_scored_steps
@@ -40,8 +40,9 @@ def _build_verdict(options: argparse.Namespace, gradient: bool) -> Any:
     from klsym.language.messages import Message
     from klsym.render.verdict import printed
 
-    written = as_written(options.loss.strip(" "), options.param)
-    setting = read_setting(written, asked(options))
+    question = read_question(options.loss.strip(" "), options.param, asked(options))
+    written = question.written
+    setting = read_setting(written, question.options)
     if gradient and (setting.level != "sample" or setting.batch != "none"):
         raise UsageError("no sample on its own")
     field = reduce_typed_loss(written, setting) if gradient else None

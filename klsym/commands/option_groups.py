@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
+from klsym.engine.options.synonyms import read_choice
 from klsym.language.estimators import NAMES
 
 LONGEST_WAIT = 1_000_000  # seconds
@@ -42,17 +44,8 @@ def parse_seconds(text: str) -> float:
 FORMATS = ("text", "latex", "markdown", "json")
 SECONDS = 10.0  # of a question
 GRAMMAR = (
-    f"Grammar: log_q log_p log_mu {' '.join(NAMES)} k(lam) r rho R A, numbers, + - * / **, "
-    "sg exp log sqrt abs min max clip(x, lo, hi), where(rho > 2, x, y), parameters lam beta eps alpha n. "
-    "r is p/q. "
-    "Of sequences: T, their length; past(x) now(x) future(x) whole(x), sums over tokens; "
-    "togo(h) = now(h) + future(h), disc(g, h) = sum_{u>=t} g**(u-t)*h_u, "
-    "seqmean(x) = whole(x)/T. Of a batch of n samples: "
-    "others(x), a sum over the others; loo(h) = h - others(h)/(n - 1), centred(h), normalised(h). "
-    "Exact means over the next token: full(x) = sum_y q(y) x(y), full_kl(q, p), H(q), js(q, p), "
-    "js(q, p, beta), 0 < beta < 1. LOSS is differentiated through all that is not in sg(..); with --use"
-    " reward nothing is. "
-    "PyTorch, JAX and NumPy spellings are read, too: 'd = ref_logp - logp; loss = d.exp() - 1 - d'."
+    f"Names: log_q log_p log_mu {' '.join(NAMES)} r=p/q rho=q/mu R A lam beta eps. Functions: sg exp log abs"
+    " min max clip where full_kl H. PyTorch spellings are read, too."
 )
 
 
@@ -63,11 +56,15 @@ def add_setting(
     defaults: Mapping[str, str] | None = None,
 ) -> None:
     """Add the options that say how the loss is used; defaults: what the help says of a default instead."""
+    use = command.add_argument_group("how the loss is used (the first choice is the default)")
+    tokens = None if only else command.add_argument_group("of tokens and sequences, beside --level")
     for option in OPTIONS:
         if option.name not in without and (not only or option.name in only):
-            command.add_argument(
-                f"--{option.name}", choices=option.choices, default=DEFAULTS[option.name],
-                help=f"{option.meaning} ({(defaults or {}).get(option.name, option.choices[0])})",
+            group = use if tokens is None or option.always or option.silent else tokens
+            group.add_argument(
+                f"--{option.name}", type=partial(read_choice, option.name),
+                choices=option.choices, default=DEFAULTS[option.name],
+                help=f"{option.meaning} ({(defaults or {}).get(option.name, '')})".removesuffix(" ()"),
             )  # fmt: skip
 
 
@@ -86,10 +83,10 @@ def add_more(command: argparse.ArgumentParser) -> None:
     command.add_argument("--full", action="store_true", help="print all that is known")
 
 
-def add_time_limit(command: argparse.ArgumentParser, then: str = "") -> None:
+def add_time_limit(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--time-limit", type=parse_seconds, default=SECONDS, metavar="SECONDS",
-        help=f"give up after so many seconds of CPU time{then} ({SECONDS:g}; 0 for no limit)",
+        help=f"give up after so many seconds of CPU time ({SECONDS:g}; 0 for no limit)",
     )  # fmt: skip
 
 

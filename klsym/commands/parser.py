@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from functools import partial
 from typing import Any
 
 from klsym import __version__
+from klsym.commands.console import PAGE
+from klsym.commands.help_texts import format_examples
 from klsym.commands.option_groups import (
     FORMATS,
     GRAMMAR,
@@ -19,7 +22,9 @@ from klsym.commands.option_groups import (
 )
 from klsym.engine.options.option_table import CHOICES as OPTION_CHOICES
 from klsym.engine.options.option_table import DEFAULTS
+from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError
+from klsym.language.named_losses import suggest
 
 FRAMEWORKS = ("torch", "jax", "numpy")
 AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
@@ -30,11 +35,47 @@ STUDY_COMMANDS = (
 )  # fmt: skip
 
 
+class Formatter(argparse.HelpFormatter):
+    """A page as wide as that of the answers, with the help beside its option."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=24, width=PAGE)
+
+
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors."""
+    """argparse with one-line errors, whose help begins with commands to paste."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": Formatter, **options})
 
     def error(self, message: str) -> Any:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def format_help(self) -> str:
+        """Begin with two commands to paste, and keep the usage to one line."""
+        examples = format_examples(self.prog.partition(" ")[2])
+        if not examples:
+            return super().format_help()
+        whole, self.usage = self.usage, self._write_short_usage()
+        try:
+            return f"examples:\n{examples}\n{super().format_help()}"
+        finally:
+            self.usage = whole
+
+    def _write_short_usage(self) -> str:
+        positional = (action for action in self._actions if not action.option_strings)
+        names = " ".join(str(action.metavar or action.dest) for action in positional)
+        required = (a for a in self._actions if a.option_strings and a.required)
+        words = (f"{a.option_strings[0]} {a.metavar or a.dest.upper()}" for a in required)
+        return " ".join([self.prog, *filter(None, [names]), *words, "[options]"])
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Say which choice is nearest to one that is unknown."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += suggest(str(value), [str(choice) for choice in action.choices or ()])
+            raise
 
     def _parse_optional(self, arg_string: str) -> Any:
         """Take -E[R] and -0.5*reverse-kl for values: a short option is one letter that is known."""
@@ -54,7 +95,8 @@ def build_parser(asked: str = "") -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     of_tool = {
         "explain": _add_explain, "compare": _add_compare, "recommend": _add_recommend, "audit": _add_audit,
-        "measure": _add_measure, "rule": _add_rule, "rules": _add_rules, "check": _add_check,
+        "measure": _add_measure, "rule": _add_rule, "rules": _add_rules, "examples": _add_examples,
+        "check": _add_check,
     }  # fmt: skip
     for add in (of_tool[asked],) if asked in of_tool else of_tool.values():
         add(commands)
@@ -85,21 +127,24 @@ def _add_explain(commands: Any) -> None:
     explain = commands.add_parser(
         "explain",
         help="derive what a loss targets",
-        description="Derive what LOSS targets: the verdict, the proof, the hypotheses, the warnings.",
+        description="Say what minimising LOSS does, with a proof or a counterexample.",
         epilog=GRAMMAR,
     )
     explain.add_argument(
-        "loss", metavar="LOSS", help="a loss such as 'sg(rho)*k2'; - reads one a line from stdin"
+        "loss",
+        metavar="LOSS",
+        help="'sg(rho)*k2', or a name such as grpo; - reads one a line from stdin",
     )
     add_setting(explain)
+    explain.set_defaults(**dict.fromkeys(DEFAULTS))  # a named loss has options of its own
     add_format(explain, FORMATS)
     add_more(explain)
     add_parameters(explain)
     explain.add_argument(
         "--check", action="store_true",
-        help="cross-check on exact finite models and on both sides of every bound; exit 1 if it fails",
+        help="also check on finite models and at every bound; exit 1 if it fails",
     )  # fmt: skip
-    add_time_limit(explain, ": the target is then open; a stream goes on with the next line")
+    add_time_limit(explain)
     explain.set_defaults(run="klsym.commands.losses:explain_loss")
 
 
@@ -114,6 +159,7 @@ def _add_compare(commands: Any) -> None:
     for name in ("A", "B"):
         compare.add_argument(f"loss_{name.lower()}", metavar=f"LOSS_{name}", help="such as 'rho*k3'")
     add_setting(compare, without=("batch",))
+    compare.set_defaults(**{name: None for name in DEFAULTS if name != "batch"})
     add_format(compare)
     add_more(compare)
     add_parameters(compare)
@@ -130,6 +176,7 @@ def _add_recommend(commands: Any) -> None:
     )
     recommend.add_argument(
         "--target",
+        type=str.lower,
         required=True,
         choices=("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"),
         help="KL(q||p) or KL(p||q), or that of each next token at the prefixes that are drawn (distillation)",
@@ -219,7 +266,7 @@ def _add_measure(commands: Any) -> None:
 
 def _add_worlds(measure: Any) -> None:
     measure.add_argument(
-        "--sampling", choices=OPTION_CHOICES["sampling"],
+        "--sampling", type=partial(read_choice, "sampling"), choices=OPTION_CHOICES["sampling"],
         help="samples from q (on-policy), from mu (off-policy), from q without its least likely words"
         " (truncated) (on-policy)",
     )  # fmt: skip
@@ -331,6 +378,14 @@ def _add_rules(commands: Any) -> None:
     rules = commands.add_parser("rules", help=said, description="All diagnostic codes, one a line.")
     add_format(rules)
     rules.set_defaults(run="klsym.commands.rules:list_rules")
+
+
+def _add_examples(commands: Any) -> None:
+    said = "list the losses that have usual names, such as grpo"
+    examples = commands.add_parser("examples", help=said, description="The losses of trainers and papers.")
+    examples.add_argument("name", nargs="?", metavar="NAME", help="one of them, such as grpo")
+    add_format(examples)
+    examples.set_defaults(run="klsym.commands.examples:list_examples")
 
 
 def _add_check(commands: Any) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
+from klsym.language.named_losses import suggest
 
 PAGES = Path(__file__).with_name("codes.toml")
 
@@ -68,8 +70,10 @@ def _read_example(row: dict[str, Any]) -> Example:
 def find_code(number_or_name: str) -> Code:
     """Return the code with this number or name; raises UsageError if there is none."""
     wanted = number_or_name.strip()
-    matches = [one for one in load_codes() if wanted.upper() == one.code or wanted.lower() == one.name]
+    number = re.sub(r"^KL0*(\d{1,2})$", lambda digits: f"KL{int(digits[1]):03}", wanted.upper())
+    matches = [one for one in load_codes() if number == one.code or wanted.lower() == one.name]
     if matches:
         return matches[0]
     known = ", ".join(f"{one.code} {one.name}" for one in load_codes())
-    raise UsageError(f"{number_or_name[:40]!r} is no diagnostic code; known: {known}")
+    nearest = suggest(wanted, [name for one in load_codes() for name in (one.code, one.name)])
+    raise UsageError(f"{number_or_name[:40]!r} is no diagnostic code{nearest}; known: {known}")

@@ -24,10 +24,12 @@ from klsym.engine.answers.cut_sampler import (
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explain_written as explain_written
 from klsym.engine.answers.is_correct import guess_intended_target
+from klsym.engine.answers.named_losses import read_question
 from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.choices import SAMPLERS
 from klsym.engine.options.settings import Setting, checked_setting
+from klsym.engine.options.synonyms import read_choice
 from klsym.engine.proof.shown_counterexample import collect_used_names as collect_used_names
 from klsym.engine.verdicts.lazy import LazyCases, Search
 from klsym.engine.verdicts.verdict import Verdict
@@ -41,11 +43,13 @@ from klsym.notation.printers import TEXT
 
 def explain(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
     """Derive what a loss targets; loss, parameters and options are those of `klsym.explain`."""
-    sampler = SAMPLERS.get(options.get("sampling") or "")
+    sampling = options.get("sampling")
+    sampler = SAMPLERS.get(read_choice("sampling", sampling)) if isinstance(sampling, str) else None
     if sampler is not None and sampler.is_cut and not isinstance(parameters, str):
         parameters = (*parameters, "S")
-    written = as_written(loss, parameters)
-    asked = read_setting(written, options)
+    question = read_question(loss, parameters, options)
+    written = question.written
+    asked = read_setting(written, question.options)
     written = restrict_to_drawn_words(written) if asked.truncated else written
     written, asked = rewrite_per_token(written, asked)
     of_tokens = asked.truncated and asked.is_per_token

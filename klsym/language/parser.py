@@ -37,6 +37,7 @@ from klsym.language.expressions import (
     sg,
     where,
 )
+from klsym.language.named_losses import list_names, suggest
 from klsym.language.sums import (
     DENSITIES,
     After,
@@ -283,7 +284,8 @@ class Reader:
             return f": write {find_meaning(name)}"
         names = " ".join(sorted(self.known, key=str.lower))
         declare = f"; declare a parameter with --param {name}" if PARAMETER.fullmatch(name) else ""
-        return f" (known: {names}{declare})"
+        nearest = suggest(name, (*self.known, *list_names()))
+        return f"{nearest} (known: {names}{declare})"
 
     def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
         return UsageError(str(self.make_error_at(reason, node)) + hint)

@@ -15,7 +15,7 @@ from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.reductions import MASK
-from klsym.language.training_names import AMBIGUOUS, MASKS, find_meaning, is_coefficient, split_words
+from klsym.language.training_names import AMBIGUOUS, MASKS, RATIO, find_meaning, is_coefficient, split_words
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
@@ -51,6 +51,10 @@ class NameReader(Reader):
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
+        if AMBIGUOUS.get(name) == RATIO and self.is_beside_old_policy():
+            self.is_foreign = True
+            self.read_as[typed] = ATOMS["rho"]
+            return ATOMS["rho"]
         if name in AMBIGUOUS:
             self.is_foreign = True
             reason = f"ambiguous name {name!r}"
@@ -71,6 +75,13 @@ class NameReader(Reader):
         self.is_foreign = True
         self.read_as[typed] = symbol
         return symbol
+
+    def is_beside_old_policy(self) -> bool:
+        """Has the text a clip, or a log-probability of the old policy?  A ratio there is rho."""
+        words = {word for name in self.names_typed for word in split_words(name)}
+        return bool(words & {"clip", "clamp"}) or any(
+            find_meaning(name) == "log_mu" for name in self.names_typed
+        )
 
     def read_density(self, name: str, meaning: str, node: ast.expr) -> Any:
         if meaning not in ATOMS:

@@ -16,7 +16,6 @@ NUMBERS = [
 WHOLE = "a whole number"
 LONG = "a" * 5000
 BAD: list[tuple[list[str], str]] = [
-    ([], "COMMAND"),
     (["recommend", "--target", "kl"], "invalid choice: 'kl'"),
     (["recommend"], "--target"),
     (["recommend", "--target", "reverse-kl", "--use", "x"], "invalid choice: 'x'"),

@@ -88,7 +88,7 @@ def test_help(command: str, mentioned: list[str], capsys: Out) -> None:
         main([*filter(None, [command]), "--help"])
     out, err = capsys.readouterr()
     assert (caught.value.code, err) == (0, "")
-    assert out.startswith("usage: klsym") and all(word in out for word in mentioned)
+    assert "usage: klsym" in out and all(word in out for word in mentioned)
 
 
 def test_version(capsys: Out) -> None:

@@ -191,7 +191,7 @@ def test_the_tool_runs_without_the_study(words, code, says):
 
 
 def test_the_tool_knows_the_commands_of_the_study():
-    of_tool = {"explain", "compare", "recommend", "audit", "measure", "rule", "rules", "check"}
+    of_tool = {"explain", "compare", "recommend", "audit", "measure", "rule", "rules", "examples", "check"}
     actions = build_parser()._subparsers._group_actions[0].choices
     assert set(actions) - of_tool == set(STUDY_COMMANDS)
 

@@ -54,40 +54,37 @@ NEEDS_TOKENS = Need("level", ("token",), "this is said of tokens; choose level t
 OPTIONS = (
     Option(
         "sampling", get_args(Sampling),
-        "samples from q itself (on-policy), from mu (off-policy), or from q cut off to where M = 1, M*q/S"
-        " with S = E_q[M] (truncated: top-p, top-k)",
+        "samples from q, from an older mu, or from q cut to top-p or top-k",
     ),
     Option(
         "use", get_args(Use),
-        "loss: differentiated; reward: detached, the loss being all that multiplies the score",
+        "differentiated, or a detached reward that multiplies the score",
     ),
     Option(
         "level", get_args(Level),
-        "one sample; token: the loss of each token, summed; sequence: that of a whole sequence",
+        "one sample, the sum of the losses of all tokens, or a whole sequence",
     ),
     Option(
         "batch", get_args(Batch),
-        "what is taken off the score's coefficient: nothing, the mean over a batch of n samples, that over"
-        " the others (leave-one-out); std also divides by the standard deviation",
+        "which baseline of a batch is subtracted; std also divides by the deviation",
         (Need("level", ("sample", "sequence"),
               "samples are centred whole; choose level sequence or sample, or batch none"),),
         silent="none",
     ),
     Option(
         "credit", get_args(Credit),
-        "the rewards that a token's score meets: its own and later ones (to-go), its own, or all",
+        "the rewards a token is credited with: its own and later ones, its own, all",
         (NEEDS_TOKENS,
          Need("use", ("reward",), "a differentiated loss pushes on its own token; choose use reward")),
     ),
     Option(
         "weights", get_args(Weights),
-        "what rho is at a token: its own ratio, the product up to it (prefix), or of all (sequence)",
+        "rho of a token: its own ratio, the product up to it, or of all tokens",
         (NEEDS_TOKENS,),
     ),
     Option(
         "aggregate", get_args(Aggregate),
-        "mean: 1/T in front, T the random length of a sequence; batch: n/(T_1 + .. + T_n), over all tokens of"
-        " a batch of n",
+        "mean divides by the length T of a sequence, batch by (T_1 + .. + T_n)/n",
         (Need("level", ("token", "sequence"),
               "a single sample has no length; choose level token or sequence"),),
     ),

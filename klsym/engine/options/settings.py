@@ -32,7 +32,9 @@ from klsym.engine.options.choices import (
     is_reward,
 )
 from klsym.engine.options.option_table import CHOICES, DEFAULTS, OPTIONS
+from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError
+from klsym.language.named_losses import suggest
 
 
 @dataclass(frozen=True)
@@ -154,12 +156,13 @@ def checked_setting(**given: str | None) -> Setting:
     unknown = [name for name in given if name not in CHOICES]
     if unknown:
         raise UsageError(f"unknown option {unknown[0]!r} (known: {', '.join(CHOICES)})")
-    whole = {**DEFAULTS, **given}
+    typed = {name: read_choice(name, value) for name, value in given.items() if isinstance(value, str)}
+    whole = {**DEFAULTS, **{name: value for name, value in given.items() if value is not None}, **typed}
     for option in OPTIONS:
         value = whole[option.name]
         if value not in option.choices and (value is not None or option.always or option.silent):
             expected = f"one of {', '.join(option.choices)} expected"
-            raise UsageError(f"{option.name}={value!r}: {expected}")
+            raise UsageError(f"{option.name}={value!r}: {expected}{suggest(str(value), option.choices)}")
     values = {}
     for option in OPTIONS:
         value, idle = whole[option.name], option.explain_no_effect(whole)

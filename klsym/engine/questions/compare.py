@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from klsym.engine.answers.dispatch import as_written, refuse_taken_names
+from klsym.engine.answers.dispatch import refuse_taken_names
+from klsym.engine.answers.named_losses import merge_options, read_question
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.slot_loss import (
     SlotLoss,
@@ -115,9 +116,11 @@ class Comparison:
 
 def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any) -> Comparison:
     """Say in what two losses agree, and which has the less noisy gradient where; see `klsym.api.compare`."""
-    setting = checked_setting(**options)
     names = parameters if isinstance(parameters, str) else tuple(parameters)
-    pair = (as_written(a, names), as_written(b, names))
+    questions = (read_question(a, names, options), read_question(b, names, options))
+    pair = (questions[0].written, questions[1].written)
+    rows = (*questions[0].rows, *questions[1].rows)
+    setting = checked_setting(**(merge_options(rows, options, is_strict=True) if rows else options))
     slots = [has_token_sum(written.expression) for written in pair]
     if any(slots) and setting.credit:
         if options.get("credit") or not all(slots):

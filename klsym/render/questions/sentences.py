@@ -33,6 +33,10 @@ def _list_names_read(pairs: Sequence[tuple[str, str]]) -> str:
     return ", ".join([f"{typed} is read as {name}", *(f"{one} as {other}" for one, other in others)])
 
 
+def _describe_name(name: str, whose: str, says: str, setting: str) -> str:
+    return f"{name}: {says}; {whose}" + (f"; {setting}" if setting else "")
+
+
 def _listed(names: Sequence[str], one: str, many: str) -> str:
     """a, b and c, with the verb that fits."""
     *most, last = names
@@ -64,12 +68,13 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 
 READINGS = (  # codes of how a pasted loss was read
-    "read-as", "names-read", "parameters-declared", "averages-left-out", "masks-left-out", "calls-left-out",
-    "factor-left-out", "names-unused", "at-each-token",
+    "read-as", "named-loss", "names-read", "parameters-declared", "averages-left-out", "masks-left-out",
+    "calls-left-out", "factor-left-out", "names-unused", "at-each-token",
     "drawn-words-are-kept", "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
+    "named-loss": _describe_name,
     "names-read": _list_names_read,
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,

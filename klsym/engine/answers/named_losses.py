@@ -1,0 +1,85 @@
+"""A loss by its usual name, such as grpo: the loss in the grammar with its usual options.  Untrusted.
+
+>>> read_question("grpo", (), {"sampling": None, "aggregate": None}).options["sampling"]
+'off-policy'
+>>> read_question("grpo", (), {"sampling": "on-policy"}).options["sampling"]
+'on-policy'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from klsym.engine.answers.dispatch import as_written
+from klsym.engine.options.option_table import DEFAULTS, OPTIONS
+from klsym.engine.options.synonyms import read_choice
+from klsym.errors import UsageError
+from klsym.language.expressions import ATOMS, PARAMETERS
+from klsym.language.messages import Message
+from klsym.language.named_losses import NamedLoss, expand_names, find_named_loss, refuse_sentence
+from klsym.notation.losses import Written
+
+# What an option is where a row leaves it out.
+UNSAID = {option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")}
+Options = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A loss as it is written, the options (those of its name where none was typed), and the names used."""
+
+    written: Written
+    options: dict[str, str | None]
+    rows: tuple[NamedLoss, ...] = ()
+
+
+def read_question(loss: object, parameters: Iterable[str], options: Options) -> Question:
+    """Read a loss that may have a usual name, or names in its formula; raises UsageError."""
+    names = parameters if isinstance(parameters, str) else tuple(parameters)
+    if not isinstance(loss, str) or loss.strip() in {*ATOMS, *names}:
+        return Question(as_written(loss, names), dict(options))
+    rows: tuple[NamedLoss, ...]
+    row = find_named_loss(loss)
+    if row is not None:
+        text, rows = row.loss, (row,)
+    else:
+        refuse_sentence(loss)
+        text, rows = expand_names(loss, {*ATOMS, *PARAMETERS, *names})
+    written = as_written(text, names)
+    if not rows:
+        return Question(written, dict(options))
+    merged = merge_options(rows, options)
+    notes = tuple(_describe_row(one, merged) for one in rows)
+    return Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+
+
+def merge_options(
+    rows: Iterable[NamedLoss], options: Options, is_strict: bool = False
+) -> dict[str, str | None]:
+    """Return the typed options over those of the names; an option without effect is left out.
+
+    is_strict: is an option that a name leaves out its default?  Otherwise another name may set it.
+    Raises UsageError: two names with different options that were not typed.
+    """
+    typed = {name: read_choice(name, value) for name, value in options.items() if value and name in DEFAULTS}
+    usual: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        unsaid = UNSAID if is_strict and row.options else {}
+        for name, value in {**unsaid, **row.options}.items():
+            other, seen = usual.setdefault(name, (row.name, value))
+            if seen != value and name not in typed:
+                raise UsageError(
+                    f"{other} is used with {name} {seen}, {row.name} with {value}: choose with --{name}"
+                )
+    merged: dict[str, str | None] = {**options, **{n: v for n, (_, v) in usual.items()}, **typed}
+    whole = DEFAULTS | {name: value for name, value in merged.items() if value is not None}
+    for option in OPTIONS:
+        if option.name in usual and option.name not in typed and option.explain_no_effect(whole):
+            merged[option.name] = None
+    return merged
+
+
+def _describe_row(row: NamedLoss, options: Options) -> Message:
+    setting = ", ".join(f"{name} {value}" for name in DEFAULTS if (value := options.get(name)))
+    return Message("named-loss", name=row.name, whose=row.whose, says=row.says, setting=setting)

@@ -1,0 +1,143 @@
+"""Losses by the names that trainers and papers give them, read from named_losses.toml.
+
+>>> find_named_loss("Dr-GRPO").loss, find_named_loss("K3").loss, find_named_loss("k5")
+('-rho*sg(centred(R))', 'k3', None)
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from klsym.errors import UsageError
+
+TABLE = Path(__file__).with_suffix(".toml")
+WORD = re.compile(r"(?<![\w.])[A-Za-z]\w*(?!\w|\s*[(.])")
+NAME = re.compile(r"[A-Za-z]\w*([- ][A-Za-z]\w*)*\+{0,2}")
+MANY_WORDS = 3  # of a sentence
+
+
+@dataclass(frozen=True)
+class NamedLoss:
+    """A loss with its usual options.
+
+    whose: the trainer or paper that has the name.  gallery: the row of the study's table of trainers.
+    in_formula: what the name stands for inside a formula; "" where it cannot be used in one.
+    """
+
+    names: tuple[str, ...]
+    loss: str
+    whose: str
+    says: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    gallery: str = ""
+    in_formula: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that is printed."""
+        return self.names[0]
+
+    @property
+    def option_words(self) -> str:
+        """The options as they are typed."""
+        return " ".join(f"--{name} {value}" for name, value in self.options.items())
+
+
+@cache
+def load_named_losses() -> tuple[NamedLoss, ...]:
+    """Return the rows of the table, in its order."""
+    return tuple(NamedLoss(**{**row, "names": tuple(row["names"])}) for row in _read_table()["loss"])
+
+
+@cache
+def _read_table() -> dict[str, Any]:
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
+
+
+def normalise_name(text: str) -> str:
+    """Return a name in lower case without - _ and spaces; a + at the end stays.
+
+    >>> normalise_name(" Low-Var_KL "), normalise_name("REINFORCE++")
+    ('lowvarkl', 'reinforce++')
+    """
+    return re.sub(r"[-_\s]+", "", text.lower())
+
+
+@cache
+def _index_names() -> dict[str, NamedLoss]:
+    return {normalise_name(name): row for row in load_named_losses() for name in row.names}
+
+
+def list_names() -> list[str]:
+    """Return the first name of each row."""
+    return [row.name for row in load_named_losses()]
+
+
+def find_named_loss(text: str) -> NamedLoss | None:
+    """Return the row with this name, or None; raises UsageError for a name that has no single reading."""
+    if not NAME.fullmatch(text.strip()):  # such as -k2 and k - 3
+        return None
+    wanted = normalise_name(text)
+    for row in _read_table()["ambiguous"]:
+        if wanted in map(normalise_name, row["names"]):
+            commands = "; or ".join(f"klsym explain {reading}" for reading in row["readings"])
+            raise UsageError(f"{text.strip()!r} is ambiguous: type {commands}")
+    for row in _read_table()["unread"]:
+        if wanted in map(normalise_name, row["names"]):
+            raise UsageError(f"{row['names'][0]} cannot be read: {row['why']}; try {row['instead']}")
+    return _index_names().get(wanted)
+
+
+def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss, ...]]:
+    """Replace the names of losses in a formula, and return the rows that were used.
+
+    known: names that keep their meaning, such as k3.
+
+    >>> expand_names("gpg + 0.04*K3", ("k3",))[0]
+    '(-A*log_q) + 0.04*(k3)'
+    """
+    used: list[NamedLoss] = []
+    if re.search(r"(?<![=<>!])=(?!=)|\n|;", text):  # code with assignments has names of its own
+        return text, ()
+
+    def replace_name(match: re.Match[str]) -> str:
+        row = None if match[0] in known else _index_names().get(normalise_name(match[0]))
+        if row is None:
+            return match[0]
+        if row.in_formula == "":
+            raise UsageError(f"{match[0]!r} is not read inside a formula: type {row.loss}")
+        used.append(row)
+        return f"({row.loss if row.in_formula is None else row.in_formula})"
+
+    return WORD.sub(replace_name, text), tuple(used)
+
+
+def refuse_sentence(text: str) -> None:
+    """Raise UsageError for words without a sign of a formula, with the two nearest examples."""
+    words = re.findall(r"[\w+-]+", text)
+    if len(words) < MANY_WORDS or re.search(r"[=*/()\[\]\n;]|\s[-+]\s", text):
+        return
+    rows = [_index_names()[word] for word in map(normalise_name, words) if word in _index_names()]
+    nearest = list(dict.fromkeys([*(row.name for row in rows), "k3", "grpo"]))
+    off_policy = re.search(r"off[-_ ]?policy", text, re.IGNORECASE)
+    option = " --sampling off-policy" if off_policy else ""
+    commands = " or ".join(f"klsym explain {name}{option}" for name in nearest[:2])
+    raise UsageError(f"klsym reads formulas and code, not sentences: type {commands}")
+
+
+def suggest(text: str, choices: Iterable[str]) -> str:
+    """Return "; did you mean X?" for the nearest choice, or "".
+
+    >>> suggest("of-policy", ("on-policy", "off-policy")), suggest("xyz", ("off-policy",))
+    ('; did you mean off-policy?', '')
+    """
+    names = {choice.lower(): choice for choice in choices if choice != text}
+    nearest = get_close_matches(text.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {names[nearest[0]]}?" if nearest else ""

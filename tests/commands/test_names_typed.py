@@ -1,0 +1,201 @@
+"""Losses by usual names, options in usual words, and what is said of what is typed wrongly."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+import klsym
+from klsym.cli import main
+from klsym.commands.help_texts import EXAMPLES, TASKS
+from klsym.engine.options.option_table import CHOICES
+from klsym.engine.options.synonyms import SYNONYMS
+from klsym.errors import UsageError
+from klsym.language.named_losses import NamedLoss, find_named_loss, load_named_losses
+from klsym.study.tables.trainers import trainer
+from support.commands import Out, run
+
+ROWS = load_named_losses()
+LONG = {"audit", "measure"}  # help of more than 40 lines
+CODE = "def loss(logp, ref_logp):\n    return ((logp - ref_logp) ** 2 / 2).sum()\n"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_name_has_the_answer_of_its_loss(row: NamedLoss) -> None:
+    named, written = klsym.explain(row.name), klsym.explain(row.loss, **row.options)
+    assert (named.target, named.trust, named.summary) == (written.target, written.trust, written.summary)
+    assert named.target != "open" and named.loss.text == row.name
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.gallery], ids=lambda row: row.name)
+def test_a_row_of_the_gallery_is_the_same_loss(row: NamedLoss) -> None:
+    source = trainer(row.gallery)
+    assert (row.loss, dict(row.options)) == (source.loss, dict(source.options))
+
+
+def test_no_name_has_two_rows() -> None:
+    names = [name for row in ROWS for name in row.names]
+    assert len({find_named_loss(name).name for name in names}) == len(ROWS)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("K3", "k3"), ("PPO", "ppo"), ("Dr-GRPO", "dr_grpo"), ("dr grpo", "dr_grpo"),
+        ("LOW-VAR-KL", "low_var_kl"),
+        ("Reinforce++", "reinforce++"), (" grpo ", "grpo"), ("k3_plus", "k3+"), ("mse", "k2"),
+    ],
+)  # fmt: skip
+def test_names_are_read_in_any_spelling(typed: str, name: str) -> None:
+    row = find_named_loss(typed)
+    assert row is not None and row.name == name
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["k4", "grpoo", "dr.grpo", "grpo + k3", "", "reinforce+", "-k2", "- ppo", "k-3", "k - 3", "--k3", "k3-"],
+)
+def test_other_text_is_no_name(typed: str) -> None:
+    assert find_named_loss(typed) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "loss", "options"),
+    [
+        ("gpg + 0.04*K3", "-A*log_q + k3/25", {"level": "token", "sampling": "off-policy"}),
+        ("gpg - 0.01*entropy", "-A*log_q - H(q)/100", {"level": "token", "sampling": "off-policy"}),
+        ("reinforce + beta*k2", "-R*log_q + beta*k2", {"level": "sequence"}),
+    ],
+)
+def test_a_name_inside_a_formula_is_its_loss(typed: str, loss: str, options: dict[str, str]) -> None:
+    assert klsym.explain(typed).summary == klsym.explain(loss, **options).summary  # type: ignore[arg-type]
+
+
+def test_typed_options_override_those_of_the_name() -> None:
+    asked = klsym.explain("low_var_kl", sampling="on-policy", level="sample").loss.asked
+    assert asked is not None and (asked.sampling, asked.level) == ("on-policy", "sample")
+    usual = klsym.explain("low_var_kl").loss.asked
+    assert usual is not None and (usual.sampling, usual.level) == ("off-policy", "token")
+
+
+def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", "grpo", "--level", "sample", "--json")
+    assert (code, err) == (0, "") and not json.loads(out)["aggregate"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("explain kl", "'kl' is ambiguous: type klsym explain k1 --use reward; or klsym explain k3"),
+        ("explain ratio", "'ratio' is ambiguous: type klsym explain 'rho*A' --sampling off-policy"),
+        ("explain gmpo", "gmpo cannot be read: a clamp"),
+        ("explain '2*full'", "'full' is not read inside a formula: type full_kl(q, p)"),
+        ("explain 'reinforce + ppo'", "reinforce is used with level sequence, ppo with token"),
+        ("explain grpoo", "did you mean grpo?"),
+        ("explain 'k3 + rh'", "did you mean rho?"),
+        ("explain 'what does k3 do off policy?'", "type klsym explain k3 --sampling off-policy or"),
+        ("explain 'is this a good idea'", "not sentences: type klsym explain k3 or klsym explain grpo"),
+        ("explain 'ratio*A'", "ambiguous name 'ratio'"),
+        ("explain k3 --sampling of-polcy", "did you mean off-policy?"),
+        ("explain k3 --sampling zzz", "invalid choice: 'zzz'"),
+        ("explian k3", "did you mean explain?"),
+        ("recommend --target reverse-k", "did you mean reverse-kl?"),
+        ("compare grpo ppo", "grpo is used with aggregate mean, ppo with sum: choose with --aggregate"),
+        ("rule missing-wieght", "did you mean missing-weight?"),
+        ("rule KL0004x", "is no diagnostic code"),
+        ("examples grpoo", "did you mean grpo?"),
+        ("examples kl", "'kl' is ambiguous"),
+    ],
+)
+def test_what_is_typed_wrongly_is_refused_in_one_line(words: str, said: str, capsys: Out) -> None:
+    code, out, err = run(capsys, *shlex.split(words))
+    assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+def test_python_is_told_the_nearest_choice_too() -> None:
+    with pytest.raises(UsageError, match="did you mean off-policy"):
+        klsym.explain("k3", sampling="of-polcy")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "typed", "choice"),
+    [
+        ("sampling", "OffPolicy", "off-policy"), ("sampling", "off", "off-policy"),
+        ("sampling", "top_p", "truncated"),
+        ("sampling", "TOP-K", "truncated"), ("level", "seq", "sequence"), ("level", "Token", "token"),
+        ("use", "REWARD", "reward"), ("batch", "loo", "leave-one-out"),
+        ("batch", "LeaveOneOut", "leave-one-out"),
+    ],
+)  # fmt: skip
+def test_choices_are_read_in_usual_words(option: str, typed: str, choice: str, capsys: Out) -> None:
+    code, out, err = run(capsys, "explain", "k2", f"--{option}", typed, "--json")
+    assert (code, err) == (0, "") and json.loads(out)[option] == choice
+
+
+def test_a_target_is_read_in_any_case(capsys: Out) -> None:
+    code, out, err = run(capsys, "recommend", "--target", "Reverse-KL")
+    assert (code, err) == (0, "") and out == run(capsys, "recommend", "--target", "reverse-kl")[1]
+
+
+def test_a_name_is_not_suggested_for_itself(capsys: Out) -> None:
+    code, _, err = run(capsys, "explain", "k1 - ppo.item()")
+    assert code == 2 and "did you mean ppo?" not in err
+
+
+def test_synonyms_mean_choices_and_hide_none() -> None:
+    for option, words in SYNONYMS.items():
+        assert {*words.values()} <= {*CHOICES[option]}
+        assert not {*words} & {choice.replace("-", "") for choice in CHOICES[option]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "loss"),
+    [
+        ("-ratio * advantages + 0*old_logp", "-rho*A"),
+        ("-torch.clamp(ratio, 0.8, 1.2) * advantages", "-clip(rho, 4/5, 6/5)*A"),
+    ],
+)
+def test_a_ratio_beside_a_clip_or_the_old_policy_is_rho(typed: str, loss: str) -> None:
+    asked = {"sampling": "off-policy", "level": "token"}
+    assert klsym.explain(typed, **asked).summary == klsym.explain(loss, **asked).summary  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------- help
+def test_examples_are_listed_and_printed_as_json(capsys: Out) -> None:
+    code, out, _ = run(capsys, "examples")
+    assert code == 0 and [line.split()[2] for line in out.splitlines()] == [row.name for row in ROWS]
+    code, out, _ = run(capsys, "examples", "GRPO", "--format", "json")
+    (row,) = json.loads(out)
+    assert code == 0 and row["name"] == "grpo" and row["command"] == "klsym explain grpo"
+
+
+def test_klsym_alone_prints_a_command_for_each_task(capsys: Out) -> None:
+    code, out, err = run(capsys)
+    assert (code, err) == (0, "") and all(f"    {command}\n" in out for _, command in TASKS)
+
+
+SHOWN = sorted({line for lines in (*EXAMPLES.values(), [command for _, command in TASKS]) for line in lines})
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_commands_that_help_prints_work(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    if "loss.py" in line:
+        pytest.importorskip("torch")
+    (tmp_path / "loss.py").write_text(CODE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, *shlex.split(line)[1:])
+    assert code in (0, 1) and out  # 1: klsym audit has found an error in the code
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_help_begins_with_two_commands(command: str, capsys: Out) -> None:
+    with pytest.raises(SystemExit):
+        main([*filter(None, [command]), "--help"])
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "examples:" and [line.strip() for line in lines[:2]] == [*EXAMPLES[command]]
+    assert command in LONG or len(lines) < 40
