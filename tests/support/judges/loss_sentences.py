@@ -23,7 +23,7 @@ SAID = re.compile(
     r"(?: where ([^,;]*?))?(?= and |,|;|$)"
 )
 LESS = re.compile(r"\(but where (.*?) it (?:raises|lowers) E_q\[1/T\]")
-WHOLE, TERM = "descending this loss", "a term of the objective, descended alone,"
+WHOLE, TERM = "descending this loss", "a term of the objective, minimised alone,"
 RISING = re.compile(
     r"lowers the mean of a reward whose slope in (R|A) is nowhere negative(?: where ([^,;]*?))?(?=;|$)"
 )
