@@ -408,9 +408,11 @@ def test_calls_of_other_libraries_are_not_of_the_grammar(text: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["use", "sampling", "level", "batch"])
-def test_none_is_no_choice(option: str) -> None:
-    with pytest.raises(UsageError, match=rf"{option}=None: one of "):
-        explain("k3", **{option: None})
+def test_none_leaves_an_option_as_usual(option: str) -> None:
+    """As that of the named loss, or the default; other values that are no choice are refused."""
+    assert explain("k3", **{option: None}).to_json() == explain("k3").to_json()
+    with pytest.raises(UsageError, match=rf"{option}=''?: one of "):
+        explain("k3", **{option: ""})
     assert explain("k3", credit=None, weights=None, aggregate=None).target == "forward-kl"
 
 
