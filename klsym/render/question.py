@@ -90,7 +90,9 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
         return "no objective"
     if verdict.target == "f-divergence":
         return "neither KL"
-    return NOT_A_KL if OF_REFERENCE.search(verdict.loss.text) else OTHER
+    written = verdict.loss.written
+    is_of_reference = written.expression.has(log_p) if written else OF_REFERENCE.search(verdict.loss.text)
+    return NOT_A_KL if is_of_reference else OTHER
 
 
 def has_clip(verdict: Verdict) -> bool:
@@ -152,9 +154,9 @@ def describe_answer(verdict: Verdict, ascends: bool | None = None) -> str:
     """Return the verdict in words, then in symbols."""
     ascends = verdict.is_ascended if ascends is None else ascends
     kind, says = describe_kind(verdict, ascends), describe_target(verdict, ascends)
-    if kind == "an entropy bonus":
+    if kind == "an entropy bonus" and verdict.target != "none":
         says += ", which keeps the policy random"
-    if kind == ENTROPY:
+    if kind == ENTROPY and verdict.target != "none":
         verb, _, objective = says.partition(" ")
         says = f"{verb.removesuffix('es')}ing {objective} makes the policy deterministic"
     return f"{kind[0].upper()}{kind[1:]}: {says}"
