@@ -255,6 +255,8 @@ class Page:
 
     def format_short(self) -> list[str]:
         """Return at most `limit` lines; rows on code and findings are left out first, the last one first."""
+        check = dict(self.answer.facts).get("check", "")
+        checked = add_label("check", check, self.width) if check else []
         fixes = self._format_fixes()
         terms, rows = len(self.answer.terms), len(self.answer.rows)
         lengths = [
@@ -265,7 +267,7 @@ class Page:
             shown = self.answer.rows[:count_of_rows]
             code = [x for label, text in shown for x in add_label(label, text, self.width)]
             head = self._format_head(self.answer.terms[:count])
-            lines = [*head, *self._format_end([*fixes, *code], self.limit - len(head))]
+            lines = [*head, *self._format_end([*fixes, *code, *checked], self.limit - len(head))]
             if len(lines) <= self.limit:
                 break
         return lines
@@ -322,7 +324,6 @@ class Page:
             parts.append(", ".join([f"gradient {gradient}", *_define_names(gradient)]))
         if value not in ("", "open") and not (value in SHORT_VALUES and self.answer.terms):
             parts.append(f"value {SHORT_VALUES.get(value, value)}")
-        parts += [f"check {facts['check']}"] if "check" in facts else []
         commands = [counted] if self.proof else [counted, "--proof"]
         rules = [f"klsym rule {code}" for code, *_ in self.answer.listed[:1]]
         texts = [

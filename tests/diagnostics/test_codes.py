@@ -59,7 +59,7 @@ def test_a_code_is_found_by_number_and_name(asked: str) -> None:
     assert find_code(asked).code == "KL004"
 
 
-@pytest.mark.parametrize("asked", ["KL4", "KL099", "", "missing_weight", "KL004 KL005"])
+@pytest.mark.parametrize("asked", ["KL4x", "KL099", "", "missing_weight", "KL004 KL005"])
 def test_what_is_no_code_is_refused_with_the_known_ones(asked: str, capsys: Any) -> None:
     with pytest.raises(UsageError, match="KL001 zero-gradient"):
         find_code(asked)

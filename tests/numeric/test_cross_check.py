@@ -285,7 +285,7 @@ OFF_POLICY = ["--sampling", "off-policy"]
 @pytest.mark.share(3)
 def test_a_failed_check_exits_1(loss: str, options: list[str], form: str, lying: None, capsys: Any) -> None:
     assert main(["explain", loss, *options, "--check", "--format", form]) == 1
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert "FAILED: " in out and "(in the coefficient)" in out
     assert form == "text" or json.loads(out)["check"]["passed"] is False
     assert main(["explain", loss, *options, "--format", form]) == 0

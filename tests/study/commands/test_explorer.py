@@ -83,7 +83,7 @@ def test_what_is_set_is_explained(form: Any, changes: dict[str, str], question: 
 def test_the_page_has_every_part_of_the_verdict(form: Any) -> None:
     verdict, page = form.explorer.verdict, shown(form, "text/markdown")
     assert verdict.counterexample.model and verdict.hypotheses and verdict.warnings
-    parts = ("the forward KL", "(proved)", "value:", "KL002", "write:", "q   = (1/2, 1/2)", "Hypotheses:")
+    parts = ("the forward KL", "(proved)", "value:", "KL002", "fix:", "q   = (1/2, 1/2)", "Hypotheses:")
     for part in parts:
         assert part in page
     for rule, _, latex in verdict.proof.steps:
