@@ -129,7 +129,7 @@ def _diagnostics(answer: Any) -> str:
     shown = "".join(
         f'<li><button type="button" class="code" data-code="{code}" aria-expanded="false">{code}</button> '
         f"<b>{escape(name)}</b> {escape(text)}</li>"
-        for code, name, text in answer.diagnostics
+        for code, name, text in answer.findings
     )
     return f'<ul class="diagnostics">{shown}</ul>' if shown else ""
 
@@ -152,10 +152,12 @@ def _facts(verdict: Any, answer: Any) -> str:
     formulas = {text: shown for _, text, shown in verdict.proof.steps}
     for name, text in answer.facts:
         told.append((name, latex(formulas[text]) if text in formulas else f"<code>{escape(text)}</code>"))
-    if verdict.fix is not None:
-        shown = ask_button(verdict.fix.loss, _remedy(verdict)["options"], formula(verdict.fix.loss))
-        rest = escape(answer.suggestion.removeprefix(verdict.fix.loss))
-        told.append(("write", f"{shown}{rest} {badge('proved')}"))
+    for text, trust in answer.fixes:
+        fix, shown = verdict.fix, escape(text)
+        if fix is not None and text.startswith(fix.loss):
+            button = ask_button(fix.loss, _remedy(verdict)["options"], formula(fix.loss))
+            shown = f"{button}{escape(text.removeprefix(fix.loss))}"
+        told.append(("fix", f"{shown} {badge(trust)}"))
     return rows(pair for pair in told if pair[1])
 
 
