@@ -13,9 +13,10 @@ from fractions import Fraction
 from klsym.notation.tree import format_decimal
 
 DECIMAL = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+e-\d+)")
-DIVISOR = re.compile(r"/(\d+)(?![\w.]|\*\*)|/\((\d+)\*([^()]+)\)")
+DIVISOR = re.compile(r"/(\d+)(?![\w.]|\*\*)|/\((\d+)\*([^()+\s-]+)\)(?!\*\*)")  # by 25, or by (25*T)
 JUXTAPOSED = re.compile(r"(\d|\bbeta|\blam|\balpha|\beps) (KL\(|E_\w+\[)")
-LEADING = re.compile(r"(\d+)(?:\*|$)")
+FACTOR = re.compile(r"\w+(\*\*\w+)?")  # needs no brackets below a fraction bar
+LEADING = re.compile(r"(\d+)(?:\*(?!\*)|$)")
 PAIRS = {")": "(", "]": "["}
 
 
@@ -52,7 +53,9 @@ def _multiply(factors: str, divisor: int, under: str | None) -> str | None:
     product = "*".join(
         filter(None, (format_decimal(value), factors[leading.end() :] if leading else factors))
     )
-    return f"{product}/{under}" if under else product
+    if not under:
+        return product
+    return f"{product}/{under}" if FACTOR.fullmatch(under) else f"{product}/({under})"
 
 
 def _remove_factors(number: int) -> int:
