@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 PAGE = 100  # columns
-PATIENCE = 1.5  # seconds until a terminal is told what is done
+PATIENCE = 1.5  # seconds before the terminal says what klsym is doing
 LONGEST = 10_000  # characters of a complaint: it may end in a command to paste, with many settings
 
 
@@ -115,19 +115,20 @@ def show_progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[
 
 @contextmanager
 def show_waiting(describe: Callable[[], str]) -> Iterator[None]:
-    """Say in one line on the terminal what is done, once it takes PATIENCE seconds; erased at the end."""
+    """Say on the terminal what klsym is doing, after PATIENCE seconds; the line is erased at the end."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     is_done, start, erase = threading.Event(), time.monotonic(), "\r\x1b[K"
 
     def show() -> None:
-        pause = PATIENCE
+        pause, last = PATIENCE, ""
         while not is_done.wait(pause):
             width, seconds = shutil.get_terminal_size((PAGE, 24)).columns, time.monotonic() - start
             text = format_line(f"klsym: {seconds:.0f} s, {describe()}", max(width - 1, 20))
             print(f"{erase}{text}", end="", file=sys.stderr, flush=True)
-            pause = 1.0
+            pause, last = 1.0, erase
+        print(last, end="", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
@@ -136,18 +137,19 @@ def show_waiting(describe: Callable[[], str]) -> Iterator[None]:
     finally:
         is_done.set()
         thread.join()
-        print(erase, end="", file=sys.stderr, flush=True)
+
+
+def describe_work(asked: Asked, name: str) -> str:
+    """Say what the process does with the code of this name."""
+    return f"{'running' if asked.is_ready else 'loading the libraries of'} {name}"
 
 
 def iterate_shown(items: Sequence[Item], asked: Asked, name: Callable[[Item], str]) -> Iterator[Item]:
-    """Yield items about each of which a process is asked; where that takes long, the terminal says so."""
+    """Yield the items; while one of them takes long, the terminal says what the process does with it."""
     for number, item in enumerate(items, 1):
         place = f"{number} of {len(items)}: " if len(items) > 1 else ""
-
-        def describe(item: Item = item, place: str = place) -> str:
-            return f"{place}{'running' if asked.is_ready else 'loading the libraries of'} {name(item)}"
-
-        with show_waiting(describe):
+        shown = name(item)
+        with show_waiting(lambda place=place, shown=shown: f"{place}{describe_work(asked, shown)}"):  # type: ignore[misc]
             yield item
 
 

@@ -6,7 +6,8 @@ import argparse
 import json
 
 from klsym.errors import UsageError
-from klsym.language.named_losses import NamedLoss, find_named_loss, list_names, load_named_losses, suggest
+from klsym.language.named_losses import NamedLoss, find_named_loss, list_names, load_named_losses
+from klsym.language.nearest import suggest_nearest
 
 
 def list_examples(options: argparse.Namespace) -> int:
@@ -25,9 +26,8 @@ def list_examples(options: argparse.Namespace) -> int:
 def _find_row(name: str) -> NamedLoss:
     row = find_named_loss(name)
     if row is None:
-        raise UsageError(
-            f"{name[:40]!r} is no name of a loss{suggest(name, list_names())}; klsym examples lists them"
-        )
+        nearest = suggest_nearest(name, list_names())
+        raise UsageError(f"{name[:40]!r} is no name of a loss{nearest}; klsym examples lists them")
     return row
 
 

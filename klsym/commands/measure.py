@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
-from klsym.commands.console import iterate_shown, print_complaint
+from klsym.commands.console import describe_work, print_complaint, show_waiting
 from klsym.errors import UsageError
 from klsym.measure.child import Runner
 
@@ -27,11 +27,9 @@ def measure_code(options: argparse.Namespace) -> int:
     chosen["set"] = {name: parse_option(text) for name, text in (split_pair(s, "--set") for s in options.set)}
     if options.samples is None:
         chosen["seconds"] = options.time_limit
-    with Runner(LEEWAY * options.time_limit + 1, options.memory_limit) as runner:
-        [reply] = (
-            runner.ask({"target": target, "options": chosen})
-            for target in iterate_shown([options.target], runner, str)
-        )
+    runner = Runner(LEEWAY * options.time_limit + 1, options.memory_limit)
+    with runner, show_waiting(lambda: describe_work(runner, options.target)):
+        reply = runner.ask({"target": options.target, "options": chosen})
     if "error" in reply:
         raise UsageError(reply["error"])
     print(json.dumps(reply["json"]) if options.format == "json" else reply["text"])

@@ -24,7 +24,7 @@ from klsym.engine.options.option_table import CHOICES as OPTION_CHOICES
 from klsym.engine.options.option_table import DEFAULTS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError
-from klsym.language.named_losses import suggest
+from klsym.language.nearest import suggest_nearest
 
 FRAMEWORKS = ("torch", "jax", "numpy")
 AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            error.message += suggest(str(value), [str(choice) for choice in action.choices or ()])
+            error.message += suggest_nearest(str(value), [str(choice) for choice in action.choices or ()])
             raise
 
     def _parse_optional(self, arg_string: str) -> Any:

@@ -37,7 +37,7 @@ class Confirmed:
 
     @property
     def answer(self) -> Audit | None:
-        """What was read, with rows on what running the code gave; None where it could not be read."""
+        """The reading, with rows on what was measured; None if the code could not be read."""
         return None if self.read is None else replace(self.read, ran=tuple(self.list_rows()))
 
     @property

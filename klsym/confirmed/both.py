@@ -86,18 +86,7 @@ def audit_and_measure(
     result: str | int | None = None,
     **options: str | None,
 ) -> Confirmed:
-    """Read some code as `klsym.audit` does, and measure it with the same arguments.
-
-    >>> import pytest; torch = pytest.importorskip("torch")
-    >>> def penalty(logp, ref_logp, mask):
-    ...     k3 = torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
-    ...     return ((k3 * mask).sum(-1) / mask.sum(-1)).mean()
-    >>> both = audit_and_measure(penalty)
-    >>> both.measured.multiples, both.differs
-    ({'E_mu[k3/T]': 1.0}, False)
-
-    Arguments: as of `klsym.audit`.
-    """
+    """Do what `audit` does, and return also what has no answer: the error, or that the two differ."""
     setting = {"sampling": None, "use": None, "level": None, **options}
     code = read(target, None if result is None else str(result))
     answer, error, run, is_asked = None, None, None, False

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.language.named_losses import suggest
+from klsym.language.nearest import suggest_nearest
 
 PAGES = Path(__file__).with_name("codes.toml")
 
@@ -75,5 +75,5 @@ def find_code(number_or_name: str) -> Code:
     if matches:
         return matches[0]
     known = ", ".join(f"{one.code} {one.name}" for one in load_codes())
-    nearest = suggest(wanted, [name for one in load_codes() for name in (one.code, one.name)])
+    nearest = suggest_nearest(wanted, [name for one in load_codes() for name in (one.code, one.name)])
     raise UsageError(f"{number_or_name[:40]!r} is no diagnostic code{nearest}; known: {known}")

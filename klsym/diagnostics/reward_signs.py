@@ -21,10 +21,9 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, M, R, future, now, past, s
 from klsym.notation.steps import iterate_values
-from klsym.notation.values import LazyFormula
+from klsym.notation.values import take_off_score
 
 OF_NAME = {x.name: x for x in (R, A)}
-OF_ONE_SCORE = ("_divide_by_tokens", "_build_scored")  # formulas with one score
 ALL_SCORES = past(s) + now(s) + future(s)
 
 
@@ -53,7 +52,7 @@ def divide_by_scores(h: Any) -> Any | None:
 def _collect_coefficients(verdict: Verdict) -> Iterator[Any]:
     """Yield the coefficient of each score, case by case; None where it is no expression."""
     h = verdict.gradient.score_coefficient if verdict.gradient.centred is None else verdict.gradient.centred
-    by_case = [value for _, value in verdict.gradient.score_cases] or [read_scored(h)]
+    by_case = [value for _, value in verdict.gradient.score_cases] or [take_off_score(h)]
     for value in by_case:
         for coefficient in value.values() if isinstance(value, Mapping) else [value]:
             coefficient = to_sympy(coefficient) if isinstance(coefficient, ExpPoly) else coefficient
@@ -63,13 +62,6 @@ def _collect_coefficients(verdict: Verdict) -> Iterator[Any]:
             scored = divide_by_scores(coefficient)
             values = [*iterate_values(coefficient if scored is None else scored)] or [None]
             yield from (None if value is None or value.has(sympy.Heaviside) else value for value in values)
-
-
-def read_scored(h: Any) -> Any:
-    """Return what multiplies the score of a token, where a batch is divided by its number of tokens."""
-    while isinstance(h, LazyFormula) and h.build.__name__ in OF_ONE_SCORE:
-        h = h.of[0]
-    return h
 
 
 def is_never_negative(slope: Any) -> bool:

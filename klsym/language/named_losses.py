@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ class NamedLoss:
     """A loss with its usual options.
 
     whose: the trainer or paper that has the name.  gallery: the row of the study's table of trainers.
-    in_formula: what the name stands for inside a formula; "" where it cannot be used in one.
+    in_formula: the expression that replaces the name inside a formula; "" if the name may not be used there.
     """
 
     names: tuple[str, ...]
@@ -130,14 +129,3 @@ def refuse_sentence(text: str) -> None:
     option = " --sampling off-policy" if off_policy else ""
     commands = " or ".join(f"klsym explain {name}{option}" for name in nearest[:2])
     raise UsageError(f"klsym reads formulas and code, not sentences: type {commands}")
-
-
-def suggest(text: str, choices: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the nearest choice, or "".
-
-    >>> suggest("of-policy", ("on-policy", "off-policy")), suggest("xyz", ("off-policy",))
-    ('; did you mean off-policy?', '')
-    """
-    names = {choice.lower(): choice for choice in choices if choice != text}
-    nearest = get_close_matches(text.lower(), names, n=1, cutoff=0.6)
-    return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -37,7 +37,8 @@ from klsym.language.expressions import (
     sg,
     where,
 )
-from klsym.language.named_losses import list_names, suggest
+from klsym.language.named_losses import list_names
+from klsym.language.nearest import suggest_nearest
 from klsym.language.sums import (
     DENSITIES,
     After,
@@ -284,7 +285,7 @@ class Reader:
             return f": write {find_meaning(name)}"
         names = " ".join(sorted(self.known, key=str.lower))
         declare = f"; declare a parameter with --param {name}" if PARAMETER.fullmatch(name) else ""
-        nearest = suggest(name, (*self.known, *list_names()))
+        nearest = suggest_nearest(name, (*self.known, *list_names()))
         return f"{nearest} (known: {names}{declare})"
 
     def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:

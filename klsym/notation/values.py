@@ -53,6 +53,22 @@ def _build_scored(value: Formula, score: Formula) -> Formula:
     return multiply(add_brackets(value), score)
 
 
+def divide_by_token_count(pushed: Any, number: Any, tokens: Any) -> LazyFormula:
+    """Divide what is pushed on a score by the number of tokens of a batch: pushed*number/tokens."""
+    return LazyFormula(_divide_product, (pushed, number, tokens))
+
+
+def _divide_product(pushed: Formula, number: Formula, tokens: Formula) -> Formula:
+    return divide(multiply(pushed, number), tokens)
+
+
+def take_off_score(h: Any) -> Any:
+    """Return what multiplies the only score of a formula, without the number of tokens that divides it."""
+    while isinstance(h, LazyFormula) and h.build in (_divide_product, _build_scored):
+        h = h.of[0]
+    return h
+
+
 def add_brackets(value: Formula) -> Formula:
     return Call("", (value,))
 

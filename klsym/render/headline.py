@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy
 
-from klsym.diagnostics.reward_signs import divide_by_scores, read_scored
+from klsym.diagnostics.reward_signs import divide_by_scores
 from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
@@ -24,7 +24,7 @@ from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length, sg
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
-from klsym.notation.values import LazyFormula, show_value
+from klsym.notation.values import LazyFormula, show_value, take_off_score
 from klsym.render.divergences import describe_generator
 from klsym.render.objective import VERB, describe_multiples, describe_objective
 from klsym.render.option_words import DIVISORS, LEVELS, find_words
@@ -232,7 +232,7 @@ def describe_policy_gradient(verdict: Verdict, ascends: bool) -> str:
 
 def _list_own_coefficients(h: Any) -> list[Any]:
     """Return the coefficient of the sample's or token's own score in each region where it is not 0."""
-    coefficient = _get_own_coefficient(read_scored(h))
+    coefficient = _get_own_coefficient(take_off_score(h))
     values = [] if coefficient is None else [value for value in iterate_values(coefficient) if value != 0]
     return list(dict.fromkeys(values)) or [coefficient]
 

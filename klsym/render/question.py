@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from sympy import Basic, Heaviside
 
-from klsym.diagnostics.reward_signs import read_scored
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.language.expressions import A, R, log_mu, log_old, log_p, log_q
 from klsym.language.sums import OverVocabulary
+from klsym.notation.values import take_off_score
 from klsym.render.headline import (
     NAMED,
     describe_policy_gradient,
@@ -97,7 +97,7 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
 
 def has_clip(verdict: Verdict) -> bool:
     """Does the gradient at a sample depend on a region?"""
-    h = read_scored(verdict.gradient.score_coefficient)
+    h = take_off_score(verdict.gradient.score_coefficient)
     return bool(verdict.gradient.score_cases) or (isinstance(h, Basic) and h.has(Heaviside))
 
 

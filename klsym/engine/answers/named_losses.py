@@ -20,7 +20,7 @@ from klsym.language.messages import Message
 from klsym.language.named_losses import NamedLoss, expand_names, find_named_loss, refuse_sentence
 from klsym.notation.losses import Written
 
-# What an option is where a row leaves it out.
+# The value of an option that a row does not name.
 UNSAID = {option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")}
 Options = Mapping[str, str | None]
 

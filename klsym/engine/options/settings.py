@@ -34,7 +34,7 @@ from klsym.engine.options.choices import (
 from klsym.engine.options.option_table import CHOICES, DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError
-from klsym.language.named_losses import suggest
+from klsym.language.nearest import suggest_nearest
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,9 @@ def checked_setting(**given: str | None) -> Setting:
         value = whole[option.name]
         if value not in option.choices and (value is not None or option.always or option.silent):
             expected = f"one of {', '.join(option.choices)} expected"
-            raise UsageError(f"{option.name}={value!r}: {expected}{suggest(str(value), option.choices)}")
+            raise UsageError(
+                f"{option.name}={value!r}: {expected}{suggest_nearest(str(value), option.choices)}"
+            )
     values = {}
     for option in OPTIONS:
         value, idle = whole[option.name], option.explain_no_effect(whole)

@@ -75,8 +75,8 @@ from klsym.language.sums import OfOthers, OverBatch, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
-from klsym.notation.tree import Formula, Gradient, Product, Words, divide, multiply
-from klsym.notation.values import LazyFormula, add_brackets, multiply_by_score
+from klsym.notation.tree import Formula, Gradient, Product, Words
+from klsym.notation.values import LazyFormula, add_brackets, divide_by_token_count, multiply_by_score
 
 MAX_TREES = 40  # trees with sequences of one token and of two
 ENTIRE = T + OfOthers(T)  # sum_i T_i
@@ -132,9 +132,7 @@ def explain_all_tokens(
     tokens = _build_token_count(number)
     gradient = ExpectedGradient(
         target,
-        score_coefficient=LazyFormula(
-            _divide_by_tokens, (_build_scored_coefficient(single), to_ring(n), tokens)
-        ),
+        score_coefficient=divide_by_token_count(_build_scored_coefficient(single), to_ring(n), tokens),
         scores_named=(True, True),
         in_quantities=_name_gradient(single, counted) if objective else None,
         remarks=(*_list_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
@@ -182,10 +180,6 @@ def _build_scored_coefficient(single: Verdict) -> LazyFormula:
     return multiply_by_score(
         single.gradient.score_coefficient, (now if single.setting.is_per_token else own)(s)
     )
-
-
-def _divide_by_tokens(pushed: Formula, number: Formula, tokens: Formula) -> Formula:
-    return divide(multiply(pushed, number), tokens)
 
 
 def _find_constant_coefficient(loss: Any, setting: Setting) -> Any | None:
