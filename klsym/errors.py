@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Packages that `pip install klsym` does not install, and the extra that does.
 EXTRAS = {
     **dict.fromkeys(("numpy", "matplotlib", "jinja2", "markupsafe", "array_api_compat"), "report"),
@@ -18,6 +20,19 @@ def lacking(error: Exception) -> str | None:
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     package = (name or "").partition(".")[0]
     return f'this needs {package}: pip install "klsym[{EXTRAS[package]}]"' if package in EXTRAS else None
+
+
+def suggest_nearest(text: str, choices: Iterable[str]) -> str:
+    """Return "; did you mean X?" for the nearest choice, or "".
+
+    >>> suggest_nearest("of-policy", ("on-policy", "off-policy")), suggest_nearest("xyz", ("off-policy",))
+    ('; did you mean off-policy?', '')
+    """
+    from difflib import get_close_matches  # the kernel imports this module, and asks nothing
+
+    names = {choice.lower(): choice for choice in choices if choice != text}
+    nearest = get_close_matches(text.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {names[nearest[0]]}?" if nearest else ""
 
 
 class KlsymError(Exception):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, suggest_nearest
 from klsym.language.named_losses import NamedLoss, find_named_loss, list_names, load_named_losses
-from klsym.language.nearest import suggest_nearest
 
 
 def list_examples(options: argparse.Namespace) -> int:

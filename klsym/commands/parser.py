@@ -23,8 +23,7 @@ from klsym.commands.option_groups import (
 from klsym.engine.options.option_table import CHOICES as OPTION_CHOICES
 from klsym.engine.options.option_table import DEFAULTS
 from klsym.engine.options.synonyms import read_choice
-from klsym.errors import UsageError
-from klsym.language.nearest import suggest_nearest
+from klsym.errors import UsageError, suggest_nearest
 
 FRAMEWORKS = ("torch", "jax", "numpy")
 AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0

@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from klsym.errors import UsageError
-from klsym.language.nearest import suggest_nearest
+from klsym.errors import UsageError, suggest_nearest
 
 PAGES = Path(__file__).with_name("codes.toml")
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from sympy import Abs, Max, Min, Mul, Pow, Rational, exp, log, sqrt
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, suggest_nearest
 from klsym.kernel.names import PROBABILITIES, is_declarable
 from klsym.language.defined import OF_CONSTANTS, OF_LOGS
 from klsym.language.expressions import (
@@ -38,7 +38,6 @@ from klsym.language.expressions import (
     where,
 )
 from klsym.language.named_losses import list_names
-from klsym.language.nearest import suggest_nearest
 from klsym.language.sums import (
     DENSITIES,
     After,

@@ -33,8 +33,7 @@ from klsym.engine.options.choices import (
 )
 from klsym.engine.options.option_table import CHOICES, DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
-from klsym.errors import UsageError
-from klsym.language.nearest import suggest_nearest
+from klsym.errors import UsageError, suggest_nearest
 
 
 @dataclass(frozen=True)
