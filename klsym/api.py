@@ -1,4 +1,4 @@
-"""The questions, with answers that print themselves.
+"""The questions of the command line as functions, with answers that print themselves.
 
 >>> print(explain("k3").fix)
 write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klsym.diagnostics.codes import Code, find_code, load_codes
 from klsym.engine.explain import explain as engine_explain
 from klsym.engine.options.option_table import (
     Aggregate,
@@ -22,8 +23,10 @@ from klsym.engine.options.option_table import (
 from klsym.engine.questions import compare as comparing
 from klsym.engine.questions import recommend as recommending
 from klsym.engine.questions.recommend import KLTarget, Purpose
+from klsym.language.named_losses import NamedLoss, load_named_losses
 from klsym.render.questions.compare import PrintedComparison
 from klsym.render.questions.compare import printed as printed_comparison
+from klsym.render.questions.listing import Listing, build_listing
 from klsym.render.questions.recommend import PrintedRecommendation
 from klsym.render.questions.recommend import printed as printed_recommendation
 from klsym.render.verdict import PrintedVerdict as Verdict
@@ -42,12 +45,40 @@ def explain(
     weights: Weights | None = None,
     aggregate: Aggregate | None = None,
 ) -> Verdict:
-    """Derive what a loss targets.
+    """Say what a loss minimises, with a proof or a counterexample.
 
-    loss: text in the loss grammar, or a SymPy expression in the atoms of `klsym.language.expressions`.
-    parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
+    The expected gradient E_m[grad L], at samples from m (q on-policy, mu off-policy), is reduced to
+    E_q[c s] with s = grad log q, and compared with the gradients of named objectives.
+
+    Parameters
+    ----------
+    loss : str or sympy.Expr
+        A loss in the loss grammar or as a line of PyTorch, JAX or NumPy, a usual name such as "grpo", or an
+        expression in the atoms of `klsym.calculus`.
     OPTIONS
-    Raises UsageError for text that cannot be read, and for options that are unknown or without effect.
+    parameters : iterable of str
+        Names declared beside lam, beta, eps, alpha, n, T; for text.
+
+    Returns
+    -------
+    Verdict
+        The answer; printing it shows what `klsym explain` prints.
+
+    Raises
+    ------
+    UsageError
+        Text that cannot be read; options that are unknown or without effect.
+
+    Examples
+    --------
+    >>> verdict = explain("k3", sampling="on-policy")
+    >>> verdict.target, verdict.trust
+    ('forward-kl', 'kernel')
+    >>> verdict.fix.loss
+    'k2'
+    >>> from klsym.calculus import k1
+    >>> explain(0.5 * k1**2) == explain(k1**2 / 2)
+    True
     """
     options = {
         "sampling": sampling, "use": use, "level": level, "batch": batch, "credit": credit,
@@ -72,47 +103,141 @@ def compare(
     weights: Weights | None = None,
     aggregate: Aggregate | None = None,
 ) -> PrintedComparison:
-    """Say in what two losses of one sample agree, and which has the less noisy gradient where.
+    """Say in what two losses agree, and which has the less noisy gradient where.
 
     grad L = a s at a sample from m (q on-policy, mu off-policy), s standing for u.s along any direction u:
 
         Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
 
+    Parameters
+    ----------
+    a, b : str or sympy.Expr
+        The losses, as of `explain`.
+    sampling, use, level, credit, weights, aggregate : str, optional
+        As of `explain`.  The variances of losses at level token are not compared.
+    parameters : iterable of str
+        Names declared beside lam, beta, eps, alpha, n, T; for text.
+
+    Returns
+    -------
+    PrintedComparison
+        With `value`, `per_sample`, `gradient` (each with `same`: True, False, or None for open) and
+        `variance`.
+
+    Raises
+    ------
+    UsageError
+        Text that cannot be read, unknown options, losses that are not compared.
+
+    Examples
+    --------
     >>> answer = compare("rho*k1", "rho*k3", sampling="off-policy")
     >>> answer.value.same, answer.per_sample.same, answer.gradient.same, answer.variance.lower
     (True, False, True, 'depends')
     >>> answer.variance.region
     '2*k1 + 1 >= 0, that is r <= exp(1/2)'
-
-    a, b: text in the loss grammar, or SymPy expressions in the atoms of `klsym.language.expressions`.
-    parameters: names declared beside lam, beta, eps, alpha, n, T (for text).
-    sampling, use, credit, weights, aggregate: as in `explain`.
-    level: "sample", "sequence" (a sample is a whole sequence), or "token" (the losses of all tokens, summed;
-    of these the variances are not compared).
-    Raises UsageError for text that cannot be read and for unknown options.
     """
-    found = comparing.compare(
+    comparison = comparing.compare(
         a, b, parameters,
         sampling=sampling, use=use, level=level, credit=credit, weights=weights, aggregate=aggregate,
     )  # fmt: skip
-    return printed_comparison(found)
+    return printed_comparison(comparison)
 
 
 def recommend(
     target: KLTarget, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
 ) -> PrintedRecommendation:
-    """What to write for a KL penalty or its value, the best first, each with what is proved of it.
+    """Say what to write for a KL penalty or its value, the best first, each with what is proved of it.
 
+    A choice is right where E_m[grad L] (a loss), E_m[sg(L) s] (a reward) is grad KL, E_m[L] (a value) is KL.
+
+    Parameters
+    ----------
+    target : {"reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"}
+        KL(q||p), KL(p||q), or that of each next token at the prefixes that are drawn, as in distillation.
+    sampling : {"on-policy", "off-policy"}
+        Samples from q, or from an older mu.
+    use : {"loss", "reward", "value"}
+        Differentiated, a detached reward that multiplies the score, or a number that is logged.
+    level : {"sample", "token", "sequence"}
+        As of `explain`.
+
+    Returns
+    -------
+    PrintedRecommendation
+        With `choices`, and `snippet(framework)` for "torch", "jax" or "numpy".
+
+    Raises
+    ------
+    UsageError
+        An unknown option.
+
+    Examples
+    --------
     >>> recommend("forward-kl", use="reward").choices[0].loss
     '1 - r'
     >>> print(recommend("reverse-kl").snippet("numpy").splitlines()[0])
     def penalty(log_q, log_p):
-
-    A choice is right where E_m[grad L] (a loss), E_m[sg(L) s] (a reward) is grad KL, E_m[L] (a value) is KL.
-
-    target: "reverse-kl", KL(q||p), or "forward-kl", KL(p||q); "next-token-reverse-kl" or
-    "next-token-forward-kl", that of each next token at the prefixes that are drawn, as in distillation.
-    sampling, level: as in `explain`.  use: "loss", "reward", or "value", a number that is logged.
-    Raises UsageError: an unknown option.
     """
     return printed_recommendation(recommending.recommend(target, sampling, use, level))
+
+
+def examples() -> Listing[NamedLoss]:
+    """Return the losses that have usual names, which `explain` reads.
+
+    Returns
+    -------
+    Listing
+        By name; a row has `loss` (in the loss grammar), `options`, `says`, and `whose` name it is.
+
+    Examples
+    --------
+    >>> examples()["dr_grpo"].loss
+    '-rho*sg(centred(R))'
+    """
+    rows = {row.name: row for row in load_named_losses()}
+    return build_listing(rows, ("name", "it is", "whose name"), lambda row: (row.name, row.says, row.whose))
+
+
+def rule(code: str) -> Code:
+    """Return what a diagnostic code means.
+
+    Parameters
+    ----------
+    code : str
+        "KL004", or the name of the code, "missing-weight".
+
+    Returns
+    -------
+    Code
+        With `says`, `means`, `matters`, an `example`, what to `write`, and the `theorem` behind it.
+
+    Raises
+    ------
+    UsageError
+        There is no such code.
+
+    Examples
+    --------
+    >>> rule("KL004").name
+    'missing-weight'
+    """
+    return find_code(code)
+
+
+def rules() -> Listing[Code]:
+    """Return all diagnostic codes.
+
+    Returns
+    -------
+    Listing
+        By code.
+
+    Examples
+    --------
+    >>> rules()["KL004"].level
+    'error'
+    """
+    rows = {row.code: row for row in load_codes()}
+    head = ("code", "level", "name", "it says")
+    return build_listing(rows, head, lambda row: (row.code, row.level, row.name, row.says))

@@ -69,6 +69,7 @@ from klsym.language.expressions import (
     s,
     sg,
 )
+from klsym.language.parser import parse
 from klsym.worlds.draw import finite_model
 
 __all__ = [
@@ -76,7 +77,7 @@ __all__ = [
     "clip", "count", "covariance", "curl", "derive", "eps", "exp", "expectation",
     "expected_gradient", "finite_model", "future", "grad", "jeffreys", "k", "k1", "k2", "k3", "lam", "length",
     "log", "log_mu", "log_old", "log_p", "log_q", "loss_gradient", "mean_over_i", "mu", "now", "others",
-    "own", "p", "parameter", "past", "q", "r", "refuses", "region", "rho", "rho_old", "s", "sample",
+    "own", "p", "parameter", "parse", "past", "q", "r", "refuses", "region", "rho", "rho_old", "s", "sample",
     "sample_gradient", "sg", "sum_over_t", "token_KL", "token_KL_gradient", "token_gradient",
     "variance_of_mean",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from klsym.commands.console import escape_output, print_complaint
 from klsym.commands.help_texts import format_overview
 from klsym.commands.option_groups import guard_minus
 from klsym.commands.parser import build_parser
-from klsym.errors import KlsymError, lacking
+from klsym.errors import KlsymError, lacking, speak_of_flags
 
 
 def command() -> int:
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         options = build_parser(*words[:1]).parse_args(guard_minus(words))
         module, _, name = options.run.partition(":")
         run: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), name)
-        with escape_output():
+        with escape_output(), speak_of_flags():
             code = run(options)
             print(end="", flush=True)
         return code

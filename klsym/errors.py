@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 # Packages that `pip install klsym` does not install, and the extra that does.
 EXTRAS = {
@@ -73,7 +75,7 @@ class TooManyRegions(NotInRing):
         super().__init__(f"more than {most} regions")
 
 
-class UsageError(KlsymError):
+class UsageError(KlsymError, ValueError):
     """The input cannot be read: unknown name, bad syntax, missing file, impossible option.
 
     place: of code that cannot be read, its file, the line, and the reason alone.
@@ -85,3 +87,46 @@ class UsageError(KlsymError):
         """The same error, at this place unless it has one."""
         self.place = self.place or (file, line, reason)
         return self
+
+
+_OF_COMMAND = ContextVar("of_command", default=False)
+
+
+@contextmanager
+def speak_of_flags() -> Iterator[None]:
+    """Let messages name options as they are typed on the command line, not as arguments of functions."""
+    before = _OF_COMMAND.set(True)
+    try:
+        yield
+    finally:
+        _OF_COMMAND.reset(before)
+
+
+def spell_option(name: str, value: str = "") -> str:
+    """Return an option as the caller writes it: a flag of a command, or an argument of a function.
+
+    >>> spell_option("map"), spell_option("level", "token"), spell_option("set", "beta=0.1")
+    ('map=', "level='token'", "set={'beta': '0.1'}")
+    >>> with speak_of_flags():
+    ...     spell_option("set", "beta=0.1")
+    '--set beta=0.1'
+    """
+    if _OF_COMMAND.get():
+        return f"--{name.replace('_', '-')} {value}".rstrip()
+    if name == "param":  # given once for each name
+        return f"parameters=[{value!r}]" if value else "parameters="
+    key, equals, entry = value.partition("=")
+    return f"{name}={{{key!r}: {entry!r}}}" if equals else f"{name}={value!r}" if value else f"{name}="
+
+
+def spell_values(values: Mapping[str, object]) -> str:
+    """Return the option `set` with these values, as the caller writes it.
+
+    >>> spell_values({"beta": 0.1, "kind": "k3"})
+    "set={'beta': 0.1, 'kind': 'k3'}"
+    """
+    if not _OF_COMMAND.get():
+        return f"set={dict(values)!r}"
+    from shlex import quote  # the kernel imports this module
+
+    return " ".join(spell_option("set", quote(f"{name}={value}")) for name, value in values.items())

@@ -85,6 +85,8 @@ def read_text(path: Path, most: int) -> str:
             data = file.read(most + 1)
     except OSError as error:
         raise UsageError(f"{_shown(path)}: {error.strerror or 'cannot be read'}") from None
+    except UsageError:
+        raise
     except ValueError:  # a zero byte in the name
         raise UsageError(f"{str(path)[:SHOWN]!a}: no name of a file") from None
     if len(data) > most:

@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from klsym.errors import speak_of_flags
+
 Reply = dict[str, Any]  # what the process says, or {"error", "code"}, perhaps with a "place"
 Options = dict[str, Any]
 LOADING = 300.0  # seconds to get ready, in which libraries are imported
@@ -217,7 +219,8 @@ def serve(prepare: Callable[[Any, Options], None], answer: Callable[[Any, Option
         prepare(question, options)
         print(json.dumps([mark, None]), file=replies, flush=True)
         signal.setitimer(signal.ITIMER_REAL, options["seconds"])
-        reply = answer(question, options)
+        with speak_of_flags():
+            reply = answer(question, options)
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps([mark, reply]), file=replies, flush=True)
 

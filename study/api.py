@@ -1,4 +1,4 @@
-"""Questions of research: where training ends, and which losses descend a divergence."""
+"""Questions of research as functions: where training ends, and the losses of a divergence."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from klsym.study.render.descents import PrintedDescents
 from klsym.study.render.optima import PrintedOptimum
 
 
-def where_training_ends(
-    loss: object,
+def optimum(
+    penalty: object,
     beta: object,
     rewards: Iterable[object],
     reference: Iterable[object] | None = None,
@@ -20,32 +20,74 @@ def where_training_ends(
     sampling: Sampling = "on-policy",
     use: Use = "loss",
 ) -> PrintedOptimum:
-    """All stationary policies of E_q[R] - beta (penalty), their stability, and the boundary that attracts.
+    """Say where training with a reward and a penalty ends.
 
-    >>> print(str(where_training_ends("k2", "1/2", ["1", "0"])).splitlines()[1].strip())
-    1 policy with mass on every outcome, and no other
+    All stationary policies of E_q[R] - beta (penalty) on a few outcomes, their stability, and the policies
+    on the boundary that attract.
 
-    loss: the penalty, as of `explain`; use says whether it is differentiated.  beta, rewards: numbers, or
-    texts such as "2/3".  reference, behaviour: probabilities, uniform where nothing is said.
-    Raises UsageError: a penalty outside the ring, with rewards or parameters in it; numbers that do not fit.
+    Parameters
+    ----------
+    penalty : str or sympy.Expr
+        The penalty, as of `explain`, without the reward.
+    beta : int, float, Fraction or str
+        What the penalty is multiplied with; text such as "2/3" is exact.
+    rewards : iterable of numbers or str, of length n
+        The reward of each outcome.
+    reference, behaviour : iterable of numbers or str, of length n, optional
+        Probabilities p and mu of the outcomes; uniform where nothing is said.
+    sampling : {"on-policy", "off-policy", "truncated"}
+        As of `explain`.
+    use : {"loss", "reward"}
+        Is the penalty differentiated, or a part of the reward?
+
+    Returns
+    -------
+    PrintedOptimum
+        With `optimum.stationary` and `optimum.boundary`; printing it shows the table.
+
+    Raises
+    ------
+    UsageError
+        A penalty with rewards or parameters in it, or outside the decidable core; numbers that do not fit.
+
+    Examples
+    --------
+    >>> answer = optimum("k2", "1/2", ["1", "0"])
+    >>> len(answer.optimum.stationary), answer.optimum.stationary[0].stable
+    (1, True)
     """
-    found = optimum_of_loss.where_training_ends(
-        loss, beta, rewards, reference, behaviour=behaviour, sampling=sampling, use=use
+    answer = optimum_of_loss.where_training_ends(
+        penalty, beta, rewards, reference, behaviour=behaviour, sampling=sampling, use=use
     )
-    return as_printed(PrintedOptimum, found)
+    return as_printed(PrintedOptimum, answer)
 
 
-def losses_of(
-    divergence: str, parameters: Iterable[str] = (), sampling: str | None = None
-) -> PrintedDescents:
-    """The losses that estimate and descend a divergence, each with its proof.
+def divergence(f: str, parameters: Iterable[str] = (), sampling: str | None = None) -> PrintedDescents:
+    """Return the losses that estimate a divergence E_q[f(r)], and those that descend it.
 
-    >>> [row.loss for row in losses_of("forward-kl", sampling="on-policy").gradients]
+    Parameters
+    ----------
+    f : str
+        A name (reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,
+        jensen-shannon, alpha, alpha=1/2), or f as a function of r = p/q in the loss grammar, "r*log(r)".
+    parameters : iterable of str
+        Names declared beside those of the grammar.
+    sampling : {"on-policy", "off-policy"}, optional
+        Both where nothing is said.
+
+    Returns
+    -------
+    PrintedDescents
+        With `gradients`, `values` and `wrong`, each row with its `loss` and its proof.
+
+    Raises
+    ------
+    UsageError
+        What is neither; an f with E_q[f(r)] the same for all q.
+
+    Examples
+    --------
+    >>> [row.loss for row in divergence("forward-kl", sampling="on-policy").gradients]
     ['k3', 'rho*(1 - r*k1 - r)', '1 - r']
-
-    divergence: a name (reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,
-    jensen-shannon, alpha, alpha=1/2), or f as a function of r = p/q in the loss grammar, such as "r*log(r)".
-    sampling: on-policy or off-policy; both where nothing is said.
-    Raises UsageError for what is neither, and for an f with E_q[f(r)] the same for all q.
     """
-    return as_printed(PrintedDescents, divergence_losses.losses_of(divergence, parameters, sampling))
+    return as_printed(PrintedDescents, divergence_losses.losses_of(f, parameters, sampling))

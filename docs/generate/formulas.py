@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from klsym.render.mathml import mathml
+from klsym.render.markup.mathml import mathml
 
 ALIGNED = re.compile(r"^\\begin\{(align\*?|aligned|gather\*?)\}(.*)\\end\{\1\}$", re.DOTALL)
 INNER = re.compile(r"\\begin\{(\w+)\}.*?\\end\{\1\}", re.DOTALL)

@@ -11,9 +11,10 @@ from generate.commands import escaped
 from generate.sources import HOME, write
 from klsym.study.write_up.page_glossary import GLOSSARY
 
-QUESTIONS = ("explain", "compare", "recommend", "audit", "explore", "settle", "load", "check", "parse")
-CLASSES = ("Verdict", "Comparison")
-PROOFS = ("derive", "expected_gradient", "sample_gradient", "expectation", "grad", "claim", "parameter")
+CLASSES = ("Verdict", "Batch")
+FORMULAS = (
+    "derive", "expected_gradient", "sample_gradient", "expectation", "grad", "curl", "sg", "parameter", "parse",
+)
 
 
 def write_reference(into: Path) -> None:
@@ -72,7 +73,9 @@ def api() -> str:
         ".. currentmodule:: klsym",
         "",
     ]
-    lines += [line for name in QUESTIONS for line in (f".. autofunction:: {name}", "")]
+    functions = [name for name in klsym.__all__ if not isinstance(getattr(klsym, name), type)]
+    lines += [line for name in functions for line in (f".. autofunction:: {name}", "")]
     lines += [line for name in CLASSES for line in (f".. autoclass:: {name}", "   :members:", "")]
-    lines += [line for name in PROOFS if hasattr(klsym, name) for line in (f".. autofunction:: {name}", "")]
+    lines += [".. currentmodule:: klsym.calculus", "", "Formulas", "--------", ""]
+    lines += [line for name in FORMULAS for line in (f".. autofunction:: {name}", "")]
     return "\n".join([*lines, "```"])

@@ -28,6 +28,7 @@ from klsym.audit.weights import (
     split_factors,
     split_weights,
 )
+from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES, M, log_mu, log_q, parameter, remove_sg, rho, sg
 from klsym.language.sums import OverVocabulary, Whole
 
@@ -70,7 +71,9 @@ def split_aggregation(formula: Any, level: str | None = None) -> Tokens:
         try:
             return _combine_terms(token_formula, "both", over_vocabulary)
         except Refused as refusal:
-            raise Refused(f"{refusal.reason}: --level sequence reads the loss of whole sequences") from None
+            raise Refused(
+                f"{refusal.reason}: {spell_option('level', 'sequence')} reads the loss of whole sequences"
+            ) from None
     return _combine_terms(token_formula, kind, over_vocabulary)
 
 

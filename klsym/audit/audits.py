@@ -48,7 +48,7 @@ from klsym.audit.results import choose_loss, is_guess
 from klsym.audit.sequences import UnpairedSums, iterate_sums, list_summed, refuse_unpaired
 from klsym.audit.terms import VOCABULARY, Misfit, Refused
 from klsym.audit.tracing.frameworks import Framework, choose_framework
-from klsym.errors import KlsymError, UsageError
+from klsym.errors import KlsymError, UsageError, spell_option
 from klsym.language.expressions import log_mu, log_p, log_q, unfold
 
 MOST_NAMES = 200
@@ -140,7 +140,7 @@ class AuditRun:
         gradient = options["use"] == "loss"
         self.framework: Framework = choose_framework(self.function, self.namespace, gradient)
         if gradient and not self.framework.differentiates:
-            raise Refused("NumPy has no gradient: --use reward")
+            raise Refused(f"NumPy has no gradient: {spell_option('use', 'reward')}")
 
     @property
     def notes(self) -> list[str]:
@@ -417,7 +417,9 @@ class AuditRun:
             if self.options["level"] or setting["level"] == "sample":
                 raise
             hint = "the code aggregates over tokens, so this is asked at level token"
-            raise UsageError(f"{error} ({hint}; --level sample explains a single token)") from None
+            raise UsageError(
+                f"{error} ({hint}; {spell_option('level', 'sample')} explains a single token)"
+            ) from None
 
     @property
     def is_off_policy(self) -> bool:

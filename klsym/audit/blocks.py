@@ -13,7 +13,7 @@ from klsym.audit.code import Argument, Code, collect_stored, collect_texts
 from klsym.audit.compiled.rewriting import rewrite_function
 from klsym.audit.expressions import normalise_text, set_line
 from klsym.audit.source import File, collect_names_read
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 
 GRAD_OFF = ("no_grad", "inference_mode")
 BLOCKS = ("body", "orelse", "finalbody")  # of statements, within a statement
@@ -121,7 +121,9 @@ def _find_last_assigned(body: list[ast.stmt]) -> str:
             case ast.If(body=inside) | ast.With(body=inside):
                 with suppress(UsageError):
                     return _find_last_assigned(inside)
-    raise UsageError("the last of these lines assigns no name: say with --result what is the loss")
+    raise UsageError(
+        f"the last of these lines assigns no name: say with {spell_option('result')} what is the loss"
+    )
 
 
 def _find_no_grad_around(tree: ast.Module, start: int, end: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from klsym.audit.compiled.early import find_variable, insert_return, replace_returns
 from klsym.audit.expressions import name_expression, normalise_text
-from klsym.audit.results import FIRST_READ
+from klsym.audit.results import describe_first_read
 from klsym.errors import UsageError
 from klsym.language.training_names import split_words
 
@@ -89,7 +89,7 @@ def set_result(node: ast.FunctionDef, result: str | None) -> list[str]:
     value_count = replace_returns(node, result)
     if loops:
         return [f"{result} is read in the first round of the loop over {loops[-1]}"]
-    return [f"of {value_count} {FIRST_READ}"] if value_count else []
+    return [describe_first_read(value_count)] if value_count else []
 
 
 def collect_texts(body: list[ast.stmt]) -> frozenset[str]:

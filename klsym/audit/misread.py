@@ -9,6 +9,7 @@ import sympy
 
 from klsym.audit.binding import DENSITIES, Bindings, find_last_word
 from klsym.audit.terms import VOCABULARY, AskedRole, Misfit, Refused, Step, Total, mask, replace_totals, token
+from klsym.errors import spell_option
 from klsym.language import expressions as language
 from klsym.language.training_names import split_words
 
@@ -19,7 +20,9 @@ def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> 
     """Raise Refused where the code uses an argument in a way that its guessed role does not fit."""
     refuse_twice(bindings)
     if not formula.free_symbols:
-        hint = "name the loss with --result, or bind what it reads with --map"
+        hint = (
+            f"name the loss with {spell_option('result')}, or bind what it reads with {spell_option('map')}"
+        )
         raise Refused(f"what is returned depends on nothing of the sample: {hint}")
     if token in formula.free_symbols:
         raise Misfit("a formula on the numbers of tokens, which are names of words", token)
@@ -38,7 +41,8 @@ def refuse_misread(formula: Any, journal: Iterable[Any], bindings: Bindings) -> 
     ]
     if names:
         choices = "; ".join(
-            f"--map {n}={bindings.texts[n]}[v] or --map {n}={bindings.texts[n]}" for n in names
+            " or ".join(spell_option("map", f"{n}={bindings.texts[n]}{words}") for words in ("[v]", ""))
+            for n in names
         )
         raise AskedRole(
             f"{why}, as of a whole vocabulary, so names are no guide: {choices}",
@@ -61,7 +65,7 @@ def refuse_twice(bindings: Bindings) -> None:
         others = [o for o in bindings.texts if o != name and not _is_one(o, name, bindings)]
         if others and text not in ("mask", "token"):
             statement = f"{' and '.join([*others, name])} would all be {text} by their names"
-            raise AskedRole(f"{statement}: --map says what each of them is")
+            raise AskedRole(f"{statement}: {spell_option('map')} says what each of them is")
 
 
 def _is_one(first_name: str, second_name: str, bindings: Bindings) -> bool:

@@ -30,7 +30,7 @@ from klsym.audit.notebooks import NOTEBOOK, find_cell
 from klsym.audit.options.fields import Method, read_declarations
 from klsym.audit.options.initial import find_defaults_of_self, find_method, find_parts_of_self, list_defaults
 from klsym.audit.source import FUTURE, File, collect_names_read, open_file
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 
 OF_TENSORS = {
     "shape", "dtype", "device", "ndim", "data", "T", "size", "dim", "sum", "mean", "exp", "log", "abs",
@@ -294,7 +294,8 @@ def _read_callable(function: Callable[..., Any], result: str | None) -> Code:
     node = _find_source(called, span[0])
     if node is None:
         if result is not None and not result.isdigit():
-            raise UsageError(f"--result {result} of {name}, whose source is not at hand: a number expected")
+            asked = spell_option("result", result)
+            raise UsageError(f"{asked} of {name}, whose source is not at hand: a number expected")
         return Code(name, path, span, arguments, lambda keys: (called, {}), files={file})
     notes = set_result(node, result)
 

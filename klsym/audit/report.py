@@ -12,6 +12,7 @@ from klsym.audit.binding import Bindings
 from klsym.audit.code import Code
 from klsym.audit.findings import Finding
 from klsym.engine.answers.expectation import is_met, read_expectation
+from klsym.errors import spell_option
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
@@ -83,7 +84,7 @@ class Audit:
     def _list_short_rows(self) -> list[tuple[str, str]]:
         """Return rows on what was read, assumed and checked, and the first findings in the code."""
         rows = dict(reversed(self._list_rows()))
-        guessed = " (guessed from the names; change with --map)"
+        guessed = f" (guessed from the names; change with {spell_option('map')})"
         names = [*self.bindings.texts] == [*self.bindings.guessed]
         read = [rows["reads"] + guessed * names] + ([] if names else [rows.get("guessed", "")])
         read += [rows.get("left", ""), rows.get("free", ""), rows["tokens"] * (rows["tokens"] != ALONE)]
@@ -109,12 +110,17 @@ class Audit:
         rows = [("reads", read or "nothing of the sample")]
         if self.bindings.guessed:
             guessed = ", ".join(self.bindings.guessed)
-            rows.append(("guessed", f"{guessed} guessed from the names; change with --map"))
+            rows.append(("guessed", f"{guessed} guessed from the names; change with {spell_option('map')}"))
         if self.bindings.defaulted:
-            rows.append(("left", f"{', '.join(self.bindings.defaulted)} as by default; change with --map"))
+            rows.append(
+                (
+                    "left",
+                    f"{', '.join(self.bindings.defaulted)} as by default; change with {spell_option('map')}",
+                )
+            )
         if self.bindings.free:
             free = ", ".join(k if k == str(x) else f"{k} (here {x})" for k, x in self.bindings.free.items())
-            rows.append(("free", f"{free}: any number; --set gives one"))
+            rows.append(("free", f"{free}: any number; {spell_option('set')} gives one"))
         rows += [("loss", f"{self.expression} at each {self.tokens.level}"), ("tokens", self.tokens.words)]
         by = "running it" if self.framework == "numpy" else "autograd"
         crossed = ", on both sides of every bound" if self.crossed else ""

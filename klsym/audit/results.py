@@ -7,36 +7,46 @@ from typing import Any
 
 from klsym.audit.compiled.unread import UnreadValue
 from klsym.audit.terms import Refused
+from klsym.errors import spell_option
 from klsym.language.training_names import ADVANTAGES, REWARDS, split_words
 
-FIRST_READ = "values that are returned, the first is read (--result chooses)"
+FIRST_READ = "values that are returned, the first is read"
 OF_POLICY = ("policy_loss", "actor_loss", "pg_loss")
+
+
+def describe_first_read(count: int) -> str:
+    """Return the note on a function that returns several values."""
+    return f"of {count} {FIRST_READ} ({spell_option('result')} chooses)"
 
 
 def choose_loss(returned: Any, result_number: int | None, note: Callable[[str], None]) -> Any:
     """Return the loss out of what a function returns; result_number: --result N."""
     if returned is None:
-        raise Refused("nothing is returned: name the loss with --result")
+        raise Refused(f"nothing is returned: name the loss with {spell_option('result')}")
     if isinstance(returned, dict):
         if "loss" not in returned:
             named = ", ".join(map(str, returned))[:80]
-            raise Refused(f"a dict is returned ({named}): name the loss with --result")
-        note("of the dict that is returned, 'loss' is read (--result chooses)")
+            raise Refused(f"a dict is returned ({named}): name the loss with {spell_option('result')}")
+        note(f"of the dict that is returned, 'loss' is read ({spell_option('result')} chooses)")
         return returned["loss"]
     if isinstance(returned, UnreadValue):
         return returned
     if result_number is None and (field_name := _find_loss_field(returned)):
-        note(f"of the object that is returned, .{field_name} is read (--result chooses)")
+        note(f"of the object that is returned, .{field_name} is read ({spell_option('result')} chooses)")
         return getattr(returned, field_name)
     if hasattr(returned, "_fields") and result_number is None:
         fields = ", ".join(returned._fields)
-        raise Refused(f"an object with {fields} is returned: --result 0 is the first of them")
+        raise Refused(
+            f"an object with {fields} is returned: {spell_option('result', '0')} is the first of them"
+        )
     if isinstance(returned, tuple | list):
         at = result_number or 0
         if not 0 <= at < len(returned):
-            raise Refused(f"{len(returned)} values are returned: --result 0 to {len(returned) - 1}")
+            raise Refused(
+                f"{len(returned)} values are returned: {spell_option('result', '0')} to {len(returned) - 1}"
+            )
         if result_number is None and len(returned) > 1:
-            note(f"of {len(returned)} {FIRST_READ}")
+            note(describe_first_read(len(returned)))
         return choose_loss(returned[at], None, note) if hasattr(returned[at], "_fields") else returned[at]
     return returned
 

@@ -15,6 +15,7 @@ from klsym.audit.binding import Bindings
 from klsym.audit.confirm import draw, make_duals
 from klsym.audit.duals import Dual, evaluate
 from klsym.audit.terms import Refused, mask, sequence_mask
+from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES
 from klsym.language.sums import Whole
 from klsym.language.training_names import split_words
@@ -58,4 +59,5 @@ def refuse_unpaired(formula: Any, bindings: Bindings) -> None:
             f"{' and '.join(names)}: one number a sequence, which may be a sum or a mean over its tokens"
         )
         text = bindings.texts[names[0]]
-        raise UnpairedSums(f"{statement}: --map {names[0]}='{text}' says it is the sum")
+        asked = spell_option("map", f"{names[0]}='{text}'")
+        raise UnpairedSums(f"{statement}: {asked} says it is the sum")

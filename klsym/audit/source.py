@@ -28,7 +28,7 @@ from klsym.audit.compiled.sources import read_source
 from klsym.audit.compiled.unread import UnreadValue
 from klsym.audit.notebooks import NOTEBOOK, join_cells, list_lasting
 from klsym.audit.terms import Refused
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.parser import parse_python
 
 LOADED = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "jax"}
@@ -81,7 +81,8 @@ class File:
         lines = _find_assignments(self.tree.body, name)
         if len({*lines}) > 1 and any(inner for _, inner in lines):
             numbers = ", ".join(str(line) for line, _ in lines)
-            raise Refused(f"{name} is given a value in lines {numbers}, by a condition: --set {name}=VALUE")
+            choice = spell_option("set", f"{name}=VALUE")
+            raise Refused(f"{name} is given a value in lines {numbers}, by a condition: {choice}")
         node = self.rewrite_definition(self.drop_foreign_decorators(node))
         if node not in wanted:
             wanted.append(node)

@@ -21,7 +21,7 @@ from typing import Any
 import sympy
 from sympy import Function, Rational, Symbol
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import OF_TABLE, above, k1, log_mu, log_p, log_q, r, remove_sg, rho, sg
 
 AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
@@ -66,7 +66,7 @@ class Misfit(Refused):
 
     def ask_about(self, names: list[str]) -> Refused:
         """Return the refusal with a question about these arguments."""
-        question = f": is {' or '.join(names)} a number? --set gives it" if names else ""
+        question = f": is {' or '.join(names)} a number? {spell_option('set')} gives it" if names else ""
         return Refused(self.reason + question, self.line)
 
 

@@ -8,7 +8,6 @@ is compared with the one that was measured, on the same worlds.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
@@ -26,7 +25,7 @@ from klsym.audit.terms import VOCABULARY, AskedRole, Refused, mask, offsets, seq
 from klsym.confirmed.answer import Confirmed
 from klsym.confirmed.filling import Filling, use_double
 from klsym.confirmed.printed import Agreement, compare_with_printed
-from klsym.errors import KlsymError, UsageError
+from klsym.errors import KlsymError, UsageError, spell_option, spell_values
 from klsym.language.expressions import DENSITIES, A, R, log_mu, log_old, unfold
 from klsym.language.training_names import ADVANTAGES, split_words
 from klsym.measure.batch import Batch
@@ -217,20 +216,24 @@ class MeasuredCode:
         """Return the options with which code is measured that was not read, and notes on what is assumed."""
         run, setting = self.run, dict(self.run.options)
         reads = ", ".join(f"{name} = {text}" for name, text in run.bindings.texts.items())
-        notes = [f"reads {reads}; --map changes it"] if reads else []
+        notes = [f"reads {reads}; {spell_option('map')} changes it"] if reads else []
         old = [name for name, role in run.bindings.roles.items() if log_mu in unfold(role).free_symbols]
         setting["sampling"], sampled = choose_sampling(setting["sampling"], old)
         notes += [*run.notes, *sampled, *describe_arguments(run.bindings, layout)]
         if setting["use"] == "reward" and setting.get("credit") is None:
             is_advantage = bool({*split_words(run.code.name)} & ADVANTAGES)
             setting["credit"] = "same-token" if is_advantage else "total"
-            notes.append(f"credit {setting['credit']}, of rewards of tokens; --credit changes it")
+            notes.append(
+                f"credit {setting['credit']}, of rewards of tokens; {spell_option('credit')} changes it"
+            )
         if setting["level"] is None and self._runs_with_sequences(layout):
-            notes.append("log densities have one number a token; --level sequence: one a sequence")
+            notes.append(
+                f"log densities have one number a token; {spell_option('level', 'sequence')}: one a sequence"
+            )
         chosen = {name: f"{self._find_number(x):.4g}" for name, x in run.bindings.free.items()}
         chosen |= run.questions.proposed
         if chosen:
-            command = " ".join(f"--set {shlex.quote(f'{name}={value}')}" for name, value in chosen.items())
+            command = spell_values(chosen)
             notes.append(f"the code is run with {command}; other values may give another answer")
         return setting, [*dict.fromkeys([*run.code.notes, *notes])]
 

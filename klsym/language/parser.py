@@ -22,7 +22,7 @@ from typing import Any
 
 from sympy import Abs, Max, Min, Mul, Pow, Rational, exp, log, sqrt
 
-from klsym.errors import UsageError, suggest_nearest
+from klsym.errors import UsageError, spell_option, suggest_nearest
 from klsym.kernel.names import PROBABILITIES, is_declarable
 from klsym.language.defined import OF_CONSTANTS, OF_LOGS
 from klsym.language.expressions import (
@@ -283,7 +283,9 @@ class Reader:
         if find_meaning(name):
             return f": write {find_meaning(name)}"
         names = " ".join(sorted(self.known, key=str.lower))
-        declare = f"; declare a parameter with --param {name}" if PARAMETER.fullmatch(name) else ""
+        declare = (
+            f"; declare a parameter with {spell_option('param', name)}" if PARAMETER.fullmatch(name) else ""
+        )
         nearest = suggest_nearest(name, (*self.known, *list_names()))
         return f"{nearest} (known: {names}{declare})"
 

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.kernel.names import is_declarable
 from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, parameter
 from klsym.language.messages import Message
@@ -66,9 +66,9 @@ class NameReader(Reader):
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
         elif typed != name:
-            declare = f": type {name[:SHOWN]} for a number that is the same for all samples, with --param"
+            declare = f": type {name[:SHOWN]} for a number that is the same for all samples, with"
             raise self.make_error_with_hint(
-                f"unknown name {typed[:SHOWN]!r}", f"{declare} {name[:SHOWN]}", node
+                f"unknown name {typed[:SHOWN]!r}", f"{declare} {spell_option('param', name[:SHOWN])}", node
             )
         else:
             return super().read_name(name, node)  # refuses it
@@ -98,7 +98,7 @@ class NameReader(Reader):
         self.is_foreign = True
         is_plain = PARAMETER.fullmatch(name) and not is_of_answers(name) and is_declarable(name)
         if not is_plain or name in COUNTS:
-            hint = ": assign its value to another name, or declare one with --param"
+            hint = f": assign its value to another name, or declare one with {spell_option('param')}"
             raise self.make_error_with_hint(f"no parameter can be called {name[:SHOWN]!r}", hint, node)
         symbol = self.read_as[typed] = parameter(name)
         if name not in PARAMETERS:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.measure.batch import ROLES, WRITTEN_AS, Batch
 from klsym.measure.libraries import Loss
 
@@ -48,9 +48,11 @@ def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tupl
         if role is not None:
             guessed[parameter.name] = role
         elif parameter in needed:
+            field = spell_option("map", f"{parameter.name}=FIELD")
+            value = spell_option("set", f"{parameter.name}=VALUE")
             raise UsageError(
-                f"what is {parameter.name!r}? --map {parameter.name}=FIELD, one of {', '.join(ROLES)};"
-                f" --set {parameter.name}=VALUE; or a function of one klsym.Batch"
+                f"what is {parameter.name!r}? {field}, one of {', '.join(ROLES)}; {value}; or a function of"
+                " one klsym.Batch"
             )
     return _call_with(function, {**guessed, **roles}, set), _describe_guesses(guessed)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from klsym.errors import spell_option
 from klsym.measure.batch import Batch
 from klsym.measure.libraries import Groups, Library, Loss, Unmeasured
 from klsym.measure.world import Array, MeasuredWorld
@@ -69,7 +70,7 @@ class Run:
         if time.process_time() - self.start > self.seconds:
             raise Unmeasured(
                 f"{self.count} runs took more than {self.seconds:g} s of CPU time: a smaller group, fewer"
-                " words or a shorter length takes fewer; --time-limit gives it longer"
+                f" words or a shorter length takes fewer; {spell_option('time_limit')} gives it longer"
             )
 
     def run_group(

@@ -104,6 +104,8 @@ class _Walk:
         """Return what a method returns; Python's own numbers raise where arrays hold nan or infinity."""
         try:
             return method(self, e)
+        except UsageError:
+            raise
         except (OverflowError, ValueError, ZeroDivisionError):
             raise UsageError(f"{str(e)[:60]} has no finite real value, in {self.name_loss()}") from None
 

@@ -8,7 +8,6 @@ A penalty on KL(reference || policy): minimises KL(p||q), the forward KL
 from __future__ import annotations
 
 from functools import cached_property
-from html import escape
 from typing import Any
 
 from klsym.diagnostics.conditions import Diagnostic, find_diagnostics
@@ -28,9 +27,8 @@ from klsym.render.details import (
     format_proof,
     hypotheses_of,
     list_counterexample_lines,
-    list_gradient_rows,
 )  # fmt: skip
-from klsym.render.divergences import describe_effects
+from klsym.render.markup.verdict import format_verdict_html
 from klsym.render.printing import as_printed
 from klsym.render.sentences import describe_suggestion, write_sentences
 from klsym.render.verdict_json import build_verdict_json
@@ -129,48 +127,3 @@ def format_verdict_markdown(verdict: PrintedVerdict) -> str:
             *(f"- {escape_markdown(h)}" for h in hypotheses),
         ]
     )
-
-
-def format_verdict_html(verdict: PrintedVerdict) -> str:
-    """Format a verdict for Jupyter: the answer; derivation, counterexample and facts can be unfolded."""
-    answer = build_answer(verdict)
-    items = [
-        f"<li><code>{escape(t)}</code> {escape(says)} <i>{trust}</i></li>" for t, says, trust in answer.terms
-    ]
-    items += [f"<li><b>{code} {name}</b> {escape(text)}</li>" for code, name, text in answer.findings]
-    notes = [answer.remark, *answer.notes] if answer.remark else answer.notes
-    items += [f"<li>{escape(note)}</li>" for note in notes]
-    readings = [("read as", "; ".join(answer.reading))] if answer.reading else []
-    rows = [
-        *readings,
-        *answer.facts,
-        *(("fix", f"{text} ({trust})") for text, trust in answer.fixes),
-    ]
-    model = "\n".join(list_counterexample_lines(verdict.counterexample.model, verdict.setting.level)[1:])
-    derivation = f"<div>$$\n{escape(derivation_latex(verdict))}\n$$</div>" if verdict.proof.steps else ""
-    facts = (
-        *list_gradient_rows(verdict),
-        *(("effect", line) for line in describe_effects(verdict.objective.effects)),
-    )
-    parts = {
-        "derivation": derivation, "counterexample": f"<pre>{escape(model)}</pre>" if model else "",
-        "hypotheses": _format_list(hypotheses_of(verdict)), "gradient": _format_table(facts),
-        "parts": _format_list(verdict.notes),
-    }  # fmt: skip
-    return (
-        f"<p><b>{escape(answer.title)}</b><br/>{escape(answer.update)} <i>{answer.trust}</i></p>"
-        + (f"<ul>{''.join(items)}</ul>" if items else "")
-        + _format_table(rows)
-        + "".join(
-            f"<details><summary>{name}</summary>{inner}</details>" for name, inner in parts.items() if inner
-        )
-    )
-
-
-def _format_table(rows: Any) -> str:
-    cells = (f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
-    return f"<table>{''.join(cells)}</table>"
-
-
-def _format_list(items: tuple[str, ...]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""

@@ -44,7 +44,7 @@ def build_verdict_json(verdict: PrintedVerdict, proof: bool = True) -> dict[str,
              "theorem": d.code.theorem or None}
             for d in verdict.diagnostics
         ],
-        "remedy": _build_remedy(verdict), "expect": None,
+        "remedy": build_remedy(verdict), "expect": None,
         "loss": verdict.loss.text, "read_as": verdict.loss.read_as or None,
         **(verdict.loss.asked or verdict.setting).to_json(),
         "gradient": _build_gradient(verdict), "value": _build_value(verdict),
@@ -76,7 +76,7 @@ def _build_objective(verdict: PrintedVerdict) -> dict[str, str] | None:
     }
 
 
-def _build_remedy(verdict: PrintedVerdict) -> dict[str, Any] | None:
+def build_remedy(verdict: PrintedVerdict) -> dict[str, Any] | None:
     """Return the suggested loss, its options, and code for it."""
     suggestion = verdict.fix
     if suggestion is None:

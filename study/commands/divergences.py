@@ -11,9 +11,9 @@ from klsym.commands.timed import limit_time
 @limit_time()
 def show_losses(options: argparse.Namespace) -> int:
     """What estimates it, what descends it, and what does not."""
-    from klsym.study.api import losses_of
+    from klsym.study.api import divergence
 
-    descents = losses_of(options.divergence.strip(), options.param, options.sampling)
+    descents = divergence(options.divergence.strip(), options.param, options.sampling)
     if options.format == "json":
         print(json.dumps(descents.to_json()))
     else:

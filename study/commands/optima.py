@@ -20,10 +20,10 @@ def show_optimum(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from klsym.study.api import where_training_ends
+    from klsym.study.api import optimum as find_optimum
 
     rewards, reference, behaviour = map(_split_row, (options.rewards, options.reference, options.behaviour))
-    optimum = where_training_ends(
+    optimum = find_optimum(
         options.loss,
         options.beta,
         rewards=rewards or (),

@@ -277,6 +277,8 @@ def _parse_alpha_name(name: str, parameters: tuple[str, ...]) -> Any:
         if start != "alpha":
             raise ValueError
         return to_sympy(build_alpha_generator(Fraction(number)))
+    except UsageError:
+        raise
     except (ValueError, ZeroDivisionError):
         raise UsageError(
             f"unknown divergence {name[:40]!r} ({list_known_names()}); "

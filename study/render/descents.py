@@ -58,7 +58,7 @@ def describe_divergence(verdict: Any) -> str:
 
 
 class PrintedDescents(Descents):
-    """The answer of `losses_of`; it prints as text."""
+    """The answer of `klsym.divergence`; it prints as text and shows itself in Jupyter."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -82,6 +82,11 @@ class PrintedDescents(Descents):
         return self.text()
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from klsym.study.render.html import format_divergence_html
+
+        return format_divergence_html(self)
 
 
 def list_hypotheses(row: DivergenceLoss) -> tuple[str, ...]:

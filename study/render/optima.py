@@ -92,7 +92,7 @@ def _wrap_beta(a: Fraction) -> str:
 
 # ---------------------------------------------------------------------------- what was found
 class PrintedOptimum(OptimumAnswer):
-    """The answer of `where_training_ends`; it prints as text."""
+    """The answer of `klsym.optimum`; it prints as text and shows itself in Jupyter."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -117,6 +117,13 @@ class PrintedOptimum(OptimumAnswer):
 
     def __str__(self) -> str:
         return format_optimum(self.loss, str(self.beta), self.optimum, self.warnings)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from klsym.study.render.html import format_optimum_html
+
+        return format_optimum_html(self)
 
 
 def format_optimum(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from klsym import __version__
 from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.kernel import digest
-from klsym.render.mathml import mathml
+from klsym.render.markup.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.study import templates
 from klsym.study.ledger.evidence import count_disagreements

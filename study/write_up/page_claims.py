@@ -15,7 +15,7 @@ from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.notation.text import build_ending, format_chain, show_interval, show_statement, show_theorem
 from klsym.render.listing import ModelTable, list_tree_rows
-from klsym.render.mathml import DISPLAYED
+from klsym.render.markup.mathml import DISPLAYED
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.settle_claim import Settled

@@ -11,7 +11,7 @@ from functools import cache
 from html import escape
 
 from klsym.notation.reading import read
-from klsym.render.mathml import Mathml
+from klsym.render.markup.mathml import Mathml
 from klsym.study.write_up.prose import CODE, FORMULA, WORDS, split_pieces
 
 QUOTED = re.compile(r"`([^`]+)`")

@@ -146,7 +146,7 @@ REFUSED = {
     "two_sums": ("two choices of words: M marks those of one topk", ""),
     "words_as_numbers": ("gather by what is not bound to token", "index + 1"),
     "too_many_words": (
-        "topk of 64 words: code is run on 13 words, so --set a k of 2 to 6",
+        "topk of 64 words: code is run on 13 words, so k is to be 2 to 6",
         "torch.topk(p, k",
     ),
     "least_of_the_top": ("indexing that takes out a part", "[..., -1:]"),

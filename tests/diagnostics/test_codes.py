@@ -45,7 +45,7 @@ def test_the_example_triggers_the_code_and_the_fix_does_not(one: Code) -> None:
 @pytest.mark.parametrize("one", EVERY)
 def test_a_page_is_whole_and_names_a_settled_claim(one: Code) -> None:
     assert all(text.endswith(".") for text in (one.means, one.matters)) and not one.says.endswith(".")
-    assert not one.theorem or one.theorem in klsym.load()
+    assert not one.theorem or one.theorem in klsym.claims()
     assert len(one.says) <= 90
 
 

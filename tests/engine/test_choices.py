@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import klsym
+from klsym import calculus
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.explain import explain
 from klsym.engine.options import settings
@@ -74,7 +74,7 @@ def test_a_new_batch_choice_is_never_taken_for_the_mean(
         == loo.gradient.canonical_text
         != explain("R", use="reward", batch="mean").gradient.canonical_text
     )
-    literal = Literal(klsym.parse("R"), ours.setting)
+    literal = Literal(calculus.parse("R"), ours.setting)
     with pytest.raises(UsageError, match="--check does not know batch median"):
         literal.list_gradient_terms(literal.build_world(0, {}), (0, 1))
 
@@ -114,7 +114,7 @@ def test_a_row_alone_decides_what_a_new_choice_does(
     assert found.gradient.canonical_text == right.gradient.canonical_text
     assert [message.code for message in found.messages] == [message.code for message in right.messages]
     if option != "sampling":  # of which the check reads the row
-        literal = Literal(klsym.parse(loss), setting)
+        literal = Literal(calculus.parse(loss), setting)
         with pytest.raises(UsageError, match=rf"^--check does not know {option} {choice}$"):
             literal.list_gradient_terms(literal.build_world(0, {}), (0, 1))
 

@@ -18,7 +18,7 @@ from klsym.language.abbreviations import Context
 from klsym.language.parser import parse
 from klsym.language.unfolding import unfold
 from klsym.render.divergences import describe_effects
-from klsym.study.api import where_training_ends
+from klsym.study.api import optimum
 
 # what is detached and multiplies s, as a function of r
 PENALTIES = {
@@ -76,7 +76,7 @@ def test_each_corner_attracts_or_not(loss: str) -> None:
         rewards = [f"{x:.3f}" for x in stream.normal(size=3) * 2]
         reference = [f"{x:.4f}" for x in stream.dirichlet(np.ones(3) * 2)]
         reference[2] = f"{1 - float(reference[0]) - float(reference[1]):.4f}"
-        ends = where_training_ends(loss, "0.3", rewards, reference, use="reward").optimum
+        ends = optimum(loss, "0.3", rewards, reference, use="reward").optimum
         corners = {one.policy.index(1.0) for one in ends.boundary if 1.0 in one.policy}
         all_corners.append(len(corners) == 3)
     assert all(all_corners) == told.corners_attract

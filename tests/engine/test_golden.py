@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sympy
 
-import klsym
+from klsym import calculus
 from klsym.api import explain
 from klsym.engine.verdicts.lazy import Search
 from klsym.engine.verdicts.verdict import Counterexample, Verdict
@@ -223,7 +223,7 @@ FORMS = {  # a value, the same in another form, and another value as near to it
     "rho on-policy": (rho * A, A, r * A),
     "a slot":
         (now(k1) * sympy.sqrt(2),
-         sympy.sqrt(2) * (now(klsym.log_q) - now(klsym.log_p)), sympy.sqrt(2) * own(k1)),
+         sympy.sqrt(2) * (now(calculus.log_q) - now(calculus.log_p)), sympy.sqrt(2) * own(k1)),
 }  # fmt: skip
 
 

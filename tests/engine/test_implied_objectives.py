@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import klsym
+from klsym import calculus
 from support.judges import implied_judge
 from support.scale import scaled
 
@@ -218,7 +219,7 @@ def test_outside_the_ring(c: str) -> None:
     assert verdict.trust in ("sympy", "kernel") and bool(answer["objective"]) == known
     if known:
         assert implied_judge.faults(c, answer, 1) == []
-    assert not known or klsym.parse(answer["f"]).has(klsym.r, klsym.k1)
+    assert not known or calculus.parse(answer["f"]).has(calculus.r, calculus.k1)
 
 
 STRENGTHS = {  # loss, use -> what is said of f''(1)

@@ -103,8 +103,9 @@ TOOL = [
 ]  # fmt: skip
 STUDY = [
     "study", "study.templates", "study.gaussian", "study.sequences", "study.questions", "study.render",
-    "study.rocq", "study.ledger", "study.api", "study.explorer", "study.sampling", "study.figures",
-    "experiments", "study.tables", "derivations", "study.write_up", "paper", "study.commands",
+    "study.rocq", "study.ledger", "study.api", "study.claims", "study.explorer", "study.sampling",
+    "study.figures", "experiments", "study.tables", "derivations", "study.write_up", "paper",
+    "study.commands",
 ]  # fmt: skip
 ROOMS = [*TOOL, *STUDY]
 HOUSE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")

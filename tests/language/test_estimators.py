@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import klsym
+from klsym import calculus
 from klsym.errors import UsageError
 from klsym.kernel.names import is_declarable
 from klsym.language.estimators import NAMES, TABLE, Row
@@ -100,12 +101,11 @@ def test_it_has_the_verdicts_of_its_formula(extended):
 
 CHECKED = """
 import numpy as np, sympy
-from klsym import k4, r, log_q
+from klsym.calculus import k4, r, log_q
 from klsym.calculus import derive, expected_gradient, expectation, grad
-from klsym.calculus import k4 as again
 from klsym.numeric.array_losses import evaluate
 
-assert again is k4 and str(k4) == "k4" and k4.is_nonnegative
+assert str(k4) == "k4" and k4.is_nonnegative
 proof = derive(expected_gradient(k4, "q")).equals(expected_gradient((r - 1)**2/2, "q"))
 assert proof.trust == "kernel"
 q, p = np.array([0.5, 0.2, 0.3]), np.array([0.25, 0.25, 0.5])
@@ -134,14 +134,14 @@ def test_it_agrees_with_enumeration_and_with_samples(extended):
 
 def test_audit_snippets_and_mathml_read_the_row(extended):
     script = (
-        "import json, klsym\n"
+        "import json\nfrom klsym import calculus\n"
         "from klsym.audit.terms import name_estimators\n"
         "from klsym.language.expressions import exp, log_p, log_q, rho\n"
         "from klsym.render.snippets import code\n"
         "ratio = exp(log_p - log_q)\n"
         "losses = (rho * (ratio - 1)**2, (ratio - 1)**2 / 2, ratio - 2)\n"
         "texts = [name_estimators(loss) for loss in losses]\n"
-        "codes = [code(klsym.rho * klsym.k4, name) for name in ('torch', 'jax', 'numpy')]\n"
+        "codes = [code(calculus.rho * calculus.k4, name) for name in ('torch', 'jax', 'numpy')]\n"
         "print(json.dumps([[str(text) for text in texts], codes]))\n"
     )
     texts, codes = json.loads(printed(extended, "-c", script))
@@ -163,11 +163,11 @@ REFUSED = {
     "a name of something else": (Row("rho", "k_4", lambda k1, r: r), "a name of k and a number expected"),
     "an empty name": (Row("", "k_4", lambda k1, r: r), "a name of k and a number expected"),
     "a constant": (Row("k4", "k_4", lambda k1, r: Fraction(1, 2)), "no smooth function of k1 and r"),
-    "a reward": (Row("k4", "k_4", lambda k1, r: k1 * klsym.R), "no smooth function of k1 and r"),
-    "a density": (Row("k4", "k_4", lambda k1, r: k1 + klsym.log_q), "no smooth function of k1 and r"),
-    "a parameter": (Row("k4", "k_4", lambda k1, r: klsym.lam * k1), "no smooth function of k1 and r"),
+    "a reward": (Row("k4", "k_4", lambda k1, r: k1 * calculus.R), "no smooth function of k1 and r"),
+    "a density": (Row("k4", "k_4", lambda k1, r: k1 + calculus.log_q), "no smooth function of k1 and r"),
+    "a parameter": (Row("k4", "k_4", lambda k1, r: calculus.lam * k1), "no smooth function of k1 and r"),
     "a sum over tokens": (
-        Row("k4", "k_4", lambda k1, r: klsym.parse("whole(k1)") + k1),
+        Row("k4", "k_4", lambda k1, r: calculus.parse("whole(k1)") + k1),
         "no smooth function of k1 and r",
     ),
     "a kink": (Row("k4", "k_4", lambda k1, r: abs(k1)), "no smooth function of k1 and r"),
@@ -200,7 +200,7 @@ def test_rows_that_are_refused(name):
 )
 def test_rows_that_are_read(name, formula, nonnegative):
     made = _build_estimator_class(Row(name, "k", formula))
-    assert made(klsym.log_q, klsym.log_p).is_nonnegative is nonnegative
+    assert made(calculus.log_q, calculus.log_p).is_nonnegative is nonnegative
     assert made.__name__ == name.upper() and not is_declarable(name)
 
 
@@ -216,4 +216,4 @@ def test_the_table_has_the_three_estimators():
     assert [OF_TABLE[name] for name in NAMES] == [k1, k2, k3]
     assert str(unfold(k3)) == "-log_p + log_q + exp(log_p - log_q) - 1"
     assert [k.is_nonnegative for k in (k1, k2, k3)] == [None, True, True]
-    assert {*NAMES} <= {*dir(klsym)} and "k4" not in dir(klsym)
+    assert {*NAMES} <= {*dir(calculus)} and "k4" not in dir(calculus)

@@ -153,7 +153,7 @@ REFUSED: dict[str, str] = {
     "newlogprob - logprobs": "would both be read as log_q: assign one of them first",
     "log_p - ref_logp": "would both be read as log_p: .*`log_p = log_q; ...`",
     "self.beta*k1 + args.beta*k2": "would both be read as beta",
-    "self.entropy*k1": "unknown name 'self.entropy'.*--param entropy",
+    "self.entropy*k1": "unknown name 'self.entropy'.*parameters=\\['entropy'\\]",
     "self.T*k1.exp()": "unknown name 'self.T'",
     "cfg.n*k1": "no parameter can be called 'n'",
     "cfg.k1*A": "no parameter can be called 'k1'",

@@ -51,7 +51,7 @@ from klsym.notation.losses import show
 from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.reading import read
 from klsym.notation.text import show_interval, show_statement
-from klsym.render.mathml import MATHML
+from klsym.render.markup.mathml import MATHML
 from support.float_sheet import same
 from support.latex_complaints import complaints
 from support.ring_strategies import losses as loss_texts

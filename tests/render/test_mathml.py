@@ -11,7 +11,7 @@ import pytest
 from klsym.errors import UsageError
 from klsym.notation.printers import LATEX
 from klsym.notation.text import format_chain, format_conclusion, show_statement, show_theorem
-from klsym.render.mathml import MATHML, mathml
+from klsym.render.markup.mathml import MATHML, mathml
 from klsym.render.rules import RULES
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import load

@@ -92,10 +92,10 @@ def test_html_shows_the_hypotheses() -> None:
 
 def test_html_shows_the_derivation_and_the_counterexample() -> None:
     text = html_text(format_verdict_html(explain("k3")))
-    assert r"\begin{aligned}" in text and r"\text{chain rule}" in text and r"\text{theorem}" in text
+    assert "<math" in format_verdict_html(explain("k3")) and "chain rule" in text and "theorem" in text
     assert "Counterexample to E_q[grad k3] = grad KL(q||p)" in text and "q   = (1/2, 1/2)" in text
     moved = html_text(format_verdict_html(explain("rho*k3", **OFF)))
-    assert r"\text{change of measure}" in moved and "Counterexample" not in moved
+    assert "change of measure" in moved and "Counterexample" not in moved
     assert "Counterexample" not in html_text(format_verdict_html(explain("k2")))
 
 

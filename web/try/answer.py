@@ -15,8 +15,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from other_answers import comparison_html, divergence_html, optimum_html, recommendation_html, rule_html
-from verdict_page import roles_html, verdict_html
+from page_parts import FINDING, ask_button, roles_html
 
 from klsym.api import ask, compare, recommend
 from klsym.commands.console import format_line
@@ -26,7 +25,10 @@ from klsym.errors import KlsymError, UsageError
 from klsym.escaping import printable
 from klsym.language.roles import guess_roles, list_names_without_role, with_roles
 from klsym.render.diagnoses import format_page
-from klsym.study.api import losses_of, where_training_ends
+from klsym.render.markup.questions import format_code_html, format_comparison_html, format_recommendation_html
+from klsym.render.markup.verdict import format_verdict_html
+from klsym.study.api import divergence, optimum
+from klsym.study.render.html import format_divergence_html, format_optimum_html
 
 gc.set_threshold(200_000)  # as the command sets it: SymPy and klsym make many objects, and most of them stay
 WIDTH = 100  # columns of the text, as on a terminal
@@ -76,7 +78,7 @@ def explain(asked: Question) -> Reply:
     guessed = guess_roles(loss, parameters) if verdict.loss.read_as else {}
     options = asked.get("options", {})
     return _reply(
-        verdict_html(verdict),
+        format_verdict_html(verdict, ask_button, FINDING),
         verdict.text(width=WIDTH),
         ["explain", loss, *_flags(options), *_parameters(parameters)],
         roles=roles_html({**dict(roles), **guessed}),
@@ -90,7 +92,7 @@ def compare_losses(asked: Question) -> Reply:
     losses = (asked.get("loss", "").strip(" "), asked.get("other", "").strip(" "))
     found = compare(*losses, parameters=parameters, **options)
     words = ["compare", *losses, *_flags(options), *_parameters(parameters)]
-    return _reply(comparison_html(found), found.text(), words, proof=found.text(proof=True))
+    return _reply(format_comparison_html(found), found.text(), words, proof=found.text(proof=True))
 
 
 def recommend_losses(asked: Question) -> Reply:
@@ -100,34 +102,35 @@ def recommend_losses(asked: Question) -> Reply:
     found = recommend(options.pop("target", ""), **options)
     words = ["recommend", *_flags(asked.get("options", {}))]
     text, proof = (found.text(framework, proof) for proof in (False, True))
-    return _reply(recommendation_html(found, framework), text, words, proof=proof)
+    return _reply(format_recommendation_html(found, framework, ask_button), text, words, proof=proof)
 
 
 def losses_of_divergence(asked: Question) -> Reply:
     """The losses that estimate and descend a divergence."""
     options, parameters = asked.get("options", {}), asked.get("parameters", ())
-    divergence = asked.get("divergence", "").strip()
-    found = losses_of(divergence, parameters, options.get("sampling"))
-    words = ["divergence", divergence, *_flags(options), *_parameters(parameters)]
-    return _reply(divergence_html(found), found.text(), words, proof=found.text(proof=True))
+    name = asked.get("divergence", "").strip()
+    found = divergence(name, parameters, options.get("sampling"))
+    words = ["divergence", name, *_flags(options), *_parameters(parameters)]
+    html = format_divergence_html(found, ask_button)
+    return _reply(html, found.text(), words, proof=found.text(proof=True))
 
 
-def optimum(asked: Question) -> Reply:
+def find_optimum(asked: Question) -> Reply:
     """Where training with a reward and a penalty ends."""
     loss, options = asked.get("loss", "").strip(" "), asked.get("options", {})
     given = {name: asked.get(name, "").strip() for name in ("beta", "rewards", "reference", "behaviour")}
     rewards, reference, behaviour = (
         given[name].split(",") if given[name] else None for name in ("rewards", "reference", "behaviour")
     )
-    found = where_training_ends(loss, given["beta"], rewards or (), reference, behaviour, **options)
+    found = optimum(loss, given["beta"], rewards or (), reference, behaviour, **options)
     said = {name: text for name, text in given.items() if text}
-    return _reply(optimum_html(found), str(found), ["optimum", loss, *_flags(said), *_flags(options)])
+    return _reply(format_optimum_html(found), str(found), ["optimum", loss, *_flags(said), *_flags(options)])
 
 
 def rule(asked: Question) -> Reply:
     """The page of a diagnostic code."""
     found = find_code(asked.get("code", ""))
-    return _reply(rule_html(found), format_page(found, WIDTH), ["rule", found.code])
+    return _reply(format_code_html(found, ask_button), format_page(found, WIDTH), ["rule", found.code])
 
 
 SETTING = tuple(CHOICES)
@@ -137,7 +140,7 @@ KINDS: dict[str, tuple[Callable[[Question], Reply], tuple[str, ...]]] = {
     "compare": (compare_losses, tuple(name for name in SETTING if name != "batch")),
     "recommend": (recommend_losses, ("target", "sampling", "use", "level", "framework")),
     "divergence": (losses_of_divergence, ("sampling",)),
-    "optimum": (optimum, ("sampling", "use")),
+    "optimum": (find_optimum, ("sampling", "use")),
     "rule": (rule, ()),
 }
 

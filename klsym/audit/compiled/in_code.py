@@ -23,7 +23,7 @@ from klsym.audit.compiled.sources import read_source
 from klsym.audit.compiled.unread import UnreadValue, make_unread, resolve_values
 from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused, token
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.parser import parse_python
 
 __all__ = ["record_value"]  # and what is defined here
@@ -35,7 +35,8 @@ def describe_error(error: BaseException) -> str:
     """Return the message for an error in the user's code, without names of klsym's own types."""
     text = (str(error).splitlines() or [""])[0][:200]
     if _is_ours(error):
-        return "a plain number or object is needed here, and what the code has is not known: --set gives it"
+        says = f"{spell_option('set')} gives it"
+        return f"a plain number or object is needed here, and what the code has is not known: {says}"
     return f"the code raises {type(error).__name__}: {text}"
 
 

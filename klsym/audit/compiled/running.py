@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klsym.audit.terms import Refused
+from klsym.errors import spell_option
 
 ABSENT = object()
 
@@ -209,7 +210,9 @@ def add_note(text: str) -> None:
 def take_for_positive(names: Iterable[str]) -> None:
     """Note that a branch was chosen so."""
     for name in sorted(names):
-        add_note(f"{name} is taken for positive, which decides a branch; --set gives it a number")
+        add_note(
+            f"{name} is taken for positive, which decides a branch; {spell_option('set')} gives it a number"
+        )
 
 
 def add_training_note(path: str) -> bool:

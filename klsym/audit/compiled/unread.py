@@ -15,8 +15,9 @@ from typing import Any
 from klsym.audit.compiled import running
 from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused
+from klsym.errors import spell_option
 
-FREE = "is free: bind it with --map or --set"
+FREE = "is free: bind it with"
 SAME = {
     "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "contiguous", "clone", "detach", "type_as",
     "tolist", "numpy", "flatten", "keys",
@@ -25,6 +26,11 @@ SAME = {
 
 DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 DETACHED = ("detach", "numpy", "tolist")
+
+
+def describe_free() -> str:
+    """Return what is said of a name without a value."""
+    return f"{FREE} {spell_option('map')} or {spell_option('set')}"
 
 
 class Record:
@@ -50,9 +56,9 @@ class UnreadValue:
         )
 
     @classmethod
-    def _from_name(cls, path: str, why: str = FREE) -> UnreadValue:
+    def _from_name(cls, path: str, why: str = "") -> UnreadValue:
         """Return a value by its name, which is not bound."""
-        return cls(path, (Refused(f"{path} {why}"),))
+        return cls(path, (Refused(f"{path} {why or describe_free()}"),))
 
     def _add_alias(self, alias: str) -> UnreadValue:
         """Return the value with the name of the variable that keeps it."""
@@ -74,7 +80,7 @@ class UnreadValue:
             return bound
         free = self._path and all(FREE in cause.reason for cause in self._causes)
         part = UnreadValue(
-            path, (Refused(f"{path} {FREE}", find_current_line()),) if free else self._causes, self
+            path, (Refused(f"{path} {describe_free()}", find_current_line()),) if free else self._causes, self
         )
         part.__dict__["_last"] = suffix.lstrip(".")
         return part

@@ -20,7 +20,7 @@ from klsym.audit.compiled.running import Session
 from klsym.audit.sequences import list_summed
 from klsym.audit.terms import VOCABULARY, Total, mask, sequence_mask, token
 from klsym.audit.weights import find_data_symbols
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import DENSITIES, A, R, log_mu, unfold
 from klsym.language.sums import Whole
 from klsym.language.training_names import ADVANTAGES, REWARDS, split_words
@@ -43,7 +43,9 @@ def choose_sampling(asked: str | None, old: list[str]) -> tuple[str, list[str]]:
     if asked is not None or not old:
         return asked or "on-policy", []
     why = f"{' and '.join(old)} {'is' if len(old) == 1 else 'are'} read as log_mu"
-    return "off-policy", [f"sampling off-policy: {why}; --sampling on-policy if q draws the samples"]
+    return "off-policy", [
+        f"sampling off-policy: {why}; {spell_option('sampling', 'on-policy')} if q draws the samples"
+    ]
 
 
 def choose_use(asked: str | None, name: str, result: Any) -> tuple[str, list[str]]:
@@ -59,7 +61,9 @@ def choose_use(asked: str | None, name: str, result: Any) -> tuple[str, list[str
     is_reward = bool({*words} & (ADVANTAGES | REWARDS)) and not {*words} & NO_REWARDS
     if asked or not (is_reward and (words[0] in VERBS or words[-1] in ADVANTAGES | REWARDS)):
         return asked or "loss", []
-    return "reward", [f"use reward: {named} gives rewards by its name; --use loss if it gives a loss"]
+    return "reward", [
+        f"use reward: {named} gives rewards by its name; {spell_option('use', 'loss')} if it gives a loss"
+    ]
 
 
 def choose_setting(
@@ -116,11 +120,10 @@ def explain_level(level: str, asked: str | None, tokens: Tokens, unsized: list[s
     if level != "token":
         return [f"level {level}, as asked: that the loss is {tokens.words} is left out"]
     if unsized and not asked:
-        statement = (
-            f"klsym takes {' and '.join(unsized)} for one number a token; --level sequence: one a sequence"
-        )
-        return [f"level token: {statement}; --level sample: a single token"]
-    hint = "" if asked else "; --level sample explains a single token"
+        whole = spell_option("level", "sequence")
+        statement = f"klsym takes {' and '.join(unsized)} for one number a token; {whole}: one a sequence"
+        return [f"level token: {statement}; {spell_option('level', 'sample')}: a single token"]
+    hint = "" if asked else f"; {spell_option('level', 'sample')} explains a single token"
     return [f"level token, since the loss is {tokens.words}{hint}"]
 
 
@@ -132,7 +135,7 @@ def describe_branches(code: Code, known_names: Collection[str], session: Session
     defaulted = [a for a in code.arguments if a.has_default and a.default and a.name in code.texts]
     defaults = ", ".join(f"{a.name}={a.default}" for a in defaulted if a.name not in known_names)
     if defaults:
-        yield f"{defaults} by default; --set changes it"
+        yield f"{defaults} by default; {spell_option('set')} changes it"
     for text, holds in session.shaped.items():
         yield f"{text} is {holds} with the shapes that klsym runs the code with"
 

@@ -5,14 +5,13 @@ If a loss is the same for both answers to such a question, klsym does not ask it
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
 from klsym.audit.code import Code
 from klsym.audit.compiled.running import UndecidedBranch, Words
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option, spell_values
 
 FEW = 4  # questions whose answers are combined in every way
 
@@ -52,7 +51,7 @@ class Questions:
             return
         self.defaults[name] = value = self.code.defaults[name]
         place = self.code.origin.get(name, "__init__")
-        self.note(f"{name} is {value!r}, its default in {place} (--set binds it)")
+        self.note(f"{name} is {value!r}, its default in {place} ({spell_option('set')} binds it)")
 
     def drop_without_effect(self, is_same: Callable[[], bool]) -> None:
         """Drop questions whose answers give one loss; is_same: do self.values give the loss that was read?
@@ -81,13 +80,12 @@ class Questions:
         """Raise UsageError with all that the code branches on, and what would be read for these values."""
         if not self.proposed:
             return
-        command = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in self.proposed.items())
+        command = spell_values(self.proposed)
         names = ", ".join(self.proposed)
         be = "is" if len(self.proposed) == 1 else "are"
         outcome = f"; with these, {reason}" if reason else ""
-        raise UsageError(
-            f"{self.code.name} branches on {names}, which {be} free: --set says so, as in {command}{outcome}"
-        )
+        says = f"{spell_option('set')} says so, as in {command}{outcome}"
+        raise UsageError(f"{self.code.name} branches on {names}, which {be} free: {says}")
 
 
 def _combine_names(names: list[str]) -> Iterator[list[str]]:

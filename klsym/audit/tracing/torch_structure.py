@@ -231,7 +231,7 @@ def _choose_topk(func: Any, args: Any, options: Any) -> Any:
     if not _get_argument(args, options, 3, "largest", default=True):
         raise Refused("topk with largest=False is not read")
     if not isinstance(k, int) or not 1 < k < SIZES["v"] or k in SIZES.values():
-        raise Refused(f"topk of {k} words: code is run on {SIZES['v']} words, so --set a k of 2 to 6 for any")
+        raise Refused(f"topk of {k} words: code is run on {SIZES['v']} words, so k is to be 2 to 6")
     order = remove_sg(x.formula)
     order = order.args[0] if isinstance(order, sympy.exp) else order
     shape = (*x.shape[:-1], k)

@@ -94,7 +94,8 @@ DEFAULTS = {option.name: option.choices[0] if option.always else option.silent f
 
 
 def document_options(function: Documented) -> Documented:
-    """Replace the line OPTIONS in the docstring of a function by the list of options."""
-    rows = "\n".join(f"{o.name}: {' | '.join(o.choices)}\n    {o.meaning}" for o in OPTIONS)
-    function.__doc__ = cleandoc(function.__doc__ or "").replace("OPTIONS\n", f"{rows}\n")
+    """Replace the line OPTIONS in the docstring of a function by the options, in NumPy style."""
+    rows = [(o.name, ", ".join(f'"{choice}"' for choice in o.choices), o.meaning) for o in OPTIONS]
+    text = "\n".join(f"{name} : {{{choices}}}, optional\n    {means}." for name, choices, means in rows)
+    function.__doc__ = cleandoc(function.__doc__ or "").replace("OPTIONS\n", f"{text}\n")
     return function

@@ -53,7 +53,7 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     """
     loss = loss * M / parameter("S") if verdict.setting.truncated else loss
     if loss.atoms(Normalised):
-        raise UsageError("check: the standard deviation of a batch is not evaluated; leave --check out")
+        raise UsageError("check: the standard deviation of a batch is not evaluated; leave it out")
     checks = [check_theorem(proof.theorem) for proof in verdict.proof.theorems]
     passed, text = _compare_with_loss(verdict, loss)
     passed = passed and all(c.passed for c in checks)

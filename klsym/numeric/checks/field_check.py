@@ -85,7 +85,7 @@ SCORES = {slot(s).name for slot in (*SLOTS.values(), WHOLE)} | {s.name}
 def find_known(table: Mapping[str, Known], option: str, choice: str) -> Known:
     """Return what a choice means to the check.  Raises UsageError: it does not know the choice."""
     if choice not in table:
-        raise UsageError(f"--check does not know {option} {choice}")
+        raise UsageError(f"check does not know {option} {choice}")
     return table[choice]
 
 
@@ -249,7 +249,7 @@ class Literal:
             case "std":
                 centred = [(x - total / len(h)) / world.parameters["std"] for x in h]
             case unknown:
-                raise UsageError(f"--check does not know batch {unknown}")
+                raise UsageError(f"check does not know batch {unknown}")
         return [
             share * x * world.compute_score(place) for x, (share, [place]) in zip(centred, rows, strict=True)
         ]
@@ -394,6 +394,8 @@ def _measure_gaps(
         printed.set_definitions(world)
         for name, gap, size in _list_gaps(literal, printed, world):
             worst[name] = max(worst.get(name, mpmath.mpf(0)), abs(gap) / (1 + size))
+    except UsageError:
+        raise
     except (ArithmeticError, ValueError):
         return None
     return worst

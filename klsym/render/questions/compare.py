@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from klsym.engine.proof.derivation import Proof
@@ -185,10 +184,23 @@ class PrintedComparison(Comparison):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        short, whole = comparison_text(self), comparison_text(self, proof=True)
-        behind = whole.removeprefix(short.rpartition("\n")[0]).strip("\n")
-        folded = f"<details><summary>proof</summary><pre>{escape(behind)}</pre></details>"
-        return f"<pre>{escape(short)}</pre>{folded}"
+        from klsym.render.markup.questions import format_comparison_html
+
+        return format_comparison_html(self)
+
+    @property
+    def summary(self) -> str:
+        """What matters most: do both train the same policy, and which one is less noisy?"""
+        return _sentence(self)
+
+    def describe_variance(self) -> str:
+        """Which of the two has the lower variance, and where."""
+        spread = self.variance
+        lower = spread.lower if spread else "equal" if self.per_sample.same else None
+        if lower is None:
+            return WORDS[None]
+        where = f"; B is less noisy at a sample where {spread.region}" if spread and lower not in SAME else ""
+        return f"{LOWER[lower]}{where}"
 
 
 def printed(found: Comparison) -> PrintedComparison:
@@ -227,11 +239,7 @@ def comparison_text(
     for name, answer in rows:
         statement = f": {answer.statement}" if answer.statement else ""
         labelled.append((name, f"{WORDS[answer.same]}{statement}"))
-    known = spread.lower if spread else "equal" if found.per_sample.same else None
-    where = (
-        f"; B is less noisy at a sample where {spread.region}" if spread and spread.lower not in SAME else ""
-    )
-    labelled.append(("variance", f"{LOWER[known] if known else WORDS[None]}{where}"))
+    labelled.append(("variance", found.describe_variance()))
     if not (proof or full):
         labelled.append(("details", "--proof; --full"))
     lines += [line for name, text in labelled for line in add_label(name, text, width)]

@@ -70,8 +70,10 @@ class PrintedRecommendation(Recommendation):
         """For a page or an issue, with the code of the first choice."""
         return recommendation_markdown(self, framework)
 
-    def _repr_markdown_(self) -> str:
-        return self.markdown()
+    def _repr_html_(self) -> str:
+        from klsym.render.markup.questions import format_recommendation_html
+
+        return format_recommendation_html(self)
 
 
 def printed(found: Recommendation) -> PrintedRecommendation:

@@ -293,7 +293,7 @@ def render_html_piece(kind: str, text: str) -> str:
     'p &lt;&lt; q'
     """
     if kind == MATH:
-        from klsym.render.mathml import mathml
+        from klsym.render.markup.mathml import mathml
 
         return mathml(text, breaking=True)
     return f"<code>{escape(text)}</code>" if kind == CODE else escape(text)

@@ -19,7 +19,7 @@ from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.printers import LATEX
 from klsym.numeric.checks.cross_check import with_check
-from klsym.study.api import where_training_ends
+from klsym.study.api import optimum
 
 
 @pytest.mark.parametrize("use", ["loss", "reward"])
@@ -62,7 +62,7 @@ def test_it_is_no_parameter_and_no_sampler() -> None:
     with pytest.raises(UsageError, match=r"write log_old"):
         parse("k1*log_prox")
     with pytest.raises(UsageError, match="third policy"):
-        where_training_ends("rho_old*k1", 1, [0, 1])  # it moves in training
+        optimum("rho_old*k1", 1, [0, 1])  # it moves in training
 
 
 def test_it_is_printed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import klsym
 from klsym.errors import UsageError
-from klsym.study.api import where_training_ends
+from klsym.study.api import optimum
 from support.judges.cut_judge import (
     KEPT,
     agree,
@@ -88,7 +88,7 @@ def test_exact_means_are_asked_for_without_it(loss: str) -> None:
 
 def test_what_ranks_losses_says_what_to_write_instead() -> None:
     with pytest.raises(UsageError, match="optimum has no model"):
-        where_training_ends("k2", "1/2", [1, 0], sampling="truncated")
+        optimum("k2", "1/2", [1, 0], sampling="truncated")
     with pytest.raises(UsageError, match=r"compare M\*LOSS"):
         klsym.compare("k2", "k3", sampling="truncated")
 

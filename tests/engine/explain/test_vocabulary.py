@@ -17,7 +17,7 @@ from klsym.kernel import check, read
 from klsym.language.expressions import r
 from klsym.language.parser import parse
 from klsym.numeric.checks.cross_check import with_check
-from klsym.study.api import where_training_ends
+from klsym.study.api import optimum
 from support.losses.cases import options
 from support.oracle.grammar import jet
 from support.oracle.losses import Node, Setting, Tree, node, sample
@@ -100,7 +100,7 @@ def test_a_strength_without_a_number_is_that_of_each_number(loss: str, numbers: 
 
 
 def test_training_ends_where_the_sampled_loss_ends() -> None:
-    ends = [where_training_ends(loss, "1/2", ["1", "0"]) for loss in ("full_kl(q, p)", "k2")]
+    ends = [optimum(loss, "1/2", ["1", "0"]) for loss in ("full_kl(q, p)", "k2")]
     assert len({round(found.optimum.stationary[0].policy[0], 12) for found in ends}) == 1
 
 

@@ -20,7 +20,7 @@ from klsym.errors import ProofError, UsageError
 from klsym.kernel.ring import ZERO
 from klsym.language.convert import to_ring
 from klsym.language.expressions import rho
-from klsym.study.api import losses_of
+from klsym.study.api import divergence as losses_of
 from klsym.study.questions import divergence_losses
 from support.judges import implied_judge
 

@@ -10,7 +10,7 @@ import pytest
 
 from klsym.cli import main
 from klsym.errors import UsageError
-from klsym.study.api import where_training_ends
+from klsym.study.api import optimum
 
 REWARDS = ["0", "0.4", "1"]
 REFERENCE = ["0.5", "0.3", "0.2"]
@@ -28,7 +28,7 @@ TILTED = [
 
 @pytest.mark.parametrize(("loss", "sampling", "use"), TILTED)
 def test_the_reverse_kl_ends_at_the_tilted_reference(loss, sampling, use):
-    found = where_training_ends(loss, "1/2", REWARDS, REFERENCE, sampling=sampling, use=use)
+    found = optimum(loss, "1/2", REWARDS, REFERENCE, sampling=sampling, use=use)
     tilt = np.array([0.5, 0.3, 0.2]) * np.exp(2 * np.array([0, 0.4, 1]))
     [one] = found.optimum.stationary
     assert found.optimum.unique and one.stable and not found.optimum.boundary and not found.warnings
@@ -36,13 +36,13 @@ def test_the_reverse_kl_ends_at_the_tilted_reference(loss, sampling, use):
 
 
 def test_k1_in_the_loss_is_no_penalty():
-    found = where_training_ends("k1", 5, REWARDS, REFERENCE)
+    found = optimum("k1", 5, REWARDS, REFERENCE)
     assert not found.optimum.stationary and found.optimum.boundary[0].policy == (0.0, 0.0, 1.0)
     assert "rewards alone decide" in found.warnings[0]
 
 
 def test_k3_in_the_reward_collapses():
-    found = where_training_ends("k3", 0.5, REWARDS, REFERENCE, use="reward")
+    found = optimum("k3", 0.5, REWARDS, REFERENCE, use="reward")
     assert not any(s.stable for s in found.optimum.stationary) and len(found.optimum.boundary) == 3
     assert [w.split(":")[0] for w in found.warnings] == [
         "no restoring force at q = p", "pushes q away from p unless r <= 1",
@@ -117,7 +117,7 @@ def test_text_says_what_is_not_decided(capsys):
 
 def test_faces_on_which_the_logits_drift():
     """c ~ r: what is left pushes all other logits, and faces with another policy attract."""
-    found = where_training_ends(
+    found = optimum(
         "2*k2 - k3", 2, ["-0.78", "-0.67", "0.68", "-0.26"], ["0.5", "1/12", "1/3", "1/12"]
     ).optimum
     assert len(found.stationary) == 15 and found.complete and sum(s.stable for s in found.stationary) == 1
@@ -177,7 +177,7 @@ def test_bad_input_is_one_line(name, capsys, tmp_path, monkeypatch):
 
 
 def test_numbers_from_python():
-    found = where_training_ends("k2", Fraction(1, 3), [1, 0.5], [Fraction(1, 4), Fraction(3, 4)])
+    found = optimum("k2", Fraction(1, 3), [1, 0.5], [Fraction(1, 4), Fraction(3, 4)])
     assert found.beta == Fraction(1, 3) and str(found).startswith("maximise E_q[R] - beta * ")
     with pytest.raises(UsageError, match="a number expected, got 'True'"):
-        where_training_ends("k2", True, [1, 0])
+        optimum("k2", True, [1, 0])

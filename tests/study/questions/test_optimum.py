@@ -16,7 +16,7 @@ import sympy
 from klsym.errors import UsageError
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import beta, k1, k2, log_mu, log_p, log_q, r
-from klsym.study.api import where_training_ends
+from klsym.study.api import optimum
 from klsym.study.questions.optimum import find_optimum
 from support.losses.training_flow import end, jacobian, softmax
 from support.scale import scaled
@@ -39,7 +39,7 @@ def drawn(seed):
     p, mu = ([Fraction(int(x), int(w.sum())) for x in w] for w in rng.integers(1, 9, size=(2, size)))
     beta = Fraction(str(rng.choice(BETAS)))
     sampling, use = str(rng.choice(["on-policy", "off-policy"])), str(rng.choice(["loss", "reward"]))
-    found = where_training_ends(LOSSES[seed % len(LOSSES)], beta, rewards, p, mu, sampling, use)
+    found = optimum(LOSSES[seed % len(LOSSES)], beta, rewards, p, mu, sampling, use)
     c = sympy.lambdify((log_q, log_p, log_mu), to_sympy(found.coefficient).doit(), "numpy")
     paid, of_p, of_mu = (np.array([float(x) for x in row]) for row in (rewards, p, mu))
 

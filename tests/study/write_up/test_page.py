@@ -20,7 +20,7 @@ from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.kernel import FORMAT, check
 from klsym.notation.printers import LATEX
 from klsym.notation.text import format_chain, show_statement
-from klsym.render.mathml import mathml
+from klsym.render.markup.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULE_OF, RULES
 from klsym.study.ledger.experiment_result import Finding
 from klsym.study.ledger.registry import PRINTED, SLIP, WORDS, Claim, load

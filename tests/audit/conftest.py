@@ -1,0 +1,1 @@
+from support.flags import words_of_the_command_line as words_of_the_command_line
