@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klsym.diagnostics.codes import Code, find_code, load_codes
+from klsym.diagnostics.codes import find_code, load_codes
 from klsym.engine.explain import explain as engine_explain
 from klsym.engine.options.option_table import (
     Aggregate,
@@ -24,6 +24,8 @@ from klsym.engine.questions import compare as comparing
 from klsym.engine.questions import recommend as recommending
 from klsym.engine.questions.recommend import KLTarget, Purpose
 from klsym.language.named_losses import NamedLoss, load_named_losses
+from klsym.render.diagnoses import PrintedCode
+from klsym.render.printing import as_printed
 from klsym.render.questions.compare import PrintedComparison
 from klsym.render.questions.compare import printed as printed_comparison
 from klsym.render.questions.listing import Listing, build_listing
@@ -199,7 +201,7 @@ def examples() -> Listing[NamedLoss]:
     return build_listing(rows, ("name", "it is", "whose name"), lambda row: (row.name, row.says, row.whose))
 
 
-def rule(code: str) -> Code:
+def rule(code: str) -> PrintedCode:
     """Return what a diagnostic code means.
 
     Parameters
@@ -209,7 +211,7 @@ def rule(code: str) -> Code:
 
     Returns
     -------
-    Code
+    PrintedCode
         With `says`, `means`, `matters`, an `example`, what to `write`, and the `theorem` behind it.
 
     Raises
@@ -222,10 +224,10 @@ def rule(code: str) -> Code:
     >>> rule("KL004").name
     'missing-weight'
     """
-    return find_code(code)
+    return as_printed(PrintedCode, find_code(code))
 
 
-def rules() -> Listing[Code]:
+def rules() -> Listing[PrintedCode]:
     """Return all diagnostic codes.
 
     Returns
@@ -238,6 +240,6 @@ def rules() -> Listing[Code]:
     >>> rules()["KL004"].level
     'error'
     """
-    rows = {row.code: row for row in load_codes()}
+    rows = {row.code: as_printed(PrintedCode, row) for row in load_codes()}
     head = ("code", "level", "name", "it says")
     return build_listing(rows, head, lambda row: (row.code, row.level, row.name, row.says))

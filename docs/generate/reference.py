@@ -13,7 +13,15 @@ from klsym.study.write_up.page_glossary import GLOSSARY
 
 CLASSES = ("Verdict", "Batch")
 FORMULAS = (
-    "derive", "expected_gradient", "sample_gradient", "expectation", "grad", "curl", "sg", "parameter", "parse",
+    "derive",
+    "expected_gradient",
+    "sample_gradient",
+    "expectation",
+    "grad",
+    "curl",
+    "sg",
+    "parameter",
+    "parse",
 )
 
 

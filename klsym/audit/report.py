@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from klsym.api import Verdict
@@ -135,15 +136,13 @@ class Audit:
         return self.code.name, options, self.expression, words
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from klsym.render.markup.parts import format_folded, format_items, format_rows
 
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>"
-            for a, b in self._list_rows()
-        )
-        items = "".join(f"<li>{escape(str(f))}</li>" for f in self.findings)
         title = escape(f"{self.code.name} ({self.place}{self._show_options()})")
-        return f"<p><b>{title}</b></p><table>{rows}</table><ul>{items}</ul>{self.verdict._repr_html_()}"
+        rows = format_rows((name, escape(text)) for name, text in self._list_rows())
+        findings = format_items(map(str, self.findings), "code")
+        read = format_folded("What was read, assumed and checked", rows)
+        return f"<p>{title}</p>{self.verdict._repr_html_()}{findings}{read}"
 
 
 def _to_plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any
 
 from klsym.api import Verdict
@@ -13,6 +14,7 @@ from klsym.engine.answers.expectation import KLS, read_expectation
 from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.errors import KlsymError
 from klsym.measure.measurement import Measurement
+from klsym.render.markup.parts import format_rows
 
 GAP = 1e-6  # relative; a printed gradient further from the measured one is another one
 
@@ -72,10 +74,11 @@ class Confirmed:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        answer = self.answer
-        return f"<pre>{escape(str(self))}</pre>" if answer is None else answer._repr_html_()
+        if (answer := self.answer) is not None:
+            return answer._repr_html_()
+        rows = [("assumed", escape(note)) for note in self.assumed]
+        measured = "" if self.measured is None else self.measured._repr_html_()
+        return measured + format_rows([*rows, ("not read", escape(self.unread))])
 
     @property
     def differs(self) -> bool:

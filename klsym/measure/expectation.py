@@ -65,7 +65,7 @@ def _describe_unknown(text: str, known: list[str]) -> str:
     )
 
 
-def write_objective(multiples: dict[str, float], digits: int = 7) -> str:
+def write_objective(multiples: dict[str, float], digits: int = 7, times: str = "*") -> str:
     """Return multiples as a sum.
 
     >>> write_objective({"policy-gradient": -1.0, "reverse-kl": 0.04})
@@ -74,7 +74,7 @@ def write_objective(multiples: dict[str, float], digits: int = 7) -> str:
     text = ""
     for name, value in multiples.items():
         size = f"{abs(value):.{digits}g}"
-        term = name if size == "1" else f"{size}*{name}"
+        term = name if size == "1" else f"{size}{times}{name}"
         sign = "-" if value < 0 else "+"
         text += f" {sign} {term}" if text else f"{'-' * (value < 0)}{term}"
     return text or "0"

@@ -165,7 +165,7 @@ class Measurement:
             return f"has the gradient of {objective}; whether it has a curl is not decided"
         return f"{verb} {objective}"
 
-    def _list_rows(self) -> list[tuple[str, str]]:
+    def list_rows(self) -> list[tuple[str, str]]:
         rows = [("answer", self.summary), ("setting", self.setting.describe())]
         if self.residual is not None:
             rows.append(("fit", f"relative residual {self.residual:.1g} over all worlds"))
@@ -191,13 +191,19 @@ class Measurement:
 
     def __str__(self) -> str:
         lines = []
-        for head, text in self._list_rows():
+        for head, text in self.list_rows():
             lines += textwrap.wrap(
                 text, WIDTH, initial_indent=f"{head:<10}", subsequent_indent=" " * 10, break_on_hyphens=False
             )
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from klsym.measure.typeset import format_measurement_html
+        from klsym.render.markup.parts import format_for_notebook
+
+        return format_for_notebook(format_measurement_html(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON data, as `klsym measure --json` prints it."""

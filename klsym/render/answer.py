@@ -24,6 +24,7 @@ from klsym.notation.values import show_value
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
 from klsym.render.headline import TRUST, describe_update, name_trust, says_push
+from klsym.render.printing import WIDTH as WIDTH
 from klsym.render.question import (
     compares_with_old,
     describe_answer,
@@ -42,7 +43,6 @@ MAX_LINES, MAX_NARROW, NARROW = (
     16,
     80,
 )  # lines of an answer; those where there are fewer columns than NARROW
-WIDTH = 100
 LABEL = 8  # columns of a label
 MAX_FINDINGS, MAX_TERMS, MAX_CASES, MAX_NAME = 3, 3, 3, 24
 MAX_FORMULA = 110  # characters of an objective; a longer one is shown with --full

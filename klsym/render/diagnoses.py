@@ -8,10 +8,28 @@
 from __future__ import annotations
 
 import textwrap
+from html import escape
 
 from klsym.diagnostics.codes import Code
 from klsym.diagnostics.conditions import Diagnostic
+from klsym.render.printing import WIDTH
 from klsym.render.sentences import write_sentences
+
+
+class PrintedCode(Code):
+    """A diagnostic code that prints its page."""
+
+    def __str__(self) -> str:
+        return format_page(self, WIDTH)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from klsym.render.markup.parts import format_for_notebook
+        from klsym.render.markup.questions import format_code_html
+
+        title = f"<p><b>{escape(f'{self.code} {self.name}')}</b> ({self.level}): {escape(self.says)}</p>"
+        return format_for_notebook(title + format_code_html(self))
 
 
 def format_message(diagnostic: Diagnostic) -> str:

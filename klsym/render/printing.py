@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+WIDTH = 100  # columns, where no terminal says how many it has
 
 
 def as_printed(kind: type[T], data: Any, **changes: Any) -> T:

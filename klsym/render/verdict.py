@@ -28,6 +28,7 @@ from klsym.render.details import (
     hypotheses_of,
     list_counterexample_lines,
 )  # fmt: skip
+from klsym.render.markup.parts import format_for_notebook
 from klsym.render.markup.verdict import format_verdict_html
 from klsym.render.printing import as_printed
 from klsym.render.sentences import describe_suggestion, write_sentences
@@ -41,8 +42,51 @@ class PrintedSuggestion(Suggestion):
         return describe_suggestion(self)
 
 
+ATTRIBUTES = (
+    "counterexample", "diagnostics", "fix", "gradient", "hypotheses", "loss", "markdown", "objective",
+    "proof", "setting", "summary", "target", "text", "to_json", "trust", "value",
+)  # fmt: skip
+
+
 class PrintedVerdict(Verdict):
-    """A verdict that prints itself as text, shows itself in Jupyter, and has a JSON form."""
+    """The answer of `klsym.explain`: it prints itself, shows itself in Jupyter, and compares by value.
+
+    Attributes
+    ----------
+    loss : AnalysedLoss
+        The loss as it was typed and read.
+    setting : Setting
+        How it is used: sampling, level, use, and the other options.
+    target : str or None
+        The name of what is minimised; None where that is open.
+    summary : str
+        One sentence on what minimising the loss does.
+    objective : Objective
+        What the expected gradient is the gradient of.
+    gradient, value : ExpectedGradient, ExpectedValue
+        E_m[grad L] and E_m[L], their coefficients and named parts.
+    trust : str
+        "kernel" (proved), "sympy", "numeric" or "open".
+    hypotheses : tuple of str
+        What the answer assumes.
+    diagnostics : tuple of Diagnostic
+        Codes such as KL004, the most important first.
+    fix : PrintedSuggestion or None
+        What to write instead.
+    proof, counterexample : VerdictProof, Counterexample
+        The theorems that the kernel replayed, and a finite model against what the loss seems to be.
+
+    Examples
+    --------
+    >>> from klsym.api import explain
+    >>> verdict = explain("k3")
+    >>> verdict.target, verdict.fix.loss, [d.code.code for d in verdict.diagnostics]
+    ('forward-kl', 'k2', ['KL002', 'KL014'])
+    """
+
+    def __dir__(self) -> list[str]:
+        """The attributes that a reader is told of, without those that klsym uses inside."""
+        return [*ATTRIBUTES]
 
     @cached_property
     def fix(self) -> PrintedSuggestion | None:
@@ -96,7 +140,7 @@ class PrintedVerdict(Verdict):
         return format_verdict_markdown(self)
 
     def _repr_html_(self) -> str:
-        return format_verdict_html(self)
+        return format_for_notebook(format_verdict_html(self))
 
     def _repr_latex_(self) -> str | None:
         return f"$$\n{derivation_latex(self)}\n$$" if self.proof.steps else None

@@ -84,9 +84,10 @@ class PrintedDescents(Descents):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from klsym.render.markup.parts import format_for_notebook
         from klsym.study.render.html import format_divergence_html
 
-        return format_divergence_html(self)
+        return format_for_notebook(format_divergence_html(self))
 
 
 def list_hypotheses(row: DivergenceLoss) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from klsym.render.markup.parts import (
     TRUST,
     Link,
     format_badge,
+    format_formula,
     format_items,
     format_table,
     typeset_latex,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from klsym.study.render.descents import PrintedDescents
     from klsym.study.render.optima import PrintedOptimum
 
+UNBIASED = " its value is unbiased, too"
 USES = {"loss": "as a loss", "reward": "as a detached reward", "value": "as a value"}
 
 
@@ -30,7 +32,14 @@ def format_divergence_html(descents: PrintedDescents, link: Link = write_formula
     title, formula = descents.text().splitlines()[0], typeset_latex("f = " + rows["latex"])
     right = format_table(
         ("sampling", "used", "to descend it, write", ""),
-        ((*_list_place(row), _format_loss(row, link), _format_trust(row)) for row in rows["gradients"]),
+        (
+            (
+                *_list_place(row),
+                _format_loss(row, link),
+                _format_trust(row) + UNBIASED * row["unbiased_value"],
+            )
+            for row in rows["gradients"]
+        ),
     )
     values = format_table(
         ("sampling", "to estimate its value, log", ""),
@@ -41,19 +50,15 @@ def format_divergence_html(descents: PrintedDescents, link: Link = write_formula
     )
     wrong = format_table(
         ("sampling", "used", "loss", "what it descends"),
-        (
-            (*_list_place(row), _format_loss(row, link), f"<code>{escape(row['descends'])}</code>")
-            for row in rows["wrong"]
-        ),
+        ((*_list_place(row), _format_loss(row, link), escape(row["descends"])) for row in rows["wrong"]),
     )
     tempting = f"<p><b>Losses that look right and are not</b></p>{wrong}" if wrong else ""
-    head = f'<header><p class="does"><b>{escape(title)}</b></p><p class="formula">{formula}</p></header>'
+    head = f'<header><p class="does"><b>{escape(title)}</b></p>{format_formula(formula)}</header>'
     return f"{head}{right}{values}{tempting}{format_items(rows['warnings'], 'notes')}"
 
 
 def _format_trust(row: Mapping[str, Any]) -> str:
-    unbiased = " its value is unbiased, too" if row.get("unbiased_value") else ""
-    return format_badge(TRUST.get(row["trust"], "open")) + unbiased
+    return format_badge(TRUST.get(row["trust"], "open"))
 
 
 def _list_place(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -68,7 +73,7 @@ def _format_loss(row: Mapping[str, Any], link: Link) -> str:
 def format_optimum_html(optimum: PrintedOptimum) -> str:
     """The closed form, the table of stationary policies, and what is to be known of them."""
     rows = optimum.to_json()
-    closed = f'<p class="formula">{typeset_latex(rows["closed_form"])}</p>' if rows["closed_form"] else ""
+    closed = format_formula(typeset_latex(rows["closed_form"])) if rows["closed_form"] else ""
     title, count = str(optimum).splitlines()[:2]
     outcomes = tuple(f"q_{number + 1}" for number in range(len(rows["rewards"])))
     policies = (

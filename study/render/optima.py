@@ -121,9 +121,10 @@ class PrintedOptimum(OptimumAnswer):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from klsym.render.markup.parts import format_for_notebook
         from klsym.study.render.html import format_optimum_html
 
-        return format_optimum_html(self)
+        return format_for_notebook(format_optimum_html(self))
 
 
 def format_optimum(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]) -> str:

@@ -26,11 +26,10 @@ Each loss is written in klsym's grammar. $q$ is the trained policy, $p$ the refe
 sampled, $r = p/q$ and $\rho = q/\mu$. `klsym tables trainer-sources` prints the place of each line in public
 code."""
 FIRST = """import klsym
-from klsym.study.ledger.settle_claim import recall
 from klsym.study.tables import trainers
 from klsym.study.tables.writing.layouts import markdown
 
-recall("clip.ppo-reward")"""
+klsym.claim("clip.ppo-reward")"""
 WHOLE = """from IPython.display import Markdown
 
 table = trainers.table()

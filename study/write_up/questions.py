@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 THREAD = "https://github.com/{}/issues/{}"  # opens pull requests too
 TITLE = "What do people ask of a KL penalty?"
 FIRST = """import klsym
-from klsym.study.ledger.settle_claim import recall
 
-recall("gradient.k3-loss")"""
+klsym.claim("gradient.k3-loss")"""
 LAST = """## What to do in code
 
 Write the line of a trainer as a loss, with its sampling and the place of the penalty:

@@ -31,7 +31,7 @@ def test_an_answer_has_a_target_that_it_meets(case: Any) -> None:
     assert (found.target, found.read is not None) == (target, is_read)
     assert all(map(found.meets, met)) and not any(map(found.meets, missed))
     assert ("not read" in str(found)) is not is_read
-    assert found._repr_html_().startswith("<p>" if is_read else "<pre>")
+    assert found._repr_html_().startswith("<p>" if is_read else "<div class")
 
 
 def test_what_can_neither_be_read_nor_run_is_an_error() -> None:

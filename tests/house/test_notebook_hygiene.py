@@ -30,7 +30,7 @@ HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)  # a # in there is a comment
 ADVICE = "## What to do in code"
 LINKED = re.compile(r"\]\((\d\d-[a-z-]+\.ipynb)\)")
-QUOTING = re.compile(r"""^[^#\n]*\brecall\(""", re.MULTILINE)
+QUOTING = re.compile(r"""^[^#\n]*\bklsym\.claim\(""", re.MULTILINE)
 DISPLAYED = re.compile(r"\$\$|\\\[|\\begin\{")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 LOG_PROBABILITY = re.compile(r"\blog_?(p|q|mu|pi|prob)")
@@ -147,7 +147,7 @@ GOOD = {
     "cells": [
         prose_cell("# 4. What is q/p?", "", "It is r, and r costs $5."),
         code_cell(1, "print(1/2/4, 'see https://a.example/b/c')", stream("0.125 /n\n")),
-        code_cell(2, 'assert recall("value.ratio").trust == "kernel"'),
+        code_cell(2, 'assert klsym.claim("value.ratio").trust == "kernel"'),
         prose_cell("## What to do in code", "", "```", "# divide", "```"),
     ],
     "metadata": METADATA,
@@ -183,7 +183,7 @@ BAD = [
     (LAST, broken(ADVISES, "```\n## What to do in code\n```")),
     (LAST, broken(ADVISES, "## What to do in code\n\nNothing.\n\n## Sources")),
     ("no claim is quoted", broken(QUOTES, 'assert settle("value.ratio")')),
-    ("no claim is quoted", broken(QUOTES, '# recall("value.ratio")\nassert True')),
+    ("no claim is quoted", broken(QUOTES, '# klsym.claim("value.ratio")\nassert True')),
     (TYPED, broken(TITLE, "# 4. What is q/p?\n$$ r = p/q $$")),
     (TYPED, broken(TITLE, "# 4. What is q/p?\n\\[ r = p/q \\]")),
     (TYPED, broken(ADVISES, ADVICE + "\n\\begin{equation} r = p/q \\end{equation}")),
@@ -204,7 +204,7 @@ BAD = [
     (HIDDEN, broken(TAGS, {"tags": ["nbval-skip"]})),
     (HIDDEN, broken(TAGS, {"tags": ["nbval-raises-exception"]})),
     (HIDDEN, broken(TAGS, {"tags": ["raises-exception"]})),
-    ("no assertion", broken(QUOTES, 'asserted = recall("value.ratio")  # assert')),
+    ("no assertion", broken(QUOTES, 'asserted = klsym.claim("value.ratio")  # assert')),
 ]
 
 

@@ -91,8 +91,8 @@ test("diagnostic codes open their page, and suggestions ask", async () => {
   const { page } = first;
   await ask(page, { kind: "explain", loss: "k3", options: {} });
   await page.click('[data-code="KL002"]');
-  await page.waitForSelector(".diagnostics .rule dl");
-  await answered(page, () => page.click("dl.facts > div > dd > button.ask >> nth=-1"));
+  await page.waitForSelector(".diagnostics .rule table");
+  await answered(page, () => page.click("table.facts > * > tr > td > button.ask >> nth=-1"));
   assert.equal(await page.inputValue("#loss"), "k2");
   await answered(page, () => page.goBack());
   assert.equal(await page.inputValue("#loss"), "k3");

@@ -21,7 +21,7 @@ from klsym.api import ask, compare, recommend
 from klsym.commands.console import format_line
 from klsym.diagnostics.codes import find_code
 from klsym.engine.options.option_table import CHOICES
-from klsym.errors import KlsymError, UsageError
+from klsym.errors import KlsymError, UsageError, speak_of_flags
 from klsym.escaping import printable
 from klsym.language.roles import guess_roles, list_names_without_role, with_roles
 from klsym.render.diagnoses import format_page
@@ -40,7 +40,8 @@ def answer(question: str) -> str:
     """Return the answer to a question, or {"error": one line}; a defect of klsym is one line, too."""
     try:
         asked = json.loads(question)
-        reply = _answered(asked)
+        with speak_of_flags():  # the page shows the command beside the answer
+            reply = _answered(asked)
     except KlsymError as error:
         reply = {"error": format_line(str(error))}
     except ModuleNotFoundError as error:

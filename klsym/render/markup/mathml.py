@@ -117,7 +117,8 @@ def mathml(latex: str, display: bool = False, breaking: bool = False) -> str:
 
 
 def _format_element(row: Row, display: bool, breaking: bool) -> str:
-    start = "<math display='block'>" if display else "<math>"
+    block = "<math displaystyle='true'>" if breaking else "<math display='block'>"  # a block ends its line
+    start = block if display else "<math>"
     pieces = _split_row(row) if breaking else [list(row)]
     return "<wbr/>".join(f"{start}{_format_row(piece)}</math>" for piece in pieces)
 

@@ -27,14 +27,21 @@ MEANING = {
     "supported by numbers only": "Exact models and sampling support the answer; there is no proof.",
     "open": "klsym has neither proved nor refuted it.",
 }
-LEFT = "text-align:left;vertical-align:top"  # notebooks centre cells, and set them to the right
-WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
-WIDE = "overflow-x:auto;max-width:100%"
+STYLE = (  # as pandas does it; the page in a browser has a style sheet, and allows no styles beside it
+    "<style scoped>.klsym td, .klsym th {text-align: left; vertical-align: top}"
+    " .klsym pre {white-space: pre-wrap; overflow-wrap: anywhere}"
+    " .klsym .wide, .klsym .formula, .klsym .loss {overflow-x: auto; max-width: 100%}</style>"
+)
 
 
 def write_formula_alone(loss: str, options: Mapping[str, Any], shown: str) -> str:
     """The link of a page that answers no questions: the formula itself."""
     return shown
+
+
+def format_for_notebook(markup: str) -> str:
+    """An answer with the few styles that a notebook lacks."""
+    return f'<div class="klsym">{STYLE}{markup}</div>'
 
 
 def format_badge(trust: str) -> str:
@@ -72,21 +79,19 @@ def format_items(lines: Iterable[str], kind: str = "") -> str:
 
 def format_markup_items(lines: Iterable[str], kind: str = "") -> str:
     """A list of lines that are HTML already."""
-    shown = "".join(f"<li>{line}</li>" for line in lines)
-    return f'<ul class="{kind}">{shown}</ul>' if shown else ""
+    entries = "".join(f"<li>{line}</li>" for line in lines)
+    return f'<ul class="{kind}">{entries}</ul>' if entries else ""
 
 
 def format_code(text: str) -> str:
     """Lines of code, which wrap where the page is narrow."""
-    return f'<pre style="{WRAPPED}">{escape(text)}</pre>' if text else ""
+    return f"<pre><code>{escape(text)}</code></pre>" if text else ""
 
 
 def format_rows(pairs: Iterable[tuple[str, str]]) -> str:
     """A table of names and descriptions, which are HTML; rows without a description are left out."""
     cells = (
-        f'<tr><th scope="row" style="{LEFT}">{escape(name)}</th><td style="{LEFT}">{inner}</td></tr>'
-        for name, inner in pairs
-        if inner
+        f'<tr><th scope="row">{escape(name)}</th><td>{inner}</td></tr>' for name, inner in pairs if inner
     )
     table = "".join(cells)
     return f'<table class="facts">{table}</table>' if table else ""
@@ -94,16 +99,17 @@ def format_rows(pairs: Iterable[tuple[str, str]]) -> str:
 
 def format_table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     """A table of cells in HTML under a head; nothing without lines."""
-    body = "".join(
-        f"<tr>{''.join(f'<td style={LEFT!r}>{cell}</td>' for cell in cells)}</tr>" for cells in lines
-    )
-    top = "".join(f'<th style="{LEFT}">{escape(name)}</th>' for name in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for cells in lines)
+    top = "".join(f"<th>{escape(name)}</th>" for name in head)
     return format_wide(f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>") if body else ""
+
+
+def format_formula(markup: str, kind: str = "formula") -> str:
+    """A formula in its own line, scrolled sideways where it is wider than the page; nothing for nothing."""
+    return f'<p class="{kind}">{markup}</p>' if markup else ""
 
 
 def format_wide(table: str, kind: str = "") -> str:
     """A table that is scrolled sideways where it is wider than the page."""
     named = f' class="{kind}"' if kind else ""
-    return (
-        f'<div class="wide" style="{WIDE}" tabindex="0"><table{named}>{table}</table></div>' if table else ""
-    )
+    return f'<div class="wide" tabindex="0"><table{named}>{table}</table></div>' if table else ""

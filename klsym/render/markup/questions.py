@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from klsym.diagnostics.codes import Code
+from klsym.notation.text import show_theorem_latex
 from klsym.render.markup.parts import (
     TRUST,
     Link,
@@ -21,6 +22,7 @@ from klsym.render.markup.parts import (
     format_items,
     format_rows,
     format_table,
+    typeset_latex,
     typeset_loss,
     write_formula_alone,
 )
@@ -49,8 +51,8 @@ def format_comparison_html(comparison: PrintedComparison) -> str:
 
 
 def _format_answer(answer: PrintedAnswer) -> str:
-    statement = f": <code>{escape(answer.statement)}</code>" if answer.statement else ""
-    return f"{SAME[answer.same]}{statement}"
+    statement = typeset_latex(show_theorem_latex(answer.proof)) if answer.proof else ""
+    return f"{SAME[answer.same]}{': ' * bool(statement)}{statement}"
 
 
 def format_recommendation_html(
@@ -67,9 +69,7 @@ def format_recommendation_html(
         )
         for row in rows["choices"]
     )  # fmt: skip
-    wrong = (
-        (_format_choice(row, options, link), f"<code>{escape(row['reason'])}</code>") for row in rows["not"]
-    )
+    wrong = ((_format_choice(row, options, link), escape(row["reason"])) for row in rows["not"])
     table = format_table(("write", "", "its value is", "it needs"), choices)
     tempting = format_table(("loss", "its target"), wrong)
     return f'<header><p class="does"><b>{escape(title)}</b></p></header>{code}{table}' + (

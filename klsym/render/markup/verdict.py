@@ -15,13 +15,13 @@ from klsym.notation.losses import show
 from klsym.render.answer import Answer, build_answer
 from klsym.render.details import hypotheses_of, list_counterexample_lines, list_gradient_rows
 from klsym.render.divergences import describe_effects
-from klsym.render.headline import describe_use
 from klsym.render.markup.mathml import DISPLAYED
 from klsym.render.markup.parts import (
     Link,
     format_badge,
     format_code,
     format_folded,
+    format_formula,
     format_items,
     format_markup_items,
     format_rows,
@@ -55,8 +55,8 @@ def format_verdict_html(
     )
     parts = [
         _format_head(verdict, answer),
-        format_markup_items(findings, "diagnostics"),
         format_markup_items(terms, "terms"),
+        format_markup_items(findings, "diagnostics"),
         format_rows(_iterate_facts(verdict, answer, link)),
         format_items((answer.remark, *answer.notes) if answer.remark else answer.notes, "notes"),
         *(format_folded(name, inner) for name, inner in _iterate_proof(verdict)),
@@ -65,20 +65,19 @@ def format_verdict_html(
 
 
 def _format_head(verdict: PrintedVerdict, answer: Answer) -> str:
-    use = escape(describe_use(verdict.setting))
     assert verdict.loss.written is not None
-    formula = show(verdict.loss.written.expression, DISPLAYED)
-    loss = f'<p class="loss">{formula} <span class="use">{use}</span></p>'
+    loss = format_formula(show(verdict.loss.written.expression, DISPLAYED), "loss")
+    title = f'<p class="use">{escape(answer.title)}</p>'
     verdict_line = f'<p class="does"><b>{escape(answer.update)}</b> {format_badge(answer.trust)}</p>'
-    return f"<header>{loss}{verdict_line}{_format_equation(verdict)}</header>"
+    return f"<header>{loss}{title}{verdict_line}{format_formula(_write_equation(verdict))}</header>"
 
 
-def _format_equation(verdict: PrintedVerdict) -> str:
+def _write_equation(verdict: PrintedVerdict) -> str:
     """The expected gradient of the loss = what it is the gradient of, if the derivation ends there."""
     steps = list(verdict.proof.steps)
     if len(steps) < 2 or verdict.target in (None, "none"):
         return ""
-    return f'<p class="formula">{typeset_latex(f"{steps[0][2]} = {steps[-1][2]}")}</p>'
+    return typeset_latex(f"{steps[0][2]} = {steps[-1][2]}")
 
 
 def _iterate_facts(verdict: PrintedVerdict, answer: Answer, link: Link) -> Iterator[tuple[str, str]]:
@@ -89,7 +88,8 @@ def _iterate_facts(verdict: PrintedVerdict, answer: Answer, link: Link) -> Itera
         yield "", "<br>".join(escape(write_sentence(note)) for note in notes)
     formulas = {text: shown for _, text, shown in verdict.proof.steps}
     for name, text in answer.facts:
-        yield name, typeset_latex(formulas[text]) if text in formulas else f"<code>{escape(text)}</code>"
+        shown = f"<code>{escape(text)}</code>" if name == "gradient" else escape(text)
+        yield name, typeset_latex(formulas[text]) if text in formulas else shown
     for text, trust in answer.fixes:
         fix, shown = verdict.fix, escape(text)
         if fix is not None and text.startswith(fix.loss):

@@ -184,9 +184,10 @@ class PrintedComparison(Comparison):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from klsym.render.markup.parts import format_for_notebook
         from klsym.render.markup.questions import format_comparison_html
 
-        return format_comparison_html(self)
+        return format_for_notebook(format_comparison_html(self))
 
     @property
     def summary(self) -> str:

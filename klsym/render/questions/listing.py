@@ -31,9 +31,9 @@ class Listing(dict[str, Row]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from klsym.render.markup.parts import format_table
+        from klsym.render.markup.parts import format_for_notebook, format_table
 
-        return format_table(self.head, (map(escape, row) for row in self.cells))
+        return format_for_notebook(format_table(self.head, (map(escape, row) for row in self.cells)))
 
 
 def build_listing(

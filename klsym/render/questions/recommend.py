@@ -71,9 +71,10 @@ class PrintedRecommendation(Recommendation):
         return recommendation_markdown(self, framework)
 
     def _repr_html_(self) -> str:
+        from klsym.render.markup.parts import format_for_notebook
         from klsym.render.markup.questions import format_recommendation_html
 
-        return format_recommendation_html(self)
+        return format_for_notebook(format_recommendation_html(self))
 
 
 def printed(found: Recommendation) -> PrintedRecommendation:
