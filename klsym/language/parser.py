@@ -71,6 +71,7 @@ SHOWN = 60  # characters of a name in a message
 MAX_DIGITS = 1000  # of a number as it is written; fewer than MAX_BITS allow
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+OTHER_WORDS = ("full_kl", "js", "s", "w", "o")
 OF_ANSWERS = frozenset({"b", "c", "e", "f", "h", "std", "K", "P", "Phi"})  # as in r <= e
 
 
@@ -81,6 +82,12 @@ def is_of_answers(name: str) -> bool:
     (True, True, False)
     """
     return name in OF_ANSWERS or name.startswith((OF_REGIONS, OF_LOGS, OF_CONSTANTS))
+
+
+def is_free_name(name: str) -> bool:
+    """May a parameter have this name, which neither the grammar nor answers use?"""
+    taken = name in ATOMS or name in (*FUNCTIONS, *OTHER_WORDS) or is_of_answers(name)
+    return bool(PARAMETER.fullmatch(name)) and not taken and is_declarable(name)
 
 
 def parse(text: str, parameters: Iterable[str] = (), others: Mapping[str, Any] | None = None) -> Any:
@@ -97,7 +104,7 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     expression = parse(text, names)
     for name in names:
-        if is_of_answers(name) or not is_declarable(name):
+        if not is_free_name(name):
             raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")
     return expression
 
@@ -142,7 +149,7 @@ class Reader:
             raise UsageError("parameters: a list of names expected")
         for name in parameters:
             plain = isinstance(name, str) and PARAMETER.fullmatch(name) and not iskeyword(name)
-            if not plain or name in ATOMS or name in (*FUNCTIONS, "full_kl", "js", "s", "w", "o"):
+            if not plain or name in ATOMS or name in (*FUNCTIONS, *OTHER_WORDS):
                 raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
             meant = find_meaning(name)
             if meant:
@@ -283,10 +290,11 @@ class Reader:
         if find_meaning(name):
             return f": write {find_meaning(name)}"
         names = " ".join(sorted(self.known, key=str.lower))
-        declare = (
-            f"; declare a parameter with {spell_option('param', name)}" if PARAMETER.fullmatch(name) else ""
-        )
-        nearest = suggest_nearest(name, (*self.known, *list_names()))
+        nearest, declare = suggest_nearest(name, (*self.known, *list_names())), ""
+        if is_free_name(name):
+            declare = f"; declare a parameter with {spell_option('param', name)}"
+        elif is_free_name(f"{name}1"):
+            declare = f"; {name} has a meaning in answers: write {name}1, and declare it as a parameter"
         return f"{nearest} (known: {names}{declare})"
 
     def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:

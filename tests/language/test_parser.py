@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from klsym.api import explain
 from klsym.errors import UsageError
 from klsym.language.expressions import *
 from klsym.language.expressions import Estimator
-from klsym.language.parser import parse
+from klsym.language.parser import parse, parse_asked
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
 
@@ -391,11 +392,23 @@ def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -
         explain(Symbol(name, real=True) * k1)
 
 
-@pytest.mark.parametrize("name", ["har", "log_alpha", "log_scale", "kl_coef", "weight", "old", "ref"])
+@pytest.mark.parametrize("name", ["har", "log_alpha", "log_scale", "kl_coef", "weight", "ref"])
 def test_other_names_may_be_parameters(name: str) -> None:
     assert unfold(parse(f"{name}*k1", [name])) == parameter(name) * k1
     with pytest.raises(UsageError, match=rf"declare a parameter with parameters=\['{name}'\]\)"):
         parse(f"{name}*k1")
+
+
+@pytest.mark.parametrize("name", ["w", "b", "c", "old", "now", "std", "K", "har", "is_x", "o"])
+def test_a_parameter_that_is_advised_is_taken(name: str) -> None:
+    advice = refusal(f"{name}*k1")
+    advised = re.search(r"parameters=\['(\w+)'\]|write (\w+), and declare", advice)
+    if advised is not None:
+        other = advised[1] or advised[2]
+        assert unfold(parse_asked(f"{other}*k1", [other])) == parameter(other) * k1
+        assert (other == name) == (name == "har")
+    with pytest.raises(UsageError) if name != "har" else nullcontext():
+        parse_asked(f"{name}*k1", [name])
 
 
 @pytest.mark.parametrize(
