@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 
 from klsym.errors import UsageError
+from klsym.notation.decimals import write_objective as write_objective
 
 SPELLED = {"E[R]": "policy-gradient", "E_q[R]": "policy-gradient", "E_mu[R*log_q]": "log-likelihood",
            "E_mu[R*rho]": "token-policy-gradient", "E_mu[rho*R]": "token-policy-gradient"}  # fmt: skip
@@ -63,18 +64,3 @@ def _describe_unknown(text: str, known: list[str]) -> str:
         f"{text[:60]!r} is no sum of multiples of named objectives{hint or ';'} Known: {shown}, and such as"
         " '-E[R] + 0.04*reverse-kl'"
     )
-
-
-def write_objective(multiples: dict[str, float], digits: int = 7, times: str = "*") -> str:
-    """Return multiples as a sum.
-
-    >>> write_objective({"policy-gradient": -1.0, "reverse-kl": 0.04})
-    '-policy-gradient + 0.04*reverse-kl'
-    """
-    text = ""
-    for name, value in multiples.items():
-        size = f"{abs(value):.{digits}g}"
-        term = name if size == "1" else f"{size}{times}{name}"
-        sign = "-" if value < 0 else "+"
-        text += f" {sign} {term}" if text else f"{'-' * (value < 0)}{term}"
-    return text or "0"

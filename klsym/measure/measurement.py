@@ -200,10 +200,10 @@ class Measurement:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from klsym.measure.typeset import format_measurement_html
+        from klsym.render.markup.measured import format_measurement_html
         from klsym.render.markup.parts import format_for_notebook
 
-        return format_for_notebook(format_measurement_html(self))
+        return format_for_notebook(format_measurement_html(self.list_rows(), self.multiples))
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON data, as `klsym measure --json` prints it."""

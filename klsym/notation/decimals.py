@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from klsym.notation.tree import format_decimal
@@ -87,3 +87,18 @@ def _find_opening(text: str, at: int) -> int:
         if depth == 0:
             return position
     return 0
+
+
+def write_objective(multiples: Mapping[str, float], digits: int = 7, times: str = "*") -> str:
+    """Return named objectives with their coefficients as a sum.
+
+    >>> write_objective({"policy-gradient": -1.0, "reverse-kl": 0.04})
+    '-policy-gradient + 0.04*reverse-kl'
+    """
+    text = ""
+    for name, value in multiples.items():
+        size = f"{abs(value):.{digits}g}"
+        term = name if size == "1" else f"{size}{times}{name}"
+        sign = "-" if value < 0 else "+"
+        text += f" {sign} {term}" if text else f"{'-' * (value < 0)}{term}"
+    return text or "0"

@@ -44,7 +44,7 @@ def test_python_blocks_print_what_they_promise(name):
 
 
 def test_the_python_blocks_are_found():
-    assert sum(map(len, PYTHON.values())) == 4
+    assert sum(map(len, PYTHON.values())) == 5
 
 
 def test_the_readme_is_short():

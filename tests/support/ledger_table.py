@@ -55,3 +55,23 @@ RECIPES = {
     "discount.kl-in-reward": ("refuted", "kernel"),
     "discount.gae": ("proved", "sympy"),
 }
+
+# What the sources leave open.
+BEYOND = {
+    "beyond.k1-loss-baseline": ("corrected", "kernel"),
+    "beyond.clipped-ratio": ("corrected", "kernel"),
+    "beyond.old-policy-direction": ("proved", "kernel"),
+    "beyond.weight-growth": ("proved", "sympy"),
+    "beyond.sign-probability": ("refuted", "sympy"),
+    "beyond.no-kl-threshold": ("refuted", "sympy"),
+    "beyond.batch-reuse": ("refuted", "sympy"),
+    "beyond.offpolicy-group-centring": ("proved", "kernel"),
+    "beyond.centred-reward-optimum": ("proved", "sympy"),
+    "beyond.std-limit": ("exact", "sympy"),
+    "beyond.k3-reward-unstable": ("proved", "sympy"),
+    "beyond.adaptive-beta": ("proved", "sympy"),
+    "beyond.mass-covering": ("proved", "sympy"),
+    "beyond.gae-bias": ("proved", "sympy"),
+    "beyond.causality-variance": ("refuted", "sympy"),
+    "beyond.token-penalty-optimum": ("proved", "sympy"),
+}

@@ -21,7 +21,7 @@ from klsym.study.ledger import stored
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import Claim, load, select
 from klsym.study.ledger.settle_claim import Settled, settle
-from support.ledger_table import BATCHES_AND_SEQUENCES, RECIPES
+from support.ledger_table import BATCHES_AND_SEQUENCES, BEYOND, RECIPES
 
 Ledger = dict[str, Settled]
 # id: verdict, and theorems that its statement must hold
@@ -144,6 +144,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "clip.ppo-reward": ("proved", "kernel"),
     **{name: (verdict, "kernel") for name, verdict in BATCHES_AND_SEQUENCES.items()},
     **RECIPES,
+    **BEYOND,
 }
 EXPERIMENTS = (*(f"experiment.tm-fig{i}" for i in (1, 2, 3, 4, 5, 6, 8)), "experiment.reward-collapse")
 COMPUTED = ("practice.wz1-crib-sheet", "practice.wz2-ratings", "practice.per-token-sum")  # no experiments
@@ -152,7 +153,7 @@ JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypothe
 
 def test_the_ledger_holds_exactly_these_claims() -> None:
     assert sorted(load()) == sorted([*EXPECTED, *ELSEWHERE, *EXPERIMENTS, *COMPUTED])
-    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 109, 8)
+    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 125, 8)
     assert {load()[name].verdict for name in (*EXPERIMENTS, *COMPUTED)} == {"computed"}
 
 
@@ -216,7 +217,7 @@ def test_what_is_printed_in_the_sources_is_what_was_refuted(proofs_settled: Ledg
 @pytest.mark.parametrize(
     ("ids", "count_"),
     [
-        ([], 170),
+        ([], 186),
         (["catalogue"], 11),
         (["clip"], 2),
         (["shipped"], 11),

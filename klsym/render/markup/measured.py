@@ -8,18 +8,15 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
 
 from klsym.errors import UsageError
 from klsym.language.parser import parse
-from klsym.measure.expectation import write_objective
+from klsym.notation.decimals import write_objective
 from klsym.notation.losses import show
 from klsym.notation.printers import LATEX
 from klsym.render.markup.parts import format_formula, format_rows, typeset_latex
-
-if TYPE_CHECKING:
-    from klsym.measure.measurement import Measurement
 
 # Of whole sequences y, and of the next token after each prefix h_t that the sampler mu draws.
 NAMED = {
@@ -60,11 +57,12 @@ def _write_name(name: str) -> str:
     return NAMED.get(name, "")
 
 
-def format_measurement_html(measurement: Measurement) -> str:
-    """Return what was measured: the objective as a formula, and all rows of the text."""
-    answer, *rows = measurement.list_rows()
-    formula = typeset_objective(measurement.multiples) if measurement.multiples else ""
+def format_measurement_html(rows: Iterable[tuple[str, str]], multiples: dict[str, float]) -> str:
+    """Return what was measured: the verdict, the objective as a formula, and the other rows of the text."""
+    answer, *others = rows
+    formula = typeset_objective(multiples) if multiples else ""
     head = f'<p class="does"><b>{escape(answer[1])}</b> <i>measured</i></p>'
     formula_line = "" if "<code" in formula else format_formula(formula)
-    table = format_rows((name, escape(text)) for name, text in rows)
-    return f"<header>{head}{formula_line}</header>{table}"
+    return (
+        f"<header>{head}{formula_line}</header>{format_rows((name, escape(text)) for name, text in others)}"
+    )
