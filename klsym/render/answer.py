@@ -90,7 +90,7 @@ class Answer:
 
 def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[str, str]] = ()) -> Answer:
     """Build the short answer of a printed verdict; name, rows: of the code in which the loss was read."""
-    write = choose_decimals(verdict.loss.text, always=bool(name))
+    write = choose_decimals(verdict.loss.texts, always=bool(name))
     terms = tuple(_iterate_terms(verdict))
     of_terms = _is_described_by_terms(verdict)
     trusts = [trust for *_, trust in terms] if of_terms else [name_trust(verdict)]

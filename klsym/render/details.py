@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from klsym.engine.options.choices import is_of_sequence
@@ -34,11 +34,12 @@ MAX_BIAS = 6  # regions whose bias is listed; h is there for each
 
 def format_proof(verdict: PrintedVerdict) -> str:
     """Format the derivation, the counterexample and the hypotheses."""
+    write = choose_decimals(verdict.loss.texts)
     lines = [
         *list_derivation_lines(verdict),
-        *list_counterexample_lines(verdict.counterexample.model, verdict.setting.level),
+        *list_counterexample_lines(verdict.counterexample.model, verdict.setting.level, write),
     ]
-    hypotheses = tuple(map(choose_decimals(verdict.loss.text), hypotheses_of(verdict)))
+    hypotheses = tuple(map(write, hypotheses_of(verdict)))
     return "\n".join(lines + format_list("Hypotheses", hypotheses))
 
 
@@ -48,7 +49,7 @@ def format_all_facts(verdict: PrintedVerdict) -> str:
     lines = ["", "Gradient", *rows]
     lines += format_list(EFFECTS, tuple(describe_effects(verdict.objective.effects)))
     lines += format_list("Parts", verdict.notes)
-    return "\n".join(map(choose_decimals(verdict.loss.text), lines)) + "\n" + format_proof(verdict)
+    return "\n".join(map(choose_decimals(verdict.loss.texts), lines)) + "\n" + format_proof(verdict)
 
 
 def describe_value(verdict: Verdict) -> str:
@@ -172,7 +173,7 @@ def _format_product(coefficient: str) -> str:
 def list_derivation_lines(verdict: PrintedVerdict) -> list[str]:
     if not verdict.proof.steps:
         return []
-    write = choose_decimals(verdict.loss.text)
+    write = choose_decimals(verdict.loss.texts)
     steps = [(rule, write(text)) for rule, text, _ in verdict.proof.steps]
     width, lines = max(len(text) for _, text in steps), ["", "Derivation"]
     for position, (rule, text) in enumerate(steps):
@@ -186,13 +187,18 @@ def derivation_latex(verdict: PrintedVerdict) -> str:
     return align_rows([(latex, rule) for rule, _, latex in verdict.proof.steps])
 
 
-def list_counterexample_lines(witness: dict[str, Any] | None, level: str = "sample") -> list[str]:
-    """Return what the model refutes, then the model; with directions u and v, its two sides are a curl."""
+def list_counterexample_lines(
+    witness: dict[str, Any] | None, level: str = "sample", write: Callable[[str], str] = str
+) -> list[str]:
+    """Return what the model refutes, then the model; with directions u and v, its two sides are a curl.
+
+    write: writes the numbers of a formula; those of the model stay exact.
+    """
     if witness is None:
         return []
     of = "; each outcome is a whole sequence" * (is_of_sequence(level) and "tree" not in witness)
     of = ", which holds for gradients" * ("v" in witness.get("tree", witness)) + of
-    return ["", f"Counterexample to {witness['refutes']}{of}", *list_model_lines(witness)]
+    return ["", f"Counterexample to {write(witness['refutes'])}{of}", *list_model_lines(witness)]
 
 
 # ---------------------------------------------------------------------------- hypotheses
