@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from klsym.diagnostics.conditions import Diagnostic, select_notes
@@ -23,7 +23,7 @@ from klsym.notation.values import format_lines as case_lines
 from klsym.notation.values import show_value
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
-from klsym.render.headline import TRUST, describe_update, name_trust, says_push
+from klsym.render.headline import FULL, TRUST, describe_update, find_update, name_trust, says_push
 from klsym.render.question import (
     compares_with_old,
     describe_answer,
@@ -47,7 +47,6 @@ LABEL = 8  # columns of a label
 MAX_FINDINGS, MAX_TERMS, MAX_CASES, MAX_NAME = 3, 3, 3, 24
 MAX_FORMULA = 110  # characters of an objective; a longer one is shown with --full
 WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
-FULL = "--full"
 OLD_REFERENCE = (
     "a penalty to the old policy slows each step; its minimum moves whenever the old policy is replaced, so"
     " that it does not hold the policy near a fixed one"
@@ -97,9 +96,10 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
     findings = verdict.diagnostics
     unweighted = any(d.code.code == "KL004" for d in findings)
     question, update = describe_question(verdict, unweighted and not of_terms), _describe_verdict(verdict)
+    short = _describe_verdict(verdict, MAX_FORMULA)
     return Answer(
         name + write(question) if name else question, whole_update=write(update),
-        reading=_list_readings(verdict), update=write(_shorten(update)), trust=max(trusts, key=WEAKEST.index),
+        reading=_list_readings(verdict), update=write(short), trust=max(trusts, key=WEAKEST.index),
         terms=tuple((write(loss) if name else loss, write(text), trust) for loss, text, trust in terms),
         findings=tuple((d.code.code, d.code.name, write(format_message(d))) for d in findings),
         implied=tuple(d.code.code for d in findings if _is_said(d)),
@@ -119,28 +119,16 @@ def write_summary(verdict: PrintedVerdict) -> str:
     return f"term by term: {', and '.join(parts)}"
 
 
-def _describe_verdict(verdict: PrintedVerdict) -> str:
-    """Describe the update in words and symbols; for a sum that its terms describe, in words."""
+def _describe_verdict(verdict: PrintedVerdict, most: int | None = None) -> str:
+    """Describe the update in words and symbols; for a sum that its terms describe, in words.
+
+    most: characters of a formula; of a longer one it is said what it is.
+    """
     if not _is_described_by_terms(verdict):
-        return describe_answer(verdict)
+        return describe_answer(verdict, most=most)
     kinds = [describe_kind(term.verdict, verdict.is_ascended) for term in verdict.gradient.terms]
     text = describe_kinds(kinds)
     return f"{text[0].upper()}{text[1:]}"
-
-
-def _shorten(text: str) -> str:
-    """Replace an objective whose formula is long by what it is, if that is known."""
-    kind, _, formula = text.partition(": ")
-    if len(formula) <= MAX_FORMULA or "f(r)" in formula or not re.match(r"m\w+ (its own|E_)", formula):
-        return text
-    verb = formula.partition(" ")[0]
-    under = formula.partition("E_")[2].partition("[")[0]
-    own = (
-        f"{verb} its own mean under mu"
-        if " its own mean" in formula
-        else f"{verb} an expectation under {under}"
-    )
-    return f"{kind}: {own} (its formula: {FULL})"
 
 
 def _is_described_by_terms(verdict: PrintedVerdict) -> bool:
@@ -172,8 +160,7 @@ def _iterate_terms(verdict: PrintedVerdict) -> Iterator[tuple[str, str, str]]:
         return
     for term in verdict.gradient.terms:
         missing = write_sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
-        update = describe_update(term.verdict, verdict.is_ascended, regions=False)
-        update = update.replace(" (a policy gradient)", "")
+        update = replace(find_update(term.verdict, verdict.is_ascended), remark="", beyond="").write()
         yield term.loss, "; ".join([update, *missing]), name_trust(term.verdict)
 
 

@@ -22,7 +22,7 @@ from klsym.render.listing import combine_hypotheses, format_list, list_model_lin
 from klsym.render.objective import build_objective_formula
 from klsym.render.option_words import LEVELS, find_words
 from klsym.render.sentences import write_sentence
-from klsym.render.words import is_objective
+from klsym.render.words import CLIP_RANGE, describe_place, is_objective
 
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
@@ -122,11 +122,12 @@ def _list_clamp_rows(verdict: PrintedVerdict, tokens: bool) -> list[tuple[str, s
         mean = "E_q[sum_t c]" if inside.names_scores else "E_q[sum_t c s_now]"
         shown = f"{mean} with c = {remainder}" if remainder else known or str(inside.target)
         shown += f", beside {known}" if remainder and known != "0" else ""
-        rows.append(("clamps", f"inside the clip range: {shown}"))
+        rows.append(("clamps", f"{describe_place(verdict)}: {shown}"))
     if verdict.gradient.bias_cases:
         under, over = "q" if verdict.setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
         over = ("sum_t b" if tokens else "mean_i b") if verdict.gradient.scores_named[0] else over
-        lead = f"outside the clip range: E_{under}[{over}] with b "
+        place = "outside the clip range" if describe_place(verdict) == CLIP_RANGE else "elsewhere"
+        lead = f"{place}: E_{under}[{over}] with b "
         count_text = (
             f"{lead}what h is there less what it is inside, in {len(verdict.gradient.bias_cases)} regions"
         )
