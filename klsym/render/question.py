@@ -109,6 +109,13 @@ def describe_kinds(kinds: Sequence[str]) -> str:
     return "; and ".join(dict.fromkeys(IN_A_SUM.get(kind, kind) for kind in kinds))
 
 
+def describe_term(verdict: Verdict, ascends: bool) -> str:
+    """Say in a few words what kind of term of a sum it is."""
+    kind = describe_kind(verdict, ascends)
+    without = " without an objective" * (verdict.target == "none" and kind != "no objective")
+    return describe_kinds([kind]) + without
+
+
 def _name_combination(reading: TargetReading, ascends: bool) -> str:
     """Name a sum of multiples of the two KLs and of rewards; a multiple that is a parameter is positive."""
     multiples = reading.multiples

@@ -135,12 +135,13 @@ def format_verdict_html(verdict: PrintedVerdict) -> str:
     """Format a verdict for Jupyter: the answer; derivation, counterexample and facts can be unfolded."""
     answer = build_answer(verdict)
     items = [
-        f"<li><code>{escape(t)}</code> {escape(says)} <i>{trust}</i></li>" for t, says, trust in answer.terms
+        f"<li><code>{escape(term.loss)}</code> {escape(term.text)} <i>{term.trust}</i></li>"
+        for term in answer.terms
     ]
     items += [f"<li><b>{code} {name}</b> {escape(text)}</li>" for code, name, text in answer.findings]
     notes = [answer.remark, *answer.notes] if answer.remark else answer.notes
     items += [f"<li>{escape(note)}</li>" for note in notes]
-    readings = [("read as", "; ".join(answer.reading))] if answer.reading else []
+    readings = [("read as", "; ".join(answer.whole_reading))] if answer.whole_reading else []
     rows = [
         *readings,
         *answer.facts,

@@ -15,6 +15,7 @@ from klsym.engine.options.option_table import CHOICES
 from klsym.engine.options.synonyms import SYNONYMS
 from klsym.errors import UsageError
 from klsym.language.named_losses import NamedLoss, find_named_loss, load_named_losses
+from klsym.render.answer import MAX_NAME, build_answer, shorten_formula
 from klsym.study.tables.trainers import trainer
 from support.commands import Out, run
 
@@ -28,6 +29,19 @@ def test_a_name_has_the_answer_of_its_loss(row: NamedLoss) -> None:
     named, written = klsym.explain(row.name), klsym.explain(row.loss, **row.options)
     assert (named.target, named.trust, named.summary) == (written.target, written.trust, written.summary)
     assert named.target != "open" and named.loss.text == row.name
+
+
+@pytest.mark.parametrize(("width", "most"), [(100, 12), (60, 16)])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_answer_of_a_name_is_short_and_shows_each_term(row: NamedLoss, width: int, most: int) -> None:
+    verdict = klsym.explain(row.name)
+    lines = verdict.text(width=width).splitlines()
+    assert len(lines) <= most and max(map(len, lines)) <= width
+    assert not any("more term" in line for line in lines) and row.whose not in verdict.text()
+    if verdict.loss.read_as:  # k1 is a name of the grammar itself
+        assert row.whose in " ".join(verdict.text(full=True).split())
+    starts = [f"  {shorten_formula(term.loss, MAX_NAME)}" for term in build_answer(verdict).terms]
+    assert all(any(line.startswith(start) for line in lines) for start in starts)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.gallery], ids=lambda row: row.name)

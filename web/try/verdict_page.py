@@ -136,15 +136,15 @@ def _diagnostics(answer: Any) -> str:
 
 def _terms(answer: Any) -> str:
     shown = "".join(
-        f"<li>{formula(name)} {escape(text)} {badge(trust)}</li>" for name, text, trust in answer.terms
+        f"<li>{formula(term.loss)} {escape(term.text)} {badge(term.trust)}</li>" for term in answer.terms
     )
     return f'<ul class="terms">{shown}</ul>' if shown else ""
 
 
 def _facts(verdict: Any, answer: Any) -> str:
     told: list[tuple[str, str]] = []
-    if answer.reading:
-        told.append(("read as", f"<code>{escape(answer.reading[0])}</code>"))
+    if answer.whole_reading:
+        told.append(("read as", f"<code>{escape(answer.whole_reading[0])}</code>"))
         unsaid = (
             note for note in verdict.loss.written.notes if note.code != "names-read"
         )  # the form shows those
