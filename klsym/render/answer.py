@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from klsym.diagnostics.conditions import Diagnostic, select_notes
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import log_p
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
@@ -39,11 +40,8 @@ from klsym.render.words import describe_place
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
-MAX_LINES, MAX_NARROW, NARROW = (
-    12,
-    16,
-    80,
-)  # lines of an answer; those where there are fewer columns than NARROW
+MAX_LINES, MAX_NARROW = 12, 16  # lines of an answer; those of a narrow page
+NARROW = 80  # columns
 WIDTH = 100
 LABEL = 8  # columns of a label
 MAX_FINDINGS, MAX_TERMS, MAX_CASES, MAX_NAME = 3, 3, 3, 24
@@ -115,8 +113,8 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
     trusts = [term.trust for term in terms] if of_terms else [name_trust(verdict)]
     findings = verdict.diagnostics
     unweighted = any(d.code.code == "KL004" for d in findings)
-    question, update = describe_question(verdict, unweighted and not of_terms), _describe_verdict(verdict)
-    short = _describe_verdict(verdict, MAX_FORMULA)
+    question, update = describe_question(verdict, unweighted and not of_terms), describe_verdict(verdict)
+    short = describe_verdict(verdict, MAX_FORMULA)
     return Answer(
         name + write(question) if name or verdict.loss.read_as else question, whole_update=write(update),
         whole_reading=tuple(map(write, _list_readings(verdict))), reading=write(_shorten_reading(verdict)),
@@ -140,7 +138,7 @@ def write_summary(verdict: PrintedVerdict) -> str:
     return f"term by term: {', and '.join(parts)}"
 
 
-def _describe_verdict(verdict: PrintedVerdict, most: int | None = None) -> str:
+def describe_verdict(verdict: Verdict, most: int | None = None) -> str:
     """Describe the update in words and symbols; for a sum that its terms describe, in words.
 
     most: characters of a formula; of a longer one it is said what it is.
@@ -152,14 +150,14 @@ def _describe_verdict(verdict: PrintedVerdict, most: int | None = None) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _is_described_by_terms(verdict: PrintedVerdict) -> bool:
+def _is_described_by_terms(verdict: Verdict) -> bool:
     """Has a sum of few terms an objective without a name, so that its terms say more?"""
     terms = verdict.gradient.terms
     unnamed = verdict.target == "separable" and 1 < len(terms) <= MAX_TERMS
     return unnamed and not verdict.is_truncated and not _is_estimator(verdict)
 
 
-def _is_estimator(verdict: PrintedVerdict) -> bool:
+def _is_estimator(verdict: Verdict) -> bool:
     return verdict.value.target in ("reverse-kl", "forward-kl")
 
 

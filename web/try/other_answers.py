@@ -8,7 +8,9 @@ from typing import Any
 
 from verdict_page import ask_button, badge, formula, items, latex, rows
 
-from klsym.render.questions.compare import LOWER
+from klsym.render.answer import describe_verdict
+from klsym.render.headline import name_trust
+from klsym.render.questions.comparison_text import TRAINING, list_noise
 
 TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
 USES = {"loss": "as a loss", "reward": "as a detached reward", "value": "as a value"}
@@ -18,22 +20,17 @@ SAME = {True: "the same", False: "different", None: "not decided"}
 def comparison_html(found: Any) -> str:
     """Both losses as formulas, and in what they agree."""
     first, second = (formula(loss) for loss in found.losses)
-    summary = found.text().splitlines()[1].strip()
-    pairs = [(name, _same(answer)) for name, answer in found.named_answers]
-    pairs += [("variance", escape(_variance(found)))]
+    summary, letters = TRAINING[found.gradient.same], {"A": "A", "B": "B"}
+    pairs = [
+        (name, f"{escape(describe_verdict(verdict))} {badge(name_trust(verdict))}")
+        for name, verdict in zip(letters, found.verdicts, strict=bool(found.verdicts))
+    ]
+    pairs += [(name, _same(answer)) for name, answer in found.named_answers]
+    pairs += [(name, escape(text)) for name, text in list_noise(found, letters)]
     undecided = f"<p>Not decided:</p>{items(found.undecided)}" if found.undecided else ""
     said = f"{escape(summary)} {badge(TRUST.get(found.trust, 'open'))}"
     head = f'<p class="loss">A = {first}, &ensp;B = {second}</p><p class="does">{said}</p>'
     return f"<header>{head}</header>{rows(pairs)}{undecided}"
-
-
-def _variance(found: Any) -> str:
-    """Which loss has the lower variance, and where."""
-    if found.variance is None:
-        return LOWER["equal"] if found.per_sample.same else SAME[None]
-    lower = found.variance.lower
-    where = f"; B is less noisy at a sample where {found.variance.region}"
-    return LOWER[lower] + (where if lower not in ("A", "B", "equal") else "")
 
 
 def _same(answer: Any) -> str:
