@@ -137,8 +137,8 @@ class Confirmed:
         """Return what was measured of code that could not be read, as text; None where it was not run."""
         if self.measured is None:
             return None
-        assumed = "".join(f"\nassumed   {note}" for note in self.assumed)
-        return f"{self.measured}{assumed}\nnot read  {self.unread}"
+        assumed = "".join(f"\n  assumed  {note}" for note in self.assumed)
+        return f"{self.measured}{assumed}\n  not read {self.unread}"
 
     def to_json(self) -> dict[str, Any]:
         """Return what was read and what was measured as JSON data."""
