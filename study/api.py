@@ -23,7 +23,7 @@ def where_training_ends(
     """All stationary policies of E_q[R] - beta (penalty), their stability, and the boundary that attracts.
 
     >>> print(str(where_training_ends("k2", "1/2", ["1", "0"])).splitlines()[1].strip())
-    1 policy with mass on every outcome, and no other
+    1 policy with mass on every outcome, and no other                                          numeric
 
     loss: the penalty, as of `explain`; use says whether it is differentiated.  beta, rewards: numbers, or
     texts such as "2/3".  reference, behaviour: probabilities, uniform where nothing is said.
