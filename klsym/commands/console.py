@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +47,17 @@ def get_terminal_width() -> int:
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         return PAGE
     return min(shutil.get_terminal_size((PAGE, 24)).columns, PAGE)
+
+
+def wrap_for_terminal(text: str, indent: str = "    ") -> str:
+    """Return a long line wrapped for the terminal; what reads a pipe gets one line."""
+    if not sys.stdout.isatty():
+        return text
+    wrapped = textwrap.wrap(
+        text, max(get_terminal_width(), 30), subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(wrapped)
 
 
 class _Escaped:

@@ -92,7 +92,7 @@ class SampledMeasurement:
         size = "one sample" if self.group == 1 else f"{self.group} samples"
         title = f"{name or 'the loss'}, run {self.sampling}, {self.groups} groups of {size} of a model"
         details = f"what is true is rejected with probability {self.error_rate:g}; no theorem"
-        return format_rows(title, self.headline, "sampled", self._list_rows(), details, width=width)
+        return format_rows(title, self.headline, "sampled", self._list_rows(), details=details, width=width)
 
     def __str__(self) -> str:
         return self.text()

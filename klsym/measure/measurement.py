@@ -223,7 +223,7 @@ class Measurement:
 
         title = f"{name or 'the loss'}, run {self.setting.describe()}"
         details = "; ".join(self._list_details())
-        return format_rows(title, self.headline, TRUST, self._list_rows(), details, width=width)
+        return format_rows(title, self.headline, TRUST, self._list_rows(), details=details, width=width)
 
     def __str__(self) -> str:
         return self.text()

@@ -141,7 +141,7 @@ def format_short(found: PrintedDescents, width: int = WIDTH) -> str:
     rows += [("not", text) for text in wrong[:1]]
     rows += [("note", text) for text in found.warnings[:1]]
     trust = max((row.trust for row in found.gradients), key=[*TRUST].index, default="open")
-    return format_rows(title, update, TRUST[trust], rows, "--proof", more="--full", width=width)
+    return format_rows(title, update, TRUST[trust], rows, details="--proof", more="--full", width=width)
 
 
 def _list_by_sampling(

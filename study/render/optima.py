@@ -141,7 +141,7 @@ def format_optimum(
     rows += [("boundary", _describe_policy(s, False)) for s in found.boundary]
     rows += [("note", warning) for warning in warnings]
     count = _count(found)
-    return format_rows(title, f"{count[0].upper()}{count[1:]}", "numeric", rows, DETAILS, width=width)
+    return format_rows(title, f"{count[0].upper()}{count[1:]}", "numeric", rows, details=DETAILS, width=width)
 
 
 def _describe_policy(policy: Stationary, is_inside: bool) -> str:
