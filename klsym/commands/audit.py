@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from klsym.commands.console import (
     LONGEST,
     format_line,
     get_terminal_width,
+    is_on_terminal,
     iterate_shown,
     print_complaint,
 )
@@ -130,7 +130,7 @@ def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str) -> None:
 
 def _align_rows(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table; on a terminal each target has a line for each of its cells."""
-    if sys.stdout.isatty():
+    if is_on_terminal():
         heads, *cells = rows
         pairs = [pair for row in cells for pair in zip(heads, row, strict=True) if pair[1] != "-"]
         return [line for head, text in pairs for line in _format_cell(head, text)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from klsym.commands.console import wrap_for_terminal
+from klsym.commands.console import TERMINAL, explain_letters, wrap_for_terminal
 from support.commands import Out, run
 
 AUDITED = Path(__file__).parents[1] / "support" / "audits" / "audited.py"
@@ -45,7 +48,7 @@ def test_a_report_has_one_line_a_finding_in_a_pipe_and_wraps_it_on_a_terminal(
 ) -> None:
     finding = "a.py:1: KL014 overflow  " + "in float32 the value is inf " * 6
     assert wrap_for_terminal(finding) == finding
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setitem(TERMINAL, "stdout", True)
     monkeypatch.setenv("COLUMNS", "60")
     lines = wrap_for_terminal(finding).splitlines()
     assert len(lines) > 2 and max(map(len, lines)) <= 60 and lines[1].startswith("    float32")
@@ -56,3 +59,42 @@ def test_a_table_of_targets_is_a_row_each_in_a_pipe(capsys: Out, monkeypatch: py
     monkeypatch.setenv("COLUMNS", "60")
     head, *rows = run(capsys, *shlex.split(TABLE))[1].splitlines()
     assert head.split() == ["code", "options", "loss", "target"] and len(rows) == 2
+
+
+def run_on_terminal(columns: int, *argv: str) -> list[str]:
+    """Run a command whose output is a terminal of so many columns."""
+    leader, follower = pty.openpty()
+    command = ["stty", "cols", str(columns), "rows", "40"]
+    subprocess.run(command, stdin=follower, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(
+        [sys.executable, "-m", "klsym", *argv], stdin=follower, stdout=follower, stderr=subprocess.PIPE,
+        env=environment, timeout=60,
+    )  # fmt: skip
+    os.close(follower)
+    text = b""
+    try:
+        while part := os.read(leader, 65536):
+            text += part
+    except OSError:  # all is read
+        pass
+    os.close(leader)
+    assert done.returncode == 0, done.stderr
+    return text.decode().splitlines()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal")
+def test_on_a_terminal_explain_has_its_width_and_says_what_the_letters_are() -> None:
+    lines = run_on_terminal(60, "explain", "k3", "--sampling", "off-policy")
+    assert max(map(len, lines)) <= 60 and len(lines) <= 16
+    names = " ".join(" ".join(lines).partition("  names ")[2].split())
+    assert names == "q is the policy, p the reference, mu the old policy, which sampled"
+
+
+def test_letters_are_explained_on_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = "minimises E_mu[r], r = p/q; mask"
+    assert explain_letters(answer) == ""
+    monkeypatch.setitem(TERMINAL, "stdout", True)
+    said = " ".join(explain_letters(answer).split())
+    assert said == "names q is the policy, p the reference, mu the old policy, which sampled"
+    assert explain_letters("no letters here") == ""
