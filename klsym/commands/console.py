@@ -140,6 +140,12 @@ def make_output_folder(text: str) -> Path:
     return make_folder(Path(text))
 
 
+def announce_step(text: str) -> None:
+    """Print one line on a step of long work on stderr, where no terminal shows a bar."""
+    if sys.stderr is not None and not sys.stderr.isatty():
+        print(f"klsym: {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
 def show_progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:
     """Yield the items behind a bar on stderr, silent if stderr is no terminal, or without tqdm."""
     try:
