@@ -51,7 +51,8 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     verdict = explain_in_setting(question.written, read_setting(question.written, question.options))
     written = verdict.loss.written or question.written
     target = guess_intended_target(verdict, written)
-    if target is None or (verdict.setting.truncated and verdict.setting.is_per_token):
+    asked = verdict.loss.asked or verdict.setting  # a cut sampler of tokens is answered as another setting
+    if target is None or (asked.truncated and asked.is_per_token):
         return verdict
     from klsym.engine.answers.suggestion import suggest_loss  # seldom needed
 

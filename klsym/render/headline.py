@@ -27,7 +27,7 @@ from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Words
 from klsym.notation.values import LazyFormula, show_value, take_off_score
 from klsym.render.divergences import describe_generator
-from klsym.render.objective import VERB, Aim, aim_at_multiples, find_aim
+from klsym.render.objective import VERB, Aim, aim_at_multiples, find_aim, orient_multiples
 from klsym.render.option_words import DIVISORS, LEVELS, find_words
 from klsym.render.sentences import write_sentence
 from klsym.render.words import describe_place
@@ -171,7 +171,7 @@ def find_named_inside(verdict: Verdict) -> TargetReading | None:
 
 def _combine(reading: TargetReading, ascends: bool) -> Update:
     """Return the update of a sum of multiples of the KLs and of rewards, with the sign that reads best."""
-    aim = aim_at_multiples(reading.multiples, ascends)
+    aim = aim_at_multiples(orient_multiples(reading), ascends)
     formula = TEXT(aim.formula)
     note = f", {KL_NAMES[formula]}" if formula in KL_NAMES else ""
     policy_gradient = set(reading.multiples) == {"reward"} and aim.is_maximised

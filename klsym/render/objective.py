@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sympy import Heaviside, sign
 
-from klsym.engine.verdicts.verdict import UNNAMED, Verdict
+from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
+from klsym.kernel.ring import ExpPoly
+from klsym.language.convert import to_sympy
 from klsym.notation import formulas
 from klsym.notation.combination import build_mean, build_objective_terms
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX, TEXT, Text
+from klsym.notation.printers import LATEX, TEXT, Text, is_sum
 from klsym.notation.ratios import rewrite_in_r
 from klsym.notation.tree import Formula, Mean, Minus, Number, Product, Sum, add_terms, negate
-from klsym.notation.values import build_tree
+from klsym.notation.values import build_tree, show_value
 
 SENSE = {False: "minimised", True: "maximised"}
 VERB = {False: "minimises", True: "maximises"}
@@ -128,6 +131,29 @@ def find_aim(verdict: Verdict, ascends: bool) -> Aim | None:
 def describe_objective(verdict: Verdict, ascends: bool) -> str:
     """Describe what an update does to the objective of a verdict; empty if none is known."""
     return str(find_aim(verdict, ascends) or "")
+
+
+def orient_multiples(reading: TargetReading) -> dict[str, str]:
+    """Return the multiples, with a minus before those that are negative for every n >= 2.
+
+    >>> from klsym.engine.explain import explain
+    >>> orient_multiples(explain("-rho*sg(centred(R))", level="sequence").gradient)
+    {'reward': '-(R - R/n)'}
+    """
+    return {
+        name: f"-({show_value(-value)})" if is_sum(text) and _is_negative(value) else text
+        for (name, value), text in zip(reading.parts.items(), reading.multiples.values(), strict=True)
+    }
+
+
+def _is_negative(value: Any) -> bool:
+    """Is a multiple in n, the size of a batch, a negative monomial at n = 2 and at n = 3?"""
+    if not isinstance(value, ExpPoly) or "n" not in value.names():
+        return False
+    e = to_sympy(value)
+    [n] = [x for x in e.free_symbols if x.name == "n"]
+    at = [e.subs(n, size) for size in (2, 3)]
+    return all(not x.is_Add and x.could_extract_minus_sign() for x in at)
 
 
 def aim_at_multiples(multiples: dict[str, str], ascends: bool) -> Aim:

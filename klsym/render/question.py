@@ -28,7 +28,7 @@ from klsym.render.headline import (
     find_update,
     list_option_words,
 )
-from klsym.render.objective import aim_at_multiples, describe_objective
+from klsym.render.objective import aim_at_multiples, describe_objective, orient_multiples
 from klsym.render.option_words import SAMPLED_FROM, find_words
 from klsym.render.words import describe_place
 
@@ -118,7 +118,7 @@ def describe_term(verdict: Verdict, ascends: bool) -> str:
 
 def _name_combination(reading: TargetReading, ascends: bool) -> str:
     """Name a sum of multiples of the two KLs and of rewards; a multiple that is a parameter is positive."""
-    multiples = reading.multiples
+    multiples = orient_multiples(reading)
     kls = [name for name in KL_OF if name in multiples]
     is_raised = {name: text.startswith("-") != ascends for name, text in multiples.items()}
     is_difference = len({is_raised[name] for name in kls}) > 1

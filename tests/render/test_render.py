@@ -155,6 +155,9 @@ def test_a_single_bound_is_said_as_a_region(loss: str, place: str) -> None:
         ("k1", {}, "No effect: its expected gradient is zero, it only adds noise"),
         ("sg(k1)", {}, "No effect: the gradient is zero at every sample"),
         ("-A*log_q", {}, "A policy gradient: maximises E_q[A]"),
+        ("-rho*sg(centred(R))", {"level": "sequence"}, "A policy gradient: maximises E_q[R - R/n]"),
+        ("rho*sg(centred(R))", {"level": "sequence"},
+         "The wrong sign for a policy gradient: minimises E_q[R - R/n]"),
         ("k3", REWARD, "A difference of the two KLs: subtracted from the reward, it minimises KL(q||p) -"
          " KL(p||q)"),
     ],
