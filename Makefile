@@ -43,6 +43,7 @@ $(STAMP): pyproject.toml requirements.lock
 report: install ## settle every claim, replay the proofs, cross-check, draw, and write it all up as one page
 	@rm -rf $(CERTIFICATES) $(BUILD)/figures
 	$(BIN)/klsym report -o $(BUILD)
+	@echo "Replaying the certificates from their files"
 	@$(BIN)/klsym check $(CERTIFICATES) > $(BUILD)/check.txt || { cat $(BUILD)/check.txt; exit 1; }
 	@echo "Replayed from their files by the kernel alone: $$(grep -c ^ok $(BUILD)/check.txt) certificates ($(BUILD)/check.txt)"
 	@echo
@@ -50,6 +51,7 @@ report: install ## settle every claim, replay the proofs, cross-check, draw, and
 
 site: $(SITE_STAMP) ## build the documentation as build/site; it works offline
 	PYTHONPATH=docs $(BIN)/python -m generate $(BUILD)/site-source $(BUILD)/site-extra
+	@echo "Building the pages with Sphinx"
 	KLSYM_DOCS=$(abspath docs) KLSYM_EXTRA=$(abspath $(BUILD)/site-extra) $(BIN)/python -m sphinx -b html -j 2 -E -q -W --keep-going \
 		-d $(BUILD)/site-doctrees $(BUILD)/site-source $(BUILD)/site
 	@echo "Open $(BUILD)/site/index.html"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from klsym.commands.console import escape_output, print_complaint
+from klsym.commands.console import escape_output, note_terminal, print_complaint
 from klsym.commands.help_texts import format_overview
 from klsym.commands.option_groups import guard_minus
 from klsym.commands.parser import build_parser
@@ -44,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         options = build_parser(*words[:1]).parse_args(guard_minus(words))
         module, _, name = options.run.partition(":")
         run: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(module), name)
+        note_terminal()
         with escape_output(), speak_of_flags():
             code = run(options)
             print(end="", flush=True)

@@ -37,6 +37,9 @@ for (const name of ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"]) {
 const lock = JSON.parse(fs.readFileSync(path.join(core, "pyodide-lock.json"), "utf8"));
 const empty = JSON.stringify({ info: lock.info, packages: {} }); // the page loads no further package
 fs.writeFileSync(path.join(out, "py", "pyodide-lock.json"), empty);
+const fetched = ["klsym.bin", "python_stdlib.zip", "pyodide.asm.wasm", "pyodide-lock.json"]; // scripts are imported
+const total = fetched.reduce((sum, name) => sum + fs.statSync(path.join(out, "py", name)).size, 0);
+fs.writeFileSync(path.join(out, "py", "bytes.json"), JSON.stringify({ total })); // the worker counts to it
 for (const name of fs.readdirSync(path.join(here, "try"))) {
   if (/\.(html|css|js)$/.test(name)) fs.copyFileSync(path.join(here, "try", name), path.join(out, name));
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -24,20 +25,29 @@ def main(source: Path, extra: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     with ProcessPoolExecutor(2) as pool:
+        announce("checking the claims, and writing the other pages beside")
         outcomes = {id: pool.submit(judged, id) for id, one in load().items() if one.verdict != "computed"}
         others = pool.submit(write_others, source)
+        announce("writing the pages of the theorems")
         write_theorems(source, extra, outcomes)
+        announce("waiting for the other pages")
         others.result()
+    announce(f"{sum(1 for _ in source.rglob('*.md'))} pages in {source}")
     shutil.copy(HOME / "docs" / "conf.py", source)
+
+
+def announce(text: str) -> None:
+    """Print one line on a step."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def write_others(source: Path) -> None:
     """All pages but those of the theorems."""
     copy_all(source)
-    write_map(source)
-    write_codes(source)
-    write_commands(source)
-    write_reference(source)
+    steps = {"map": write_map, "codes": write_codes, "commands": write_commands, "reference": write_reference}
+    for name, write_pages in steps.items():
+        write_pages(source)
+        announce(f"written: {name}")
     front = (source / "index.md").read_text(encoding="utf-8")
     write(source / "index.md", front.replace(MAP, f"`````{{raw}} html\n{table()}\n`````"))
     _style(source / "_static")

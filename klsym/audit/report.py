@@ -17,10 +17,11 @@ from klsym.errors import spell_option
 from klsym.escaping import printable
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
-from klsym.render.answer import build_answer, format_answer
+from klsym.render.answer import WIDTH, build_answer, format_answer, wrap_text
 from klsym.render.headline import describe_update, describe_use, name_trust
 
 ALONE = "each token by itself"
+INDENT = " " * 12  # of further lines of a row
 MAX_SHOWN = 2  # findings in the code of a short answer
 
 
@@ -71,16 +72,19 @@ class Audit:
             "confirmed": {"points": self.points, "framework": self.framework},
         }  # fmt: skip
 
-    def text(self, full: bool = False) -> str:
+    def text(self, full: bool = False, width: int = WIDTH) -> str:
         """Return the answer for a terminal; full: with all that was read, checked and found."""
         if not full:
             name = f"{self.code.name} ({self.place}{self._show_options()}): "
             answer = build_answer(self.verdict, name, self._list_short_rows())
-            return "\n".join(map(printable, format_answer(answer, proof=True).splitlines()))
+            return "\n".join(map(printable, format_answer(answer, width, proof=True).splitlines()))
         lines = [f"{self.code.name}  ({self.place}{self._show_options()})", ""]
-        lines += [f"  {name:<9} {text}" for name, text in self._list_rows()]
-        lines += ["", "What the code shows", *(f"  - {f}" for f in self.findings)]
-        return "\n".join([*map(printable, lines), "", self.verdict.text(full=True)])
+        lines += [
+            x for name, text in self._list_rows() for x in wrap_text(f"{name:<9} {text}", "  ", INDENT, width)
+        ]
+        lines += ["", "What the code shows"]
+        lines += [x for finding in self.findings for x in wrap_text(f"- {finding}", "  ", "    ", width)]
+        return "\n".join([*map(printable, lines), "", self.verdict.text(full=True, width=width)])
 
     def _list_short_rows(self) -> list[tuple[str, str]]:
         """Return rows on what was read, assumed and checked, and the first findings in the code."""

@@ -7,7 +7,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from klsym.commands.console import LONGEST, format_line, iterate_shown, print_complaint
+from klsym.commands.console import (
+    LONGEST,
+    format_line,
+    get_terminal_width,
+    is_on_terminal,
+    iterate_shown,
+    print_complaint,
+)
 from klsym.commands.fixes import fix_code
 from klsym.commands.lint import judge_replies, report_findings, scan_project
 from klsym.commands.targets import ask_target, read_config, refuse_choices
@@ -19,6 +26,7 @@ from klsym.lint.baseline import find_baseline
 from klsym.lint.config import Target
 from klsym.lint.findings import EXPECTED, UNREADABLE
 from klsym.lint.store import build_target, store_target
+from klsym.render.answer import add_label, wrap_text
 from klsym.worker_process import Reply
 
 HEADS = ("code", "options", "loss", "target")
@@ -117,9 +125,26 @@ def _print_replies(audited: Sequence[tuple[Target, Reply]], form: str) -> None:
             print(text)
     else:
         rows = [HEADS, *(tuple(map(printable, _format_row(*each))) for each in audited)]
-        widths = [min(max(len(row[i]) for row in rows), WIDEST) for i in range(len(HEADS))]
-        for row in rows:
-            print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        print("\n".join(_align_rows(rows)))
+
+
+def _align_rows(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table; on a terminal each target has a line for each of its cells."""
+    if is_on_terminal():
+        heads, *cells = rows
+        pairs = [pair for row in cells for pair in zip(heads, row, strict=True) if pair[1] != "-"]
+        return [line for head, text in pairs for line in _format_cell(head, text)]
+    widths = [min(max(len(row[i]) for row in rows), WIDEST) for i in range(len(HEADS))]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _format_cell(head: str, text: str) -> list[str]:
+    """Return the name of the code, or a row below it."""
+    width = get_terminal_width()
+    return wrap_text(text, "", "  ", width) if head == HEADS[0] else add_label(head, text, width)
 
 
 def _format_row(target: Target, reply: Reply) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 PAGE = 100  # columns
 PATIENCE = 1.5  # seconds before the terminal says what klsym is doing
+LETTERS = {
+    "q": "q is the policy", "p": "p the reference", "mu": "mu the old policy, which sampled", "r": "r = p/q",
+    "rho": "rho = q/mu", "s": "s = grad log q",
+}  # fmt: skip
+TERMINAL = {"stdout": False}  # is it one?  set when a command starts
 LONGEST = 10_000  # characters of a complaint: it may end in a command to paste, with many settings
 
 
@@ -41,11 +48,46 @@ def print_complaint(message: str) -> None:
     print(f"klsym: {format_line(message, LONGEST)}", file=sys.stderr)
 
 
+def note_terminal() -> None:
+    """Note whether the output of a command goes to a terminal: it may be collected before it is printed."""
+    TERMINAL["stdout"] = sys.stdout is not None and sys.stdout.isatty()
+
+
+def is_on_terminal() -> bool:
+    """Does the output of the command go to a terminal?"""
+    return TERMINAL["stdout"]
+
+
 def get_terminal_width() -> int:
     """Return the columns of the terminal, at most those of a page; without a terminal those of a page."""
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+    if not is_on_terminal() and "COLUMNS" not in os.environ:
         return PAGE
     return min(shutil.get_terminal_size((PAGE, 24)).columns, PAGE)
+
+
+def wrap_for_terminal(text: str, indent: str = "    ") -> str:
+    """Return a long line wrapped for the terminal; what reads a pipe gets one line."""
+    if not is_on_terminal():
+        return text
+    wrapped = textwrap.wrap(
+        text, max(get_terminal_width(), 30), subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(wrapped)
+
+
+def explain_letters(answer: str) -> str:
+    """Return one line on the letters of an answer, for a terminal; empty in a pipe, or without any.
+
+    What the answer says already is left out, such as r = p/q.
+    """
+    if not is_on_terminal():
+        return ""
+    said = [
+        text for letter, text in LETTERS.items() if re.search(rf"(?<![a-z0-9]){letter}(?![a-z0-9_])", answer)
+    ]
+    text = ", ".join(text for text in said if text not in " ".join(answer.split()))
+    return wrap_for_terminal(f"  names    {text}", " " * 11) if text else ""
 
 
 class _Escaped:
@@ -96,6 +138,12 @@ def make_output_folder(text: str) -> Path:
     if not text.strip():  # Path("") is the folder that one happens to stand in
         raise UsageError("the name of a folder is empty; a dot stands for this one")
     return make_folder(Path(text))
+
+
+def announce_step(text: str) -> None:
+    """Print one line on a step of long work on stderr, where no terminal shows a bar."""
+    if sys.stderr is not None and not sys.stderr.isatty():
+        print(f"klsym: {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def show_progress(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:

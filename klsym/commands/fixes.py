@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from klsym.commands.console import iterate_shown, print_complaint, print_patch
+from klsym.commands.console import get_terminal_width, iterate_shown, print_complaint, print_patch
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.files import read_text, write_whole
@@ -82,8 +82,11 @@ def _ask_target(fixer: Fixer, target: Target, sources: dict[str, str]) -> Reply:
     arguments = {
         "map": dict(target.map), "set": dict(target.set), "result": target.result, **target.setting
     }  # fmt: skip
-    question = {"target": target.code, "options": arguments, "expect": target.expect, "sources": sources}
-    return fixer.ask(question)
+    width = get_terminal_width()
+    return fixer.ask(
+        {"target": target.code, "options": arguments, "expect": target.expect, "sources": sources,
+         "width": width}
+    )  # fmt: skip
 
 
 def _refuse_other_file(fix: dict[str, Any], target: Target) -> None:

@@ -15,6 +15,26 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "rule": ("klsym rule KL004", "klsym rule missing-weight"),
     "rules": ("klsym rules", "klsym rules --json"),
     "examples": ("klsym examples", "klsym examples grpo"),
+    "check": ("klsym check certificates", "klsym check certificates/gradient.k1-loss.json --full"),
+    # of klsym.study
+    "optimum": (
+        "klsym optimum k3 --beta 0.5 --rewards 1,0,-1",
+        "klsym optimum k3 --use reward --beta 0.5 --rewards 0,0.4,1 --reference 0.5,0.3,0.2",
+    ),
+    "catalogue": ("klsym catalogue", "klsym catalogue --size 3"),
+    "divergence": ("klsym divergence jeffreys", "klsym divergence 'r*log(r)' --sampling off-policy"),
+    "prove": ("klsym prove gradient.k1-loss", "klsym prove gradient.k1-loss --certificates certificates"),
+    "claims": ("klsym claims gradient.k1-loss", "klsym claims reward --json"),
+    "export": (
+        "klsym export certificates --rocq checked",
+        "klsym export certificates/gradient.k1-loss.json --rocq checked",
+    ),
+    "verify": ("klsym verify gradient.k1-loss", "klsym verify gradient.k1-loss --samples 1e6 --seed 1"),
+    "figures": ("klsym figures tm-fig2", "klsym figures tm-fig2 -o figures"),
+    "tables": ("klsym tables --list", "klsym tables gradients --format markdown"),
+    "report": ("klsym report", "klsym report -o report"),
+    "paper": ("klsym paper", "klsym paper -o paper"),
+    "axioms": ("klsym axioms gradient.k1-loss", "klsym axioms value.k2-biased"),
 }  # fmt: skip
 TASKS = (
     ("What does a trainer's loss optimise?", "klsym explain grpo"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
-from klsym.commands.console import iterate_shown, print_complaint
+from klsym.commands.console import iterate_shown, print_complaint, wrap_for_terminal
 from klsym.commands.targets import ask_target, read_config, refuse_choices
 from klsym.confirmed.child import Runner
 from klsym.errors import UsageError
@@ -90,7 +90,7 @@ def report_findings(options: argparse.Namespace) -> int:
         counts = f"{_count_items(config.targets, 'target')}, {_count_items(judged.new, 'finding')}"
         fails = f"{len(judged.failing)} fail" + "s" * (len(judged.failing) == 1)
         stored_counts = f"{judged.suppressed} suppressed, {remaining} in the baseline"
-        print(printable(f"{counts}, of which {fails} ({stored_counts}); {slow}"))
+        print(wrap_for_terminal(printable(f"{counts}, of which {fails} ({stored_counts}); {slow}")))
     return int(bool(judged.failing) and not options.exit_zero)
 
 
@@ -102,7 +102,8 @@ def _print_findings(new: list[Finding], options: argparse.Namespace, targets: in
     elif options.format == "github":
         print("\n".join(as_annotations(new)), end="\n" * bool(new))
     else:
-        print("\n".join(as_text(new, None if options.explain_unread else targets)), end="\n" * bool(new))
+        lines = as_text(new, None if options.explain_unread else targets)
+        print("\n".join(map(wrap_for_terminal, lines)), end="\n" * bool(new))
 
 
 def _count_items(of: Sized, name: str) -> str:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
-from klsym.commands.console import describe_work, print_complaint, show_waiting
+from klsym.commands.console import describe_work, get_terminal_width, print_complaint, show_waiting
 from klsym.errors import UsageError
 from klsym.measure.child import Runner
 
@@ -29,7 +29,8 @@ def measure_code(options: argparse.Namespace) -> int:
         chosen["seconds"] = options.time_limit
     runner = Runner(LEEWAY * options.time_limit + 1, options.memory_limit)
     with runner, show_waiting(lambda: describe_work(runner, options.target)):
-        reply = runner.ask({"target": options.target, "options": chosen})
+        width = get_terminal_width()
+        reply = runner.ask({"target": options.target, "options": chosen, "width": width})
     if "error" in reply:
         raise UsageError(reply["error"])
     print(json.dumps(reply["json"]) if options.format == "json" else reply["text"])

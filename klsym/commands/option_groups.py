@@ -53,25 +53,27 @@ def add_setting(
     command: argparse.ArgumentParser,
     without: tuple[str, ...] = (),
     only: tuple[str, ...] = (),
-    defaults: Mapping[str, str] | None = None,
+    says: Mapping[str, str] | None = None,
 ) -> None:
-    """Add the options that say how the loss is used; defaults: what the help says of a default instead."""
-    use = command.add_argument_group("how the loss is used (the first choice is the default)")
+    """Add the options that say how the loss is used; says: the help of an option, with its choices."""
+    default = "read from the code" if says else "the first choice is the default"
+    use = command.add_argument_group(f"how the loss is used ({default})")
     tokens = None if only else command.add_argument_group("of tokens and sequences, beside --level")
     for option in OPTIONS:
         if option.name not in without and (not only or option.name in only):
             group = use if tokens is None or option.always or option.silent else tokens
             group.add_argument(
                 f"--{option.name}", type=partial(read_choice, option.name),
-                choices=option.choices, default=DEFAULTS[option.name],
-                help=f"{option.meaning} ({(defaults or {}).get(option.name, '')})".removesuffix(" ()"),
+                choices=option.choices, default=DEFAULTS[option.name], metavar="CHOICE" if says else None,
+                help=says[option.name] if says else option.meaning,
             )  # fmt: skip
 
 
 def add_format(
     command: argparse.ArgumentParser, formats: tuple[str, ...] = ("text", "json"), lines: str = ""
 ) -> None:
-    command.add_argument("--format", choices=formats, default="text")
+    shown = ", ".join(formats)
+    command.add_argument("--format", choices=formats, default="text", metavar="FORMAT", help=shown)
     command.add_argument(
         "--json", action="store_const", const="json", dest="format", help=f"same as --format json{lines}"
     )

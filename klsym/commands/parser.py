@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 from functools import partial
 from typing import Any
 
@@ -40,12 +41,17 @@ class Formatter(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=24, width=PAGE)
 
+    def format_help(self) -> str:
+        """Leave out the empty lines between groups of options: their titles stand at the margin."""
+        return re.sub(r"(\n [^\n]*)\n\n(?=[^\n]*:\n  +-)", r"\1\n", super().format_help())
+
 
 class Parser(argparse.ArgumentParser):
     """argparse with one-line errors, whose help begins with commands to paste."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": Formatter, **options})
+        super().__init__(**{"formatter_class": Formatter, "add_help": False, **options})
+        self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
 
     def error(self, message: str) -> Any:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -192,10 +198,14 @@ def _add_recommend(commands: Any) -> None:
     recommend.set_defaults(run="klsym.commands.losses:recommend_loss")
 
 
-READ_FROM_CODE = {
-    "use": "reward if the function is named after rewards or advantages, else loss",
-    "sampling": "off-policy if the code has old log-probabilities, else on-policy",
-    "level": "as the code adds up tokens",
+READ_FROM_CODE = {  # what the help of `klsym audit` says of an option
+    "use": "loss, or reward (if the function is named after rewards or advantages)",
+    "sampling": "on-policy, off-policy (if the code has old log-probabilities) or truncated",
+    "level": "sample, token (if the code adds up tokens) or sequence",
+    "batch": "none, mean, leave-one-out or std: which baseline of a batch is subtracted",
+    "credit": "to-go, same-token or total: the rewards that a token is credited with",
+    "weights": "token, prefix or sequence: rho of a token",
+    "aggregate": "sum, mean or batch: what tokens are divided by",
 }  # fmt: skip
 
 
@@ -203,36 +213,29 @@ def _add_audit(commands: Any) -> None:
     audit = commands.add_parser(
         "audit",
         help="read real PyTorch, JAX or NumPy code and say what it optimises",
-        description="Trace the code that computes a loss, confirm the trace with real tensors and autograd,"
-        " and explain it. THIS RUNS THE CODE that is named (the function or lines, and the definitions of the"
-        " file that they use; nothing else of a file), in a process of its own with a time and a memory"
-        " limit, but with all your rights: audit only code that you would run. Several targets, or several"
-        " values of one option, give a table.",
-        epilog="Roles: log_q (trained), log_p (reference), log_mu (behaviour), R, A, an expression of these"
-        " in the loss grammar, mask (1 at tokens that count), sequence_mask (one number a sequence), token"
-        " (the word that was sampled), offsets (cu_seqlens of packed sequences), log_q[v], log_p[v] for"
-        " log-probabilities or logits of the whole vocabulary, and q[v], p[v] for its probabilities. Without"
-        " --level, code that aggregates over tokens is asked at level token.",
+        description="Read the code that computes a loss, check the reading by autograd, and explain it. THIS"
+        " RUNS THE CODE that is named, with all your rights: audit only code that you would run.",
+        epilog="More: --write-baseline --exit-zero --explain-unread --quiet --memory-limit (docs/audit.md);"
+        " roles of --map: docs/guides/audit-a-trainer.md",
     )
     audit.add_argument(
         "targets", nargs="*", metavar="CODE",
-        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128 (with --result), NOTEBOOK.ipynb:FUNC,"
-        " NOTEBOOK.ipynb:3 (its third cell of code), or MODULE:FUNC, which imports MODULE; without any, the"
-        " targets of klsym.toml or of [tool.klsym] in pyproject.toml",
+        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128, NOTEBOOK.ipynb:FUNC, MODULE:FUNC; none:"
+        " the targets of klsym.toml",
     )  # fmt: skip
     _add_names(audit)
-    add_setting(audit, defaults=READ_FROM_CODE)
+    add_setting(audit, says=READ_FROM_CODE)
     audit.set_defaults(**dict.fromkeys(DEFAULTS))  # what is not said is left to the code
     audit.add_argument(
         "--expect", metavar="OBJECTIVE",
         help="exit 1 if the code minimises anything else: a target such as reverse-kl, 'reverse-kl inside"
         " clamps', or '-E[A] + 0.04*reverse-kl'",
     )  # fmt: skip
-    _add_limits(audit)
+    _add_limits(audit, shows_memory=False)
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
-    audit.add_argument("--full", action="store_true", help="print all that was read, checked and found")
+    audit.add_argument("--full", action="store_true", help="print all that was read and found")
     _add_fixes(audit)
-    _add_lint(audit)
+    _add_lint(audit.add_argument_group("of a project"))
     audit.set_defaults(run="klsym.commands.audit:audit_code")
 
 
@@ -240,34 +243,33 @@ def _add_measure(commands: Any) -> None:
     measure = commands.add_parser(
         "measure",
         help="run any loss code on every sample of a small world, and say what it minimises",
-        description="Enumerate all sequences of a few words, run the code's own autograd on each group of"
-        " samples, and compare the exact expected gradient with those of named objectives. THIS RUNS THE CODE"
-        " and its module, in a process of its own with a time and a memory limit, but with all your rights:"
-        " measure only code that you would run.",
-        epilog="The function takes one klsym.Batch, or arguments that are bound by their names or by --map to"
-        " fields of it: tokens mask logp ref_logp old_logp rewards rewards[t] token_rewards logits ref_logits"
-        " model ref_model.",
+        description="Run the code's own autograd on all sequences of a few words, and compare the expected"
+        " gradient with those of named objectives. THIS RUNS THE CODE and its module, with all your rights.",
+        epilog="Fields of a batch, to which arguments are bound: docs/guides/measure-your-trainer.md",
     )
-    measure.add_argument("target", metavar="CODE", help="FILE.py:FUNC, or MODULE:FUNC")
-    _add_worlds(measure)
-    _add_samples(measure)
-    measure.add_argument("--framework", choices=("torch", "jax"), help="of the code (what it uses)")
+    measure.add_argument(
+        "target", metavar="CODE", help="FILE.py:FUNC or MODULE:FUNC, of one klsym.Batch or of its fields"
+    )
+    for flag, said in (("--map", "NAME=FIELD"), ("--set", "NAME=VALUE")):
+        measure.add_argument(flag, action="append", default=[], metavar=said, help=f"of an argument: {said}")
+    measure.add_argument(
+        "--framework", choices=("torch", "jax"), metavar="NAME", help="torch or jax (what the code uses)"
+    )
     measure.add_argument("--vs", metavar="CODE", help="another loss, for the ratio of the variances")
     measure.add_argument(
         "--expect", metavar="OBJECTIVE", help="exit 1 if it is not this, such as '-E[R] + 0.04*reverse-kl'"
     )
-    for flag, said in (("--map", "NAME=FIELD"), ("--set", "NAME=VALUE")):
-        measure.add_argument(flag, action="append", default=[], metavar=said, help=f"of an argument: {said}")
     _add_limits(measure)
     add_format(measure)
+    _add_worlds(measure.add_argument_group("the worlds"))
+    _add_samples(measure.add_argument_group("a real model, of which groups are drawn"))
     measure.set_defaults(run="klsym.commands.measure:measure_code")
 
 
 def _add_worlds(measure: Any) -> None:
     measure.add_argument(
         "--sampling", type=partial(read_choice, "sampling"), choices=OPTION_CHOICES["sampling"],
-        help="samples from q (on-policy), from mu (off-policy), from q without its least likely words"
-        " (truncated) (on-policy)",
+        metavar="CHOICE", help="on-policy, off-policy, or truncated: q without its least likely words",
     )  # fmt: skip
     for name, default, said in (
         ("group", 1, "samples of one call of the loss"), ("words", 3, "words; word 0 ends a sequence"),
@@ -300,28 +302,28 @@ def _add_samples(measure: Any) -> None:
 def _add_names(audit: Any) -> None:
     audit.add_argument(
         "--map", action="append", default=[], metavar="NAME=ROLE",
-        help="what an argument, or an expression as the code writes it, stands for: 'batch.ref_logps=log_p'"
-        " (guessed from usual names)",
+        help="what an argument or expression stands for, such as batch.ref_logps=log_p",
     )  # fmt: skip
     audit.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE",
-        help="the value of an option, such as kl_penalty=k3 or self.beta=0.04; given again, a further value",
+        help="the value of an option of the code, such as kl_penalty=k3",
     )  # fmt: skip
     audit.add_argument(
         "--result",
         metavar="NAME",
-        help="the name that holds the loss, or which of several returned values (0)",
+        help="the name of the loss, or which of several returned values (0)",
     )
 
 
-def _add_limits(audit: Any) -> None:
+def _add_limits(audit: Any, shows_memory: bool = True) -> None:
     audit.add_argument(
         "--time-limit", type=parse_seconds, default=AUDIT_SECONDS, metavar="SECONDS",
         help=f"end the code after so many seconds ({AUDIT_SECONDS:g})",
     )  # fmt: skip
     audit.add_argument(
         "--memory-limit", type=float, default=AUDIT_GIGABYTES, metavar="GB",
-        help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})",
+        help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})" if shows_memory
+        else argparse.SUPPRESS,
     )  # fmt: skip
 
 
@@ -329,35 +331,26 @@ def _add_fixes(audit: argparse.ArgumentParser) -> None:
     changes = audit.add_mutually_exclusive_group()
     changes.add_argument(
         "--diff", action="store_true",
-        help="print the smallest change of one statement with which the loss is right, read, proved and"
-        " measured, as a unified diff; exit 1 if there is one, or none was found for a wrong loss",
+        help="print the smallest change with which the loss is right; 1 if it is wrong",
     )  # fmt: skip
-    changes.add_argument(
-        "--fix", action="store_true", help="write that change into the file; exit 1 if none was found"
-    )
+    changes.add_argument("--fix", action="store_true", help="write that change into the file")
 
 
-def _add_lint(audit: argparse.ArgumentParser) -> None:
-    """What a linter has."""
+def _add_lint(audit: Any) -> None:
+    """Add the options of a linter; docs/audit.md explains those that the help leaves out."""
     audit.add_argument(
-        "--scan", metavar="PATH",
-        help="run nothing; list the functions of a file or folder that compute a KL or a policy loss",
-    )  # fmt: skip
+        "--scan", metavar="PATH", help="run nothing; list the functions that compute a KL or a policy loss"
+    )
     audit.add_argument(
         "--write",
         action="store_true",
-        help="enter what --scan lists, or CODE with its options, into klsym.toml",
+        help="enter what --scan lists, or CODE, into klsym.toml",
     )
-    audit.add_argument(
-        "--baseline", metavar="FILE", help="findings that are known and do not count; it shrinks by itself"
-    )
-    audit.add_argument("--write-baseline", action="store_true", help="store what is found as the baseline")
-    audit.add_argument("--exit-zero", action="store_true", help="exit 0 whatever is found")
-    audit.add_argument(
-        "--explain-unread", action="store_true",
-        help="list all targets that cannot be read with the reasons, in place of one line with their number",
-    )  # fmt: skip
-    audit.add_argument("--quiet", action="store_true", help="findings alone, no summary")
+    audit.add_argument("--baseline", metavar="FILE", help="findings that are known and do not count")
+    audit.add_argument("--write-baseline", action="store_true", help=argparse.SUPPRESS)
+    audit.add_argument("--exit-zero", action="store_true", help=argparse.SUPPRESS)
+    audit.add_argument("--explain-unread", action="store_true", help=argparse.SUPPRESS)
+    audit.add_argument("--quiet", action="store_true", help=argparse.SUPPRESS)
 
 
 def _add_rule(commands: Any) -> None:

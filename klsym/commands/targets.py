@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
+from klsym.commands.console import get_terminal_width
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
 from klsym.lint.config import FILES, Config, Target, has_project_table, read_project
@@ -68,6 +69,7 @@ def ask_target(runner: Asked, target: Target, form: str = "text") -> Reply:
         "map": dict(target.map), "set": dict(target.set), "result": target.result, **target.setting
     }  # fmt: skip
     question = {
-        "target": target.code, "options": arguments, "expect": target.expect, "measure": True, "form": form
+        "target": target.code, "options": arguments, "expect": target.expect, "measure": True, "form": form,
+        "width": get_terminal_width(),
     }  # fmt: skip
     return runner.ask(question)

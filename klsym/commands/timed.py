@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from typing import Any
 
-from klsym.commands.console import format_line
+from klsym.commands.console import format_line, show_waiting
 from klsym.errors import KlsymError, UsageError, lacking
 
 ON_THE_CLOCK = 3  # times the limit
@@ -41,7 +41,8 @@ def limit_time(late: Answer | None = None, *modules: str) -> Callable[[Answer], 
         def answer_within_limit(options: argparse.Namespace) -> int:
             if not options.time_limit or not hasattr(os, "fork"):
                 return answer(options)
-            reply = run_within(options.time_limit, lambda: answer(options), (*LOADED, *modules))
+            with show_waiting(lambda: "deriving the answer"):
+                reply = run_within(options.time_limit, lambda: answer(options), (*LOADED, *modules))
             if reply is None and late is not None:
                 return late(options)
             return print_reply(reply, options.time_limit)

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from klsym.commands.console import format_line, get_terminal_width
+from klsym.commands.console import explain_letters, format_line, get_terminal_width
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError
 
@@ -63,6 +63,8 @@ def read_setting(options: argparse.Namespace) -> dict[str, Any]:
 
 def format_verdict(verdict: PrintedVerdict, options: argparse.Namespace) -> str:
     """Return the answer in the format asked for; text has the width of the terminal."""
+    from klsym.render.answer import MAX_LINES, MAX_NARROW, NARROW
+
     if options.format == "json":
         return json.dumps(verdict.to_json())
     if options.format == "latex":
@@ -73,4 +75,8 @@ def format_verdict(verdict: PrintedVerdict, options: argparse.Namespace) -> str:
         return f"\\[\n{derivation_latex(verdict)}\n\\]"
     if options.format == "markdown":
         return str(verdict.markdown)
-    return str(verdict.text(options.proof, options.full, get_terminal_width()))
+    width = get_terminal_width()
+    text = verdict.text(options.proof, options.full, width)
+    has_room = text.count("\n") + 1 < (MAX_LINES if width >= NARROW else MAX_NARROW)
+    letters = explain_letters(text) if has_room else ""
+    return "\n".join(filter(None, [text, letters]))

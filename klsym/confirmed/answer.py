@@ -14,6 +14,7 @@ from klsym.engine.answers.expectation import KLS, read_expectation
 from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.errors import KlsymError
 from klsym.measure.measurement import Measurement
+from klsym.render.answer import WIDTH, add_label
 from klsym.render.markup.parts import format_rows
 
 GAP = 1e-6  # relative; a printed gradient further from the measured one is another one
@@ -136,12 +137,13 @@ class Confirmed:
             f" {self.measured.summary}; assumed: {assumed}"
         )
 
-    def describe_measured(self) -> str | None:
+    def describe_measured(self, width: int = WIDTH) -> str | None:
         """Return what was measured of code that could not be read, as text; None where it was not run."""
         if self.measured is None:
             return None
-        assumed = "".join(f"\nassumed   {note}" for note in self.assumed)
-        return f"{self.measured}{assumed}\nnot read  {self.unread}"
+        rows = [*(("assumed", note) for note in self.assumed), ("not read", self.unread)]
+        lines = [line for label, text in rows for line in add_label(label, text, width)]
+        return "\n".join([self.measured.text(width=width), *lines])
 
     def to_json(self) -> dict[str, Any]:
         """Return what was read and what was measured as JSON data."""

@@ -14,6 +14,7 @@ from klsym.diagnostics.codes import load_codes
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError, UsageError
 from klsym.files import read_text
+from klsym.render.answer import WIDTH
 from klsym.worker_process import Asked, Options, Reply, refuse_missing, serve, set_memory_limit
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ LARGEST = 5_000_000  # bytes of a file
 
 
 class Runner(Asked):
-    """Asked: "target", the other arguments of `klsym.audit` in "options", what is to "expect", and the
-    "form": "text", "full", or "json", with its proof.
+    """Asked: "target", the other arguments of `klsym.audit` in "options", what is to "expect", the "form":
+    "text", "full", or "json", with its proof, and the "width" of a text.
 
     The reply: {"text", "json", "target", "row", "meets"}; or an "error", with a "code" to exit with.  Of code
     that was to be measured also "both", the JSON of `Confirmed`; and where it could be run but not read,
@@ -92,11 +93,11 @@ def _audit(question: dict[str, Any]) -> Reply:
         from klsym.confirmed.both import audit_and_measure
 
         both = audit_and_measure(question["target"], **question["options"])
-        return describe_both(both, question["expect"], question.get("form", "json"))
+        return describe_both(both, question["expect"], question.get("form", "json"), question.get("width"))
     from klsym.audit.audits import audit
 
     answer = audit(question["target"], **question["options"])
-    return _describe(answer, question["expect"], question.get("form", "json"))
+    return _describe(answer, question["expect"], question.get("form", "json"), question.get("width"))
 
 
 def describe_failures(answer: Callable[[], Reply]) -> Reply:
@@ -114,11 +115,11 @@ def describe_failures(answer: Callable[[], Reply]) -> Reply:
         }
 
 
-def _describe(answer: Audit, expected: str | None, form: str) -> Reply:
+def _describe(answer: Audit, expected: str | None, form: str, width: int | None) -> Reply:
     meets = expected is None or answer.meets(expected)
     expectation = None if expected is None else {"wanted": expected, "ok": meets}
     return {
-        "text": answer.text(full=form == "full"),
+        "text": answer.text(form == "full", width or WIDTH),
         "json": {**answer.to_json(proof=form == "json"), "expect": expectation},
         "row": answer.to_row(),
         "target": answer.target or "open",
@@ -135,13 +136,15 @@ def _describe_error(error: KlsymError) -> Reply:
     return {"error": str(error), "code": 2, "place": getattr(error, "place", None)}
 
 
-def describe_both(both: Confirmed, expected: str | None, form: str = "json") -> Reply:
-    """Return what was read and what was measured; no verdict where they differ."""
+def describe_both(
+    both: Confirmed, expected: str | None, form: str = "json", width: int | None = None
+) -> Reply:
+    """Return what was read and what was measured; no verdict where they differ.  width: of the text."""
     as_json = both.to_json()
     if both.differs:
         return {"error": both.describe_difference(), "code": 1, "both": as_json}
     if both.answer is not None:
-        answer = _describe(both.answer, expected, form)
+        answer = _describe(both.answer, expected, form, width)
         return {**answer, "json": {**answer["json"], **as_json}, "both": as_json}
     assert both.error is not None
     if both.measured is None:
@@ -150,7 +153,7 @@ def describe_both(both: Confirmed, expected: str | None, form: str = "json") -> 
         **_describe_error(both.error),
         "both": as_json,
         "measured": both.measured.summary,
-        "measured_text": both.describe_measured(),
+        "measured_text": both.describe_measured(width or WIDTH),
         "measured_meets": expected is None or both.is_measured_as(expected),
     }
 

@@ -48,8 +48,19 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     if sampler is not None and sampler.is_cut and not isinstance(parameters, str):
         parameters = (*parameters, "S")
     question = read_question(loss, parameters, options)
-    written = question.written
-    asked = read_setting(written, question.options)
+    verdict = explain_in_setting(question.written, read_setting(question.written, question.options))
+    written = verdict.loss.written or question.written
+    target = guess_intended_target(verdict, written)
+    asked = verdict.loss.asked or verdict.setting  # a cut sampler of tokens is answered as another setting
+    if target is None or (asked.truncated and asked.is_per_token):
+        return verdict
+    from klsym.engine.answers.suggestion import suggest_loss  # seldom needed
+
+    return verdict.revise(suggestion=Search(suggest_loss, verdict, written, target))
+
+
+def explain_in_setting(written: Written, asked: Setting) -> Verdict:
+    """Return the verdict on a loss that was read, with its terms, and without what to write instead."""
     written = restrict_to_drawn_words(written) if asked.truncated else written
     written, asked = rewrite_per_token(written, asked)
     of_tokens = asked.truncated and asked.is_per_token
@@ -57,15 +68,8 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
     verdict = explain_written(written, setting)
     verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
-    verdict = verdict.revise(
-        text=written.typed or verdict.loss.text, written=written, terms=terms, asked=asked
-    )
-    target = guess_intended_target(verdict, written)
-    if target is None or of_tokens:
-        return verdict
-    from klsym.engine.answers.suggestion import suggest_loss  # seldom needed
-
-    return verdict.revise(suggestion=Search(suggest_loss, verdict, written, target))
+    text = written.typed or verdict.loss.text
+    return verdict.revise(text=text, written=written, terms=terms, asked=asked)
 
 
 def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting:

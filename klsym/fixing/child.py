@@ -52,7 +52,10 @@ def _propose(question: dict[str, Any], options: Options) -> Reply:
     )  # fmt: skip
     with replace_sources(question["sources"]):
         proposal = propose_change(asked, SHARE * options["seconds"] if options["seconds"] else 1e9)
-    return {**describe_both(proposal.both, question["expect"]), "fix": _describe_fix(proposal)}
+    return {
+        **describe_both(proposal.both, question["expect"], width=question.get("width")),
+        "fix": _describe_fix(proposal),
+    }
 
 
 def _describe_fix(proposal: Proposal) -> dict[str, Any]:

@@ -12,7 +12,7 @@ KINDS = ("zero", "named", "own-mean", "objective", "no-objective", "undecided")
 
 
 class Runner(Asked):
-    """Asked: "target", and the other arguments of `klsym.measure` in "options".
+    """Asked: "target", the "width" of the text, and the other arguments of `klsym.measure` in "options".
 
     The reply: {"text", "json", "ok"}; ok: is the expected objective met, or none asked for?
     """
@@ -44,6 +44,7 @@ def _prepare(question: dict[str, Any], options: Options) -> None:
 def _answer(question: dict[str, Any], options: Options) -> Reply:
     try:
         from klsym.measure.estimating import measure_samples
+        from klsym.measure.measurement import WIDTH
         from klsym.measure.measuring import measure
     except ModuleNotFoundError as error:
         return refuse_missing("measure", error)
@@ -55,7 +56,8 @@ def _answer(question: dict[str, Any], options: Options) -> Reply:
     except Exception as error:  # of the code that is run, or of klsym
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return {"error": f"{question['target']}: running it raises {text}", "code": 2}
-    return {"text": str(answer), "json": answer.to_json(), "ok": answer.ok}
+    text = answer.text(question["target"].rpartition("/")[2], question.get("width", WIDTH))
+    return {"text": text, "json": answer.to_json(), "ok": answer.ok}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,10 +9,14 @@ from typing import Any
 from klsym.errors import UsageError
 from klsym.measure.binding import bind_loss, load_made
 from klsym.measure.expectation import read_objective, write_objective
-from klsym.measure.measurement import WIDTH
+from klsym.measure.measurement import WIDTH, describe_multiples
 from klsym.measure.moments import SIMULATED, Moments, SampledFit
 
 SCHEMA = 1
+HEADLINES = {
+    "zero": "No effect: its gradient is 0 for every sample",
+    "undecided": "Not decided: see the notes",
+}
 LEAST_RATE = 0.001  # of errors: the distribution is simulated, so that less is not known
 FEWEST = 100  # groups: of fewer the test says little
 
@@ -62,31 +65,37 @@ class SampledMeasurement:
         """Is this objective not rejected?"""
         return self.compare(objective).p_value >= self.error_rate
 
+    @property
+    def headline(self) -> str:
+        """The kind of objective in words, then the objective."""
+        if self.kind in HEADLINES:
+            return HEADLINES[self.kind]
+        objective = write_objective(self.multiples, 3)
+        return f"{describe_multiples(self.multiples)}: its gradient may be that of {objective}, not rejected"
+
     def _list_rows(self) -> list[tuple[str, str]]:
-        says = {
-            "zero": "its gradient is 0 for every sample",
-            "undecided": "nothing is decided: see the notes",
-        }
-        fitted = f"its gradient may be that of {write_objective(self.multiples, 3)}, which is not rejected"
-        rows = [("answer", says.get(self.kind, fitted))]
+        """Return what is to be known beside the headline, the most important first."""
+        rows = []
+        if self.expected is not None:
+            said = "not rejected" if self.ok else "rejected"
+            rows.append(("expected", f"{self.wanted}: {said}, {_describe_fit(self.expected)}"))
         for name, (low, high) in self.intervals.items():
             rows.append(("multiple", f"of {name}: {(low + high) / 2:.4g} +- {(high - low) / 2:.1g}"))
         rows += [("fit", _describe_fit(fit)) for fit in self.fits[:1]]
         rows += [("also", write_objective(fit.multiples, 3)) for fit in self.fits[1:4]]
+        return [*rows, *(("note", note) for note in self.notes)]
+
+    def text(self, name: str = "", width: int = WIDTH) -> str:
+        """Format the answer for a terminal; name: of the code."""
+        from klsym.render.questions.layout import format_rows
+
         size = "one sample" if self.group == 1 else f"{self.group} samples"
-        rows.append(("setting", f"{self.sampling}, {self.groups} groups of {size} of a model"))
-        if self.expected is not None:
-            said = "not rejected" if self.ok else "rejected"
-            rows.append(("expected", f"{self.wanted}: {said}, {_describe_fit(self.expected)}"))
-        rows += [("note", note) for note in self.notes]
-        trust = f"sampled: what is true is rejected with probability {self.error_rate:g}; no theorem"
-        return [*rows, ("trust", trust)]
+        title = f"{name or 'the loss'}, run {self.sampling}, {self.groups} groups of {size} of a model"
+        details = f"what is true is rejected with probability {self.error_rate:g}; no theorem"
+        return format_rows(title, self.headline, "sampled", self._list_rows(), details=details, width=width)
 
     def __str__(self) -> str:
-        lines = []
-        for head, text in self._list_rows():
-            lines += textwrap.wrap(text, WIDTH, initial_indent=f"{head:<10}", subsequent_indent=" " * 10)
-        return "\n".join(lines)
+        return self.text()
 
     __repr__ = __str__
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +15,26 @@ from klsym.measure.fit import Fit
 from klsym.measure.world import Array, MeasuredWorld
 
 SCHEMA = 1
-TRUST = "measured: exact on these worlds, no theorem"
-WIDTH = 96
+TRUST = "measured"
+WIDTH = 100
+REWARDS = {
+    "policy-gradient": "a policy gradient", "log-likelihood": "a policy gradient without weights",
+    "token-policy-gradient": "a policy gradient with the weight of each token",
+    "entropy": "an entropy bonus", "next-token-entropy": "an entropy bonus",
+}  # fmt: skip
 KINDS = {
     "zero": "its expected gradient is 0",
     "own-mean": "minimises the mean of the loss itself, which has no name here",
     "objective": "its expected gradient is the gradient of some function, which has no name here",
     "no-objective": "has no objective: its expected gradient is not the gradient of any function",
     "undecided": "is not decided: whether its expected gradient has a curl is within the errors",
+}
+HEADLINES = {
+    "zero": "No effect: its expected gradient is 0",
+    "own-mean": "No objective with a name: minimises the mean of the loss itself",
+    "objective": "No objective with a name: its expected gradient is the gradient of some function",
+    "no-objective": "No objective: its expected gradient is not the gradient of any function",
+    "undecided": "Not decided: whether its expected gradient has a curl is within the errors",
 }
 
 
@@ -165,37 +177,56 @@ class Measurement:
             return f"has the gradient of {objective}; whether it has a curl is not decided"
         return f"{verb} {objective}"
 
-    def list_rows(self) -> list[tuple[str, str]]:
-        rows = [("answer", self.summary), ("setting", self.setting.describe())]
-        if self.residual is not None:
-            rows.append(("fit", f"relative residual {self.residual:.1g} over all worlds"))
-        if self.curl is not None and self.kind != "zero":
-            rows.append(("curl", f"{self.curl:.2g} relative: {_describe_curl(self.has_objective)}"))
-        rows += [("also", write_objective(fit.multiples)) for fit in self.alternatives[:3]]
-        if self.cosines:
-            nearest = ", ".join(f"{value:+.3f} {name}" for name, value in self.cosines.items())
-            rows.append(("nearest", f"cosines {nearest}"))
-        if self.variance is not None:
-            ratio = "" if self.versus is None else f", {self.versus:.4g} times that of the other code"
-            rows.append(("variance", f"{self.variance:.6g} of the gradient of one group{ratio}"))
+    @property
+    def headline(self) -> str:
+        """The kind of objective in words, then the objective."""
+        verb = "maximises" if self.is_ascended else "minimises"
+        if self.kind != "named":
+            return HEADLINES[self.kind].replace("minimises", verb)
+        objective = write_objective(self.multiples)
+        if self.has_objective:
+            return f"{describe_multiples(self.multiples, self.is_ascended)}: {verb} {objective}"
+        kind = "No objective" if self.has_objective is False else "Not decided whether it has an objective"
+        return f"{kind}: at each theta it has the gradient of {objective}"
+
+    def _list_rows(self) -> list[tuple[str, str]]:
+        """Return what is to be known beside the headline, the most important first."""
+        rows = []
         if self.expected is not None:
             sign = "yes" if self.expected.ok else "no"
             found = f"relative error {self.expected.error:.2g}, cosine {self.expected.cosine:.4f}"
             rows.append(("expected", f"{self.expected.wanted}: {sign}, {found}"))
-        rows += [("note", note) for note in self.notes]
+        rows += [("also", write_objective(fit.multiples)) for fit in self.alternatives[:3]]
+        if self.cosines:
+            nearest = ", ".join(f"{value:+.3f} {name}" for name, value in self.cosines.items())
+            rows.append(("nearest", f"cosines {nearest}"))
+        notes = [*self.notes]
         if self.setting.sampling != "off-policy" and any("E_mu" in name for name in self.multiples):
-            rows.append(
-                ("note", "E_mu[..] holds the samples, drawn from q, fixed where it is differentiated")
-            )
-        return [*rows, ("trust", f"{TRUST}; the loss was run {self.runs} times")]
+            notes.append("E_mu[..] holds the samples, drawn from q, fixed where it is differentiated")
+        return [*rows, *(("note", note) for note in notes)]
+
+    def _list_details(self) -> list[str]:
+        """Return the numbers behind the headline."""
+        details = []
+        if self.residual is not None:
+            details.append(f"residual {self.residual:.1g}")
+        if self.curl is not None and self.kind != "zero":
+            details.append(f"curl {self.curl:.2g}")
+        if self.variance is not None:
+            ratio = "" if self.versus is None else f", {self.versus:.4g} times that of the other code"
+            details.append(f"variance of the gradient of one group {self.variance:.6g}{ratio}")
+        return [*details, f"the loss was run {self.runs} times; exact on these worlds, no theorem"]
+
+    def text(self, name: str = "", width: int = WIDTH) -> str:
+        """Format the answer for a terminal; name: of the code."""
+        from klsym.render.questions.layout import format_rows
+
+        title = f"{name or 'the loss'}, run {self.setting.describe()}"
+        details = "; ".join(self._list_details())
+        return format_rows(title, self.headline, TRUST, self._list_rows(), details=details, width=width)
 
     def __str__(self) -> str:
-        lines = []
-        for head, text in self.list_rows():
-            lines += textwrap.wrap(
-                text, WIDTH, initial_indent=f"{head:<10}", subsequent_indent=" " * 10, break_on_hyphens=False
-            )
-        return "\n".join(lines)
+        return self.text()
 
     __repr__ = __str__
 
@@ -203,7 +234,9 @@ class Measurement:
         from klsym.render.markup.measured import format_measurement_html
         from klsym.render.markup.parts import format_for_notebook
 
-        return format_for_notebook(format_measurement_html(self.list_rows(), self.multiples))
+        rows = [*self._list_rows(), ("details", "; ".join(self._list_details()))]
+        setting = self.setting.describe()
+        return format_for_notebook(format_measurement_html(self.headline, setting, self.multiples, rows))
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON data, as `klsym measure --json` prints it."""
@@ -227,11 +260,27 @@ class Measurement:
         }
 
 
-def _describe_curl(has_objective: bool | None) -> str:
-    return {
-        True: "it is the gradient of a function", False: "it is not the gradient of a function",
-        None: "not decided",
-    }[has_objective]  # fmt: skip
+def describe_multiples(multiples: Mapping[str, float], ascends: bool = False) -> str:
+    """Say in words what kind of objective it is.
+
+    >>> describe_multiples({"policy-gradient": -1.0, "reverse-kl": 0.04})
+    'A policy gradient with a penalty on KL(policy || reference)'
+    """
+    from klsym.render.question import KL_OF
+
+    kinds = []
+    for name, value in multiples.items():
+        base, is_lowered = name.partition("/")[0], (value > 0) != ascends
+        kl, next_token = KL_OF.get(base.removeprefix("next-token-")), base.startswith("next-token-")
+        if kl is not None:
+            kind, is_right = f"a penalty on {kl}{' of each next token' * next_token}", is_lowered
+        elif base in REWARDS:
+            kind, is_right = REWARDS[base], not is_lowered
+        else:
+            kind, is_right = "an objective without a common name", True
+        kinds.append(kind if is_right else f"the wrong sign for {kind}")
+    text = " with ".join(dict.fromkeys(kinds))
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _compare(gradient: Array, wanted: Array) -> tuple[float, float]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from klsym.diagnostics.conditions import Diagnostic, select_notes
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import log_p
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
@@ -23,7 +24,7 @@ from klsym.notation.values import format_lines as case_lines
 from klsym.notation.values import show_value
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
-from klsym.render.headline import TRUST, describe_update, name_trust, says_push
+from klsym.render.headline import FULL, TRUST, describe_update, find_update, name_trust, says_push
 from klsym.render.printing import WIDTH as WIDTH
 from klsym.render.question import (
     compares_with_old,
@@ -31,23 +32,21 @@ from klsym.render.question import (
     describe_kind,
     describe_kinds,
     describe_question,
+    describe_term,
 )
 from klsym.render.questions.fixes import list_fixes
 from klsym.render.sentences import write_sentences
+from klsym.render.words import describe_place
 
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
-MAX_LINES, MAX_NARROW, NARROW = (
-    12,
-    16,
-    80,
-)  # lines of an answer; those where there are fewer columns than NARROW
+MAX_LINES, MAX_NARROW = 12, 16  # lines of an answer; those of a narrow page
+NARROW = 80  # columns
 LABEL = 8  # columns of a label
 MAX_FINDINGS, MAX_TERMS, MAX_CASES, MAX_NAME = 3, 3, 3, 24
 MAX_FORMULA = 110  # characters of an objective; a longer one is shown with --full
 WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
-FULL = "--full"
 OLD_REFERENCE = (
     "a penalty to the old policy slows each step; its minimum moves whenever the old policy is replaced, so"
     " that it does not hold the policy near a fixed one"
@@ -58,26 +57,44 @@ DEFINITIONS = {"r": "r = p/q", "rho": "rho = q/mu", "s": "s = grad log q"}
 
 
 @dataclass(frozen=True)
+class TermLine:
+    """A term of a sum; update: what it does, kind: the same in a few words; missing: a weight."""
+
+    loss: str
+    update: str
+    kind: str
+    missing: tuple[str, ...]
+    trust: str
+
+    @property
+    def text(self) -> str:
+        """What the term does, and what is missing."""
+        return "; ".join([self.update, *self.missing])
+
+
+@dataclass(frozen=True)
 class Answer:
     """The content of a short answer, before it is laid out.
 
     whole_update, update: the verdict, and the same without a formula that is long.
-    reading: the loss in the grammar, and how it was read, where it was typed in another spelling.
-    terms: what each term of a sum does, and how far that is known.  findings: code, name and sentences;
-    implied: those that the verdict says already.  fixes: what to write, and how far that is known.
-    facts: gradient, value and a check.  rows: further ones, of code that was read, the most important first.
+    whole_reading: the loss in the grammar, and how it was read, where it was typed in another spelling;
+    reading: in short.  findings: code, name and sentences; implied: those that the verdict says already.
+    fixes: what to write, and how far that is known.  facts: gradient, value and a check; gradient: inside the
+    clip range.  rows: further ones, of code that was read, the most important first.
     """
 
     title: str
     whole_update: str
-    reading: tuple[str, ...]
+    whole_reading: tuple[str, ...]
+    reading: str
     update: str
     trust: str
-    terms: tuple[tuple[str, str, str], ...]
+    terms: tuple[TermLine, ...]
     findings: tuple[tuple[str, str, str], ...]
     implied: tuple[str, ...]
     fixes: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
+    gradient: str
     remark: str
     notes: tuple[str, ...]
     rows: tuple[tuple[str, str], ...] = ()
@@ -90,21 +107,23 @@ class Answer:
 
 def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[str, str]] = ()) -> Answer:
     """Build the short answer of a printed verdict; name, rows: of the code in which the loss was read."""
-    write = choose_decimals(verdict.loss.text, always=bool(name))
-    terms = tuple(_iterate_terms(verdict))
+    write = choose_decimals(verdict.loss.texts, always=bool(name))
+    terms = tuple(_iterate_terms(verdict, write))
     of_terms = _is_described_by_terms(verdict)
-    trusts = [trust for *_, trust in terms] if of_terms else [name_trust(verdict)]
+    trusts = [term.trust for term in terms] if of_terms else [name_trust(verdict)]
     findings = verdict.diagnostics
     unweighted = any(d.code.code == "KL004" for d in findings)
-    question, update = describe_question(verdict, unweighted and not of_terms), _describe_verdict(verdict)
+    question, update = describe_question(verdict, unweighted and not of_terms), describe_verdict(verdict)
+    short = describe_verdict(verdict, MAX_FORMULA)
     return Answer(
-        name + write(question) if name else question, whole_update=write(update),
-        reading=_list_readings(verdict), update=write(_shorten(update)), trust=max(trusts, key=WEAKEST.index),
-        terms=tuple((write(loss) if name else loss, write(text), trust) for loss, text, trust in terms),
+        name + write(question) if name or verdict.loss.read_as else question, whole_update=write(update),
+        whole_reading=tuple(map(write, _list_readings(verdict))), reading=write(_shorten_reading(verdict)),
+        update=write(short), trust=max(trusts, key=WEAKEST.index), terms=terms,
         findings=tuple((d.code.code, d.code.name, write(format_message(d))) for d in findings),
         implied=tuple(d.code.code for d in findings if _is_said(d)),
         fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),
         facts=tuple((name, write(text)) for name, text in _iterate_facts(verdict)),
+        gradient=write(_write_gradient(verdict, inside=True)),
         remark=OLD_REFERENCE if compares_with_old(verdict) else "",
         notes=tuple(map(write, write_sentences(select_notes(verdict.messages)))),
         rows=tuple((label, write(text)) for label, text in rows),
@@ -119,38 +138,26 @@ def write_summary(verdict: PrintedVerdict) -> str:
     return f"term by term: {', and '.join(parts)}"
 
 
-def _describe_verdict(verdict: PrintedVerdict) -> str:
-    """Describe the update in words and symbols; for a sum that its terms describe, in words."""
+def describe_verdict(verdict: Verdict, most: int | None = None) -> str:
+    """Describe the update in words and symbols; for a sum that its terms describe, in words.
+
+    most: characters of a formula; of a longer one it is said what it is.
+    """
     if not _is_described_by_terms(verdict):
-        return describe_answer(verdict)
+        return describe_answer(verdict, most=most)
     kinds = [describe_kind(term.verdict, verdict.is_ascended) for term in verdict.gradient.terms]
     text = describe_kinds(kinds)
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _shorten(text: str) -> str:
-    """Replace an objective whose formula is long by what it is, if that is known."""
-    kind, _, formula = text.partition(": ")
-    if len(formula) <= MAX_FORMULA or "f(r)" in formula or not re.match(r"m\w+ (its own|E_)", formula):
-        return text
-    verb = formula.partition(" ")[0]
-    under = formula.partition("E_")[2].partition("[")[0]
-    own = (
-        f"{verb} its own mean under mu"
-        if " its own mean" in formula
-        else f"{verb} an expectation under {under}"
-    )
-    return f"{kind}: {own} (its formula: {FULL})"
-
-
-def _is_described_by_terms(verdict: PrintedVerdict) -> bool:
+def _is_described_by_terms(verdict: Verdict) -> bool:
     """Has a sum of few terms an objective without a name, so that its terms say more?"""
     terms = verdict.gradient.terms
     unnamed = verdict.target == "separable" and 1 < len(terms) <= MAX_TERMS
     return unnamed and not verdict.is_truncated and not _is_estimator(verdict)
 
 
-def _is_estimator(verdict: PrintedVerdict) -> bool:
+def _is_estimator(verdict: Verdict) -> bool:
     return verdict.value.target in ("reverse-kl", "forward-kl")
 
 
@@ -166,15 +173,31 @@ def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:
     return verdict.loss.read_as, *write_sentences(written.notes)
 
 
-def _iterate_terms(verdict: PrintedVerdict) -> Iterator[tuple[str, str, str]]:
-    """Iterate over the terms of a sum as (loss, update, trust); an estimator of a KL counts as one term."""
+def _shorten_reading(verdict: PrintedVerdict) -> str:
+    """Return how the loss was read in a line; of a name, where it is explained."""
+    written = verdict.loss.written
+    if written is None or not verdict.loss.read_as:
+        return ""
+    names = [note.values["name"] for note in written.notes if note.code == "named-loss"]
+    explained = "".join(f" (klsym{HARD_SPACE}examples{HARD_SPACE}{name})" for name in names)
+    notes = write_sentences(note for note in written.notes if note.code != "named-loss")
+    return "; ".join([verdict.loss.read_as + explained, *notes])
+
+
+def _iterate_terms(verdict: PrintedVerdict, write: Callable[[str], str]) -> Iterator[TermLine]:
+    """Iterate over the terms of a sum; an estimator of a KL counts as one term."""
     if verdict.target == "zero" or _is_estimator(verdict):
         return
     for term in verdict.gradient.terms:
         missing = write_sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
-        update = describe_update(term.verdict, verdict.is_ascended, regions=False)
-        update = update.replace(" (a policy gradient)", "")
-        yield term.loss, "; ".join([update, *missing]), name_trust(term.verdict)
+        update = replace(find_update(term.verdict, verdict.is_ascended), remark="", beyond="").write()
+        yield TermLine(
+            write(term.loss) if verdict.loss.read_as else term.loss,
+            update=write(update),
+            kind=describe_term(term.verdict, verdict.is_ascended),
+            missing=tuple(missing),
+            trust=name_trust(term.verdict),
+        )
 
 
 def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
@@ -188,8 +211,10 @@ def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         yield "check", verdict.proof.check["text"]
 
 
-def _write_gradient(verdict: PrintedVerdict) -> str:
-    """Write the expected gradient E_mu[h s], with h by cases outside the clip range."""
+def _write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
+    """Write the expected gradient E_mu[h s], with h by cases; inside: with that of the clip range alone."""
+    if verdict.gradient.score_coefficient is None:
+        return ""
     setting = verdict.setting
     mean = f"E_{'q' if setting.on_policy else 'mu'}"
     sums, slot = ("sum_t ", "_now") if setting.is_per_token else ("", "")
@@ -201,6 +226,9 @@ def _write_gradient(verdict: PrintedVerdict) -> str:
         )
     cases = verdict.gradient.score_cases
     if cases:
+        last, h = cases[-1]
+        if inside and not last:
+            return f"{mean}[{sums}h*s{slot}] with h = {show_value(h)} {describe_place(verdict)}"
         if len(cases) > MAX_CASES:
             return f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions ({FULL} lists them)"
         cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))
@@ -251,7 +279,7 @@ class Page:
         findings = [line for finding in answer.findings for line in _format_finding(finding, self.width)]
         facts = [*answer.rows, *answer.facts, *(("note", note) for note in answer.notes)]
         facts_text = [line for label, text in facts for line in add_label(label, text, self.width)]
-        return [*self._format_head(answer.terms, whole=True), *findings, *self._format_fixes(), *facts_text]
+        return [*self._format_head(whole=True), *findings, *self._format_fixes(), *facts_text]
 
     def format_short(self) -> list[str]:
         """Return at most `limit` lines; rows on code and findings are left out first, the last one first."""
@@ -261,30 +289,40 @@ class Page:
         terms, rows = len(self.answer.terms), len(self.answer.rows)
         lengths = [
             *((terms, count) for count in range(rows, -1, -1)),
-            *((n, 0) for n in range(terms - 1, 0, -1)),
+            *((n, 0) for n in range(terms - 2, 0, -1)),  # the line that counts takes the place of one
         ]
         for count, count_of_rows in lengths:
             shown = self.answer.rows[:count_of_rows]
             code = [x for label, text in shown for x in add_label(label, text, self.width)]
-            head = self._format_head(self.answer.terms[:count])
+            head = self._format_head(count)
             lines = [*head, *self._format_end([*fixes, *code, *checked], self.limit - len(head))]
             if len(lines) <= self.limit:
                 break
         return lines
 
-    def _format_head(self, terms: Sequence[tuple[str, str, str]], whole: bool = False) -> list[str]:
-        """Return the question, the verdict, how the loss was read, and one line for each term."""
+    def _format_head(self, count: int = 0, whole: bool = False) -> list[str]:
+        """Return the question, the verdict, how the loss was read, and the first terms, so many or all."""
         answer, width = self.answer, self.width
         update = answer.whole_update if whole else answer.update
         lines = [*wrap_text(answer.title, "", "  ", width), *add_trust(update, answer.trust, width)]
-        readings = answer.reading if whole else ["; ".join(answer.reading)] if answer.reading else []
+        readings = answer.whole_reading if whole else (answer.reading,) if answer.reading else ()
         for i, reading in enumerate(readings):
             lines += add_label("" if i else "read as", reading, width)
-        pad = min(max((len(loss) for loss, *_ in terms), default=0), MAX_NAME)
-        for loss, update, trust in terms:
-            lines += add_trust(f"{loss:<{pad}}  {update}", trust, width, next_indent=" " * 6)
+        terms = answer.terms if whole else answer.terms[:count]
+        names = [term.loss if whole else shorten_formula(term.loss, MAX_NAME) for term in terms]
+        pad = min(max(map(len, names), default=0), MAX_NAME)
+        for name, term in zip(names, terms, strict=True):
+            lines += self._format_term(f"{name:<{pad}}", term, whole)
         hidden = len(answer.terms) - len(terms)
-        lines += [f"  {hidden} more term{'s' * (hidden > 1)}: {FULL}"] if hidden else []
+        return [*lines, *([f"  {hidden} more terms: {FULL}"] if hidden else [])]
+
+    def _format_term(self, name: str, term: TermLine, whole: bool) -> list[str]:
+        """Return a term in one line, or two of a narrow page; whole: with all that is known of it."""
+        most = 1 if self.width >= NARROW else 2
+        for text in (term.text, term.update, term.kind):
+            lines = add_trust(f"{name}  {text}", term.trust, self.width, next_indent=" " * 6)
+            if whole or len(lines) <= most:
+                break
         return lines
 
     def _format_fixes(self) -> list[str]:
@@ -318,7 +356,7 @@ class Page:
     def _write_details(self, counted: str, with_formula: bool) -> str:
         """Write the gradient if it is short, the value, and what prints more; a rule where there is room."""
         facts = dict(self.answer.facts)
-        gradient, value = _keep_inside(facts.get("gradient", "")), facts.get("value", "")
+        gradient, value = self.answer.gradient, facts.get("value", "")
         parts = []
         if gradient and with_formula and len(gradient) <= self.width // 2:
             parts.append(", ".join([f"gradient {gradient}", *_define_names(gradient)]))
@@ -333,12 +371,16 @@ class Page:
         return texts[0] if longer > short else texts[1]
 
 
-def _keep_inside(gradient: str) -> str:
-    """Keep of a gradient by cases the one inside the clip range."""
-    if not gradient.endswith(" otherwise"):
-        return gradient
-    inside = gradient.rpartition("; ")[2].removesuffix(" otherwise")
-    return f"{gradient.partition(' with h = ')[0]} with h = {inside} inside the clip range"
+def shorten_formula(text: str, most: int) -> str:
+    """Leave out the arguments of a call but the first, or the end, of a formula that is longer.
+
+    >>> shorten_formula("-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)", 24), shorten_formula("beta*k3", 24)
+    ('-min(rho*A, ..)', 'beta*k3')
+    """
+    if len(text) <= most:
+        return text
+    first, comma, _ = text.partition(", ")
+    return f"{first}, ..)" if comma and len(first) < most - 4 else f"{text[: most - 3].rstrip()} .."
 
 
 def _define_names(formula: str) -> list[str]:
@@ -389,8 +431,9 @@ def format_answer_markdown(answer: Answer) -> str:
         f"{escape_markdown(answer.update)} ({answer.trust})",
         "",
     ]
-    lines += [f"- read as {escape_markdown('; '.join(answer.reading))}"] if answer.reading else []
-    lines += [f"- `{name}`: {escape_markdown(text)} ({trust})" for name, text, trust in answer.terms]
+    reading = escape_markdown("; ".join(answer.whole_reading))
+    lines += [f"- read as {reading}"] if reading else []
+    lines += [f"- `{term.loss}`: {escape_markdown(term.text)} ({term.trust})" for term in answer.terms]
     lines += [f"- {code} {name}: {escape_markdown(text)}" for code, name, text in answer.findings]
     lines += [f"- fix: {escape_markdown(text)} ({trust})" for text, trust in answer.fixes]
     lines += [f"- {name}: `{text}`" for name, text in answer.facts]

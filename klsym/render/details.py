@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from klsym.engine.options.choices import is_of_sequence
@@ -22,7 +22,7 @@ from klsym.render.listing import combine_hypotheses, format_list, list_model_lin
 from klsym.render.objective import build_objective_formula
 from klsym.render.option_words import LEVELS, find_words
 from klsym.render.sentences import write_sentence
-from klsym.render.words import is_objective
+from klsym.render.words import CLIP_RANGE, describe_place, is_objective
 
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
@@ -34,11 +34,12 @@ MAX_BIAS = 6  # regions whose bias is listed; h is there for each
 
 def format_proof(verdict: PrintedVerdict) -> str:
     """Format the derivation, the counterexample and the hypotheses."""
+    write = choose_decimals(verdict.loss.texts)
     lines = [
         *list_derivation_lines(verdict),
-        *list_counterexample_lines(verdict.counterexample.model, verdict.setting.level),
+        *list_counterexample_lines(verdict.counterexample.model, verdict.setting.level, write),
     ]
-    hypotheses = tuple(map(choose_decimals(verdict.loss.text), hypotheses_of(verdict)))
+    hypotheses = tuple(map(write, hypotheses_of(verdict)))
     return "\n".join(lines + format_list("Hypotheses", hypotheses))
 
 
@@ -48,7 +49,7 @@ def format_all_facts(verdict: PrintedVerdict) -> str:
     lines = ["", "Gradient", *rows]
     lines += format_list(EFFECTS, tuple(describe_effects(verdict.objective.effects)))
     lines += format_list("Parts", verdict.notes)
-    return "\n".join(map(choose_decimals(verdict.loss.text), lines)) + "\n" + format_proof(verdict)
+    return "\n".join(map(choose_decimals(verdict.loss.texts), lines)) + "\n" + format_proof(verdict)
 
 
 def describe_value(verdict: Verdict) -> str:
@@ -121,11 +122,12 @@ def _list_clamp_rows(verdict: PrintedVerdict, tokens: bool) -> list[tuple[str, s
         mean = "E_q[sum_t c]" if inside.names_scores else "E_q[sum_t c s_now]"
         shown = f"{mean} with c = {remainder}" if remainder else known or str(inside.target)
         shown += f", beside {known}" if remainder and known != "0" else ""
-        rows.append(("clamps", f"inside the clip range: {shown}"))
+        rows.append(("clamps", f"{describe_place(verdict)}: {shown}"))
     if verdict.gradient.bias_cases:
         under, over = "q" if verdict.setting.on_policy else "mu", "sum_t b s_now" if tokens else "b s"
         over = ("sum_t b" if tokens else "mean_i b") if verdict.gradient.scores_named[0] else over
-        lead = f"outside the clip range: E_{under}[{over}] with b "
+        place = "outside the clip range" if describe_place(verdict) == CLIP_RANGE else "elsewhere"
+        lead = f"{place}: E_{under}[{over}] with b "
         count_text = (
             f"{lead}what h is there less what it is inside, in {len(verdict.gradient.bias_cases)} regions"
         )
@@ -172,7 +174,7 @@ def _format_product(coefficient: str) -> str:
 def list_derivation_lines(verdict: PrintedVerdict) -> list[str]:
     if not verdict.proof.steps:
         return []
-    write = choose_decimals(verdict.loss.text)
+    write = choose_decimals(verdict.loss.texts)
     steps = [(rule, write(text)) for rule, text, _ in verdict.proof.steps]
     width, lines = max(len(text) for _, text in steps), ["", "Derivation"]
     for position, (rule, text) in enumerate(steps):
@@ -186,13 +188,18 @@ def derivation_latex(verdict: PrintedVerdict) -> str:
     return align_rows([(latex, rule) for rule, _, latex in verdict.proof.steps])
 
 
-def list_counterexample_lines(witness: dict[str, Any] | None, level: str = "sample") -> list[str]:
-    """Return what the model refutes, then the model; with directions u and v, its two sides are a curl."""
+def list_counterexample_lines(
+    witness: dict[str, Any] | None, level: str = "sample", write: Callable[[str], str] = str
+) -> list[str]:
+    """Return what the model refutes, then the model; with directions u and v, its two sides are a curl.
+
+    write: writes the numbers of a formula; those of the model stay exact.
+    """
     if witness is None:
         return []
     of = "; each outcome is a whole sequence" * (is_of_sequence(level) and "tree" not in witness)
     of = ", which holds for gradients" * ("v" in witness.get("tree", witness)) + of
-    return ["", f"Counterexample to {witness['refutes']}{of}", *list_model_lines(witness)]
+    return ["", f"Counterexample to {write(witness['refutes'])}{of}", *list_model_lines(witness)]
 
 
 # ---------------------------------------------------------------------------- hypotheses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from klsym.notation import losses
@@ -65,10 +66,18 @@ def _describe_bias(cases: Sequence[Any]) -> str:
     """Say where samples lose their gradient, and give the bias E[b*s] of the gradient."""
     values = {show_value(b) for _, b in cases}
     bias = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
-    few = (
-        f", where {', or where '.join(describe_conditions(on) for on, _ in cases)}" if len(cases) < 3 else ""
-    )
-    return f"samples lose their gradient outside the clip range{few}; this adds the bias E[b*s], {bias}"
+    regions = _unite_regions([on for on, _ in cases])
+    few = f"where {', or where '.join(map(describe_conditions, regions))}" if len(regions) < 3 else ""
+    place = few or "outside the clip range"
+    return f"samples lose their gradient {place}; this adds the bias E[b*s], {bias}"
+
+
+def _unite_regions(regions: Sequence[Any]) -> Sequence[Any]:
+    """Write the regions x = 0 and x > 0 as x >= 0."""
+    first, *others = regions
+    if len(first) != 1 or any(len(on) != 1 or on[0].x != first[0].x for on in others):
+        return regions
+    return [(replace(first[0], signs=tuple(sorted({sign for on in regions for sign in on[0].signs}))),)]
 
 
 def _describe_clamped_words(of: Sequence[Any]) -> str:

@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -24,16 +24,19 @@ from klsym.language.convert import to_sympy
 from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length, sg
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
+from klsym.notation.tree import Words
 from klsym.notation.values import LazyFormula, show_value, take_off_score
 from klsym.render.divergences import describe_generator
-from klsym.render.objective import VERB, describe_multiples, describe_objective
+from klsym.render.objective import VERB, Aim, aim_at_multiples, find_aim, orient_multiples
 from klsym.render.option_words import DIVISORS, LEVELS, find_words
 from klsym.render.sentences import write_sentence
+from klsym.render.words import describe_place
 
 NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
 HELD = "with M and S held as they are at theta, "
+FULL = "--full"
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
 TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
@@ -59,27 +62,104 @@ def list_option_words(setting: Any) -> list[str]:
     return [find_words(LEVELS, "level", setting.level).title, *options]
 
 
+@dataclass(frozen=True)
+class Update:
+    """What an update does: the parts of one sentence, which `write` and `write_after_kind` join.
+
+    verb, formula: "minimises", "KL(q||p)"; text: what is said where there is no such objective.
+    note: what follows of the objective.  kind: what kind of update it is, where the objective does not say
+    it; remark: the same, said at the end.  headline: the text after a kind, where it is another one.
+    own_mean: the objective as the mean of the loss itself under an older policy, if it is that.  sampler: the
+    policy under which the objective is an expectation.  place: where this is so, if not everywhere; beyond:
+    where there is no gradient.  is_objectless: is the formula no objective?  is_held: are M and S held?
+    is_subtracted: is the loss subtracted from the reward?
+    """
+
+    verb: str = ""
+    formula: str = ""
+    text: str = ""
+    note: str = ""
+    kind: str = ""
+    remark: str = ""
+    headline: str = ""
+    own_mean: str = ""
+    sampler: str = ""
+    place: str = ""
+    beyond: str = ""
+    is_objectless: bool = False
+    is_held: bool = False
+    is_subtracted: bool = False
+
+    def write(self) -> str:
+        """Return the whole sentence."""
+        main = f"{self.text or f'{self.verb} {self.formula}'}{self.note}{self.remark}"
+        main += "; it has no objective" * self.is_objectless
+        kind = f"{self.kind}: " if self.kind else ""
+        place = f"{',' * (', ' in main)} {self.place}" if self.place else ""
+        lead = f"{'subtracted from the reward, ' * self.is_subtracted}{HELD * self.is_held}"
+        return f"{lead}{kind}{main}{place}{self.beyond}"
+
+    def write_as_clause(self) -> str:
+        """Return the sentence with a subject: "it minimises KL(q||p)"."""
+        is_kind = self.kind and not self.kind.startswith("has")
+        return self.write() if is_kind else f"it {self.write()}"
+
+    def write_after_kind(self, most: int | None = None) -> str:
+        """Return the sentence for a headline, whose first words name the kind and the place.
+
+        most: characters of the objective; in place of a longer one there are the words for it, if any.
+        """
+        formula = f"its own mean under mu, {self.own_mean}" if self.own_mean else self.formula
+        if most is not None and len(f"{self.verb} {formula}") > most:
+            formula = self.words or formula
+        lead = f"{HELD * self.is_held}{'subtracted from the reward, it ' * self.is_subtracted}"
+        return f"{lead}{self.headline or self.text or f'{self.verb} {formula}'}{self.note}"
+
+    @property
+    def words(self) -> str:
+        """The objective in words, if it is an expectation; else empty."""
+        of = "its own mean under mu" if self.own_mean else f"an expectation under {self.sampler}"
+        return f"{of} (its formula: {FULL})" if self.own_mean or self.sampler else ""
+
+
+ADDS_NOISE = Update(
+    kind="has zero expected gradient",
+    text="it only adds noise",
+    headline="its expected gradient is zero, it only adds noise",
+)
+NO_GRADIENT = Update(
+    text="has zero gradient at every sample", headline="the gradient is zero at every sample"
+)
+
+
 def describe_update(verdict: Verdict, ascends: bool | None = None, regions: bool = True) -> str:
     """Describe what an update does: it descends a loss or a penalty, and ascends a reward.
 
     ascends: that of the reward of which the loss is a term.  regions: say where a clip drops the gradient.
     """
-    ascends = verdict.is_ascended if ascends is None else ascends
+    update = find_update(verdict, verdict.is_ascended if ascends is None else ascends)
+    return (update if regions else replace(update, beyond="")).write()
+
+
+def find_update(verdict: Verdict, ascends: bool) -> Update:
+    """Return what an update does."""
     if verdict.target is None:
-        return f"open: {_explain_open_target(verdict)}"
+        return Update(kind="open", text=_explain_open_target(verdict))
     if verdict.target == "zero":
-        noise = "has zero expected gradient: it only adds noise"
-        return "has zero gradient at every sample" if not verdict.gradient.is_nonzero else noise
-    penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
-    lead = f"{'subtracted from the reward, ' * penalty}{HELD * verdict.setting.truncated}"
+        return ADDS_NOISE if verdict.gradient.is_nonzero else NO_GRADIENT
     inside = find_named_inside(verdict)
     if inside is not None:
-        text = describe_combination(inside, ascends)
-        text = f"{text}{',' * (', ' in text)} inside the clip range"
+        update = replace(_combine(inside, ascends), place=describe_place(verdict))
+    elif verdict.target in NAMED:
+        update = _combine(verdict.gradient, ascends)
     else:
-        text = _describe_target_update(verdict, ascends)
-    beyond = "" if verdict.target in NAMED or not regions else describe_zero_regions(verdict)
-    return f"{lead}{text}{beyond}"
+        update = _find_other_objective(verdict, ascends)
+    return replace(
+        update,
+        beyond="" if verdict.target in NAMED else describe_zero_regions(verdict),
+        is_held=verdict.setting.truncated,
+        is_subtracted=verdict.setting.is_reward and not ascends and verdict.target != "none",
+    )
 
 
 def find_named_inside(verdict: Verdict) -> TargetReading | None:
@@ -89,48 +169,13 @@ def find_named_inside(verdict: Verdict) -> TargetReading | None:
     return inside if is_named and verdict.target not in NAMED else None
 
 
-def _describe_target_update(verdict: Verdict, ascends: bool) -> str:
-    if verdict.target in NAMED:
-        return describe_combination(verdict.gradient, ascends)
-    return _describe_other_objective(verdict, ascends)
-
-
-def describe_target(verdict: Verdict, ascends: bool) -> str:
-    """Describe what an update does as a clause after its kind, without the regions of a clip."""
-    if verdict.target is None:
-        return _explain_open_target(verdict)
-    if verdict.target == "zero":
-        noise = "its expected gradient is zero, it only adds noise"
-        return "the gradient is zero at every sample" if not verdict.gradient.is_nonzero else noise
-    text = describe_update(verdict, ascends, regions=False).replace("subtracted from the reward, ", "")
-    text = text.replace(" (a policy gradient)", "").removesuffix(" inside the clip range").removesuffix(",")
-    text = text.removeprefix("a policy gradient: ").removeprefix("has no objective: ")
-    inside = find_named_inside(verdict)
-    text = text.removesuffix("; it has no objective")
-    if _is_own_mean(verdict):
-        text = re.sub(r"^(m\w+imises) (E_mu\[.*\])$", r"\1 its own mean under mu, \2", text)
-        if re.match(r"minimises E_q\[.*rho", text) and not verdict.setting.is_per_token and inside is None:
-            text = f"minimises its own mean under mu, E_mu[{verdict.loss.read_as or verdict.loss.text}]"
-    penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
-    held = HELD * text.startswith(HELD)
-    return f"{held}{'subtracted from the reward, it ' * penalty}{text.removeprefix(HELD)}"
-
-
-def _is_own_mean(verdict: Verdict) -> bool:
-    """Is the objective E_mu[LOSS], whose samples and factors do not hide a part of theta?"""
-    written = verdict.loss.written
-    differentiated = (
-        written is not None and verdict.setting.is_differentiated and not written.expression.has(sg)
-    )
-    return differentiated and not verdict.setting.on_policy and verdict.target == "separable"
-
-
-def describe_combination(reading: TargetReading, ascends: bool) -> str:
-    """Describe a sum of multiples of the two KLs and of rewards, with the sign that reads best."""
-    text = describe_multiples(reading.multiples, ascends)
-    single = KL_NAMES.get(text.partition(" ")[2])
-    policy_gradient = set(reading.multiples) == {"reward"} and text.startswith("maximises")
-    return f"{text}, {single}" if single else text + " (a policy gradient)" * policy_gradient
+def _combine(reading: TargetReading, ascends: bool) -> Update:
+    """Return the update of a sum of multiples of the KLs and of rewards, with the sign that reads best."""
+    aim = aim_at_multiples(orient_multiples(reading), ascends)
+    formula = TEXT(aim.formula)
+    note = f", {KL_NAMES[formula]}" if formula in KL_NAMES else ""
+    policy_gradient = set(reading.multiples) == {"reward"} and aim.is_maximised
+    return Update(aim.verb, formula, note=note, remark=" (a policy gradient)" * policy_gradient)
 
 
 def describe_zero_regions(verdict: Verdict) -> str:
@@ -140,34 +185,55 @@ def describe_zero_regions(verdict: Verdict) -> str:
     return "".join(f"; {write_sentence(message)}" for message in find_zero_regions(verdict))
 
 
-def _describe_other_objective(verdict: Verdict, ascends: bool) -> str:
-    """Describe an objective that is not a combination of the KLs, or say that there is none."""
-    next_token_text = describe_next_tokens(verdict)
+def _find_other_objective(verdict: Verdict, ascends: bool) -> Update:
+    """Return the update of an objective that is not a combination of the KLs, or say that there is none."""
+    next_tokens = describe_next_tokens(verdict)
     if verdict.target == "none":
-        none = "has no objective: its expected gradient is not the gradient of any function"
-        return (
-            f"{'ascends' if ascends else 'descends'} {next_token_text}; it has no objective"
-            if next_token_text
-            else none
-        )
-    if (verdict.gradient.score_cases or not ascends) and (
-        gradient := describe_policy_gradient(verdict, ascends)
-    ):
-        return gradient  # between bounds an antiderivative of a reward says less
-    if next_token_text:
-        return f"{VERB[ascends]} {next_token_text}"
+        verb, none = "ascends" if ascends else "descends", "not the gradient of any function"
+        if next_tokens:
+            return Update(verb, next_tokens, is_objectless=True)
+        return Update(kind="has no objective", text=f"its expected gradient is {none}")
+    if (verdict.gradient.score_cases or not ascends) and (update := find_policy_gradient(verdict, ascends)):
+        return update  # between bounds an antiderivative of a reward says less
+    if next_tokens:
+        return Update(VERB[ascends], next_tokens)
     is_reversed = ascends != verdict.is_ascended  # a term that alone would be used the other way
     of_r = verdict.objective.generator
     if of_r is not None and of_r.f is not None and not (of_r.reward and is_reversed):
-        return _format_generator(of_r) if of_r.reward else f"{VERB[is_reversed]} {_format_generator(of_r)}"
-    if objective_text := describe_objective(verdict, ascends):
-        pushes = any(map(says_push, verdict.messages))
-        return f"{objective_text}{', which pushes the policy away from mu' * pushes}"
+        verb = "" if of_r.reward else f"{VERB[is_reversed]} "
+        return Update(text=f"{verb}{_format_generator(of_r)}")
+    if aim := find_aim(verdict, ascends):
+        return _describe_aim(verdict, aim, ascends)
     if verdict.gradient.quantities_text:
-        return f"has the expected gradient {verdict.gradient.quantities_text}"
-    if verdict.target == "f-divergence":
-        return f"{VERB[ascends]} E_q[f(r)] with an f that has no formula here"
-    return f"{VERB[ascends]} an objective that is no KL and has no name here"
+        return Update(text=f"has the expected gradient {verdict.gradient.quantities_text}")
+    unnamed = "an objective that is no KL and has no name here"
+    of = "E_q[f(r)] with an f that has no formula here" if verdict.target == "f-divergence" else unnamed
+    return Update(text=f"{VERB[ascends]} {of}")
+
+
+def _describe_aim(verdict: Verdict, aim: Aim, ascends: bool) -> Update:
+    """Return the update of a known objective.
+
+    Of the mean of the loss under mu it is said that it is this; as E_q[..] that would be a formula with rho.
+    """
+    update = Update(aim.verb, TEXT(aim.formula), sampler=aim.sampler)
+    if any(map(says_push, verdict.messages)):
+        return replace(update, note=", which pushes the policy away from mu")
+    if not _is_own_mean(verdict) or aim.is_maximised != ascends:
+        return update
+    if aim.sampler == "q" and "rho" in update.formula and not verdict.setting.is_per_token:
+        return replace(update, own_mean=f"E_mu[{verdict.loss.read_as or verdict.loss.text}]")
+    is_mean = aim.sampler == "mu" or isinstance(aim.formula, Words)
+    return replace(update, own_mean=update.formula if is_mean else "")
+
+
+def _is_own_mean(verdict: Verdict) -> bool:
+    """Is the objective E_mu[LOSS], whose samples and factors do not hide a part of theta?"""
+    written = verdict.loss.written
+    differentiated = (
+        written is not None and verdict.setting.is_differentiated and not written.expression.has(sg)
+    )
+    return differentiated and not verdict.setting.on_policy and verdict.target == "separable"
 
 
 def says_push(message: Any) -> bool:
@@ -208,8 +274,8 @@ def _explain_open_target(verdict: Verdict) -> str:
     )
 
 
-def describe_policy_gradient(verdict: Verdict, ascends: bool) -> str:
-    """Describe a policy gradient of a reward or advantage, and its importance weight; else empty."""
+def find_policy_gradient(verdict: Verdict, ascends: bool) -> Update | None:
+    """Return the update of a policy gradient of a reward or advantage, with its importance weight."""
     sign = 1 if ascends else -1
     cases = [h for on, h in verdict.gradient.score_cases if h != 0]
     whole = bool(cases) and all(divide_by_scores(h) is not None for h in cases)
@@ -222,12 +288,13 @@ def describe_policy_gradient(verdict: Verdict, ascends: bool) -> str:
         of_prefixes = verdict.setting.is_per_token and not verdict.setting.on_policy
         of_prefixes = of_prefixes and not isinstance(verdict.gradient.score_coefficient, LazyFormula)
         if len(set(weights)) == 1 and of_prefixes and show_value(weights[0]) == "rho_now":
-            return f"maximises E[{reward}] of each token, at prefixes of mu"
+            return Update("maximises", f"E[{reward}] of each token, at prefixes of mu")
         weighed = " or ".join(dict.fromkeys(map(show_value, weights)))
         weighed += "*n/sum_i T_i" * isinstance(verdict.gradient.score_coefficient, LazyFormula)
         of = " of the whole sequence" * whole
-        return f"a policy gradient: {reward} times the score{of}, with the weight {weighed}"
-    return ""
+        text = f"{reward} times the score{of}, with the weight {weighed}"
+        return Update(kind="a policy gradient", text=text)
+    return None
 
 
 def _list_own_coefficients(h: Any) -> list[Any]:

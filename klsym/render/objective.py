@@ -10,21 +10,54 @@ The headline and the line of each term take their verb and their signs from here
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from sympy import Heaviside, sign
 
-from klsym.engine.verdicts.verdict import UNNAMED, Verdict
+from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
+from klsym.kernel.ring import ExpPoly
+from klsym.language.convert import to_sympy
 from klsym.notation import formulas
 from klsym.notation.combination import build_mean, build_objective_terms
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
-from klsym.notation.printers import LATEX, TEXT, Text
+from klsym.notation.printers import LATEX, TEXT, Text, is_sum
 from klsym.notation.ratios import rewrite_in_r
-from klsym.notation.tree import Formula, Mean, Minus, Number, Sum, add_terms, negate
-from klsym.notation.values import build_tree
+from klsym.notation.tree import Formula, Mean, Minus, Number, Product, Sum, add_terms, negate
+from klsym.notation.values import build_tree, show_value
 
 SENSE = {False: "minimised", True: "maximised"}
 VERB = {False: "minimises", True: "maximises"}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """An objective, and whether an update maximises or minimises it."""
+
+    is_maximised: bool
+    formula: Formula
+
+    @property
+    def verb(self) -> str:
+        return VERB[self.is_maximised]
+
+    @property
+    def sampler(self) -> str:
+        """The sampler, if the objective is a sum of expectations under one; else empty."""
+        terms = self.formula.terms if isinstance(self.formula, Sum) else (self.formula,)
+        samplers = set(map(_find_sampler, terms))
+        return samplers.pop() if len(samplers) == 1 else ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {TEXT(self.formula)}"
+
+
+def _find_sampler(term: Formula) -> str:
+    """Return mu of a multiple of E_mu[..]; empty for any other term."""
+    term = term.of if isinstance(term, Minus) else term
+    term = term.factors[-1] if isinstance(term, Product) else term
+    return term.measure if isinstance(term, Mean) else ""
 
 
 def list_objective_terms(verdict: Verdict, spell: Text) -> list[Formula]:
@@ -84,18 +117,45 @@ def choose_sense(terms: Sequence[Formula], ascends: bool, rewards: bool) -> tupl
 
 def describe_terms(terms: Sequence[Formula], ascends: bool, rewards: bool) -> str:
     """Return text such as "maximises E_q[A] - KL(q||p)"."""
-    maximised, formula = choose_sense(terms, ascends, rewards)
-    return f"{VERB[maximised]} {TEXT(formula)}"
+    return str(Aim(*choose_sense(terms, ascends, rewards)))
+
+
+def find_aim(verdict: Verdict, ascends: bool) -> Aim | None:
+    """Return what an update does to the objective of a verdict; None if no objective is known."""
+    terms = list_objective_terms(verdict, TEXT)
+    named = verdict.objective.quantity is None and verdict.objective.formula is None
+    rewards = named and "reward" in verdict.gradient.multiples
+    return Aim(*choose_sense(terms, ascends, rewards)) if terms else None
 
 
 def describe_objective(verdict: Verdict, ascends: bool) -> str:
     """Describe what an update does to the objective of a verdict; empty if none is known."""
-    terms = list_objective_terms(verdict, TEXT)
-    named = verdict.objective.quantity is None and verdict.objective.formula is None
-    rewards = named and "reward" in verdict.gradient.multiples
-    return describe_terms(terms, ascends, rewards) if terms else ""
+    return str(find_aim(verdict, ascends) or "")
 
 
-def describe_multiples(multiples: dict[str, str], ascends: bool) -> str:
-    """Describe what an update does to a sum of multiples of the KLs and rewards."""
-    return describe_terms(build_objective_terms(multiples), ascends, "reward" in multiples)
+def orient_multiples(reading: TargetReading) -> dict[str, str]:
+    """Return the multiples, with a minus before those that are negative for every n >= 2.
+
+    >>> from klsym.engine.explain import explain
+    >>> orient_multiples(explain("-rho*sg(centred(R))", level="sequence").gradient)
+    {'reward': '-(R - R/n)'}
+    """
+    return {
+        name: f"-({show_value(-value)})" if is_sum(text) and _is_negative(value) else text
+        for (name, value), text in zip(reading.parts.items(), reading.multiples.values(), strict=True)
+    }
+
+
+def _is_negative(value: Any) -> bool:
+    """Is a multiple in n, the size of a batch, a negative monomial at n = 2 and at n = 3?"""
+    if not isinstance(value, ExpPoly) or "n" not in value.names():
+        return False
+    e = to_sympy(value)
+    [n] = [x for x in e.free_symbols if x.name == "n"]
+    at = [e.subs(n, size) for size in (2, 3)]
+    return all(not x.is_Add and x.could_extract_minus_sign() for x in at)
+
+
+def aim_at_multiples(multiples: dict[str, str], ascends: bool) -> Aim:
+    """Return what an update does to a sum of multiples of the KLs and rewards."""
+    return Aim(*choose_sense(build_objective_terms(multiples), ascends, "reward" in multiples))

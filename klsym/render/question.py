@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sympy import Basic, Heaviside
 
@@ -21,20 +22,22 @@ from klsym.language.sums import OverVocabulary
 from klsym.notation.values import take_off_score
 from klsym.render.headline import (
     NAMED,
-    describe_policy_gradient,
-    describe_target,
+    Update,
     find_named_inside,
+    find_policy_gradient,
+    find_update,
     list_option_words,
 )
-from klsym.render.objective import describe_multiples, describe_objective
+from klsym.render.objective import aim_at_multiples, describe_objective, orient_multiples
 from klsym.render.option_words import SAMPLED_FROM, find_words
+from klsym.render.words import describe_place
 
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 POLICY_OF = {"q": "policy", "p": "reference", "mu": "old policy mu", "old": "old policy"}
 KL_OF = {"reverse-kl": "KL(policy || reference)", "forward-kl": "KL(reference || policy)"}
-INSIDE = " inside the clip range"
 NOT_A_KL, OTHER = "not a KL penalty", "no objective with a name"
-ENTROPY = "the entropy of the policy"
+ENTROPY, BONUS = "the entropy of the policy", "an entropy bonus"
+ENTROPIES = (ENTROPY, BONUS)
 IN_A_SUM = {
     NOT_A_KL: "a penalty that is not a KL",
     "no effect": "a term without effect",
@@ -80,10 +83,10 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     if verdict.target in NAMED:
         return _name_combination(verdict.gradient, ascends)
     if (inside := find_named_inside(verdict)) is not None:
-        return _name_combination(inside, ascends) + INSIDE
+        return f"{_name_combination(inside, ascends)} {describe_place(verdict)}"
     for sign, start in ((ascends, ""), (not ascends, "the wrong sign for ")):
-        if describe_policy_gradient(verdict, sign):
-            return f"{start}a policy gradient" + INSIDE * has_clip(verdict)
+        if find_policy_gradient(verdict, sign):
+            return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
     if is_penalty_to_old(verdict, ascends):
         return "a penalty on KL(policy || old policy)"
     if verdict.target == "none":
@@ -96,9 +99,9 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
 
 
 def has_clip(verdict: Verdict) -> bool:
-    """Does the gradient at a sample depend on a region?"""
-    h = take_off_score(verdict.gradient.score_coefficient)
-    return bool(verdict.gradient.score_cases) or (isinstance(h, Basic) and h.has(Heaviside))
+    """Is the gradient 0 in a region, but not everywhere?"""
+    h, cases = take_off_score(verdict.gradient.score_coefficient), verdict.gradient.score_cases
+    return any(value == 0 for _, value in cases) if cases else isinstance(h, Basic) and h.has(Heaviside)
 
 
 def describe_kinds(kinds: Sequence[str]) -> str:
@@ -106,9 +109,16 @@ def describe_kinds(kinds: Sequence[str]) -> str:
     return "; and ".join(dict.fromkeys(IN_A_SUM.get(kind, kind) for kind in kinds))
 
 
+def describe_term(verdict: Verdict, ascends: bool) -> str:
+    """Say in a few words what kind of term of a sum it is."""
+    kind = describe_kind(verdict, ascends)
+    without = " without an objective" * (verdict.target == "none" and kind != "no objective")
+    return describe_kinds([kind]) + without
+
+
 def _name_combination(reading: TargetReading, ascends: bool) -> str:
     """Name a sum of multiples of the two KLs and of rewards; a multiple that is a parameter is positive."""
-    multiples = reading.multiples
+    multiples = orient_multiples(reading)
     kls = [name for name in KL_OF if name in multiples]
     is_raised = {name: text.startswith("-") != ascends for name, text in multiples.items()}
     is_difference = len({is_raised[name] for name in kls}) > 1
@@ -120,7 +130,7 @@ def _name_combination(reading: TargetReading, ascends: bool) -> str:
         penalty = f"{start} {KL_OF[kls[0]]}"
     if "reward" not in multiples:
         return penalty
-    rises = describe_multiples(multiples, ascends).startswith("maximises")
+    rises = aim_at_multiples(multiples, ascends).is_maximised
     gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
     return " with ".join(filter(None, (gradient, penalty)))
 
@@ -134,7 +144,7 @@ def describe_entropy(verdict: Verdict, ascends: bool) -> str:
     if entropy != OverVocabulary(log_q) or scale.free_symbols & {A, R}:
         return ""
     is_bonus = scale.could_extract_minus_sign() == ascends
-    return "an entropy bonus" if is_bonus else ENTROPY
+    return BONUS if is_bonus else ENTROPY
 
 
 def is_penalty_to_old(verdict: Verdict, ascends: bool) -> bool:
@@ -150,13 +160,18 @@ def compares_with_old(verdict: Verdict) -> bool:
     return only_old or is_penalty_to_old(verdict, verdict.is_ascended)
 
 
-def describe_answer(verdict: Verdict, ascends: bool | None = None) -> str:
-    """Return the verdict in words, then in symbols."""
+def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | None = None) -> str:
+    """Return the verdict in words, then in symbols; most: characters of an objective that is written out."""
     ascends = verdict.is_ascended if ascends is None else ascends
-    kind, says = describe_kind(verdict, ascends), describe_target(verdict, ascends)
-    if kind == "an entropy bonus" and verdict.target != "none":
-        says += ", which keeps the policy random"
-    if kind == ENTROPY and verdict.target != "none":
-        verb, _, objective = says.partition(" ")
-        says = f"{verb.removesuffix('es')}ing {objective} makes the policy deterministic"
-    return f"{kind[0].upper()}{kind[1:]}: {says}"
+    kind, update = describe_kind(verdict, ascends), find_update(verdict, ascends)
+    if kind in ENTROPIES and verdict.target != "none":
+        update = _describe_effect_on_entropy(update, kind)
+    return f"{kind[0].upper()}{kind[1:]}: {update.write_after_kind(most)}"
+
+
+def _describe_effect_on_entropy(update: Update, kind: str) -> Update:
+    """Say what an entropy bonus, or the entropy as a loss, does to the policy."""
+    if kind != ENTROPY:
+        return replace(update, note=", which keeps the policy random")
+    verb = update.verb.removesuffix("es") + "ing"
+    return replace(update, verb=verb, note=" makes the policy deterministic")

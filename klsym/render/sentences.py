@@ -24,7 +24,7 @@ from klsym.render.assumption_sentences import SENTENCES as ASSUMPTIONS
 from klsym.render.assumption_sentences import SLOPES
 from klsym.render.diagnosis_sentences import SENTENCES as DIAGNOSES
 from klsym.render.questions.sentences import SENTENCES as QUESTIONS
-from klsym.render.words import describe_setting, describe_target
+from klsym.render.words import describe_place, describe_setting, describe_target
 
 
 def write_sentence(message: Message) -> str:
@@ -370,7 +370,7 @@ def _describe_largest_weight(of: Any, above: Any, below: Any) -> str:
 TERMS: dict[str, str | Callable[..., str]] = {
     "no-expected-gradient": "no expected gradient",
     "targets": lambda of: describe_target(of),
-    "targets-inside": lambda of: f"{describe_target(of, of.gradient.inside_clamps)} inside the clip range",
+    "targets-inside": lambda of: f"{describe_target(of, of.gradient.inside_clamps)} {describe_place(of)}",
     "gradient-at-sampler": _format_gradient_at_sampler,
     "gradient-of-objective": lambda of: f"grad {formulas.show_side(of)}",
     "zero-but-where": _describe_nonzero_regions,

@@ -12,10 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
+
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.kernel.names import HELD
 from klsym.language.estimators import NAMES
-from klsym.language.expressions import OF_REGIONS
+from klsym.language.expressions import DENSITIES, OF_REGIONS, REWARDS, Estimator, clip
+from klsym.notation import losses
 from klsym.notation.combination import format_combination
 from klsym.notation.printers import TEXT
 from klsym.render.divergences import describe_generator
@@ -39,6 +42,9 @@ TRUST = {
 }
 
 
+CLIP_RANGE = "inside the clip range"
+
+
 def describe_setting(
     setting: Any, use_names: tuple[str, str] = ("as a loss", "as a detached reward")
 ) -> list[str]:
@@ -59,6 +65,19 @@ def describe_target(verdict: Verdict, reading: Any = None) -> str:
     if gradient.target not in ("reverse-kl", "forward-kl", "combination"):
         return TARGETS[gradient.target]
     return TARGETS[gradient.target] if gradient.single else format_combination(gradient.multiples)
+
+
+def describe_place(verdict: Verdict) -> str:
+    """Say where no bound acts: "where rho < 2" for min(rho, 2), else "inside the clip range"."""
+    written = verdict.loss.written
+    bounds = written.expression.atoms(clip, sympy.Min, sympy.Max) if written is not None else set()
+    if len(bounds) == 1 and not isinstance(bound := bounds.pop(), clip):
+        constants = [x for x in bound.args if not x.has(Estimator, *DENSITIES, *REWARDS)]
+        values = [x for x in bound.args if x not in constants]
+        if len(constants) == len(values) == 1:
+            sign = "<" if isinstance(bound, sympy.Min) else ">"
+            return f"where {losses.show(values[0], TEXT)} {sign} {losses.show(constants[0], TEXT)}"
+    return CLIP_RANGE
 
 
 def describe_reason(verdict: Verdict) -> str:
@@ -128,7 +147,7 @@ CUT["sequence"] = CUT["sample"]
 VOCABULARY = {
     "full": "full(x) is the sum of q(y)*x over all next tokens or outcomes y; s in it is the score of y",
 }
-REWARDS = ("R", "A", "M")
+REWARD_NAMES = ("R", "A", "M")
 ANY = "any quantity that is free of theta, in a theorem that holds for all"
 LENGTH = "the random length of a sequence"
 
@@ -147,11 +166,11 @@ def describe_names(
     level: sample, where n is a parameter like others, or token, sequence or batch.
     loss: what was typed; a reward that it has not is one of a theorem.
     """
-    typed_names = set(NAME.findall(loss)) if loss is not None else {*REWARDS}
+    typed_names = set(NAME.findall(loss)) if loss is not None else {*REWARD_NAMES}
     typed_names |= {"R"} if "gae" in typed_names else set()
     meanings = dict(CUT.get(level, CUT["token"])) if truncated else {}
     for name in dict.fromkeys(name for text in (*texts, *hypotheses) for name in NAME.findall(text)):
-        meaning = ANY if name in REWARDS and name not in typed_names else _describe_name(name, level)
+        meaning = ANY if name in REWARD_NAMES and name not in typed_names else _describe_name(name, level)
         meaning = meaning or _find_in_hypotheses(name, hypotheses)
         if meaning:
             meaning = f"{meaning}; {given}" if given and name.split("_")[0] in HELD else meaning

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from klsym.commands.console import get_terminal_width
 from klsym.commands.timed import limit_time
 
 
@@ -17,5 +18,5 @@ def show_losses(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(descents.to_json()))
     else:
-        print(descents.text(options.proof, options.full))
+        print(descents.text(options.proof, options.full, get_terminal_width()))
     return 0

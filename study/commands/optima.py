@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from klsym.commands.console import get_terminal_width
 from klsym.commands.timed import limit_time
 from klsym.errors import UsageError
 
@@ -34,7 +35,7 @@ def _show(options: argparse.Namespace) -> int:
     )
     if options.output:
         _draw(Path(options.output), optimum, options.use)
-    print(json.dumps(optimum.to_json()) if options.format == "json" else optimum)
+    print(json.dumps(optimum.to_json()) if options.format == "json" else optimum.text(get_terminal_width()))
     return 0
 
 

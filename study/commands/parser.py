@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from klsym.commands.option_groups import (
@@ -140,8 +139,7 @@ def _add_tables(commands: Any) -> None:
         "tables",
         help="the tables for write-ups",
         description="Tables made from the claims. LaTeX needs booktabs and amsmath only.",
-        epilog="tables:\n" + "\n".join(f"  {name:<12} {shows}" for name, shows in NAMES.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"Tables, which --list describes: {', '.join(NAMES)}.",
     )
     tables.add_argument("names", nargs="*", metavar="TABLE", help="which tables (all)")
     tables.add_argument("--list", action="store_true", help="list the tables with their columns, make none")

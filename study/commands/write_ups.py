@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from klsym.commands.console import make_output_folder, show_bar, show_progress, split_names
+from klsym.commands.console import announce_step, make_output_folder, show_bar, show_progress, split_names
 from klsym.escaping import printable
 
 
@@ -36,8 +36,9 @@ def write_report(options: argparse.Namespace) -> int:
 
     with show_bar("check") as sampled:
         summary = make_report(
-            make_output_folder(options.output), progress=show_progress, sampled=sampled, here=False
-        )
+            make_output_folder(options.output), progress=show_progress, sampled=sampled, here=False,
+            announce=announce_step,
+        )  # fmt: skip
     print(summary)
     return 0 if summary.passed else 1
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+Announce = Callable[[str], None]  # called with what is done next
 Wrapper = Callable[[list[Any], Callable[[Any], str]], Iterable[Any]]  # items, and what to call each
+
+
+def announce_nothing(text: str) -> None:
+    """Say nothing of a step."""
 
 
 def show_nothing(items: list[Any], describe: Callable[[Any], str]) -> Iterator[Any]:

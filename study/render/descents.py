@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klsym.engine.divergences.f_divergence import list_divergence_messages
@@ -10,9 +10,11 @@ from klsym.notation.combination import format_combination
 from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.ratios import rewrite_in_r
 from klsym.notation.text import show_interval
+from klsym.render.answer import WIDTH
 from klsym.render.divergences import build_generator_json, describe_at_reference, describe_convexity
 from klsym.render.listing import align_columns, format_list
 from klsym.render.objective import build_objective_formula
+from klsym.render.questions.layout import format_rows
 from klsym.render.sentences import write_sentence
 from klsym.study.questions.divergence_losses import Descents, DivergenceLoss, WrongEstimate
 
@@ -27,8 +29,7 @@ TITLES = {
     "jensen-shannon": "KL(q||m)/2 + KL(p||m)/2 with m = (p + q)/2",
 }
 TRUST = {"kernel": "proved", "sympy": "SymPy", "open": "open"}
-MAX_WRONG = 3  # in a short answer
-MORE = "more  --proof (hypotheses, a counterexample, all that looks right)"
+MARK = " (its value is unbiased, too)"
 USES = {"loss": "as a loss", "reward": "as a detached reward", "value": "as a value"}
 
 
@@ -74,9 +75,9 @@ class PrintedDescents(Descents):
         """All of it, with formulas as grammar strings."""
         return build_json(self)
 
-    def text(self, proof: bool = False, full: bool = False) -> str:
-        """The answer for a terminal, with hypotheses and all that is wrong if asked."""
-        return format_descents(self, proof, full)
+    def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:
+        """Format the answer for a terminal, with hypotheses and all that is wrong if asked."""
+        return format_descents(self) if proof or full else format_short(self, width)
 
     def __str__(self) -> str:
         return self.text()
@@ -130,9 +131,44 @@ def _choice_to_json(row: DivergenceLoss) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------- text
-def format_descents(found: PrintedDescents, proof: bool = False, full: bool = False) -> str:
-    """For a terminal: f, what estimates it, what descends it, what does not; hypotheses with `proof`."""
-    shape, show_hypotheses = found.shape, proof or full
+def format_short(found: PrintedDescents, width: int = WIDTH) -> str:
+    """Format the divergence, the losses that descend and estimate it, and those that do not."""
+    shape = found.shape
+    samplers = dict.fromkeys(row.sampling for row in found.gradients)
+    title = f"losses that minimise {write_title(found.name, found.multiple)}, {' and '.join(samplers)}"
+    convex = describe_convexity(shape.where, shape.is_divergence) or "whether it is convex is open"
+    update = f"E_q[f(r)] with f = {TEXT(rewrite_in_r(shape.f))}, {convex}; {describe_at_reference(shape)}"
+    rows: list[tuple[str, str]] = []
+    for use in ("loss", "reward"):
+        rows += _list_by_sampling(use, [row for row in found.gradients if row.use == use], samplers)
+    rows += [("note", text) for text in found.missing]
+    rows += _list_by_sampling("value", found.values, samplers)
+    wrong = [f"{w.loss} ({w.sampling} {USES[w.use]}: {describe_divergence(w.verdict)})" for w in found.wrong]
+    rows += [("not", text) for text in wrong[:1]]
+    rows += [("note", text) for text in found.warnings[:1]]
+    trust = max((row.trust for row in found.gradients), key=[*TRUST].index, default="open")
+    return format_rows(title, update, TRUST[trust], rows, details="--proof", more="--full", width=width)
+
+
+def _list_by_sampling(
+    label: str, found: Sequence[DivergenceLoss], samplers: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Return a row for each sampler; losses whose value is unbiased, too, are marked."""
+    rows: list[tuple[str, str]] = []
+    for sampling in samplers:
+        losses = [f"{row.loss}{MARK * _is_marked(row)}" for row in found if row.sampling == sampling]
+        if losses:
+            rows.append(("" if rows else label, f"{sampling}: {', or '.join(losses)}"))
+    return rows
+
+
+def _is_marked(row: DivergenceLoss) -> bool:
+    return row.use != "value" and bool(row.unbiased)
+
+
+def format_descents(found: PrintedDescents) -> str:
+    """Format all of it in tables: f, what estimates it, what descends it, what does not; the hypotheses."""
+    shape = found.shape
     convex = describe_convexity(shape.where, shape.is_divergence) or "whether it is convex is open"
     lines = [
         ": ".join(
@@ -155,10 +191,7 @@ def format_descents(found: PrintedDescents, proof: bool = False, full: bool = Fa
     )
     lines += [f"  {line}" for line in found.missing]
     lines += ["", "What looks right and is not"] if found.wrong else []
-    wrong = found.wrong if show_hypotheses else found.wrong[:MAX_WRONG]
-    lines += _format_table([(w.sampling, USES[w.use], w.loss, _describe_refutation(w)) for w in wrong])
-    if not show_hypotheses:
-        return "\n".join([*lines, *format_list("Warnings", found.warnings[:1]), "", MORE])
+    lines += _format_table([(w.sampling, USES[w.use], w.loss, _describe_refutation(w)) for w in found.wrong])
     if found.wrong and found.wrong[0].witness:
         lines += ["", *_describe_model(found.wrong[0].witness)]
     lines += format_list(

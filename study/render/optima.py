@@ -15,14 +15,19 @@ from typing import Any
 
 from klsym.engine.divergences.f_divergence import list_divergence_messages
 from klsym.kernel.ring import ExpPoly
+from klsym.notation.decimals import write_decimals
+from klsym.notation.printers import is_sum
+from klsym.render.answer import WIDTH
+from klsym.render.questions.layout import format_rows
 from klsym.render.sentences import write_sentence
-from klsym.study.questions.optimum import Optimum
+from klsym.study.questions.optimum import Optimum, Stationary
 from klsym.study.questions.optimum_of_loss import OptimumAnswer
 
 K1, LOG_Q = ((((name, 1),), ()) for name in ("k1", "log_q"))
 SQUARE = ((("k1", 2),), ())
 RATIO = ((), (((("k1", 1),), -1),))
 CONSTANT = ((), ())
+DETAILS = "nu is the reward less the penalty, the same for all outcomes with mass"
 
 
 def solve_closed_form(c: ExpPoly) -> str | None:
@@ -115,8 +120,14 @@ class PrintedOptimum(OptimumAnswer):
             "warnings": list(self.warnings),
         }
 
+    def text(self, width: int = WIDTH) -> str:
+        """Format the answer for a terminal, in at most 12 lines."""
+        return format_optimum(self.loss, self.beta, self.optimum, self.warnings, width=width)
+
     def __str__(self) -> str:
-        return format_optimum(self.loss, str(self.beta), self.optimum, self.warnings)
+        return self.text()
+
+    __repr__ = __str__
 
     __repr__ = __str__
 
@@ -127,19 +138,26 @@ class PrintedOptimum(OptimumAnswer):
         return format_for_notebook(format_optimum_html(self))
 
 
-def format_optimum(loss: str, beta: str, found: Optimum, warnings: tuple[str, ...]) -> str:
-    """All policies in a table: probabilities, the multiplier nu, stability."""
-    rows = [("inside", s) for s in found.stationary] + [("boundary", s) for s in found.boundary]
-    size = len(rows[0][1].policy) if rows else 0
-    lines = [f"maximise E_q[R] - beta * {loss}, beta = {beta}", f"  {_count(found)}"]
-    if rows:
-        lines.append("  ".join(["where   ", *(f"q_{j + 1:<8}" for j in range(size)), "nu        ", "stable"]))
-    for where, s in rows:
-        nu = "-" if s.multiplier is None else f"{s.multiplier:.6f}"
-        numbers = [*(_format_probability(x, where == "inside") for x in s.policy), nu]
-        stable = {True: "yes", False: "no", None: "not decided"}[s.stable]
-        lines.append("  ".join([f"{where:<8}", *(f"{x:<10}" for x in numbers), stable]))
-    return "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
+def format_optimum(
+    loss: str, beta: Fraction, found: Optimum, warnings: tuple[str, ...], width: int = WIDTH
+) -> str:
+    """Format the policies at which training can end: probabilities, stability, the multiplier nu."""
+    factor = f"{write_decimals(str(beta))}*" if beta != 1 else ""
+    penalty = f"{factor}{f'({loss})' if is_sum(loss) and factor else loss}"
+    title = f"where training with rewards and the penalty {penalty} ends"
+    rows = [("inside", _describe_policy(s, True)) for s in found.stationary]
+    rows += [("boundary", _describe_policy(s, False)) for s in found.boundary]
+    rows += [("note", warning) for warning in warnings]
+    count = _count(found)
+    return format_rows(title, f"{count[0].upper()}{count[1:]}", "numeric", rows, details=DETAILS, width=width)
+
+
+def _describe_policy(policy: Stationary, is_inside: bool) -> str:
+    """Return text such as "q = (0.880797, 0.119203), stable, nu = 0.5"."""
+    numbers = ", ".join(_format_probability(x, is_inside) for x in policy.policy)
+    stable = {True: "stable", False: "not stable", None: "stable or not: not decided"}[policy.stable]
+    nu = "" if policy.multiplier is None else f", nu = {policy.multiplier:.6f}"
+    return f"q = ({numbers}), {stable}{nu}"
 
 
 def _format_probability(value: float, positive: bool) -> str:

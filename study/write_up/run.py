@@ -17,7 +17,7 @@ from klsym.experiments.save_figure import draw
 from klsym.files import make_folder, refuse_unless_writable, write_whole
 from klsym.kernel import FORMAT
 from klsym.study.ledger.cache import Kept
-from klsym.study.ledger.progress import Wrapper, show_nothing
+from klsym.study.ledger.progress import Announce, Wrapper, announce_nothing, show_nothing
 from klsym.study.ledger.registry import Claim, select
 from klsym.study.ledger.settle_all import Judged, count_results, settle_all, write_certificates
 from klsym.study.tables.catalogue import tables as every_table
@@ -53,12 +53,14 @@ def make_report(
     experiments: list[str] | None = None,
     tables: list[Table] | None = None,
     here: bool = True,
+    announce: Announce = announce_nothing,
 ) -> Summary:
     """Make the report in a folder, with all that it links to beside it.
 
     folder: made where it is missing; files of a report before this one are written over.  Certificates that
     this run did not make are removed, other files never.
     progress: shown while claims settle and figures are drawn.  sampled: called with (done, total).
+    announce: called at the start of each step.
     claims, experiments, tables: a part of them; all if None.
     here: in this process alone; else experiments run and are drawn in others, as `workers` starts them.
     Raises UsageError: a folder that cannot be written.
@@ -66,9 +68,12 @@ def make_report(
     _prepare(folder)
     chosen, cached = select([]) if claims is None else claims, Kept()
     names = list(EXPERIMENTS) if experiments is None else experiments
+    announce(f"proving and checking {len(chosen)} claims")
     with ahead(names, partial(_draw_experiment, folder=folder / FIGURES), here) as drawn:
         proofs = settle_all([claim for claim in chosen if claim.verdict != "computed"], progress)
+        announce("checking the claims by sampling")
         report, verified = check_by_sampling(proofs, sampled)  # before experiments are waited for
+        announce("settling the claims that are computed")
         computed_claims = settle_all([claim for claim in chosen if claim.verdict == "computed"], progress)
         place = {claim.id: number for number, claim in enumerate(chosen)}
         results = sorted(
@@ -79,8 +84,10 @@ def make_report(
         write_certificates(results, folder / CERTIFICATES)
         _remove_old(folder / CERTIFICATES, certified)
         write_whole(folder / VERIFIED, verified + "\n")
+        announce(f"running and drawing {len(names)} experiments")
         figures = [drawn_figure for name in progress(names, str) for drawn_figure in drawn(name)]
     write_whole(folder / FOUND, (findings_text := "\n".join(list_findings(figures))) + "\n")
+    announce("making the tables and the page")
     made_tables = list(every_table()) if tables is None else tables
     links = {name: f"{CERTIFICATES}/{name}.json" for name in certified}
     material = Material(results, report, figures, made_tables, sources=list_sources(), certificates=links)

@@ -11,15 +11,18 @@ import pytest
 import klsym
 from klsym.cli import main
 from klsym.commands.help_texts import EXAMPLES, TASKS
+from klsym.commands.parser import build_parser
 from klsym.engine.options.option_table import CHOICES
 from klsym.engine.options.synonyms import SYNONYMS
 from klsym.errors import UsageError
 from klsym.language.named_losses import NamedLoss, find_named_loss, load_named_losses
+from klsym.render.answer import MAX_NAME, build_answer, shorten_formula
 from klsym.study.tables.trainers import trainer
 from support.commands import Out, run
 
 ROWS = load_named_losses()
-LONG = {"audit", "measure"}  # help of more than 40 lines
+LINES = 40  # of a help
+LONG = {"report", "paper"}  # commands that take minutes: their examples are parsed, and not run
 CODE = "def loss(logp, ref_logp):\n    return ((logp - ref_logp) ** 2 / 2).sum()\n"
 
 
@@ -28,6 +31,19 @@ def test_a_name_has_the_answer_of_its_loss(row: NamedLoss) -> None:
     named, written = klsym.explain(row.name), klsym.explain(row.loss, **row.options)
     assert (named.target, named.trust, named.summary) == (written.target, written.trust, written.summary)
     assert named.target != "open" and named.loss.text == row.name
+
+
+@pytest.mark.parametrize(("width", "most"), [(100, 12), (60, 16)])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_answer_of_a_name_is_short_and_shows_each_term(row: NamedLoss, width: int, most: int) -> None:
+    verdict = klsym.explain(row.name)
+    lines = verdict.text(width=width).splitlines()
+    assert len(lines) <= most and max(map(len, lines)) <= width
+    assert not any("more term" in line for line in lines) and row.whose not in verdict.text()
+    if verdict.loss.read_as:  # k1 is a name of the grammar itself
+        assert row.whose in " ".join(verdict.text(full=True).split())
+    starts = [f"  {shorten_formula(term.loss, MAX_NAME)}" for term in build_answer(verdict).terms]
+    assert all(any(line.startswith(start) for line in lines) for start in starts)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.gallery], ids=lambda row: row.name)
@@ -184,11 +200,17 @@ SHOWN = sorted({line for lines in (*EXAMPLES.values(), [command for _, command i
 def test_commands_that_help_prints_work(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
+    _, command, *words = shlex.split(line)
+    if command in LONG:
+        assert build_parser(command).parse_args([command, *words]).run.startswith("klsym.study.commands.")
+        return
     if "loss.py" in line:
         pytest.importorskip("torch")
     (tmp_path / "loss.py").write_text(CODE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    code, out, _ = run(capsys, *shlex.split(line)[1:])
+    if any(word.startswith("certificates") for word in words[:1]):
+        assert run(capsys, "prove", "gradient.k1-loss", "--certificates", "certificates")[0] == 0
+    code, out, _ = run(capsys, command, *words)
     assert code in (0, 1) and out  # 1: klsym audit has found an error in the code
 
 
@@ -198,4 +220,12 @@ def test_help_begins_with_two_commands(command: str, capsys: Out) -> None:
         main([*filter(None, [command]), "--help"])
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == "examples:" and [line.strip() for line in lines[:2]] == [*EXAMPLES[command]]
-    assert command in LONG or len(lines) < 40
+    assert len(lines) < LINES
+
+
+def test_every_command_has_examples() -> None:
+    """A command that is not there has none."""
+    commands = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
+    assert {*commands} == {*EXAMPLES} - {""}
+    with pytest.raises(UsageError, match="invalid choice"):
+        build_parser().parse_args(["losses"])

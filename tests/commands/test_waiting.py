@@ -71,3 +71,14 @@ def test_a_pipe_is_told_nothing(capsys: Any, monkeypatch: pytest.MonkeyPatch) ->
     with console.show_waiting(lambda: "running"):
         time.sleep(0.1)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_step_is_a_line_in_a_pipe_and_nothing_beside_a_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.announce_step("checking the claims by sampling")
+    line = capsys.readouterr().err
+    assert line.endswith(" checking the claims by sampling\n") and line.count("\n") == 1
+    read = open_terminal(monkeypatch)
+    console.announce_step("checking the claims by sampling")
+    assert read() == ""

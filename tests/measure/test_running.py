@@ -286,7 +286,12 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["multiples"] == {"policy-gradient": -1.0, "reverse-kl": 0.1}
     assert main(["measure", f"{FILE}:whole_batch", "--group", "2", "--expect", "-E[R]"]) == 1
     out, err = capsys.readouterr()
-    assert out.startswith("answer    minimises -policy-gradient + 0.1*reverse-kl") and "is not -E[R]" in err
+    assert (
+        out.startswith("losses.py:whole_batch, run on-policy, groups of 2 samples") and "is not -E[R]" in err
+    )
+    flat = " ".join(out.split())
+    assert "penalty on KL(policy || reference): minimises -policy-gradient + 0.1*reverse-kl measured" in flat
+    assert len(out.splitlines()) <= 12 and "expected -E[R]: no, relative error" in flat
     assert main(["measure", f"{FILE}:failing"]) == 2
     err = capsys.readouterr().err
     assert "raises ValueError: cannot use 1 samples" in err and err.count("\n") == 1

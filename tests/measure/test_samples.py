@@ -219,7 +219,9 @@ def test_the_command_draws_samples(tmp_path: Path, capsys: pytest.CaptureFixture
     answer = json.loads(capsys.readouterr().out)
     assert answer["kind"] == "named" and answer["expect"]["ok"] and answer["setting"]["groups"] == 150
     assert main([*command, "--expect", "E[R]"]) == 1
-    assert capsys.readouterr().out.startswith("answer    its gradient may be that of")
+    out = capsys.readouterr().out
+    assert out.startswith("sampled_trainer.py:loss, run on-policy, 150 groups of one sample of a model")
+    assert "  A policy gradient: its gradient may be that of" in out and "sampled" in out
     for wrong in (
         ["measure", f"{file}:loss", "--ref-model", f"{file}:make"],
         ["measure", f"{file}:loss", "--samples", "300"],

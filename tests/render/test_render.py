@@ -12,13 +12,15 @@ import pytest
 from klsym.api import explain
 from klsym.kernel.ring import ExpPoly
 from klsym.notation import losses
+from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import LATEX
 from klsym.notation.text import format_derivation, show_theorem, show_theorem_latex
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update
 from klsym.render.objective import write_objective_latex
-from klsym.render.question import describe_question
+from klsym.render.question import describe_answer, describe_question
 from klsym.render.verdict import format_verdict_html, format_verdict_markdown
+from klsym.render.words import describe_place
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import recall
 from support.float_sheet import SHEET
@@ -124,6 +126,44 @@ def test_html_shows_the_derivation_and_the_counterexample() -> None:
 )  # fmt: skip
 def test_what_minimising_does(loss: str, options: dict[str, str], line: str) -> None:
     assert line in describe_update(explain(loss, **options))
+
+
+@pytest.mark.parametrize(
+    ("loss", "place"),
+    [
+        ("-min(rho, 2)*A", "where rho < 2"), ("k2*sg(max(rho, 0.5))", "where rho > 0.5"),
+        ("min(k3, 5)*rho", "where k3 < 5"), ("-clip(rho, 0.8, 1.2)*A", "inside the clip range"),
+        ("-min(rho*A, clip(rho, 0.8, 1.2)*A)", "inside the clip range"),
+        ("max(min(k3, 5), 1)", "inside the clip range"), ("min(k1, k3)", "inside the clip range"),
+    ],
+)  # fmt: skip
+def test_a_single_bound_is_said_as_a_region(loss: str, place: str) -> None:
+    """min(k1, k3) compares two values that vary, and two bounds make a range."""
+    verdict = explain(loss, **OFF)
+    assert choose_decimals(loss)(describe_place(verdict)) == place
+    others = {"inside the clip range", "where rho < 2"} - {place}
+    assert not any(other in verdict.text() for other in others)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "headline"),
+    [
+        ("k3", OFF, "Not a KL penalty: minimises E_mu[r] - KL(mu||q), which pushes the policy away from mu"),
+        ("min(k3, 9)", OFF, "Not a KL penalty: minimises its own mean under mu, E_mu[min(k3, 9)]"),
+        ("rho**2*k1", OFF, "Not a KL penalty: minimises its own mean under mu, E_mu[rho**2*k1]"),
+        ("-log(rho)*A", OFF, "A policy gradient: A times the score, with the weight 1"),
+        ("k1", {}, "No effect: its expected gradient is zero, it only adds noise"),
+        ("sg(k1)", {}, "No effect: the gradient is zero at every sample"),
+        ("-A*log_q", {}, "A policy gradient: maximises E_q[A]"),
+        ("-rho*sg(centred(R))", {"level": "sequence"}, "A policy gradient: maximises E_q[R - R/n]"),
+        ("rho*sg(centred(R))", {"level": "sequence"},
+         "The wrong sign for a policy gradient: minimises E_q[R - R/n]"),
+        ("k3", REWARD, "A difference of the two KLs: subtracted from the reward, it minimises KL(q||p) -"
+         " KL(p||q)"),
+    ],
+)  # fmt: skip
+def test_a_headline_says_the_kind_once(loss: str, options: dict[str, str], headline: str) -> None:
+    assert describe_answer(explain(loss, **options)) == headline
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ class Comparison:
     value, per_sample and gradient say whether both losses have the same value E[L], gradient at each
     sample and expected gradient; `variance` is None where nothing is decided about it.  trust: the weakest
     of the answers, "open" where a question that was asked has none.  open_questions: those without an
-    answer, and those that are not asked.  readings: how the losses are read.
+    answer, and those that are not asked.  readings: how the losses are read.  written: the losses.
     """
 
     losses: tuple[str, str]
@@ -105,6 +105,7 @@ class Comparison:
     trust: str
     open_questions: tuple[Message, ...] = ()
     readings: tuple[Message, ...] = ()
+    written: tuple[Written, ...] = ()
 
     @property
     def proofs(self) -> tuple[Proof, ...]:
@@ -132,6 +133,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     comparison = compare_losses(pair, setting)
     return replace(
         comparison,
+        written=pair,
         readings=(*(note for written in pair for note in _describe_reading(written)), *comparison.readings),
     )
 

@@ -49,6 +49,11 @@ class AnalysedLoss:
         """The loss in the grammar, where it was typed as PyTorch, JAX or NumPy."""
         return self.written.text if self.written is not None and self.written.typed else ""
 
+    @property
+    def texts(self) -> str:
+        """The loss as it was typed and as it was read: numbers of an answer are written as in one of them."""
+        return f"{self.text} {self.read_as}".strip()
+
 
 @dataclass(frozen=True)
 class TargetReading:

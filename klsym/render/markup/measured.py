@@ -57,12 +57,13 @@ def _write_name(name: str) -> str:
     return NAMED.get(name, "")
 
 
-def format_measurement_html(rows: Iterable[tuple[str, str]], multiples: dict[str, float]) -> str:
-    """Return what was measured: the verdict, the objective as a formula, and the other rows of the text."""
-    answer, *others = rows
+def format_measurement_html(
+    headline: str, setting: str, multiples: dict[str, float], rows: Iterable[tuple[str, str]]
+) -> str:
+    """Return what was measured: how it was run, the verdict, the objective as a formula, and further rows."""
     formula = typeset_objective(multiples) if multiples else ""
-    head = f'<p class="does"><b>{escape(answer[1])}</b> <i>measured</i></p>'
-    formula_line = "" if "<code" in formula else format_formula(formula)
-    return (
-        f"<header>{head}{formula_line}</header>{format_rows((name, escape(text)) for name, text in others)}"
+    head = (
+        f'<p class="use">{escape(setting)}</p><p class="does"><b>{escape(headline)}</b> <i>measured</i></p>'
     )
+    formula_line = "" if "<code" in formula else format_formula(formula)
+    return f"<header>{head}{formula_line}</header>{format_rows((name, escape(text)) for name, text in rows)}"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from klsym.diagnostics.codes import Code
 from klsym.notation.text import show_theorem_latex
+from klsym.render.answer import describe_verdict
+from klsym.render.headline import name_trust
 from klsym.render.markup.parts import (
     TRUST,
     Link,
@@ -26,6 +28,7 @@ from klsym.render.markup.parts import (
     typeset_loss,
     write_formula_alone,
 )
+from klsym.render.questions.comparison_text import TRAINING, list_noise, list_proof_lines
 
 if TYPE_CHECKING:
     from klsym.render.questions.compare import PrintedAnswer, PrintedComparison
@@ -35,14 +38,19 @@ SAME = {True: "the same", False: "different", None: "not decided"}
 
 
 def format_comparison_html(comparison: PrintedComparison) -> str:
-    """Both losses as formulas, and in what they agree; the proof can be unfolded."""
+    """Both losses as formulas, what each minimises, and in what they agree; the proof can be unfolded."""
     first, second = map(typeset_loss, comparison.losses)
-    short, whole = comparison.text(), comparison.text(proof=True)
-    verdict_line = f"<b>{escape(comparison.summary)}</b> {format_badge(TRUST.get(comparison.trust, 'open'))}"
-    rows = [(name, _format_answer(answer)) for name, answer in comparison.named_answers]
-    rows.append(("variance", escape(comparison.describe_variance())))
+    trust = TRUST.get(comparison.trust, "open")
+    verdict_line = f"<b>{escape(TRAINING[comparison.gradient.same])}</b> {format_badge(trust)}"
+    letters = {"A": "A", "B": "B"}
+    rows = [
+        (name, f"{escape(describe_verdict(verdict))} {format_badge(name_trust(verdict))}")
+        for name, verdict in zip(letters, comparison.verdicts, strict=bool(comparison.verdicts))
+    ]
+    rows += [(name, _format_answer(answer)) for name, answer in comparison.named_answers]
+    rows += [(name, escape(text)) for name, text in list_noise(comparison, letters)]
     undecided = f"<p>Not decided:</p>{format_items(comparison.undecided)}" if comparison.undecided else ""
-    behind = whole.removeprefix(short.rpartition("\n")[0]).strip("\n")
+    behind = "\n".join(list_proof_lines(comparison)).strip("\n")
     return (
         f'<header><p class="loss">A = {first}, &ensp;B = {second}</p>'
         f'<p class="does">{verdict_line}</p></header>'

@@ -51,7 +51,7 @@ def format_verdict_html(
         f"{finding.format(code=code, name=escape(name))} {escape(text)}" for code, name, text in answer.listed
     )
     terms = (
-        f"{typeset_loss(name)} {escape(text)} {format_badge(trust)}" for name, text, trust in answer.terms
+        f"{typeset_loss(term.loss)} {escape(term.text)} {format_badge(term.trust)}" for term in answer.terms
     )
     parts = [
         _format_head(verdict, answer),
@@ -81,8 +81,8 @@ def _write_equation(verdict: PrintedVerdict) -> str:
 
 
 def _iterate_facts(verdict: PrintedVerdict, answer: Answer, link: Link) -> Iterator[tuple[str, str]]:
-    if answer.reading:
-        yield "read as", f"<code>{escape(answer.reading[0])}</code>"
+    if answer.whole_reading:
+        yield "read as", f"<code>{escape(answer.whole_reading[0])}</code>"
         assert verdict.loss.written is not None
         notes = (note for note in verdict.loss.written.notes if note.code != "names-read")
         yield "", "<br>".join(escape(write_sentence(note)) for note in notes)

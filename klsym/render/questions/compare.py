@@ -7,22 +7,23 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
+from klsym.engine.explain import explain_in_setting
 from klsym.engine.proof.derivation import Proof
 from klsym.engine.questions.compare import Answer, Comparison
 from klsym.engine.questions.variances import Spread, describe_outcome_model
+from klsym.engine.verdicts.verdict import Verdict
+from klsym.errors import KlsymError
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.language.abbreviations import Context
 from klsym.notation import formulas
 from klsym.notation.hypotheses import build_assumption, show_hypothesis
 from klsym.notation.printers import TEXT, is_sum
-from klsym.notation.text import show_interval, show_statement
-from klsym.render.answer import WIDTH, add_label, add_trust
+from klsym.render.answer import WIDTH
 from klsym.render.details import drop_unused_definitions
-from klsym.render.headline import TRUST, describe_use
-from klsym.render.listing import format_list, list_model_lines
 from klsym.render.printing import as_printed
 from klsym.render.questions.sentences import READINGS
 from klsym.render.sentences import write_sentence
@@ -174,9 +175,20 @@ class PrintedComparison(Comparison):
             "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
         }  # fmt: skip
 
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What each of the losses does; empty where one of them alone has no verdict."""
+        try:
+            return tuple(explain_in_setting(written, self.setting) for written in self.written)
+        except KlsymError:
+            return ()
+
     def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:
-        """The answer for a terminal, with what stands behind it if asked."""
-        return comparison_text(self, proof, full, width)
+        """Format the answer for a terminal; with the proofs, or with all that is known, on request."""
+        from klsym.render.questions.comparison_text import format_comparison, list_proof_lines
+
+        behind = list_proof_lines(self) if proof or full else []
+        return "\n".join([format_comparison(self, width, whole=full), *behind])
 
     def __str__(self) -> str:
         return self.text()
@@ -189,20 +201,6 @@ class PrintedComparison(Comparison):
 
         return format_for_notebook(format_comparison_html(self))
 
-    @property
-    def summary(self) -> str:
-        """What matters most: do both train the same policy, and which one is less noisy?"""
-        return _sentence(self)
-
-    def describe_variance(self) -> str:
-        """Which of the two has the lower variance, and where."""
-        spread = self.variance
-        lower = spread.lower if spread else "equal" if self.per_sample.same else None
-        if lower is None:
-            return WORDS[None]
-        where = f"; B is less noisy at a sample where {spread.region}" if spread and lower not in SAME else ""
-        return f"{LOWER[lower]}{where}"
-
 
 def printed(found: Comparison) -> PrintedComparison:
     """The comparison in the class that prints it, and so its answers and its variances."""
@@ -213,125 +211,3 @@ def printed(found: Comparison) -> PrintedComparison:
 
 def printed_spread(found: Spread | None) -> PrintedSpread | None:
     return as_printed(PrintedSpread, found) if found else None
-
-
-WORDS = {True: "the same", False: "different", None: "not decided"}
-SAME = ("A", "B", "equal")  # orders that hold in every model
-LOWER = {
-    "A": "A varies no more than B in any model",
-    "B": "B varies no more than A in any model",
-    "equal": "the same in every model",
-    "depends": "neither is lower in every model",
-    "open": "open: no order is proved, and no models were found both ways",
-}
-
-
-def comparison_text(
-    found: PrintedComparison, proof: bool = False, full: bool = False, width: int = WIDTH
-) -> str:
-    """For a terminal: the answer; the models, counterexamples and hypotheses with `proof` or `full`."""
-    rows, spread = found.named_answers, found.variance
-    decided = spread or any(answer.same is not None for _, answer in rows)
-    trust = (TRUST | {"open": "partly open"})[found.trust] if decided else "open"
-    lines = [f"A = {found.losses[0]},  B = {found.losses[1]}: {_losses(found.setting)}"]
-    lines += add_trust(_sentence(found), trust, width)
-    read = [write_sentence(message) for message in found.readings if message.code in READINGS]
-    labelled = [("read as", text) for text in read]
-    for name, answer in rows:
-        statement = f": {answer.statement}" if answer.statement else ""
-        labelled.append((name, f"{WORDS[answer.same]}{statement}"))
-    labelled.append(("variance", found.describe_variance()))
-    if not (proof or full):
-        labelled.append(("details", "--proof; --full"))
-    lines += [line for name, text in labelled for line in add_label(name, text, width)]
-    if not (proof or full):
-        return "\n".join([*lines, *format_list("Not decided", found.undecided)])
-    if spread:
-        lines += _spread_lines(spread)
-    for name, answer in rows:
-        if answer.witness:
-            lines += [
-                "",
-                f"Counterexample: {name}, {answer.witness['refutes']}",
-                *list_model_lines(answer.witness),
-            ]
-    lines += format_list("Not decided", found.undecided) + format_list("Hypotheses", found.hypotheses)
-    return "\n".join(lines)
-
-
-def _losses(setting: Any) -> str:
-    """on-policy losses at each token."""
-    first, _, rest = describe_use(setting).partition(f" {setting.use}")
-    return f"{first} {'losses' if setting.is_differentiated else 'rewards'}{rest}"
-
-
-def _sentence(found: PrintedComparison) -> str:
-    """What matters most: do both train the same policy, and which one is less noisy?"""
-    start = {
-        True: "The same expected gradient: training goes to the same policy",
-        False: "Different expected gradients: training goes to different policies in general",
-        None: "Not decided: whether the expected gradients agree is open",
-    }[found.gradient.same]
-    known = found.variance.lower if found.variance else None
-    less = {
-        "A": "; A is never noisier",
-        "B": "; B is never noisier",
-        "depends": "; neither is always less noisy",
-    }
-    return f"{start}{less.get(str(known), '') if found.gradient.same else ''}"
-
-
-def _spread_lines(spread: PrintedSpread) -> list[str]:
-    """The difference of the variances, where it is positive, and what is proved about its sign."""
-    lines = ["", "Variance of the gradient at a sample (s stands for u.s, along any direction u)"]
-    lines += [f"  grad {name} = {_times_s(c)}" for name, c in zip("AB", spread.coefficients, strict=True)]
-    minus = f" - {spread.correction}" if spread.correction else ""
-    lines += [f"  Var A - Var B = {spread.difference}{minus}"]
-    if not spread.exact:
-        lines += ["  where the first term is the difference of the second moments"]
-    lines += [f"  B adds no more than A to the second moment at a sample: {spread.region}"]
-    if spread.lower in ("A", "B"):
-        lines += [f"  proved: {_ordered('Var', spread.lower)}"]
-    lines += [f"  proved: {_theorem(proof)}" for proof in (*spread.signs, *spread.order) if _told(proof)]
-    if spread.regional:
-        what = "Var" if spread.exact else "E[(grad {})^2]"
-        lines += [f"  proved: {_ordered(what, spread.regional_lower)} if {spread.where}"]
-    for name, proof in (("A", spread.a_less), ("B", spread.b_less)):
-        if proof:
-            lines += _variance_lines(name, spread.witness(proof))
-    return lines
-
-
-def _ordered(what: str, lower: str) -> str:
-    pair = ("A", "B") if lower == "A" else ("B", "A")
-    return " <= ".join(what.format(name) if "{}" in what else f"{what} {name}" for name in pair)
-
-
-def _told(proof: Any) -> bool:
-    """Var A = Var B with one and the same formula on both sides says nothing."""
-    statement = proof.theorem.statement
-    return bool(statement.left != statement.right)
-
-
-def _theorem(proof: Any) -> str:
-    """Where a number would have to be 0 for both sides to be equal, they never are."""
-    never = any(_is_never(zero) for zero in proof.theorem.zeros)
-    return show_statement(proof.theorem.statement, proof.labels) if never else str(proof)
-
-
-def _is_never(zero: Any) -> bool:
-    varies = zero.constant or zero.score or zero.element.names() or zero.factor.names()
-    return bool(not varies and zero.weight == ONE and zero.element)
-
-
-def _times_s(coefficient: str) -> str:
-    if coefficient in ("0", "1", "-1"):
-        return {"0": "0", "1": "s", "-1": "-s"}[coefficient]
-    return f"({coefficient})*s" if is_sum(coefficient) else f"{coefficient}*s"
-
-
-def _variance_lines(name: str, witness: dict[str, Any]) -> list[str]:
-    """A model; the left side of what it refutes is the larger variance."""
-    high, low = show_interval(witness["left"]), show_interval(witness["right"])
-    a, b = (low, high) if name == "A" else (high, low)
-    return ["", f"{name} varies less here", *list_model_lines(witness)[:-1], f"  Var A = {a}, Var B = {b}"]

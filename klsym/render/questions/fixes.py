@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.errors import KlsymError
 from klsym.language.expressions import A, R, log_old, log_p
 from klsym.notation.printers import is_sum
-from klsym.render.headline import describe_update, name_trust
+from klsym.render.headline import find_update, name_trust
 from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, write_kl
 
 if TYPE_CHECKING:
@@ -91,10 +92,9 @@ def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     except KlsymError:
         return
     if "the wrong sign" not in describe_kind(changed):
-        says = describe_update(changed, regions=False).replace(" (a policy gradient)", "")
-        it = "it " * says.startswith(("m", "h"))
-        without = f"without the penalty, {it}" * bool(penalties)
-        yield f"{_flip_terms(verdict, flipped)}: {without}{says}", name_trust(changed)
+        update = replace(find_update(changed, changed.is_ascended), remark="", beyond="")
+        says = f"without the penalty, {update.write_as_clause()}" if penalties else update.write()
+        yield f"{_flip_terms(verdict, flipped)}: {says}", name_trust(changed)
 
 
 def _flip_terms(verdict: PrintedVerdict, flipped: Sequence[Any]) -> str:

@@ -200,21 +200,37 @@ def enclosed(x: float, ends: list[str]) -> bool:
 
 @pairs
 def test_text(row: Row) -> None:
-    lines = row.asked.text(proof=True).splitlines()
+    lines, short = row.asked.text(proof=True).splitlines(), str(row.asked).splitlines()
     used = "rewards" if "reward" in row.words else "losses"
-    assert lines[0] == f"A = {row.a},  B = {row.b}: {row.sampling} {used}"
-    assert ("same policy" in lines[1]) == row.mean
-    assert len(str(row.asked).splitlines()) <= 12 < len(lines)
+    sampler = "on-policy" if row.sampling == "on-policy" else "samples from an older policy mu"
+    assert lines[0].endswith(f" as {used}, {sampler}") and lines[: len(short)] == short
+    assert any(line.endswith(" proved") for line in lines[1:3]) and ("same policy" in lines[1]) == row.mean
+    assert ("different policies" in lines[1]) == (not row.mean)
+    assert len(short) <= 12 < len(lines) and len(row.asked.text(width=60).splitlines()) <= 16
     words = {True: "the same", False: "different"}
-    told = {"value": row.value, "sample": row.sample, "gradient": row.mean}
-    for name, same in told.items():
-        assert sum(line.startswith(f"  {name:<8} {words[same]}: ") for line in lines) == 1
+    at_a_sample = words[row.mean] if row.mean == row.sample else "different at a sample"
+    for name, said in (("value", f"{words[row.value]} on average"), ("gradient", at_a_sample)):
+        assert sum(line.startswith(f"  {name:<8} ") and said in line for line in lines) == 1
     assert all(line.isprintable() and line == line.rstrip() for line in lines)
     assert lines.count("A varies less here") == lines.count("B varies less here") == (row.lower == "depends")
     html = row.asked._repr_html_()
-    assert "A = <math" in html and html.count("the same</td>") + html.count("the same: ") >= sum(
-        told.values()
-    )
+    assert "A = <math" in html and "<summary>Proof</summary>" in html
+
+
+def test_a_comparison_says_what_each_loss_minimises() -> None:
+    lines = compare("k1", "k3").text().splitlines()
+    assert "k1       No effect: its expected gradient is zero" in lines[2]
+    assert "k3       A penalty on KL(reference || policy): minimises KL(p||q)" in lines[3]
+    first, second = compare("rho*k3", "sg(rho)*k3 + 0.04*rho*k2 - A*log_q", sampling="off-policy").verdicts
+    assert first.target == "reverse-kl" != second.target and len(second.gradient.terms) == 3
+
+
+def test_long_losses_are_named_by_letters() -> None:
+    long = "-min(rho*A, clip(rho, 0.8, 1.28)*A)"
+    lines = compare("ppo", long).text().splitlines()
+    assert lines[0].startswith("A and B as losses at each token")
+    assert f"  B        {long}" in lines and len(lines) <= 12
+    assert sum(line.startswith("  A        A policy gradient inside the clip range") for line in lines) == 1
 
 
 # ---------------------------------------------------------------------------- the worked example

@@ -116,7 +116,7 @@ def test_each_loss_descends_the_divergence(name: str) -> None:
 def test_no_plain_loss_for_jensen_shannon_and_what_stands_in_for_it() -> None:
     found = found_of("jensen-shannon")
     assert found.gradients[0].loss == "k1*sg(log(2)/2 - log(r + 1)/2)"
-    assert "Risch" in found.missing[0] and found.missing[0] in str(found)
+    assert "Risch" in found.missing[0] and found.missing[0] in found.text(full=True)
     assert not found_of("pearson-chi2").missing  # where there is one, it is shown
 
 
@@ -266,5 +266,13 @@ def test_json_and_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["unbiased_value"] for row in told["gradients"]] == [False, True, False]
     assert main(["divergence", "-log(r)"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("reverse-kl, KL(q||p): E_q[f(r)] with f = r - log(r) - 1\n")
-    assert re.search(r"as a loss +k3 +descends KL\(p\|\|q\)\n", shown)
+    assert shown.startswith("losses that minimise reverse-kl, KL(q||p), on-policy and off-policy\n")
+    assert (
+        "  E_q[f(r)] with f = r - log(r) - 1, convex; f''(1) = 1  " in shown and len(shown.splitlines()) <= 12
+    )
+    assert "  not      k3 (on-policy as a loss: KL(p||q))\n" in shown
+    assert main(["divergence", "-log(r)", "--full"]) == 0
+    whole = capsys.readouterr().out
+    assert whole.startswith("reverse-kl, KL(q||p): E_q[f(r)] with f = r - log(r) - 1\n")
+    assert re.search(r"as a loss +k3 +descends KL\(p\|\|q\)\n", whole)
+    assert len(found_of("jensen-shannon").text(width=60).splitlines()) <= 16

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from mpmath import lambertw
@@ -65,9 +68,18 @@ def test_what_does_not_invert_has_no_form(c):
 
 def test_the_table():
     found = find_optimum(to_ring(k2), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
-    lines = format_optimum("k2", "1", found, ("no restoring force at q = p",)).splitlines()
-    assert lines[0] == "maximise E_q[R] - beta * k2, beta = 1"
-    assert lines[1] == "  1 policy with mass on every outcome, and no other"
-    assert lines[2].split() == ["where", "q_1", "q_2", "q_3", "nu", "stable"]
+    lines = format_optimum("k2", Fraction(1, 2), found, ("no restoring force at q = p",)).splitlines()
+    assert lines[0] == "where training with rewards and the penalty 0.5*k2 ends"
+    assert lines[1].split(maxsplit=1)[1].startswith("policy with mass on every outcome, and no other  ")
+    assert lines[2].startswith("  inside   q = (0.") and re.search(r"\), (not )?stable, nu = -?\d", lines[2])
     assert len(lines) == 4 + len(found.stationary) + len(found.boundary)
-    assert lines[-1] == "warning: no restoring force at q = p"
+    assert lines[-2] == "  note     no restoring force at q = p"
+
+
+def test_what_has_no_room_is_counted():
+    found = find_optimum(to_ring(k2), 1.0, [1.0, 0.0, 0.5], [0.2, 0.3, 0.5])
+    warnings = tuple(f"remark {number}" for number in range(20))
+    for width, most in ((100, 12), (60, 16)):
+        lines = format_optimum("k1 - r", Fraction(1, 3), found, warnings, width).splitlines()
+        assert " ".join(lines).startswith("where training with rewards and the penalty 1/3*(k1 - r)")
+        assert len(lines) <= most and max(map(len, lines)) <= width and " more lines: --json" in lines[-2]

@@ -355,7 +355,9 @@ def test_everything_is_made_and_said_where(tmp_path: Path) -> None:
     stale = json.dumps({"format": FORMAT, "claim": "gradient.gone", "parts": []})
     (folder / "certificates" / "gradient.gone.json").write_text(stale, encoding="utf-8")
     table = Table("mine", words("All."), (Column("a", words("a")),), (Row((words("one cell"),)),))
-    made = run.make_report(folder, claims=claims, experiments=[], tables=[table])
+    steps: list[str] = []
+    made = run.make_report(folder, claims=claims, experiments=[], tables=[table], announce=steps.append)
+    assert len(steps) == 5 and steps[0] == "proving and checking 2 claims"
     assert made.passed and str(folder / "report.html") in str(made)
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert 'href="certificates/gradient.k1-loss.json"' in text and "one cell" in text

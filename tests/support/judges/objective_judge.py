@@ -29,7 +29,7 @@ VERBS = {"minimises": 1, "descends": 1, "maximises": -1, "ascends": -1}
 SENSES = {"minimised": 1, "maximised": -1}
 HELD = "with M and S held as they are at theta, "
 PENALTY = "subtracted from the reward, "
-INSIDE = re.compile(r",? inside the clip range$")
+INSIDE = re.compile(r",? (inside the clip range|where [^(;][^;]*)$")
 SUFFIXES = re.compile(
     r", the (reverse|forward) KL$| \(a policy gradient\)$|, which pushes the policy away from mu$"
 )

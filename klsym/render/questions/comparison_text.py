@@ -1,0 +1,231 @@
+"""The text of a comparison: what each of two losses minimises, and in what they agree.
+
+>>> from klsym.api import compare
+>>> print("\n".join(compare("k1", "k2").text().splitlines()[:4]))
+k1 and k2 as losses, on-policy
+  Training goes to different policies: E_q[grad k1] != E_q[grad k2] in general                proved
+  k1       No effect: its expected gradient is zero, it only adds noise                       proved
+  k2       A penalty on KL(policy || reference): minimises KL(q||p), the reverse KL           proved
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from klsym.kernel.ring import ONE
+from klsym.notation.decimals import choose_decimals
+from klsym.notation.printers import is_sum
+from klsym.notation.text import show_interval, show_statement
+from klsym.render.answer import (
+    LABEL,
+    MAX_FORMULA,
+    MAX_LINES,
+    MAX_NAME,
+    MAX_NARROW,
+    NARROW,
+    WIDTH,
+    add_label,
+    add_trust,
+    describe_verdict,
+    wrap_text,
+)
+from klsym.render.headline import TRUST, list_option_words, name_trust
+from klsym.render.listing import format_list, list_model_lines
+from klsym.render.option_words import SAMPLED_FROM, find_words
+from klsym.render.question import describe_term
+from klsym.render.questions.sentences import READINGS
+from klsym.render.sentences import write_sentence
+
+if TYPE_CHECKING:
+    from klsym.render.questions.compare import PrintedAnswer, PrintedComparison, PrintedSpread
+
+LETTERS = ("A", "B")  # names of losses that are long
+MAX_STATEMENT = 70  # characters of a theorem in a short answer
+SAID = ("neither-proof-nor-model", "order-of-variances")  # of questions that have a row
+SAME = ("A", "B", "equal")  # orders of the variances that hold in every model
+TRAINING = {
+    True: "Training goes to the same policy",
+    False: "Training goes to different policies",
+    None: "Not decided: training may go to the same policy or to different ones",
+}
+ON_AVERAGE = {True: "the same on average", False: "different on average", None: "not decided"}
+AT_A_SAMPLE: dict[tuple[bool | None, bool | None], str] = {
+    (True, True): "the same at each sample",
+    (False, True): "the same on average, different at a sample",
+    (False, False): "different on average and at a sample",
+    (None, True): "the same on average; at a sample not decided",
+    (None, False): "different on average; at a sample not decided",
+}
+NOISE = {
+    "A": "{A} is never noisier than {B}, in any model",
+    "B": "{B} is never noisier than {A}, in any model",
+    "equal": "the same in every model",
+    "depends": "neither is less noisy in every model",
+    "open": "open: no order is proved, and no models were found both ways",
+}
+
+
+def format_comparison(found: PrintedComparison, width: int = WIDTH, whole: bool = False) -> str:
+    """Format the question, the verdict, what each loss minimises, and in what they agree.
+
+    whole: leave out no statement and no reading, however long the answer becomes.
+    """
+    limit = MAX_LINES if width >= NARROW else MAX_NARROW
+    for most, reads, rows in (
+        (MAX_STATEMENT, True, 2),
+        (MAX_STATEMENT, True, 1),
+        (0, True, 1),
+        (0, False, 1),
+    ):
+        lines = _list_lines(found, width, most, reads, rows=rows + (width < NARROW), whole=whole)
+        if whole or len(lines) <= limit:
+            break
+    return "\n".join(lines)
+
+
+def _list_lines(
+    found: PrintedComparison, width: int, most: int, reads: bool, rows: int, whole: bool
+) -> list[str]:
+    """Return the lines of an answer.
+
+    most: characters of a statement that is shown.  reads: are readings shown?  rows: lines for each loss.
+    """
+    write, names = choose_decimals(" ".join(found.losses)), _choose_names(found)
+
+    def state(words: str, answer: PrintedAnswer) -> str:
+        is_shown = answer.statement and (whole or len(answer.statement) <= most)
+        return f"{words}: {answer.statement}" if is_shown else words
+
+    lines = wrap_text(f"{names[0]} and {names[1]} as {_describe_use(found.setting)}", "", "  ", width)
+    training = state(TRAINING[found.gradient.same], found.gradient)
+    lines += add_trust(write(training), _name_trust(found), width)
+    labelled = _list_readings(found, names, whole) if reads else []
+    lines += [line for name, text in labelled for line in add_label(name, write(text), width)]
+    lines += _format_losses(found, names, write, width=width, rows=rows)
+    sameness = (found.per_sample.same, found.gradient.same)
+    at_a_sample = AT_A_SAMPLE.get(sameness, "not decided")
+    labelled = [
+        ("value", state(ON_AVERAGE[found.value.same], found.value)),
+        ("gradient", state(at_a_sample, found.per_sample)),
+        *list_noise(found, dict(zip(LETTERS, names, strict=True))),
+        *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
+        ("details", "--full; --proof"),
+    ]
+    return lines + [line for name, text in labelled for line in add_label(name, write(text), width)]
+
+
+def _list_readings(found: PrintedComparison, names: tuple[str, str], whole: bool) -> list[tuple[str, str]]:
+    """Return what A and B stand for, and how the losses were read; whole: also whose names they have."""
+    labelled = [*zip(LETTERS, found.losses, strict=True)] if names == LETTERS else []
+    shown = [m for m in found.readings if m.code in READINGS and (whole or m.code != "named-loss")]
+    return labelled + [("" if i else "read as", write_sentence(message)) for i, message in enumerate(shown)]
+
+
+def _choose_names(found: PrintedComparison) -> tuple[str, str]:
+    """Return the losses as they were typed, if both are short; else A and B."""
+    first, second = (written.typed or written.text for written in found.written)
+    return (first, second) if max(len(first), len(second)) <= MAX_NAME and first != second else LETTERS
+
+
+def _format_losses(
+    found: PrintedComparison, names: tuple[str, str], write: Callable[[str], str], width: int, rows: int
+) -> Iterator[str]:
+    """Yield what each loss does, in at most so many lines."""
+    pad = max(LABEL, *map(len, names))
+    for name, verdict in zip(names, found.verdicts, strict=bool(found.verdicts)):
+        kind, trust = describe_term(verdict, verdict.is_ascended), name_trust(verdict)
+        for text in (describe_verdict(verdict, MAX_FORMULA), f"{kind[0].upper()}{kind[1:]}"):
+            lines = add_trust(f"{name:<{pad}} {write(text)}", trust, width, " " * (LABEL + 3))
+            if len(lines) <= rows:
+                break
+        yield from lines
+
+
+def _describe_use(setting: Any) -> str:
+    """Return text such as "losses at each token, samples from an older policy mu"."""
+    level, *options = list_option_words(setting)
+    kind = "losses" if setting.is_differentiated else "rewards"
+    return ", ".join([f"{kind}{level}", find_words(SAMPLED_FROM, "sampling", setting.sampling), *options])
+
+
+def _name_trust(found: PrintedComparison) -> str:
+    is_decided = found.variance or any(answer.same is not None for _, answer in found.named_answers)
+    return (TRUST | {"open": "partly open"})[found.trust] if is_decided else "open"
+
+
+def list_noise(found: PrintedComparison, names: dict[str, str]) -> list[tuple[str, str]]:
+    """Return which gradient varies less, and where; nothing where variances are not compared."""
+    spread = found.variance
+    if spread is None:
+        return [("noise", NOISE["equal"])] if found.per_sample.same else []
+    text = NOISE[spread.lower].format_map(names)
+    where = "" if spread.lower in SAME else f"; {names['B']} is at samples where {spread.region}"
+    return [("noise", f"{text}{where}")]
+
+
+# ---------------------------------------------------------------------------- proofs
+def list_proof_lines(found: PrintedComparison) -> list[str]:
+    """Return the variances, the models, the counterexamples and the hypotheses."""
+    lines = _spread_lines(found.variance) if found.variance else []
+    for name, answer in found.named_answers:
+        if answer.witness:
+            lines += ["", f"Counterexample: {name}, {answer.witness['refutes']}"]
+            lines += list_model_lines(answer.witness)
+    return lines + format_list("Not decided", found.undecided) + format_list("Hypotheses", found.hypotheses)
+
+
+def _spread_lines(spread: PrintedSpread) -> list[str]:
+    """The difference of the variances, where it is positive, and what is proved about its sign."""
+    lines = ["", "Variance of the gradient at a sample (s stands for u.s, along any direction u)"]
+    lines += [f"  grad {name} = {_times_s(c)}" for name, c in zip("AB", spread.coefficients, strict=True)]
+    minus = f" - {spread.correction}" if spread.correction else ""
+    lines += [f"  Var A - Var B = {spread.difference}{minus}"]
+    if not spread.exact:
+        lines += ["  where the first term is the difference of the second moments"]
+    lines += [f"  B adds no more than A to the second moment at a sample: {spread.region}"]
+    if spread.lower in ("A", "B"):
+        lines += [f"  proved: {_ordered('Var', spread.lower)}"]
+    lines += [f"  proved: {_theorem(proof)}" for proof in (*spread.signs, *spread.order) if _told(proof)]
+    if spread.regional:
+        what = "Var" if spread.exact else "E[(grad {})^2]"
+        lines += [f"  proved: {_ordered(what, spread.regional_lower)} if {spread.where}"]
+    for name, proof in (("A", spread.a_less), ("B", spread.b_less)):
+        if proof:
+            lines += _variance_lines(name, spread.witness(proof))
+    return lines
+
+
+def _ordered(what: str, lower: str) -> str:
+    pair = ("A", "B") if lower == "A" else ("B", "A")
+    return " <= ".join(what.format(name) if "{}" in what else f"{what} {name}" for name in pair)
+
+
+def _told(proof: Any) -> bool:
+    """Var A = Var B with one and the same formula on both sides says nothing."""
+    statement = proof.theorem.statement
+    return bool(statement.left != statement.right)
+
+
+def _theorem(proof: Any) -> str:
+    """Where a number would have to be 0 for both sides to be equal, they never are."""
+    never = any(_is_never(zero) for zero in proof.theorem.zeros)
+    return show_statement(proof.theorem.statement, proof.labels) if never else str(proof)
+
+
+def _is_never(zero: Any) -> bool:
+    varies = zero.constant or zero.score or zero.element.names() or zero.factor.names()
+    return bool(not varies and zero.weight == ONE and zero.element)
+
+
+def _times_s(coefficient: str) -> str:
+    if coefficient in ("0", "1", "-1"):
+        return {"0": "0", "1": "s", "-1": "-s"}[coefficient]
+    return f"({coefficient})*s" if is_sum(coefficient) else f"{coefficient}*s"
+
+
+def _variance_lines(name: str, witness: dict[str, Any]) -> list[str]:
+    """A model; the left side of what it refutes is the larger variance."""
+    high, low = show_interval(witness["left"]), show_interval(witness["right"])
+    a, b = (low, high) if name == "A" else (high, low)
+    return ["", f"{name} varies less here", *list_model_lines(witness)[:-1], f"  Var A = {a}, Var B = {b}"]
