@@ -96,7 +96,9 @@ def _audit(question: dict[str, Any]) -> Reply:
     from klsym.audit.audits import audit
 
     answer = audit(question["target"], **question["options"])
-    return _describe(answer, question["expect"], question.get("form", "json"))
+    expected = question["expect"]
+    meets = expected is None or answer.meets(expected)
+    return _describe(answer, expected, question.get("form", "json"), meets)
 
 
 def describe_failures(answer: Callable[[], Reply]) -> Reply:
@@ -114,8 +116,7 @@ def describe_failures(answer: Callable[[], Reply]) -> Reply:
         }
 
 
-def _describe(answer: Audit, expected: str | None, form: str) -> Reply:
-    meets = expected is None or answer.meets(expected)
+def _describe(answer: Audit, expected: str | None, form: str, meets: bool) -> Reply:
     expectation = None if expected is None else {"wanted": expected, "ok": meets}
     return {
         "text": answer.text(full=form == "full"),
@@ -141,7 +142,7 @@ def describe_both(both: Confirmed, expected: str | None, form: str = "json") -> 
     if both.differs:
         return {"error": both.describe_difference(), "code": 1, "both": as_json}
     if both.answer is not None:
-        answer = _describe(both.answer, expected, form)
+        answer = _describe(both.answer, expected, form, expected is None or both.meets(expected))
         return {**answer, "json": {**answer["json"], **as_json}, "both": as_json}
     assert both.error is not None
     if both.measured is None:

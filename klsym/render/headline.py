@@ -21,7 +21,7 @@ from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length, sg
+from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
 from klsym.notation.values import LazyFormula, show_value, take_off_score
@@ -70,7 +70,7 @@ def describe_update(verdict: Verdict, ascends: bool | None = None, regions: bool
     if verdict.target == "zero":
         noise = "has zero expected gradient: it only adds noise"
         return "has zero gradient at every sample" if not verdict.gradient.is_nonzero else noise
-    penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
+    penalty = verdict.setting.is_reward and not ascends and verdict.target != "no-objective"
     lead = f"{'subtracted from the reward, ' * penalty}{HELD * verdict.setting.truncated}"
     inside = find_named_inside(verdict)
     if inside is not None:
@@ -107,22 +107,13 @@ def describe_target(verdict: Verdict, ascends: bool) -> str:
     text = text.removeprefix("a policy gradient: ").removeprefix("has no objective: ")
     inside = find_named_inside(verdict)
     text = text.removesuffix("; it has no objective")
-    if _is_own_mean(verdict):
+    if verdict.target == "own-mean":
         text = re.sub(r"^(m\w+imises) (E_mu\[.*\])$", r"\1 its own mean under mu, \2", text)
         if re.match(r"minimises E_q\[.*rho", text) and not verdict.setting.is_per_token and inside is None:
             text = f"minimises its own mean under mu, E_mu[{verdict.loss.read_as or verdict.loss.text}]"
-    penalty = verdict.setting.is_reward and not ascends and verdict.target != "none"
+    penalty = verdict.setting.is_reward and not ascends and verdict.target != "no-objective"
     held = HELD * text.startswith(HELD)
     return f"{held}{'subtracted from the reward, it ' * penalty}{text.removeprefix(HELD)}"
-
-
-def _is_own_mean(verdict: Verdict) -> bool:
-    """Is the objective E_mu[LOSS], whose samples and factors do not hide a part of theta?"""
-    written = verdict.loss.written
-    differentiated = (
-        written is not None and verdict.setting.is_differentiated and not written.expression.has(sg)
-    )
-    return differentiated and not verdict.setting.on_policy and verdict.target == "separable"
 
 
 def describe_combination(reading: TargetReading, ascends: bool) -> str:
@@ -143,7 +134,7 @@ def describe_zero_regions(verdict: Verdict) -> str:
 def _describe_other_objective(verdict: Verdict, ascends: bool) -> str:
     """Describe an objective that is not a combination of the KLs, or say that there is none."""
     next_token_text = describe_next_tokens(verdict)
-    if verdict.target == "none":
+    if verdict.target == "no-objective":
         none = "has no objective: its expected gradient is not the gradient of any function"
         return (
             f"{'ascends' if ascends else 'descends'} {next_token_text}; it has no objective"

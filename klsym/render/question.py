@@ -86,7 +86,7 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
             return f"{start}a policy gradient" + INSIDE * has_clip(verdict)
     if is_penalty_to_old(verdict, ascends):
         return "a penalty on KL(policy || old policy)"
-    if verdict.target == "none":
+    if verdict.target == "no-objective":
         return "no objective"
     if verdict.target == "f-divergence":
         return "neither KL"
@@ -154,9 +154,9 @@ def describe_answer(verdict: Verdict, ascends: bool | None = None) -> str:
     """Return the verdict in words, then in symbols."""
     ascends = verdict.is_ascended if ascends is None else ascends
     kind, says = describe_kind(verdict, ascends), describe_target(verdict, ascends)
-    if kind == "an entropy bonus" and verdict.target != "none":
+    if kind == "an entropy bonus" and verdict.target != "no-objective":
         says += ", which keeps the policy random"
-    if kind == ENTROPY and verdict.target != "none":
+    if kind == ENTROPY and verdict.target != "no-objective":
         verb, _, objective = says.partition(" ")
         says = f"{verb.removesuffix('es')}ing {objective} makes the policy deterministic"
     return f"{kind[0].upper()}{kind[1:]}: {says}"
