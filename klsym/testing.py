@@ -23,20 +23,21 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
     >>> assert_targets(penalty, "reverse-kl")
 
     function: a function, or "FILE.py:FUNC" and the like.  It is run.
-    target: as `klsym.explain` names it: "zero", "reverse-kl", "forward-kl", "combination", "f-divergence",
-      "separable", "none"; or an objective such as "-E[A] + 0.04*reverse-kl" or "reverse-kl inside clamps".
+    target: a name such as "reverse-kl", "next-token-reverse-kl" or "policy-gradient", times any positive
+      number; a kind, "zero", "combination", "f-divergence", "own-mean", "objective" or "no-objective"; or a
+      sum such as "-E[A] + 0.04*reverse-kl", "E_mu[k3/T]" or "reverse-kl inside clamps".
     options: those of `klsym.audit`: sampling, use, map, set, result, ...
     Raises AssertionError: another target, which comes first, with the whole verdict; UsageError: words that
     are no target, before any code is run; code that cannot be read.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     from klsym.audit.audits import audit
-    from klsym.engine.answers.expectation import read_expectation
+    from klsym.engine.answers.objectives import read_objective
     from klsym.errors import KlsymError
     from klsym.render.headline import describe_update
 
     try:
-        read_expectation(target)
+        read_objective(target)
         found = audit(function, **options)
     except KlsymError as error:
         raise error.with_traceback(None) from None
@@ -55,7 +56,7 @@ def assert_minimises(loss: Any, objective: str, **options: Any) -> None:
     >>> assert_minimises(loss, "-E[R]")
 
     loss: what `klsym.measure` takes.  It is run.
-    objective: a sum of multiples of named objectives: "-E[R] + 0.04*reverse-kl".
+    objective: words and sums as in `assert_targets`, with multiples as they are: "-E[R] + 0.04*reverse-kl".
     options: those of `klsym.measure`: sampling, group, map, set, ...
     Raises AssertionError: another expected gradient, or one that is that of no function; with the whole
     answer.  UsageError: an objective that is not known; code that cannot be measured.
@@ -69,5 +70,6 @@ def assert_minimises(loss: Any, objective: str, **options: Any) -> None:
     except KlsymError as error:
         raise error.with_traceback(None) from None
     assert answer.expected is not None
-    if not answer.expected.ok or answer.has_objective is False:
+    is_gradient = answer.has_objective is not False or answer.expected.is_of_kind is not None
+    if not (answer.expected.ok and is_gradient):
         raise AssertionError(f"the loss {answer.summary}; expected {objective}\n\n{answer}")

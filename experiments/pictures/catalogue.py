@@ -23,7 +23,7 @@ MARKS = {
 GROWN = {"losses": "losses", "gradients": "gradients", "expected_gradients": "in the mean"}
 NAMED = {"rho*k3": r"$\rho\,k_3$", "rho*k1": r"$\rho\,k_1$"}
 WORDS = {"reverse-kl": "reverse KL", "forward-kl": "forward KL", "f-divergence": "other $f$",
-         "combination": "combination", "separable": r"under $\mu$"}  # fmt: skip
+         "combination": "combination", "objective": r"under $\mu$"}  # fmt: skip
 REACH = 2.4  # of b_star either way
 
 

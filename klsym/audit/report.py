@@ -12,7 +12,8 @@ from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings
 from klsym.audit.code import Code
 from klsym.audit.findings import Finding
-from klsym.engine.answers.expectation import is_met, read_expectation
+from klsym.engine.answers.objectives import read_objective
+from klsym.engine.questions.expectation import decide_expectation
 from klsym.errors import spell_option
 from klsym.escaping import printable
 from klsym.notation import losses
@@ -48,7 +49,11 @@ class Audit:
 
     def meets(self, expected: str) -> bool:
         """Is this the objective: a target by its name, or a sum such as "-E[A] + 0.04*reverse-kl"?"""
-        return is_met(self.verdict, read_expectation(expected))
+        return self.decide(expected) is True
+
+    def decide(self, expected: str) -> bool | None:
+        """Return whether this is the objective; None where what was read does not decide it."""
+        return decide_expectation(self.verdict, read_objective(expected))
 
     @property
     def expression(self) -> str:

@@ -19,7 +19,7 @@ from klsym.commands.fixes import fix_code
 from klsym.commands.lint import judge_replies, report_findings, scan_project
 from klsym.commands.targets import ask_target, read_config, refuse_choices
 from klsym.confirmed.child import Runner
-from klsym.engine.answers.expectation import read_expectation
+from klsym.engine.answers.objectives import read_objective
 from klsym.errors import UsageError
 from klsym.escaping import printable
 from klsym.lint.baseline import find_baseline
@@ -31,14 +31,20 @@ from klsym.worker_process import Reply
 
 HEADS = ("code", "options", "loss", "target")
 WIDEST = 60
-UNNAMED = {"separable": "an objective without a name", "none": "no objective", "open": "what is not decided"}
+DOES = {  # what code does that minimises nothing with a name
+    "zero": "has zero expected gradient",
+    "own-mean": "minimises its own mean under the old policy",
+    "objective": "minimises an objective without a name",
+    "no-objective": "has no objective",
+    "open": "is not decided",
+}
 LINTED = ("sarif", "github")  # formats of reports
 
 
 def audit_code(options: argparse.Namespace) -> int:
     """Print the verdict on a function, or a table for several functions or several values of an option."""
     if options.expect is not None:
-        read_expectation(options.expect)  # refused before any code is run
+        read_objective(options.expect)  # refused before any code is run
     if options.scan:
         if options.diff or options.fix:
             raise UsageError("--scan PATH runs nothing, and so changes nothing: --diff and --fix name code")
@@ -100,15 +106,15 @@ def report_reply(reply: Reply, expected: str | None, target: str) -> int:
     if measured := reply.get("measured"):
         meets = bool(reply.get("measured_meets"))
         if not meets:
-            print_complaint(f"{target}: {measured}, not {expected}")
+            print_complaint(f"{target}: {measured}; expected {expected}")
         return int(not meets)
     if "error" in reply:
         print_complaint(reply["error"])
         return int(reply["code"])
     if not reply["meets"]:
         sign = "minus " if reply["target"] == expected else ""
-        name = UNNAMED.get(reply["target"], f"{sign}{reply['target']}")
-        print_complaint(f"{target} targets {name}, not {expected}")
+        does = DOES.get(reply["target"], f"minimises {sign}{reply['target']}")
+        print_complaint(f"{target} {does}; expected {expected}")
         return 1
     return 0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
 from klsym.commands.console import describe_work, get_terminal_width, print_complaint, show_waiting
+from klsym.engine.answers.objectives import read_objective
 from klsym.errors import UsageError
 from klsym.measure.child import Runner
 
@@ -23,6 +24,8 @@ LEEWAY = 1.2  # the process gets more time than the runs in it, whose own messag
 def measure_code(options: argparse.Namespace) -> int:
     """Print what the expected gradient of a loss is the gradient of; 1 if it is not what is expected."""
     chosen = _choose_options(options)
+    if options.expect is not None:
+        read_objective(options.expect)  # refused before any code is run
     chosen["map"] = dict(split_pair(text, "--map") for text in options.map)
     chosen["set"] = {name: parse_option(text) for name, text in (split_pair(s, "--set") for s in options.set)}
     if options.samples is None:

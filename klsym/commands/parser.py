@@ -183,8 +183,9 @@ def _add_recommend(commands: Any) -> None:
         "--target",
         type=str.lower,
         required=True,
-        choices=("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"),
-        help="KL(q||p) or KL(p||q), or that of each next token at the prefixes that are drawn (distillation)",
+        metavar="OBJECTIVE",
+        help="reverse-kl, KL(q||p), or forward-kl, KL(p||q); next-token-reverse-kl or next-token-forward-kl,"
+        " that of each next token at the prefixes that are drawn (distillation)",
     )
     add_setting(recommend, only=("sampling", "level"))
     recommend.add_argument(
@@ -228,8 +229,8 @@ def _add_audit(commands: Any) -> None:
     audit.set_defaults(**dict.fromkeys(DEFAULTS))  # what is not said is left to the code
     audit.add_argument(
         "--expect", metavar="OBJECTIVE",
-        help="exit 1 if the code minimises anything else: a target such as reverse-kl, 'reverse-kl inside"
-        " clamps', or '-E[A] + 0.04*reverse-kl'",
+        help="exit 1 if the code minimises anything else: reverse-kl (times any positive number), '-E[A] +"
+        " 0.04*reverse-kl', 'E_mu[k3/T]', 'reverse-kl inside clamps', own-mean, no-objective, ..",
     )  # fmt: skip
     _add_limits(audit, shows_memory=False)
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))

@@ -10,8 +10,7 @@ from typing import Any
 from klsym.api import Verdict
 from klsym.audit.report import Audit
 from klsym.confirmed.printed import Agreement
-from klsym.engine.answers.expectation import KLS, read_expectation
-from klsym.engine.answers.is_correct import NEXT_TOKENS
+from klsym.engine.answers.objectives import NAMES, read_objective
 from klsym.errors import KlsymError
 from klsym.measure.measurement import Measurement
 from klsym.render.answer import WIDTH, add_label
@@ -60,14 +59,17 @@ class Confirmed:
             return self.read.target
         if self.measured is None:
             return None
-        if self.measured.kind == "zero" or self.measured.has_objective is False:
-            return "zero" if self.measured.kind == "zero" else "none"
+        if self.measured.has_objective is False:
+            return "no-objective"
+        if self.measured.kind in ("zero", "own-mean", "objective"):
+            return self.measured.kind
         multiples = self.measured.multiples
         return next(iter(multiples)) if len(multiples) == 1 and min(multiples.values()) > 0 else None
 
     def meets(self, expected: str) -> bool:
-        """Is this the objective: by what was read, or what was measured where the code was not read?"""
-        return self.is_measured_as(expected) if self.read is None else self.read.meets(expected)
+        """Is this the objective: by what was read, or what was measured where that does not decide it?"""
+        decided = None if self.read is None else self.read.decide(expected)
+        return self.is_measured_as(expected) if decided is None else decided
 
     def __str__(self) -> str:
         return str(self.answer or self.describe_measured() or self.error)
@@ -101,14 +103,13 @@ class Confirmed:
         return not self.differs if self.agreements else None
 
     def is_measured_as(self, expected: str) -> bool:
-        """Is the measured gradient that of an objective?  A KL by its name may have any positive multiple."""
-        assert self.measured is not None
-        target = read_expectation(expected).target
-        if target in (*KLS, *NEXT_TOKENS):
+        """Is the measured gradient that of an objective?  A word alone may have any positive multiple."""
+        if self.measured is None:
+            return False
+        word = read_objective(expected).word
+        if word in NAMES:
             multiples = self.measured.multiples
-            return [*multiples] == [target] and multiples[target] > 0
-        if target in ("zero", "none"):
-            return self.measured.kind == "zero" if target == "zero" else self.measured.has_objective is False
+            return [*multiples] == [word] and multiples[word] > 0
         return self.measured.meets(expected)
 
     def list_rows(self) -> list[tuple[str, str]]:

@@ -97,7 +97,9 @@ def _audit(question: dict[str, Any]) -> Reply:
     from klsym.audit.audits import audit
 
     answer = audit(question["target"], **question["options"])
-    return _describe(answer, question["expect"], question.get("form", "json"), question.get("width"))
+    expected = question["expect"]
+    meets = expected is None or answer.meets(expected)
+    return _describe(answer, expected, question.get("form", "json"), meets=meets, width=question.get("width"))
 
 
 def describe_failures(answer: Callable[[], Reply]) -> Reply:
@@ -115,8 +117,7 @@ def describe_failures(answer: Callable[[], Reply]) -> Reply:
         }
 
 
-def _describe(answer: Audit, expected: str | None, form: str, width: int | None) -> Reply:
-    meets = expected is None or answer.meets(expected)
+def _describe(answer: Audit, expected: str | None, form: str, *, meets: bool, width: int | None) -> Reply:
     expectation = None if expected is None else {"wanted": expected, "ok": meets}
     return {
         "text": answer.text(form == "full", width or WIDTH),
@@ -144,7 +145,8 @@ def describe_both(
     if both.differs:
         return {"error": both.describe_difference(), "code": 1, "both": as_json}
     if both.answer is not None:
-        answer = _describe(both.answer, expected, form, width)
+        meets = expected is None or both.meets(expected)
+        answer = _describe(both.answer, expected, form, meets=meets, width=width)
         return {**answer, "json": {**answer["json"], **as_json}, "both": as_json}
     assert both.error is not None
     if both.measured is None:

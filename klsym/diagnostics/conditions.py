@@ -20,7 +20,7 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.targets.clamp_messages import remove_clips
 from klsym.engine.targets.expected_value import find_expected_value
 from klsym.engine.targets.ring import find_named_parts
-from klsym.engine.verdicts.verdict import ExpectedValue, Verdict
+from klsym.engine.verdicts.verdict import WITHOUT_NAME, ExpectedValue, Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import is_in_core
 from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
@@ -113,7 +113,7 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
         if messages := [*check(context)]:
             messages_by_code[name] = [*messages, *messages_by_code.get(name, [])]
     if (
-        verdict.target == "separable"
+        verdict.target in WITHOUT_NAME
         and not messages_by_code.keys() - {"KL014", "KL017"}
         and written.expression.has(log_p)
     ):
@@ -252,7 +252,7 @@ def check_bias_in_reward(context: DiagnosedLoss) -> Messages:
 
 
 def check_curl(context: DiagnosedLoss) -> Messages:
-    if context.verdict.target == "none":
+    if context.verdict.target == "no-objective":
         yield Message("has-a-curl", trust=context.verdict.trust)
 
 

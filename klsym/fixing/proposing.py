@@ -21,8 +21,9 @@ from klsym.audit.compiled.sources import replace_sources
 from klsym.audit.reading import LINES, read
 from klsym.audit.report import Audit
 from klsym.confirmed.both import Confirmed, audit_and_measure
-from klsym.engine.answers.expectation import is_met, read_expectation
+from klsym.engine.answers.objectives import read_objective
 from klsym.engine.options.option_table import CHOICES
+from klsym.engine.questions.expectation import is_met
 from klsym.errors import KlsymError
 from klsym.fixing.candidates import list_accurate, list_edits
 from klsym.fixing.edits import Edit
@@ -148,7 +149,7 @@ class _Search:
             return bool(loss == self.answer.tokens.loss)
         if self.question.expect is not None:
             options = {name: choice for name in CHOICES if (choice := getattr(self.setting, name))}
-            return is_met(ask(loss, **options), read_expectation(self.question.expect))
+            return is_met(ask(loss, **options), read_objective(self.question.expect))
         before, after = self.judgement, self.judge(loss)
         if before is None or after is None or before.has_reward != after.has_reward:
             return False

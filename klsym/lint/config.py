@@ -23,7 +23,7 @@ from typing import Any
 
 from klsym.audit.binding import parse_option
 from klsym.diagnostics.codes import load_codes
-from klsym.engine.answers.expectation import read_expectation
+from klsym.engine.answers.objectives import read_objective
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import UsageError
 from klsym.files import read_text
@@ -148,7 +148,10 @@ def _read_target(data: Any, where: str) -> Target:
         if value not in CHOICES[name]:
             raise UsageError(f"{where}: {name}: {value[:40]!r} is none of {', '.join(CHOICES[name])}")
     if "expect" in data:
-        read_expectation(data["expect"])
+        try:
+            read_objective(data["expect"])
+        except UsageError as error:
+            raise UsageError(f"{where}: expect: {error}") from None
     for key, value in data.get("set", {}).items():
         if not isinstance(value, str | bool | int | float | list):
             raise UsageError(

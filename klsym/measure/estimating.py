@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from klsym.engine.answers.objectives import read_objective
 from klsym.errors import UsageError
 from klsym.measure.binding import bind_loss, load_made
-from klsym.measure.expectation import read_objective, write_objective
+from klsym.measure.expectation import read_multiples, write_objective
 from klsym.measure.measurement import WIDTH, describe_multiples
 from klsym.measure.moments import SIMULATED, Moments, SampledFit
 
@@ -59,7 +60,13 @@ class SampledMeasurement:
 
         Raises UsageError: no sum of multiples of named objectives.
         """
-        return self.moments.test_multiples(read_objective(objective, self.moments.names))
+        asked = read_objective(objective)
+        if asked.is_kind and asked.word != "zero":
+            raise UsageError(f"{objective[:60]!r}: samples test a sum of named objectives, no kind of answer")
+        multiples = read_multiples(asked, self.moments.names)
+        if unknown := [name for name in multiples if name not in self.moments.names]:
+            raise UsageError(f"{objective[:60]!r}: {unknown[0]} is not among what is sampled")
+        return self.moments.test_multiples(multiples)
 
     def meets(self, objective: str) -> bool:
         """Is this objective not rejected?"""

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from klsym.measure.expectation import read_objective, write_objective
+from klsym.engine.answers.objectives import KLS, read_objective
+from klsym.errors import UsageError
+from klsym.measure.expectation import NOT_MEASURED, build_gradient, read_multiples, write_objective
 from klsym.measure.field import Turning
 from klsym.measure.fit import Fit
 from klsym.measure.world import Array, MeasuredWorld
@@ -72,19 +74,26 @@ class Comparison:
     """How near an expected gradient is to that of an objective.
 
     error: the largest difference, relative to the largest entry of the objective's gradient.  It and the
-    cosine are over all worlds; errors, cosines: of each world.
+    cosine are over all worlds; errors, cosines: of each world.  Of a kind of answer, such as "own-mean",
+    is_of_kind says whether it is this one, and there are no numbers.
     """
 
     wanted: str
-    error: float
-    cosine: float
-    errors: tuple[float, ...]
-    cosines: tuple[float, ...]
-    tolerance: float
+    error: float | None = None
+    cosine: float | None = None
+    errors: tuple[float, ...] = ()
+    cosines: tuple[float, ...] = ()
+    tolerance: float = 0.0
+    is_of_kind: bool | None = None
 
     @property
     def ok(self) -> bool:
-        return self.error < self.tolerance
+        return bool(self.is_of_kind) if self.error is None else self.error < self.tolerance
+
+    def describe(self) -> str:
+        """Return whether it is the wanted one, and how near."""
+        numbers = "" if self.error is None else f", relative error {self.error:.2g}, cosine {self.cosine:.4f}"
+        return f"{self.wanted}: {'yes' if self.ok else 'no'}{numbers}"
 
     def to_json(self) -> dict[str, Any]:
         return {"wanted": self.wanted, "ok": self.ok, "error": self.error, "cosine": self.cosine}
@@ -144,11 +153,16 @@ class Measurement:
     def compare(self, objective: str) -> Comparison:
         """Return how near the expected gradient is to that of an objective, "-E[R] + 0.04*reverse-kl", say.
 
-        Raises UsageError: no sum of multiples of named objectives.
+        Of a kind of answer, such as "own-mean", it returns whether it is this one.
+        Raises UsageError: text that names no objective, or one that is not measured.
         """
-        multiples = read_objective(objective, self.named[0])
-        wanted = [sum((c * named[name] for name, c in multiples.items()), 0 * g)
-                  for g, named in zip(self.gradients, self.named, strict=True)]  # fmt: skip
+        asked = read_objective(objective)
+        if asked.is_kind:
+            return Comparison(objective, is_of_kind=self._is_of_kind(asked.word))
+        multiples = read_multiples(asked, self.named[0])
+        wanted = [
+            build_gradient(multiples, asked, *pair) for pair in zip(self.worlds, self.named, strict=True)
+        ]
         pairs = [*zip(self.gradients, wanted, strict=True)]
         whole = np.concatenate([g.ravel() for g, _ in pairs]), np.concatenate([w.ravel() for _, w in pairs])
         return Comparison(
@@ -162,6 +176,24 @@ class Measurement:
     def meets(self, objective: str) -> bool:
         """Is the expected gradient that of this objective, on all worlds?"""
         return self.compare(objective).ok
+
+    def _is_of_kind(self, kind: str) -> bool:
+        """Would `klsym.explain` say so of this gradient?  It has names for the KLs and the reward alone."""
+        is_kl_or_reward = {*self.multiples} <= {*KLS, "policy-gradient"} and self.kind == "named"
+        is_unnamed = self.has_objective is True and self.kind != "zero" and not is_kl_or_reward
+        turning = self.turning
+        is_own_mean = turning is not None and turning.own_mean < turning.noise
+        match kind:
+            case "f-divergence":
+                raise UsageError(f"{kind} {NOT_MEASURED[kind]}")
+            case "combination":
+                is_one_kl = len(self.multiples) == 1 and {*self.multiples} <= {*KLS}
+                return is_kl_or_reward and self.has_objective is True and not is_one_kl
+            case "own-mean" | "objective":
+                return is_unnamed and is_own_mean == (kind == "own-mean")
+            case "no-objective":
+                return self.has_objective is False
+        return self.kind == ("undecided" if kind == "open" else kind)
 
     # -- what is printed -------------------------------------------------------------------
     @property
@@ -193,9 +225,7 @@ class Measurement:
         """Return what is to be known beside the headline, the most important first."""
         rows = []
         if self.expected is not None:
-            sign = "yes" if self.expected.ok else "no"
-            found = f"relative error {self.expected.error:.2g}, cosine {self.expected.cosine:.4f}"
-            rows.append(("expected", f"{self.expected.wanted}: {sign}, {found}"))
+            rows.append(("expected", self.expected.describe()))
         rows += [("also", write_objective(fit.multiples)) for fit in self.alternatives[:3]]
         if self.cosines:
             nearest = ", ".join(f"{value:+.3f} {name}" for name, value in self.cosines.items())

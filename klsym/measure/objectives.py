@@ -37,22 +37,22 @@ class Moved:
         steps = np.eye(theta.size).reshape(theta.size, *theta.shape)
         return Moved(world, normalise_logits(theta + 1j * STEP * steps), world.compute_sampler(theta))
 
-    def _pick(self, table: Array) -> Array:
+    def pick(self, table: Array) -> Array:
         """Return what a table has for the words of each sequence, 0 beyond its end."""
         picked = table[..., self.world.rows, self.world.tokens]
         return np.asarray(np.where(self.world.is_drawn, picked, 0))
 
     @cached_property
     def q(self) -> Array:
-        return self._pick(self.log_q)
+        return self.pick(self.log_q)
 
     @cached_property
     def p(self) -> Array:
-        return self._pick(self.world.log_p)
+        return self.pick(self.world.log_p)
 
     @cached_property
     def mu(self) -> Array:
-        return np.where(np.isfinite(x := self._pick(self.log_mu)), x, 0)  # cut off: of mass 0
+        return np.where(np.isfinite(x := self.pick(self.log_mu)), x, 0)  # cut off: of mass 0
 
     @cached_property
     def k1(self) -> Array:
@@ -122,12 +122,19 @@ WHOLE: dict[str, Form] = {  # of sequences drawn from q, by the mass of q
     "length": lambda m: m.masses_of_q * m.world.lengths,
     "inverse-length": lambda m: m.masses_of_q / m.world.lengths,
 }
+
+
+def _compute_mean_ratio(m: Moved) -> Array:
+    """Return the geometric mean of rho over a sequence."""
+    return np.exp((m.q - m.mu).sum(-1) / m.world.lengths)
+
+
 SAMPLED: dict[str, Form] = {  # of fixed samples; a weight of the sequence multiplies
     "log_q": lambda m: m.q.sum(-1),
     "rho": lambda m: m.ratio.sum(-1),
-    "whole(rho)": lambda m: np.exp((m.q - m.mu).sum(-1)),
-    "whole(rho)**(1/T)": lambda m: np.exp((m.q - m.mu).sum(-1) / m.world.lengths),
-    "T*whole(rho)**(1/T)": lambda m: m.world.lengths * np.exp((m.q - m.mu).sum(-1) / m.world.lengths),
+    "exp(whole(log_q - log_mu))": lambda m: np.exp((m.q - m.mu).sum(-1)),
+    "exp(seqmean(log_q - log_mu))": _compute_mean_ratio,
+    "T*exp(seqmean(log_q - log_mu))": lambda m: m.world.lengths * _compute_mean_ratio(m),
 }
 PENALTIES: dict[str, Form] = {
     "k3": lambda m: _k3(m).sum(-1),
@@ -144,13 +151,13 @@ PENALTIES: dict[str, Form] = {
     ).sum(-1),
     "abs(log_q - log_mu)": lambda m: _take_modulus(m.q - m.mu).sum(-1),
     "js(q, p)": lambda m: m.mean_over_words(_compute_js),
-    "full(abs(q - p))": lambda m: m.mean_over_words(lambda q, p: _take_modulus(np.exp(q) - np.exp(p))),
+    "full(abs(1 - r))": lambda m: m.mean_over_words(lambda q, p: _take_modulus(np.exp(q) - np.exp(p))),
 }
 SUMS = ("exp(log_mu - log_q) - 1 + log_q - log_mu",)  # in brackets where they are divided
 # Of rewards and lengths, [groups, n]: the weight of the first sample of each.  std_1 divides by n - 1.
 Weigh = Callable[[Array, Array], Any]
 SPREADS = (  # what trainers divide by, with what they add
-    ("std(R)", 0, 1e-8), ("(std(R) + 1e-6)", 0, 1e-6), ("(std(R) + 1e-4)", 0, 1e-4),
+    ("(std(R) + 1e-6)", 0, 1e-6), ("(std(R) + 1e-4)", 0, 1e-4),
     ("std_1(R)", 1, 1e-8), ("(std_1(R) + 1e-6)", 1, 1e-6), ("(std_1(R) + 1e-4)", 1, 1e-4),
 )  # fmt: skip
 
@@ -165,9 +172,10 @@ def _multiply(first: Weigh, second: Weigh) -> Weigh:
 
 REWARDS: dict[str, Weigh] = {
     "R": lambda R, T: R[:, 0],
-    "(R - mean(R))": lambda R, T: R[:, 0] - R.mean(-1),
-    "(R - loo(R))": lambda R, T: R[:, 0] - R[:, 1:].mean(-1),
-    **{f"(R - mean(R))/{name}": _divide_by_spread(ddof, eps) for name, ddof, eps in SPREADS},
+    "centred(R)": lambda R, T: R[:, 0] - R.mean(-1),
+    "loo(R)": lambda R, T: R[:, 0] - R[:, 1:].mean(-1),
+    "normalised(R)": _divide_by_spread(0, 1e-8),
+    **{f"centred(R)/{name}": _divide_by_spread(ddof, eps) for name, ddof, eps in SPREADS},
     "(R - sum(T*R)/sum(T))": lambda R, T: R[:, 0] - (T * R).sum(-1) / T.sum(-1),
 }
 DIVISORS: dict[str, Weigh] = {

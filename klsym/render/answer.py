@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from klsym.diagnostics.conditions import Diagnostic, select_notes
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.verdicts.verdict import WITHOUT_NAME, Verdict
 from klsym.language.expressions import log_p
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
@@ -153,7 +153,7 @@ def describe_verdict(verdict: Verdict, most: int | None = None) -> str:
 def _is_described_by_terms(verdict: Verdict) -> bool:
     """Has a sum of few terms an objective without a name, so that its terms say more?"""
     terms = verdict.gradient.terms
-    unnamed = verdict.target == "separable" and 1 < len(terms) <= MAX_TERMS
+    unnamed = verdict.target in WITHOUT_NAME and 1 < len(terms) <= MAX_TERMS
     return unnamed and not verdict.is_truncated and not _is_estimator(verdict)
 
 
@@ -205,7 +205,7 @@ def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         yield "gradient", _write_gradient(verdict)
     if not verdict.loss.written or verdict.loss.written.expression.has(log_p) or verdict.value.multiples:
         yield "value", describe_value(verdict)
-    if verdict.target == "none" and verdict.gradient.quantities_text:
+    if verdict.target == "no-objective" and verdict.gradient.quantities_text:
         yield "equals", verdict.gradient.quantities_text
     if verdict.proof.check:
         yield "check", verdict.proof.check["text"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from klsym.engine.options.choices import is_of_sequence
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.verdicts.verdict import WITHOUT_NAME, Verdict
 from klsym.language.messages import Message
 from klsym.notation.combination import format_combination, format_value
 from klsym.notation.decimals import choose_decimals
@@ -62,7 +62,7 @@ def describe_value(verdict: Verdict) -> str:
         return "open"
     if verdict.value.target == "zero":
         return verdict.value.constant_text
-    if verdict.value.target in ("f-divergence", "separable"):
+    if verdict.value.target in ("f-divergence", "objective"):
         return "not an unbiased estimate of either KL"
     return format_value(verdict.value.multiples, verdict.value.constant_text)
 
@@ -78,7 +78,7 @@ def list_gradient_rows(verdict: PrintedVerdict) -> list[tuple[str, str]]:
         lead = f"{'h' if verdict.gradient.scores_named[0] else 'h s'} at each {setting.level}, with h ="
         rows = _list_case_rows("gradient", lead, verdict.gradient.score_cases)
     rows += _list_rows_under_q(verdict, tokens)
-    unnamed = verdict.gradient.target in ("separable", "none", None) and not is_objective(verdict)
+    unnamed = verdict.gradient.target in (*WITHOUT_NAME, "no-objective", None) and not is_objective(verdict)
     if verdict.gradient.quantities_text and unnamed and not verdict.gradient.canonical_cases:
         rows.append(("equals", verdict.gradient.quantities_text))
     if verdict.objective.quantity is not None and not verdict.gradient.quantities_text:

@@ -98,7 +98,7 @@ def describe_convexity(where: Any, holds: bool | None, ratio: str = "r", convex:
 
 
 def describe_convexity_in_q(objective: Any) -> str:
-    """Describe where a separable objective is convex in q: "convex in q where r >= 1/e"."""
+    """Describe where an objective without a name is convex in q: "convex in q where r >= 1/e"."""
     return describe_convexity(objective.where, objective.is_convex, objective.of, "convex in q")
 
 

@@ -21,7 +21,7 @@ from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length, sg
+from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Words
@@ -158,7 +158,7 @@ def find_update(verdict: Verdict, ascends: bool) -> Update:
         update,
         beyond="" if verdict.target in NAMED else describe_zero_regions(verdict),
         is_held=verdict.setting.truncated,
-        is_subtracted=verdict.setting.is_reward and not ascends and verdict.target != "none",
+        is_subtracted=verdict.setting.is_reward and not ascends and verdict.target != "no-objective",
     )
 
 
@@ -188,7 +188,7 @@ def describe_zero_regions(verdict: Verdict) -> str:
 def _find_other_objective(verdict: Verdict, ascends: bool) -> Update:
     """Return the update of an objective that is not a combination of the KLs, or say that there is none."""
     next_tokens = describe_next_tokens(verdict)
-    if verdict.target == "none":
+    if verdict.target == "no-objective":
         verb, none = "ascends" if ascends else "descends", "not the gradient of any function"
         if next_tokens:
             return Update(verb, next_tokens, is_objectless=True)
@@ -219,21 +219,12 @@ def _describe_aim(verdict: Verdict, aim: Aim, ascends: bool) -> Update:
     update = Update(aim.verb, TEXT(aim.formula), sampler=aim.sampler)
     if any(map(says_push, verdict.messages)):
         return replace(update, note=", which pushes the policy away from mu")
-    if not _is_own_mean(verdict) or aim.is_maximised != ascends:
+    if verdict.target != "own-mean" or aim.is_maximised != ascends:
         return update
     if aim.sampler == "q" and "rho" in update.formula and not verdict.setting.is_per_token:
         return replace(update, own_mean=f"E_mu[{verdict.loss.read_as or verdict.loss.text}]")
     is_mean = aim.sampler == "mu" or isinstance(aim.formula, Words)
     return replace(update, own_mean=update.formula if is_mean else "")
-
-
-def _is_own_mean(verdict: Verdict) -> bool:
-    """Is the objective E_mu[LOSS], whose samples and factors do not hide a part of theta?"""
-    written = verdict.loss.written
-    differentiated = (
-        written is not None and verdict.setting.is_differentiated and not written.expression.has(sg)
-    )
-    return differentiated and not verdict.setting.on_policy and verdict.target == "separable"
 
 
 def says_push(message: Any) -> bool:

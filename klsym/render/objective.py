@@ -27,7 +27,6 @@ from klsym.notation.ratios import rewrite_in_r
 from klsym.notation.tree import Formula, Mean, Minus, Number, Product, Sum, add_terms, negate
 from klsym.notation.values import build_tree, show_value
 
-SENSE = {False: "minimised", True: "maximised"}
 VERB = {False: "minimises", True: "maximises"}
 
 
@@ -63,7 +62,7 @@ def _find_sampler(term: Formula) -> str:
 def list_objective_terms(verdict: Verdict, spell: Text) -> list[Formula]:
     """Return the terms of the objective, a mean reward first; none if no objective is known."""
     objective = verdict.objective
-    if verdict.target in (None, "none"):
+    if verdict.target in (None, "no-objective"):
         return []
     if objective.quantity is not None:
         formula = build_objective_formula(verdict, spell)

@@ -89,7 +89,7 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
             return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
     if is_penalty_to_old(verdict, ascends):
         return "a penalty on KL(policy || old policy)"
-    if verdict.target == "none":
+    if verdict.target == "no-objective":
         return "no objective"
     if verdict.target == "f-divergence":
         return "neither KL"
@@ -112,7 +112,7 @@ def describe_kinds(kinds: Sequence[str]) -> str:
 def describe_term(verdict: Verdict, ascends: bool) -> str:
     """Say in a few words what kind of term of a sum it is."""
     kind = describe_kind(verdict, ascends)
-    without = " without an objective" * (verdict.target == "none" and kind != "no objective")
+    without = " without an objective" * (verdict.target == "no-objective" and kind != "no objective")
     return describe_kinds([kind]) + without
 
 
@@ -164,7 +164,7 @@ def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | N
     """Return the verdict in words, then in symbols; most: characters of an objective that is written out."""
     ascends = verdict.is_ascended if ascends is None else ascends
     kind, update = describe_kind(verdict, ascends), find_update(verdict, ascends)
-    if kind in ENTROPIES and verdict.target != "none":
+    if kind in ENTROPIES and verdict.target != "no-objective":
         update = _describe_effect_on_entropy(update, kind)
     return f"{kind[0].upper()}{kind[1:]}: {update.write_after_kind(most)}"
 

@@ -1,9 +1,9 @@
-"""A verdict as JSON, schema 3: docs/explain.schema.json describes it.
+"""A verdict as JSON, schema 4: docs/explain.schema.json describes it.
 
 >>> from klsym.api import explain
 >>> found = build_verdict_json(explain("k3"))
 >>> found["schema"], found["target"], [d["code"] for d in found["diagnostics"]]
-(3, 'forward-kl', ['KL002', 'KL014'])
+(4, 'forward-kl', ['KL002', 'KL014'])
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klsym.render.answer import write_summary
 from klsym.render.diagnoses import format_message
 from klsym.render.divergences import build_generator_json
 from klsym.render.headline import describe_update
-from klsym.render.objective import SENSE, list_objective_terms, write_objective_latex
+from klsym.render.objective import list_objective_terms, write_objective_latex
 from klsym.render.sentences import write_sentence, write_sentences
 from klsym.render.snippets import write_snippet
 from klsym.render.words import describe_names
@@ -27,7 +27,7 @@ from klsym.render.words import describe_names
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 def build_verdict_json(verdict: PrintedVerdict, proof: bool = True) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _build_objective(verdict: PrintedVerdict) -> dict[str, str] | None:
     return {
         "text": TEXT(add_terms(*terms)),
         "latex": write_objective_latex(verdict) or "",
-        "sense": SENSE[verdict.is_ascended],
+        "sense": verdict.objective.sense,
     }
 
 

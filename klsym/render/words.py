@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.verdicts.verdict import WITHOUT_NAME, Verdict
 from klsym.kernel.names import HELD
 from klsym.language.estimators import NAMES
 from klsym.language.expressions import DENSITIES, OF_REGIONS, REWARDS, Estimator, clip
@@ -25,14 +25,16 @@ from klsym.render.divergences import describe_generator
 from klsym.render.objective import build_objective_formula, write_objective_latex
 from klsym.render.option_words import DIVISORS, LEVELS, find_words
 
-TARGETS = {
+TARGETS: dict[str | None, str] = {
     "zero": "nothing: the expected gradient is zero",
     "reverse-kl": "the reverse KL, KL(q||p)",
     "forward-kl": "the forward KL, KL(p||q)",
     "combination": "a combination",
     "f-divergence": "neither KL nor a combination of the two: some E_q[f(r)]",
-    "separable": "neither KL nor a combination of the two, and it depends on more than r = p/q",
-    "none": "no objective: the expected gradient is the gradient of no function",
+    **dict.fromkeys(
+        WITHOUT_NAME, "neither KL nor a combination of the two, and it depends on more than r = p/q"
+    ),
+    "no-objective": "no objective: the expected gradient is the gradient of no function",
     None: "open: neither a named objective nor shown to be none",
 }
 TRUST = {
@@ -84,7 +86,7 @@ def describe_reason(verdict: Verdict) -> str:
     """Describe the target in words and as a formula, to explain why a loss is not what was asked for."""
     if verdict.gradient.target == "f-divergence" and verdict.objective.generator is not None:
         return describe_generator(verdict.objective.generator)
-    if verdict.gradient.target == "separable" and verdict.objective.quantity is not None:
+    if verdict.gradient.target in WITHOUT_NAME and verdict.objective.quantity is not None:
         return TEXT(build_objective_formula(verdict, TEXT))
     if verdict.gradient.canonical_cases:
         from klsym.notation.values import format_lines
@@ -99,7 +101,7 @@ def is_objective(verdict: Verdict) -> bool:
     named = verdict.gradient.target == "combination" or write_objective_latex(verdict) is not None
     return (
         bool(verdict.gradient.quantities_text)
-        and verdict.gradient.target in ("combination", "separable")
+        and verdict.gradient.target in ("combination", *WITHOUT_NAME)
         and named
     )
 

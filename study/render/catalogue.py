@@ -23,7 +23,7 @@ DIVERGENCES = {
     "reverse-kl": ("KL(q||p)", "k1 + b", "-rho^2 k1 s^2"),
     "forward-kl": ("KL(p||q)", "b - r", "rho^2 r s^2"),
 }
-TARGETS = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "separable")
+TARGETS = ("zero", "reverse-kl", "forward-kl", "combination", "f-divergence", "objective")
 
 
 def summarise(catalogue: Catalogue) -> str:

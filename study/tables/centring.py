@@ -145,7 +145,7 @@ def _build_weighted_row(centring: str) -> Row:
     [(name, value)] = quoted.proof.theorem.statement.context.given
     assumption = math(f"{LATEX.name(name)} = {formulas.show_element(value, LATEX)}")
     first = words(WORDS[centring]) + build_text("<a>, <given>", a=show_coefficient(quoted), given=assumption)
-    whole = quoted.right + words(", the gradient of no function" if answer.target == "none" else "")
+    whole = quoted.right + words(", the gradient of no function" if answer.target == "no-objective" else "")
     return _build_row(OFF_POLICY, (centring, OFF, "rho*k1"), first, whole, show_kept_share(quoted), NONE)
 
 

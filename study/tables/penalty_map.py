@@ -27,7 +27,7 @@ TARGETS = {  # of a verdict -> colour, words
     "reverse-kl": ("reverse", "reverse KL"), "forward-kl": ("forward", "forward KL"),
     "zero": ("zero", "zero"),
     "f-divergence": ("divergence", "other f"), "combination": ("combination", "KL difference"),
-    "separable": ("sampler", "under mu"),
+    "own-mean": ("sampler", "under mu"), "objective": ("sampler", "under mu"),
 }  # fmt: skip
 
 

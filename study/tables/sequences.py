@@ -83,9 +83,10 @@ MORE: tuple[tuple[str, str, int, str], ...] = (
 TARGETS = {
     "reverse-kl": "reverse KL",
     "forward-kl": "forward KL",
-    "none": "no function",
+    "no-objective": "no function",
     "zero": "a constant",
-    "separable": "another function",
+    "own-mean": "another function",
+    "objective": "another function",
 }
 
 

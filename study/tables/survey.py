@@ -50,8 +50,9 @@ WIDEST = 60  # of one mean in it, which is not broken over lines
 OTHERS = {
     "zero": "nothing",
     "f-divergence": "neither KL",
-    "separable": "neither KL",
-    "none": "no objective",
+    "own-mean": "neither KL",
+    "objective": "neither KL",
+    "no-objective": "no objective",
     "open": "open",
 }
 TIMES = re.compile(r"(?<!\*)\*(?!\*)|(?<=\))/(?=\w)")  # where a formula may be broken

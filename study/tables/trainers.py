@@ -9,7 +9,7 @@ take a minute; `trainers.json` stores them, and `make trainers` settles all agai
 >>> trainer("trl-grpo").loss
 '-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A) + beta*k3'
 >>> stored()["verl-gpg"]["target"]
-'separable'
+'own-mean'
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 from klsym.api import Verdict, explain
 from klsym.engine.answers.term_analysis import describe_effect, list_limits
 from klsym.engine.options.settings import checked_setting
+from klsym.engine.verdicts.verdict import WITHOUT_NAME
 from klsym.files import write_whole
-from klsym.language.expressions import sg
 from klsym.language.parser import parse
 from klsym.notation import formulas
 from klsym.render.sentences import describe_replacement, write_sentence, write_sentences
@@ -151,19 +151,18 @@ def _describe_term(loss: str, verdict: Verdict) -> str:
 def _describe_objective(e: Any, verdict: Verdict) -> str:
     """In few words: what has a name keeps it."""
     short = bool(verdict.gradient.quantities_text) and len(verdict.gradient.quantities_text) <= LONGEST
-    if verdict.target == "none":
+    if verdict.target == "no-objective":
         return f"no objective: {verdict.gradient.quantities_text}" if short else "no objective"
     if verdict.target == "f-divergence":
         return describe_reason(verdict)
-    if verdict.target != "separable" or (short and "KL(" in verdict.gradient.quantities_text):
+    if verdict.target not in WITHOUT_NAME or (short and "KL(" in verdict.gradient.quantities_text):
         return write_sentence(describe_effect(e, verdict))
     implied = (
         formulas.show_side(verdict.objective.quantity.side) if verdict.objective.quantity is not None else ""
     )
     if "E_q" in implied or "KL(" in implied:
         return f"grad of {implied}"
-    setting = verdict.setting
-    if not setting.on_policy and setting.is_differentiated and not e.has(sg):
+    if verdict.target == "own-mean":
         return OWN
     return (
         write_sentence(describe_effect(e, verdict))

@@ -16,13 +16,13 @@ JAX = {
     "k3_loss": (ON, "k3", "forward-kl", "by itself"),
     "detached_ratio_k2": (OFF, "k2*sg(rho)", "reverse-kl", "by itself"),
     "clipped": (ON, "exp(min(10, max(-10, -k1))) - min(10, max(-10, -k1)) - 1", "f-divergence", "by itself"),
-    "masked_sequence_mean": (ON, "k2", "none", "averaged over the tokens of each sequence"),
+    "masked_sequence_mean": (ON, "k2", "no-objective", "averaged over the tokens of each sequence"),
     "straight_through": (ON, "k2 + sg(k3 - k2)", "reverse-kl", "by itself"),
     "short_floats": (ON, "k2/50", "reverse-kl", "by itself"),
-    "cut_at_the_start": (ON, "k2", "none", "averaged over all tokens of the batch"),
-    "cut_alike": (ON, "k2", "none", "summed"),
-    "cut_at_the_end": (ON, "k3", "none", "summed"),
-    "cut_within": (ON, "log_q*sg(k1)", "none", "summed"),
+    "cut_at_the_start": (ON, "k2", "no-objective", "averaged over all tokens of the batch"),
+    "cut_alike": (ON, "k2", "no-objective", "summed"),
+    "cut_at_the_end": (ON, "k3", "no-objective", "summed"),
+    "cut_within": (ON, "log_q*sg(k1)", "no-objective", "summed"),
 }
 CUT = "indexing that takes out a part of a tensor is not read"
 REFUSED = {

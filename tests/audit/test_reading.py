@@ -279,7 +279,9 @@ def test_the_command_with_several_values_and_an_expectation(folder, capsys):
     assert head.split() == ["code", "options", "loss", "target"]
     assert first.split()[:3] == ["penalty", "kind=k1", "k1"] and "zero expected gradient" in first
     assert second.split()[:3] == ["penalty", "kind=k2", "k2"] and third.split()[3] == "not"
-    assert "trainer.py:penalty targets zero, not reverse-kl" in err and err.count("\n") == 2
+    assert (
+        "trainer.py:penalty has zero expected gradient; expected reverse-kl" in err and err.count("\n") == 2
+    )
 
 
 def test_the_command_prints_json(folder, capsys):
@@ -289,7 +291,7 @@ def test_the_command_prints_json(folder, capsys):
     plain, turned = map(json.loads, out.splitlines())
     assert plain["gradient"]["target"] == "reverse-kl" and plain["expression"] == "k2"
     assert Path(plain["file"]).name == "trainer.py" and turned["set"] == {"weight": -1}
-    assert err == "klsym: trainer.py:penalty targets minus reverse-kl, not reverse-kl\n"
+    assert err == "klsym: trainer.py:penalty minimises minus reverse-kl; expected reverse-kl\n"
 
 
 AGGREGATED = """import torch
@@ -313,7 +315,8 @@ def test_expectations_are_of_what_the_code_does_with_tokens(folder, capsys):
     assert main([*command, "--json"]) == 1
     out, err = capsys.readouterr()
     levels = [json.loads(line)["level"] for line in out.splitlines()]
-    assert levels == ["token"] * 3 + ["sample"] and err.count("not reverse-kl") == 3 and "single" not in err
+    assert levels == ["token"] * 3 + ["sample"]
+    assert err.count("expected reverse-kl") == 3 and "single" not in err
     assert main([*command, "--level", "sample"]) == 0  # what the user asks for
 
 
@@ -325,7 +328,7 @@ def test_a_reward_that_is_summed_goes_to_all_tokens(folder):
         found = audits.audit("summed.py:f", use="reward", level=level)
         assert (found.target, found.verdict.setting.credit) == ("reverse-kl", "total")
     asked = audits.audit("summed.py:f", use="reward", credit="same-token")
-    assert (asked.target, asked.verdict.setting.level) == ("none", "token")
+    assert (asked.target, asked.verdict.setting.level) == ("no-objective", "token")
 
 
 def test_the_help_says_that_the_code_is_run(capsys):

@@ -114,7 +114,7 @@ def test_formats(asked: tuple[str, ...], form: str, capsys: Out) -> None:
         "text": f"{asked[0]} in the loss",
         "latex": r"\begin{aligned}",
         "markdown": "**" + asked[0].replace("*", r"\*"),
-        "json": '{"schema": 3, "target": "',
+        "json": '{"schema": 4, "target": "',
     }
     assert sign[form] in out
     if form == "json":

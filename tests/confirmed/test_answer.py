@@ -15,12 +15,12 @@ from klsym.confirmed import answer
 FILE = "tests/support/audits/measured.py"
 ANSWERS: list[tuple[str, dict[str, Any], str | None, bool, tuple[str, ...], tuple[str, ...]]] = [
     # name, options, target, is it read, what it meets, what it does not
-    ("weighted_k1", {}, "separable", True, ("next-token-reverse-kl",), ("forward-kl", "zero")),
-    ("mean_k3", {}, "none", True, ("none",), ("reverse-kl",)),
+    ("weighted_k1", {}, "own-mean", True, ("next-token-reverse-kl",), ("forward-kl", "zero")),
+    ("mean_k3", {}, "no-objective", True, ("no-objective",), ("reverse-kl",)),
     ("kl_reward", {"use": "reward"}, "reverse-kl", True, ("reverse-kl",), ("zero",)),
-    ("reward_through_cumsum", {}, "reverse-kl", False, ("reverse-kl",), ("forward-kl", "none")),
+    ("reward_through_cumsum", {}, "reverse-kl", False, ("reverse-kl",), ("forward-kl", "no-objective")),
     ("through_cumsum", {"sampling": "off-policy"}, "E_mu[k2]", False, (), ("reverse-kl", "zero")),
-    ("sorted_tokens", {}, "none", False, ("none",), ("reverse-kl", "zero")),
+    ("sorted_tokens", {}, "no-objective", False, ("no-objective",), ("reverse-kl", "zero")),
 ]
 
 

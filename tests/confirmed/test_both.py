@@ -34,7 +34,7 @@ READ: dict[str, tuple[dict[str, Any], str, dict[str, float]]] = {
     "weighted_k1": ({}, "rho*k1", {"next-token-reverse-kl": 1.0}),
     "clipped": ({}, "-min(rho*A, A*clip(rho, 4/5, 6/5))", {}),
     "grpo": ({}, "beta*k3 - min(rho*A, A*clip(rho, 1 - eps, eps + 1))", {}),
-    "geometric": ({}, "-A*exp(whole(log_q - log_mu)/T)", {"E_mu[R*whole(rho)**(1/T)]": -1.0}),
+    "geometric": ({}, "-A*exp(whole(log_q - log_mu)/T)", {"E_mu[R*exp(seqmean(log_q - log_mu))]": -1.0}),
     "full_kl": ({"sampling": "off-policy"}, "full(k1)", {"next-token-reverse-kl": 1.0}),
     "forward_kl": ({}, "full(-k1*r)", {"next-token-forward-kl/N": 1.0}),
     "without_a_mask": ({"sampling": "off-policy"}, "full(k1)", {"next-token-reverse-kl": 0.5}),
@@ -42,7 +42,7 @@ READ: dict[str, tuple[dict[str, Any], str, dict[str, float]]] = {
 }
 MEASURED = {  # of what cannot be read: the kind, and the multiples, by hand
     "sorted_tokens": ({}, "no-objective", {}),
-    "normalised": ({}, "named", {"E_mu[(R - mean(R))/(std_1(R) + 1e-6)*log_q]": -1.0}),
+    "normalised": ({}, "named", {"E_mu[centred(R)/(std_1(R) + 1e-6)*log_q]": -1.0}),
     "reward_through_cumsum": ({}, "named", {"reverse-kl": 1.0}),
     "through_cumsum": ({"sampling": "off-policy"}, "named", {"E_mu[k2]": 1.0}),
     "looped": ({"sampling": "off-policy"}, "named", {"E_mu[k2]": 1.0}),

@@ -45,10 +45,10 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, Any], tuple[str, Any]]] = {
     "of_config": ({}, ("k2", {"E_mu[k2/N]": 1.0}), ("k3", {"E_mu[k3/N]": 1.0})),
     "of_partial": ({}, ("k3", {"E_mu[k3/N]": 1.0}), ("k2", {"E_mu[k2/N]": 1.0})),
     "normalised": (
-        {}, ("std is not read", {"E_mu[(R - mean(R))/(std_1(R) + 1e-6)*rho/N]": -1.0}),
-        ("a sum over tokens", {"E_mu[(R - loo(R))*rho/N]": -0.5}),
+        {}, ("std is not read", {"E_mu[centred(R)/(std_1(R) + 1e-6)*rho/N]": -1.0}),
+        ("a sum over tokens", {"E_mu[loo(R)*rho/N]": -0.5}),
     ),
-    "grouped": ({}, ("view", {"E_mu[(R - loo(R))*rho/N]": -0.5}), ("view", None)),
+    "grouped": ({}, ("view", {"E_mu[loo(R)*rho/N]": -0.5}), ("view", None)),
     "of_the_batch": ({}, ("a sum over tokens", {"policy-gradient": -0.5}), ("a sum over tokens", {})),
 }  # fmt: skip
 

@@ -16,8 +16,9 @@ from klsym.diagnostics.codes import Code, find_code, load_codes
 from klsym.diagnostics.conditions import prove_reverse_kl_descent
 from klsym.diagnostics.overflow import find_overflows
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.answers.expectation import is_met, read_expectation
+from klsym.engine.answers.objectives import read_objective
 from klsym.engine.options.settings import Setting
+from klsym.engine.questions.expectation import is_met
 from klsym.errors import UsageError
 from klsym.language.parser import parse
 from support.losses.cases import options
@@ -237,10 +238,10 @@ def test_inside_clamps_is_said_of_samples_and_not_of_words(loss: str, level: str
     verdict = klsym.explain(loss, level=level)
     assert verdict.gradient.inside_clamps is None
     assert not any(
-        is_met(verdict, read_expectation(f"{kl} inside clamps")) for kl in ("reverse-kl", "forward-kl")
+        is_met(verdict, read_objective(f"{kl} inside clamps")) for kl in ("reverse-kl", "forward-kl")
     )
 
 
 @pytest.mark.parametrize("loss", ["min(k2, 10)", "clip(k2, -1, 1)", "full(k1)"])
 def test_samples_inside_clamps_meet_the_expectation(loss: str) -> None:
-    assert is_met(klsym.explain(loss), read_expectation("reverse-kl inside clamps"))
+    assert is_met(klsym.explain(loss), read_objective("reverse-kl inside clamps"))

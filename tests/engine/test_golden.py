@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pytest
 import sympy
 
@@ -27,6 +30,7 @@ from support.golden.compared import Difference, Intended, differences, intended,
 from support.golden.pairs import Pair, pairs
 from support.scale import scaled
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "explain.schema.json").read_text(encoding="utf-8"))
 SAMPLE = scaled(2245, 60)
 LARGEST = 500_000  # bytes of the file
 K1, N = ExpPoly.from_variable("k1"), ExpPoly.from_variable("n")
@@ -47,6 +51,19 @@ def test_a_share_of_the_answers_is_as_it_is_stored() -> None:
         found += differences(pair, was, answer_of(pair.text, dict(pair.options), pair.parameters))
     left, _ = sorted_out(found, intended())
     assert not [f"{one.column}: {one.kind}: {one.pair}" for one in left], "see `make golden`"
+
+
+def test_all_stored_json_has_the_schema() -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    answers_in_json = [one["json"] for one in printed.read().values()]
+    for answer in answers_in_json:
+        validator.validate(answer)
+    words = SCHEMA["properties"]["target"]["enum"]
+    targets = {answer["target"] for answer in answers_in_json}
+    assert targets == {answer["gradient"]["target"] for answer in answers_in_json} == {*words}
+    for old in ("separable", "none", "undecided"):
+        for spoiled in ({**answers_in_json[0], "target": old}, {**answers_in_json[0], "schema": 3}):
+            assert not validator.is_valid(spoiled)
 
 
 def test_the_share_is_of_all_kinds() -> None:

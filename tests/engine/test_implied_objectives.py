@@ -102,7 +102,7 @@ def test_parameters_that_do_not_matter() -> None:
 
 
 # off-policy losses without a region in r alone: c(q, p, mu), and where it rises with q
-SEPARABLE = {
+WITHOUT_NAME = {
     "k2": (
         lambda q, p, mu: mu / q * np.log(q / p), "convex in q where r >= 1/e", lambda r, rho: r >= 1 / np.e,
     ),
@@ -118,12 +118,12 @@ SEPARABLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("loss", SEPARABLE)
-def test_a_separable_objective(loss: str) -> None:
+@pytest.mark.parametrize("loss", WITHOUT_NAME)
+def test_an_objective_without_a_name(loss: str) -> None:
     """c at one outcome, from the definition of the estimator, against where it is said to rise with q."""
-    c, printed, where = SEPARABLE[loss]
+    c, printed, where = WITHOUT_NAME[loss]
     verdict = klsym.explain(loss, sampling="off-policy")
-    assert verdict.target == "separable" and printed in verdict.text(full=True)
+    assert verdict.target == "own-mean" and printed in verdict.text(full=True)
     stream = np.random.default_rng(1)
     for q, p, mu in stream.uniform(0.01, 1, size=(200, 3)):
         rises = c(q * (1 + 1e-6), p, mu) > c(q, p, mu)

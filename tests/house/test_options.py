@@ -61,7 +61,7 @@ def test_no_more_choices_are_compared_by_name_than_before(folder: str) -> None:
         ('use != "reward" and options["batch"] == "none"', 2),
         ('options.get("sampling") in ("on-policy", "truncated")', 1),
         ('(level, use) == ("token", "loss")', 1),
-        ('verdict.target == "none"', 0),
+        ('verdict.target == "no-objective"', 0),
         ('use == "value"', 0),
         ("setting.level == other.level", 0),
         ('kind == "sum"', 0),

@@ -113,19 +113,19 @@ BATCH = {"aggregate": "batch"}
 KEPT = "(whole(M) + others(whole(M)))"
 ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     # a loss, how it is used, the loss of a batch as the oracle reads it, its target, trust
-    ("k3", TOKEN | BATCH, "n*whole(k3)/(T + others(T))", "none", "kernel"),
-    ("n*k2/(T + others(T))", TOKEN, "n*whole(k2)/(T + others(T))", "none", "kernel"),
-    ("rho*k3 - A*rho", TOKEN | BATCH, "n*whole(rho*k3 - A*rho)/(T + others(T))", "none", "kernel"),
-    ("k3", WHOLE | BATCH, "n*k3/(T + others(T))", "none", "kernel"),
-    ("-rho*A", WHOLE | BATCH, "-n*rho*A/(T + others(T))", "none", "kernel"),
-    ("n*k2/(whole(1) + others(whole(1)))", WHOLE, "n*k2/(T + others(T))", "none", "kernel"),
-    ("k1", TOKEN | BATCH, "n*whole(k1)/(T + others(T))", "separable", "sympy"),
-    ("clip(k3, 0, 1)", TOKEN | BATCH, "n*whole(clip(k3, 0, 1))/(T + others(T))", "none", "kernel"),
+    ("k3", TOKEN | BATCH, "n*whole(k3)/(T + others(T))", "no-objective", "kernel"),
+    ("n*k2/(T + others(T))", TOKEN, "n*whole(k2)/(T + others(T))", "no-objective", "kernel"),
+    ("rho*k3 - A*rho", TOKEN | BATCH, "n*whole(rho*k3 - A*rho)/(T + others(T))", "no-objective", "kernel"),
+    ("k3", WHOLE | BATCH, "n*k3/(T + others(T))", "no-objective", "kernel"),
+    ("-rho*A", WHOLE | BATCH, "-n*rho*A/(T + others(T))", "no-objective", "kernel"),
+    ("n*k2/(whole(1) + others(whole(1)))", WHOLE, "n*k2/(T + others(T))", "no-objective", "kernel"),
+    ("k1", TOKEN | BATCH, "n*whole(k1)/(T + others(T))", "objective", "sympy"),
+    ("clip(k3, 0, 1)", TOKEN | BATCH, "n*whole(clip(k3, 0, 1))/(T + others(T))", "no-objective", "kernel"),
     # over the tokens that a mask keeps, which in the counterexample are all
-    ("M*k3", TOKEN | BATCH, "n*whole(M*k3)/(T + others(T))", "none", "kernel"),
-    (f"n*M*k3/{KEPT}", TOKEN, f"n*whole(M*k3)/{KEPT}", "none", "kernel"),
-    (f"n*whole(M*k2)/{KEPT}", WHOLE, f"n*whole(M*k2)/{KEPT}", "none", "kernel"),
-    (f"n*whole(M*k2)/max({KEPT}, 1)", WHOLE, f"n*whole(M*k2)/max({KEPT}, 1)", "none", "kernel"),
+    ("M*k3", TOKEN | BATCH, "n*whole(M*k3)/(T + others(T))", "no-objective", "kernel"),
+    (f"n*M*k3/{KEPT}", TOKEN, f"n*whole(M*k3)/{KEPT}", "no-objective", "kernel"),
+    (f"n*whole(M*k2)/{KEPT}", WHOLE, f"n*whole(M*k2)/{KEPT}", "no-objective", "kernel"),
+    (f"n*whole(M*k2)/max({KEPT}, 1)", WHOLE, f"n*whole(M*k2)/max({KEPT}, 1)", "no-objective", "kernel"),
 )
 
 
@@ -138,7 +138,8 @@ def test_the_verdict(
     assert (verdict.target, verdict.trust) == (target, trust)
     assert any("a limit" in note and "over E_q[T]" in note for note in verdict.notes)
     json.loads(json.dumps(verdict.to_json()))
-    if target == "none":  # half of the curl of batches of two, as the oracle enumerates them on this tree
+    if target == "no-objective":
+        # half of the curl of batches of two, as the oracle enumerates them on this tree
         proof, *apart, _ = verdict.proof.theorems
         assert proof.kind == "refuted" and apart and all(other.kind == "proved" for other in apart)
         assert all(check(read(json.dumps(each.certificate()))) for each in verdict.proof.theorems)
@@ -213,7 +214,7 @@ def slope_of_inverse() -> Any:
 
 def test_off_policy_lengths_do_not_move() -> None:
     verdict = explain("k3", sampling="off-policy", level="token", aggregate="batch")
-    assert (verdict.target, verdict.trust) == ("separable", "sympy")
+    assert (verdict.target, verdict.trust) == ("own-mean", "sympy")
     assert verdict.gradient.quantities_text == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
     detached = explain("sg(rho)*k3", sampling="off-policy", level="token", aggregate="batch")
     assert detached.target is None
@@ -236,7 +237,7 @@ def test_random_losses_agree_with_enumeration(case: Case) -> None:
     found = forest(second=True).of_batches(f"n*whole({whole})/(T + others(T))", Setting(level="sequence"))
     pushes, moves = (np.abs(getattr(found, part, 0.0)).max() for part in ("a", "ab"))
     twist = np.abs(found.ab - np.swapaxes(found.ab, 0, 1)).max() if moves else 0.0
-    assert (verdict.target == "none") == (twist > 1e-7)
+    assert (verdict.target == "no-objective") == (twist > 1e-7)
     assert (verdict.target == "zero") == (pushes < 1e-12)
 
 
@@ -245,7 +246,7 @@ def test_what_is_assumed_of_a_mask() -> None:
     told = "T_i is the number of tokens of sequence i with M = 1"
     for number, more in ((KEPT, ", and a batch has one"), (f"max({KEPT}, 1)", "; a batch without one")):
         verdict = explain(f"n*whole(M*k3)/{number}", level="sequence", sampling="off-policy")
-        assert verdict.target == "separable" and any(x.startswith(told + more) for x in verdict.hypotheses)
+        assert verdict.target == "own-mean" and any(x.startswith(told + more) for x in verdict.hypotheses)
         done = with_check(verdict, verdict.loss.written.expression)
         assert done.proof.check["passed"]
     assert not any(told in x for x in explain("k3", level="token", aggregate="batch").hypotheses)

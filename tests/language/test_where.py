@@ -61,7 +61,7 @@ def _holds(condition: object, at: dict[str, float]) -> bool:
 def test_a_bound_written_with_where_is_that_bound(loss: str, same: str) -> None:
     """Apart from the slope at the bound itself."""
     one, other = (klsym.explain(text, sampling="off-policy") for text in (loss, same))
-    assert one.target == other.target == "separable" and one.trust == other.trust == "kernel"
+    assert one.target == other.target == "own-mean" and one.trust == other.trust == "kernel"
     for w, A, x in SAMPLES:
         at = {"rho": float(np.exp(w)), "A": float(A), "k1": float(x)}
         found = [
@@ -85,14 +85,14 @@ def test_a_mask_that_jumps_drops_a_boundary_term() -> None:
 
 def test_a_mask_of_rewards_names_what_is_left() -> None:
     assert klsym.explain("where(R > 1, 1, 0)", use="reward").target == "combination"
-    assert klsym.explain("where(k1 > 0 and R > 1, k1, 0)").target == "separable"
+    assert klsym.explain("where(k1 > 0 and R > 1, k1, 0)").target == "objective"
     assert klsym.explain("where(k1 > 0, k1, 0)").target == "f-divergence"
 
 
 @pytest.mark.parametrize("level", ["sample", "token", "sequence"])
 def test_every_level_reads_it(level: str) -> None:
     verdict = klsym.explain("-where(rho > 1.2, 1.2, rho)*A", sampling="off-policy", level=level)
-    assert verdict.trust == "kernel" and verdict.target == "separable"
+    assert verdict.trust == "kernel" and verdict.target == "own-mean"
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,9 @@ BAD: dict[str, tuple[str, str]] = {
     "a choice": (
         '[[target]]\ncode = "a.py:f"\nuse = "lost"', "target 1: use: 'lost' is none of loss, reward"
     ),
-    "an objective": ('[[target]]\ncode = "a.py:f"\nexpect = "revers-kl"', "reverse-kl"),
+    "an objective": ('[[target]]\ncode = "a.py:f"\nexpect = "revers-kl"', "target 1: expect: 'revers-kl'"),
+    "an old word": ('[[target]]\ncode = "a.py:f"\nexpect = "separable"', "write own-mean"),
+    "a loss": ('[[target]]\ncode = "a.py:f"\nexpect = "grpo"', "klsym explain 'grpo'"),
     "a table": ("target = [3]", "target 1: a table of keys expected"),
     "no target": ("select = ['KL']", "no target: --scan PATH --write proposes some"),
 }  # fmt: skip

@@ -124,17 +124,17 @@ NAMED: list[tuple[str, Loss, str, int, dict[str, float]]] = [
         ratio(b) * b.rewards[:, None], ratio(b).clamp(0.8, 1.2) * b.rewards[:, None] * b.mask).sum(), ON, 1,
      {"policy-gradient": -1}),
     ("GSPO's ratio", lambda b: -((whole((b.logp - b.old_logp) * b.mask) / b.mask.sum(-1)).exp() * b.rewards).mean(),
-     OFF, 2, {"E_mu[R*whole(rho)**(1/T)]": -1}),
+     OFF, 2, {"E_mu[R*exp(seqmean(log_q - log_mu))]": -1}),
     ("k3 without weight", lambda b: 0.04 * k3(b).sum(), OFF, 1, {"E_mu[k3]": 0.04}),
     ("its mean over tokens", lambda b: (whole(k3(b)) / b.mask.sum(-1)).mean(), OFF, 1, {"E_mu[k3/T]": 1}),
     ("over all tokens", lambda b: k2(b).sum() / b.mask.sum(), OFF, 2, {"E_mu[k2/N]": 1}),
     ("absolute", lambda b: k1(b).abs().sum(), OFF, 1, {"E_mu[abs(k1)]": 1}),
     ("normalised rewards",
      lambda b: -(ratio(b) * (centred(b) / (b.rewards.std(correction=0) + 1e-4))[:, None]).sum(-1).mean(), OFF, 2,
-     {"E_mu[(R - mean(R))/(std(R) + 1e-4)*rho]": -1}),
+     {"E_mu[centred(R)/(std(R) + 1e-4)*rho]": -1}),
     ("with n - 1",
      lambda b: -(log_q(b) * centred(b) / (b.rewards.std() + 1e-6)).mean(), OFF, 3,
-     {"E_mu[(R - mean(R))/(std_1(R) + 1e-6)*log_q]": -1}),
+     {"E_mu[centred(R)/(std_1(R) + 1e-6)*log_q]": -1}),
     ("token rewards to go",
      lambda b: -(ratio(b) * b.rewards[:, None] / b.mask.sum(-1, keepdim=True)).sum(), OFF, 1,
      {"token-policy-gradient/T": -1}),
@@ -176,13 +176,13 @@ FURTHER: list[tuple[str, Loss, dict[str, Any], dict[str, float]]] = [
     # by definition, each weight of a sample held fixed; R - mean(R) is half of R - loo(R) for two
     ("GRPO with KL", lambda b: (whole(0.04 * k3(b) - ratio(b) * (centred(b) / (b.rewards.std(correction=0) + 1e-4))
      [:, None]) / b.mask.sum(-1)).mean(), {"sampling": OFF, "group": 2},
-     {"E_mu[(R - mean(R))/(std(R) + 1e-4)*rho/T]": -1, "E_mu[k3/T]": 0.04}),
+     {"E_mu[centred(R)/(std(R) + 1e-4)*rho/T]": -1, "E_mu[k3/T]": 0.04}),
     ("GSPO of a group", lambda b: -((whole((b.logp - b.old_logp) * b.mask) / b.mask.sum(-1)).exp() * centred(b)
-     ).mean(), {"sampling": OFF, "group": 2, "words": 3}, {"E_mu[(R - loo(R))*whole(rho)**(1/T)]": -1 / 2}),
+     ).mean(), {"sampling": OFF, "group": 2, "words": 3}, {"E_mu[loo(R)*exp(seqmean(log_q - log_mu))]": -1 / 2}),
     # the geometric mean g of the ratios has the gradient g (sum_t s_t)/T, and here each token brings g s_t
     ("GSPO-token", lambda b: -whole((whole((b.logp - b.old_logp) * b.mask) / b.mask.sum(-1)).exp().detach()[:, None]
      * (b.logp - b.logp.detach()).exp() * b.mask * b.rewards[:, None]).mean(), {"sampling": OFF, "words": 3},
-     {"E_mu[R*T*whole(rho)**(1/T)]": -1}),
+     {"E_mu[R*T*exp(seqmean(log_q - log_mu))]": -1}),
     # grad rho = rho s: a detached ratio times log q has the gradient of the ratio
     ("CISPO without a cut", lambda b: -(ratio(b).detach() * b.logp * b.rewards[:, None]).sum(), {"sampling": OFF},
      {"token-policy-gradient": -1}),
@@ -219,7 +219,7 @@ FURTHER: list[tuple[str, Loss, dict[str, Any], dict[str, float]]] = [
      {"sampling": OFF, "words": 3}, {"next-token-forward-kl/T": 1}),
     ("JSD", lambda b: 0.5 * per_word(b, jensen_shannon).sum(), {"sampling": OFF}, {"E_mu[js(q, p)]": 0.5}),
     ("total variation", lambda b: 0.5 * per_word(b, lambda q, p: (q.exp() - p.exp()).abs()).sum(), {"sampling": OFF},
-     {"E_mu[full(abs(q - p))]": 0.5}),
+     {"E_mu[full(abs(1 - r))]": 0.5}),
     ("k3 over N", lambda b: 0.04 * k3(b).sum() / b.mask.sum(), {"sampling": OFF, "group": 2}, {"E_mu[k3/N]": 0.04}),
     # k2: E_q[k1 s] = grad KL(q||p); k3: E_q[(1 - p/q) s] = -E_p[s] = grad KL(p||q)
     ("Jeffreys", lambda b: (whole(k1(b)) ** 2 / 2 + (-whole(k1(b))).exp() - 1 + whole(k1(b))).mean(), {},

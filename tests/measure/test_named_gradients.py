@@ -86,7 +86,7 @@ NAMES: dict[str, Callable[[Plain], float]] = {
     "E_mu[k3/T]": lambda w: w.mean("mu", lambda y: sum(k3(w.k1(*z)) for z in w.steps(y)) / len(y)),
     "E_mu[rho*k3]": lambda w: w.mean("mu", lambda y: sum(w.rho(*z) * k3(w.k1(*z)) for z in w.steps(y))),
     "E_mu[whole(k1)**2/2]": lambda w: w.mean("mu", lambda y: (w.whole("q", y) - w.whole("p", y)) ** 2 / 2),
-    "E_mu[R*whole(rho)**(1/T)]": lambda w: w.mean(
+    "E_mu[R*exp(seqmean(log_q - log_mu))]": lambda w: w.mean(
         "mu", lambda y: w.rewards[y] * math.exp((w.whole("q", y) - w.whole("mu", y)) / len(y))),
     "E_mu[abs(k1)]": lambda w: w.mean("mu", lambda y: sum(abs(w.k1(*z)) for z in w.steps(y))),
     "next-token-entropy": lambda w: w.mean(
@@ -137,12 +137,12 @@ def test_names_of_a_group_weigh_each_sample_by_the_others() -> None:
     assert np.abs(named["E_mu[k2/N]"] - by_tokens).max() < 1e-8
     R = plain.rewards
     centred = pairs(lambda a, b: (R[a] - R[b]) / 2, lambda w, y: w.whole("q", y))
-    assert np.abs(named["E_mu[(R - mean(R))*log_q]"] - centred).max() < 1e-8
+    assert np.abs(named["E_mu[centred(R)*log_q]"] - centred).max() < 1e-8
     spread = pairs(
         lambda a, b: (R[a] - R[b]) / 2 / (abs(R[a] - R[b]) / math.sqrt(2) + 1e-4),
         lambda w, y: w.whole("q", y),
     )
-    assert np.abs(named["E_mu[(R - mean(R))/(std_1(R) + 1e-4)*log_q]"] - spread).max() < 1e-8
+    assert np.abs(named["E_mu[centred(R)/(std_1(R) + 1e-4)*log_q]"] - spread).max() < 1e-8
     assert np.abs(named["E_mu[k2]"] - by_tokens).max() > 1e-3
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from klsym.engine.answers.objectives import read_objective
 from klsym.measure.child import KINDS
-from klsym.measure.expectation import read_objective
+from klsym.measure.expectation import read_multiples
 from klsym.measure.objectives import NamedGradients
 from klsym.measure.world import MeasuredWorld
 from klsym.worlds.words import WordTree, draw_tables
@@ -69,7 +70,7 @@ def test_a_stored_result_is_well_formed(row: dict[str, Any]) -> None:
     assert row["multiples"].keys() <= NAMES and bool(row["multiples"]) == (row["kind"] == "named")
     assert (row["kept"] is None) == (not row["promised"])
     if row["promised"]:
-        read_objective(row["promised"], NAMES)
+        assert {*read_multiples(read_objective(row["promised"]), NAMES)} <= NAMES
     if row["kept"] is False:
         assert row["why"]
 

@@ -191,7 +191,7 @@ def test_samples_are_drawn_again_from_the_same_seed() -> None:
         ({"length": 0}, "length=0: a positive whole number"),
         ({"prompts": [1, 2]}, r"prompts: integers of the shape \[P, L\]"),
         ({"prompts": [[0.5]]}, r"prompts: integers of the shape \[P, L\]"),
-        ({"expect": "-E[X]"}, "is no sum of multiples"),
+        ({"expect": "-E[X]"}, "is no objective: unknown name"),
         ({"old_model": 3}, r"old_model: a torch\.nn\.Module expected"),
         (
             {"reward": lambda tokens, mask: mask[:, 0] * math.nan},

@@ -29,6 +29,7 @@ from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.targets.counterexample import find_counterexample
 from klsym.engine.verdicts.lazy import Chain, Search
 from klsym.engine.verdicts.verdict import (
+    WITHOUT_NAME,
     Counterexample,
     ExpectedValue,
     TargetReading,
@@ -80,12 +81,12 @@ def restrict_to_cut_sampler(verdict: Verdict, written: Written) -> Verdict:
     verdict = _keep_objective_theorem(verdict)
     if UNMET in verdict.assumptions:
         return _make_open(verdict)
-    if verdict.target == "none":
+    if verdict.target == "no-objective":
         verdict = _prove_curl_without_cut(verdict, written)
     messages = tuple(message for message in verdict.messages if message.code not in WEIGHED)
     value_is_known = UNMET not in verdict.value.assumptions
     search = verdict.counterexample.source
-    if isinstance(search, Search) and verdict.target != "none":
+    if isinstance(search, Search) and verdict.target != "no-objective":
         whole = Search(find_counterexample, *search.arguments, True)
         verdict = verdict.revise(counterexample=Counterexample(whole))
     return verdict.revise(
@@ -118,13 +119,13 @@ def _make_open(verdict: Verdict) -> Verdict:
 def _keep_objective_theorem(verdict: Verdict) -> Verdict:
     """Keep the theorem that it is the gradient of a mean under mu, if only others need q << mu."""
     usable = tuple(proof for proof in verdict.proof.theorems if UNMET not in proof.assumptions)
-    if UNMET not in verdict.assumptions or not usable or verdict.target != "separable":
+    if UNMET not in verdict.assumptions or not usable or verdict.target not in WITHOUT_NAME:
         return verdict
     dropped = {message for proof in verdict.proof.theorems for message in proof.assumptions}
     dropped -= {message for proof in usable for message in proof.assumptions}
     return verdict.revise(
         canonical_coefficient=None,
-        gradient=TargetReading("separable"),
+        gradient=TargetReading(verdict.target),
         steps=Chain(usable[0]),
         theorems=usable,
         assumptions=tuple(message for message in verdict.assumptions if message not in dropped),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -19,7 +20,7 @@ from klsym.engine.fields.slot_loss import (
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import ExpectedValue, Verdict, build_open_verdict
+from klsym.engine.verdicts.verdict import ExpectedValue, Verdict, build_open_verdict, find_sense
 from klsym.errors import KlsymError, NotInRing, Refused, TooManyRegions, UsageError
 from klsym.kernel.names import SAMPLE_BASES, is_declarable
 from klsym.language.convert import is_in_core, to_ring
@@ -31,7 +32,10 @@ from klsym.language.expressions import (
     OverPositions,
     as_loss,
     length,
+    log_q,
     s,
+    sg,
+    unfold,
 )
 from klsym.language.messages import Message
 from klsym.language.parser import is_of_answers
@@ -47,11 +51,40 @@ from klsym.notation.printers import TEXT
 def explain_written(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss in a setting."""
     try:
-        return _explain_by_level(written, setting)
+        verdict = _explain_by_level(written, setting)
     except TooManyRegions as error:
         named = {x.name for x in written.expression.free_symbols}
         names = tuple(sorted(named - {*ATOMS, "T", "n", str(s)}))
-        return build_open_verdict(written, setting, Message("too-many-regions", most=error.most, names=names))
+        reason = Message("too-many-regions", most=error.most, names=names)
+        verdict = build_open_verdict(written, setting, reason)
+    verdict = verdict.revise(sense=find_sense(written, setting))
+    return _name_own_mean(verdict) if minimises_own_mean(written, setting) else verdict
+
+
+def _name_own_mean(verdict: Verdict) -> Verdict:
+    """Return the verdict with the word for an objective that is the mean of the loss itself."""
+    gradient, inside = verdict.gradient, verdict.gradient.inside_clamps
+    if inside is not None and inside.target == "objective":
+        gradient = replace(gradient, inside_clamps=replace(inside, target="own-mean"))
+    if gradient.target == "objective":
+        gradient = replace(gradient, target="own-mean")
+    return verdict.revise(gradient=gradient)
+
+
+def minimises_own_mean(written: Written, setting: Setting) -> bool:
+    """Is E_mu[grad L] = grad E_mu[L], since mu does not depend on theta and nothing in L is detached?
+
+    What where(..) chooses is detached, and is constant in each region.
+
+    >>> off_policy = Setting("off-policy")
+    >>> [minimises_own_mean(as_written(loss, ()), off_policy)
+    ...  for loss in ("k2", "where(rho < 2, k2, 0)", "sg(rho)*k2")]
+    [True, True, False]
+    """
+    is_of_samples = setting.is_differentiated and not setting.is_centred and not setting.on_policy
+    detached = (x.args[0] for x in written.expression.atoms(sg))
+    within_regions = (x.replace(sympy.Heaviside, lambda *_: sympy.S.One) for x in detached)
+    return is_of_samples and not any(unfold(x).has(log_q) for x in within_regions)
 
 
 def _explain_by_level(written: Written, setting: Setting) -> Verdict:

@@ -66,7 +66,7 @@ def describe_effect(e: Any, verdict: Verdict) -> Message:
     inside = verdict.gradient.inside_clamps
     if inside is not None and inside.target in NAMED and inside.multiples and verdict.target not in NAMED:
         return Message("targets-inside", of=verdict)
-    named = verdict.target in (*NAMED, "f-divergence", "none", None)
+    named = verdict.target in (*NAMED, "f-divergence", "no-objective", None)
     if not named and verdict.gradient.in_quantities is None:
         if not verdict.setting.on_policy and verdict.setting.is_differentiated and not e.has(sg):
             return _describe_sampler_gradient(e)

@@ -73,9 +73,9 @@ class NamedParts:
 
     @property
     def target(self) -> str:
-        """zero, reverse-kl, forward-kl, combination, f-divergence or separable."""
+        """zero, reverse-kl, forward-kl, combination, f-divergence or objective."""
         if self.remainder:
-            return "f-divergence" if self._is_function_of_r() else "separable"
+            return "f-divergence" if self._is_function_of_r() else "objective"
         return name_target([name for name in ("reverse", "forward", "reward") if getattr(self, name)])
 
     def _is_function_of_r(self) -> bool:

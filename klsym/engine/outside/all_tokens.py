@@ -122,9 +122,9 @@ def explain_all_tokens(
     target, proofs = _find_target(loss, single_setting) if single.gradient.is_nonzero else ("zero", ())
     all_of_them = target is None and setting.on_policy and number == ENTIRE
     counted = _find_constant_coefficient(loss, setting) if all_of_them else None
-    target = target if counted is None else "separable"
+    target = target if counted is None else "objective"
     any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
-    objective = _name_objective(single, counted) if target == "separable" else None
+    objective = _name_objective(single, counted) if target == "objective" else None
     exchange = [Message("exchange-in-lengths")] if counted is not None else []
     kept_lengths = () if number == ENTIRE else (Message("kept-lengths", some=number == KEPT),)
     presupposed = (*kept_lengths, Message("independent-sequences"), *exchange, *single.assumptions)
@@ -170,7 +170,7 @@ def _list_remarks(
     yield Message("mean-length-limit", of=single)
 
 
-REMARKS = {"none": Message("turns-at-two-lengths"), "separable": Message("samples-fixed")}
+REMARKS = {"no-objective": Message("turns-at-two-lengths"), "objective": Message("samples-fixed")}
 
 
 def _build_scored_coefficient(single: Verdict) -> LazyFormula:
@@ -253,14 +253,14 @@ def _write_objective(
 
 # ---------------------------------------------------------------------------- the target
 def _find_target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]:
-    """Return "separable" off-policy where nothing is detached; "none" on-policy if a curl is proved."""
+    """Return "objective" off-policy if nothing is detached, "no-objective" on-policy if a curl is proved."""
     if not setting.on_policy:
-        return ("separable" if setting.is_differentiated and not loss.has(sg) else None), ()
+        return ("objective" if setting.is_differentiated and not loss.has(sg) else None), ()
     with suppress(NotInRing, UsageError):
         start, slots = _build_curl(loss.xreplace({M: sympy.S.One}), setting)  # a mask that keeps all tokens
         for model in islice(_iterate_short_trees(tuple(start.context.parameters)), MAX_TREES):
             with suppress(ProofError):
-                return "none", (start.differs_from(0, model=model), *map(_prove_split, slots))
+                return "no-objective", (start.differs_from(0, model=model), *map(_prove_split, slots))
     return None, ()
 
 

@@ -185,7 +185,7 @@ def _explain_fixed_samples(verdict: Verdict, h: ExpPoly) -> Verdict:
         note = Message("slope-of-std", coefficient=COEFFICIENT, slope=slope)
         assumed = (Message("samples-differ-in-h"), *([Message("nonzero", of=slope)] if b.names() else []))
     return verdict.revise(
-        gradient=TargetReading("separable", {}),
+        gradient=TargetReading("objective", {}),
         assumptions=(*verdict.assumptions, *assumed),
         theorems=proofs,
         formula=Words(text, latex),
@@ -203,7 +203,7 @@ def _refute_on_policy(verdict: Verdict, h: ExpPoly) -> Verdict:
         except ProofError:
             continue
         return verdict.revise(
-            gradient=TargetReading("none", {}),
+            gradient=TargetReading("no-objective", {}),
             theorems=(*verdict.proof.theorems, twisted),
             counterexample=Counterexample(describe_counterexample(twisted)),
             remarks=(Message("signs-turn", **where), *verdict.gradient.remarks),
@@ -222,7 +222,7 @@ def _refute_by_numbers(verdict: Verdict, h: ExpPoly) -> Verdict:
     if witness is None:
         return verdict
     return verdict.revise(
-        gradient=TargetReading("none", {}),
+        gradient=TargetReading("no-objective", {}),
         counterexample=Counterexample(witness),
         remarks=(Message("turns-at-three"), *verdict.gradient.remarks),
     )

@@ -82,7 +82,7 @@ def _combine_with_reward(written: Written, main: Written, remainder: Written, se
     """
     spread = _explain_by_option(main, setting)
     reward_verdict = explain_ring(remainder, setting)
-    gradient = reward_verdict.target not in ("none", None)
+    gradient = reward_verdict.target not in ("no-objective", None)
     pushes = (
         reward_verdict.gradient.score_coefficient
         if reward_verdict.gradient.scores_named[0]
@@ -182,7 +182,7 @@ def _decide_target(field: ReducedGradient, written: Written, back: Mapping[Any, 
         objective = build_loss_mean(field.loss, None if field.loss.index else written)
         proofs = (*proofs, field.start.equals(grad(objective)))
         return Decision(
-            "separable", right, proofs=proofs, decomposition=none, objective=objective, trust="numeric"
+            "objective", right, proofs=proofs, decomposition=none, objective=objective, trust="numeric"
         )
     return decide_numerically(
         field,

@@ -205,12 +205,12 @@ def _add_objective(verdict: Verdict, loss: SampledLoss) -> Verdict:
     """Add the objective E_q[sum_t C_t] where no other is known."""
     setting = loss.setting
     plain = setting.is_per_token and setting.is_differentiated and setting.on_policy
-    unknown = verdict.target in (None, "separable") and verdict.objective.quantity is None
+    unknown = verdict.target in (None, "objective") and verdict.objective.quantity is None
     means = sum_prefix_means(loss) if unknown and plain else None
     if means is None:
         return verdict
     return verdict.revise(
-        gradient=TargetReading("separable", {}, verdict.gradient.canonical_coefficient),
+        gradient=TargetReading("objective", {}, verdict.gradient.canonical_coefficient),
         trust="sympy",
         in_quantities=Gradient(build_mean_formula(means, setting)),
         formula=build_mean_formula(means, setting),

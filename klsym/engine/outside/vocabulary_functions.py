@@ -213,7 +213,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         score_coefficient=_build_per_sample(means, setting, explained),
         scores_named=(setting.is_differentiated, False),
         canonical_coefficient=c,
-        gradient=inner.gradient if zero else TargetReading("separable" if known else None),
+        gradient=inner.gradient if zero else TargetReading("objective" if known else None),
         value=ExpectedValue(),
         in_quantities=Gradient(build_mean_formula(loss, setting)) if known else None,
         formula=build_mean_formula(loss, setting) if known else None,
@@ -323,7 +323,7 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
     if setting.on_policy or loss.atoms(sg):
         return verdict.revise(messages=prefix_messages)
     return verdict.revise(
-        gradient=TargetReading("separable"),
+        gradient=TargetReading("objective"),
         trust="sympy",
         in_quantities=Gradient(build_mean_formula(_write_at_now(loss), setting)),
         formula=build_mean_formula(_write_at_now(loss), setting),

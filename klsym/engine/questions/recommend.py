@@ -18,6 +18,7 @@ import sympy
 
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, prove_choice
+from klsym.engine.answers.objectives import KINDS, NAMES
 from klsym.engine.divergences.f_divergence import differentiate_in_log_q
 from klsym.engine.fields.slot_loss import build_slot_loss, has_vocabulary_sum, needs_sampler
 from klsym.engine.options.choices import is_differentiated
@@ -38,7 +39,7 @@ from klsym.engine.questions.compare import compare_losses
 from klsym.engine.questions.variances import Estimate, Spread, compare_variances
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.engine.verdicts.warnings import is_attached, needs_weight_gradient
-from klsym.errors import ProofError, UsageError
+from klsym.errors import ProofError, UsageError, suggest_nearest
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import log_mu, log_p, log_q, rho, sg, unfold
@@ -223,9 +224,10 @@ def recommend(
     target: KLTarget, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
 ) -> Recommendation:
     """What to write, the best first, each with what is proved of it; see `klsym.api.recommend`."""
-    for name, value, known in (("target", target, KLTarget), ("use", use, Purpose)):
-        if value not in get_args(known):
-            raise UsageError(f"{name}={value!r}: one of {', '.join(get_args(known))} expected")
+    if target not in get_args(KLTarget):
+        raise UsageError(_describe_other_target(target))
+    if use not in get_args(Purpose):
+        raise UsageError(f"use={use!r}: one of {', '.join(get_args(Purpose))} expected")
     given = "loss" if use == "value" else use
     setting = replace(checked_setting(sampling=sampling, use=given, level=level), weights="", credit="")
     if target in NEXT_TOKENS:
@@ -237,6 +239,14 @@ def recommend(
             "sampling truncated: no sample from M*q/S lies where M = 0: choose level sample and use loss"
         )
     return _recommended(target, use, setting)
+
+
+def _describe_other_target(target: str) -> str:
+    """Say for which targets there are losses."""
+    answered = ", ".join(get_args(KLTarget))
+    if target in (*NAMES, *KINDS):
+        return f"target={target!r}: no loss is recommended for this objective, only for {answered}"
+    return f"target={target!r}: one of {answered} expected{suggest_nearest(str(target), get_args(KLTarget))}"
 
 
 @lru_cache(maxsize=256)

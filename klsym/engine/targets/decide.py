@@ -5,7 +5,7 @@ primitive     at one sample: E_q[c s] = grad E_q[F]
 covariances   a batch that is centred under mu: grad Cov_mu(h, log q)
 attached      tokens from mu: grad E_mu[L], since mu does not depend on theta
 sequence      tokens whose scores sum to E_m[h s] of the whole sequence
-curl          0: separable; not 0 on some model: no objective
+curl          0: objective; not 0 on some model: no objective
 open          none of these
 """
 
@@ -110,7 +110,7 @@ def _decide_uncanonical(field: ReducedGradient) -> Decision:
         objective = build_loss_mean(field.loss)
         with suppress(ProofError):
             proofs = (*proofs, field.start.equals(grad(objective)))
-            return Decision("separable", gradient, proofs, decomposition, objective=objective)
+            return Decision("objective", gradient, proofs, decomposition, objective=objective)
     return decide_numerically(field, gradient, proofs, decomposition)
 
 
@@ -145,7 +145,7 @@ def decide_numerically(
     decomposition: Decomposition,
     normalised: Mapping[str, SlotLoss] | None = None,
 ) -> Decision:
-    """Decide none if a model with a curl is found, else open; normalised: names -> h of normalised(h)."""
+    """Decide no-objective if a model has a curl, else open; normalised: names -> h of normalised(h)."""
     loss, on_policy = field.loss, field.loss.measure == "q" or field.loss.detached_q
     critic = {name: value for name, value in choose_tree_values(loss).items() if name != "A"}
     coefficients = {slot: attach(h.substitute(critic)) for slot, h in field.score_coefficients.items()}
@@ -165,7 +165,9 @@ def decide_numerically(
     counterexample = find_curl(pushes, field.start.left_text)
     if counterexample is None:
         return Decision(None, gradient, proofs, decomposition)
-    return Decision("none", gradient, proofs, decomposition, counterexample=counterexample, trust="numeric")
+    return Decision(
+        "no-objective", gradient, proofs, decomposition, counterexample=counterexample, trust="numeric"
+    )
 
 
 # ---------------------------------------------------------------------------- rungs
@@ -177,7 +179,7 @@ def _decide_named(field: ReducedGradient, decomposition: Decomposition) -> Decis
     ):
         return None
     contract = all(term.part for term, _ in decomposition.named)
-    target = name_target([*decomposition.combination]) if contract else "separable"
+    target = name_target([*decomposition.combination]) if contract else "objective"
     gradient = decomposition.whole_quantity
     objective = None if contract else decomposition.objective
     return Decision(target, gradient, (prove_gradient(field, gradient),), decomposition, objective=objective)
@@ -248,7 +250,7 @@ def _decide_by_covariances(field: ReducedGradient, decomposition: Decomposition)
         objective_gradient = grad(objective) * share + other_gradient
         objective, proofs = objective * share + other_objective, (prove_gradient(field, gradient),)
         return Decision(
-            "separable",
+            "objective",
             gradient,
             proofs,
             decomposition,
@@ -264,7 +266,7 @@ def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> De
     if field.products and not has_detached_part(field.loss):
         objective, gradient = build_loss_mean(field.loss), build_named_gradient(field, decomposition)
         proofs = (prove_gradient(field, gradient), field.start.equals(grad(objective)))
-        return Decision("separable", gradient, proofs, decomposition, objective=objective)
+        return Decision("objective", gradient, proofs, decomposition, objective=objective)
     if (
         field.index != "t"
         or field.loss.measure != "mu"
@@ -286,7 +288,7 @@ def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> De
         objective = replace(objective, labels={field.loss.element: field.loss.typed_label})  # as typed
     objective = objective + expectation(field.sequence_part, "mu") if field.sequence_part else objective
     return _build_token_decision(
-        "separable", field, decomposition, (field.exchanged.equals(grad(objective)),), objective=objective
+        "objective", field, decomposition, (field.exchanged.equals(grad(objective)),), objective=objective
     )
 
 
@@ -315,7 +317,7 @@ def _decide_sequence(field: ReducedGradient, decomposition: Decomposition) -> De
     integrand = find_objective_under(h, measure)
     objective = None if integrand is None else expectation(to_sympy(integrand), measure)
     proofs = (proof, *((field.start.equals(grad(objective)),) if objective else ()))
-    return _build_token_decision("separable", field, decomposition, proofs, objective=objective)
+    return _build_token_decision("objective", field, decomposition, proofs, objective=objective)
 
 
 def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
@@ -340,7 +342,7 @@ def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decompositi
         objective = sum_over_t(to_sympy(coefficients["now"]), "q") + other_objective
         with suppress(ProofError):
             return _build_token_decision(
-                "separable",
+                "objective",
                 field,
                 decomposition,
                 proofs=(field.exchanged.equals(grad(objective)),),
@@ -350,7 +352,7 @@ def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decompositi
 
 
 def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
-    """Decide separable if the curl is 0, none if it is not 0 on some model."""
+    """Decide objective if the curl is 0, no-objective if it is not 0 on some model."""
     if field.products:
         centred_form = find_centred_form(field)
         target, curl_proofs = decide_products(
@@ -362,7 +364,7 @@ def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Dec
         if target is None:
             return None
         proofs = (prove_gradient(field, gradient), *curl_proofs)
-        curl_proof = curl_proofs[0] if target == "none" else None
+        curl_proof = curl_proofs[0] if target == "no-objective" else None
         return Decision(target, gradient, proofs, decomposition, objective=None, curl_proof=curl_proof)
     if not field.index or field.attached_loss is None:
         return None
@@ -370,7 +372,7 @@ def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Dec
     setting = {"on_policy": on_policy, "defined": field.loss.defined}
     try:
         flat_proof = derive(curl(field.attached_loss, measure), **setting).equals(0)  # the constant's is 0
-        return _build_token_decision("separable", field, decomposition, (flat_proof,))
+        return _build_token_decision("objective", field, decomposition, (flat_proof,))
     except ProofError:
         pass
     values = choose_tree_values(field.loss)
@@ -386,7 +388,12 @@ def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Dec
     proof = field.exchanged.equals(gradient)
     added = (proof,) if field.start.start != proof.theorem.statement.right else ()
     return _build_token_decision(
-        "none", field, decomposition, proofs=(curl_proof, *added), objective=None, curl_proof=curl_proof
+        "no-objective",
+        field,
+        decomposition,
+        proofs=(curl_proof, *added),
+        objective=None,
+        curl_proof=curl_proof,
     )
 
 

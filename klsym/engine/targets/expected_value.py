@@ -65,7 +65,7 @@ def find_expected_value(written: Written, setting: Setting, roots: bool = False)
             case (Indexed("t", "q", a, ()),):
                 token_parts = _add_terms(token_parts, a * scale)
             case _:
-                return ExpectedValue("separable", constant=ZERO)
+                return ExpectedValue("objective", constant=ZERO)
     constant, sequence_terms = rewrite_in_n(constant), rewrite_in_n(sequence_terms)
     value = _name_value(recognise_value(sequence_terms, names), token_parts, start)
     printer = ValuePrinter(defined, tokens=False)
@@ -102,7 +102,7 @@ def _name_value(sequence_parts: NamedParts, token_parts: NamedParts, start: Deri
             parts, reward=parts.reward + reward, remainder=parts.remainder - token_parts.remainder
         )
     elif token_parts.remainder:
-        return ExpectedValue("separable")
+        return ExpectedValue("objective")
     assumptions = Search(collect_value_assumptions, start, tuple(parts.multiples))
     reading = TargetReading.read_parts(parts, parts.unnamed_value)
     return ExpectedValue(reading.target, reading.parts, reading.rest, assumed_messages=assumptions)

@@ -51,14 +51,14 @@ def decide_products(
     expressions = [*walk_elements(total.side), *(definition.e for definition in defined.definitions)]
     bases = {parse_name(name).base for of in expressions for name in of.names()}
     try:
-        return "separable", (derive(total, defined=defined).equals(0, evaluate=under == "q"),)
+        return "objective", (derive(total, defined=defined).equals(0, evaluate=under == "q"),)
     except ProofError:
         pass
     start = derive(_replace_advantages(total), defined=substitute_in_context(defined, {"A": REWARD}))
     bases = {"R" if base == "A" else base for base in bases}
     for model in _list_models(start, bases):
         try:
-            return "none", (start.differs_from(0, model=add_rows(model, bases)),)
+            return "no-objective", (start.differs_from(0, model=add_rows(model, bases)),)
         except ProofError:
             continue
     return None, ()

@@ -299,7 +299,7 @@ def _add_shape(verdict: Verdict, written: Written, field: ReducedGradient) -> Ve
         in_ring = generator.f is None or isinstance(generator.f, ExpPoly)
         return verdict if in_ring else _add_piece_assumptions(verdict)
     if (
-        parts.target != "separable"
+        parts.target != "objective"
         or verdict.objective.quantity is None
         or c.names() & field.random_names.random
     ):

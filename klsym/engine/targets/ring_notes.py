@@ -121,7 +121,7 @@ def collect_remarks(field: ReducedGradient, decision: Decision) -> tuple[Message
         return (OPEN_TOKENS if field.index == "t" else OPEN_SAMPLES,)
     if not (field.products and find_centred_form(field)):
         return ()
-    if decision.target == "none":
+    if decision.target == "no-objective":
         return (Message("means-move-apart", on="a finite model"),)
     return (Message("product-rule"),) if decision.objective else ()
 

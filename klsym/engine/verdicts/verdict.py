@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from sympy import expand
 
@@ -25,7 +25,8 @@ from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import Formula
 from klsym.notation.values import build_tree, show_value
 
-UNNAMED = ("f-divergence", "separable", "none", None)  # targets whose objective no combination names
+WITHOUT_NAME = ("own-mean", "objective")  # targets with an objective that has no name
+UNNAMED = ("f-divergence", *WITHOUT_NAME, "no-objective", None)  # whose objective no combination names
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,9 @@ class Objective:
     """What the expected gradient is the gradient of, where the target itself does not say so.
 
     quantity: as the kernel's theorem has it; formula: where it is no quantity of the kernel; generator: as
-    E_q[f(r)], for a coefficient that is a function of r; convexity: of a separable objective in q; penalty:
-    the coefficient c(r) behind it, without the reward in the same loss.
+    E_q[f(r)], for a coefficient that is a function of r; convexity: in q, of an objective without a name;
+    penalty: the coefficient c(r) behind it, without the reward in the same loss.  sense: does an update
+    descend the objective, so that it is "minimised", or ascend it, so that it is "maximised"?
     """
 
     quantity: Quantity | None = None
@@ -199,6 +201,7 @@ class Objective:
     generator: Generated | None = None
     convexity: Functional | None = None
     penalty: ExpPoly | None = None
+    sense: Literal["minimised", "maximised"] = "minimised"
 
     @cached_property
     def effects(self) -> Effects | None:
@@ -277,7 +280,7 @@ class Verdict:
     @property
     def is_ascended(self) -> bool:
         """Does the update ascend the objective, as it does a reward?"""
-        return self.loss.written is not None and is_ascended(self.loss.written, self.setting)
+        return self.objective.sense == "maximised"
 
     def revise(self, **changes: Any) -> Self:
         """Return the verdict with other fields, or other fields of its parts, whose names are unique.
@@ -303,6 +306,11 @@ def is_ascended(written: Written, setting: Setting) -> bool:
     if setting.is_differentiated or not written.expression.has(R, A):
         return False
     return bool(expand(unfold(remove_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
+
+
+def find_sense(written: Written, setting: Setting) -> Literal["minimised", "maximised"]:
+    """Return what an update does to the objective."""
+    return "maximised" if is_ascended(written, setting) else "minimised"
 
 
 def build_open_verdict(written: Written, setting: Setting, reason: Message, h: Any = None) -> Verdict:

@@ -75,7 +75,7 @@ def _format_head(verdict: PrintedVerdict, answer: Answer) -> str:
 def _write_equation(verdict: PrintedVerdict) -> str:
     """The expected gradient of the loss = what it is the gradient of, if the derivation ends there."""
     steps = list(verdict.proof.steps)
-    if len(steps) < 2 or verdict.target in (None, "none"):
+    if len(steps) < 2 or verdict.target in (None, "no-objective"):
         return ""
     return typeset_latex(f"{steps[0][2]} = {steps[-1][2]}")
 

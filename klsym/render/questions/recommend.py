@@ -204,7 +204,7 @@ def wrong_reason(one: TemptingLoss, found: PrintedRecommendation) -> str:
 
 def _is_formula(one: TemptingLoss) -> bool:
     named = any(one.verdict.value.is_unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
-    return not named and one.verdict.value.target not in ("f-divergence", "separable", None)
+    return not named and one.verdict.value.target not in ("f-divergence", "objective", None)
 
 
 def _options(choice: Choice | TemptingLoss) -> str:

@@ -102,7 +102,7 @@ def test_the_two_directions_of_a_curl_differ(u: list[str]) -> None:
 def test_the_digits_that_are_set_elsewhere_change_nothing(digits: int) -> None:
     """Fifteen is what mpmath has when nobody asks for more."""
     with mpmath.workdps(digits):
-        assert explain("M*(clip(rho*A, A + k1, A)*R)", **options("off loo")).target == "none"
+        assert explain("M*(clip(rho*A, A + k1, A)*R)", **options("off loo")).target == "no-objective"
 
 
 # ---------------------------------------------------------------------------- covariances under mu
@@ -138,7 +138,7 @@ COVARIANCES: list[tuple[str, str, str, list[tuple[float, str, str]]]] = [
 def test_a_covariance_is_the_objective(loss: str, words: str, h: str, parts: Any, batch: str) -> None:
     """The field of all batches of three draws, beside central differences of covariances under a fixed mu."""
     verdict = ask(loss, f"{words} {batch}")
-    assert (verdict.target, verdict.trust) == ("separable", "kernel")
+    assert (verdict.target, verdict.trust) == ("objective", "kernel")
     assert "_mu(" in verdict.to_json()["summary"]
     gradient = slopes(lambda theta: sum(scale * covariance(a, b, theta) for scale, a, b in parts))
     scale, name = (1, "leave-one-out") if batch == "loo" else (1 - 1 / 3, "mean")
@@ -153,7 +153,11 @@ def test_a_detached_quotient_over_a_sum_of_samples_is_answered() -> None:
 def test_no_covariance_where_a_reward_multiplies_k1() -> None:
     """Cov_mu(R k1, s) has a curl: it is no gradient of E_mu[R k1**2]/2 less anything."""
     verdict = ask("R*k1", "off reward loo")
-    assert verdict.target == "none" and write_objective_latex(verdict) is None and "Cov" not in str(verdict)
+    assert (
+        verdict.target == "no-objective"
+        and write_objective_latex(verdict) is None
+        and "Cov" not in str(verdict)
+    )
 
 
 # ---------------------------------------------------------------------------- the standard deviation
@@ -178,16 +182,16 @@ def test_std(h: str, words: str) -> None:
         expected = "zero"
         assert np.abs(fields[3](judge.THETA)).max() < CLOSE
     elif not words:
-        expected = "none"
+        expected = "no-objective"
         assert judge.twist(fields[2]) > 1e-3
     elif slope_of(h) is not None:
-        expected = "separable"
+        expected = "objective"
         assert max(judge.twist(of) for of in fields.values()) < 1e-8
     else:  # at n = 2 signs do not move
-        expected = "none"
+        expected = "no-objective"
         assert judge.twist(fields[2]) < 1e-8 < 1e-4 < judge.twist(fields[3])
     assert (verdict.target, verdict.trust) == (expected, "kernel" if expected == "zero" else "numeric")
-    assert (write_objective_latex(verdict) is not None) == (expected in ("zero", "separable"))
+    assert (write_objective_latex(verdict) is not None) == (expected in ("zero", "objective"))
 
 
 @pytest.mark.parametrize("h", ["k1", "2*k1", "R - beta*k1", "log_q", "A + 3"])

@@ -24,7 +24,7 @@ def test_the_bias_is_told_by_regions() -> None:
         "rho_past*rho_now < 0.8 and R_now + R_future <= 0",
     ]
     inside = verdict.to_json()["gradient"]["inside_clamps"]
-    assert (inside["target"], inside["combination"]["reward"]) == ("separable", "-R")
+    assert (inside["target"], inside["combination"]["reward"]) == ("own-mean", "-R")
     assert verdict.trust == "kernel"
 
 
@@ -43,7 +43,7 @@ def test_grpo_is_answered_on_a_screen() -> None:
     ]  # fmt: skip
     assert [row["per_sample"] for row in rows][:2] == ["beta - beta*r_now"] * 2  # the penalty is never masked
     inside = verdict.to_json()["gradient"]["inside_clamps"]
-    assert inside["target"] == "separable"
+    assert inside["target"] == "own-mean"
     assert verdict.trust == "kernel"
 
 

@@ -86,12 +86,12 @@ def test_a_critic_of_the_prefix_leaves_the_policy_gradient(loss: str, factor: st
 ])  # fmt: skip
 def test_other_advantages_have_no_objective(factor: str, trust: str) -> None:
     found = explain(f"-sg({factor})*log_q", level="token")
-    assert (found.target, found.trust) == ("none", trust) and found.counterexample.model is not None
+    assert (found.target, found.trust) == ("no-objective", trust) and found.counterexample.model is not None
 
 
 @pytest.mark.parametrize("loss, target", [
-    ("V*k1", "zero"), ("V*log_q", "zero"), ("V_next*log_q", None), ("V*k2", "none"),
-    ("V*full_kl(q, p)", "none"),
+    ("V*k1", "zero"), ("V*log_q", "zero"), ("V_next*log_q", None), ("V*k2", "no-objective"),
+    ("V*full_kl(q, p)", "no-objective"),
 ])  # fmt: skip
 def test_a_critic_that_multiplies_a_penalty(loss: str, target: str | None) -> None:
     assert explain(loss, level="token").target == target
@@ -141,9 +141,9 @@ def test_exact_means_times_what_is_drawn(drawn_factor: str) -> None:
     under, on_policy = (explain(loss, level="token", sampling=f"{x}-policy") for x in ("off", "on"))
     attached, known = "sg(" not in loss, drawn_factor == "rho"  # the token's own ratio has the mean 1
     trust = ("kernel" if known else "sympy") if attached else "open"
-    assert (under.target, under.trust) == ("separable" if attached else None, trust)
+    assert (under.target, under.trust) == ("own-mean" if attached else None, trust)
     assert ("minimises E_mu" in under.summary) == (attached and not known)
-    assert on_policy.target == ("none" if known else None)
+    assert on_policy.target == ("no-objective" if known else None)
 
 
 def test_a_mass_that_does_not_move_has_no_gradient() -> None:

@@ -256,10 +256,10 @@ VALUES = [  # a loss, how it is used, the target of its value, is it unbiased fo
     ("k1 + abs(k2 - 1) - sg(abs(k2 - 1))", "", "reverse-kl", True),
     ("k1 + 1 + abs(k1) - sg(abs(k1))", "", "reverse-kl", False), ("log(2)*k1", "", "reverse-kl", False),
     ("clip(R, 0, 1)", "reward", "combination", False), ("k1", "token", "reverse-kl", True),
-    ("2*k1", "token", "reverse-kl", False), ("k2", "token", "separable", False), ("r - 1", "token", "zero",
+    ("2*k1", "token", "reverse-kl", False), ("k2", "token", "objective", False), ("r - 1", "token", "zero",
     False),
     ("k1*exp(seqmean(1)/5)", "token", "reverse-kl", False),  # a constant exponent
-    ("k1", "token /T", "separable", False), ("rho*k1", "off token", "separable", False),
+    ("k1", "token /T", "objective", False), ("rho*k1", "off token", "objective", False),
     ("rho*k3", "off token prefix", "reverse-kl", True), ("rho*k3", "off token whole", "reverse-kl", True),
     *((loss, words, "zero", False) for loss, words in (
         ("loo(M*R)", ""), ("2*normalised(R)/beta", ""), ("-loo(M*R)", "off"), ("loo(A*R)", "sequence"))),

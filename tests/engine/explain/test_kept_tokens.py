@@ -53,7 +53,7 @@ def test_the_judge_of_values_knows_a_reward_over_the_number_of_kept_tokens() -> 
     assert not complaints(case, verdict)
     value = verdict.value
     other = replace(value, parts={"reward": value.parts["reward"] * 2})
-    for wrong in (replace(value, target="zero", parts={}), replace(value, target="separable"), other):
+    for wrong in (replace(value, target="zero", parts={}), replace(value, target="objective"), other):
         assert any("value" in line for line in complaints(case, verdict.revise(value=wrong)))
 
 
@@ -61,17 +61,20 @@ def test_the_judge_of_values_knows_a_reward_over_the_number_of_kept_tokens() -> 
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_a_mean_over_kept_tokens_has_no_objective_on_policy(mean: str, level: str) -> None:
     found = explain(mean.format(x="k2"), level=level)
-    assert (found.target, found.trust) == ("none", "kernel") and found.counterexample.model is not None
+    assert (found.target, found.trust) == (
+        "no-objective",
+        "kernel",
+    ) and found.counterexample.model is not None
     assert any(KEPT in line for line in found.hypotheses) == ("/whole(M)" in mean)
 
 
 @pytest.mark.parametrize("mean", MEANS[:3])
 def test_it_has_one_under_mu_and_for_rewards(mean: str) -> None:
     under = explain(mean.format(x="k2"), level="sequence", sampling="off-policy")
-    assert (under.target, under.trust) == ("separable", "kernel")
+    assert (under.target, under.trust) == ("own-mean", "kernel")
     assert "minimises E_mu[sum_t M_now*k2_now/" in under.summary
     rewarded = explain(mean.format(x="R"), level="sequence", use="reward")
-    assert (rewarded.target, rewarded.trust) == ("separable", "kernel")
+    assert (rewarded.target, rewarded.trust) == ("objective", "kernel")
     assert "maximises E_q[" in str(rewarded)
 
 

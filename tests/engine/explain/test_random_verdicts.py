@@ -73,7 +73,7 @@ def _scaled(meaning: Any) -> Any:
 
 
 def _other_target(verdict: Any) -> Any:
-    other = OTHER.get(verdict.target, "separable" if verdict.target == "f-divergence" else "f-divergence")
+    other = OTHER.get(verdict.target, "objective" if verdict.target == "f-divergence" else "f-divergence")
     return verdict.revise(gradient=replace(verdict.gradient, target=other))
 
 
@@ -136,7 +136,7 @@ def test_the_judge_rejects_wrong_answers_in_other_settings(case: Case) -> None:
     answer = klsym.explain(case.text, **options(case)).to_json()
     gradient = answer["gradient"]
     assert not list(judged(case, answer))
-    other = "none" if gradient["target"] != "none" else "reverse-kl"
+    other = "no-objective" if gradient["target"] != "no-objective" else "reverse-kl"
     more = {name: f"({text})*1.001" for name, text in (gradient["combination"] or {}).items()}
     wrong = {"coefficient": f"1.001*({gradient['coefficient']}) + k1/500", "target": other}
     if gradient["target"] in NAMED:

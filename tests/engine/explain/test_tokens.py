@@ -103,7 +103,7 @@ def test_a_mean_that_holds_scores_is_never_called_a_target(setting: tuple[str, .
         verdict = explain(loss, **options("token reward " + " ".join(setting)))
         lines = str(verdict).splitlines()
         assert not re.search(r"(\bs|s_now|s_past|s_future)\b", lines[0].partition("targets")[2])
-        if verdict.target == "separable" and write_objective_latex(verdict) is None:
+        if verdict.target == "objective" and write_objective_latex(verdict) is None:
             assert any(line.startswith("  equals    E_q[sum_t ") for line in lines)
 
 
@@ -120,9 +120,9 @@ def test_a_discounted_sum_is_written_out() -> None:
 def test_a_discount_has_an_objective_with_its_weight_alone(of: str) -> None:
     """Sutton et al. 1999 with the weight g^(t-1), Nota and Thomas 2020 without."""
     weighted, bare = (explain(f"{w}disc(9/10, {of})", **OF_DISCOUNT) for w in ("(9/10)**past(1)*", ""))
-    assert (weighted.target, weighted.trust) == ("separable", "kernel")
+    assert (weighted.target, weighted.trust) == ("objective", "kernel")
     assert "E_q[sum_t" in weighted.summary and "T_past" in weighted.summary
-    assert (bare.target, bare.trust) == ("none", "numeric")
+    assert (bare.target, bare.trust) == ("no-objective", "numeric")
 
 
 def test_the_check_adds_a_discounted_sum_up() -> None:
@@ -135,15 +135,15 @@ def test_the_check_adds_a_discounted_sum_up() -> None:
 
 def test_a_discounted_penalty_keeps_its_objective_beside_an_advantage() -> None:
     found = explain("(9/10)**past(1)*disc(9/10, k1) + A", **OF_DISCOUNT)
-    assert (found.target, found.trust) == ("separable", "kernel")
+    assert (found.target, found.trust) == ("objective", "kernel")
     case = Case("(9/10)**past(1)*disc(9/10, k1) + A", "on-policy", weights="token", **OF_DISCOUNT)
     assert not complaints(case, found)
-    assert explain("disc(9/10, k1) + A", **OF_DISCOUNT).target == "none"
+    assert explain("disc(9/10, k1) + A", **OF_DISCOUNT).target == "no-objective"
 
 
 def test_sums_that_are_held_fixed_are_no_objective() -> None:
     found = explain("disc(9/10, sg(k1))*rho", level="token", sampling="off-policy", weights="prefix")
-    assert (found.target, found.trust) == ("none", "numeric")
+    assert (found.target, found.trust) == ("no-objective", "numeric")
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_sums_without_theta_have_an_objective_under_mu(loss: str, use: str, obje
     case = Case(loss, "off-policy", use, level="token", weights="token")
     found = explain(loss, sampling="off-policy", use=use, level="token")
     assert not complaints(case, found)
-    assert (found.target == "separable") == bool(objective) and objective in " ".join(str(found).split())
+    assert (found.target == "objective") == bool(objective) and objective in " ".join(str(found).split())

@@ -94,18 +94,18 @@ def test_what_ranks_losses_says_what_to_write_instead() -> None:
 
 
 def test_s_is_a_name_of_this_sampler_alone() -> None:
-    assert klsym.explain("S*k2", sampling="truncated").target == "separable"
+    assert klsym.explain("S*k2", sampling="truncated").target == "objective"
     with pytest.raises(UsageError, match="unknown name 'S'"):
         klsym.explain("S*k2")
 
 
 # ---------------------------------------------------------------------------- sums over tokens
 OF_TOKENS = [  # use, a loss, its target: the same for every sampler that is cut off
-    *(("loss", loss, "separable") for loss in (
-        "k1", "k2", "k3", "-A*log_q + 0.1*k2", "sg(k1)*log_q", "M*k3 - R*log_q", "rho*k3", "min(k3, 1)",
-        "whole(k3)/T",
+    *(("loss", loss, "own-mean") for loss in (  # under the sampler, held as it is at theta
+        "k1", "k2", "k3", "-A*log_q + 0.1*k2", "M*k3 - R*log_q", "min(k3, 1)", "whole(k3)/T",
     )),
-    ("reward", "R", "separable"), ("reward", "A*k1", "separable"), ("reward", "R - beta*k1", "open"),
+    ("loss", "sg(k1)*log_q", "objective"), ("loss", "rho*k3", "objective"),
+    ("reward", "R", "objective"), ("reward", "A*k1", "objective"), ("reward", "R - beta*k1", "open"),
 ]  # fmt: skip
 
 
@@ -128,7 +128,10 @@ def test_sums_over_tokens_of_a_sampler_that_is_cut_off(use: str, loss: str, targ
 
 def test_a_curl_is_shown_where_all_words_are_kept() -> None:
     found = klsym.explain("rho*k3", sampling="truncated", level="token", weights="prefix")
-    assert (found.target, found.trust) == ("none", "kernel") and found.counterexample.model is not None
+    assert (found.target, found.trust) == (
+        "no-objective",
+        "kernel",
+    ) and found.counterexample.model is not None
     field = cut_trees(3, keeps_all=True).field(
         "exp(log_q - sg(log_q))*exp(past(log_q - sg(log_q)))*k3",
         Setting(level="token", sampling="off-policy"),
@@ -148,5 +151,5 @@ def test_what_asks_for_words_that_are_not_drawn_is_open(loss: str) -> None:
 def test_an_objective_under_mu_needs_no_support() -> None:
     """What is theta-free beside log q has a mean under any sampler."""
     found = klsym.explain("-sg(disc(9/10, R))*log_q", sampling="truncated", level="token")
-    assert (found.target, found.trust) == ("separable", "kernel") and len(found.proof.theorems) == 1
+    assert (found.target, found.trust) == ("own-mean", "kernel") and len(found.proof.theorems) == 1
     assert not [line for line in found.hypotheses if "q << mu" in line]

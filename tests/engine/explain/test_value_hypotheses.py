@@ -136,7 +136,7 @@ def test_the_text_adds_what_the_gradient_does_not_assume(
 )
 def test_a_value_without_a_name_assumes_nothing(loss: str, options: dict[str, str]) -> None:
     verdict = klsym.explain(loss, **options)
-    assert verdict.value.target in ("separable", "f-divergence", None)
+    assert verdict.value.target in ("objective", "f-divergence", None)
     assert verdict.to_json()["value"]["hypotheses"] == []
 
 

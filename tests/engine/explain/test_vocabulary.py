@@ -130,7 +130,7 @@ BUCKET_OF_REST = "full(M*k1) + full(1 - M)*(log(full(1 - M)) - log(full((1 - M)*
 def test_one_bucket_for_the_rest_is_the_kl_of_fewer_words(loss: str) -> None:
     """The gradient of KL(q||p) over the words kept and one more word, by differences."""
     verdict = explain(loss)
-    assert (verdict.target, verdict.trust) == ("separable", "sympy")
+    assert (verdict.target, verdict.trust) == ("objective", "sympy")
     fact = "full(M) is the mass of the words kept: 0 <= full(M) <= 1"
     assert (fact in verdict.hypotheses) == (loss == BUCKET)
     assert "only their common mass moves" in " ".join(str(verdict).split())

@@ -76,7 +76,7 @@ def test_what_is_set_is_explained(form: Any, changes: dict[str, str], question: 
         form.boxes[name].value = value
     expected = explain(**question)
     assert shown(form) == str(expected) == str(form.explorer.verdict)
-    assert expected.target in ("reverse-kl", "forward-kl", "combination", "none")
+    assert expected.target in ("reverse-kl", "forward-kl", "combination", "no-objective")
     assert (r"\begin{aligned}" in shown(form, "text/markdown")) == bool(expected.proof.steps)
 
 

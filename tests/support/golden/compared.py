@@ -1,9 +1,9 @@
 """The differences between the stored answer and a new one, by column and kind, and which are intended.
 
 >>> was = {"target": "zero", "trust": "kernel", "messages": {"vanishes": 1}}
->>> for one in differences(Pair("k1"), was, {"target": "separable", "trust": "kernel"}):
+>>> for one in differences(Pair("k1"), was, {"target": "objective", "trust": "kernel"}):
 ...     print(one.column, "|", one.kind)
-target | zero -> separable
+target | zero -> objective
 messages | - vanishes
 """
 

@@ -111,6 +111,6 @@ def complaints_at_tokens(case: Case, answer: dict[str, Any]) -> list[str]:
         found.append(f"gradient {text}: not the mean over what is drawn")
     jacobian = np.broadcast_to(field.ab, (where.logits, where.logits, np.shape(field.ab)[-1]))
     turned = np.abs(jacobian - jacobian.transpose(1, 0, 2)).max()
-    if answer["gradient"]["target"] not in ("open", "none") and turned > 1e-9:
+    if answer["gradient"]["target"] not in ("open", "no-objective") and turned > 1e-9:
         found.append(f"curl {turned:.1e} of what is said to have an objective")
     return found

@@ -36,11 +36,12 @@ from support.judges.loss_worlds import (
 )  # fmt: skip
 from support.judges.objective_judge import wrong_objectives
 from support.losses.random_losses import Case
-from support.oracle.grammar import evaluate, plain
+from support.oracle.grammar import evaluate, jet, plain
 from support.oracle.losses import Forest, Setting
 
 POINTS = 4000  # some lie between bounds that are close to each other
 TWISTED = 1e-7  # an asymmetry of the Jacobian above this, relative to its size, is one
+DETACHED = re.compile(r"\bsg\(")
 STANDS_FOR = re.compile(r"mean_h stands for E_mu\[(.*)\]")
 UNDECLARED = re.compile(r"\b(?:H\d?|std)(?:_\w+)?\b")  # words for a reward that stand for themselves
 
@@ -205,7 +206,7 @@ def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     target = answer["gradient"]["target"]
     if (answer["trust"] == OPEN) != (target == OPEN):
         yield f"target {target} with trust {answer['trust']}"
-    if target in (OPEN, "none"):  # what has a curl, as `_potential` measures, is no combination
+    if target in (OPEN, "no-objective"):  # what has a curl, as `_potential` measures, is no combination
         return
     for setting in settings(case):
         more = function_of_rewards(answer["gradient"])
@@ -215,7 +216,7 @@ def _target(case: Case, answer: dict[str, Any]) -> Iterator[str]:
             continue  # a reward over T, which _multiples judges
         if judged == "zero" and claimed is None and on_bounds_alone(answer):
             continue  # no world here has a sample on a bound
-        if target == "separable" and case.level == "token" and _of_masks_alone(case, setting):
+        if target in ("own-mean", "objective") and case.level == "token" and _of_masks_alone(case, setting):
             continue  # E_q[M] has no name at tokens
         if judged is not None and claimed is None and case.level == "sample" and not in_batch(case):
             judged = fit_gradient(case, setting.n, more, level="many").target
@@ -237,17 +238,35 @@ def _over_std(case: Case) -> bool:
 
 
 def _potential(case: Case, answer: dict[str, Any]) -> Iterator[str]:
-    """The field of "none" is no gradient, that of every other answer is one."""
+    """The field of "no-objective" is no gradient, that of every other answer is one."""
     target = answer["gradient"]["target"]
     if target == OPEN:
         return
     twists = [twist(case, setting) for setting in settings(case)]
-    if target == "none" and case.level == "sample" and not max(twists) > TWISTED:
+    if target == "no-objective" and case.level == "sample" and not max(twists) > TWISTED:
         twists = [twist(case, setting, far=True) for setting in settings(case)]
-    if target == "none" and not max(twists) > TWISTED:
-        yield f"target none, but the Jacobian is symmetric up to {max(twists):.1e}"
-    if target != "none" and max(twists) > TWISTED:
+    if target == "no-objective" and not max(twists) > TWISTED:
+        yield f"target no-objective, but the Jacobian is symmetric up to {max(twists):.1e}"
+    if target != "no-objective" and max(twists) > TWISTED:
         yield f"target {target}, but the Jacobian is asymmetric by {max(twists):.1e}"
+
+
+def _own_mean(case: Case, answer: dict[str, Any]) -> Iterator[str]:
+    """The field of "own-mean" is the gradient of the mean of the value, in which nothing is detached."""
+    target = answer["gradient"]["target"]
+    if target not in ("own-mean", "objective") or in_batch(case) or "full(" in case.text:
+        return
+    where = forest(case)
+    for setting in settings(case):
+        rows, value = where.loss(DETACHED.sub("(", case.text), setting)
+        mean = where.mean(rows, where.chance(rows, averaged=setting.aggregate == "mean") * value)
+        exact, scale = flat(where.field(case.text, setting).a, where), scales(case, where, setting)
+        error = float((np.abs(flat(jet(mean).a, where) - exact) / scale).max())
+        is_own_mean = error < AGREE and setting.use == "loss" and not where.on_policy
+        if target == "own-mean" and not is_own_mean:
+            yield f"target own-mean, but the gradient of the mean is off by {error:.1e}"
+        if target == "objective" and is_own_mean and not DETACHED.search(case.text):
+            yield "target objective, but it is the gradient of the loss's own mean"
 
 
 def twist(case: Case, setting: Setting, far: bool = False) -> float:
@@ -312,6 +331,6 @@ def _value_of_loss(case: Case, answer: dict[str, Any]) -> Iterator[str]:
 
 
 NUMERIC: tuple[Check, ...] = (
-    _coefficient, _pointwise, _target, _potential, _multiples, _dependence, _value_of_loss, directions,
-    rising_rewards, witness_holds, wrong_objectives,
+    _coefficient, _pointwise, _target, _potential, _own_mean, _multiples, _dependence,
+    _value_of_loss, directions, rising_rewards, witness_holds, wrong_objectives,
 )  # fmt: skip

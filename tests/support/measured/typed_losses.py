@@ -101,9 +101,12 @@ def find_disagreement(text: str, options: dict[str, str], answer: Measurement, v
         return ""
     if target == "zero":
         return "" if answer.kind == "zero" else f"zero, measured {answer.summary}"
-    if target == "none":
-        return "" if answer.has_objective is False else f"none, measured {answer.summary} ({answer.curl})"
-    if target in ("separable", "f-divergence"):
+    if target == "no-objective":
+        return "" if answer.has_objective is False else f"{target}, measured {answer.summary} ({answer.curl})"
+    turning = answer.turning
+    if target == "own-mean" and turning is not None and turning.own_mean > turning.noise:
+        return f"{target}, the gradient of the mean is {turning.own_mean:.1e} off"
+    if target in ("own-mean", "objective", "f-divergence"):
         return "" if answer.has_objective is not False else f"{target}, measured curl {answer.curl}"
     multiples = {}
     for name, value in verdict.gradient.multiples.items():
