@@ -104,7 +104,8 @@ def _reward_is_a_number():
         "at q* = p exp(R/beta)/Z the reward h = R - beta k1 is beta log Z at every sample, so that h_i less"
         " the mean"
         " of the batch, or of the others, is 0 at every batch: the gradient has no noise there",
-        r"R - \beta \log \frac{q^*}{p} = \beta \log Z, \quad h_i - \bar h_{-i} = h_i - \bar h = 0",
+        r"R - \beta \log \frac{q^*}{p} = \beta \log Z,"
+        r" \quad h_i - \frac{1}{m} \sum_{j \ne i} h_j = h_i - \frac{1}{n} \sum_j h_j = 0",
         "sympy",
         ("Z = E_p[exp(R/beta)] is finite",),
         oracle,
@@ -138,12 +139,12 @@ def _two_rewards():
     return Evidence(
         "exact",
         "for R in {0, 1} with J = E_q[R]: grad E_q[R]/sd_q(R) = grad 2 arcsin(sqrt J)",
-        r"\frac{\nabla J}{\sqrt{J (1 - J)}} = \nabla\, 2 \arcsin \sqrt{J}",
+        r"\frac{\nabla J}{\sqrt{J (1 - J)}} = \nabla\, 2 \operatorname{arcsin} \sqrt{J}",
         "sympy",
         ("0 < J < 1; the limit n -> infinity of a group, where its mean and deviation are those of q",),
         oracle,
         (("R^2 = R", r"\operatorname{Var}_q R = J - J^2"),
-         ("the chain rule", r"\frac{d}{dJ} 2 \arcsin \sqrt{J} = \frac{1}{\sqrt{J (1 - J)}}")),
+         ("the chain rule", r"\frac{d}{dJ} 2 \operatorname{arcsin} \sqrt{J} = \frac{1}{\sqrt{J (1 - J)}}")),
         holds=sympy.simplify(sympy.diff(potential, share) - 1 / sympy.sqrt(share * (1 - share))) == 0,
     )  # fmt: skip
 
@@ -189,6 +190,6 @@ def _three_rewards():
         ("softmax logits z_1, z_2 of the first two outcomes, that of the third is 0",),
         oracle,
         (("the deviation is no function of the mean",
-          r"\nabla \tfrac{1}{\operatorname{sd}} \not\parallel \nabla J"),),
+          r"\nabla \tfrac{1}{\operatorname{sd}} \ne c\, \nabla J"),),
         holds=curl != 0,
     )  # fmt: skip

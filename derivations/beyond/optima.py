@@ -271,7 +271,7 @@ def _reverse_falls_below():
         "with the reverse penalty q = p exp(R/beta)/Z falls below every multiple of p beta/(beta + max R -"
         " R):"
         " their quotient tends to 0 as a reward falls",
-        r"\frac{1}{1 + e^{x}} \Big/ \frac{1}{2 (1 + x)} \to 0 \quad (x \to \infty)",
+        r"\frac{1}{1 + e^{x}} \,/\, \frac{1}{2 (1 + x)} \to 0 \quad (x \to \infty)",
         "sympy",
         ("p = (1/2, 1/2), R = (0, -x beta)",),
         oracle,

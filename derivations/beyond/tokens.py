@@ -307,7 +307,7 @@ def _ends_on_a_tree():
         " q_t = beta p_t/(nu - Q); k1 to-go in the reward: the sequence p exp(R/beta)/Z; Q is the mean of R"
         " under q"
         " given the tokens up to t",
-        r"q_t \propto p_t\, e^{Q/\beta},\qquad q_t = \frac{\beta\, p_t}{\nu - Q},\qquad q(y) \propto p(y)\,"
+        r"q_t \propto p_t\, e^{Q/\beta},\quad q_t = \frac{\beta\, p_t}{\nu - Q},\quad q(y) \propto p(y)\,"
         r" e^{R/\beta}",
         "sympy",
         ("tabular, reward at the end, policy gradient to-go",

@@ -229,8 +229,8 @@ def _add_audit(commands: Any) -> None:
     audit.set_defaults(**dict.fromkeys(DEFAULTS))  # what is not said is left to the code
     audit.add_argument(
         "--expect", metavar="OBJECTIVE",
-        help="exit 1 if the code minimises anything else: reverse-kl (times any positive number), '-E[A] +"
-        " 0.04*reverse-kl', 'E_mu[k3/T]', 'reverse-kl inside clamps', own-mean, no-objective, ..",
+        help="exit 1 if the code minimises anything else: reverse-kl, 'E_mu[k3/T]', '-E[A] +"
+        " 0.04*reverse-kl', 'reverse-kl inside clamps', ..",
     )  # fmt: skip
     _add_limits(audit, shows_memory=False)
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))

@@ -23,10 +23,10 @@ SEEN = {
     "mathbb{E}": "𝔼", "mathbb{R}": "ℝ", "mathcal{N}": "𝒩", "mathbf{u}": "𝐮", "mathbf{v}": "𝐯",
     "mathbf{1}": "𝟏",
     "nabla": "∇", "beta": "β", "lambda": "λ", "mu": "μ", "nu": "ν", "rho": "ρ", "phi": "ϕ", "chi": "χ",
-    "sigma": "σ", "varepsilon": "ε", "ell": "ℓ", "infty": "∞", "star": "⋆", "sum": "∑", "prod": "∏",
+    "sigma": "σ", "tau": "τ", "varepsilon": "ε", "ell": "ℓ", "infty": "∞", "star": "⋆", "sum": "∑", "prod": "∏",
     "partial": "∂", "Phi": "Φ",
     "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "not\\le": "≰", "iff": "⟺", "implies": "⟹",
-    "Rightarrow": "⇒", "forall": "∀", "to": "→", "propto": "∝",
+    "Rightarrow": "⇒", "forall": "∀", "to": "→", "propto": "∝", "sim": "∼",
     "mid": "∣", "cdot": "·", "Vert": "‖", "|": "‖",
     "ldots": "…", "log": "log", "exp": "exp", "sup": "sup", "min": "min", "max": "max", "{": "{", "}": "}",
 }  # fmt: skip

@@ -24,11 +24,11 @@ from klsym.notation.tree import Formula
 OPERAND, FENCED, SIGN, RELATION, OPEN, CLOSE, BAR, FUNCTION, LARGE, SPACE = range(10)
 LETTERS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "nu": "ν", "lambda": "λ", "mu": "μ", "rho": "ρ", "phi": "ϕ",
-    "sigma": "σ", "chi": "χ", "pi": "π", "theta": "θ", "varepsilon": "ε", "ell": "ℓ", "Phi": "Φ",
+    "sigma": "σ", "chi": "χ", "pi": "π", "tau": "τ", "theta": "θ", "varepsilon": "ε", "ell": "ℓ", "Phi": "Φ",
     "infty": "∞", "nabla": "∇", "partial": "∂", "star": "⋆", "ldots": "…", "forall": "∀", "#": "#",
 }  # fmt: skip
 RELATIONS = {
-    "ne": "≠", "le": "≤", "ge": "≥", "ll": "≪", "in": "∈", "notin": "∉", "propto": "∝", "to": "→",
+    "ne": "≠", "le": "≤", "ge": "≥", "ll": "≪", "in": "∈", "notin": "∉", "propto": "∝", "sim": "∼", "to": "→",
     "Rightarrow": "⇒", "iff": "⟺", "implies": "⟹", "nleq": "≰", "coloneqq": "≔", "mid": "∣",
 }  # fmt: skip
 SIGNS = {"cdot": "·", "Vert": "‖", "|": "‖", "{": "{", "}": "}"}
