@@ -187,8 +187,8 @@ def _mixture_of_samplers():
         "exact",
         "samples of several samplers mu_j, a share t_j of each: weights q/(sum_j t_j mu_j) give q F a second"
         " moment that is at most that of each sample's own weight q/mu_j",
-        r"\mathbb{E}_{\nu}\Bigl[\frac{q^2 F^2}{\nu^2}\Bigr]"
-        r" \le \sum_j t_j\, \mathbb{E}_{\mu_j}\Bigl[\frac{q^2 F^2}{\mu_j^2}\Bigr],"
+        r"\mathbb{E}_{\nu}\left[\frac{q^2 F^2}{\nu^2}\right]"
+        r" \le \sum_j t_j\, \mathbb{E}_{\mu_j}\left[\frac{q^2 F^2}{\mu_j^2}\right],"
         r"\quad \nu = \sum_j t_j \mu_j",
         "sympy",
         ("every mu_j is positive where q F is not 0",),

@@ -134,9 +134,9 @@ def _error_of_the_critic():
         "exact",
         "three tokens of two words, any lambda: E_q[sum_t s_t GAE_t(lambda)] - grad E_q[R] ="
         " (1 - lambda) E_q[sum_t s_t sum_{u >= t} lambda^(u-t) (V - V^q)(y_1..y_u)]",
-        r"\mathbb{E}_q\Bigl[\sum_t s_t\, \mathrm{GAE}_t(\lambda)\Bigr] - \nabla \mathbb{E}_q[R]"
-        r" = (1 - \lambda)\, \mathbb{E}_q\Bigl[\sum_t s_t \sum_{u \ge t} \lambda^{u-t} (V - V^q)(y_{\le"
-        r" u})\Bigr]",
+        r"\mathbb{E}_q\left[\sum_t s_t\, \mathrm{GAE}_t(\lambda)\right] - \nabla \mathbb{E}_q[R]"
+        r" = (1 - \lambda)\, \mathbb{E}_q\left[\sum_t s_t \sum_{u \ge t} \lambda^{u-t} (V - V^q)(y_{\le"
+        r" u})\right]",
         "sympy",
         ("V is any function of the prefix, V^q the mean of the rewards to come under q; here one of each",),
         oracle,
