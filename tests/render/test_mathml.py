@@ -23,7 +23,7 @@ SEEN = {
     "mathbb{E}": "𝔼", "mathbb{R}": "ℝ", "mathcal{N}": "𝒩", "mathbf{u}": "𝐮", "mathbf{v}": "𝐯",
     "mathbf{1}": "𝟏",
     "nabla": "∇", "beta": "β", "lambda": "λ", "mu": "μ", "nu": "ν", "rho": "ρ", "phi": "ϕ", "chi": "χ",
-    "tau": "τ",
+    "tau": "τ", "theta": "θ",
     "sigma": "σ", "varepsilon": "ε", "ell": "ℓ", "infty": "∞", "star": "⋆", "sum": "∑", "prod": "∏",
     "partial": "∂", "Phi": "Φ",
     "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "not\\le": "≰", "iff": "⟺", "implies": "⟹",

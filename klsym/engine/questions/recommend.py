@@ -201,6 +201,17 @@ def family_of(target: str, sampling: str, use: str) -> Family:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedReward:
+    """What to write in a reward that the policy loss multiplies by rho, as -rho*sg(A - beta*REWARD) does.
+
+    reward: the penalty as it stands there.  as_loss: rho*sg(reward), which is judged.
+    """
+
+    reward: str
+    as_loss: Choice
+
+
 @dataclass(frozen=True)
 class Recommendation:
     """What to write for a KL penalty or its value; `klsym.render.questions.recommend` prints it.
@@ -208,6 +219,7 @@ class Recommendation:
     choices: the best first.  tried: how many candidates were judged.  wrong: what is tempting, and is not it.
     elsewhere: where no candidate is right, one that is in a neighbouring setting.
     family: all losses of the catalogue that have the gradient; None for values and tokens.
+    weighted: of a reward off-policy, what to write where the policy loss multiplies the reward by rho.
     """
 
     target: str
@@ -218,6 +230,7 @@ class Recommendation:
     wrong: tuple[TemptingLoss, ...]
     elsewhere: Choice | None = None
     family: Family | None = None
+    weighted: WeightedReward | None = None
 
 
 def recommend(
@@ -265,8 +278,18 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
     alone = use != "value" and not setting.is_per_token and not setting.truncated
     family = family_of(target, setting.sampling, use) if alone else None
     return Recommendation(
-        target, use, setting, ranked, tried=len(tried), wrong=wrong, elsewhere=elsewhere, family=family
-    )
+        target, use, setting, ranked, tried=len(tried), wrong=wrong, elsewhere=elsewhere, family=family,
+        weighted=_find_weighted(target, setting) if use == "reward" and not setting.on_policy else None,
+    )  # fmt: skip
+
+
+def _find_weighted(target: str, setting: Setting) -> WeightedReward | None:
+    """The first reward that is right on-policy and, times rho, as a loss of the older samples, too."""
+    for choice in _recommended(target, "reward", replace(setting, sampling="on-policy")).choices:
+        as_loss = judged(f"rho*sg({choice.loss})", replace(setting, use="loss", credit=""), target, "loss")
+        if as_loss is not None:
+            return WeightedReward(choice.loss, as_loss)
+    return None
 
 
 # ---------------------------------------------------------------------------- right or wrong

@@ -115,8 +115,10 @@ def recommendation_text(
     code = [f"    {line}".rstrip() for line in found.snippet(framework).splitlines()]
     first = found.choices[0]
     loss = f"{first.loss}{_options(first)}"
-    title = ": ".join(filter(None, [f"write {loss}", _describe_short(first, found)]))
-    lines = [*wrap_text(asked(found), "", "  ", width), *add_trust(title, name_trust(first.verdict), width)]
+    place = " where nothing else multiplies the reward by rho" * (found.weighted is not None)
+    title = ": ".join(filter(None, [f"write {loss}{place}", _describe_short(first, found)]))
+    lines = [*wrap_text(asked(found), "", "  ", width), *_describe_weighted(found, width)]
+    lines += add_trust(title, name_trust(first.verdict), width)
     lines += ["", *code, ""]
     if not (proof or full):
         return "\n".join([*lines, *_in_short(found, width), f"  {'details':<8} --full; --proof"])
@@ -124,6 +126,14 @@ def recommendation_text(
         lines += [*[""] * bool(number), f"{number + 1}  {choice.loss}{_options(choice)}"]
         lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
     return "\n".join([*lines, *_all_of_them(found), *_not_these(found)])
+
+
+def _describe_weighted(found: PrintedRecommendation, width: int) -> list[str]:
+    """Say what to write in a reward that the policy loss multiplies by rho."""
+    if (weighted := found.weighted) is None:
+        return []
+    text = f"in a policy loss that multiplies its reward by rho, as PPO's does: write {weighted.reward}"
+    return add_trust(text, name_trust(weighted.as_loss.verdict), width)
 
 
 def _describe_short(choice: PrintedChoice, found: PrintedRecommendation) -> str:
@@ -377,6 +387,10 @@ def recommendation_json(found: PrintedRecommendation) -> dict[str, Any]:
         "not": [wrong_json(one, found) for one in found.wrong],
         "elsewhere": choice_json(found.elsewhere, found) if found.elsewhere else None,
         "family": asdict(found.family) if found.family else None,
+        "weighted": found.weighted and {
+            "reward": found.weighted.reward, "as_loss": found.weighted.as_loss.loss,
+            "trust": found.weighted.as_loss.verdict.trust,
+        },
     }  # fmt: skip
 
 

@@ -447,3 +447,32 @@ def test_bad_arguments_in_python():
     for bad in ({"target": "kl"}, {"target": "reverse-kl", "use": "critic"}):
         with pytest.raises(UsageError, match="expected"):
             klsym.recommend(**bad)
+
+
+# ----------------------------------------------------------------- a reward that is weighted already
+@pytest.mark.parametrize("level", ["sample", "sequence"])
+@pytest.mark.parametrize(
+    ("target", "inside", "alone"), [("reverse-kl", "k1", "rho*k1"), ("forward-kl", "1 - r", "rho*(1 - r)")]
+)
+def test_a_reward_inside_a_weighted_policy_loss(target: Any, inside: str, alone: str, level: Any) -> None:
+    """rho*sg(k1) has the gradient of the KL, rho*sg(rho*k1) has not: the weight would count twice."""
+    found = klsym.recommend(target, sampling="off-policy", use="reward", level=level)
+    assert found.weighted is not None and found.weighted.reward == inside
+    assert found.choices[0].loss == alone
+    asked = {"sampling": "off-policy", "level": level}
+    assert klsym.explain(f"rho*sg({inside})", **asked).target == target
+    assert klsym.explain(f"rho*sg({alone})", **asked).target != target
+    lines = found.text().splitlines()
+    assert any(
+        line.strip().startswith("in a policy loss that multiplies") and f"write {inside}" in line
+        for line in lines
+    )
+    assert found.to_json()["weighted"]["trust"] == "kernel"
+
+
+@pytest.mark.parametrize(
+    "options", [{"use": "loss"}, {"use": "value"}, {"use": "reward", "sampling": "on-policy"}]
+)
+def test_nothing_is_said_of_a_weight_where_there_is_none(options: Any) -> None:
+    found = klsym.recommend("reverse-kl", **{"sampling": "off-policy", **options})
+    assert found.weighted is None and "multiplies" not in found.text()
