@@ -20,8 +20,8 @@ from klsym.engine.verdicts.verdict import WITHOUT_NAME, Verdict
 from klsym.language.expressions import log_p
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
+from klsym.notation.values import describe_conditions, show_value
 from klsym.notation.values import format_lines as case_lines
-from klsym.notation.values import show_value
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
 from klsym.render.headline import FULL, TRUST, describe_update, find_update, name_trust, says_push
@@ -36,7 +36,7 @@ from klsym.render.question import (
 )
 from klsym.render.questions.fixes import list_fixes
 from klsym.render.sentences import write_sentences
-from klsym.render.words import describe_place
+from klsym.render.words import describe_place, list_open_cases
 
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
@@ -226,9 +226,11 @@ def _write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
         )
     cases = verdict.gradient.score_cases
     if cases:
-        last, h = cases[-1]
-        if inside and not last:
-            return f"{mean}[{sums}h*s{slot}] with h = {show_value(h)} {describe_place(verdict)}"
+        kept = list_open_cases(cases)
+        if inside and len(kept) == 1:
+            on, h = kept[0]
+            place = f"where {describe_conditions(on)}" if on else describe_place(verdict)
+            return f"{mean}[{sums}h*s{slot}] with h = {show_value(h)} {place}"
         if len(cases) > MAX_CASES:
             return f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions ({FULL} lists them)"
         cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))

@@ -21,6 +21,7 @@ from klsym.language.expressions import DENSITIES, OF_REGIONS, REWARDS, Estimator
 from klsym.notation import losses
 from klsym.notation.combination import format_combination
 from klsym.notation.printers import TEXT
+from klsym.notation.values import describe_conditions
 from klsym.render.divergences import describe_generator
 from klsym.render.objective import build_objective_formula, write_objective_latex
 from klsym.render.option_words import DIVISORS, LEVELS, find_words
@@ -45,6 +46,7 @@ TRUST = {
 
 
 CLIP_RANGE = "inside the clip range"
+OF_REWARDS = {str(x) for x in REWARDS}
 
 
 def describe_setting(
@@ -69,7 +71,24 @@ def describe_target(verdict: Verdict, reading: Any = None) -> str:
     return TARGETS[gradient.target] if gradient.single else format_combination(gradient.multiples)
 
 
+def list_open_cases(cases: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the regions with a gradient, without the ties, at which a bound is met exactly."""
+    return [(on, h) for on, h in cases if h != 0 and not any(part.signs == (0,) for part in on)]
+
+
 def describe_place(verdict: Verdict) -> str:
+    """Say where a clip keeps the gradient; with the sign of the reward if no other sample has one."""
+    rewards = [
+        tuple(part for part in on if {str(x).partition("_")[0] for x in part.x.free_symbols} <= OF_REWARDS)
+        for on, _ in list_open_cases(verdict.gradient.score_cases)
+    ]
+    place = _describe_bounds(verdict)
+    if not rewards or not rewards[0] or any(row != rewards[0] for row in rewards):
+        return place
+    return f"only where {describe_conditions(rewards[0])}, {place}"
+
+
+def _describe_bounds(verdict: Verdict) -> str:
     """Say where no bound acts: "where rho < 2" for min(rho, 2), else "inside the clip range"."""
     written = verdict.loss.written
     bounds = written.expression.atoms(clip, sympy.Min, sympy.Max) if written is not None else set()

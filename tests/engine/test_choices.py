@@ -75,7 +75,7 @@ def test_a_new_batch_choice_is_never_taken_for_the_mean(
         != explain("R", use="reward", batch="mean").gradient.canonical_text
     )
     literal = Literal(calculus.parse("R"), ours.setting)
-    with pytest.raises(UsageError, match="--check does not know batch median"):
+    with pytest.raises(UsageError, match="check does not know batch median"):
         literal.list_gradient_terms(literal.build_world(0, {}), (0, 1))
 
 
@@ -115,7 +115,7 @@ def test_a_row_alone_decides_what_a_new_choice_does(
     assert [message.code for message in found.messages] == [message.code for message in right.messages]
     if option != "sampling":  # of which the check reads the row
         literal = Literal(calculus.parse(loss), setting)
-        with pytest.raises(UsageError, match=rf"^--check does not know {option} {choice}$"):
+        with pytest.raises(UsageError, match=rf"^check does not know {option} {choice}$"):
             literal.list_gradient_terms(literal.build_world(0, {}), (0, 1))
 
 

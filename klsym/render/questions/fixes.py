@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.errors import KlsymError
-from klsym.language.expressions import A, R, log_old, log_p
+from klsym.language.estimators import NAMES
+from klsym.language.expressions import ATOMS, A, R, log_old, log_p
 from klsym.notation.printers import is_sum
 from klsym.render.headline import find_update, name_trust
 from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, write_kl
@@ -21,6 +23,8 @@ from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, wri
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
+MAX_PENALTY = 24  # characters of a term that is named in its fix
+COEFFICIENT = re.compile(r"-?\s*((\d+(?:\.\d*)?|\.\d+|[A-Za-z]\w*)\*)(?!\*)")
 OF_OLD = "(log_q - log_old)**2/2"
 K3 = "{exp}({p} - {q}) - ({p} - {q}) - 1"
 SPELLINGS = {
@@ -30,6 +34,7 @@ SPELLINGS = {
     "rho*k3": f"{{exp}}({{q}} - {{mu}})*({K3})",
     "rho*k1": "{exp}({q} - {mu})*({q} - {p})",
 }
+WRONG_SIGN = "the wrong sign"
 LOWERING = ("lowers", "lowers-rising-reward")
 
 
@@ -47,12 +52,33 @@ def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     instead = verdict.fix
     if instead is None or is_penalty_to_old(verdict, verdict.is_ascended):
         return
-    spelled = spell_loss(instead.loss, verdict)
+    spelled, place, times = spell_loss(instead.loss, verdict), "", ""
+    if instead.beside:
+        penalty = _find_penalty(verdict)
+        times = "" if penalty is None else _find_coefficient(penalty.loss)
+        times = "-" * (verdict.setting.is_reward and penalty is not None) + times
+        place = f" in place of {'the penalty' if penalty is None else penalty.loss}"
     name = f"{spelled} ({instead.loss})" if spelled else instead.loss
-    where = " in place of the penalty" * instead.beside
     options = "".join(f" --{change}" for change in instead.changed)
     a, b = instead.kl
-    yield f"{name}{options}{where}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+    yield f"{times}{name}{options}{place}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+
+
+def _find_penalty(verdict: PrintedVerdict) -> Any:
+    """Return the one term of a sum that has a reference and no reward; None where there are others."""
+    terms = [term for term in verdict.gradient.terms if (typed := term.verdict.loss.written) is not None
+             and typed.expression.has(log_p) and not typed.expression.has(R, A)]  # fmt: skip
+    return terms[0] if len(terms) == 1 and len(terms[0].loss) <= MAX_PENALTY else None
+
+
+def _find_coefficient(text: str) -> str:
+    """Return the number or parameter that a term begins with, without its sign: "0.04*" of "-0.04*k3".
+
+    >>> [_find_coefficient(text) for text in ("-0.04*k3", "beta*k3", "tau*k3", "k3*2", "rho*k3")]
+    ['0.04*', 'beta*', 'tau*', '', '']
+    """
+    found = COEFFICIENT.match(text)
+    return "" if found is None or found[2] in (*ATOMS, *NAMES) else found[1]
 
 
 def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
@@ -76,7 +102,7 @@ def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
 
 
 def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
-    """Put a minus before the terms that lower a reward, if the loss then raises it."""
+    """Put a minus before the terms with the wrong sign, if the rewards of the loss then rise."""
     written = verdict.loss.written
     if written is None or not any(_is_against_reward(m) for d in verdict.diagnostics for m in d.messages):
         return
@@ -84,23 +110,26 @@ def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         expressions = {t: t.verdict.loss.written or as_written(t.loss, ()) for t in verdict.gradient.terms}
     except KlsymError:  # a term has parameters that were declared
         return
-    flipped = [term for term, typed in expressions.items() if typed.expression.has(R, A)]
-    penalties = [term for term in expressions if term not in flipped]
-    e = written.expression - sum(expressions[term].expression for term in penalties)
+    rewards = [term for term, typed in expressions.items() if typed.expression.has(R, A)]
+    wrong = [
+        t for t in expressions if t in rewards or WRONG_SIGN in describe_kind(t.verdict, verdict.is_ascended)
+    ]
+    kept = [term for term in expressions if term not in wrong]
+    e = written.expression - sum(expressions[term].expression for term in kept)
     try:
         changed = explain_written(as_written(-e, ()), verdict.setting)
     except KlsymError:
         return
-    if "the wrong sign" not in describe_kind(changed):
+    if WRONG_SIGN not in describe_kind(changed):
         update = replace(find_update(changed, changed.is_ascended), remark="", beyond="")
-        says = f"without the penalty, {update.write_as_clause()}" if penalties else update.write()
-        yield f"{_flip_terms(verdict, flipped)}: {says}", name_trust(changed)
+        says = f"without the penalty, {update.write_as_clause()}" if kept else update.write()
+        yield f"{_flip_terms(verdict, wrong)}: {says}", name_trust(changed)
 
 
 def _flip_terms(verdict: PrintedVerdict, flipped: Sequence[Any]) -> str:
     """Return the loss as it was typed, with the other sign for these terms; for the whole without terms."""
     terms = verdict.gradient.terms
-    if not terms or verdict.loss.read_as:
+    if len(terms) == len(flipped):
         return _negate(verdict.loss.text)
     texts = (_negate(term.loss) if term in flipped else term.loss for term in terms)
     return " + ".join(texts).replace("+ -", "- ")
