@@ -148,7 +148,7 @@ def test_audit_snippets_and_mathml_read_the_row(extended):
     assert texts == ["2*k4*rho", "k4", "r - 2"]
     assert codes == [f"rho*{module}.expm1(-k1)**2/2" for module in ("torch", "jnp", "np")]
     divergence = printed(extended, "-m", "klsym", "divergence", "pearson-chi2")
-    assert "as a loss             k3 + k4            proved" in divergence
+    assert "k3 + k4" in divergence and "proved" in divergence
     refusal = run(extended, "-m", "klsym", "explain", "k4 + K").stderr
     assert " k1 k2 k3 k4 lam " in refusal
     refusal = run(extended, "-m", "klsym", "explain", "k1", "--param", "k4").stderr

@@ -15,7 +15,7 @@ from klsym.engine.answers.dispatch import as_written
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError
-from klsym.language.expressions import ATOMS, PARAMETERS
+from klsym.language.expressions import ATOMS, PARAMETERS, log_mu, rho
 from klsym.language.messages import Message
 from klsym.language.named_losses import NamedLoss, expand_names, find_named_loss, refuse_sentence
 from klsym.notation.losses import Written
@@ -48,10 +48,25 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         text, rows = expand_names(loss, {*ATOMS, *PARAMETERS, *names})
     written = as_written(text, names)
     if not rows:
-        return Question(written, dict(options))
+        return _assume_sampling(Question(written, dict(options)))
     merged = merge_options(rows, options)
     notes = tuple(_describe_row(one, merged) for one in rows)
     return Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+
+
+def _assume_sampling(question: Question) -> Question:
+    """Return the question off-policy, with a note, where pasted code reads an older log-probability.
+
+    The loss grammar itself says nothing of the sampler: rho is q/mu on-policy, too, where mu is q held fixed.
+    """
+    written = question.written
+    pairs = [pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"]]
+    names = [typed for typed, role in pairs if "log_mu" in role or "rho" in role]
+    if not names or question.options.get("sampling") or not written.expression.has(log_mu, rho):
+        return question
+    note = Message("sampling-assumed", names=tuple(names))
+    options = {**question.options, "sampling": "off-policy"}
+    return Question(replace(written, notes=(*written.notes, note)), options)
 
 
 def merge_options(

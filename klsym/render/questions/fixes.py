@@ -7,16 +7,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import sympy
+
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.errors import KlsymError
-from klsym.language.estimators import NAMES
 from klsym.language.expressions import ATOMS, A, R, log_old, log_p
-from klsym.notation.printers import is_sum
+from klsym.notation.losses import show
+from klsym.notation.printers import TEXT, is_sum
 from klsym.render.headline import find_update, name_trust
 from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, write_kl
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
 
 MAX_PENALTY = 24  # characters of a term that is named in its fix
-COEFFICIENT = re.compile(r"-?\s*((\d+(?:\.\d*)?|\.\d+|[A-Za-z]\w*)\*)(?!\*)")
 OF_OLD = "(log_q - log_old)**2/2"
 K3 = "{exp}({p} - {q}) - ({p} - {q}) - 1"
 SPELLINGS = {
@@ -55,7 +55,7 @@ def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     spelled, place, times = spell_loss(instead.loss, verdict), "", ""
     if instead.beside:
         penalty = _find_penalty(verdict)
-        times = "" if penalty is None else _find_coefficient(penalty.loss)
+        times = "" if penalty is None else _find_coefficient(penalty)
         times = "-" * (verdict.setting.is_reward and penalty is not None) + times
         place = f" in place of {'the penalty' if penalty is None else penalty.loss}"
     name = f"{spelled} ({instead.loss})" if spelled else instead.loss
@@ -71,14 +71,17 @@ def _find_penalty(verdict: PrintedVerdict) -> Any:
     return terms[0] if len(terms) == 1 and len(terms[0].loss) <= MAX_PENALTY else None
 
 
-def _find_coefficient(text: str) -> str:
-    """Return the number or parameter that a term begins with, without its sign: "0.04*" of "-0.04*k3".
+def _find_coefficient(term: Any) -> str:
+    """Return the numbers and parameters that a term is a multiple of, without a sign: "0.04*" of "-0.04*k3".
 
-    >>> [_find_coefficient(text) for text in ("-0.04*k3", "beta*k3", "tau*k3", "k3*2", "rho*k3")]
-    ['0.04*', 'beta*', 'tau*', '', '']
+    >>> from klsym.api import explain
+    >>> [_find_coefficient(term) for term in explain("A*log_q - 0.04*k3 + beta*rho*k2").gradient.terms]
+    ['', '1/25*', 'beta*']
     """
-    found = COEFFICIENT.match(text)
-    return "" if found is None or found[2] in (*ATOMS, *NAMES) else found[1]
+    factors = sympy.Mul.make_args(term.verdict.loss.written.expression)
+    kept = (abs(x) for x in factors if x.is_number or (x.is_Symbol and x.name not in ATOMS))
+    coefficient = sympy.Mul(*kept).replace(sympy.Abs, lambda x: x)
+    return "" if coefficient == 1 else f"{show(coefficient, TEXT)}*"
 
 
 def spell_loss(loss: str, verdict: PrintedVerdict) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from klsym.errors import spell_option
+
 
 def _explain_exact_mean(losses: tuple[str, ...]) -> str:
     """Say how the theorems treat full(..): they are proved of these sampled losses."""
@@ -68,14 +70,18 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 
 READINGS = (  # codes of how a pasted loss was read
-    "read-as", "named-loss", "names-read", "parameters-declared", "averages-left-out", "masks-left-out",
-    "calls-left-out", "factor-left-out", "names-unused", "at-each-token",
+    "read-as", "named-loss", "names-read", "sampling-assumed", "parameters-declared", "averages-left-out",
+    "masks-left-out", "calls-left-out", "factor-left-out", "names-unused", "at-each-token",
     "drawn-words-are-kept", "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
     "named-loss": _describe_name,
     "names-read": _list_names_read,
+    "sampling-assumed": lambda names: (
+        f"assumed: samples from an older policy mu, as {' and '.join(names)}"
+        f" {'is' if len(names) == 1 else 'are'} read; {spell_option('sampling', 'on-policy')}: from q"
+    ),
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
     "masks-left-out": _masks_left_out,

@@ -1,0 +1,85 @@
+"""What is offered for a wrong sign has the right one: it is explained again, whole, as a reader would."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import klsym
+
+OFF = {"sampling": "off-policy"}
+# A loss, its options, and whether a fix puts the sign right.
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("A*log_q", {}, "-A*log_q"),
+    ("A*log_q - beta*k3", {}, "-(A*log_q - beta*k3)"),
+    ("A*log_q + 0.04*k3", {}, "-A*log_q + 0.04*k3"),
+    ("rho*A", OFF, "-rho*A"),
+    ("min(rho*A, clip(rho, 0.8, 1.2)*A)", OFF, "-min(rho*A, clip(rho, 0.8, 1.2)*A)"),
+    ("-A*log_q + 0.01*H(q)", {}, "-A*log_q - 0.01*H(q)"),
+    ("-A*log_q + 0.01*entropy", {"level": "token"}, "-A*log_q - 0.01*(H(q))"),
+    ("H(q)", {}, "-H(q)"),
+]
+RIGHT = [("-A*log_q", {}), ("-A*log_q + 0.04*k2", {}), ("-A*log_q - 0.01*H(q)", {}), ("-rho*A", OFF)]
+SIGN = re.compile(r"^  fix +(.*?): (?:maximises|without|an entropy|A policy|a policy)", re.MULTILINE)
+
+
+def list_sign_fixes(verdict: Any) -> list[str]:
+    return SIGN.findall(verdict.text())
+
+
+def describe(verdict: Any) -> str:
+    return " ".join(verdict.text().split("\n")[1:3])
+
+
+@pytest.mark.parametrize(("loss", "options", "fixed"), WRONG, ids=str)
+def test_a_fix_has_the_right_sign(loss: str, options: dict[str, Any], fixed: str) -> None:
+    assert fixed in list_sign_fixes(klsym.explain(loss, **options))
+    again = klsym.explain(fixed, **options)
+    assert not list_sign_fixes(again) and "wrong sign" not in describe(again).lower()
+    assert "KL008" not in {d.code.code for d in again.diagnostics}
+
+
+@pytest.mark.parametrize(("loss", "options"), RIGHT, ids=str)
+def test_a_right_sign_needs_no_fix(loss: str, options: dict[str, Any]) -> None:
+    assert not list_sign_fixes(klsym.explain(loss, **options))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "fix"),
+    [
+        ("-rho*A - 0.001*k3", OFF, "0.001*rho*k3 in place of -0.001*k3"),
+        ("-A*log_q + beta*k3/2", {}, "beta/2*k2 in place of beta*k3/2"),
+        ("R - 0.1*k3", {"use": "reward"}, "-0.1*k1 in place of -0.1*k3"),
+        ("-A*log_q + k3", {}, "k2 in place of k3"),
+    ],
+    ids=str,
+)
+def test_a_penalty_keeps_its_coefficient(loss: str, options: dict[str, Any], fix: str) -> None:
+    assert fix in klsym.explain(loss, **options).text()
+
+
+def test_a_clip_that_leaves_no_gradient_for_one_sign_says_so() -> None:
+    """max(.., 3 A) is always 3 A where A > 0."""
+    inverted = klsym.explain("-max(min(rho*A, clip(rho, 0.8, 1.2)*A), 3*A)", **OFF)
+    assert "only where A <= 0" in describe(inverted)
+    assert "only where" not in describe(klsym.explain("ppo"))
+    assert "h = 1 where k1 >= -10 and k1 <= 10" in " ".join(klsym.explain("clip(k1, -10, 10)").text().split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "assumed"),
+    [
+        ("ratio = (logp - old_logp).exp(); -ratio*A + 0.04*k3", True),
+        ("-torch.min(ratio*advantages, torch.clamp(ratio, 0.8, 1.2)*advantages)", True),
+        ("-(logp - logp.detach()).exp()*advantages", False),
+        ("(logp - ref_logp)**2/2", False),
+        ("rho*k3", False),
+    ],
+)
+def test_an_old_policy_in_pasted_code_means_its_samples(typed: str, assumed: bool) -> None:
+    verdict = klsym.explain(typed)
+    assert (verdict.setting.sampling == "off-policy") == assumed
+    assert ("assumed: samples" in " ".join(verdict.text().split())) == assumed
+    assert klsym.explain(typed, sampling="on-policy").setting.sampling == "on-policy"
