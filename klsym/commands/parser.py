@@ -214,7 +214,7 @@ def _add_audit(commands: Any) -> None:
     audit = commands.add_parser(
         "audit",
         help="read real PyTorch, JAX or NumPy code and say what it optimises",
-        description="Read the code that computes a loss, check the reading by autograd, and explain it. THIS"
+        description="Read the code of a loss, check the reading by autograd, and explain it. THIS"
         " RUNS THE CODE that is named, with all your rights: audit only code that you would run.",
         epilog="More: --write-baseline --exit-zero --explain-unread --quiet --memory-limit (docs/audit.md);"
         " roles of --map: docs/guides/audit-a-trainer.md",

@@ -59,7 +59,7 @@ def test_pairs(a: str, b: str, words: str, value: bool, sample: bool | None, mea
         assert "the theorems speak of" in found.hypotheses[0]
     else:
         assert found.trust == "kernel" and "at each token" in str(found)
-        assert ("the same in every model" in str(found)) == sample
+        assert ("the same for all policies" in str(found)) == sample
     for proof in found.proofs:
         assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
 
