@@ -101,7 +101,7 @@ class Asked:
         code = self._end()
         if code == -signal.SIGALRM:
             return {"error": self.late.format(f"{self.seconds:g} s"), "code": 2}
-        return {"error": self.ended.format(f"ended without a word (exit code {code})"), "code": 2}
+        return {"error": self.ended.format(f"stopped without an answer (exit code {code})"), "code": 2}
 
     def _checked(self, reply: Any) -> Reply:
         """The reply, with the keys and types that it must have."""

@@ -59,7 +59,7 @@ def draw(penalties: Mapping[str, Penalty], shifts: Any, p: Sequence[float], ts: 
         shift = r"$d$, with $q=\mathcal{N}(d,1)$, $p=\mathcal{N}(0,1)$"
         _panel(axes[0], shifts, values, "(a) the number logged")
         axes[0].set(xlabel=shift, ylabel=r"$\mathbb{E}_q[k_i]$, nats")
-        _panel(axes[1], shifts, pushes, "(b) the push followed")
+        _panel(axes[1], shifts, pushes, "(b) the expected update")
         axes[1].set(xlabel=shift, ylabel=r"$\mathbb{E}_q[s\,\mathrm{sg}(k_i)]$ along the mean")
         _panel(axes[2], ts, pulls, _odds(p))
         _sides(axes[2])
@@ -72,7 +72,7 @@ def _odds(p: Sequence[float]) -> str:
 
 def _sides(ax: Any) -> None:
     """Names the two sides of the path, and shades where the push has the wrong sign."""
-    ax.set(xlabel="log odds of $q$ less those of $p$", ylabel="pull towards $p$")
+    ax.set(xlabel="log-odds($q$) - log-odds($p$)", ylabel="force towards $p$")
     low = ax.get_ylim()[0]
     ax.axhspan(low, 0, color=GREY, alpha=0.1, lw=0)
     ax.set_ylim(bottom=low)

@@ -1,4 +1,4 @@
-"""From what code returns to the loss of one token: sums and means over tokens are taken off and named.
+"""From what code returns to the loss of one token: sums and means over tokens are removed and named.
 
 >>> from klsym.audit.terms import mask, sum_over
 >>> from klsym.language.expressions import k1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from klsym.commands.console import wrap_for_terminal
 from klsym.errors import UsageError, suggest_nearest
 from klsym.language.named_losses import NamedLoss, find_named_loss, list_names, load_named_losses
 
@@ -16,7 +17,7 @@ def list_examples(options: argparse.Namespace) -> int:
         print(json.dumps([_row_as_json(row) for row in rows]))
         return 0
     for row in rows:
-        print(f"klsym explain {row.name:<12} {row.says}; {row.whose}")
+        print(wrap_for_terminal(f"klsym explain {row.name:<12} {row.says}; {row.whose}"))
         if options.name is not None:
             print(f"  the same as  klsym explain '{row.loss}' {row.option_words}".rstrip())
     return 0

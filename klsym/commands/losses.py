@@ -57,7 +57,7 @@ def _read_lines(stream: Any) -> Iterator[str]:
 
 @limit_time()
 def compare_losses(options: argparse.Namespace) -> int:
-    """Two losses beside one another."""
+    """Compare two losses."""
     from klsym.api import compare
 
     losses = (options.loss_a.strip(" "), options.loss_b.strip(" "))

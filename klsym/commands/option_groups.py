@@ -58,7 +58,7 @@ def add_setting(
     """Add the options that say how the loss is used; says: the help of an option, with its choices."""
     default = "read from the code" if says else "the first choice is the default"
     use = command.add_argument_group(f"how the loss is used ({default})")
-    tokens = None if only else command.add_argument_group("of tokens and sequences, beside --level")
+    tokens = None if only else command.add_argument_group("for --level token or sequence")
     for option in OPTIONS:
         if option.name not in without and (not only or option.name in only):
             group = use if tokens is None or option.always or option.silent else tokens

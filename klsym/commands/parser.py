@@ -156,7 +156,7 @@ def _add_explain(commands: Any) -> None:
 def _add_compare(commands: Any) -> None:
     compare = commands.add_parser(
         "compare",
-        help="put two losses beside one another",
+        help="compare two losses",
         description="Say whether two losses have the same value, gradient and expected gradient, and which"
         " one has the lower variance where.",
         epilog=GRAMMAR,
@@ -214,7 +214,7 @@ def _add_audit(commands: Any) -> None:
     audit = commands.add_parser(
         "audit",
         help="read real PyTorch, JAX or NumPy code and say what it optimises",
-        description="Read the code that computes a loss, check the reading by autograd, and explain it. THIS"
+        description="Read the code of a loss, check the reading by autograd, and explain it. THIS"
         " RUNS THE CODE that is named, with all your rights: audit only code that you would run.",
         epilog="More: --write-baseline --exit-zero --explain-unread --quiet --memory-limit (docs/audit.md);"
         " roles of --map: docs/guides/audit-a-trainer.md",
@@ -229,8 +229,8 @@ def _add_audit(commands: Any) -> None:
     audit.set_defaults(**dict.fromkeys(DEFAULTS))  # what is not said is left to the code
     audit.add_argument(
         "--expect", metavar="OBJECTIVE",
-        help="exit 1 if the code minimises anything else: reverse-kl, 'E_mu[k3/T]', '-E[A] +"
-        " 0.04*reverse-kl', 'reverse-kl inside clamps', ..",
+        help="exit 1 if the code minimises anything else: reverse-kl (or a multiple), '-E[A] +"
+        " 0.04*reverse-kl', 'E_mu[k3/T]', own-mean, no-objective, ..",
     )  # fmt: skip
     _add_limits(audit, shows_memory=False)
     add_format(audit, lines="; several answers one a line", formats=("text", "json", "sarif", "github"))
@@ -246,24 +246,31 @@ def _add_measure(commands: Any) -> None:
         help="run any loss code on every sample of a small world, and say what it minimises",
         description="Run the code's own autograd on all sequences of a few words, and compare the expected"
         " gradient with those of named objectives. THIS RUNS THE CODE and its module, with all your rights.",
-        epilog="Fields of a batch, to which arguments are bound: docs/guides/measure-your-trainer.md",
+        epilog="Fields of a batch: docs/guides/measure-your-trainer.md",
     )
     measure.add_argument(
-        "target", metavar="CODE", help="FILE.py:FUNC or MODULE:FUNC, of one klsym.Batch or of its fields"
+        "target",
+        metavar="CODE",
+        help="FILE.py:FUNC or MODULE:FUNC, a function of a klsym.Batch or of its fields",
     )
-    for flag, said in (("--map", "NAME=FIELD"), ("--set", "NAME=VALUE")):
-        measure.add_argument(flag, action="append", default=[], metavar=said, help=f"of an argument: {said}")
+    for flag, form, meaning in (
+        ("--map", "NAME=FIELD", "the field of the batch for an argument, such as ref_logps=ref_logp"),
+        ("--set", "NAME=VALUE", "the value of an argument, such as beta=0.1"),
+    ):
+        measure.add_argument(flag, action="append", default=[], metavar=form, help=meaning)
     measure.add_argument(
-        "--framework", choices=("torch", "jax"), metavar="NAME", help="torch or jax (what the code uses)"
+        "--framework", choices=("torch", "jax"), metavar="NAME", help="torch or jax (read from the code)"
     )
-    measure.add_argument("--vs", metavar="CODE", help="another loss, for the ratio of the variances")
+    measure.add_argument("--vs", metavar="CODE", help="compare the variance of the gradients of two losses")
     measure.add_argument(
-        "--expect", metavar="OBJECTIVE", help="exit 1 if it is not this, such as '-E[R] + 0.04*reverse-kl'"
+        "--expect",
+        metavar="OBJECTIVE",
+        help="the objective expected, such as '-E[R] + 0.04*reverse-kl'; else exit 1",
     )
     _add_limits(measure)
     add_format(measure)
-    _add_worlds(measure.add_argument_group("the worlds"))
-    _add_samples(measure.add_argument_group("a real model, of which groups are drawn"))
+    _add_worlds(measure.add_argument_group("the small worlds"))
+    _add_samples(measure.add_argument_group("a real model, from which groups are sampled"))
     measure.set_defaults(run="klsym.commands.measure:measure_code")
 
 
@@ -273,13 +280,14 @@ def _add_worlds(measure: Any) -> None:
         metavar="CHOICE", help="on-policy, off-policy, or truncated: q without its least likely words",
     )  # fmt: skip
     for name, default, said in (
-        ("group", 1, "samples of one call of the loss"), ("words", 3, "words; word 0 ends a sequence"),
-        ("length", 2, "at most so many words"), ("prompts", 1, "prompts, of unequal weight"),
-        ("worlds", 4, "random worlds"),
+        ("group", 1, "samples in one call of the loss"),
+        ("words", 3, "size of the vocabulary; word 0 ends a sequence"),
+        ("length", 2, "words of the longest sequence"), ("prompts", 1, "prompts, with unequal probabilities"),
+        ("worlds", 4, "random policies and rewards to measure on"),
     ):  # fmt: skip
         measure.add_argument(f"--{name}", type=int, metavar="N", help=f"{said} ({default})")
     for name, said in (
-        ("third", "the ratio is taken to a third policy"),
+        ("third", "old_logp is of a third policy, neither q nor the sampler"),
         ("tool", "the last word calls a tool: a masked word follows"),
         ("fixed-length", "no word ends a sequence: no padding"),
         ("binary", "rewards are 0 and 1"),
@@ -293,11 +301,16 @@ def _add_samples(measure: Any) -> None:
         "--samples",
         type=int,
         metavar="N",
-        help="draw N groups from --model, a real one, of --length words (8)",
+        help="sample N groups from --model, with --length words at most (8)",
     )
     for flag, said in (("--ref-model", "the reference"), ("--old-model", "the sampler, off-policy")):
-        measure.add_argument(flag, metavar="CODE", help=f"beside --samples: a function that returns {said}")
-    measure.add_argument("--error-rate", type=float, metavar="RATE", help="beside --samples (0.01)")
+        measure.add_argument(flag, metavar="CODE", help=f"with --samples: a function that returns {said}")
+    measure.add_argument(
+        "--error-rate",
+        type=float,
+        metavar="RATE",
+        help="with --samples: chance to reject a true answer (0.01)",
+    )
 
 
 def _add_names(audit: Any) -> None:

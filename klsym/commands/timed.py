@@ -86,7 +86,7 @@ def run_within(seconds: float, work: Callable[[], int], modules: tuple[str, ...]
     ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if text is None or ended in (signal.SIGPROF, signal.SIGALRM):
         return None
-    return {"error": f"the process that answers ended without a word (signal {ended}): out of memory?"}
+    return {"error": f"the process was stopped by signal {ended} before it answered: out of memory?"}
 
 
 def _read_pipe(pipe: int, seconds: float) -> bytes | None:

@@ -180,13 +180,13 @@ def check_forward_instead_of_reverse(context: DiagnosedLoss) -> Messages:
     value = context.value_of_penalty if of_tokens or with_forward is not None else None
     if value is None or set(value.multiples) != {"reverse-kl"}:
         return
-    bounded = with_forward is not None and with_forward is inside
+    is_clipped = with_forward is not None and with_forward is inside
     gradient = (
         {} if with_forward is None else {kl: x for kl, x in with_forward.multiples.items() if kl != "reward"}
     )
     yield Message(
         "descends-forward", value=value.multiples, constant=value.constant, gradient=gradient,
-        tokens=of_tokens and with_forward is None, bounded=bounded,
+        tokens=of_tokens and with_forward is None, clipped=verdict if is_clipped else None,
         beside=context.written.expression.has(R, A),
     )  # fmt: skip
 

@@ -84,7 +84,10 @@ def read_project(folder: Path) -> Config:
         table = _read_table(path)
         if table is not None:
             return _build_config(table, name)
-    raise UsageError("no CODE, and no klsym.toml or [tool.klsym] here: name code, or try --scan PATH --write")
+    raise UsageError(
+        "nothing to audit, and no klsym.toml or [tool.klsym] here: name a function, such as loss.py:loss, or"
+        " write a klsym.toml with --scan . --write"
+    )
 
 
 def has_project_table(path: Path) -> bool:

@@ -17,10 +17,10 @@ from klsym.measure.libraries import Loss
 def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tuple[Loss, list[str]]:
     """Return the loss as a function of one batch, and the guesses that were made.
 
-    >>> def penalty(logp, ref_logp, beta=0.1):
-    ...     return beta * (logp - ref_logp)
+    >>> def penalty(logp, ref_log_probs, beta=0.1):
+    ...     return beta * (logp - ref_log_probs)
     >>> bind_loss(penalty, {}, {"beta": 0.04})[1]
-    ['assumed: logp is logp, ref_logp is ref_logp']
+    ['guessed from the name: ref_log_probs is ref_logp']
 
     Raises UsageError: an argument of which nothing says what it is.
     """
@@ -65,9 +65,9 @@ def _call_with(function: Callable[..., Any], roles: Mapping[str, str], set: Mapp
 
 
 def _describe_guesses(guessed: Mapping[str, str]) -> list[str]:
-    if not guessed:
-        return []
-    return [f"assumed: {', '.join(f'{name} is {role}' for name, role in guessed.items())}"]
+    """List the arguments whose names are not those of fields."""
+    others = [f"{name} is {role}" for name, role in guessed.items() if name != role]
+    return [f"guessed from the name{'s' * (len(others) > 1)}: {', '.join(others)}"] if others else []
 
 
 def _list_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

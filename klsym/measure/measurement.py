@@ -29,14 +29,14 @@ KINDS = {
     "own-mean": "minimises the mean of the loss itself, which has no name here",
     "objective": "its expected gradient is the gradient of some function, which has no name here",
     "no-objective": "has no objective: its expected gradient is not the gradient of any function",
-    "undecided": "is not decided: whether its expected gradient has a curl is within the errors",
+    "undecided": "is not decided: the numerical errors are too large to tell whether it has an objective",
 }
 HEADLINES = {
     "zero": "No effect: its expected gradient is 0",
     "own-mean": "No objective with a name: minimises the mean of the loss itself",
     "objective": "No objective with a name: its expected gradient is the gradient of some function",
     "no-objective": "No objective: its expected gradient is not the gradient of any function",
-    "undecided": "Not decided: whether its expected gradient has a curl is within the errors",
+    "undecided": "Not decided: the numerical errors are too large to tell whether it has an objective",
 }
 
 

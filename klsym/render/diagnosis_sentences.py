@@ -10,6 +10,7 @@ from klsym.notation import losses
 from klsym.notation.combination import format_objective
 from klsym.notation.printers import TEXT
 from klsym.notation.values import describe_conditions, show_value
+from klsym.render.words import describe_place
 
 CHANGES = {
     "KL003": "with the weight attached, {} would minimise KL(q||p)",
@@ -19,10 +20,13 @@ CHANGES = {
 
 
 def _describe_forward_descent(
-    value: Mapping[str, str], constant: Any, gradient: Mapping[str, str], tokens: bool, bounded: bool,
+    value: Mapping[str, str], constant: Any, gradient: Mapping[str, str], tokens: bool, clipped: Any,
     beside: bool,
 ) -> str:  # fmt: skip
-    """Say what the value estimates, with multiple and constant, and what the gradient is."""
+    """Say what the value estimates, with multiple and constant, and what the gradient is.
+
+    clipped: the verdict, if this is so inside the clip range alone; else None.
+    """
     estimated = format_objective(value)
     if constant:
         constant_text = show_value(constant)
@@ -31,7 +35,7 @@ def _describe_forward_descent(
             if constant_text.startswith("-")
             else f" + {constant_text}"
         )
-    where = "inside the clip range, " * bounded
+    where = f"{describe_place(clipped)}, " if clipped is not None else ""
     descended = "the forward KL of each next token" if tokens else format_objective(gradient)
     of = " of the penalty" * beside
     return f"{where}the value{of} estimates {estimated}, the gradient is that of {descended}"
@@ -63,13 +67,13 @@ def _describe_cancellation(at: float, value: float, exact: float) -> str:
 
 
 def _describe_bias(cases: Sequence[Any]) -> str:
-    """Say where samples lose their gradient, and give the bias E[b*s] of the gradient."""
+    """Say where the gradient of a sample is zero, and give the bias E[b*s] of the expected gradient."""
     values = {show_value(b) for _, b in cases}
     bias = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
     regions = _unite_regions([on for on, _ in cases])
     few = f"where {', or where '.join(map(describe_conditions, regions))}" if len(regions) < 3 else ""
     place = few or "outside the clip range"
-    return f"samples lose their gradient {place}; this adds the bias E[b*s], {bias}"
+    return f"the gradient is zero {place}; the bias is E[b*s], {bias}"
 
 
 def _unite_regions(regions: Sequence[Any]) -> Sequence[Any]:
@@ -90,9 +94,9 @@ def _describe_clamped_words(of: Sequence[Any]) -> str:
 
 
 def _describe_curl(trust: str) -> str:
-    """Say that there is a curl, and whether that is proved."""
-    how = {"kernel": "has", "sympy": "has, as SymPy calculates,"}.get(trust, "has, as numbers show,")
-    return f"the expected gradient {how} a curl: it is not the gradient of any function"
+    """Say that the Jacobian is not symmetric, and whether that is proved."""
+    source = {"kernel": "", "sympy": ", as SymPy calculates"}.get(trust, ", as numbers show")
+    return f"no objective has this gradient (its Jacobian is not symmetric{source})"
 
 
 SENTENCES: dict[str, str | Callable[..., str]] = {

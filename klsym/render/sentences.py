@@ -60,7 +60,7 @@ def _describe_value_and_gradient(target: str | None) -> str:
 def _describe_missing_weight(at: Message | None, setting: Any) -> str:
     tokens = setting.is_per_token
     fix = f" (multiply by rho{', with weights prefix' * tokens})" if setting.is_reward else ""
-    place = f" at {write_sentence(at)}" if at else ""
+    place = f" for {write_sentence(at)}" if at else ""
     drawn = "sequences" if tokens else "samples"
     return f"{drawn} come from mu, not from q; no importance weight rho = q/mu{place}{fix}"
 
@@ -104,13 +104,12 @@ def _choose_by_sign(sign: Any, positive: str, negative: str) -> str:
     )
 
 
-LENGTH = "1/T depends on later tokens, so that a term of mean zero can have another mean when divided by T"
+LENGTH = "dividing by the length T can bias the gradient, since T depends on later tokens"
 
 
 def _describe_length_reward(sign: Any) -> str:
-    mean = "E_q[1/T], whose inverse is the harmonic mean length"
-    ways = (f"lowers {mean}: longer sequences", f"raises {mean}: shorter sequences")
-    return f"{LENGTH}: descending this {_choose_by_sign(sign, *ways)}"
+    ways = ("rewards long outputs: it lowers E_q[1/T]", "rewards short outputs: it raises E_q[1/T]")
+    return f"dividing by the length T {_choose_by_sign(sign, *ways)}"
 
 
 def _describe_token_count(use: str, sign: Any) -> str:
@@ -121,15 +120,15 @@ def _describe_token_count(use: str, sign: Any) -> str:
 
 def _describe_prefixes_of_mu(typed: bool) -> str:
     ways = "choose weights prefix, or level sequence"
-    if not typed:  # of rho, of which the weights speak
+    if not typed:  # the option weights changes a typed rho alone
         ways = "multiply by exp(past(log_q - log_mu)), or choose level sequence"
-    return f"rho_t alone leaves the prefix of t distributed as mu: {ways}"
+    return f"rho_t corrects token t alone, and its prefix still comes from mu: {ways}"
 
 
 def _describe_push_away(where: Any) -> str:
     if is_whole(where):
         return f"pushes q away from p where f has a kink: f is convex {describe_region(where)}"
-    return f"pushes q away from p unless {describe_region(where)}: f is convex there alone"
+    return f"pushes q away from p except where {describe_region(where)}: elsewhere f is not convex"
 
 
 def _describe_weak_penalty(where: Any, of: str) -> str:
@@ -170,9 +169,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "some-terms": "some terms",
     "weighed-by-old": "rho_old = q/old weights samples from mu: the factor mu/old remains, which is 1 where"
     " mu is old (multiply by sg(exp(log_old - log_mu)) to remove it; if that is truncated, a bias remains)",
-    "literal-weight": "on-policy rho has the value 1 but not the gradient 0: build it as exp(log_q -"
-    " log_q.detach()); the literal 1 gives another target",
-    "mean-zero-noise": "a multiple of {of} has mean zero: it changes no expectation, only the variance",
+    "literal-weight": "on-policy, rho equals 1 but has a gradient: write exp(log_q - log_q.detach()), not 1",
+    "mean-zero-noise": "a multiple of {of} changes only the variance: its expectation is zero",
     "wrong-sign": _describe_wrong_sign,
     "pushes-from-mu": _describe_wrong_sign,
     "cut-sampler": _describe_cut_sampler,

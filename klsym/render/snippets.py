@@ -185,7 +185,7 @@ def _describe_code(written: Written, verdict: Verdict, framework: Framework, use
         return f"{written.text}: descends {kl}."
     if EXACT.fullmatch(written.text):
         return f"{written.text}: its gradient is grad {kl}; the last axis is that of all words."
-    return f"{start}: the mean gradient is grad {kl}; log_q carries it."
+    return f"{start}: its expected gradient through log_q is grad {kl}."
 
 
 def _write_body(written: Written, verdict: Verdict, framework: str, use: str) -> list[str]:

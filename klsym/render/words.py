@@ -40,7 +40,7 @@ TARGETS: dict[str | None, str] = {
 }
 TRUST = {
     "kernel": "proved, replayed by the kernel",
-    "sympy": "rests on SymPy (outside the decidable core)",
+    "sympy": "calculated by SymPy; the kernel cannot replay this proof",
     "numeric": "supported by numbers only, not proved",
 }
 

@@ -234,7 +234,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {  # body, other methods, words
     "a formatted string": (
         "return k3(r) if f'{self.kind}_x' == 'k3_x' else -r",
         "",
-        "self.kind is free",
+        "self.kind is unknown",
     ),
     "hasattr": (
         "return -adv*logp + (0 if hasattr(self.args, 'off') else r ** 2)",
@@ -249,19 +249,19 @@ REFUSED: dict[str, tuple[str, str, str]] = {  # body, other methods, words
     "a helper for two policies": (
         "new = self.get(self.model)\nref = self.get(self.ref_model)\nreturn new - ref",
         "def get(self, model):\n    logps = model(1)\n    return logps",
-        "free",
+        "is unknown",
     ),
     "a loop over two policies": (
         "both = []\nfor m in (self.model, self.ref_model):\n    logps = m(1)\n"
         "    both.append(logps)\nreturn both[0] - both[1]",
         "",
-        "free",
+        "is unknown",
     ),
     "a name given twice": (
         "ref_logps = self.ref(adv)\nkl = 0.5*(logp - ref_logps)**2\nref_logps = logp.detach()\n"
         "return -(logp - ref_logps).exp()*adv + kl",
         "",
-        "self.ref is free",
+        "self.ref is unknown",
     ),
     "computed, and not read": (
         "ref_logps = torch.roll(logp, 1, dims=1)\nreturn logp - ref_logps",
@@ -271,7 +271,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {  # body, other methods, words
     "another model": (
         "logits = self.critic(adv).logits\nreturn logits.log_softmax(-1).sum(-1)",
         "",
-        "free",
+        "is unknown",
     ),
     "shifted densities": (
         "return logp[:, 1:] - ref_logp[:, :-1]",

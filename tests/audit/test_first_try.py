@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "made of what is known, by what is not": (
         "x = self.model(logp)\nold_logps = self.model(x)\nreturn torch.exp(logp - old_logps)", {},
-        "self.model is free",
+        "self.model is unknown",
     ),
     "made of what is guessed": (
         "old_logps = torch.cumsum(logp, 1)\nreturn torch.exp(logp - old_logps)", {"map": {}},
@@ -217,14 +217,14 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "an effect of a value that depends on data": (
         "d = [1.0]\nx = d.append(2.0) if batch['x'].shape[1] == 1 else None\nlogger.info(x)\n"
-        "return d[-1]*(logp - ref_logp)", {}, "batch['x'].shape[1] is free",
+        "return d[-1]*(logp - ref_logp)", {}, "batch['x'].shape[1] is unknown",
     ),
     "an option that __init__ changes": (
         R + "if self.renamed == 'k2':\n    return 0.5*r**2\nreturn -r", {}, "branches on self.renamed",
     ),
-    "a part that __init__ changes": ("return self.changed(logp - ref_logp)", {}, "self.changed is free"),
-    "a part that a method changes": ("return self.tuned(logp - ref_logp)", {}, "self.tuned is free"),
-    "a part that is trained": ("return self.trained(logp - ref_logp)", {}, "self.trained is free"),
+    "a part that __init__ changes": ("return self.changed(logp - ref_logp)", {}, "self.changed is unknown"),
+    "a part that a method changes": ("return self.tuned(logp - ref_logp)", {}, "self.tuned is unknown"),
+    "a part that is trained": ("return self.trained(logp - ref_logp)", {}, "self.trained is unknown"),
     "an option that another method changes": (
         R + "if self.kind == 'k2':\n    return 0.5*r**2\nreturn -r", {}, "branches on self.kind",
     ),

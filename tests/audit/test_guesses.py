@@ -129,7 +129,7 @@ COUNTS = [
 def test_a_count_is_no_mask(more, body, name, tmp_path):
     """It is a parameter, and no padding gets a gradient that the real code does not give it."""
     if name is None:
-        with pytest.raises(UsageError, match="branches on n_mask, which is free"):
+        with pytest.raises(UsageError, match="branches on n_mask, which is unknown"):
             audited(tmp_path, body, f"logp, ref_logp, {more}")
         return
     read = audited(tmp_path, body, f"logp, ref_logp, {more}")

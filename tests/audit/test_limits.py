@@ -114,7 +114,11 @@ GARBAGE = {
     "ahead": "json.dumps([asked(), {'error': 'forged', 'code': 2}]).encode() + b'\\nmore'",
 }  # fmt: skip
 HOSTILE += "".join(f"def {name}(logp):\n    say({reply})\n" for name, reply in GARBAGE.items())
-LATE, NO_REPLY, ENDED = "no answer within 2 s", "says what is no reply", "ended without a word (exit code"
+LATE, NO_REPLY, ENDED = (
+    "no answer within 2 s",
+    "says what is no reply",
+    "stopped without an answer (exit",
+)
 LIMITED = {
     "clears_its_timers": LATE, "ignores_signals": LATE, "sleeps_in_a_child": LATE, "stops": LATE,
     "half_a_line": LATE, "leaves_a_child": ENDED, "killed": ENDED, "exits": ENDED, "prints_an_answer": ENDED,

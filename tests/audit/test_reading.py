@@ -129,7 +129,7 @@ def test_what_is_free_is_a_parameter_or_is_named(folder):
     found = audits.audit("trainer.py:Trainer.compute_loss", map=roles, set={"self.args.detach": False})
     assert list(found.bindings.free) == ["self.args.beta"] and "beta" in found.expression
     with pytest.raises(
-        UsageError, match=r"branches on self.args.detach, which is free: .*--set self.args.detach=False"
+        UsageError, match=r"branches on self.args.detach, which is unknown: .*--set self.args.detach=False"
     ):
         audits.audit("trainer.py:Trainer.compute_loss", map=roles)
 

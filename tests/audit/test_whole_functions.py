@@ -178,9 +178,9 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
             kl = kl ** 2
         if config.fast:
             kl = kl * 2
-        return kl""", {}, "branches on config.fast, config.kind, which are free: --set says so, as in"
+        return kl""", {}, "branches on config.fast, config.kind, which are unknown: --set says so, as in"
                           " --set config.fast=False --set config.kind=mse"),
-    "free names at once": ("logp, x, y", "return logp * x.value + y", {}, "is free: bind it"),
+    "free names at once": ("logp, x, y", "return logp * x.value + y", {}, "is unknown: say what it is"),
     "what is not imported": ("logp, ref_logp, mask", "return logger.mean(logp - ref_logp, mask)", {},
                              "heavy_package.logger is not imported"),
     "a hook on a view": ("logp, ref_logp", """
@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         return d""", {}, "the trace disagrees with the code"),
     "computed names": ("logp, model", """
         mask = model.keep(logp)
-        return logp * mask""", {}, "model.keep is free"),
+        return logp * mask""", {}, "model.keep is unknown"),
     "computed logits": ("logp, ref_logp", """
         logits = torch.cumsum(logp - ref_logp, -1)
         return -F.logsigmoid(logits)""", {}, "the operation cumsum is not read"),
@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
                           "b_logits and a_logits would all be log_q[v]"),
     "the other policy's model": ("ref_model, ids", """
         logits = ref_model(ids).logits
-        return logits.log_softmax(-1).sum(-1)""", {}, "is free"),
+        return logits.log_softmax(-1).sum(-1)""", {}, "is unknown"),
     "nothing of the sample": ("logp, ref_logp", "return {'loss': torch.zeros(())}", {},
                               "depends on nothing of the sample"),
     "bound twice": ("logp, ref_logp", "return logp - ref_logp",

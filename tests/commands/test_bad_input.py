@@ -38,7 +38,7 @@ BAD: list[tuple[list[str], str]] = [
     (["explain", "k1", "--level", "token", "--weights", "tokens"], "--weights.*tokens"),
     (["explain", "k1", "--level", "token", "--batch", "mean"], "batch: samples are centred whole"),
     (["explain", "k1", "--aggregate", "mean"], "aggregate: a single sample has no length"),
-    (["explain", "k1", "--weights", "prefix"], "weights: this is said of tokens"),
+    (["explain", "k1", "--weights", "prefix"], "weights: needs level token"),
     (["explain", "min(future(k3), 1)", "--level", "token"], "is differentiated here: write the loss"),
     (["explain", "k1/T"], "is the length of a sequence, and a single sample has none"),
     (["explain", "k1", "--format", "pdf"], "--format.*pdf"),

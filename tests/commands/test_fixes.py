@@ -110,7 +110,7 @@ REFUSED = [
     (["trainer.py:wrong", "--diff", "--set", "a=1", "--set", "a=2"], "given twice"),
     (["klsym.measure:measure", "--fix"], "a change is made in a file: name FILE.py:FUNC"),
     (["trainer.py:none", "--fix"], "no function none"),
-    (["--fix"], "no CODE, and no klsym.toml"),
+    (["--fix"], "nothing to audit, and no klsym.toml"),
     (["--scan", ".", "--fix"], "--scan PATH runs nothing"),
 ]
 

@@ -161,7 +161,7 @@ def test_a_process_that_dies_is_said_and_replaced() -> None:
         assert "text" in asked.ask("k1") and asked.process is not process
         killer = threading.Timer(1, lambda: asked.process and asked.process.send_signal(signal.SIGKILL))
         killer.start()
-        assert "without a word" in asked.ask(SLOW)["error"]
+        assert "without an answer" in asked.ask(SLOW)["error"]
         assert "text" in asked.ask("k1")
         last = asked.process
     assert last is not None and last.returncode == -signal.SIGKILL  # nothing is left behind

@@ -151,10 +151,10 @@ def test_arguments_are_bound_by_name_and_guesses_are_told() -> None:
 
     answer = measure(loss)
     assert answer.multiples == {"policy-gradient": -1.0}
-    assert answer.notes[0].startswith("assumed: logp is logp, old_logp is old_logp, response_mask is mask")
+    assert answer.notes[0] == "guessed from the names: response_mask is mask, advantages is rewards[t]"
     spread = measure(loss, map={"advantages": "token_rewards"})
     assert (
-        spread.notes == ("assumed: logp is logp, old_logp is old_logp, response_mask is mask",)
+        spread.notes == ("guessed from the name: response_mask is mask",)
         and spread.multiples != answer.multiples
     )
     assert measure(loss, set={"clip": 9.0}, sampling="off-policy").multiples == {

@@ -89,7 +89,7 @@ def html_text(html: str) -> str:
 
 def test_html_shows_the_hypotheses() -> None:
     text = html_text(format_verdict_html(explain("k3")))
-    assert "p << q" in text and "forward KL" in text and "has mean zero" in text
+    assert "p << q" in text and "forward KL" in text and "its expectation is zero" in text
 
 
 def test_html_shows_the_derivation_and_the_counterexample() -> None:

@@ -97,7 +97,9 @@ def make_undecided(unread: Any, line: int | None, name: str = "", value: Any = F
         return Refused(f"a branch on {name or subject._path}, which is not known", line)
     plain = kind and isinstance(compared, str | int | float | None.__class__)
     asked = name or subject._path
-    return UndecidedBranch(asked, compared if plain else value, f"a branch on {asked}, which is free", line)
+    return UndecidedBranch(
+        asked, compared if plain else value, f"a branch on {asked}, which is unknown", line
+    )
 
 
 @dataclass

@@ -17,7 +17,7 @@ from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused
 from klsym.errors import spell_option
 
-FREE = "is free: bind it with"
+FREE = "is unknown: say what it is with"
 SAME = {
     "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "contiguous", "clone", "detach", "type_as",
     "tolist", "numpy", "flatten", "keys",

@@ -85,7 +85,7 @@ class Questions:
         be = "is" if len(self.proposed) == 1 else "are"
         outcome = f"; with these, {reason}" if reason else ""
         says = f"{spell_option('set')} says so, as in {command}{outcome}"
-        raise UsageError(f"{self.code.name} branches on {names}, which {be} free: {says}")
+        raise UsageError(f"{self.code.name} branches on {names}, which {be} unknown: {says}")
 
 
 def _combine_names(names: list[str]) -> Iterator[list[str]]:

@@ -50,7 +50,7 @@ class Option:
         return next((need.otherwise for need in self.needs if options[need.of] not in need.among), "")
 
 
-NEEDS_TOKENS = Need("level", ("token",), "this is said of tokens; choose level token")
+NEEDS_TOKENS = Need("level", ("token",), "needs level token")
 OPTIONS = (
     Option(
         "sampling", get_args(Sampling),

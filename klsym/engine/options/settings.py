@@ -5,7 +5,7 @@
 >>> checked_setting(credit="total")
 Traceback (most recent call last):
     ...
-klsym.errors.UsageError: credit: this is said of tokens; choose level token
+klsym.errors.UsageError: credit: needs level token
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""compare: two losses beside one another.  Untrusted; the kernel replays every theorem in the answer.
+"""Compare two losses.  Untrusted; the kernel replays every theorem in the answer.
 
 >>> answer = compare("rho*k1", "rho*k3", sampling="off-policy")
 >>> answer.value.same, answer.per_sample.same, answer.gradient.same, answer.variance.lower
@@ -88,7 +88,7 @@ class ComparedQuantities(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two losses beside one another; `klsym.render.questions.compare` prints it.
+    """Compare two losses; `klsym.render.questions.compare` prints it.
 
     value, per_sample and gradient say whether both losses have the same value E[L], gradient at each
     sample and expected gradient; `variance` is None where nothing is decided about it.  trust: the weakest

@@ -23,7 +23,7 @@ TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by
 CLASSES = {name: name if kept == "kernel" else kept for kept, name in TRUST.items()}
 MEANING = {
     "proved": "The kernel of klsym has replayed the proof step by step.",
-    "rests on SymPy": "The answer lies outside the decidable core and rests on SymPy.",
+    "rests on SymPy": "The kernel cannot replay this proof; you have to trust SymPy.",
     "supported by numbers only": "Exact models and sampling support the answer; there is no proof.",
     "open": "klsym has neither proved nor refuted it.",
 }

@@ -79,7 +79,7 @@ class PrintedSpread(Spread):
 
     @property
     def difference(self) -> str:
-        """Of the variances; unless `exact`, of the second moments, from which `correction` is taken off."""
+        """Of the variances; unless `exact`, of the second moments, minus `correction`."""
         return str(self.pair.gap)
 
     @property

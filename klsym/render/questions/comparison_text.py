@@ -1,4 +1,4 @@
-"""The text of a comparison: what each of two losses minimises, and in what they agree.
+r"""The text of a comparison: what each of two losses minimises, and in what they agree.
 
 >>> from klsym.api import compare
 >>> print("\n".join(compare("k1", "k2").text().splitlines()[:4]))
@@ -58,10 +58,10 @@ AT_A_SAMPLE: dict[tuple[bool | None, bool | None], str] = {
     (None, False): "different on average; at a sample not decided",
 }
 NOISE = {
-    "A": "{A} is never noisier than {B}, in any model",
-    "B": "{B} is never noisier than {A}, in any model",
-    "equal": "the same in every model",
-    "depends": "neither is less noisy in every model",
+    "A": "{A} is never noisier than {B}, for any policies",
+    "B": "{B} is never noisier than {A}, for any policies",
+    "equal": "the same for all policies",
+    "depends": "which is less noisy depends on the policies",
     "open": "open: no order is proved, and no models were found both ways",
 }
 
@@ -160,7 +160,7 @@ def list_noise(found: PrintedComparison, names: dict[str, str]) -> list[tuple[st
     if spread is None:
         return [("noise", NOISE["equal"])] if found.per_sample.same else []
     text = NOISE[spread.lower].format_map(names)
-    where = "" if spread.lower in SAME else f"; {names['B']} is at samples where {spread.region}"
+    where = "" if spread.lower in SAME else f"; {names['B']} has the smaller gradient where {spread.region}"
     return [("noise", f"{text}{where}")]
 
 

@@ -88,7 +88,7 @@ def _printed_choice(choice: Choice) -> PrintedChoice:
     return as_printed(PrintedChoice, choice, against=printed_spread(choice.against))
 
 
-def asked(found: PrintedRecommendation) -> str:
+def write_question(found: PrintedRecommendation) -> str:
     """What was asked for, in words."""
     setting = found.setting
     sampler = find_words(SAMPLED_FROM, "sampling", setting.sampling)
@@ -111,21 +111,21 @@ def recommendation_text(
     """For a terminal: the code of the first choice, the other choices, the wrong ones; with `proof` or `full`
     what is proved of each choice."""
     if not found.choices:
-        return "\n".join([_none_right(found), *_not_these(found)])
+        return "\n".join([_explain_no_choice(found), *_list_common_mistakes(found)])
     code = [f"    {line}".rstrip() for line in found.snippet(framework).splitlines()]
     first = found.choices[0]
     loss = f"{first.loss}{_options(first)}"
     place = " where nothing else multiplies the reward by rho" * (found.weighted is not None)
     title = ": ".join(filter(None, [f"write {loss}{place}", _describe_short(first, found)]))
-    lines = [*wrap_text(asked(found), "", "  ", width), *_describe_weighted(found, width)]
+    lines = [*wrap_text(write_question(found), "", "  ", width), *_describe_weighted(found, width)]
     lines += add_trust(title, name_trust(first.verdict), width)
     lines += ["", *code, ""]
     if not (proof or full):
-        return "\n".join([*lines, *_in_short(found, width), f"  {'details':<8} --full; --proof"])
+        return "\n".join([*lines, *_format_short_rows(found, width), f"  {'details':<8} --full; --proof"])
     for number, choice in enumerate(found.choices):
         lines += [*[""] * bool(number), f"{number + 1}  {choice.loss}{_options(choice)}"]
-        lines += [f"   {name:<10} {text}" for name, text in choice_rows(choice, found)]
-    return "\n".join([*lines, *_all_of_them(found), *_not_these(found)])
+        lines += [f"   {name:<10} {text}" for name, text in list_choice_rows(choice, found)]
+    return "\n".join([*lines, *_describe_family(found), *_list_common_mistakes(found)])
 
 
 def _describe_weighted(found: PrintedRecommendation, width: int) -> list[str]:
@@ -142,23 +142,23 @@ def _describe_short(choice: PrintedChoice, found: PrintedRecommendation) -> str:
     value = (
         "" if named else describe_value(choice.verdict).replace("not an unbiased estimate of", "biased for")
     )
-    needed = [f"needs {text.partition(':')[0].partition(',')[0]}" for text in needs(choice)[:1]]
+    needed = [f"needs {text.partition(':')[0].partition(',')[0]}" for text in list_needs(choice)[:1]]
     return "; ".join(filter(None, [f"value {value}" * bool(value), *needed]))
 
 
-def _in_short(found: PrintedRecommendation, width: int) -> list[str]:
-    """One row on the other choices, and one on the wrong ones with what they do instead."""
+def _format_short_rows(found: PrintedRecommendation, width: int) -> list[str]:
+    """Return a row with the other choices, and one with common mistakes and their objectives."""
     also = [f"{choice.loss}{_options(choice)}" for choice in found.choices[1:MAX_CHOICES]]
     rows = [("also", ", ".join(also))] if also else []
-    wrong = [f"{one.loss}{_options(one)} ({wrong_reason(one, found)})" for one in found.wrong[:MAX_WRONG]]
+    wrong = [f"{one.loss}{_options(one)} ({describe_mistake(one, found)})" for one in found.wrong[:MAX_WRONG]]
     while len(", ".join(wrong)) > 2 * (width - 20) and len(wrong) > 1:
         wrong.pop()
     rows += [("not", f"{', '.join(wrong)}")] if wrong else []
     return [line for name, text in rows for line in add_label(name, text, width)]
 
 
-def _all_of_them(found: PrintedRecommendation) -> list[str]:
-    """Of how many losses these were chosen, and how the others compare."""
+def _describe_family(found: PrintedRecommendation) -> list[str]:
+    """Say from how many losses these were chosen, and how the variances compare."""
     family, on = found.family, found.setting.on_policy
     if family is None:
         return []
@@ -168,7 +168,7 @@ def _all_of_them(found: PrintedRecommendation) -> list[str]:
     return [
         "",
         f"Chosen from all {family.losses:,} losses of up to {family.size} leaves and operations with this"
-        f" expected gradient{_beside(found)}",
+        f" expected gradient{_name_longer_choices(found)}",
         f"   push       {rho}({c} + b) s at each sample: {len(family.constants)} numbers b, from"
         f" {family.constants[0]} to {family.constants[-1]} (klsym catalogue)",
         f"   variance   the nearer b is to b_star = E_{m}[{of} {square}]/E_{m}[{square}] the lower (proved);"
@@ -176,24 +176,24 @@ def _all_of_them(found: PrintedRecommendation) -> list[str]:
     ]
 
 
-def _beside(found: PrintedRecommendation) -> str:
-    """What is recommended from beyond the catalogue."""
+def _name_longer_choices(found: PrintedRecommendation) -> str:
+    """Name the choices that are longer than the losses of the catalogue."""
     others = [choice.loss for choice in found.choices if choice.source != "catalogue"]
     return f"; {' and '.join(others)} is longer" if others else ""
 
 
-def _none_right(found: PrintedRecommendation) -> str:
-    text = f"{asked(found)}: none of the {found.tried} candidates does"
+def _explain_no_choice(found: PrintedRecommendation) -> str:
+    text = f"{write_question(found)}: none of the {found.tried} candidates does"
     if found.elsewhere is None:
         return text
     words = ", ".join(describe_setting(found.elsewhere.setting))
     return f"{text}; {words}, {found.elsewhere.loss} does"
 
 
-def _not_these(found: PrintedRecommendation, at_most: int | None = None) -> list[str]:
+def _list_common_mistakes(found: PrintedRecommendation, at_most: int | None = None) -> list[str]:
     if not found.wrong:
         return []
-    rows = [(f"{one.loss}{_options(one)}", wrong_reason(one, found)) for one in found.wrong[:at_most]]
+    rows = [(f"{one.loss}{_options(one)}", describe_mistake(one, found)) for one in found.wrong[:at_most]]
     width = max(len(loss) for loss, _ in rows)
     title = "what they estimate" if found.use == "value" else "what they optimise"
     return [
@@ -203,8 +203,8 @@ def _not_these(found: PrintedRecommendation, at_most: int | None = None) -> list
     ]
 
 
-def wrong_reason(one: TemptingLoss, found: PrintedRecommendation) -> str:
-    """The verdict on a tempting choice, in a few words."""
+def describe_mistake(one: TemptingLoss, found: PrintedRecommendation) -> str:
+    """Say in a few words what a common mistake optimises."""
     if found.use == "value":
         return (
             f"its mean is {describe_value(one.verdict)}" if _is_formula(one) else describe_value(one.verdict)
@@ -224,33 +224,33 @@ def _options(choice: Choice | TemptingLoss) -> str:
     return "".join(f" --{name} {value}" for name, value in named if value)
 
 
-def choice_rows(choice: PrintedChoice, found: PrintedRecommendation) -> list[tuple[str, str]]:
-    """What is proved of a choice, one line each."""
-    rows = [("proved", proved(choice, found))]
-    rows.append(("assumes", assumed(choice, found)))
+def list_choice_rows(choice: PrintedChoice, found: PrintedRecommendation) -> list[tuple[str, str]]:
+    """Return what is proved of a choice, one line each."""
+    rows = [("proved", show_theorem(choice, found))]
+    rows.append(("assumes", summarise_hypotheses(choice, found)))
     if found.use == "value":
         order = "second" if choice.settles else "first"
         rows.append(("near q = p", f"of {order} order in log q/p, where the KL is of second order"))
     else:
         rows += [("value", _value(choice))] if found.target not in NEXT_TOKENS else []
-        rows += [("push", push(choice))]
+        rows += [("push", show_gradient_at_sample(choice))]
     if choice.against is not None and _is_last_of_its_kind(choice, found):
-        rows.append(("variance", against(choice.loss, choice.against, choice.kind, found)))
-    rows += [("needs", text) for text in needs(choice)]
-    rows += [("clamped", text) for text in map(clamped, choice.clamps if found.use != "value" else ())]
+        rows.append(("variance", compare_variances(choice.loss, choice.against, choice.kind, found)))
+    rows += [("needs", text) for text in list_needs(choice)]
+    rows += [("clamped", text) for text in map(describe_clamp, choice.clamps if found.use != "value" else ())]
     return rows
 
 
-def proved(choice: PrintedChoice, found: PrintedRecommendation) -> str:
-    """The theorem that makes it right."""
+def show_theorem(choice: PrintedChoice, found: PrintedRecommendation) -> str:
+    """Return the theorem that proves the choice correct."""
     proof = choice.value if found.use == "value" else choice.verdict.proof.theorems[0]
     if proof is None:
         return f"its mean is {KLS[found.target]}, by the rules of the kernel"
     return f"{proof}" + (", replayed by the kernel" if choice.verdict.trust == "kernel" else "")
 
 
-def hypotheses(choice: PrintedChoice, found: PrintedRecommendation) -> tuple[str, ...]:
-    """Of the theorem that makes it right."""
+def list_hypotheses(choice: PrintedChoice, found: PrintedRecommendation) -> tuple[str, ...]:
+    """Return the hypotheses of that theorem."""
     return tuple(dict.fromkeys(write_sentences(_assumptions(choice, found))))
 
 
@@ -260,8 +260,8 @@ def _assumptions(choice: PrintedChoice, found: PrintedRecommendation) -> tuple[M
     return choice.value.assumptions if choice.value else choice.verdict.value.assumptions
 
 
-def assumed(choice: PrintedChoice, found: PrintedRecommendation) -> str:
-    """The supports in short, and how many other hypotheses there are."""
+def summarise_hypotheses(choice: PrintedChoice, found: PrintedRecommendation) -> str:
+    """Return the conditions on supports, and the number of other hypotheses."""
     every = _assumptions(choice, found)
     supports = _supports(every)
     others = sum(not (x.code == "support" or x.values.get("supports")) for x in dict.fromkeys(every))
@@ -288,8 +288,8 @@ def _value(choice: Choice) -> str:
     return describe_value(choice.verdict) + (f", where {' and '.join(more)}" if more else "")
 
 
-def push(choice: Choice) -> str:
-    """The gradient at a sample."""
+def show_gradient_at_sample(choice: Choice) -> str:
+    """Return the gradient at a sample, such as "k1 s at each sample"."""
     verdict, token = choice.verdict, choice.setting.is_per_token
     if verdict.gradient.scores_named[0]:
         return f"{verdict.gradient.score_text} at each token"
@@ -305,18 +305,18 @@ def _is_last_of_its_kind(choice: PrintedChoice, found: PrintedRecommendation) ->
     return [one for one in found.choices if one.kind == choice.kind][-1] is choice
 
 
-def against(loss: str, spread: PrintedSpread, kind: int, found: PrintedRecommendation) -> str:
-    """How the variance of a loss compares with that of the next kind."""
+def compare_variances(loss: str, spread: PrintedSpread, kind: int, found: PrintedRecommendation) -> str:
+    """Compare the variance of a loss with that of the next kind."""
     other = next(one for one in found.choices if one.kind == kind + 1)
     names = {"A": loss, "B": other.loss}
     if spread.lower in names:
         higher = names["B" if spread.lower == "A" else "A"]
-        return f"Var {names[spread.lower]} <= Var {higher} in every model (proved)"
+        return f"Var {names[spread.lower]} <= Var {higher} for all policies (proved)"
     if spread.lower == "equal":
         return f"the same as that of {other.loss}"
     if spread.regional is None:
         if spread.lower == "depends":
-            return f"neither this nor {other.loss} varies less in every model (a model each way)"
+            return f"whether this or {other.loss} varies less depends on the policies (an example each way)"
         return f"no order with {other.loss} is proved"
     lower = names[spread.regional_lower]
     higher = names["B" if spread.regional_lower == "A" else "A"]
@@ -324,8 +324,8 @@ def against(loss: str, spread: PrintedSpread, kind: int, found: PrintedRecommend
     return shown + (", not everywhere (a model)" if spread.lower == "depends" else "")
 
 
-def needs(choice: Choice) -> list[str]:
-    """What code has to have, beside log q and log p."""
+def list_needs(choice: Choice) -> list[str]:
+    """Return the inputs that code needs in addition to log q and log p."""
     on, found = choice.setting.on_policy, ["log q and log p of all words"] if choice.exact else []
     if choice.has_weight:
         weights = choice.setting.weights
@@ -341,8 +341,8 @@ def needs(choice: Choice) -> list[str]:
     return found
 
 
-def clamped(one: Clamped) -> str:
-    """What a bound does to a choice."""
+def describe_clamp(one: Clamped) -> str:
+    """Describe the effect of a bound on a choice."""
     cases = "; ".join(f"{value} where {where}" for where, value in one.beyond)
     if one.inside is None and not one.beyond:
         return f"{one.loss}: the same target" if one.target else f"{one.loss}: open"
@@ -352,15 +352,15 @@ def clamped(one: Clamped) -> str:
 def recommendation_markdown(found: PrintedRecommendation, framework: str = "torch") -> str:
     """For a page or an issue."""
     if not found.choices:
-        return f"**{_escaped(_none_right(found))}**"
-    lines = [f"**{_escaped(asked(found))}:** write `{found.choices[0].loss}`", ""]
+        return f"**{_escaped(_explain_no_choice(found))}**"
+    lines = [f"**{_escaped(write_question(found))}:** write `{found.choices[0].loss}`", ""]
     lines += ["| write | what is proved of it |", "| --- | --- |"]
     for choice in found.choices:
-        rows = "<br>".join(f"{name}: `{_in_a_cell(text)}`" for name, text in choice_rows(choice, found))
+        rows = "<br>".join(f"{name}: `{_in_a_cell(text)}`" for name, text in list_choice_rows(choice, found))
         lines.append(f"| `{choice.loss}{_options(choice)}` | {rows} |")
     lines += ["", "| not | because |", "| --- | --- |"]
     lines += [
-        f"| `{one.loss}{_options(one)}` | {_escaped(wrong_reason(one, found))} |" for one in found.wrong
+        f"| `{one.loss}{_options(one)}` | {_escaped(describe_mistake(one, found))} |" for one in found.wrong
     ]
     return "\n".join([*lines, "", "```python", found.snippet(framework), "```"])
 
@@ -408,9 +408,9 @@ def choice_json(choice: PrintedChoice, found: PrintedRecommendation) -> dict[str
     return {
         "loss": choice.loss, "credit": choice.setting.credit or None,
         "weights": choice.setting.weights or None, "trust": verdict.trust,
-        "source": choice.source, "proved": proved(choice, found), "value": describe_value(verdict),
+        "source": choice.source, "proved": show_theorem(choice, found), "value": describe_value(verdict),
         "per_sample": verdict.gradient.score_text,
-        "kind": choice.kind, "needs": needs(choice), "hypotheses": list(hypotheses(choice, found)),
+        "kind": choice.kind, "needs": list_needs(choice), "hypotheses": list(list_hypotheses(choice, found)),
         "variance_against_next_kind": spread.to_json() if spread else None,
         "clamped": [
             {"loss": one.loss, "target": one.target, "inside": one.inside,
@@ -425,6 +425,6 @@ def wrong_json(one: TemptingLoss, found: PrintedRecommendation) -> dict[str, Any
     setting = one.verdict.setting
     return {
         "loss": one.loss, "credit": setting.credit or None, "weights": setting.weights or None,
-        "target": one.verdict.target or "open", "reason": wrong_reason(one, found),
+        "target": one.verdict.target or "open", "reason": describe_mistake(one, found),
         "trust": one.verdict.trust, "value": describe_value(one.verdict),
     }  # fmt: skip

@@ -18,19 +18,19 @@ SAID = {  # the code of a warning, and what its sentence holds
     "vanishes": r"zero gradient at every sample",
     "zero-gradient": r"has zero expected gradient: it only adds noise",
     "value-is-not-gradient": r"the value is unbiased for KL\(q\|\|p\), but",
-    "mean-zero-noise": r"has mean zero",
-    "missing-weight": r"no importance weight", "literal-weight": r"on-policy rho has the value 1",
+    "mean-zero-noise": r"changes only the variance",
+    "missing-weight": r"no importance weight", "literal-weight": r"rho equals 1 but has a gradient",
     "wrong-sign": r"increases .*KL\((?!mu)|lowers (E_q|the mean of a reward)",
     "heavy-tail": r"heavy tails",
     "pushes-from-mu": r"pushes the policy away from mu: it increases KL\(mu\|\|q\)",
     "no-restoring-force": r"no restoring force at q = p", "unbounded-below": r"unbounded below",
-    "pushes-away": r"pushes q away from p unless ", "boundary-dropped": r"boundary term",
+    "pushes-away": r"pushes q away from p except where ", "boundary-dropped": r"boundary term",
     "held-weakly": r"the objective is convex in q (only where|nowhere)",
     "later-dropped": r"the effect of a token on later tokens is dropped",
-    "length-rewarded": r"1/T depends on later tokens",
+    "length-rewarded": r"dividing by the length T rewards",
     "advantage-counts-once": r"A belongs to the whole sequence",
     "later-rewards-dropped": r"no token gets credit for the rewards after it",
-    "counts-tokens": r"counts tokens", "prefixes-of-mu": r"leaves the prefix of t distributed as mu",
+    "counts-tokens": r"counts tokens", "prefixes-of-mu": r"its prefix still comes from mu",
     "mean-shrinks": r"shrinks by 1 - 1/n \(multiply by n/\(n - 1\)",
     "size-lost": r"removes the size of the coefficient",
     "shrink-together": r"reward and the penalty shrink together",
@@ -107,15 +107,15 @@ def test_warnings(words: str, loss: str, codes: str) -> None:
 
 # what the sentences name: a term, a condition, what to do instead
 SENTENCES: list[tuple[str, str, str]] = [
-    ("off", "-rho*A + beta*k3", r"at beta\*\(1 - r\) in the gradient"),
-    ("off", "rho*R + clip(k3, -10, 10)", r"at the gradient of clip\(k3, -10, 10\)"),
-    ("off token prefix", "rho*k3 + beta*k1", r"sequences come from mu.* at beta in the gradient"),
+    ("off", "-rho*A + beta*k3", r"for beta\*\(1 - r\) in the gradient"),
+    ("off", "rho*R + clip(k3, -10, 10)", r"for the gradient of clip\(k3, -10, 10\)"),
+    ("off token prefix", "rho*k3 + beta*k1", r"sequences come from mu.* for beta in the gradient"),
     ("off token reward", "rho*k1", r"choose weights prefix"),
     ("off token", "rho*k3", r"choose weights prefix"),
     ("off token", "exp(log_q - log_mu)*k3", r"multiply by exp\(past\(log_q - log_mu\)\)"),
-    ("token /T", "k1", r"lowers E_q.1/T.*longer sequences"), ("token /T", "-k1",
-    r"raises E_q.1/T.*shorter sequences"),
-    ("token /T", "(beta - 2)*k1", r"where beta - 2 < 0 it raises E_q.1/T.*shorter sequences"),
+    ("token /T", "k1", r"rewards long outputs: it lowers E_q.1/T"), ("token /T", "-k1",
+    r"rewards short outputs: it raises E_q.1/T"),
+    ("token /T", "(beta - 2)*k1", r"where beta - 2 < 0 it rewards short outputs: it raises E_q.1/T"),
     ("token reward", "lam - 1", r"it lengthens sequences .but where lam - 1 < 0 it shortens sequences"),
     ("token reward", "1", r"a constant at each token counts tokens: ascending it lengthens sequences"),
     ("off", "rho*loo(R - k1)", r"put sg\(..\) around a baseline"),
@@ -243,7 +243,7 @@ def test_k3_off_policy_often_draws_q_to_mu() -> None:
 def test_the_literal_1_is_warned_of_where_it_gives_another_gradient(loss: str) -> None:
     worlds = Forest(samples(5, copies=1))
     one, other = (worlds.field(text).a for text in (loss, loss.replace("rho", "(1 + 0*rho)")))
-    assert ("literal 1" in warned(loss, {})) == (np.abs(one - other).max() > 1e-9)
+    assert ("not 1" in warned(loss, {})) == (np.abs(one - other).max() > 1e-9)
 
 
 # ---------------------------------------------------------------------------- on models: the ratio that grows

@@ -402,7 +402,7 @@ def test_expressions_and_the_namespace() -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["k1", "k1", "--use", "reward"], 0, "the same in every model"),
+        (["k1", "k1", "--use", "reward"], 0, "the same for all policies"),
         (["-k1", "-k2"], 0, "A = -k1"),
         (["har*k1", "k1", "--param", "har"], 0, "har"),
         (["exp(1000)*k2", "k2"], 0, "Different expected gradients"),

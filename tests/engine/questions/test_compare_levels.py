@@ -59,7 +59,7 @@ def test_pairs(a: str, b: str, words: str, value: bool, sample: bool | None, mea
         assert "the theorems speak of" in found.hypotheses[0]
     else:
         assert found.trust == "kernel" and "at each token" in str(found)
-        assert ("the same in every model" in str(found)) == sample
+        assert ("the same for all policies" in str(found)) == sample
     for proof in found.proofs:
         assert check(read(json.dumps(proof.certificate()))) == (proof.theorem.proved,)
 
@@ -102,7 +102,7 @@ def test_sequences_are_samples() -> None:
     [
         ("+".join(f"abs(k1 - {i})" for i in range(33)), {"level": "token"}, "more than 64 regions"),
         ("k3", {"level": "token", "use": "reward"}, "choose credit same-token"),
-        ("k1", {"level": "sample", "credit": "to-go"}, "choose level token"),
+        ("k1", {"level": "sample", "credit": "to-go"}, "needs level token"),
         ("k1", {"level": "words"}, "one of sample, token, sequence"),
         ("k1/0", {"level": "token"}, "division by zero"),
         ("togo(R)", {"level": "token", "use": "reward"}, "let both say it"),

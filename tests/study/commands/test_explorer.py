@@ -178,7 +178,7 @@ def test_what_the_engine_declines_is_an_answer_too(form: Any) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sampling": "offline"}, "sampling='offline': one of on-policy, off-policy, truncated expected"),
-    ({"credit": "to-go"}, "credit: this is said of tokens"),
+    ({"credit": "to-go"}, "credit: needs level token"),
     ({"level": "token", "batch": "mean"}, "batch: samples are centred whole"),
     ({"loss": 3}, "the loss is text"),
     ({"parameters": "gamma"}, "parameters a list of names"),

@@ -45,7 +45,7 @@ def test_k3_in_the_reward_collapses():
     found = optimum("k3", 0.5, REWARDS, REFERENCE, use="reward")
     assert not any(s.stable for s in found.optimum.stationary) and len(found.optimum.boundary) == 3
     assert [w.split(":")[0] for w in found.warnings] == [
-        "no restoring force at q = p", "pushes q away from p unless r <= 1",
+        "no restoring force at q = p", "pushes q away from p except where r <= 1",
         "the objective is unbounded below", "where training ends depends on where it starts",
     ]  # fmt: skip
 

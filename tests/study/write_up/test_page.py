@@ -328,15 +328,15 @@ def test_the_cross_check_says_what_was_seen() -> None:
     shown = written("cross_check", summarise_checks([checked()]))
     text = Reader(shown).text
     assert "Statement 1, exactly: apart by 0" in text and "finite model, left side" in text
-    assert "10 12 −1.2 |z| ≤ 5.99 2×10 −5 told apart, |z| = 140" in text
+    assert "10 12 −1.2 |z| ≤ 5.99 2×10 −5 detected, |z| = 140" in text
     assert "agrees : the exact oracle bears out 1 of 1 statement; 1 of 1 sampled side as required" in text
-    assert "a bias of 2×10 −5 of its size would have shown; 1 of 1 wrong control told apart" in text
+    assert "a bias of 2×10 −5 of its size would have shown; 1 of 1 wrong control detected" in text
     assert "not sampled on Gaussians: p < q" in text and "failure" not in shown
     assert summarise_checks([]) == {}
 
 
 @pytest.mark.parametrize(
-    ("change", "word"), [({"holds": False}, "−1.2"), ({"rejected": False}, "not told apart")]
+    ("change", "word"), [({"holds": False}, "−1.2"), ({"rejected": False}, "not detected")]
 )
 def test_a_failed_comparison_is_marked(change: dict[str, bool], word: str) -> None:
     outcome = SimpleNamespace(**(vars(checked().outcomes[0]) | change))
