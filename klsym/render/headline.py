@@ -21,7 +21,8 @@ from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length
+from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length, sg
+from klsym.language.sums import OverVocabulary
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Words
@@ -239,9 +240,21 @@ def describe_next_tokens(verdict: Verdict) -> str:
     """Describe the KL of each next token, if the expected gradient is a multiple of its gradient."""
     next_token_kl = read_next_token_kl(verdict)
     if next_token_kl is None:
-        return ""
+        return _describe_exact_mean(verdict)
     multiple = f"{TEXT(next_token_kl.multiple)} " if next_token_kl.multiple is not None else ""
     return f"{multiple}{KL[next_token_kl.name]} of each next token, at prefixes of {next_token_kl.under}"
+
+
+def _describe_exact_mean(verdict: Verdict) -> str:
+    """Name a loss that is an exact mean over the vocabulary: its gradient after each prefix is its own."""
+    setting, written = verdict.setting, verdict.loss.written
+    if written is None or not (setting.is_per_token and setting.is_differentiated) or setting.averaged:
+        return ""
+    outside = written.expression.replace(lambda e: isinstance(e, OverVocabulary), lambda e: sympy.S.Zero)
+    if written.expression.has(sg) or not written.expression.has(OverVocabulary) or outside.free_symbols:
+        return ""
+    under = "q" if setting.on_policy else "mu"
+    return f"{verdict.loss.read_as or verdict.loss.text} of each next token, at prefixes of {under}"
 
 
 def _format_generator(generated: Any) -> str:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from sympy import Basic, Heaviside
 
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.language.expressions import A, R, log_mu, log_old, log_p, log_q
+from klsym.language.expressions import A, R, V, V_next, log_mu, log_old, log_p, log_q
 from klsym.language.sums import OverVocabulary
 from klsym.notation.values import take_off_score
 from klsym.render.headline import (
@@ -47,6 +47,7 @@ IN_A_SUM = {
     ENTROPY: "the entropy, with the sign that makes the policy deterministic",
 }
 OF_REFERENCE = re.compile(r"\b(k[1-9]|r|log_p)\b|\bk\(|\bref")
+FROM_OLD = re.compile(r"minimises (?:[\w./]+(?:\*| ))?KL\(mu\|\|q\)")
 TO_OLD = re.compile(r"minimises (?:\S+ ?\*? ?)?(?:E_q\[log\(rho_old\)(?:/\d+)?\]|KL\(q\|\|mu\))")
 
 
@@ -81,7 +82,7 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     if entropy := describe_entropy(verdict, ascends):
         return entropy
     if verdict.target in NAMED:
-        return _name_combination(verdict.gradient, ascends)
+        return _name_combination(verdict.gradient, ascends) if _is_of_kl_or_reward(verdict) else NOT_A_KL
     if (inside := find_named_inside(verdict)) is not None:
         return f"{_name_combination(inside, ascends)} {describe_place(verdict)}"
     for sign, start in ((ascends, ""), (not ascends, "the wrong sign for ")):
@@ -89,6 +90,8 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
             return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
     if is_penalty_to_old(verdict, ascends):
         return "a penalty on KL(policy || old policy)"
+    if FROM_OLD.fullmatch(describe_objective(verdict, ascends)):
+        return "a penalty on KL(old policy mu || policy)"
     if verdict.target == "no-objective":
         return "no objective"
     if verdict.target == "f-divergence":
@@ -96,6 +99,13 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     written = verdict.loss.written
     is_of_reference = written.expression.has(log_p) if written else OF_REFERENCE.search(verdict.loss.text)
     return NOT_A_KL if is_of_reference else OTHER
+
+
+def _is_of_kl_or_reward(verdict: Verdict) -> bool:
+    """Has the loss a reward, or its objective a KL?  What a cut sampler leaves out may stand as a reward."""
+    written = verdict.loss.written
+    named = set(verdict.gradient.multiples) & {*KL_OF} or written is None
+    return bool(named) or (written is not None and written.expression.has(R, A, V, V_next))
 
 
 def has_clip(verdict: Verdict) -> bool:

@@ -1,0 +1,42 @@
+"""The verdict in words for exact means over the vocabulary, old policies, and samplers that are cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klsym.api import explain
+
+OFF, TOKEN, CUT = {"sampling": "off-policy"}, {"level": "token"}, {"sampling": "truncated"}
+SAID: list[tuple[str, dict[str, Any], str]] = [
+    ("gkd", {}, "descends js(q, p) of each next token, at prefixes of q"),
+    ("js(q, p, 0.9)", TOKEN, "descends js(q, p, 0.9) of each next token"),
+    ("full(k2)", {**OFF, **TOKEN}, "minimises full(k2) of each next token, at prefixes of mu"),
+    ("full_kl(q, p)", TOKEN, "descends the reverse KL of each next token"),
+    ("sg(rho - 1)*log_q", OFF, "A penalty on KL(old policy mu || policy): minimises KL(mu||q)"),
+    ("0.1*(log_mu - log_q)", OFF, "A penalty on KL(old policy mu || policy)"),
+    ("k1", CUT, "Not a KL penalty"),
+    ("-R*log_q", CUT, "A policy gradient"),
+]
+UNSAID: list[tuple[str, dict[str, Any], str]] = [
+    ("log_q - log_mu", OFF, "A penalty on"),
+    ("full(k2)", {}, "of each next token"),
+    ("sg(full(k2))*log_q", TOKEN, "of each next token"),
+    ("full(k2) + k2", TOKEN, "descends full(k2) + k2 of each"),
+    ("k1", CUT, "policy gradient"),
+]
+
+
+def read(loss: str, options: dict[str, Any]) -> str:
+    return " ".join(" ".join(explain(loss, **options).text().split("\n")[1:3]).split())
+
+
+@pytest.mark.parametrize(("loss", "options", "words"), SAID, ids=str)
+def test_what_is_said(loss: str, options: dict[str, Any], words: str) -> None:
+    assert words in read(loss, options)
+
+
+@pytest.mark.parametrize(("loss", "options", "words"), UNSAID, ids=str)
+def test_what_is_not_said(loss: str, options: dict[str, Any], words: str) -> None:
+    assert words not in read(loss, options)
