@@ -4,7 +4,7 @@
 >>> verdict.target, verdict.trust, verdict.gradient.canonical_text
 ('reverse-kl', 'kernel', 'k1')
 >>> explain("k3", level="token").target
-'none'
+'no-objective'
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_what_is_not_measured_is_refused_in_a_line(text: str, said: str) -> None
 def test_a_kind_has_no_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     answer = measure(k3, sampling=OFF, expect="own-mean")
     assert answer.to_json()["expect"] == {"wanted": "own-mean", "ok": True, "error": None, "cosine": None}
-    assert "expected  own-mean: yes\n" in str(answer)
+    assert "expected own-mean: yes\n" in str(answer)
     file = "tests/support/measured/losses.py:whole_batch"
     assert main(["measure", file, "--group", "2", "--expect", "no-objective"]) == 1
     assert "no-objective" in capsys.readouterr().err

@@ -349,5 +349,5 @@ def test_a_loss_without_a_value_is_not_passed() -> None:
 
 def test_a_standard_deviation_is_refused_and_not_failed() -> None:
     loss = "normalised(R)*log_q"
-    with pytest.raises(UsageError, match="leave --check out"):
+    with pytest.raises(UsageError, match="leave it out"):
         with_check(engine.explain(loss, "off-policy"), parse(loss))

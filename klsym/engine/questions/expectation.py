@@ -1,5 +1,6 @@
 """Whether a verdict has the objective that a user expects.
 
+>>> from klsym.engine.answers.objectives import read_objective
 >>> from klsym.engine.explain import explain
 >>> [is_met(explain("-A*log_q + 0.04*k2"), read_objective(text))
 ...  for text in ("-E[A] + 0.04*reverse-kl", "-E[A] + 0.05*reverse-kl", "combination")]

@@ -279,7 +279,7 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
     family = family_of(target, setting.sampling, use) if alone else None
     return Recommendation(
         target, use, setting, ranked, tried=len(tried), wrong=wrong, elsewhere=elsewhere, family=family,
-        weighted=_find_weighted(target, setting) if use == "reward" and not setting.on_policy else None,
+        weighted=_find_weighted(target, setting) if setting.is_reward and not setting.on_policy else None,
     )  # fmt: skip
 
 

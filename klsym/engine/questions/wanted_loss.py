@@ -5,7 +5,7 @@ weighted by q/mu.  E_mu[f] is the objective of f itself, whose samples are fixed
 
 >>> from klsym.engine.answers.objectives import read_objective
 >>> build_wanted_loss(read_objective("0.04*reverse-kl - E[A]"), Setting(), A)
--log_q*sg(A) + log_q*sg(k1)/25
+-A*log_q + log_q*sg(k1)/25
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def test_the_bias_is_told_by_regions() -> None:
     assert "outside the clip range: E_mu[sum_t b] with b =" in text
     pushed = "rho_past*rho_now*(R_now + R_future)*(s_past + s_now)"
     rows = [line.strip() for line in text.splitlines() if line.strip().startswith(pushed)]
-    assert [row.partition("  where ")[2] for row in rows] == [
+    assert [place for row in rows if (place := row.partition("  where ")[2])] == [
         "rho_past*rho_now > 1.2 and R_now + R_future >= 0",
         "rho_past*rho_now < 0.8 and R_now + R_future <= 0",
     ]
