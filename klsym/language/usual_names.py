@@ -15,7 +15,16 @@ from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.reductions import MASK
-from klsym.language.training_names import AMBIGUOUS, MASKS, RATIO, find_meaning, is_coefficient, split_words
+from klsym.language.training_names import (
+    AMBIGUOUS,
+    LOG_WEIGHT,
+    MASKS,
+    RATIO,
+    ask_for_value,
+    find_meaning,
+    is_coefficient,
+    split_words,
+)
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
@@ -66,10 +75,9 @@ class NameReader(Reader):
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
         elif typed != name:
-            declare = f": type {name[:SHOWN]} for a number that is the same for all samples, with"
-            raise self.make_error_with_hint(
-                f"unknown name {typed[:SHOWN]!r}", f"{declare} {spell_option('param', name[:SHOWN])}", node
-            )
+            declare = f"type {name[:SHOWN]} for a number that is the same for all samples, with"
+            hint = ask_for_value(name) or f"{declare} {spell_option('param', name[:SHOWN])}"
+            raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}", node)
         else:
             return super().read_name(name, node)  # refuses it
         self.is_foreign = True
@@ -84,6 +92,8 @@ class NameReader(Reader):
         )
 
     def read_density(self, name: str, meaning: str, node: ast.expr) -> Any:
+        if meaning == LOG_WEIGHT:
+            return ATOMS["log_q"] - ATOMS["log_mu"]
         if meaning not in ATOMS:
             self.is_foreign = True
             raise self.make_error_with_hint(f"{name!r} is a probability", f": type {meaning}", node)
@@ -148,7 +158,9 @@ class NameReader(Reader):
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""
         pairs = tuple(
-            (x, symbol.name) for x, symbol in self.read_as.items() if symbol != MASK and x != symbol.name
+            (x, LOG_WEIGHT if symbol.is_Add else symbol.name)
+            for x, symbol in self.read_as.items()
+            if symbol != MASK and x != str(symbol)
         )
         if pairs:
             yield Message("names-read", pairs=pairs)
