@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -119,6 +120,26 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain k3 --sampling zzz", "invalid choice: 'zzz'"),
         ("explian k3", "did you mean explain?"),
         ("recommend --target reverse-k", "did you mean reverse-kl?"),
+        ("recommend --target 'KL(policy || ref)'", "did you mean reverse-kl?"),
+        ("recommend --target 'kl(p, q)'", "did you mean forward-kl?"),
+        ("recommend --target kl", "reverse-kl for KL(policy || reference), or forward-kl for"),
+        ("recommend --target JS", "for its losses type klsym divergence jensen-shannon"),
+        ("recommend --target jensen-shannon", "for its losses type klsym divergence jensen-shannon"),
+        ("recommend --target tv", "twice the total variation: type klsym explain abs"),
+        ("recommend", "--target reverse-kl or --target forward-kl or --target next-token-reverse-kl or"),
+        ("grpo", "'grpo' is a loss and no command: type klsym explain grpo"),
+        ("'rho*k3'", "type klsym explain 'rho*k3'"),
+        ("'(logp - ref_logp).square()'", "type klsym explain '(logp - ref_logp).square()'"),
+        ("rule k3", "no diagnostic code; for a loss: klsym explain k3; known:"),
+        ("measure k3", "expected; for a loss: klsym explain k3"),
+        ("measure '-A*logp'", "for a loss: klsym explain '-A*logp'"),
+        ("audit k3", "for a loss: klsym explain k3"),
+        ("audit .", "to list its functions: klsym audit --scan ."),
+        ("explain k3 --off-policy", "--off-policy; did you mean --sampling off-policy?"),
+        ("explain k3 --token", "did you mean --level token"),
+        ("explain k3 --reward", "did you mean --use reward?"),
+        ("explain k3 --mean", "did you mean --batch mean or --aggregate mean?"),
+        ("recommend --target reverse-kl --offpolicy", "did you mean --sampling off-policy?"),
         ("compare grpo ppo", "grpo is used with aggregate mean, ppo with sum: choose with --aggregate"),
         ("rule missing-wieght", "did you mean missing-weight?"),
         ("rule KL0004x", "is no diagnostic code"),
@@ -129,6 +150,27 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
 def test_what_is_typed_wrongly_is_refused_in_one_line(words: str, said: str, capsys: Out) -> None:
     code, out, err = run(capsys, *shlex.split(words))
     assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["grpoo", "reverse-kl", "rule missing-wieght", "measure nope", "audit nope", "explain k3 --nonsense",
+     "recommend --target zzz", "rules --token"],
+)  # fmt: skip
+def test_other_words_get_no_hint_on_losses_and_options(words: str, capsys: Out) -> None:
+    code, out, err = run(capsys, *shlex.split(words))
+    assert (code, out) == (2, "") and not re.search("klsym explain|klsym divergence|did you mean --", err)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("js", "jensen-shannon"), ("JSD", "jensen-shannon"), ("reverse_kl", "reverse-kl"),
+     ("KL(p||q)", "forward-kl"), ("Hellinger", "squared-hellinger"),
+     ("kl", "reverse-kl or klsym divergence forward-kl")],
+)  # fmt: skip
+def test_a_divergence_by_another_name_is_told_the_command(typed: str, name: str, capsys: Out) -> None:
+    code, out, err = run(capsys, "divergence", typed)
+    assert (code, out, err) == (2, "", f"klsym: {typed!r}: type klsym divergence {name}\n")
 
 
 def test_python_is_told_the_nearest_choice_too() -> None:
