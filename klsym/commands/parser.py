@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Say which choice is nearest to one that is unknown, or of a loss which command explains it."""
         is_command = isinstance(action, argparse._SubParsersAction)
-        if is_command and value not in action.choices:
+        if is_command and value not in (action.choices or ()):
             from klsym.engine.answers.loss_hints import is_loss, write_explain
 
             if is_loss(value):

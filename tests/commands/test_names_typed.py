@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from klsym.commands.parser import build_parser
 from klsym.engine.options.option_table import CHOICES
 from klsym.engine.options.synonyms import SYNONYMS
 from klsym.errors import UsageError
-from klsym.language.named_losses import NamedLoss, find_named_loss, load_named_losses
+from klsym.language.named_losses import TABLE, NamedLoss, find_named_loss, load_named_losses
 from klsym.render.answer import MAX_NAME, build_answer, shorten_formula
 from klsym.study.tables.trainers import trainer
 from support.commands import Out, run
@@ -114,6 +115,15 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain grpoo", "did you mean grpo?"),
         ("explain 'k3 + rh'", "did you mean rho?"),
         ("explain 'what does k3 do off policy?'", "type klsym explain k3 --sampling off-policy or"),
+        ("explain 'why is my KL negative'", "type klsym recommend --target reverse-kl --use value or klsym"),
+        ("explain 'does top_p sampling bias the KL'", "type klsym explain k3 --sampling top-p or"),
+        ("explain 'should I divide the loss by the length'", "type klsym rule KL012 or klsym explain k3"),
+        ("explain 'the KL in my reward'", "type klsym explain k1 --use reward or klsym explain k3"),
+        ("explain 'what does the clip of grpo do'", "type klsym explain ppo or klsym explain grpo"),
+        ("explain 'do I need an entropy bonus'", "type klsym explain entropy or klsym explain k3"),
+        ("explain 'loss for a teacher model'", "type klsym explain opd or klsym explain gkd"),
+        ("explain 'importance ratio gspo vs grpo'", "type klsym compare gspo grpo or klsym explain gspo"),
+        ("explain 'is k1 the same as before'", "type klsym explain k1 or klsym explain k3"),
         ("explain 'is this a good idea'", "not sentences: type klsym explain k3 or klsym explain grpo"),
         ("explain 'ratio*A'", "ambiguous name 'ratio'"),
         ("explain k3 --sampling of-polcy", "did you mean off-policy?"),
@@ -171,6 +181,16 @@ def test_other_words_get_no_hint_on_losses_and_options(words: str, capsys: Out) 
 def test_a_divergence_by_another_name_is_told_the_command(typed: str, name: str, capsys: Out) -> None:
     code, out, err = run(capsys, "divergence", typed)
     assert (code, out, err) == (2, "", f"klsym: {typed!r}: type klsym divergence {name}\n")
+
+
+SENTENCES = tomllib.loads(TABLE.read_text(encoding="utf-8"))["sentence"]
+
+
+@pytest.mark.parametrize("command", [command for row in SENTENCES for command in row["commands"]])
+def test_a_command_for_a_sentence_has_an_answer(command: str, capsys: Out) -> None:
+    words = shlex.split(command.format("k1", "k3"))
+    code, out, err = run(capsys, *words[1:])
+    assert (words[0], code, err) == ("klsym", 0, "") and out
 
 
 def test_python_is_told_the_nearest_choice_too() -> None:
