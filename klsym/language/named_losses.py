@@ -17,7 +17,9 @@ from typing import Any
 from klsym.errors import UsageError
 
 TABLE = Path(__file__).with_suffix(".toml")
-WORD = re.compile(r"(?<![\w.])[A-Za-z]\w*(?!\w|\s*[(.])")
+WORD = re.compile(
+    r"(?<![\w.])[A-Za-z]\w*(?!\w|\s*\(|\s*\.(?!\s*\w+\s*\())"
+)  # no function, and no x of x.y but in x.mean()
 NAME = re.compile(r"[A-Za-z]\w*([- ][A-Za-z]\w*)*\+{0,2}")
 MANY_WORDS = 3  # of a sentence
 

@@ -86,10 +86,25 @@ def test_other_text_is_no_name(typed: str) -> None:
         ("gpg + 0.04*K3", "-A*log_q + k3/25", {"level": "token", "sampling": "off-policy"}),
         ("gpg - 0.01*entropy", "-A*log_q - H(q)/100", {"level": "token", "sampling": "off-policy"}),
         ("reinforce + beta*k2", "-R*log_q + beta*k2", {"level": "sequence"}),
+        ("-A*log_q - 0.01*entropy.mean()", "-A*log_q - H(q)/100", {"level": "token"}),
+        ("-A*log_q - 0.01*entropy.detach()", "-A*log_q", {"level": "token"}),
+        ("entropy.detach()", "sg(H(q))", {"level": "token"}),
     ],
 )
 def test_a_name_inside_a_formula_is_its_loss(typed: str, loss: str, options: dict[str, str]) -> None:
     assert klsym.explain(typed).summary == klsym.explain(loss, **options).summary  # type: ignore[arg-type]
+
+
+def test_names_with_different_options_are_used_with_those_that_are_typed(capsys: Out) -> None:
+    """What the message advises has an answer; an option without effect beside a typed one is not asked."""
+    for words in (
+        "grpo gspo --level token --aggregate mean",
+        "grpo gspo --level sequence --aggregate sum",
+        "ppo reinforce --sampling on-policy --level sequence",
+        "abs grpo --level sample --sampling on-policy",
+    ):
+        code, out, err = run(capsys, "compare", *words.split())
+        assert (code, err) == (0, "") and out, words
 
 
 def test_typed_options_override_those_of_the_name() -> None:
@@ -110,8 +125,20 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain kl", "'kl' is ambiguous: type klsym explain k1 --use reward; or klsym explain k3"),
         ("explain ratio", "'ratio' is ambiguous: type klsym explain 'rho*A' --sampling off-policy"),
         ("explain gmpo", "gmpo cannot be read: a clamp"),
+        ("explain 'grpo + entropy'", "'grpo + entropy': with aggregate mean a sum"),
+        ("explain 'grpo - entropy'", "choose --aggregate sum, or divide by a constant"),
+        (
+            "explain 'gspo - entropy'",
+            "gspo is used with --level sequence; entropy is used with --level token",
+        ),
+        ("explain 'abs.item()'", "'abs' is not read inside a formula: type abs(k1)"),
+        ("explain 'entropy.size*k1'", "unknown name 'entropy.size'"),
+        ("explain 'entropy(q)'", "unknown function 'entropy'"),
         ("explain '2*full'", "'full' is not read inside a formula: type full_kl(q, p)"),
-        ("explain 'reinforce + ppo'", "reinforce is used with level sequence, ppo with token"),
+        (
+            "explain 'reinforce + ppo'",
+            "reinforce is used with --level sequence; ppo is used with --level token: add",
+        ),
         ("explain grpoo", "did you mean grpo?"),
         ("explain 'k3 + rh'", "did you mean rho?"),
         ("explain 'what does k3 do off policy?'", "type klsym explain k3 --sampling off-policy or"),
@@ -150,7 +177,15 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain k3 --reward", "did you mean --use reward?"),
         ("explain k3 --mean", "did you mean --batch mean or --aggregate mean?"),
         ("recommend --target reverse-kl --offpolicy", "did you mean --sampling off-policy?"),
-        ("compare grpo ppo", "grpo is used with aggregate mean, ppo with sum: choose with --aggregate"),
+        ("compare grpo ppo", "grpo is used with --aggregate mean; ppo is used with --aggregate sum: add"),
+        (
+            "compare grpo dr_grpo",
+            "a batch are not compared; type klsym explain grpo and klsym explain dr_grpo",
+        ),
+        (
+            "compare ppo reinforce",
+            "ppo is used with --sampling off-policy --level token; reinforce is used with",
+        ),
         ("rule missing-wieght", "did you mean missing-weight?"),
         ("rule KL0004x", "is no diagnostic code"),
         ("examples grpoo", "did you mean grpo?"),
@@ -219,7 +254,7 @@ def test_a_target_is_read_in_any_case(capsys: Out) -> None:
 
 
 def test_a_name_is_not_suggested_for_itself(capsys: Out) -> None:
-    code, _, err = run(capsys, "explain", "k1 - ppo.item()")
+    code, _, err = run(capsys, "explain", "k1 - ppo.loss")
     assert code == 2 and "did you mean ppo?" not in err
 
 
