@@ -107,6 +107,18 @@ def test_names_with_different_options_are_used_with_those_that_are_typed(capsys:
         assert (code, err) == (0, "") and out, words
 
 
+def test_dapo_is_the_mean_over_the_tokens_of_the_batch() -> None:
+    usual, summed = klsym.explain("dapo"), klsym.explain("dapo", aggregate="sum")
+    assert "KL012" in usual.text() and "KL012" not in summed.text()
+    assert "over all tokens of the batch" in usual.text().splitlines()[0]
+
+
+def test_the_inner_clamp_of_low_var_kl_keeps_its_gradient_a_number() -> None:
+    """verl clamps the log ratio before exp; without that clamp inf - inf is met."""
+    assert "not a number" not in klsym.explain("low_var_kl").text(full=True)
+    assert "not a number" in klsym.explain("clip(k3, -10, 10)").text(full=True)
+
+
 def test_typed_options_override_those_of_the_name() -> None:
     asked = klsym.explain("low_var_kl", sampling="on-policy", level="sample").loss.asked
     assert asked is not None and (asked.sampling, asked.level) == ("on-policy", "sample")
