@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from klsym.language.estimators import NAMES
 
@@ -20,6 +21,7 @@ BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "samplin
 OLD = {"proximal", "prox", "proxy"}
 REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
 TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer", "learner"}
+INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
@@ -122,6 +124,19 @@ def is_number(name: str) -> bool:
         return not {*words} & {"is", "behave", "rollout"}
     weights = {"loss", "kls", "is", "imp", "importance", "mask", "masks", "ratio", "ratios"}
     return bool({*words} & (COEFFICIENTS | SIZES)) and not {*words} & weights
+
+
+def expand_initial(name: str, names: Collection[str]) -> str:
+    """Return the full name of s_x or x_s, the student, and t_x or x_t, the teacher, if both are among names.
+
+    >>> expand_initial("t_logps", {"s_logps", "t_logps"}), expand_initial("t_logps", {"t_logps"})
+    ('teacher_logps', 't_logps')
+    """
+    for initial, stem, form in ((name[:1], name[2:], "{}_{}"), (name[-1:], name[:-2], "{1}_{0}")):
+        pair = {form.format(letter, stem) for letter in INITIALS}
+        if stem and initial in INITIALS and name in pair and pair <= {*names}:
+            return f"{INITIALS[initial]}_{stem}"
+    return name
 
 
 def find_example(name: str) -> str:

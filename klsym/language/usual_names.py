@@ -21,6 +21,7 @@ from klsym.language.training_names import (
     MASKS,
     RATIO,
     ask_for_value,
+    expand_initial,
     find_meaning,
     is_coefficient,
     split_words,
@@ -28,6 +29,7 @@ from klsym.language.training_names import (
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
+PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 
 
@@ -70,8 +72,10 @@ class NameReader(Reader):
             raise self.make_error_with_hint(reason, f": type {AMBIGUOUS[name].format(name)}", node)
         if name in MASKS:
             symbol = MASK
-        elif (meaning := find_meaning(name)) or {"prob", "probs"} & {*split_words(name)}:
-            symbol = self.read_density(name, meaning or "exp(log_q), exp(log_p) or exp(log_mu)", node)
+        elif (meaning := find_meaning(expand_initial(name, self.names_typed))) or {"prob", "probs"} & {
+            *split_words(name)
+        }:
+            symbol = self.read_density(name, meaning or PROBABILITIES, node)
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
         elif typed != name:
@@ -96,7 +100,9 @@ class NameReader(Reader):
             return ATOMS["log_q"] - ATOMS["log_mu"]
         if meaning not in ATOMS:
             self.is_foreign = True
-            raise self.make_error_with_hint(f"{name!r} is a probability", f": type {meaning}", node)
+            is_log = "log" in split_words(name) and meaning == PROBABILITIES
+            kind, wanted = ("log-probability", LOG_PROBABILITIES) if is_log else ("probability", meaning)
+            raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}", node)
         if meaning == "log_mu" and "old" in split_words(name):
             behaviour = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
             if any("old" not in split_words(candidate) for candidate in behaviour):
