@@ -119,6 +119,24 @@ def test_the_inner_clamp_of_low_var_kl_keeps_its_gradient_a_number() -> None:
     assert "not a number" in klsym.explain("clip(k3, -10, 10)").text(full=True)
 
 
+UPSIDE_DOWN = [
+    ("-torch.exp(old_logp - logp)*A", "-torch.exp(logp - old_logp)*A"), ("-A/rho", "-rho*A"),
+    ("-(torch.exp(old_logp - logp)*adv).mean()", "-(torch.exp(logp - old_logp)*adv).mean()"),
+    ("ratio = torch.exp(old_logp - logp); -ratio*A", "ratio = torch.exp(logp - old_logp); -ratio*A"),
+    ("-har*torch.exp(old_logp - logp)*A", "-har*rho*A"),  # a declared parameter: in the grammar
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "fixed"), UPSIDE_DOWN)
+def test_a_ratio_upside_down_is_fixed_in_the_names_that_were_typed(typed: str, fixed: str) -> None:
+    options: dict[str, str] = {"sampling": "off-policy", "level": "sample"}
+    verdict = klsym.explain(typed, parameters=["har"] if "har" in typed else (), **options)  # type: ignore[arg-type]
+    text = " ".join(verdict.text(width=300).split())
+    assert f"fix {fixed}: maximises " in text and "KL016" in text and "KL008" not in text
+    again = klsym.explain(fixed, parameters=["har"] if "har" in typed else (), **options)  # type: ignore[arg-type]
+    assert "KL016" not in again.text() and "KL008" not in again.text()
+
+
 def test_typed_options_override_those_of_the_name() -> None:
     asked = klsym.explain("low_var_kl", sampling="on-policy", level="sample").loss.asked
     assert asked is not None and (asked.sampling, asked.level) == ("on-policy", "sample")
