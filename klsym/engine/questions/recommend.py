@@ -262,7 +262,7 @@ def _describe_other_target(target: str) -> str:
         return f"target={target!r}: no loss is recommended for this objective, only for {answered}"
     typed, wanted = str(target), f"target={target!r}: one of {answered} expected"
     if typed.lower() in OF_KLS:
-        return f"target={target!r}: {WHICH_KL}"
+        return f"target={target!r}: {WHICH_KL} expected"
     if (named := find_divergence(typed) or name_kls(typed)) in get_args(KLTarget):
         return f"{wanted}; did you mean {named}?"
     return wanted + (suggest_divergence(typed) or suggest_nearest(typed, get_args(KLTarget)))
