@@ -149,7 +149,8 @@ def find_example(name: str) -> str:
     """
     words = split_words(name)
     is_multiple = words[-1:] == ["weight"] and bool({*words[-2:-1]} & OF_TERMS)
-    if {*words} & COEFFICIENTS or {*words[-1:]} & OF_NUMBERS or is_multiple:
+    is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
+    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_multiple or is_bound:
         return ""
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]

@@ -407,6 +407,12 @@ def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -
         "tis_cap",
         "kl_tau",
         "max_temperature",
+        "target_kl",
+        "lambda_kl",
+        "max_ratio",
+        "clip_ratio",
+        "entropy_weight",
+        "lr_scale",
         "ref",
     ],
 )
@@ -421,7 +427,7 @@ def test_other_names_may_be_parameters(name: str) -> None:
     [
         "reverse_kl", "diff", "pg_loss", "policy_loss", "actor_loss", "tis", "logr_term", "kl_div_term",
         "distillation", "token_weight", "weights", "my_entropy", "group_adv_term", "reward_term",
-        "value_diff",
+        "value_diff", "clip_loss", "clip_advantage_term", "max_loss", "entropy_bonus",
     ],
 )  # fmt: skip
 def test_a_name_that_may_depend_on_the_sample_is_asked_for(name: str) -> None:
