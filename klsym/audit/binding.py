@@ -31,6 +31,7 @@ from klsym.language.training_names import (
     OLD,
     REFERENCE,
     TRAINED,
+    expand_initial,
     find_meaning,
     is_number,
     split_words,
@@ -43,7 +44,6 @@ NO_POLICY = {"critic", "reward", "rewards", "rm", "value", "values", "judge", "s
 COUNTS = {"num", "count", "counts", "n", "window", "max", "min", "total", "avg", "valid"}
 NO_TOKENS = COUNTS | {"ignore"}
 NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
-SHORT = {"t": "teacher", "s": "student"}
 POLICIES = {"new", "old", "ref"}  # arguments of one function: log densities
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
 OF_VOCABULARY |= {x.name.removeprefix("log_"): sympy.exp(x) for x in VOCABULARY}  # probabilities: q[v]
@@ -293,11 +293,9 @@ def expand_short_name(name: str, argument_names: Collection[str]) -> str:
     >>> expand_short_name("t_logits", {"t_logits"}), expand_short_name("old", {"new", "old"})
     ('t_logits', 'old')
     """
-    for initial, stem, form in ((name[:1], name[2:], "{}_{}"), (name[-1:], name[:-2], "{1}_{0}")):
-        pair = {form.format(letter, stem) for letter in SHORT}
-        if stem and initial in SHORT and name in pair and pair <= {*argument_names}:
-            return f"{SHORT[initial]}_{stem}"
-    return f"{name}_logps" if name in POLICIES and {*argument_names} >= POLICIES else name
+    if name in POLICIES and {*argument_names} >= POLICIES:
+        return f"{name}_logps"
+    return expand_initial(name, argument_names)
 
 
 def is_unspecific(name: str) -> bool:

@@ -17,6 +17,7 @@ import textwrap
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,7 @@ from klsym.audit.notebooks import NOTEBOOK, find_cell
 from klsym.audit.options.fields import Method, read_declarations
 from klsym.audit.options.initial import find_defaults_of_self, find_method, find_parts_of_self, list_defaults
 from klsym.audit.source import FUTURE, File, collect_names_read, open_file
+from klsym.engine.answers.loss_hints import suggest_explain
 from klsym.errors import UsageError, spell_option
 
 OF_TENSORS = {
@@ -47,7 +49,10 @@ def read(target: Any, result: str | None = None) -> Code:
         return _read_callable(target, result)
     place, colon, name = str(target).rpartition(":")
     if not colon or not place or not name:
-        raise UsageError(f"{str(target)[:80]!r}: FILE.py:FUNC, FILE.py:120-128 or MODULE:FUNC expected")
+        wanted = f"{str(target)[:80]!r}: FILE.py:FUNC, FILE.py:120-128 or MODULE:FUNC expected"
+        is_path = Path(str(target)).exists()
+        scan = f"; to list its functions: klsym audit --scan {quote(str(target))}"
+        raise UsageError(wanted + (scan if is_path else suggest_explain(str(target))))
     if not place.endswith((".py", NOTEBOOK)):
         return _read_module_function(place, name, result)
     file = open_file(Path(place))

@@ -23,10 +23,13 @@ from klsym.commands.option_groups import (
 )
 from klsym.engine.options.option_table import CHOICES as OPTION_CHOICES
 from klsym.engine.options.option_table import DEFAULTS
-from klsym.engine.options.synonyms import read_choice
+from klsym.engine.options.synonyms import read_choice, suggest_option
 from klsym.errors import UsageError, suggest_nearest
 
 FRAMEWORKS = ("torch", "jax", "numpy")
+TARGETS = tuple(
+    f"--target {start}{name}-kl" for start in ("", "next-token-") for name in ("reverse", "forward")
+)
 AUDIT_SECONDS, AUDIT_GIGABYTES = 60.0, 4.0
 # The commands of klsym.study, which is looked for when one of them is asked.
 STUDY_COMMANDS = (
@@ -54,7 +57,18 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
 
     def error(self, message: str) -> Any:
+        if message.endswith(" required: --target"):
+            raise UsageError(f"--target expected: {' or '.join(TARGETS)}, as in klsym recommend {TARGETS[0]}")
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Say of an unknown option that is a choice, such as --off-policy, which option has it."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}{suggest_option(unknown[0], vars(options))}"
+            )
+        return options
 
     def format_help(self) -> str:
         """Begin with two commands to paste, and keep the usage to one line."""
@@ -75,7 +89,13 @@ class Parser(argparse.ArgumentParser):
         return " ".join([self.prog, *filter(None, [names]), *words, "[options]"])
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Say which choice is nearest to one that is unknown."""
+        """Say which choice is nearest to one that is unknown, or of a loss which command explains it."""
+        is_command = isinstance(action, argparse._SubParsersAction)
+        if is_command and value not in (action.choices or ()):
+            from klsym.engine.answers.loss_hints import is_loss, write_explain
+
+            if is_loss(value):
+                raise UsageError(f"{value[:60]!r} is a loss and no command: type {write_explain(value)}")
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from klsym.engine.answers.loss_hints import suggest_explain
 from klsym.errors import UsageError, suggest_nearest
 
 PAGES = Path(__file__).with_name("codes.toml")
@@ -75,4 +76,6 @@ def find_code(number_or_name: str) -> Code:
         return matches[0]
     known = ", ".join(f"{one.code} {one.name}" for one in load_codes())
     nearest = suggest_nearest(wanted, [name for one in load_codes() for name in (one.code, one.name)])
-    raise UsageError(f"{number_or_name[:40]!r} is no diagnostic code{nearest}; known: {known}")
+    raise UsageError(
+        f"{number_or_name[:40]!r} is no diagnostic code{suggest_explain(wanted) or nearest}; known: {known}"
+    )

@@ -10,7 +10,13 @@ from typing import Any
 import sympy
 
 from klsym.diagnostics.codes import Code, find_code
-from klsym.diagnostics.neighbours import NEIGHBOURS, has_other_value, remove_weight
+from klsym.diagnostics.neighbours import (
+    NEIGHBOURS,
+    has_inverted_weight,
+    has_other_value,
+    invert_weight,
+    remove_weight,
+)
 from klsym.diagnostics.overflow import find_cancellation, find_overflows
 from klsym.diagnostics.reward_signs import find_opposed_reward
 from klsym.engine.answers.dispatch import as_written, explain_written
@@ -118,6 +124,8 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
         and written.expression.has(log_p)
     ):
         messages_by_code["KL013"] = [Message("other-objective")]
+    if any(message.values.get("kind") == "weight" for message in messages_by_code.get("KL016", [])):
+        messages_by_code.pop("KL008", None)  # the sign follows from the ratio
     if messages_by_code.keys() & SAY_THE_SAME:
         messages_by_code.pop("KL017", None)
     return tuple(
@@ -207,7 +215,8 @@ def check_neighbour(name: str) -> Callable[[DiagnosedLoss], Messages]:
 
 
 def check_inverted_ratio(context: DiagnosedLoss) -> Messages:
-    """Find a loss whose value or gradient would be that of KL(q||p) with the ratio inverted."""
+    """Find a loss whose value or gradient would be right with the ratio inverted."""
+    yield from _find_inverted_weight(context)
     linear = context.verdict.value.target in (
         "reverse-kl",
         "forward-kl",
@@ -224,6 +233,38 @@ def check_inverted_ratio(context: DiagnosedLoss) -> Messages:
         and _is_reverse_kl_estimate(loss, context.setting)
     ):
         yield Message("one-change-away", kind="KL016", of=loss)
+
+
+def _find_inverted_weight(context: DiagnosedLoss) -> Messages:
+    """Find a policy gradient with mu/q in place of q/mu, which has the other sign for that reason."""
+    e, setting = context.written.expression, context.setting
+    if (
+        setting.is_reward
+        or not e.has(R, A)
+        or not has_inverted_weight(e)
+        or not lowers_reward(context.verdict)
+    ):
+        return
+    loss = invert_weight(e)
+    try:
+        opposite = explain_written(as_written(-loss, ()), setting)
+    except KlsymError:
+        return
+    if lowers_reward(opposite):
+        yield Message("one-change-away", kind="weight", of=loss)
+
+
+def lowers_reward(verdict: Verdict) -> bool:
+    """Does the loss lower the probability of samples with a large reward?"""
+    return _says_that_it_lowers(verdict) or find_opposed_reward(verdict) is not None
+
+
+def _says_that_it_lowers(verdict: Verdict) -> bool:
+    return any(
+        kind.startswith("lowers")
+        for message in verdict.messages if message.code in ("wrong-sign", "pushes-from-mu")
+        for (kind, _), _ in message.values["does"]
+    )  # fmt: skip
 
 
 def _is_reverse_kl_estimate(loss: Any, setting: Setting) -> bool:
@@ -288,12 +329,8 @@ def _collect_gradient_names(verdict: Verdict) -> set[str]:
 
 def check_opposed_reward(context: DiagnosedLoss) -> Messages:
     """Find a reward that lowers the probability of each sample, unless wrong-sign says so already."""
-    lowered = any(
-        kind.startswith("lowers")
-        for message in context.verdict.messages if message.code in ("wrong-sign", "pushes-from-mu")
-        for (kind, _), _ in message.values["does"]
-    )  # fmt: skip
-    if context.setting.is_reward or context.verdict.target == "zero" or lowered:
+    verdict = context.verdict
+    if context.setting.is_reward or verdict.target == "zero" or _says_that_it_lowers(verdict):
         return
     if (reward := find_opposed_reward(context.verdict)) is not None:
         yield Message("against-reward", of=reward)

@@ -42,6 +42,15 @@ def invert_weight(loss: Any) -> Any:
     return loss.xreplace({rho: 1 / rho, sg(rho): 1 / sg(rho)})
 
 
+def has_inverted_weight(loss: Any) -> bool:
+    """Is there a negative power of the importance weight, such as mu/q?
+
+    >>> has_inverted_weight(-1 / rho), has_inverted_weight(rho**2)
+    (True, False)
+    """
+    return any(x.base in (rho, sg(rho)) and x.exp.is_negative for x in loss.atoms(sympy.Pow))
+
+
 NEIGHBOURS: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "KL003": (attach_weight,), "KL015": (detach_weight,), "KL016": (invert_ratio, invert_weight),
 }  # fmt: skip

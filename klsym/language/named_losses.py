@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import Any
 from klsym.errors import UsageError
 
 TABLE = Path(__file__).with_suffix(".toml")
-WORD = re.compile(r"(?<![\w.])[A-Za-z]\w*(?!\w|\s*[(.])")
+WORD = re.compile(
+    r"(?<![\w.])[A-Za-z]\w*(?!\w|\s*\(|\s*\.(?!\s*\w+\s*\())"
+)  # no function, and no x of x.y but in x.mean()
 NAME = re.compile(r"[A-Za-z]\w*([- ][A-Za-z]\w*)*\+{0,2}")
 MANY_WORDS = 3  # of a sentence
 
@@ -123,9 +125,27 @@ def refuse_sentence(text: str) -> None:
     words = re.findall(r"[\w+-]+", text)
     if len(words) < MANY_WORDS or re.search(r"[=*/()\[\]\n;]|\s[-+]\s", text):
         return
-    rows = [_index_names()[word] for word in map(normalise_name, words) if word in _index_names()]
-    nearest = list(dict.fromkeys([*(row.name for row in rows), "k3", "grpo"]))
+    normalised = [normalise_name(word) for word in words]
+    names = list(dict.fromkeys(_index_names()[word].name for word in normalised if word in _index_names()))
     off_policy = re.search(r"off[-_ ]?policy", text, re.IGNORECASE)
     option = " --sampling off-policy" if off_policy else ""
-    commands = " or ".join(f"klsym explain {name}{option}" for name in nearest[:2])
-    raise UsageError(f"klsym reads formulas and code, not sentences: type {commands}")
+    commands = {_find_subject(command): command for command in _find_commands_for(normalised, names)}
+    for name in (*names, "k3", "grpo"):
+        commands.setdefault(name, f"klsym explain {name}{option}")
+    nearest = " or ".join([*commands.values()][:2])
+    raise UsageError(f"klsym reads formulas and code, not sentences: type {nearest}")
+
+
+def _find_commands_for(words: list[str], names: list[str]) -> Iterator[str]:
+    """Yield the commands of the rows of the table that have a word of the sentence."""
+    for row in _read_table()["sentence"]:
+        if any(word.startswith(start) for word in words for start in row["words"]):
+            for command in row["commands"]:
+                if "{1}" not in command or len(names) > 1:
+                    yield command.format(*names)
+
+
+def _find_subject(command: str) -> str:
+    """Return the loss that a command explains; of another command the whole."""
+    _, verb, subject, *_ = command.split()
+    return subject if verb == "explain" else command

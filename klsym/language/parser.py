@@ -60,7 +60,7 @@ from klsym.language.sums import (
     sum_discounted,
     togo,
 )
-from klsym.language.training_names import find_meaning
+from klsym.language.training_names import ask_for_value, find_meaning
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
@@ -152,9 +152,10 @@ class Reader:
             if not plain or name in ATOMS or name in (*FUNCTIONS, *OTHER_WORDS):
                 raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
             meant = find_meaning(name)
-            if meant:
+            if meant or ask_for_value(name):
                 reason = "a parameter depends on neither the sample nor theta"
-                raise UsageError(f"parameter {name!r}: {reason}; write {meant}")
+                advice = f"write {meant}" if meant else ask_for_value(name)
+                raise UsageError(f"parameter {name!r}: {reason}; {advice}")
             self.names[name] = parameter(name)
         self.known = tuple(self.names)
 
@@ -291,6 +292,8 @@ class Reader:
             return f": write {find_meaning(name)}"
         names = " ".join(sorted(self.known, key=str.lower))
         nearest, declare = suggest_nearest(name, (*self.known, *list_names())), ""
+        if ask_for_value(name):
+            return f"{nearest}: {ask_for_value(name)}"
         if is_free_name(name):
             declare = f"; declare a parameter with {spell_option('param', name)}"
         elif is_free_name(f"{name}1"):

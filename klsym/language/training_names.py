@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from klsym.language.estimators import NAMES
 
@@ -20,14 +21,17 @@ BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "samplin
 OLD = {"proximal", "prox", "proxy"}
 REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
 TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer", "learner"}
+INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+LOG_WEIGHT = "log_q - log_mu"
 WHOLE = {
     "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
     "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho",
     "prob_ratio": "rho", "policy_ratio": "rho", "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
     **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
+    **dict.fromkeys(("log_importance_ratio", "log_importance_weight", "log_rho", "log_iw"), LOG_WEIGHT),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), WHICH),
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
     "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
@@ -60,6 +64,28 @@ SIZES = {
 BOUNDS = {"clip", "cliprange", "eps", "epsilon", "threshold", "cap"}
 FACTORS = {"coef", "coeff", "coefficient", "multiplier", "lambda", "beta"}
 VARYING = {*ADVANTAGES, *REWARDS, "loss", "prob", "probs", "kls"}
+
+# Words of values that may depend on the sample -> an example of what such a name may be; the first row with
+# a word of the name is taken.
+KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
+    ({"entropy", "entropies", "ent"}, "H(q)"),
+    ({"kl", "kld", "kls", "klds", "divergence", "div", "distill", "distil", "distillation"},
+     "logp - ref_logp"),
+    ({"diff", "difference"}, "ref_logp - logp"),
+    ({"logratio", "logr", "logrho"}, "logp - old_logp"),
+    ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is", "tis", "mis"},
+     "exp(logp - old_logp)"),
+    ({*ADVANTAGES}, "A"),
+    ({*REWARDS, "return", "score"}, "R"),
+    ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
+    ({"prob", "probs", "likelihood"}, "exp(logp)"),
+    (LOGS - {"log"}, "log_q"),
+)  # fmt: skip
+OF_NUMBERS = COEFFICIENTS | FACTORS | BOUNDS | {
+    "scale", "coefs", "coeffs", "temp", "rate", "size", "num", "count", "len", "length", "steps", "factor",
+    "target", "limit", "max", "min", "ctl", "ctrl", "warmup", "low", "high", "decay", "power",
+}  # fmt: skip
+OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux", "distill", "distillation"}
 
 
 def split_words(name: str) -> list[str]:
@@ -98,6 +124,47 @@ def is_number(name: str) -> bool:
         return not {*words} & {"is", "behave", "rollout"}
     weights = {"loss", "kls", "is", "imp", "importance", "mask", "masks", "ratio", "ratios"}
     return bool({*words} & (COEFFICIENTS | SIZES)) and not {*words} & weights
+
+
+def expand_initial(name: str, names: Collection[str]) -> str:
+    """Return the full name of s_x or x_s, the student, and t_x or x_t, the teacher, if both are among names.
+
+    >>> expand_initial("t_logps", {"s_logps", "t_logps"}), expand_initial("t_logps", {"t_logps"})
+    ('teacher_logps', 't_logps')
+    """
+    for initial, stem, form in ((name[:1], name[2:], "{}_{}"), (name[-1:], name[:-2], "{1}_{0}")):
+        pair = {form.format(letter, stem) for letter in INITIALS}
+        if stem and initial in INITIALS and name in pair and pair <= {*names}:
+            return f"{INITIALS[initial]}_{stem}"
+    return name
+
+
+def find_example(name: str) -> str:
+    """Return an example of the value of a name that may depend on the sample; "" if it looks like a number.
+
+    >>> find_example("reverse_kl"), find_example("tis"), find_example("pg_loss")
+    ('logp - ref_logp', 'exp(logp - old_logp)', '-A*logp')
+    >>> [find_example(name) for name in ("kl_tau", "reward_scale", "kl_loss_weight", "har")]
+    ['', '', '', '']
+    """
+    words = split_words(name)
+    is_multiple = words[-1:] == ["weight"] and bool({*words[-2:-1]} & OF_TERMS)
+    is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
+    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_multiple or is_bound:
+        return ""
+    if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
+        words = ["logratio"]
+    return next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
+
+
+def ask_for_value(name: str) -> str:
+    """Return "write what it is, .." for a name that may depend on the sample; "" for other names.
+
+    >>> ask_for_value("diff"), ask_for_value("beta")
+    ('write what it is, such as `diff = ref_logp - logp; ...`', '')
+    """
+    example = find_example(name)
+    return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
 
 
 def find_meaning(name: str) -> str | None:

@@ -15,10 +15,21 @@ from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.reductions import MASK
-from klsym.language.training_names import AMBIGUOUS, MASKS, RATIO, find_meaning, is_coefficient, split_words
+from klsym.language.training_names import (
+    AMBIGUOUS,
+    LOG_WEIGHT,
+    MASKS,
+    RATIO,
+    ask_for_value,
+    expand_initial,
+    find_meaning,
+    is_coefficient,
+    split_words,
+)
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
+PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 
 
@@ -61,15 +72,16 @@ class NameReader(Reader):
             raise self.make_error_with_hint(reason, f": type {AMBIGUOUS[name].format(name)}", node)
         if name in MASKS:
             symbol = MASK
-        elif (meaning := find_meaning(name)) or {"prob", "probs"} & {*split_words(name)}:
-            symbol = self.read_density(name, meaning or "exp(log_q), exp(log_p) or exp(log_mu)", node)
+        elif (meaning := find_meaning(expand_initial(name, self.names_typed))) or {"prob", "probs"} & {
+            *split_words(name)
+        }:
+            symbol = self.read_density(name, meaning or PROBABILITIES, node)
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
         elif typed != name:
-            declare = f": type {name[:SHOWN]} for a number that is the same for all samples, with"
-            raise self.make_error_with_hint(
-                f"unknown name {typed[:SHOWN]!r}", f"{declare} {spell_option('param', name[:SHOWN])}", node
-            )
+            declare = f"type {name[:SHOWN]} for a number that is the same for all samples, with"
+            hint = ask_for_value(name) or f"{declare} {spell_option('param', name[:SHOWN])}"
+            raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}", node)
         else:
             return super().read_name(name, node)  # refuses it
         self.is_foreign = True
@@ -84,9 +96,13 @@ class NameReader(Reader):
         )
 
     def read_density(self, name: str, meaning: str, node: ast.expr) -> Any:
+        if meaning == LOG_WEIGHT:
+            return ATOMS["log_q"] - ATOMS["log_mu"]
         if meaning not in ATOMS:
             self.is_foreign = True
-            raise self.make_error_with_hint(f"{name!r} is a probability", f": type {meaning}", node)
+            is_log = "log" in split_words(name) and meaning == PROBABILITIES
+            kind, wanted = ("log-probability", LOG_PROBABILITIES) if is_log else ("probability", meaning)
+            raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}", node)
         if meaning == "log_mu" and "old" in split_words(name):
             behaviour = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
             if any("old" not in split_words(candidate) for candidate in behaviour):
@@ -148,7 +164,9 @@ class NameReader(Reader):
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""
         pairs = tuple(
-            (x, symbol.name) for x, symbol in self.read_as.items() if symbol != MASK and x != symbol.name
+            (x, LOG_WEIGHT if symbol.is_Add else symbol.name)
+            for x, symbol in self.read_as.items()
+            if symbol != MASK and x != str(symbol)
         )
         if pairs:
             yield Message("names-read", pairs=pairs)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from klsym.engine.answers.loss_hints import suggest_explain
 from klsym.errors import UsageError, spell_option
 from klsym.measure.batch import ROLES, WRITTEN_AS, Batch
 from klsym.measure.libraries import Loss
@@ -105,7 +106,7 @@ def load_function(target: str) -> Callable[..., Any]:
     """
     place, sign, name = target.rpartition(":")
     if not sign or not name.isidentifier():
-        raise UsageError(f"{target!r}: FILE.py:FUNC or MODULE:FUNC expected")
+        raise UsageError(f"{target!r}: FILE.py:FUNC or MODULE:FUNC expected{suggest_explain(target)}")
     if place.endswith(".py"):
         module = _load_file(Path(place))
     else:

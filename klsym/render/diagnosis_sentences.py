@@ -16,6 +16,7 @@ CHANGES = {
     "KL003": "with the weight attached, {} would minimise KL(q||p)",
     "KL015": "with the weight detached, {} would minimise KL(q||p)",
     "KL016": "with the ratio the other way round it would be {}, which estimates KL(q||p)",
+    "weight": "the weight is mu/q; with q/mu it would be {}, a policy gradient",
 }
 
 

@@ -36,6 +36,7 @@ from klsym.engine.divergences.f_divergence import (
     name_divergence,
     substitute_reference,
 )
+from klsym.engine.divergences.usual_names import find_divergence, name_kls, suggest_divergence
 from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.primitives import find_primitive
 from klsym.engine.fields.slot_loss import SlotLoss, build_slot_losses
@@ -234,6 +235,12 @@ def _read(text: str, parameters: tuple[str, ...]) -> Any:
         return to_sympy(NAMED_GENERATORS[plain])
     if plain in WRITTEN_GENERATORS:
         return parse(WRITTEN_GENERATORS[plain])
+    if plain.lower() in ("kl", "kl-divergence"):
+        raise UsageError(f"{plain!r}: type klsym divergence reverse-kl or klsym divergence forward-kl")
+    if usual := name_kls(plain) if name_kls(plain) in NAMED_GENERATORS else find_divergence(plain):
+        raise UsageError(f"{plain!r}: type klsym divergence {usual}")
+    if hint := suggest_divergence(plain):
+        raise UsageError(f"{plain!r} is no smooth function of r{hint}")
     if NAME.fullmatch(plain) and not re.search(rf"\b({'|'.join(NAMES)}|r)\b", plain):
         return _parse_alpha_name(plain, parameters)
     for word in re.finditer(r"[A-Za-z_]\w*", text):

@@ -16,7 +16,7 @@ NUMBERS = [
 WHOLE = "a whole number"
 LONG = "a" * 5000
 BAD: list[tuple[list[str], str]] = [
-    (["recommend", "--target", "kl"], "target='kl': one of reverse-kl"),
+    (["recommend", "--target", "kl"], "target='kl': reverse-kl for KL"),
     (["recommend"], "--target"),
     (["recommend", "--target", "reverse-kl", "--use", "x"], "invalid choice: 'x'"),
     (["bogus"], "invalid choice: 'bogus'"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from klsym.commands.parser import build_parser
 from klsym.engine.options.option_table import CHOICES
 from klsym.engine.options.synonyms import SYNONYMS
 from klsym.errors import UsageError
-from klsym.language.named_losses import NamedLoss, find_named_loss, load_named_losses
+from klsym.language.named_losses import TABLE, NamedLoss, find_named_loss, load_named_losses
 from klsym.render.answer import MAX_NAME, build_answer, shorten_formula
 from klsym.study.tables.trainers import trainer
 from support.commands import Out, run
@@ -84,10 +86,55 @@ def test_other_text_is_no_name(typed: str) -> None:
         ("gpg + 0.04*K3", "-A*log_q + k3/25", {"level": "token", "sampling": "off-policy"}),
         ("gpg - 0.01*entropy", "-A*log_q - H(q)/100", {"level": "token", "sampling": "off-policy"}),
         ("reinforce + beta*k2", "-R*log_q + beta*k2", {"level": "sequence"}),
+        ("-A*log_q - 0.01*entropy.mean()", "-A*log_q - H(q)/100", {"level": "token"}),
+        ("-A*log_q - 0.01*entropy.detach()", "-A*log_q", {"level": "token"}),
+        ("entropy.detach()", "sg(H(q))", {"level": "token"}),
     ],
 )
 def test_a_name_inside_a_formula_is_its_loss(typed: str, loss: str, options: dict[str, str]) -> None:
     assert klsym.explain(typed).summary == klsym.explain(loss, **options).summary  # type: ignore[arg-type]
+
+
+def test_names_with_different_options_are_used_with_those_that_are_typed(capsys: Out) -> None:
+    """What the message advises has an answer; an option without effect beside a typed one is not asked."""
+    for words in (
+        "grpo gspo --level token --aggregate mean",
+        "grpo gspo --level sequence --aggregate sum",
+        "ppo reinforce --sampling on-policy --level sequence",
+        "abs grpo --level sample --sampling on-policy",
+    ):
+        code, out, err = run(capsys, "compare", *words.split())
+        assert (code, err) == (0, "") and out, words
+
+
+def test_dapo_is_the_mean_over_the_tokens_of_the_batch() -> None:
+    usual, summed = klsym.explain("dapo"), klsym.explain("dapo", aggregate="sum")
+    assert "KL012" in usual.text() and "KL012" not in summed.text()
+    assert "over all tokens of the batch" in usual.text().splitlines()[0]
+
+
+def test_the_inner_clamp_of_low_var_kl_keeps_its_gradient_a_number() -> None:
+    """verl clamps the log ratio before exp; without that clamp inf - inf is met."""
+    assert "not a number" not in klsym.explain("low_var_kl").text(full=True)
+    assert "not a number" in klsym.explain("clip(k3, -10, 10)").text(full=True)
+
+
+UPSIDE_DOWN = [
+    ("-torch.exp(old_logp - logp)*A", "-torch.exp(logp - old_logp)*A"), ("-A/rho", "-rho*A"),
+    ("-(torch.exp(old_logp - logp)*adv).mean()", "-(torch.exp(logp - old_logp)*adv).mean()"),
+    ("ratio = torch.exp(old_logp - logp); -ratio*A", "ratio = torch.exp(logp - old_logp); -ratio*A"),
+    ("-har*torch.exp(old_logp - logp)*A", "-har*rho*A"),  # a declared parameter: in the grammar
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "fixed"), UPSIDE_DOWN)
+def test_a_ratio_upside_down_is_fixed_in_the_names_that_were_typed(typed: str, fixed: str) -> None:
+    options: dict[str, str] = {"sampling": "off-policy", "level": "sample"}
+    verdict = klsym.explain(typed, parameters=["har"] if "har" in typed else (), **options)  # type: ignore[arg-type]
+    text = " ".join(verdict.text(width=300).split())
+    assert f"fix {fixed}: maximises " in text and "KL016" in text and "KL008" not in text
+    again = klsym.explain(fixed, parameters=["har"] if "har" in typed else (), **options)  # type: ignore[arg-type]
+    assert "KL016" not in again.text() and "KL008" not in again.text()
 
 
 def test_typed_options_override_those_of_the_name() -> None:
@@ -108,18 +155,67 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain kl", "'kl' is ambiguous: type klsym explain k1 --use reward; or klsym explain k3"),
         ("explain ratio", "'ratio' is ambiguous: type klsym explain 'rho*A' --sampling off-policy"),
         ("explain gmpo", "gmpo cannot be read: a clamp"),
+        ("explain 'grpo + entropy'", "'grpo + entropy': with aggregate mean a sum"),
+        ("explain 'grpo - entropy'", "choose --aggregate sum, or divide by a constant"),
+        (
+            "explain 'gspo - entropy'",
+            "gspo is used with --level sequence; entropy is used with --level token",
+        ),
+        ("explain 'abs.item()'", "'abs' is not read inside a formula: type abs(k1)"),
+        ("explain 'entropy.size*k1'", "unknown name 'entropy.size'"),
+        ("explain 'entropy(q)'", "unknown function 'entropy'"),
         ("explain '2*full'", "'full' is not read inside a formula: type full_kl(q, p)"),
-        ("explain 'reinforce + ppo'", "reinforce is used with level sequence, ppo with token"),
+        (
+            "explain 'reinforce + ppo'",
+            "reinforce is used with --level sequence; ppo is used with --level token: add",
+        ),
         ("explain grpoo", "did you mean grpo?"),
         ("explain 'k3 + rh'", "did you mean rho?"),
         ("explain 'what does k3 do off policy?'", "type klsym explain k3 --sampling off-policy or"),
+        ("explain 'why is my KL negative'", "type klsym recommend --target reverse-kl --use value or klsym"),
+        ("explain 'does top_p sampling bias the KL'", "type klsym explain k3 --sampling top-p or"),
+        ("explain 'should I divide the loss by the length'", "type klsym rule KL012 or klsym explain k3"),
+        ("explain 'the KL in my reward'", "type klsym explain k1 --use reward or klsym explain k3"),
+        ("explain 'what does the clip of grpo do'", "type klsym explain ppo or klsym explain grpo"),
+        ("explain 'do I need an entropy bonus'", "type klsym explain entropy or klsym explain k3"),
+        ("explain 'loss for a teacher model'", "type klsym explain opd or klsym explain gkd"),
+        ("explain 'importance ratio gspo vs grpo'", "type klsym compare gspo grpo or klsym explain gspo"),
+        ("explain 'is k1 the same as before'", "type klsym explain k1 or klsym explain k3"),
         ("explain 'is this a good idea'", "not sentences: type klsym explain k3 or klsym explain grpo"),
         ("explain 'ratio*A'", "ambiguous name 'ratio'"),
         ("explain k3 --sampling of-polcy", "did you mean off-policy?"),
         ("explain k3 --sampling zzz", "invalid choice: 'zzz'"),
         ("explian k3", "did you mean explain?"),
         ("recommend --target reverse-k", "did you mean reverse-kl?"),
-        ("compare grpo ppo", "grpo is used with aggregate mean, ppo with sum: choose with --aggregate"),
+        ("recommend --target 'KL(policy || ref)'", "did you mean reverse-kl?"),
+        ("recommend --target 'kl(p, q)'", "did you mean forward-kl?"),
+        ("recommend --target kl", "reverse-kl for KL(policy || reference), or forward-kl for"),
+        ("recommend --target JS", "for its losses type klsym divergence jensen-shannon"),
+        ("recommend --target jensen-shannon", "for its losses type klsym divergence jensen-shannon"),
+        ("recommend --target tv", "twice the total variation: type klsym explain abs"),
+        ("recommend", "--target reverse-kl or --target forward-kl or --target next-token-reverse-kl or"),
+        ("grpo", "'grpo' is a loss and no command: type klsym explain grpo"),
+        ("'rho*k3'", "type klsym explain 'rho*k3'"),
+        ("'(logp - ref_logp).square()'", "type klsym explain '(logp - ref_logp).square()'"),
+        ("rule k3", "no diagnostic code; for a loss: klsym explain k3; known:"),
+        ("measure k3", "expected; for a loss: klsym explain k3"),
+        ("measure '-A*logp'", "for a loss: klsym explain '-A*logp'"),
+        ("audit k3", "for a loss: klsym explain k3"),
+        ("audit .", "to list its functions: klsym audit --scan ."),
+        ("explain k3 --off-policy", "--off-policy; did you mean --sampling off-policy?"),
+        ("explain k3 --token", "did you mean --level token"),
+        ("explain k3 --reward", "did you mean --use reward?"),
+        ("explain k3 --mean", "did you mean --batch mean or --aggregate mean?"),
+        ("recommend --target reverse-kl --offpolicy", "did you mean --sampling off-policy?"),
+        ("compare grpo ppo", "grpo is used with --aggregate mean; ppo is used with --aggregate sum: add"),
+        (
+            "compare grpo dr_grpo",
+            "a batch are not compared; type klsym explain grpo and klsym explain dr_grpo",
+        ),
+        (
+            "compare ppo reinforce",
+            "ppo is used with --sampling off-policy --level token; reinforce is used with",
+        ),
         ("rule missing-wieght", "did you mean missing-weight?"),
         ("rule KL0004x", "is no diagnostic code"),
         ("examples grpoo", "did you mean grpo?"),
@@ -129,6 +225,37 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
 def test_what_is_typed_wrongly_is_refused_in_one_line(words: str, said: str, capsys: Out) -> None:
     code, out, err = run(capsys, *shlex.split(words))
     assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["grpoo", "reverse-kl", "rule missing-wieght", "measure nope", "audit nope", "explain k3 --nonsense",
+     "recommend --target zzz", "rules --token"],
+)  # fmt: skip
+def test_other_words_get_no_hint_on_losses_and_options(words: str, capsys: Out) -> None:
+    code, out, err = run(capsys, *shlex.split(words))
+    assert (code, out) == (2, "") and not re.search("klsym explain|klsym divergence|did you mean --", err)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("js", "jensen-shannon"), ("JSD", "jensen-shannon"), ("reverse_kl", "reverse-kl"),
+     ("KL(p||q)", "forward-kl"), ("Hellinger", "squared-hellinger"),
+     ("kl", "reverse-kl or klsym divergence forward-kl")],
+)  # fmt: skip
+def test_a_divergence_by_another_name_is_told_the_command(typed: str, name: str, capsys: Out) -> None:
+    code, out, err = run(capsys, "divergence", typed)
+    assert (code, out, err) == (2, "", f"klsym: {typed!r}: type klsym divergence {name}\n")
+
+
+SENTENCES = tomllib.loads(TABLE.read_text(encoding="utf-8"))["sentence"]
+
+
+@pytest.mark.parametrize("command", [command for row in SENTENCES for command in row["commands"]])
+def test_a_command_for_a_sentence_has_an_answer(command: str, capsys: Out) -> None:
+    words = shlex.split(command.format("k1", "k3"))
+    code, out, err = run(capsys, *words[1:])
+    assert (words[0], code, err) == ("klsym", 0, "") and out
 
 
 def test_python_is_told_the_nearest_choice_too() -> None:
@@ -157,7 +284,7 @@ def test_a_target_is_read_in_any_case(capsys: Out) -> None:
 
 
 def test_a_name_is_not_suggested_for_itself(capsys: Out) -> None:
-    code, _, err = run(capsys, "explain", "k1 - ppo.item()")
+    code, _, err = run(capsys, "explain", "k1 - ppo.loss")
     assert code == 2 and "did you mean ppo?" not in err
 
 

@@ -120,6 +120,10 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
     ("rho*k2", "off", "KL013", "neither KL"), ("k1*log_q", "", "KL013", "not a KL"),
     ("rho*k2", "off", "KL015", "sg(rho)*k2 would minimise"),
     ("exp(k1) - 1 - k1", "", "KL016", "it would be k3"), ("k3/rho", "off", "KL016", "rho*k3"),
+    ("-A/rho", "off", "KL016", "with q/mu it would be -rho*A"), ("-A/rho", "", "KL016", "-rho*A, a policy"),
+    ("-R/rho + k2", "off", "KL016", "a policy gradient"),
+    ("-A/rho", "off token", "KL016", "the weight is mu/q"),
+    ("-min(A/rho, clip(1/rho, 0.8, 1.2)*A)", "off", "KL016", "clip(rho, 0.8, 1.2)"),
     ("k3", "reward", "KL017", "unbiased"), ("full(M*k1)", "token", "KL018", "leaves words out"),
     ("k1", "reward std", "KL019", "standard deviation"),
 ]  # fmt: skip
@@ -153,6 +157,10 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("full_kl(q, p)", "token", {"KL010"}),
     ("full(min(lam, 1)*k1)", "", {"KL010"}),
     ("k3 + k1", "", {"KL017"}), ("clip(k3, -10, 10)", "reward", {"KL014"}), ("min(k1, 2)", "", {"KL014"}),
+    ("rho*A", "off", {"KL016"}), ("rho*A", "", {"KL016"}), ("A/rho", "off", {"KL016", "KL008"}),
+    ("-A/rho", "off", {"KL008"}), ("-A/rho", "", {"KL008"}), ("-rho**2*A", "off", {"KL016"}),
+    ("-A/sg(rho)*log_q", "off", {"KL016"}), ("-rho*A", "off", {"KL016"}),
+    ("A/rho - A", "off reward", {"KL016"}),
     ("log_p - log_q", "", {"KL016"}), ("R", "reward std", {"KL019"}), ("k2", "sequence", {"KL007", "KL012"}),
 ]  # fmt: skip
 

@@ -17,6 +17,8 @@ from klsym.errors import UsageError
 from klsym.language.expressions import *
 from klsym.language.expressions import Estimator
 from klsym.language.parser import parse, parse_asked
+from klsym.language.spellings import read_loss
+from klsym.language.sums import OverVocabulary
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
 
@@ -127,7 +129,7 @@ def test_decimals_are_exact(text: str, exact: Any) -> None:
 
 
 # ---------------------------------------------------------------------------- declared parameters
-@pytest.mark.parametrize("name", ["har", "C", "x1", "my_weight", "lam", "a" * 32, "q", "nu"])
+@pytest.mark.parametrize("name", ["har", "C", "x1", "my_scale", "lam", "a" * 32, "q", "nu"])
 def test_declared_parameter(name: str) -> None:
     assert parse(f"{name}*k1", [name]) == parameter(name) * parse("k1")
 
@@ -392,11 +394,61 @@ def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -
         explain(Symbol(name, real=True) * k1)
 
 
-@pytest.mark.parametrize("name", ["har", "log_alpha", "log_scale", "kl_coef", "weight", "ref"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "har",
+        "log_alpha",
+        "log_scale",
+        "kl_coef",
+        "kl_loss_weight",
+        "reward_scale",
+        "entropy_coef",
+        "tis_cap",
+        "kl_tau",
+        "max_temperature",
+        "target_kl",
+        "lambda_kl",
+        "max_ratio",
+        "clip_ratio",
+        "entropy_weight",
+        "lr_scale",
+        "ref",
+    ],
+)
 def test_other_names_may_be_parameters(name: str) -> None:
     assert unfold(parse(f"{name}*k1", [name])) == parameter(name) * k1
     with pytest.raises(UsageError, match=rf"declare a parameter with parameters=\['{name}'\]\)"):
         parse(f"{name}*k1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "reverse_kl", "diff", "pg_loss", "policy_loss", "actor_loss", "tis", "logr_term", "kl_div_term",
+        "distillation", "token_weight", "weights", "my_entropy", "group_adv_term", "reward_term",
+        "value_diff", "clip_loss", "clip_advantage_term", "max_loss", "entropy_bonus",
+    ],
+)  # fmt: skip
+def test_a_name_that_may_depend_on_the_sample_is_asked_for(name: str) -> None:
+    """Declared as a parameter it would have the gradient 0; the advice is read as it is printed."""
+    advice = "write what it is, such as `"
+    for parameters in ((), (name,)):
+        for text in (f"beta*{name}", f"beta*self.{name}", f"torch.exp({name})"):
+            with pytest.raises(UsageError, match=advice) as caught:
+                read_loss(text, parameters)
+            assert "param=" not in str(caught.value) and "parameters=" not in str(caught.value)
+    example = str(caught.value).partition(advice)[2].partition("`")[0]
+    assert example.startswith(f"{name} = ") and example.endswith("; ...")
+    read = read_loss(example.replace("...", f"beta*{name}")).expression
+    assert unfold(read).has(log_q) or read.has(A) or read.has(R) or read.has(OverVocabulary)
+
+
+def test_a_log_importance_ratio_is_read() -> None:
+    for name in ("log_importance_ratio", "log_importance_weight", "log_rho"):
+        assert unfold(read_loss(f"beta*{name}").expression) == unfold(parse("beta*(log_q - log_mu)"))
+        with pytest.raises(UsageError, match=rf"parameter '{name}': .*; write log_q - log_mu"):
+            read_loss(f"beta*{name}", [name])
 
 
 @pytest.mark.parametrize("name", ["w", "b", "c", "old", "now", "std", "K", "har", "is_x", "o"])

@@ -111,6 +111,18 @@ def test_the_reading_has_the_value_and_slope_of_the_code(typed: str, reading: st
         np.testing.assert_allclose(a, kept if averaged == EACH else kept.sum() / count, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("typed", "reading"),
+    [
+        ("F.kl_div(s_log_probs, t_log_probs, log_target=True)", "full_kl(p, q)"),
+        ("F.kl_div(teacher_log_probs, student_log_probs, log_target=True)", "full_kl(q, p)"),
+        ("0.5*(logp_s - logp_t)**2", "k2"), ("s_logps - t_logps", "k1"),
+    ],
+)  # fmt: skip
+def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading: str) -> None:
+    assert sympy.expand(unfold(read_loss(typed).expression - parse(reading))) == 0
+
+
 def refusal(typed: str, parameters: tuple[str, ...] = ()) -> str:
     with pytest.raises(UsageError) as caught:
         read_loss(typed, parameters)
@@ -153,7 +165,12 @@ REFUSED: dict[str, str] = {
     "newlogprob - logprobs": "would both be read as log_q: assign one of them first",
     "log_p - ref_logp": "would both be read as log_p: .*`log_p = log_q; ...`",
     "self.beta*k1 + args.beta*k2": "would both be read as beta",
-    "self.entropy*k1": "unknown name 'self.entropy'.*parameters=\\['entropy'\\]",
+    "self.entropy*k1": r"unknown name 'self.entropy'.*such as `entropy = H\(q\); \.\.\.`",
+    "F.kl_div(s_log_probs, logp, log_target=True)": "'s_log_probs' is a log-probability.*type log_q, log_p",
+    "t_logp*A": "unknown name 't_logp'",
+    "s_x - t_x": "unknown name 's_x'",
+    "old_prob*A": r"'old_prob' is a probability.*type exp\(log_q\)",
+    "self.har*k1": "unknown name 'self.har'.*parameters=\\['har'\\]",
     "self.T*k1.exp()": "unknown name 'self.T'",
     "cfg.n*k1": "no parameter can be called 'n'",
     "cfg.k1*A": "no parameter can be called 'k1'",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import ATOMS, PARAMETERS, log_mu, rho
 from klsym.language.messages import Message
 from klsym.language.named_losses import NamedLoss, expand_names, find_named_loss, refuse_sentence
@@ -78,21 +78,36 @@ def merge_options(
     Raises UsageError: two names with different options that were not typed.
     """
     typed = {name: read_choice(name, value) for name, value in options.items() if value and name in DEFAULTS}
-    usual: dict[str, tuple[str, str]] = {}
-    for row in rows:
-        unsaid = UNSAID if is_strict and row.options else {}
-        for name, value in {**unsaid, **row.options}.items():
-            other, seen = usual.setdefault(name, (row.name, value))
-            if seen != value and name not in typed:
-                raise UsageError(
-                    f"{other} is used with {name} {seen}, {row.name} with {value}: choose with --{name}"
-                )
-    merged: dict[str, str | None] = {**options, **{n: v for n, (_, v) in usual.items()}, **typed}
-    whole = DEFAULTS | {name: value for name, value in merged.items() if value is not None}
-    for option in OPTIONS:
-        if option.name in usual and option.name not in typed and option.explain_no_effect(whole):
-            merged[option.name] = None
+    usual = {row.name: {**(UNSAID if is_strict and row.options else {}), **row.options} for row in rows}
+    _refuse_differences(usual, typed)
+    of_names = {name: value for values in usual.values() for name, value in values.items()}
+    merged: dict[str, str | None] = {**options, **of_names, **typed}
+    for name in _list_without_effect(merged):
+        if name in of_names and name not in typed:
+            merged[name] = None
     return merged
+
+
+def _list_without_effect(options: Options) -> set[str]:
+    whole = DEFAULTS | {name: value for name, value in options.items() if value is not None}
+    return {option.name for option in OPTIONS if option.explain_no_effect(whole)}
+
+
+def _refuse_differences(usual: Mapping[str, dict[str, str]], typed: dict[str, str]) -> None:
+    """Refuse names with different options that were not typed; usual: the options of each name."""
+    values = {name: {one[name] for one in usual.values() if name in one} for name in DEFAULTS}
+    of_all = {name: min(found) for name, found in values.items() if len(found) == 1}
+    without_effect = _list_without_effect({**of_all, **typed})
+    differing = {name for name, found in values.items() if len(found) > 1 and name not in typed}
+    if not differing - without_effect:
+        return
+    said = []
+    for row, options in usual.items():
+        left_out = _list_without_effect({**options, **typed})
+        wanted = [name for name in DEFAULTS if name in differing & options.keys() - left_out]
+        words = " ".join(spell_option(name, options[name]) for name in wanted)
+        said.append(f"{row} is used with {words}")
+    raise UsageError(f"{'; '.join(said)}: add the options of one of them")
 
 
 def _describe_row(row: NamedLoss, options: Options) -> Message:

@@ -15,14 +15,17 @@ from typing import Any
 
 import sympy
 
+from klsym.engine.answers.loss_hints import is_loss, write_explain
+from klsym.engine.divergences.usual_names import name_kls
 from klsym.errors import UsageError, suggest_nearest
 from klsym.language.expressions import PARAMETERS, REWARDS, A, R, log_q, parameter, rho, unfold
-from klsym.language.named_losses import find_named_loss
 from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
 
 KLS = ("reverse-kl", "forward-kl")
+WHICH_KL = "reverse-kl for KL(policy || reference), or forward-kl for KL(reference || policy)"
+OF_KLS = {"kl", "kld", "kl-divergence", "d_kl", "kl_div"}
 WORDS = {  # each with what it may be divided by: T, the length of a sequence, or N, the tokens of a batch
     "reverse-kl": "T", "forward-kl": "", "next-token-reverse-kl": "TN", "next-token-forward-kl": "TN",
     "policy-gradient": "T", "token-policy-gradient": "TN", "entropy": "T", "next-token-entropy": "TN",
@@ -84,7 +87,7 @@ def read_objective(text: str) -> WantedObjective:
     """
     whole = text.strip()
     ending = next((end for end in INSIDE if whole.endswith(end)), "")
-    typed = whole.removesuffix(ending).strip()
+    typed = name_kls(whole.removesuffix(ending).strip())
     typed = IN_ANY_CASE.get(typed.lower(), typed)
     if typed in OLD_WORDS:
         raise UsageError(f"{typed!r} is no word for an objective: write {OLD_WORDS[typed]}")
@@ -203,27 +206,12 @@ def describe_unknown(text: str) -> str:
     for word in words:
         if word in OLD_WORDS:
             return f"{start}: for {word!r} write {OLD_WORDS[word]}"
+    if len(words) < SENTENCE and any(word.lower() in OF_KLS for word in words):
+        return f"{start}: {WHICH_KL}"
     loss = next((loss for loss in (text, *words[:1]) if is_loss(loss)), None)
     if loss is not None:
-        return f"{start}: {loss[:60]} is a loss; what it minimises is said by klsym explain '{loss[:60]}'"
+        return f"{start}: {loss[:60]} is a loss; what it minimises is said by {write_explain(loss)}"
     hints = (suggest_nearest(word, (*NAMES, *KINDS)) for word in words)
     if len(words) < SENTENCE and (hint := next(filter(None, hints), "")):
         return start + hint
     return f"{start}: {EXAMPLES} expected; known: {', '.join((*KINDS, *WORDS))}"
-
-
-def is_loss(text: str) -> bool:
-    """Is it the name or the formula of a loss?
-
-    >>> is_loss("grpo"), is_loss("rho*k3"), is_loss("reverse")
-    (True, True, False)
-    """
-    try:
-        if find_named_loss(text) is not None:
-            return True
-    except UsageError:  # a name with several readings
-        return True
-    try:
-        return bool(unfold(parse(text)).has(log_q))
-    except UsageError:
-        return False

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from klsym.engine.options.option_table import CHOICES
 
 # Words without - _ and spaces -> the choice.  The choices themselves need no row.
@@ -29,6 +31,20 @@ SYNONYMS: dict[str, dict[str, str]] = {
 
 def _normalise(text: str) -> str:
     return text.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def suggest_option(typed: str, options: Collection[str]) -> str:
+    """Return "; did you mean --sampling off-policy?" for a choice that is typed as an option, else "".
+
+    >>> suggest_option("--off-policy", CHOICES), suggest_option("--x", CHOICES)
+    ('; did you mean --sampling off-policy?', '')
+    >>> suggest_option("--mean", CHOICES)
+    '; did you mean --batch mean or --aggregate mean?'
+    """
+    word = typed.strip().removeprefix("--")
+    choices = {name: read_choice(name, word) for name in CHOICES if name in options}
+    meant = [f"--{name} {choice}" for name, choice in choices.items() if choice in CHOICES[name]]
+    return f"; did you mean {' or '.join(meant)}?" if meant and typed.strip().startswith("--") else ""
 
 
 def read_choice(option: str, typed: str) -> str:

@@ -27,7 +27,7 @@ import sympy
 from klsym.engine.fields.slot_loss import has_vocabulary_sum
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import (
     ATOMS,
     DENSITIES,
@@ -152,7 +152,7 @@ def is_in_batch(written: Written, setting: Setting) -> bool:
 
 def refuse_setting(written: Written, setting: Setting) -> None:
     """Refuse the settings in which no sampled loss has the same expected gradient."""
-    text = repr(written.text[:60])
+    text = repr((written.typed or written.text)[:60])
     if setting.is_of_sequence:
         raise UsageError(f"{text} sums over the vocabulary at each token: choose level token, or sample")
     if is_in_batch(written, setting) and not (setting.is_of_sample and setting.is_reward):
@@ -160,7 +160,7 @@ def refuse_setting(written: Written, setting: Setting) -> None:
     if setting.averaged:
         raise UsageError(
             f"{text}: with aggregate mean a sum over the vocabulary is no mean over the token drawn, as 1/T"
-            " is not known at the prefix: choose aggregate sum, or divide by a constant"
+            f" is not known at the prefix: choose {spell_option('aggregate', 'sum')}, or divide by a constant"
         )
 
 

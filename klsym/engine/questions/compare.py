@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any, NamedTuple
 
 from klsym.engine.answers.dispatch import refuse_taken_names
@@ -121,6 +122,8 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     questions = (read_question(a, names, options), read_question(b, names, options))
     pair = (questions[0].written, questions[1].written)
     rows = (*questions[0].rows, *questions[1].rows)
+    for written in pair:
+        _refuse_batch_sum(written, pair)
     setting = checked_setting(**(merge_options(rows, options, is_strict=True) if rows else options))
     slots = [has_token_sum(written.expression) for written in pair]
     if any(slots) and setting.credit:
@@ -138,6 +141,13 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     )
 
 
+def _refuse_batch_sum(written: Written, pair: WrittenPair) -> None:
+    if has_batch_sum(written.expression):
+        commands = " and ".join(f"klsym explain {quote(one.typed or one.text)}" for one in pair)
+        reason = "compare: losses that sum over the samples of a batch are not compared"
+        raise UsageError(f"{reason}; type {commands}")
+
+
 def _describe_reading(written: Written) -> tuple[Message, ...]:
     """How a loss was read that is typed in another spelling."""
     if not written.typed:
@@ -150,8 +160,7 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
     if setting.truncated:
         raise UsageError("compare: for samples from M*q/S compare M*LOSS with M*OTHER, on-policy")
     for written in pair:
-        if has_batch_sum(written.expression):
-            raise UsageError("compare: losses that sum over the samples of a batch are not compared")
+        _refuse_batch_sum(written, pair)
         refuse_taken_names(written, setting)
     if any(has_vocabulary_sum(written.expression) for written in pair):
         return _compare_exact_means(pair, setting)

@@ -18,8 +18,9 @@ import sympy
 
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, NEXT_TOKENS, is_right, prove_choice
-from klsym.engine.answers.objectives import KINDS, NAMES
+from klsym.engine.answers.objectives import KINDS, NAMES, OF_KLS, WHICH_KL
 from klsym.engine.divergences.f_divergence import differentiate_in_log_q
+from klsym.engine.divergences.usual_names import find_divergence, name_kls, suggest_divergence
 from klsym.engine.fields.slot_loss import build_slot_loss, has_vocabulary_sum, needs_sampler
 from klsym.engine.options.choices import is_differentiated
 from klsym.engine.options.option_table import Level, Sampling
@@ -259,7 +260,12 @@ def _describe_other_target(target: str) -> str:
     answered = ", ".join(get_args(KLTarget))
     if target in (*NAMES, *KINDS):
         return f"target={target!r}: no loss is recommended for this objective, only for {answered}"
-    return f"target={target!r}: one of {answered} expected{suggest_nearest(str(target), get_args(KLTarget))}"
+    typed, wanted = str(target), f"target={target!r}: one of {answered} expected"
+    if typed.lower() in OF_KLS:
+        return f"target={target!r}: {WHICH_KL} expected"
+    if (named := find_divergence(typed) or name_kls(typed)) in get_args(KLTarget):
+        return f"{wanted}; did you mean {named}?"
+    return wanted + (suggest_divergence(typed) or suggest_nearest(typed, get_args(KLTarget)))
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ import sympy
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.errors import KlsymError
 from klsym.language.expressions import ATOMS, A, R, log_old, log_p
-from klsym.notation.losses import show
+from klsym.language.parser import parse_python
+from klsym.notation import losses
 from klsym.notation.printers import TEXT, is_sum
 from klsym.render.headline import find_update, name_trust
 from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, write_kl
@@ -42,6 +44,7 @@ def list_fixes(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     """Return the losses to write instead, with what they do, and how far that is known."""
     return [
         *_fix_sign(verdict),
+        *_fix_inverted_weight(verdict),
         *_fix_penalty(verdict),
         *_fix_entropy(verdict),
         *_fix_penalty_to_old(verdict),
@@ -81,7 +84,7 @@ def _find_coefficient(term: Any) -> str:
     factors = sympy.Mul.make_args(term.verdict.loss.written.expression)
     kept = (abs(x) for x in factors if x.is_number or (x.is_Symbol and x.name not in ATOMS))
     coefficient = sympy.Mul(*kept).replace(sympy.Abs, lambda x: x)
-    return "" if coefficient == 1 else f"{show(coefficient, TEXT)}*"
+    return "" if coefficient == 1 else f"{losses.show(coefficient, TEXT)}*"
 
 
 def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
@@ -91,10 +94,7 @@ def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
     >>> spell_loss("k2", explain("(ref_logp - logp).exp() - (ref_logp - logp) - 1"))
     '0.5*(logp - ref_logp)**2'
     """
-    written = verdict.loss.written
-    notes = written.notes if written is not None else ()
-    pairs = (pair for m in notes if m.code == "names-read" for pair in m.values["pairs"])
-    names = {role: typed for typed, role in pairs}
+    names = _find_typed_names(verdict)
     exp = next(
         (f"{library}.exp" for library in ("torch", "jnp", "np") if f"{library}." in verdict.loss.text), "exp"
     )
@@ -102,6 +102,14 @@ def spell_loss(loss: str, verdict: PrintedVerdict) -> str:
         return ""
     text = SPELLINGS[loss].format(q=names["log_q"], p=names["log_p"], mu=names.get("log_mu", ""), exp=exp)
     return "" if "mu}" in SPELLINGS[loss] and "log_mu" not in names else text
+
+
+def _find_typed_names(verdict: PrintedVerdict) -> dict[str, str]:
+    """Return the name that was typed for each symbol of the grammar."""
+    written = verdict.loss.written
+    notes = written.notes if written is not None else ()
+    pairs = (pair for m in notes if m.code == "names-read" for pair in m.values["pairs"])
+    return {role: typed for typed, role in pairs}
 
 
 def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
@@ -127,6 +135,48 @@ def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         update = replace(find_update(changed, changed.is_ascended), remark="", beyond="")
         says = f"without the penalty, {update.write_as_clause()}" if kept else update.write()
         yield f"{_flip_terms(verdict, wrong)}: {says}", name_trust(changed)
+
+
+def _fix_inverted_weight(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
+    """Write q/mu for mu/q, in the names of a pasted loss."""
+    messages = [m for d in verdict.diagnostics for m in d.messages if m.code == "one-change-away"]
+    loss = next((m.values["of"] for m in messages if m.values["kind"] == "weight"), None)
+    if loss is None:
+        return
+    changed = explain_written(as_written(loss, ()), verdict.setting)
+    update = replace(find_update(changed, changed.is_ascended), remark="", beyond="")
+    names = _find_typed_names(verdict)
+    text = swap_differences(verdict.loss.text, names.get("log_mu", "log_mu"), names.get("log_q", "log_q"))
+    try:
+        is_read = bool(text) and as_written(text, ()).expression == loss
+    except KlsymError:  # it has parameters that were declared
+        is_read = False
+    yield f"{text if is_read else losses.show(loss, TEXT)}: {update.write()}", name_trust(changed)
+
+
+def swap_differences(text: str, first: str, second: str) -> str:
+    """Return code with second - first for each first - second; empty if there is none.
+
+    >>> swap_differences("-torch.exp(old_logp - logp)*A", "old_logp", "logp")
+    '-torch.exp(logp - old_logp)*A'
+    """
+    try:
+        nodes = [*ast.walk(parse_python(text))]
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
+        return ""
+    swapped = text
+    for node in nodes:
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Sub)
+            and node.lineno == node.end_lineno == 1
+        ):
+            pair = [ast.get_source_segment(text, side) for side in (node.left, node.right)]
+            start, end = node.col_offset, node.end_col_offset
+            if pair == [first, second]:  # the names have the same length in all, so that places stay
+                middle = text[node.left.end_col_offset : node.right.col_offset]
+                swapped = f"{swapped[:start]}{second}{middle}{first}{swapped[end:]}"
+    return swapped if swapped != text else ""
 
 
 def _flip_terms(verdict: PrintedVerdict, flipped: Sequence[Any]) -> str:
