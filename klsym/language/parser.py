@@ -71,6 +71,7 @@ SHOWN = 60  # characters of a name in a message
 MAX_DIGITS = 1000  # of a number as it is written; fewer than MAX_BITS allow
 NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+([eE][+-]?\d{1,3})?")
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+OF_NEITHER = "a parameter depends on neither the sample nor theta"
 OTHER_WORDS = ("full_kl", "js", "s", "w", "o")
 OF_ANSWERS = frozenset({"b", "c", "e", "f", "h", "std", "K", "P", "Phi"})  # as in r <= e
 
@@ -106,6 +107,8 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
     for name in names:
         if not is_free_name(name):
             raise UsageError(f"parameter {name!r}: a new plain name expected; answers use this one")
+        if advice := ask_for_value(name):
+            raise UsageError(f"parameter {name!r}: {OF_NEITHER}; {advice}")
     return expression
 
 
@@ -152,10 +155,8 @@ class Reader:
             if not plain or name in ATOMS or name in (*FUNCTIONS, *OTHER_WORDS):
                 raise UsageError(f"parameter {str(name)[:40]!r}: a new plain name expected")
             meant = find_meaning(name)
-            if meant or ask_for_value(name):
-                reason = "a parameter depends on neither the sample nor theta"
-                advice = f"write {meant}" if meant else ask_for_value(name)
-                raise UsageError(f"parameter {name!r}: {reason}; {advice}")
+            if meant:
+                raise UsageError(f"parameter {name!r}: {OF_NEITHER}; write {meant}")
             self.names[name] = parameter(name)
         self.known = tuple(self.names)
 

@@ -444,6 +444,11 @@ def test_a_name_that_may_depend_on_the_sample_is_asked_for(name: str) -> None:
     assert unfold(read).has(log_q) or read.has(A) or read.has(R) or read.has(OverVocabulary)
 
 
+def test_names_of_answers_are_read_in_printed_formulas() -> None:
+    """is_down stands for a region; the cross-check reads it back as a parameter."""
+    assert unfold(parse("is_down*k1", ["is_down"])) == parameter("is_down") * k1
+
+
 def test_a_log_importance_ratio_is_read() -> None:
     for name in ("log_importance_ratio", "log_importance_weight", "log_rho"):
         assert unfold(read_loss(f"beta*{name}").expression) == unfold(parse("beta*(log_q - log_mu)"))
