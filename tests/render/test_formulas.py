@@ -114,14 +114,14 @@ ELEMENTS = [
     ("log_q**2", "log_q**2", r"\left(\log q\right)^{2}"),
     ("R - beta*k1", "R - beta*k1", r"R - \beta\,k_1"),
     ("eps*alpha", "alpha*eps", r"\alpha\,\varepsilon"),
-    ("my_weight*k1", "my_weight*k1", r"\mathit{my}_{weight}\,k_1"),
+    ("my_scale*k1", "my_scale*k1", r"\mathit{my}_{scale}\,k_1"),
     ("gamma_2*k1", "gamma_2*k1", r"\gamma_{2}\,k_1"),
 ]
 
 
 @pytest.mark.parametrize(("source", "text", "latex"), ELEMENTS, ids=[row[0] for row in ELEMENTS])
 def test_element(source: str, text: str, latex: str) -> None:
-    element = to_ring(parse(source, ["my_weight", "gamma_2"]))
+    element = to_ring(parse(source, ["my_scale", "gamma_2"]))
     assert formulas.show_element(element) == text
     assert formulas.show_element(element, LATEX) == latex
 
