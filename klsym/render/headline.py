@@ -21,7 +21,7 @@ from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import SLOTTED, A, R, V, V_next, Weight, length, sg
+from klsym.language.expressions import ATOMS, SLOTTED, A, R, V, V_next, Weight, length, sg
 from klsym.language.sums import OverVocabulary
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
@@ -250,8 +250,10 @@ def _describe_exact_mean(verdict: Verdict) -> str:
     setting, written = verdict.setting, verdict.loss.written
     if written is None or not (setting.is_per_token and setting.is_differentiated) or setting.averaged:
         return ""
-    outside = written.expression.replace(lambda e: isinstance(e, OverVocabulary), lambda e: sympy.S.Zero)
-    if written.expression.has(sg) or not written.expression.has(OverVocabulary) or outside.free_symbols:
+    outside = written.expression.replace(lambda e: isinstance(e, OverVocabulary), lambda e: sympy.S.One)
+    names = {x.name for x in outside.free_symbols}
+    drawn = names & {*ATOMS} or outside.atoms(sympy.Function)
+    if written.expression.has(sg) or not written.expression.has(OverVocabulary) or drawn:
         return ""
     under = "q" if setting.on_policy else "mu"
     return f"{verdict.loss.read_as or verdict.loss.text} of each next token, at prefixes of {under}"

@@ -184,7 +184,7 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "an objective": ('[[target]]\ncode = "a.py:f"\nexpect = "revers-kl"', "target 1: expect: 'revers-kl'"),
     "an old word": ('[[target]]\ncode = "a.py:f"\nexpect = "separable"', "write own-mean"),
-    "a loss": ('[[target]]\ncode = "a.py:f"\nexpect = "grpo"', "klsym explain 'grpo'"),
+    "a loss": ('[[target]]\ncode = "a.py:f"\nexpect = "grpo"', "klsym explain grpo"),
     "a table": ("target = [3]", "target 1: a table of keys expected"),
     "no target": ("select = ['KL']", "no target: --scan PATH --write proposes some"),
 }  # fmt: skip

@@ -25,6 +25,8 @@ UNSAID: list[tuple[str, dict[str, Any], str]] = [
     ("sg(full(k2))*log_q", TOKEN, "of each next token"),
     ("full(k2) + k2", TOKEN, "descends full(k2) + k2 of each"),
     ("k1", CUT, "policy gradient"),
+    ("k1*full_kl(q, p)", {**OFF, **TOKEN}, "of each next token"),
+    ("R*full_kl(q, p)", {**OFF, **TOKEN}, "of each next token"),
 ]
 
 

@@ -43,7 +43,7 @@ def suggest_divergence(text: str) -> str:
     """Return "; for .. type klsym .." for a divergence that is typed by a usual name, else "".
 
     >>> suggest_divergence("tv")
-    "; E_q[abs(r - 1)] is twice the total variation: type klsym explain abs"
+    '; E_q[abs(r - 1)] is twice the total variation: type klsym explain abs'
     """
     if _normalise(text) in TOTAL_VARIATION:
         return "; E_q[abs(r - 1)] is twice the total variation: type klsym explain abs"
