@@ -124,7 +124,7 @@ test("a link with a wrong option gives one line", async () => {
   for (const [options, said] of [
     [{ sampling: "sometimes" }, "sampling='sometimes': one of on-policy, off-policy, truncated expected"],
     [{ wrong: "x" }, "explain: unknown option 'wrong' (known: sampling, use, level, batch, credit, weights, aggregate)"],
-    [{ credit: "total" }, "credit: this is said of tokens; choose level token"],
+    [{ credit: "total" }, "credit: needs level token"],
   ]) {
     assert.equal((await ask(first.page, { kind: "explain", loss: "k3", options })).error, said);
   }
