@@ -1,1 +1,1 @@
-"""What the sources leave open: theorems that they ask for, or use without a proof."""
+"""Theorems that the sources ask for, or use without a proof."""

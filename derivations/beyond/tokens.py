@@ -43,7 +43,7 @@ from klsym.study.ledger.registry import claim
     ),
 )
 def the_discount_of_a_critic():
-    """What lambda takes off is (1 - lambda) times the error of the critic, which has a curl of its own."""
+    """A lambda below 1 adds (1 - lambda) times a field of the critic's error, which is no gradient."""
     short = sum_over_t((now(R) + lam * future(R)) * now(s), under=q)
     return (
         derive(short).equals(

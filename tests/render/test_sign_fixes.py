@@ -6,8 +6,10 @@ import re
 from typing import Any
 
 import pytest
+import sympy
 
 import klsym
+from klsym.language.expressions import unfold
 
 OFF = {"sampling": "off-policy"}
 # A loss, its options, and whether a fix puts the sign right.
@@ -83,3 +85,33 @@ def test_an_old_policy_in_pasted_code_means_its_samples(typed: str, assumed: boo
     assert (verdict.setting.sampling == "off-policy") == assumed
     assert ("assumed: samples" in " ".join(verdict.text().split())) == assumed
     assert klsym.explain(typed, sampling="on-policy").setting.sampling == "on-policy"
+
+
+K3 = "(torch.exp(ref_logp - logp) - (ref_logp - logp) - 1)"
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "right"),
+    [
+        (f"-logp*A + 0.04*{K3}", {}, "0.04*k2"),
+        (f"rewards - 0.1*{K3}", {"use": "reward"}, "-0.1*k1"),
+        (f"-torch.exp(logp - old_logp)*A + 0.04*{K3}", {}, "0.04*rho*k3"),
+        ("-A*log_q + beta*k3/2", {}, "beta*k2/2"),
+        ("R - 0.1*k3", {"use": "reward"}, "-0.1*k1"),
+        ("R - k3", {"use": "reward"}, "-k1"),
+    ],
+    ids=str,
+)
+def test_the_code_of_a_fix_is_the_fix(loss: str, options: dict[str, Any], right: str) -> None:
+    """What is printed is read again: brackets, sign and coefficient stand where they must."""
+    from klsym.engine.answers.dispatch import as_written
+    from klsym.render.questions.fixes import list_fixes
+
+    fixes = [text for text, _ in list_fixes(klsym.explain(loss, **options)) if " in place of " in text]
+    assert fixes
+    for text in fixes:
+        code = re.split(r" (?:--|in place of )", text)[0]
+        code, _, symbols = code.rpartition(" (") if code.endswith(")") and " (" in code else (code, "", code)
+        expected = unfold(as_written(right, ()).expression)
+        assert sympy.expand(unfold(as_written(code, ()).expression) - expected) == 0
+        assert sympy.expand(unfold(as_written(symbols.rstrip(")"), ()).expression) - expected) == 0

@@ -29,7 +29,7 @@ DETACHED = ("detach", "numpy", "tolist")
 
 
 def describe_free() -> str:
-    """Return what is said of a name without a value."""
+    """Return the message for a name without a value."""
     return f"{FREE} {spell_option('map')} or {spell_option('set')}"
 
 

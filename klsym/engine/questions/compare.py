@@ -124,7 +124,9 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     rows = (*questions[0].rows, *questions[1].rows)
     for written in pair:
         _refuse_batch_sum(written, pair)
-    setting = checked_setting(**(merge_options(rows, options, is_strict=True) if rows else options))
+    used = merge_options(rows, options, is_strict=True) if rows else options
+    assumed = next((one.options["sampling"] for one in questions if one.options.get("sampling")), None)
+    setting = checked_setting(**{**used, "sampling": used.get("sampling") or assumed})
     slots = [has_token_sum(written.expression) for written in pair]
     if any(slots) and setting.credit:
         if options.get("credit") or not all(slots):

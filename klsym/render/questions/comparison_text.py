@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 LETTERS = ("A", "B")  # names of losses that are long
 MAX_STATEMENT = 70  # characters of a theorem in a short answer
+ASSUMED = "sampling-assumed"
 SAID = ("neither-proof-nor-model", "order-of-variances")  # of questions that have a row
 SAME = ("A", "B", "equal")  # orders of the variances that hold in every model
 TRAINING = {
@@ -100,7 +101,7 @@ def _list_lines(
     lines = wrap_text(f"{names[0]} and {names[1]} as {_describe_use(found.setting)}", "", "  ", width)
     training = state(TRAINING[found.gradient.same], found.gradient)
     lines += add_trust(write(training), _name_trust(found), width)
-    labelled = _list_readings(found, names, whole) if reads else []
+    labelled = _list_readings(found, names, whole, reads)
     lines += [line for name, text in labelled for line in add_label(name, write(text), width)]
     lines += _format_losses(found, names, write, width=width, rows=rows)
     sameness = (found.per_sample.same, found.gradient.same)
@@ -115,11 +116,20 @@ def _list_lines(
     return lines + [line for name, text in labelled for line in add_label(name, write(text), width)]
 
 
-def _list_readings(found: PrintedComparison, names: tuple[str, str], whole: bool) -> list[tuple[str, str]]:
-    """Return what A and B stand for, and how the losses were read; whole: also whose names they have."""
-    labelled = [*zip(LETTERS, found.losses, strict=True)] if names == LETTERS else []
-    shown = [m for m in found.readings if m.code in READINGS and (whole or m.code != "named-loss")]
-    return labelled + [("" if i else "read as", write_sentence(message)) for i, message in enumerate(shown)]
+def _list_readings(
+    found: PrintedComparison, names: tuple[str, str], whole: bool, reads: bool
+) -> list[tuple[str, str]]:
+    """Return what A and B stand for, and how the losses were read; whole: also whose names they have.
+
+    What was assumed of the samples is shown without reads, too.
+    """
+    labelled = [*zip(LETTERS, found.losses, strict=True)] if names == LETTERS and reads else []
+    shown = [
+        m for m in found.readings
+        if m.code == ASSUMED or (reads and m.code in READINGS and (whole or m.code != "named-loss"))
+    ]  # fmt: skip
+    sentences = dict.fromkeys(map(write_sentence, shown))  # both losses may be read with the same assumption
+    return labelled + [("" if i else "read as", text) for i, text in enumerate(sentences)]
 
 
 def _choose_names(found: PrintedComparison) -> tuple[str, str]:

@@ -61,10 +61,15 @@ def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         times = "" if penalty is None else _find_coefficient(penalty)
         times = "-" * (verdict.setting.is_reward and penalty is not None) + times
         place = f" in place of {'the penalty' if penalty is None else penalty.loss}"
-    name = f"{spelled} ({instead.loss})" if spelled else instead.loss
+    loss, code = (f"{times}{_bracket(text) if times else text}" for text in (instead.loss, spelled))
+    name = f"{code} ({loss})" if spelled else loss
     options = "".join(f" --{change}" for change in instead.changed)
     a, b = instead.kl
-    yield f"{times}{name}{options}{place}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+    yield f"{name}{options}{place}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+
+
+def _bracket(text: str) -> str:
+    return f"({text})" if is_sum(text) else text
 
 
 def _find_penalty(verdict: PrintedVerdict) -> Any:

@@ -425,3 +425,26 @@ def test_command(argv: list[str], code: int, words: str, capsys: Any) -> None:
 def test_bounds_beside_exact_means_keep_their_hypotheses() -> None:
     loss = "rho*clip(A, -eps, eps) + full(k1)"
     assert any(line.startswith("eps > 0") for line in compare(loss, loss, **options("off")).hypotheses)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "sampling"),
+    [
+        ("-(logp - old_logp).exp()*A", "-A*logp", {}, "off-policy"),
+        ("-A*log_q", "-(logp - old_logp).exp()*A", {}, "off-policy"),
+        ("-(logp - old_logp).exp()*A", "-A*logp", {"sampling": "on-policy"}, "on-policy"),
+        ("(logp - ref_logp)**2/2", "k3", {}, "on-policy"),
+        ("rho*k1", "rho*k3", {}, "on-policy"),
+    ],
+)
+def test_samples_are_assumed_as_explain_assumes_them(
+    first: str, second: str, options: dict[str, Any], sampling: str
+) -> None:
+    found = compare(first, second, **options)
+    assert found.setting.sampling == sampling
+    assumed = sampling == "off-policy"
+    for width in (60, 100):
+        assert " ".join(found.text(width=width).split()).count("assumed: samples") == assumed
+    if assumed:
+        alone = max((klsym.explain(loss) for loss in (first, second)), key=lambda one: "old" in one.loss.text)
+        assert alone.setting.sampling == sampling
