@@ -57,8 +57,7 @@ def centre_first_and_weight_outside():
     reading=(
         *ALONG,
         "the last part: beta k2 as a loss beside leave-one-out rewards R, whose coefficient of s_i is R_i"
-        " less the"
-        " mean of the others less beta k1_i; at q* R = beta log Z + beta k1",
+        " less the mean of the others less beta k1_i; at q* R = beta log Z + beta k1",
         "m is n - 1; x_1..x_n are independent samples of q",
     ),
 )
@@ -101,9 +100,9 @@ def _reward_is_a_number():
 
     return Evidence(
         "exact",
-        "at q* = p exp(R/beta)/Z the reward h = R - beta k1 is beta log Z at every sample, so that h_i less"
-        " the mean"
-        " of the batch, or of the others, is 0 at every batch: the gradient has no noise there",
+        "at q* = p exp(R/beta)/Z the reward h = R - beta k1 is beta log Z at every sample, so that h_i"
+        " less the mean of the batch, or of the others, is 0 at every batch: the gradient has no noise"
+        " there",
         r"R - \beta \log \frac{q^*}{p} = \beta \log Z,"
         r" \quad h_i - \frac{1}{m} \sum_{j \ne i} h_j = h_i - \frac{1}{n} \sum_j h_j = 0",
         "sympy",

@@ -65,8 +65,7 @@ def _has_no_bound():
     return Evidence(
         "exact",
         "for all bounded R and beta > 0, E_q[R] - beta (KL(q||p) - KL(p||q)) is unbounded above: it grows"
-        " like"
-        " -beta p_1 log q_1 as q_1 -> 0",
+        " like -beta p_1 log q_1 as q_1 -> 0",
         r"\mathbb{E}_q[R] - \beta\left(\mathrm{KL}(q \Vert p) - \mathrm{KL}(p \Vert q)\right)"
         r" \sim -\beta\, p_1 \log q_1 \quad (q_1 \to 0)",
         "sympy",
@@ -126,9 +125,9 @@ def _reference_is_no_minimum():
         "a is any number; at a = log E_q[1/r] the mean of 1/r - exp(a) is 0, and the first part is"
         " Cov_q(q/p, log(q/p)) >= 0",
         "by the third part KL(q_beta||p) with the forward penalty falls in beta, by the second with the"
-        " reverse"
-        " penalty, strictly unless R is constant: a controller that holds the KL at a target has at most one"
-        " fixed point; with k1 as a loss the stationary points do not depend on beta (optimum.k1-loss)",
+        " reverse penalty, strictly unless R is constant: a controller that holds the KL at a target has"
+        " at most one fixed point; with k1 as a loss the stationary points do not depend on beta"
+        " (optimum.k1-loss)",
     ),
 )
 def the_kl_falls_with_its_coefficient():
@@ -238,9 +237,9 @@ def _forward_penalty():
     "beyond.mass-covering",
     source="WZ1, WZ2 (mode-seeking, mass-covering), made precise",
     reading=(
-        "with the forward penalty R = nu - beta r at the optimum (optimum.forward); c is the least r, where"
-        " R is"
-        " largest, and G^2 stands for r - c",
+        "with the forward penalty, R = nu - beta r at the optimum (optimum.forward)",
+        "c is the least value of r, where R is largest",
+        "G stands for the square root of r - c, which is at least 0",
         "c <= 1 is r <= 1 + (max R - R)/beta, that is q >= p beta/(beta + max R - R)",
     ),
 )
@@ -267,8 +266,7 @@ def _reverse_falls_below():
     return Evidence(
         "exact",
         "with the reverse penalty q = p exp(R/beta)/Z falls below every multiple of p beta/(beta + max R -"
-        " R):"
-        " their quotient tends to 0 as a reward falls",
+        " R): their quotient tends to 0 as a reward falls",
         r"\frac{1}{1 + e^{x}} \,/\, \frac{1}{2 (1 + x)} \to 0 \quad (x \to \infty)",
         "sympy",
         ("p = (1/2, 1/2), R = (0, -x beta)",),

@@ -54,8 +54,8 @@ BASELINE = ((expectation(R * s**2, under=q), b_star * SQUARES),)
     words="k1 in the loss adds zero-mean noise and nothing else",
     reading=(
         *ALONG,
-        "b_star is E_q[R s^2]/E_q[s^2] at the theta in question: E_q[R^2 s^2] is finite and E_q[s^2] is not"
-        " 0",
+        "b_star is E_q[R s^2]/E_q[s^2] at the theta in question: E_q[R^2 s^2] is finite and E_q[s^2] is"
+        " not 0",
         "by the second part the variance is lower with k1 if and only if 0 < beta < 2 b_star",
     ),
 )
@@ -123,7 +123,8 @@ FORM = Function("F")(log_q, log_p, log_mu)
     reading=(
         "a is KL(q||mu), so that the second part is E_q[rho] >= exp(KL(q||mu)), and by the first"
         " E_mu[rho^2] >= exp(KL(q||mu))",
-        "F stands for |k1 s|, s along a direction; equality, F rho constant, is mu proportional to q F",
+        "F stands for |k1 s|, with s along one direction",
+        "so that with equality rho F is constant, which says that mu is proportional to q F",
     ),
 )
 def weights_grow_with_the_divergence():

@@ -130,8 +130,8 @@ def a_second_step_on_the_same_batch():
 
     return Evidence(
         "refuted",
-        "after a step on a batch, the expected gradient of rho k3 on the same batch is grad KL(q||p) at the"
-        " new theta",
+        "after a step on a batch, the expected gradient of rho k3 on the same batch is grad KL(q||p) at"
+        " the new theta",
         r"\mathbb{E}_{y \sim \mu}[\nabla(\rho k_3)(y; \theta_1(y))]"
         r" = \mathbb{E}_y[\nabla \mathrm{KL}(q_{\theta_1(y)} \Vert p)]",
         "sympy",

@@ -36,10 +36,8 @@ from klsym.study.ledger.registry import claim
     reading=(
         "g = 1; V_u is a function of the tokens before u, 0 after the end",
         "on sequences of at most two tokens with V = 0 the sum of lambda^(u-t) R_u is R_now + lambda"
-        " R_future: by the"
-        " first part the field is grad E_q[R] less (1 - lambda) times a field that by the second part is no"
-        " gradient,"
-        " so that it is a gradient for lambda = 1 alone",
+        " R_future: by the first part the field is grad E_q[R] less (1 - lambda) times a field that by the"
+        " second part is no gradient, so that it is a gradient for lambda = 1 alone",
     ),
 )
 def the_discount_of_a_critic():
@@ -166,8 +164,8 @@ def dropping_past_terms():
     shown = [mpmath.nstr(mpmath.mpf(value.mid), 5) for value in (cumulative, whole)]
     return Evidence(
         "refuted",
-        "for all q and p the total variance of sum_t s_t sum_{u >= t} k_u is at most that of sum_t s_t sum_u"
-        " k_u",
+        "for all q and p the total variance of sum_t s_t sum_{u >= t} k_u is at most that of sum_t s_t"
+        " sum_u k_u",
         r"\operatorname{Var} \sum_t s_t \sum_{u \ge t} k_u \le \operatorname{Var} \sum_t s_t \sum_u k_u",
         "sympy",
         (
@@ -213,11 +211,9 @@ def _total_variance(causal, number):
     "beyond.token-penalty-optimum",
     source="new (where GRPO's and other token penalties end, tabular, reward at the end)",
     reading=(
-        "a coefficient that depends on the tokens before t alone has the field 0: rewards before t drop out,"
-        " and a"
-        " policy is stationary where Q_t less beta times the coefficient of the penalty is a function of the"
-        " prefix,"
-        " Q_t the mean of R given the tokens up to t",
+        "a coefficient that depends on the tokens before t alone has the field 0: rewards before t drop"
+        " out, and a policy is stationary where Q_t less beta times the coefficient of the penalty is a"
+        " function of the prefix, Q_t the mean of R given the tokens up to t",
     ),
 )
 def where_token_penalties_end():
@@ -304,9 +300,8 @@ def _ends_on_a_tree():
     return Evidence(
         "exact",
         "stationary with full support: token k2 in the loss q_t = p_t exp(Q/beta)/Z; token k3 in the loss"
-        " q_t = beta p_t/(nu - Q); k1 to-go in the reward: the sequence p exp(R/beta)/Z; Q is the mean of R"
-        " under q"
-        " given the tokens up to t",
+        " q_t = beta p_t/(nu - Q); k1 to-go in the reward: the sequence p exp(R/beta)/Z; Q is the mean of"
+        " R under q given the tokens up to t",
         r"q_t \propto p_t\, e^{Q/\beta},\quad q_t = \frac{\beta\, p_t}{\nu - Q},\quad q(y) \propto p(y)\,"
         r" e^{R/\beta}",
         "sympy",
