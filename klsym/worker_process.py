@@ -108,12 +108,12 @@ class Asked:
         if not isinstance(reply, dict):
             raise _Garbage
         if type(reply.get("error")) is str:
-            found = {"error": reply["error"], "code": 1 if reply.get("code") == 1 else 2}
+            refusal = {"error": reply["error"], "code": 1 if reply.get("code") == 1 else 2}
             match reply.get("place"):
                 case [str(), int(), str()] as place:
-                    found["place"] = place
-            found |= {k: reply[k] for k, kind in self.beside_error.items() if type(reply.get(k)) is kind}
-            return found
+                    refusal["place"] = place
+            refusal |= {k: reply[k] for k, kind in self.beside_error.items() if type(reply.get(k)) is kind}
+            return refusal
         if not all(type(reply.get(key)) is kind for key, kind in self.keys.items()) or not self.fits(reply):
             raise _Garbage
         return reply
@@ -125,8 +125,8 @@ class Asked:
     # -- the process ----------------------------------------------------------------------
     def _started(self) -> subprocess.Popen[bytes]:
         """In a session of its own: ctrl-C is for whoever asked."""
-        here = str(Path(__file__).parents[1])
-        paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+        package_folder = str(Path(__file__).parents[1])
+        paths = os.pathsep.join(filter(None, (package_folder, os.environ.get("PYTHONPATH"))))
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", self.module],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0,
@@ -155,34 +155,34 @@ class Asked:
     # -- messages -------------------------------------------------------------------------
     def _say(self, value: Any, seconds: float) -> None:
         assert self.process is not None and self.process.stdin is not None
-        pipe, left, end = self.process.stdin, json.dumps(value).encode() + b"\n", time.monotonic() + seconds
-        while left:
+        pipe, unsent, end = self.process.stdin, json.dumps(value).encode() + b"\n", time.monotonic() + seconds
+        while unsent:
             self._wait(pipe, selectors.EVENT_WRITE, end)
             with suppress(BlockingIOError):
-                left = left[os.write(pipe.fileno(), left[:4096]) :]
+                unsent = unsent[os.write(pipe.fileno(), unsent[:4096]) :]
 
     def _heard(self, mark: str, seconds: float | None) -> Any:
-        """Return the message of the next line; it must carry this mark."""
+        """Return the content of the next line; it must carry this mark."""
         assert self.process is not None and self.process.stdout is not None
         pipe, end = self.process.stdout, None if seconds is None else time.monotonic() + seconds
-        more: bytes | bytearray = self.unread
-        while b"\n" not in more:
+        received: bytes | bytearray = self.unread
+        while b"\n" not in received:
             self._wait(pipe, selectors.EVENT_READ, end)
             with suppress(BlockingIOError):
-                more = os.read(pipe.fileno(), 1 << 20)
-                self.unread += more
-                if not more:
+                received = os.read(pipe.fileno(), 1 << 20)
+                self.unread += received
+                if not received:
                     raise EOFError
             if len(self.unread) > LONGEST:
                 raise _Garbage
         line, _, self.unread = self.unread.partition(b"\n")
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except (ValueError, RecursionError):
             raise _Garbage from None
-        if not isinstance(said, list) or len(said) != 2 or said[0] != mark:
+        if not isinstance(message, list) or len(message) != 2 or message[0] != mark:
             raise _Garbage
-        return said[1]
+        return message[1]
 
     def _wait(self, pipe: Any, event: int, end: float | None) -> None:
         """Until the pipe is ready; the process may have ended while others hold the pipe."""
@@ -190,13 +190,13 @@ class Asked:
         with selectors.DefaultSelector() as ready:
             ready.register(pipe, event)
             while True:
-                left = GLANCE if end is None else min(GLANCE, end - time.monotonic())
-                if left <= 0:
+                seconds_left = GLANCE if end is None else min(GLANCE, end - time.monotonic())
+                if seconds_left <= 0:
                     raise _Late
-                gone = self.process.poll() is not None
-                if ready.select(0 if gone else left):
+                has_ended = self.process.poll() is not None
+                if ready.select(0 if has_ended else seconds_left):
                     return
-                if gone:
+                if has_ended:
                     raise EOFError
 
 

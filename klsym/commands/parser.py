@@ -299,20 +299,20 @@ def _add_worlds(measure: Any) -> None:
         "--sampling", type=partial(read_choice, "sampling"), choices=OPTION_CHOICES["sampling"],
         metavar="CHOICE", help="on-policy, off-policy, or truncated: q without its least likely words",
     )  # fmt: skip
-    for name, default, said in (
+    for name, default, text in (
         ("group", 1, "samples in one call of the loss"),
         ("words", 3, "size of the vocabulary; word 0 ends a sequence"),
         ("length", 2, "words of the longest sequence"), ("prompts", 1, "prompts, with unequal probabilities"),
         ("worlds", 4, "random policies and rewards to measure on"),
     ):  # fmt: skip
-        measure.add_argument(f"--{name}", type=int, metavar="N", help=f"{said} ({default})")
-    for name, said in (
+        measure.add_argument(f"--{name}", type=int, metavar="N", help=f"{text} ({default})")
+    for name, text in (
         ("third", "old_logp is of a third policy, neither q nor the sampler"),
         ("tool", "the last word calls a tool: a masked word follows"),
         ("fixed-length", "no word ends a sequence: no padding"),
         ("binary", "rewards are 0 and 1"),
     ):
-        measure.add_argument(f"--{name}", action="store_true", default=None, help=said)
+        measure.add_argument(f"--{name}", action="store_true", default=None, help=text)
 
 
 def _add_samples(measure: Any) -> None:
@@ -323,8 +323,8 @@ def _add_samples(measure: Any) -> None:
         metavar="N",
         help="sample N groups from --model, with --length words at most (8)",
     )
-    for flag, said in (("--ref-model", "the reference"), ("--old-model", "the sampler, off-policy")):
-        measure.add_argument(flag, metavar="CODE", help=f"with --samples: a function that returns {said}")
+    for flag, text in (("--ref-model", "the reference"), ("--old-model", "the sampler, off-policy")):
+        measure.add_argument(flag, metavar="CODE", help=f"with --samples: a function that returns {text}")
     measure.add_argument(
         "--error-rate",
         type=float,
@@ -400,15 +400,15 @@ def _add_rule(commands: Any) -> None:
 
 
 def _add_rules(commands: Any) -> None:
-    said = "list the diagnostic codes"
-    rules = commands.add_parser("rules", help=said, description="All diagnostic codes, one a line.")
+    text = "list the diagnostic codes"
+    rules = commands.add_parser("rules", help=text, description="All diagnostic codes, one a line.")
     add_format(rules)
     rules.set_defaults(run="klsym.commands.rules:list_rules")
 
 
 def _add_examples(commands: Any) -> None:
-    said = "list the losses that have usual names, such as grpo"
-    examples = commands.add_parser("examples", help=said, description="The losses of trainers and papers.")
+    text = "list the losses that have usual names, such as grpo"
+    examples = commands.add_parser("examples", help=text, description="The losses of trainers and papers.")
     examples.add_argument("name", nargs="?", metavar="NAME", help="one of them, such as grpo")
     add_format(examples)
     examples.set_defaults(run="klsym.commands.examples:list_examples")
