@@ -71,7 +71,11 @@ def find_code(number_or_name: str) -> Code:
     """Return the code with this number or name; raises UsageError if there is none."""
     wanted = number_or_name.strip()
     number = re.sub(r"^KL0*(\d{1,2})$", lambda digits: f"KL{int(digits[1]):03}", wanted.upper())
-    matches = [one for one in load_codes() if number == one.code or wanted.lower() == one.name]
+    matches = [
+        one
+        for one in load_codes()
+        if number == one.code or re.sub(r"[\s_]+", "-", wanted.lower()) == one.name
+    ]
     if matches:
         return matches[0]
     known = ", ".join(f"{one.code} {one.name}" for one in load_codes())

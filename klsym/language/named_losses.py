@@ -81,9 +81,18 @@ def list_names() -> list[str]:
     return [row.name for row in load_named_losses()]
 
 
+def is_like_a_name(text: str) -> bool:
+    """Has a text the form of a name?  k3-k2, a formula, has it, too.
+
+    >>> is_like_a_name("Dr-GRPO"), is_like_a_name("-k2"), is_like_a_name("k3/2")
+    (True, False, False)
+    """
+    return bool(NAME.fullmatch(text.strip()))
+
+
 def find_named_loss(text: str) -> NamedLoss | None:
     """Return the row with this name, or None; raises UsageError for a name that has no single reading."""
-    if not NAME.fullmatch(text.strip()):  # such as -k2 and k - 3
+    if not is_like_a_name(text):
         return None
     wanted = normalise_name(text)
     for row in _read_table()["ambiguous"]:

@@ -291,14 +291,16 @@ class Reader:
             return f": write log_{name} for the log density"
         if find_meaning(name):
             return f": write {find_meaning(name)}"
+        if name in list_names():
+            return f": write its formula, which klsym examples {name} shows"
         names = " ".join(sorted(self.known, key=str.lower))
         nearest, declare = suggest_nearest(name, (*self.known, *list_names())), ""
         if ask_for_value(name):
             return f"{nearest}: {ask_for_value(name)}"
-        if is_free_name(name):
-            declare = f"; declare a parameter with {spell_option('param', name)}"
-        elif is_free_name(f"{name}1"):
-            declare = f"; {name} has a meaning in answers: write {name}1, and declare it as a parameter"
+        parameter_name = next((free for free in (name, f"{name}1") if is_free_name(free)), "")
+        if parameter_name:
+            number = f"for a number write {spell_option('param', parameter_name)}"
+            declare = f"; {number}, else what it is, such as `{name} = logp; ...`"
         return f"{nearest} (known: {names}{declare})"
 
     def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:

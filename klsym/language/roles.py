@@ -3,11 +3,9 @@
 The reader guesses the roles of usual names: it reads logp as log_q.  A form shows each guess and lets its
 user choose another role.
 
->>> guess_roles("(logp - ref_logp).pow(2)/2")
-{'logp': 'log_q', 'ref_logp': 'log_p'}
 >>> with_roles("(logp - ref_logp).pow(2)/2", {"ref_logp": "log_mu"})
 'ref_logp = log_mu\\n(logp - ref_logp).pow(2)/2'
->>> list_names_without_role("ratio*A - beta*x.exp()")
+>>> list_names_without_role("ratio - 1 - beta*x.exp()")
 ('ratio', 'x')
 """
 
@@ -17,9 +15,10 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from klsym.errors import UsageError
+from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, MAX_LENGTH, OF_DENSITIES, SHOWN, parse_python
 from klsym.language.pasted_text import as_python
-from klsym.language.spellings import SpelledReader, read_loss
+from klsym.language.spellings import SpelledReader
 from klsym.language.training_names import AMBIGUOUS, find_meaning
 from klsym.language.usual_names import LIBRARIES, NameReader
 
@@ -27,14 +26,16 @@ ROLES = ("log_q", "log_p", "log_mu", "log_old", "rho", "rho_old", "r", "k1", "k2
 KNOWN = {*FUNCTIONS, *OF_DENSITIES, *LIBRARIES, "where", "true", "false"}
 
 
-def guess_roles(text: str, parameters: Iterable[str] = ()) -> dict[str, str]:
-    """Return the role of each name that is read by its usual meaning; none for a loss in the grammar.
+def collect_roles(notes: Iterable[Message]) -> dict[str, str]:
+    """Return the role of each name that was read by its usual meaning, from the notes of a reading.
 
     The role of a coefficient is the name of its parameter; that of a mask of padding is M.
-    Raises UsageError: a loss that cannot be read.
+
+    >>> collect_roles(read_loss("(logp - ref_logp).pow(2)/2").notes)
+    {'logp': 'log_q', 'ref_logp': 'log_p'}
     """
     roles: dict[str, str] = {}
-    for message in read_loss(text, parameters).notes:
+    for message in notes:
         if message.code == "names-read":
             roles |= dict(message.values["pairs"])
         elif message.code == "masks-left-out":
@@ -50,6 +51,7 @@ def list_names_without_role(text: str, parameters: Iterable[str] = ()) -> tuple[
     try:
         reader = SpelledReader(text, parameters)
         tree = _parse_tree(as_python(text))
+        reader.collect_names(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError, UsageError):
         return ()
     names: dict[str, None] = {}
@@ -93,7 +95,7 @@ def _parse_tree(source: str) -> ast.Module:
 def _is_unread(reader: NameReader, name: str) -> bool:
     last = name.rpartition(".")[2]
     if last in AMBIGUOUS:
-        return True
+        return not reader.is_weight(last)
     return name.isidentifier() and not reader.has_meaning(name) and find_meaning(name) is None
 
 

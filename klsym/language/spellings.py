@@ -7,10 +7,12 @@ A text that the grammar reads is read by it alone.
 k2
 >>> read_loss("d = ref_logp - logp; loss = (torch.exp(d) - 1 - d).mean()").expression
 k3
->>> read_loss("ratio*A")  # doctest: +ELLIPSIS
+>>> read_loss("-ratio*advantages").expression
+-A*rho
+>>> read_loss("ratio - 1")  # doctest: +ELLIPSIS
 Traceback (most recent call last):
     ...
-klsym.errors.UsageError: ambiguous name 'ratio' at character 1 of 'ratio*A': type rho for q/mu ...
+klsym.errors.UsageError: ambiguous name 'ratio' at character 1 of 'ratio - 1': type rho for q/mu ...
 """
 
 from __future__ import annotations
@@ -140,7 +142,7 @@ class SpelledReader(NameReader):
             if isinstance(node, ast.expr | ast.stmt):
                 end = self.find_position(node.end_lineno or 1, node.end_col_offset or 0)
                 node.col_offset, node.end_col_offset = self.find_position(node.lineno, node.col_offset), end
-            self.names_typed |= _find_typed_names(node)
+        self.collect_names(tree)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
         self.is_foreign |= len(tree.body) > 1 or not isinstance(tree.body[0], ast.Expr)
@@ -294,13 +296,6 @@ def _find_target(node: ast.stmt) -> str | None:
         case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
             return name
     return None
-
-
-def _find_typed_names(node: ast.AST) -> set[str]:
-    match node:
-        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
-            return {name}
-    return set()
 
 
 def _is_condition(node: ast.expr) -> bool:

@@ -1,6 +1,7 @@
 """Usual names in training code, read as what they stand for; nothing is guessed where a name is ambiguous.
 
-logp is read as log_q, ref_logp as log_p, old_logp as log_mu, advantages as A, self.beta as beta.
+logp is read as log_q, ref_logp as log_p, old_logp as log_mu, advantages as A, self.beta as beta.  A ratio
+that only multiplies, or stands beside a clip or an old log-probability, is q/mu, which the answer says.
 """
 
 from __future__ import annotations
@@ -32,6 +33,38 @@ SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "tr
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 
+OF_FACTORS = {"detach", "clamp", "clip", "float"}  # methods that leave a factor one
+
+
+def list_factors(tree: ast.AST) -> frozenset[str]:
+    """Return the names that occur as factors of products alone: w in -(w.detach() * x).mean().
+
+    >>> sorted(list_factors(ast.parse("k = a - 1 - log(a); -w.detach()*b*k + c*d.x + a*2")))
+    ['b', 'c', 'd', 'k', 'w']
+    """
+    of_products: set[str] = set()
+    elsewhere: set[str] = set()
+
+    def visit(node: ast.AST, is_factor: bool) -> None:
+        match node:
+            case ast.Name(name, ast.Load()):
+                (of_products if is_factor else elsewhere).add(name)
+            case ast.BinOp(first, ast.Mult(), second):
+                visit(first, True)
+                visit(second, True)
+            case ast.UnaryOp(_, operand) | ast.Attribute(operand):
+                visit(operand, is_factor)
+            case ast.Call(ast.Attribute(receiver, method), arguments):
+                visit(receiver, is_factor and method in OF_FACTORS)
+                for argument in arguments:
+                    visit(argument, False)
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    visit(child, False)
+
+    visit(tree, False)
+    return frozenset(of_products - elsewhere)
+
 
 class NameReader(Reader):
     """A reader of the grammar that knows the usual names.
@@ -45,7 +78,20 @@ class NameReader(Reader):
         self.read_as: dict[str, Any] = {}
         self.declared: dict[str, None] = {}
         self.names_typed: set[str] = set()  # names, attributes and keys in the whole text
+        self.values_typed: list[str] = []  # names of values, in their order
+        self.factors: frozenset[str] = frozenset()  # names that only multiply
         self.later: set[str] = set()  # names that are assigned further below
+
+    def collect_names(self, tree: ast.AST) -> None:
+        """Note the names in the whole text, by which some of them are read."""
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(name, context):
+                    self.names_typed.add(name)
+                    self.values_typed += [name] if isinstance(context, ast.Load) else []
+                case ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
+                    self.names_typed.add(name)
+        self.factors = list_factors(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
         if name in self.later and name not in self.names and not self.has_meaning(name):
@@ -62,14 +108,14 @@ class NameReader(Reader):
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
-        if AMBIGUOUS.get(name) == RATIO and self.is_beside_old_policy():
+        if self.is_weight(name):
             self.is_foreign = True
             self.read_as[typed] = ATOMS["rho"]
             return ATOMS["rho"]
         if name in AMBIGUOUS:
             self.is_foreign = True
-            reason = f"ambiguous name {name!r}"
-            raise self.make_error_with_hint(reason, f": type {AMBIGUOUS[name].format(name)}", node)
+            hint = f": type {AMBIGUOUS[name].format(name)}{self.ask_for_others(name)}"
+            raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         if name in MASKS:
             symbol = MASK
         elif (meaning := find_meaning(expand_initial(name, self.names_typed))) or {"prob", "probs"} & {
@@ -87,6 +133,30 @@ class NameReader(Reader):
         self.is_foreign = True
         self.read_as[typed] = symbol
         return symbol
+
+    def is_weight(self, name: str) -> bool:
+        """Is it a ratio that can only be rho: a factor alone, or beside the old policy?"""
+        is_ratio = AMBIGUOUS.get(name) == RATIO
+        return is_ratio and (name in self.factors or self.is_beside_old_policy())
+
+    def is_unsettled(self, name: str) -> bool:
+        """Is it a name whose value has to be asked for?"""
+        if name in self.names or name in self.later or self.is_weight(name) or self.has_meaning(name):
+            return False
+        return name in AMBIGUOUS or bool(ask_for_value(name))
+
+    def ask_for_others(self, name: str) -> str:
+        """Return what to type for the other names of the text whose values have to be asked for."""
+        others = [
+            other for other in dict.fromkeys(self.values_typed) if other != name and self.is_unsettled(other)
+        ]
+        asked = ((other, AMBIGUOUS.get(other, "").format(other) or ask_for_value(other)) for other in others)
+        return "".join(f"; for {other[:SHOWN]}: {hint}" for other, hint in asked)
+
+    def suggest_name(self, name: str) -> str:
+        others = self.ask_for_others(name) if ask_for_value(name) else ""
+        self.is_foreign |= bool(others)
+        return super().suggest_name(name) + others
 
     def is_beside_old_policy(self) -> bool:
         """Has the text a clip, or a log-probability of the old policy?  A ratio there is rho."""

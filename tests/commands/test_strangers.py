@@ -14,7 +14,7 @@ TYPED = (
     .read_text(encoding="utf-8")
     .splitlines()
 )
-ANSWERED = 80  # how many are answered at the first try; the number may only rise
+ANSWERED = 86  # how many are answered at the first try; the number may only rise
 
 
 def test_each_is_answered_or_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,7 +183,7 @@ ZERO, BIG, UNREAD = r"division by zero", r"too large|beyond", r"cannot be read"
 REFUSED: dict[str, dict[str, int | tuple[int, ...]]] = {
     UNKNOWN: {"kk": 1, "  kk": 3, "K1": 1, "k4": 1, "s": 1, "nan": 1, "inf": 1, "__class__": 1},
     "unknown name 'kk'": {"k1 + kk": 6},
-    r"declare a parameter with parameters=\['beta2'\]": {"k1*beta2": 4},
+    r"for a number write parameters=\['beta2'\], else what it is": {"k1*beta2": 4},
     "is a function": {"k1 + sg": 6, "k": 1},
     UNEXPECTED: {
         "__import__('os')": 12, "'k1'": 1, '"k1"': 1, "f'{k1}'": 2, "b'x'": 2, "k1 # note": 4,
@@ -418,7 +418,7 @@ def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -
 )
 def test_other_names_may_be_parameters(name: str) -> None:
     assert unfold(parse(f"{name}*k1", [name])) == parameter(name) * k1
-    with pytest.raises(UsageError, match=rf"declare a parameter with parameters=\['{name}'\]\)"):
+    with pytest.raises(UsageError, match=rf"for a number write parameters=\['{name}'\], else what"):
         parse(f"{name}*k1")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from klsym.api import explain
 from klsym.errors import UsageError
-from klsym.language.roles import guess_roles, list_names_without_role, with_roles
+from klsym.language.roles import collect_roles, list_names_without_role, with_roles
 from klsym.language.spellings import read_loss
 
 PPO = """ratio = torch.exp(logp - old_logp)
@@ -45,7 +45,7 @@ REFUSED = [  # what is pasted, a part of the one line that says why not
     ("logp if k1 else k2", "not part of the loss grammar"),
     ("def f(x): return k1", "not read"),
     ("for x in k1: k2", "not read"),
-    ("loss = ratio*adv", "ambiguous name 'ratio'"),
+    ("loss = (ratio - 1)*adv", "ambiguous name 'ratio'"),
     ("d = logp - x; loss = d**2", "unknown name 'x'"),
     ("logp[0]", "not part of the loss grammar"),
 ]
@@ -53,7 +53,7 @@ REFUSED = [  # what is pasted, a part of the one line that says why not
 
 @pytest.mark.parametrize(("text", "roles", "loss"), READ)
 def test_a_pasted_loss_is_read_and_its_guesses_are_named(text, roles, loss) -> None:
-    assert guess_roles(text) == roles
+    assert collect_roles(read_loss(text).notes) == roles
     assert str(read_loss(text).expression) == loss
 
 
@@ -69,8 +69,10 @@ def test_other_code_is_refused_in_one_line_and_never_run(text, reason, monkeypat
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("ratio*A", ("ratio",)),
-        ("loss = kl + ratio*adv", ("kl", "ratio")),
+        ("ratio*A", ()),
+        ("ratio - 1", ("ratio",)),
+        ("loss = kl + ratio*adv", ("kl",)),
+        ("loss = kl + (ratio - 1)*adv", ("kl", "ratio")),
         ("x = k1; y = x**2; y + z", ("z",)),
         ("kl = logp - ref_logp; kl**2", ()),
         ("torch.exp(foo).clamp(max=hi) * F.relu(bar)", ("foo", "hi", "bar")),
@@ -119,6 +121,6 @@ def test_a_wrong_role_is_refused_in_one_line(text, roles, reason) -> None:
 
 
 def test_the_roles_of_a_whole_loss_of_a_trainer() -> None:
-    assert guess_roles(GRPO)["batch.ref_logps"] == "log_p"
+    assert collect_roles(read_loss(GRPO).notes)["batch.ref_logps"] == "log_p"
     changed = explain(with_roles(GRPO, {"batch.ref_logps": "log_mu"}))
     assert "KL(p||q)" in explain(GRPO).summary and "KL(p||q)" not in changed.summary

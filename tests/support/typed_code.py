@@ -120,7 +120,8 @@ def world() -> dict[str, Any]:
         "A": "adv advantages", "R": "rewards",
     }  # fmt: skip
     values |= {other: values[name] for name, others in names.items() for other in others.split()}
-    values |= {"k1": values["log_q"] - values["log_p"], "rho": (values["log_q"] - values["log_mu"]).exp()}
+    rho = (values["log_q"] - values["log_mu"]).exp()
+    values |= {"k1": values["log_q"] - values["log_p"], "rho": rho, "ratio": rho}
     mask, options = Dual(MASK), SimpleNamespace(**PARAMETERS)
     options.args = options.cfg = options
     values |= dict.fromkeys(("mask", "response_mask", "completion_mask"), mask)

@@ -23,7 +23,7 @@ from klsym.diagnostics.codes import find_code
 from klsym.engine.options.option_table import CHOICES
 from klsym.errors import KlsymError, UsageError, speak_of_flags
 from klsym.escaping import printable
-from klsym.language.roles import guess_roles, list_names_without_role, with_roles
+from klsym.language.roles import collect_roles, list_names_without_role, with_roles
 from klsym.render.diagnoses import format_page
 from klsym.render.markup.questions import format_code_html, format_comparison_html, format_recommendation_html
 from klsym.render.markup.verdict import format_verdict_html
@@ -76,7 +76,7 @@ def explain(asked: Question) -> Reply:
     except KlsymError as error:
         left = dict.fromkeys(list_names_without_role(typed, parameters), "")
         return {"error": format_line(str(error)), "roles": roles_html(left | dict(roles), asking=True)}
-    guessed = guess_roles(loss, parameters) if verdict.loss.read_as else {}
+    guessed = collect_roles(verdict.loss.written.notes if verdict.loss.written else ())
     options = asked.get("options", {})
     return _reply(
         format_verdict_html(verdict, ask_button, FINDING),

@@ -17,7 +17,13 @@ from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import ATOMS, PARAMETERS, log_mu, rho
 from klsym.language.messages import Message
-from klsym.language.named_losses import NamedLoss, expand_names, find_named_loss, refuse_sentence
+from klsym.language.named_losses import (
+    NamedLoss,
+    expand_names,
+    find_named_loss,
+    is_like_a_name,
+    refuse_sentence,
+)
 from klsym.notation.losses import Written
 
 # The value of an option that a row does not name.
@@ -46,12 +52,24 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
     else:
         refuse_sentence(loss)
         text, rows = expand_names(loss, {*ATOMS, *PARAMETERS, *names})
-    written = as_written(text, names)
+    written = _read_formula(text, names, loss, rows)
     if not rows:
         return _assume_sampling(Question(written, dict(options)))
     merged = merge_options(rows, options)
     notes = tuple(_describe_row(one, merged) for one in rows)
     return Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+
+
+def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[NamedLoss, ...]) -> Written:
+    """Read a formula whose names are written out; a word that is no formula is refused as a name."""
+    try:
+        return as_written(text, parameters)
+    except UsageError as error:
+        if not is_like_a_name(typed):
+            raise
+        nearest = f"; did you mean {rows[0].name}?" if rows else ""
+        refusal = f"{typed.strip()[:60]!r} is no name of a loss{nearest}" if rows else str(error)
+        raise UsageError(f"{refusal}; klsym examples lists the losses with names") from None
 
 
 def _assume_sampling(question: Question) -> Question:

@@ -238,8 +238,7 @@ def recommend(
     target: KLTarget, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
 ) -> Recommendation:
     """What to write, the best first, each with what is proved of it; see `klsym.api.recommend`."""
-    if target not in get_args(KLTarget):
-        raise UsageError(_describe_other_target(target))
+    target = _read_target(target)
     if use not in get_args(Purpose):
         raise UsageError(f"use={use!r}: one of {', '.join(get_args(Purpose))} expected")
     given = "loss" if use == "value" else use
@@ -255,6 +254,15 @@ def recommend(
     return _recommended(target, use, setting)
 
 
+def _read_target(target: str) -> KLTarget:
+    """Return the target that a usual name means: reverse-kl of "reverse KL" and of "KL(q||p)"."""
+    usual = find_divergence(str(target)) or name_kls(str(target))
+    name = next((name for name in get_args(KLTarget) if name in (target, usual)), None)
+    if name is None:
+        raise UsageError(_describe_other_target(target))
+    return name
+
+
 def _describe_other_target(target: str) -> str:
     """Say for which targets there are losses."""
     answered = ", ".join(get_args(KLTarget))
@@ -263,8 +271,6 @@ def _describe_other_target(target: str) -> str:
     typed, wanted = str(target), f"target={target!r}: one of {answered} expected"
     if typed.lower() in OF_KLS:
         return f"target={target!r}: {WHICH_KL} expected"
-    if (named := find_divergence(typed) or name_kls(typed)) in get_args(KLTarget):
-        return f"{wanted}; did you mean {named}?"
     return wanted + (suggest_divergence(typed) or suggest_nearest(typed, get_args(KLTarget)))
 
 
