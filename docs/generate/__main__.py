@@ -8,6 +8,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from generate import social
+from generate.cheat_sheet import write_cheat_sheet
 from generate.codes import write_codes
 from generate.commands import write_commands
 from generate.penalty_map import table, write_map
@@ -27,7 +29,7 @@ def main(source: Path, extra: Path) -> None:
     with ProcessPoolExecutor(2) as pool:
         announce("checking the claims, and writing the other pages beside")
         outcomes = {id: pool.submit(judged, id) for id, one in load().items() if one.verdict != "computed"}
-        others = pool.submit(write_others, source)
+        others = pool.submit(write_others, source, extra)
         announce("writing the pages of the theorems")
         write_theorems(source, extra, outcomes)
         announce("waiting for the other pages")
@@ -41,13 +43,15 @@ def announce(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
-def write_others(source: Path) -> None:
+def write_others(source: Path, extra: Path) -> None:
     """All pages but those of the theorems."""
     copy_all(source)
     steps = {"map": write_map, "codes": write_codes, "commands": write_commands, "reference": write_reference}
     for name, write_pages in steps.items():
         write_pages(source)
         announce(f"written: {name}")
+    write_cheat_sheet(source, extra)
+    announce("written: cheat sheet")
     front = (source / "index.md").read_text(encoding="utf-8")
     write(source / "index.md", front.replace(MAP, f"`````{{raw}} html\n{table()}\n`````"))
     _style(source / "_static")
@@ -59,6 +63,8 @@ def _style(into: Path) -> None:
     own = (HOME / "docs" / "site.css").read_text(encoding="utf-8")
     into.mkdir(parents=True)
     (into / "site.css").write_text(f".claim-page {{\n{fragments}}}\n{own}", encoding="utf-8")
+    shutil.copy(HOME / "docs" / "favicon.svg", into)
+    social.draw(into / "social.png")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,17 @@ def place(name: str) -> str | None:
     return name.removeprefix("docs/")
 
 
+def find_source(page: str) -> str | None:
+    """Return the file of the repository that is written on a page; None if the page is generated.
+
+    >>> find_source("guides/off-policy"), find_source("contributing"), find_source("reference/rules")
+    ('docs/guides/off-policy.md', 'CONTRIBUTING.md', None)
+    """
+    moved = {place.removesuffix(".md"): name for name, place in MOVED.items()}
+    names = (f"docs/{page}.md", moved.get(page, ""), f"{page}.ipynb")
+    return next((name for name in names if name and (HOME / name).is_file()), None)
+
+
 def markdown(text: str, name: str, shown_at: str = "") -> str:
     """Return a page of the repository as a source of Sphinx.
 

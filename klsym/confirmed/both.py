@@ -52,22 +52,43 @@ def audit(
 ) -> Confirmed:
     """Return what real code minimises: its formula with a proof, and its gradient as it was measured.
 
+    The formula is confirmed by autograd, and E_mu[grad L] of the proof is compared with that of the code.
+
+    Parameters
+    ----------
+    target : callable or str
+        A function, or "FILE.py:FUNC", "FILE.py:Class.method", "FILE.py:120-128", "MODULE:FUNC".  It is run.
+    map : mapping of str to str, optional
+        Name of an argument, or expression as the code writes it -> an expression of the loss grammar, such as
+        "log_q" or "log_q - log_mu"; "log_q[v]" for the whole vocabulary, or "mask".  Others are guessed.
+    set : mapping of str to object, optional
+        Values of options of the code.
+    result : str or int, optional
+        Which of several returned values, or the name of a local variable.
+    **options : str, optional
+        sampling, use, level, batch, credit, weights, aggregate as of `explain`; the answer says what was
+        assumed of those that are not named.
+
+    Returns
+    -------
+    Confirmed
+        With `read`, the verdict on the formula, `measured`, and `target`.
+
+    Raises
+    ------
+    UsageError
+        Code that can neither be read nor run, with the line and the operation.
+    Disagreement
+        A formula whose gradient is not the one that the code has.
+
+    Examples
+    --------
     >>> import pytest; torch = pytest.importorskip("torch")
     >>> def penalty(logp, ref_logp):
     ...     return torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
     >>> answer = audit(penalty)
     >>> answer.target, answer.measured.multiples
     ('forward-kl', {'forward-kl': 1.0})
-
-    target: a function, or "FILE.py:FUNC", "FILE.py:Class.method", "FILE.py:120-128", "MODULE:FUNC", run here.
-    map: name of an argument, or expression as the code writes it -> an expression of the loss grammar
-      ("log_q", "log_q - log_mu"), "log_q[v]" for the whole vocabulary, or "mask".  Others are guessed.
-    set: name -> value of an option.
-    result: which of several returned values (a number), or the name of a local variable.
-    sampling, use, level, batch, credit, weights, aggregate: as in `klsym.explain`; the answer says what was
-      assumed of those that are not named.
-    Raises UsageError: code that can neither be read nor run, with the line and the operation; `Disagreement`:
-      a formula whose gradient is not the one that the code has.
     """
     both = audit_and_measure(target, map, set, result, **options)
     if both.differs:

@@ -16,20 +16,31 @@ WRITTEN_AS = {  # roles in the words of the loss grammar, and of `klsym audit`
 class Batch:
     """B sampled sequences of at most T words out of V, in float64.
 
+    Beyond the end of a sequence all fields but mask and tokens hold the numbers of other words: a loss that
+    reads padding shows it.
+
+    Attributes
+    ----------
+    tokens : [B, T] integers
+        The words.
+    mask : [B, T]
+        1 at words of the policy, the end word included; 0 at words of a tool, and beyond the end.
+    logp, ref_logp, old_logp, sampler_logp : [B, T]
+        Log densities of the drawn words: log q with its gradient, log p, the log of the policy that the ratio
+        is taken to (the sampler mu, or a third policy), and log mu.
+    rewards, token_rewards : [B], [B, T]
+        The reward of each sequence, and of each word.
+    logits, ref_logits, old_logits : [B, T, V]
+        The same logs of all words.
+    prompts, input_ids : [B], [B, 1 + T]
+        The number of the prompt; a prompt word and the tokens.
+    model, ref_model : callable
+        Called with input_ids (and attention_mask) they return an object with .logits.
+
+    Examples
+    --------
     >>> sorted(f.name for f in fields(Batch))[:4]
     ['input_ids', 'logits', 'logp', 'mask']
-
-    tokens: [B, T] integers.  mask: [B, T], 1 at words of the policy, the end word included; 0 at
-    words of a tool, and beyond the end.
-    logp: [B, T] log q of the drawn words, with its gradient.  ref_logp: log p.  old_logp: log of the policy
-    that the ratio is taken to: the sampler mu, or a third policy.  sampler_logp: log mu.
-    rewards: [B].  token_rewards: [B, T].  logits, ref_logits, old_logits: [B, T, V] the same logs of all
-    words.
-    prompts: [B] the number of the prompt.  input_ids: [B, 1 + T], a prompt word and the tokens.
-    model, ref_model: called with input_ids (and attention_mask) they return an object with .logits.
-
-    Beyond the end of a sequence all of these but mask and tokens hold the numbers of other words: a loss that
-    reads padding shows it.
     """
 
     tokens: Any

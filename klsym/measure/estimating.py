@@ -157,25 +157,48 @@ def measure_samples(
     Where sequences are too many to be enumerated, E_mu[grad L] = sum_i c_i grad(objective i) is tested on a
     count sketch of the gradients in the model's parameters, both sides estimated from the same groups.
 
+    Parameters
+    ----------
+    loss : callable or str
+        What `measure` takes; it is run on each group.
+    model, ref_model : module, callable or str
+        Called with input_ids [B, L] they return logits [B, L, V] or an object with .logits; or functions that
+        return one, or "FILE.py:FUNC".  The gradient is taken in the parameters that `model` trains.
+    old_model : module, callable or str, optional
+        The sampler, off-policy; without it samples come from `model`.
+    prompts : [P, L] words
+        Each is as likely.
+    reward : callable, optional
+        tokens [B, T], mask [B, T] -> [B]; by default random numbers that depend on the words.
+    end : int or None
+        The word that ends a sequence.
+    length, samples, group : int
+        Most words of a sequence; groups that are drawn; samples of one call of the loss, after one prompt.
+    map, set : mapping, optional
+        As of `measure`.
+    expect : str, optional
+        An objective, which is tested.
+    error_rate, seed : float, int
+        The error rate of each test and interval; the seed of what is drawn.
+
+    Returns
+    -------
+    SampledMeasurement
+        With `kind`, `multiples` and their intervals.
+
+    Raises
+    ------
+    UsageError
+        Options that do not fit, a gradient that is not finite.
+
+    Examples
+    --------
     >>> import pytest; torch = pytest.importorskip("torch")
     >>> def loss(batch):
     ...     return -(batch.rewards[:, None] * batch.logp * batch.mask).sum(-1).mean()
     >>> policy, reference = torch.nn.Embedding(9, 9), torch.nn.Embedding(9, 9)
     >>> measure_samples(loss, policy, reference, samples=400, length=3).kind
     'named'
-
-    loss: what `klsym.measure` takes; it is run on each group.
-    model, ref_model: called with input_ids [B, L] they return logits [B, L, V] or an object with .logits; or
-      functions that return one, or "FILE.py:FUNC".  The gradient is taken in the parameters that `model`
-      trains, on its device.
-    old_model: the sampler, off-policy; None: samples come from `model`.
-    prompts: [P, L] words, each as likely.  end: the word that ends a sequence; None: none.  length: at most
-      so many words.
-    reward: tokens [B, T], mask [B, T] -> [B]; None: random numbers that depend on the words.
-    samples: groups that are drawn.  group: samples of one call of the loss, after one prompt.
-    expect: an objective, which is tested.  error_rate: of each test and interval.  seed: of what is drawn.
-    Returns: a `SampledMeasurement`.
-    Raises UsageError: options that do not fit, a gradient that is not finite.
     """
     if not isinstance(samples, int) or samples < FEWEST or not isinstance(group, int) or group < 1:
         raise UsageError(

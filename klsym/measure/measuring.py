@@ -59,6 +59,56 @@ def measure(
     g = E_mu[grad L], the sum over all groups of samples of their probability times the code's own gradient,
     is compared with the gradients of named objectives in the logits of q.  Nothing is sampled or read.
 
+    Parameters
+    ----------
+    loss : callable or str
+        A function of one `Batch`, or of arguments that are bound by name; or "FILE.py:FUNC".  It is run.
+    sampling : str
+        "on-policy", samples from q; "off-policy", from mu; "truncated", from q without its least likely word
+        after each prefix.
+    group : int
+        Samples of one call of the loss, drawn independently after one prompt.
+    words, length : int
+        V words, of which 0 ends a sequence, and at most T of them: all sequences are run.
+    prompts : int
+        So many, of unequal weight.
+    third, fixed_length, tool : bool
+        The ratio of the loss is taken to a third policy; no word ends a sequence, for code without a mask;
+        the last word calls a tool, and the environment draws the next word, whose mask is 0.
+    map : mapping of str to str, optional
+        Name of an argument -> field of the batch, or word of the loss grammar.
+    set : mapping of str to object, optional
+        Values of arguments.
+    expect : str, optional
+        An objective such as "-E[R] + 0.04*reverse-kl"; the answer then has `expected`.
+    vs : callable or str, optional
+        Another loss, whose gradient has the variance that `versus` is relative to.
+    model : module, callable or str, optional
+        A network of PyTorch, or a function that returns one: it is the policy, all gradients are taken in the
+        parameters that it trains, and a batch has it as `model`.
+    binary : bool
+        Rewards are 0 and 1.
+    near : float or None
+        log p and log mu are log q plus near times noise; None: independent of q.
+    worlds : int
+        Random worlds of this shape; a fit is confirmed on two of another shape.
+    framework : str, optional
+        "torch" or "jax"; by default what the code uses.
+    seconds : float
+        Of CPU time, for all runs.
+
+    Returns
+    -------
+    Measurement
+        With `multiples` of named objectives, `has_objective` and `kind`.
+
+    Raises
+    ------
+    UsageError
+        Options that do not fit; code that is random, not finite, or no number.
+
+    Examples
+    --------
     >>> import pytest; torch = pytest.importorskip("torch")
     >>> def penalty(batch):
     ...     log_ratio = batch.ref_logp - batch.logp
@@ -66,26 +116,6 @@ def measure(
     >>> answer = measure(penalty)
     >>> answer.multiples, answer.has_objective
     ({'next-token-forward-kl': 1.0}, False)
-
-    loss: a function of one `klsym.Batch`, or of arguments that are bound by name; or "FILE.py:FUNC".  It is
-      run here.
-    sampling: "on-policy", samples from q; "off-policy", from mu; "truncated", from q without its least likely
-      word after each prefix.
-    group: samples of one call of the loss, drawn independently after one prompt.
-    words, length: V words, of which 0 ends a sequence, and at most T of them: all sequences are run.
-    fixed_length: no word ends a sequence, all have T words: for code without a mask.
-    tool: the last word calls a tool; the environment draws the next word, whose mask is 0.
-    prompts: so many, of unequal weight.  third: the ratio of the loss is taken to a third policy.
-    map: name of an argument -> field of the batch, or word of the loss grammar; set: name -> value.
-    expect: an objective such as "-E[R] + 0.04*reverse-kl"; the answer then has `expected`.
-    vs: another loss, whose gradient has the variance that `versus` is relative to.
-    model: a network of PyTorch, a function that returns one, or "FILE.py:FUNC": it is the policy, and all
-      gradients are taken in the parameters that it trains.  A batch has it as `model`.
-    binary: rewards are 0 and 1.  near: log p and log mu are q plus near times noise; None: independent.
-    worlds: random worlds of this shape; a fit is confirmed on two of another shape.
-    framework: "torch" or "jax"; by default what the code uses.  seconds: of CPU time, for all runs.
-    Returns: a `Measurement`.
-    Raises UsageError: options that do not fit; code that is random, not finite, or no number.
     """
     network = None if model is None else load_network(model)
     setting = Setting(
