@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -24,6 +26,7 @@ from klsym.audit.report import Audit
 from klsym.audit.terms import VOCABULARY, AskedRole, Refused, mask, offsets, sequence_mask, token
 from klsym.confirmed.answer import Confirmed
 from klsym.confirmed.filling import Filling, use_double
+from klsym.confirmed.pairing import PairedSamples, refuse_pairs
 from klsym.confirmed.printed import Agreement, compare_with_printed
 from klsym.errors import KlsymError, UsageError, spell_option, spell_values
 from klsym.language.expressions import DENSITIES, A, R, log_mu, log_old, unfold
@@ -154,6 +157,7 @@ class MeasuredCode:
         self.parameters: dict[str, float] = {}
         self.assumed: list[str] = []
         self.returns_several = False
+        self.may_pair = False  # samples with samples, where the code was not read
 
     def _list_parameters(self) -> Iterator[dict[str, float]]:
         """Yield numbers of the parameters that meet the hypotheses of what was read, positive ones first."""
@@ -176,8 +180,9 @@ class MeasuredCode:
             raise Refused("NumPy has no gradient: nothing is measured")
         layouts = [self.run.traced.layout] if self.run.traced is not None else self._list_layouts()
         refusals: list[Refused] = []
-        for layout in layouts:
-            for parameters in self._list_parameters():
+        for may_pair in (False, True):
+            self.may_pair = may_pair
+            for layout, parameters in product(layouts, self._list_parameters()):
                 self.parameters = parameters
                 try:
                     return self._measure_layout(layout)
@@ -185,6 +190,8 @@ class MeasuredCode:
                     raise
                 except Refused as refusal:
                     refusals.append(refusal)
+            if not any(isinstance(refusal, PairedSamples) for refusal in refusals):
+                break
         if not refusals:
             raise UsageError("no values of the parameters found that meet the hypotheses")
         raise max(refusals, key=lambda refusal: refusal.line or 0)
@@ -307,7 +314,8 @@ class MeasuredCode:
         library = load_library(name)
         with self.run.guard_user_code(), use_double(name, axis), library.in_float64():
             run = Run(lambda batch: self._compute_loss(batch, layout), library, SECONDS)
-            run.run_group(world, world.theta, range(SAMPLES))
+            with nullcontext() if self.may_pair else refuse_pairs(name, SAMPLES):
+                run.run_group(world, world.theta, range(SAMPLES))
 
     def _choose_group(self) -> int:
         """Return 2 where the samples of a batch meet in the loss, or where that is not known."""

@@ -49,6 +49,7 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, Any], tuple[str, Any]]] = {
         ("a sum over tokens", {"E_mu[loo(R)*rho/N]": -0.5}),
     ),
     "grouped": ({}, ("view", {"E_mu[loo(R)*rho/N]": -0.5}), ("view", None)),
+    "by_row": ({}, ("a sum over tokens", {"policy-gradient": -0.5}), ("", {"policy-gradient": -1.0})),
     "of_the_batch": ({}, ("a sum over tokens", {"policy-gradient": -0.5}), ("a sum over tokens", {})),
 }  # fmt: skip
 

@@ -235,6 +235,16 @@ def of_the_batch_beside(logp, rewards, mask):
     return -(logp * mask * (rewards - rewards.mean(-1, keepdim=True))).sum(-1).mean()
 
 
+def by_row(logp, rewards, mask):
+    return -((rewards - rewards.mean()).detach()[:, None] * logp * mask).sum(-1).mean()
+
+
+def by_row_beside(logp, rewards, mask):
+    """Each sample is compared with each other one: this code does pair them."""
+    sums = (logp * mask).sum(-1)
+    return -((rewards[:, None] - rewards[None]) * (sums[:, None] - sums[None])).mean()
+
+
 def detached_outside(logp, old_logp, rewards, mask):
     w = torch.exp(logp - old_logp)
     return weighted(torch.where(w == w.clamp(0.8, 1.2), w, w.detach()).log(), 0 * old_logp, rewards, mask)
