@@ -19,7 +19,7 @@ from klsym.numeric.array_losses import evaluate
 
 NOT_MEASURED = {
     "f-divergence": "is a class of objectives, which runs cannot prove: name the objective, such as E_mu[k3]",
-    "inside": "is said of code that is read: klsym audit and klsym explain know its bounds",
+    "inside": "is said of bounds, which runs do not know: it is decided where the code is read, not here",
 }
 
 

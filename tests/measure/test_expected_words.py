@@ -109,7 +109,7 @@ def test_an_objective_is_met_or_not(
 
 REFUSED = [  # what is no objective, or none that is measured
     ("separable", "own-mean"), ("reverse-lk", "did you mean"), ("k3", "klsym explain"),
-    ("f-divergence", "name the objective"), ("reverse-kl inside clamps", "klsym audit"),
+    ("f-divergence", "name the objective"), ("reverse-kl inside clamps", "decided where the code is read"),
     ("beta*reverse-kl", "a number expected"), ("E[R**2]", "only multiples of"),
     ("E_mu[past(k1)*k3]", "is not measured"), ("E_mu[std(R)*log_q]", "is not measured"),
     ("E_mu[beta*k3]", "is not measured"),

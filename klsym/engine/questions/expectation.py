@@ -57,7 +57,22 @@ def decide_expectation(verdict: Verdict, wanted: WantedObjective) -> bool | None
         return reading.target == name and not reading.multiples.get(name, "").startswith("-")
     if {*wanted.multiples} <= {*KLS, "reward", "policy-gradient"}:
         return reading.target is not None and not reading.rest and _has_multiples(reading, wanted)
-    return None if wanted.inside else _compare_gradients(verdict, wanted)
+    if wanted.inside:
+        return _is_same_reading(verdict, reading, wanted)
+    return _compare_gradients(verdict, wanted)
+
+
+def _is_same_reading(verdict: Verdict, reading: TargetReading, wanted: WantedObjective) -> bool | None:
+    """Has a loss with this objective the same reading as another one has inside its bounds?"""
+    setting, written = verdict.setting, verdict.loss.written
+    if written is None or setting.is_centred or setting.is_reward or setting.divisor.over_batch:
+        return None
+    with suppress(KlsymError, Unwritten):
+        right = build_wanted_loss(wanted, setting, _choose_reward(written.expression))
+        right = right * T if setting.averaged else right
+        other = explain_written(_write(right), setting).gradient
+        return bool(other.rest) and (other.parts, other.rest) == (reading.parts, reading.rest)
+    return None
 
 
 def _has_multiples(reading: TargetReading, wanted: WantedObjective) -> bool:
