@@ -1,7 +1,8 @@
 """Check every page of the built site: python -m generate.check FOLDER.
 
-Statically: internal links and anchors, LaTeX outside of code.  In headless Chromium, from a local server, in
-frames 400 and 1280 pixels wide: overflow, requests to other hosts, and the brightness in both schemes.
+Statically: internal links and anchors, LaTeX outside of code, and what the search finds.  In headless
+Chromium, from a local server, in frames 400 and 1280 pixels wide: overflow, requests to other hosts, and the
+brightness in both schemes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ LATEX = re.compile(
 OUTSIDE = re.compile(r"^(?:https?:|mailto:|data:|javascript:)")
 VERSION = re.compile(r"\?v=\w+$")  # of a style or a script
 APART = "try/"  # the page that runs klsym has its own target and its own check
+SEARCHED = Path(__file__).parents[1] / "search_words.txt"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--virtual-time-budget=600000",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=1280,900")  # fmt: skip
@@ -113,6 +115,40 @@ def static_faults(folder: Path) -> list[str]:
     return faults
 
 
+def search_faults(folder: Path) -> list[str]:
+    """Words that the search of the site does not find, or not on the page where they are explained.
+
+    Sphinx's search shows the pages that have all the words, by their stems.
+    """
+    from sphinx.search.en import SearchEnglish
+
+    language = SearchEnglish({})
+    source = (folder / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(source[source.index("(") + 1 : source.rindex(")")])
+    faults = []
+    for line in SEARCHED.read_text(encoding="utf-8").splitlines():
+        phrase, _, page = line.partition(" : ")
+        if not page:
+            continue
+        typed = re.findall(r"\w+", phrase.lower())
+        words = [language.stem(word) for word in typed if word not in language.stopwords]
+        if index["docnames"].index(page) not in _pages_with(words, index):
+            faults.append(f"search: {phrase!r} does not find {page}")
+    return faults
+
+
+def _pages_with(words: list[str], index: dict[str, Any]) -> set[int]:
+    """The numbers of the pages that have each of these stems, in their text or their title."""
+    pages = [
+        {n for part in ("terms", "titleterms") for n in _numbers(index[part].get(word, []))} for word in words
+    ]
+    return set.intersection(*pages) if pages else set()
+
+
+def _numbers(found: int | list[int]) -> list[int]:
+    return [found] if isinstance(found, int) else found
+
+
 def html(folder: Path) -> list[Path]:
     """The pages of the documentation."""
     return [
@@ -170,7 +206,7 @@ def main(folder: Path) -> int:
         sys.exit(f"no site in {folder}: run `make site` first")
     if chromium is None:
         sys.exit("site-check needs Chromium (Debian: chromium)")
-    faults = [*static_faults(folder), *browser_faults(folder, chromium)]
+    faults = [*static_faults(folder), *search_faults(folder), *browser_faults(folder, chromium)]
     print(*faults, sep="\n", end="\n" if faults else "")
     print(f"{len(html(folder))} pages checked, {len(faults)} faults")
     return 1 if faults else 0

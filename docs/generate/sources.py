@@ -15,7 +15,7 @@ from pathlib import Path
 from klsym.study.ledger.stored import entries
 
 HOME = Path(__file__).resolve().parents[2]
-FOLDERS = ("tutorials", "guides", "explanation", "reference")
+FOLDERS = ("tutorials", "tasks", "guides", "explanation", "reference")
 MOVED = {
     "README.md": "index.md", "docs/codes.md": "reference/codes/index.md",
     "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md",
@@ -127,6 +127,8 @@ def _relink(name: str, here: str, into: str = "") -> Callable[[re.Match[str]], s
                 f"{image}[{words}]({posixpath.relpath(file, posixpath.dirname(into) or '.')}{sign}{anchor})"
             )
         page = place(file)
+        if file == "docs/codes.md" and anchor:  # each code has a page of its own
+            page, sign, anchor = f"reference/codes/{anchor.upper()}.md", "", ""
         if page is None:
             return words if words.startswith("`") else f"{words} (`{file}`)" if words != file else f"`{file}`"
         if page == here and anchor:

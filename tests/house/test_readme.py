@@ -13,7 +13,7 @@ import pytest
 from klsym.cli import main
 
 HOME = Path(__file__).parents[2]
-FOLDERS = ("tutorials", "guides", "explanation", "reference")
+FOLDERS = ("tutorials", "tasks", "guides", "explanation", "reference")
 FILES = [
     HOME / "README.md",
     *(path for name in FOLDERS for path in sorted((HOME / "docs" / name).glob("*.md"))),
@@ -45,6 +45,19 @@ def test_python_blocks_print_what_they_promise(name):
 
 def test_the_python_blocks_are_found():
     assert sum(map(len, PYTHON.values())) == 5
+
+
+def test_the_code_of_a_task_is_the_code_that_is_audited():
+    code = (HOME / "docs" / "examples" / "tasks.py").read_text(encoding="utf-8")
+    shown = re.findall(r"```py\n(.*?)```", "".join(PAGES.values()), re.DOTALL)
+    assert len(shown) == 7 and all(block in code for block in shown)
+
+
+def test_the_gate_of_a_task_turns_red(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(HOME)
+    gate = ["--expect", "-token-policy-gradient inside the clip range"]
+    assert main(["audit", "docs/examples/tasks.py:ppo_without_minus", *gate]) == 1
 
 
 def test_the_readme_is_short():
@@ -103,7 +116,7 @@ def test_each_notebook_is_linked_and_the_figure_is_the_one_of_its_notebook():
 def test_the_commands_are_shown():
     """The tests find every command with an output, with its arguments; no command is shown twice with it."""
     found = [(*arguments, lines) for arguments, lines, _ in commands()]
-    assert len(found) == 25 == len(set(found))
+    assert len(found) == 59 == len(set(found))
     assert {words[0] for words in found} == {
         "explain", "recommend", "audit", "optimum", "divergence", "compare",
         "measure",
