@@ -54,6 +54,8 @@ site: $(SITE_STAMP) ## build the documentation as build/site; it works offline
 	@echo "Building the pages with Sphinx"
 	KLSYM_DOCS=$(abspath docs) KLSYM_EXTRA=$(abspath $(BUILD)/site-extra) $(BIN)/python -m sphinx -b html -j 2 -E -q -W --keep-going \
 		-d $(BUILD)/site-doctrees $(BUILD)/site-source $(BUILD)/site
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory try; \
+	else mkdir -p $(BUILD)/site/try; echo "This page needs node: run make try." > $(BUILD)/site/try/index.html; fi
 	@echo "Open $(BUILD)/site/index.html"
 
 site-check: install ## links, formulas and widths of every page of build/site in headless Chromium, light and dark
@@ -167,7 +169,11 @@ web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error
 	@touch web/node_modules
 
-try: install web/node_modules ## build the page that runs klsym in the browser, build/site/try (needs node)
+TRY := $(BUILD)/site/try/files.json
+try: $(TRY) ## build the page that runs klsym in the browser, build/site/try (needs node); make site builds it, too
+
+$(TRY): $(STAMP) web/node_modules $(shell find klsym study web -type f -not -path '*/node_modules/*' -not -name '*.pyc')
+	@echo "Building the page that runs klsym in the browser"
 	$(BIN)/python web/modules.py $(BUILD)/try/modules.json
 	node web/build_bundle.mjs $(BUILD)/try/modules.json "$$($(BIN)/python -c 'import sympy; print(sympy.__path__[0])')/.." $(BUILD)/site/try
 

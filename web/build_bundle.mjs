@@ -4,6 +4,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import zlib from "node:zlib";
+import { createHash } from "node:crypto";
 import { loadPyodide } from "pyodide";
 import { licences } from "./licences.mjs";
 import { downloads, LIMIT } from "./sizes.mjs";
@@ -12,7 +13,7 @@ const here = import.meta.dirname;
 const repository = path.dirname(here);
 const core = path.join(here, "node_modules", "pyodide");
 const [listed, site, out] = process.argv.slice(2);
-const { modules, options } = JSON.parse(fs.readFileSync(listed, "utf8"));
+const { modules, options, stored } = JSON.parse(fs.readFileSync(listed, "utf8"));
 
 fs.rmSync(out, { recursive: true, force: true });
 fs.mkdirSync(path.join(out, "py"), { recursive: true });
@@ -46,6 +47,12 @@ for (const name of fs.readdirSync(path.join(here, "try"))) {
 fs.writeFileSync(path.join(out, "licences.txt"), licences(repository, site));
 const examples = JSON.parse(fs.readFileSync(path.join(here, "try", "examples.json"), "utf8"));
 fs.writeFileSync(path.join(out, "form.json"), JSON.stringify({ options, examples }));
+fs.writeFileSync(path.join(out, "stored.json"), JSON.stringify(stored));
+const names = downloads(out).files.map(({ name }) => name).filter((name) => name !== "licences.txt");
+const digest = createHash("sha256");
+for (const name of names) digest.update(name).update(fs.readFileSync(path.join(out, name)));
+const version = digest.digest("hex").slice(0, 16);
+fs.writeFileSync(path.join(out, "files.json"), JSON.stringify({ version, files: names })); // what is kept offline
 
 const sizes = downloads(out);
 for (const { name, raw, gzip } of sizes.files) console.log(`${name.padEnd(26)} ${raw} bytes, ${gzip} gzipped`);

@@ -74,7 +74,7 @@ def others() -> Iterator[dict[str, Any]]:
         row = {"kind": "optimum", "loss": loss, "beta": "1/2", "rewards": "0,0.4,1"}
         yield {**row, "reference": "", "behaviour": "", "options": {}}
     yield from ({"kind": "rule", "code": code.code} for code in load_codes())
-    yield from (one["question"] for one in json.loads((HERE / "try" / "examples.json").read_text()))
+    yield from (one["question"] for one in read_examples())
 
 
 def main(target: Path, step: int) -> None:
@@ -85,8 +85,19 @@ def main(target: Path, step: int) -> None:
         sys.exit(f"klsym fails on {fails[0]}")
     loaded = sorted(name for name in sys.modules if name.partition(".")[0] in PACKAGES)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps({"modules": loaded, "options": form()}))
+    target.write_text(json.dumps({"modules": loaded, "options": form(), "stored": answered_examples()}))
     print(f"{len(questions)} questions load {len(loaded)} modules")
+
+
+def answered_examples() -> list[dict[str, Any]]:
+    """The examples with their answers, which the page shows until Python has loaded."""
+    questions = [one["question"] for one in read_examples()]
+    return [{"question": one, "reply": json.loads(answer(json.dumps(one)))} for one in questions]
+
+
+def read_examples() -> list[dict[str, Any]]:
+    examples: list[dict[str, Any]] = json.loads((HERE / "try" / "examples.json").read_text(encoding="utf-8"))
+    return examples
 
 
 def form() -> list[dict[str, Any]]:

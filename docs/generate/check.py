@@ -29,6 +29,7 @@ LATEX = re.compile(
 OUTSIDE = re.compile(r"^(?:https?:|mailto:|data:|javascript:)")
 VERSION = re.compile(r"\?v=\w+$")  # of a style or a script
 APART = "try/"  # the page that runs klsym has its own target and its own check
+WITHOUT_TEXT = ("genindex.html", "search.html", "py-modindex.html")  # nothing to describe
 SEARCHED = Path(__file__).parents[1] / "search_words.txt"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--virtual-time-budget=600000",
@@ -105,7 +106,7 @@ def static_faults(folder: Path) -> list[str]:
     for name, page in pages.items():
         for link in page.links:
             target, anchor = urldefrag(urljoin(name, unquote(VERSION.sub("", link))))
-            if OUTSIDE.match(link) or target.startswith(APART):
+            if OUTSIDE.match(link):
                 continue
             if not (folder / target).is_file():
                 faults.append(f"{name}: no page {link}")
@@ -113,6 +114,19 @@ def static_faults(folder: Path) -> list[str]:
                 faults.append(f"{name}: no anchor {link}")
         faults += [f"{name}: LaTeX {found[0][:60]!r}" for found in LATEX.finditer(" ".join(page.text))]
     return faults
+
+
+def head_faults(folder: Path) -> list[str]:
+    """Pages without a description or a picture for links, without copy buttons, or without the top bar."""
+    wanted = ('property="og:image"', 'name="description"', "copybutton.js", 'class="try"')
+    faults = []
+    for path in html(folder):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(folder).as_posix()
+        missing = [part for part in wanted if part not in text and name not in WITHOUT_TEXT]
+        faults += [f"{name}: no {part}" for part in missing]
+    picture = folder / "_static" / "social.png"
+    return faults if picture.is_file() else [*faults, "no _static/social.png"]
 
 
 def search_faults(folder: Path) -> list[str]:
@@ -206,7 +220,12 @@ def main(folder: Path) -> int:
         sys.exit(f"no site in {folder}: run `make site` first")
     if chromium is None:
         sys.exit("site-check needs Chromium (Debian: chromium)")
-    faults = [*static_faults(folder), *search_faults(folder), *browser_faults(folder, chromium)]
+    faults = [
+        *static_faults(folder),
+        *head_faults(folder),
+        *search_faults(folder),
+        *browser_faults(folder, chromium),
+    ]
     print(*faults, sep="\n", end="\n" if faults else "")
     print(f"{len(html(folder))} pages checked, {len(faults)} faults")
     return 1 if faults else 0

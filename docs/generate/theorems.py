@@ -41,10 +41,15 @@ MACROS = (
     '{% from "table.html.j2" import sheet with context %}'
 )
 SECTIONS = {
-    "rules": ("reference/rules.md", "Rules and cross-check"),
-    "errata": ("errata.md", "Errata"),
-    "sources": ("reference/sources.md", "Sources"),
-}
+    "rules": (
+        "reference/rules.md", "Rules and cross-check",
+        "The rules that the kernel replays, and how every statement is checked with numbers.",
+    ),
+    "errata": ("errata.md", "Errata", "Sentences of papers that are refuted or corrected, with the models."),
+    "sources": ("reference/sources.md", "Sources", "The papers, posts and code of the claims."),
+}  # fmt: skip
+SURVEY = "What released packages do with a KL, read from their own lines."
+SHEETS = "The tables of the study, each row with its claim."
 HEAD = """---
 orphan: true
 myst:
@@ -101,10 +106,10 @@ def write_theorems(into: Path, certificates: Path, outcomes: dict[str, Future[Ou
         site.claim(claim, shown)
     site.index(found, computed)
     sheets = {sheet["name"]: site.render("{{ sheet(it) }}", it=sheet) for sheet in found["tables"]}
-    site.page("survey.md", "Survey of released packages", sheets.pop("survey"))
-    site.page("reference/tables.md", "Tables", "\n".join(sheets.values()))
-    for template, (name, title) in SECTIONS.items():
-        site.page(name, title, site.render(f'{{% include "{template}.html.j2" %}}', **found))
+    site.page("survey.md", "Survey of released packages", sheets.pop("survey"), SURVEY)
+    site.page("reference/tables.md", "Tables", "\n".join(sheets.values()), SHEETS)
+    for template, (name, title, lead) in SECTIONS.items():
+        site.page(name, title, site.render(f'{{% include "{template}.html.j2" %}}', **found), lead)
 
 
 def _material(certificates: Path, outcomes: dict[str, Future[Outcomes]]) -> Material:

@@ -81,10 +81,53 @@ test("the roles of pasted names are shown and can be changed", async () => {
   await answered(page, () => page.selectOption('[data-role="ref_logp"]', "log_mu"));
   assert.equal(await page.locator('[data-role="ref_logp"]').inputValue(), "log_mu");
   assert.match(page.url(), /role\.ref_logp=log_mu/);
-  await ask(page, { kind: "explain", loss: "ratio*A", options: { sampling: "off-policy" } });
+  await ask(page, { kind: "explain", loss: "(ratio - 1)*A", options: { sampling: "off-policy" } });
   assert.match(await page.textContent("#error"), /ambiguous name 'ratio'/);
   await answered(page, () => page.selectOption('[data-role="ratio"]', "rho"));
   assert.match(await page.textContent(".does"), /E_q\[A\]/);
+});
+
+test("a block of text can be copied", async () => {
+  const { page } = first;
+  await browser.context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await ask(page, { kind: "explain", loss: "k2", options: {} });
+  await page.evaluate(() => { document.getElementById("as-text").open = true; });
+  await page.click("#as-text button.copy >> nth=0");
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "klsym explain k2");
+  await page.evaluate(() => { document.getElementById("as-text").open = false; });
+});
+
+test("the stored answers are those that Python gives", async () => {
+  const stored = JSON.parse(fs.readFileSync(path.join(FOLDER, "stored.json"), "utf8"));
+  assert.ok(stored.length >= 20);
+  for (const { question, reply } of stored) {
+    assert.ok(reply.text && !reply.error, JSON.stringify(question));
+    assert.equal((await ask(first.page, question)).text, reply.text);
+  }
+});
+
+test("a stored answer is shown before Python has loaded, and the page works offline", async () => {
+  const late = await browser.context.newPage();
+  await late.route("**/klsym.bin", () => {}); // never answered
+  await late.goto(`${host.address}#explain?loss=rho*k3&sampling=off-policy`);
+  await late.waitForSelector("#answer .badge.proved");
+  assert.match(await late.textContent(".does"), /minimises KL\(q\|\|p\), the reverse KL/);
+  await late.close();
+  await first.page.evaluate(() => navigator.serviceWorker.ready);
+  await browser.context.setOffline(true);
+  const { page } = await open(browser.context, host.address, "#explain?loss=2*k2");
+  await page.waitForSelector("#result[data-number] .badge.proved");
+  assert.match(await page.textContent(".does"), /minimises 2\*?\s?KL\(q\|\|p\)/);
+  await browser.context.setOffline(false);
+  await page.close();
+});
+
+test("opened as a file the page says so", async () => {
+  const page = await browser.context.newPage();
+  await page.goto(`file://${path.join(FOLDER, "index.html")}`);
+  await page.waitForTimeout(2500);
+  assert.match(await page.innerText("#status"), /Opened as a file it cannot/);
+  await page.close();
 });
 
 test("diagnostic codes open their page, and suggestions ask", async () => {
@@ -104,6 +147,8 @@ test("options without effect are greyed out", async () => {
   await page.selectOption("#option-level", "token");
   assert.ok(await page.isEnabled("#option-weights"));
   assert.ok(await page.isDisabled("#option-batch"));
+  assert.match(await page.getAttribute("#option-batch", "title"), /has an effect with level sample or sequence alone/);
+  assert.doesNotMatch(await page.getAttribute("#option-weights", "title"), /alone$/);
 });
 
 test("a link holds the whole question", async () => {

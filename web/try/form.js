@@ -100,14 +100,25 @@ export class Form {
     const { name, choices, meaning } = option;
     const value = choices.includes(this.#chosen[name]) ? this.#chosen[name] : choices[0];
     const items = choices.map((one) => make("option", { value: one, selected: one === value }, one || "both"));
-    const select = make("select", { id: `option-${name}`, title: meaning, disabled: !this.#isMeant(option) }, ...items);
+    const disabled = !this.#isMeant(option), title = disabled ? `${meaning}; ${this.#missing(option)}` : meaning;
+    const select = make("select", { id: `option-${name}`, title, disabled }, ...items);
     select.onchange = () => { this.#chosen[name] = select.value; this.#drawOptions(); };
-    return make("label", {}, make("span", {}, name), select);
+    return make("label", { title }, make("span", {}, name), select);
   }
 
   // Does an option have an effect beside the others?
   #isMeant({ needs = [] }) {
-    return needs.every(({ of, among }) => among.includes(this.#chosen[of] || this.#options[of].choices[0]));
+    return needs.every((need) => this.#isMet(need));
+  }
+
+  #isMet({ of, among }) {
+    return among.includes(this.#chosen[of] || this.#options[of].choices[0]);
+  }
+
+  // Why an option has no effect.
+  #missing({ needs = [] }) {
+    const unmet = needs.filter((need) => !this.#isMet(need));
+    return `has an effect with ${unmet.map(({ of, among }) => `${of} ${among.join(" or ")}`).join(" and ")} alone`;
   }
 
   question() {

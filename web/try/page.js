@@ -5,6 +5,7 @@ import { fragment, parsed } from "./share.js";
 
 const $ = (id) => document.getElementById(id);
 const SLOW = 10_000; // ms after which the status suggests Stop
+const stored = new Map(); // the answers to the examples, from when the page was built
 let form, asked = 0, isReady = false;
 
 const python = new Python(({ step, ready, failed }) => {
@@ -29,6 +30,7 @@ async function ask(question) {
   const number = ++asked, slow = setTimeout(() => say("Still deriving; Stop ends it"), SLOW);
   $("stop").hidden = false;
   if (isReady) say("klsym is deriving the answer");
+  else if (stored.has(fragment(question))) show(stored.get(fragment(question)));
   const got = await python.ask(question);
   clearTimeout(slow);
   if (number !== asked) return; // another question was asked meanwhile
@@ -51,6 +53,19 @@ function show({ html = "", text = "", command = "", proof = "", roles = "", erro
   $("proof").textContent = proof;
   $("as-text").hidden = !text;
   $("proof-as-text").hidden = !proof;
+  for (const box of $("result").querySelectorAll("pre:not(:empty)")) addCopyButton(box);
+}
+
+// A button that copies a block of code or text; what klsym prints behind "$ " is copied without it.
+function addCopyButton(box) {
+  if (box.previousElementSibling?.matches("button.copy")) return;
+  const button = make("button", { type: "button", className: "copy" }, "Copy");
+  button.onclick = async () => {
+    const isCopied = await navigator.clipboard.writeText(box.textContent.replace(/^\$ /, "")).then(() => true, () => false);
+    button.textContent = isCopied ? "Copied" : "Not copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  };
+  box.before(button);
 }
 
 async function submit() {
@@ -118,11 +133,16 @@ $("stop").addEventListener("click", () => {
 $("share").addEventListener("click", copyLink);
 addEventListener("hashchange", fromAddress);
 
+say("Loading Python and klsym (9 MB, once)");
 const { options, examples } = await (await fetch("form.json")).json();
 form = new Form(options, submit);
-for (const { label, question } of examples) {
+for (const { label, question, group = "examples" } of examples) {
   const button = make("button", { type: "button", className: "example" }, label);
   button.onclick = () => askAnother(question);
-  $("examples").append(button, " ");
+  $(group).append(button, " ");
+}
+for (const { question, reply } of await fetch("stored.json").then((file) => file.json(), () => [])) {
+  stored.set(fragment(question), reply);
 }
 if (!fromAddress()) ask(form.question());
+navigator.serviceWorker?.register("offline.js").catch(() => {}); // without it the page needs the network, as others do
