@@ -32,6 +32,7 @@ token with the release's own averaging. Which of these a training run uses depen
 USES = {"loss": ("loss",), "reward": ("reward",), "loss and reward": ("loss", "reward")}
 SAMPLINGS = {"on-policy": "on", "off-policy": "off"}
 AGGREGATES = {"averaged over all tokens of the batch": "batch", "averaged over the tokens of each": "mean"}
+Uses = dict[tuple[str, str], list[str]]  # formula and release -> how it is used
 OF_TOKENS = ("KL006", "KL007", "KL012")  # codes of sequences alone
 
 
@@ -53,31 +54,39 @@ def write_page() -> str:
     )
 
 
-def _write_section(one: Code, seen: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+def _write_section(one: Code, seen: dict[str, Uses]) -> Iterator[str]:
     yield from (f'<a id="{one.code.lower()}"></a>', "", f"## {one.code} {one.name}", "")
     yield from (f"**What it means.** {one.means}", "", f"**Why it matters.** {one.matters}", "")
     yield from ("```console", f"$ klsym explain {one.example.words}", "```", "", "Write instead:", "")
     yield from ("```console", f"$ klsym explain {one.write.words}", "```", "")
     if one.theorem:
         yield from (f"**Theorem.** `{one.theorem}` of the ledger: `klsym claims {one.theorem}`.", "")
-    places = seen.get(one.code, {})
-    places_text = "; ".join(f"{place} ({', '.join(dict.fromkeys(uses))})" for place, uses in places.items())
-    yield from (
-        f"**Seen in released code.** {places_text}." if places_text else "Not among the surveyed releases.",
-        "",
-    )
+    yield from (*_write_uses(seen.get(one.code, {})), "")
 
 
-def collect_uses() -> dict[str, dict[str, list[str]]]:
-    """Code -> package, version and function -> how it is used there."""
-    uses_by_code: dict[str, dict[str, list[str]]] = {}
+def _write_uses(uses_of_formulas: Uses) -> Iterator[str]:
+    """Yield a table of formulas, each with the releases that have it; of one use, one row."""
+    if not uses_of_formulas:
+        yield "Not among the surveyed releases."
+        return
+    yield from ("**Seen in released code.**", "", "| formula | used as | releases |", "| --- | --- | --- |")
+    rows: dict[tuple[str, str], list[str]] = {}
+    for (formula, release), uses in uses_of_formulas.items():
+        rows.setdefault((formula, ", ".join(dict.fromkeys(uses))), []).append(release)
+    for (formula, used), releases in rows.items():
+        yield f"| `{_escape_cell(formula)}` | {used} | {', '.join(releases)} |"
+
+
+def collect_uses() -> dict[str, Uses]:
+    """Code -> formula and release -> how it is used there."""
+    uses_by_code: dict[str, Uses] = {}
     for row in stored():
         if "expression" not in row:
             continue
         for use in USES[row["place"]]:
             for sampling, short in SAMPLINGS.items():
                 for name, how in _list_codes(row, use, sampling):
-                    place = f"{row['package']} {row['version']} `{row['expression']}`"
+                    place = (row["expression"], f"{row['package']} {row['version']}")
                     uses_by_code.setdefault(name, {}).setdefault(place, []).append(f"{use} {short}{how}")
     return uses_by_code
 
