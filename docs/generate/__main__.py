@@ -12,6 +12,7 @@ from generate import social
 from generate.cheat_sheet import write_cheat_sheet
 from generate.codes import write_codes
 from generate.commands import write_commands
+from generate.grammar import write_words
 from generate.penalty_map import table, write_map
 from generate.reference import write_reference
 from generate.sources import HOME, copy_all, write
@@ -46,7 +47,13 @@ def announce(text: str) -> None:
 def write_others(source: Path, extra: Path) -> None:
     """All pages but those of the theorems."""
     copy_all(source)
-    steps = {"map": write_map, "codes": write_codes, "commands": write_commands, "reference": write_reference}
+    steps = {
+        "map": write_map,
+        "codes": write_codes,
+        "commands": write_commands,
+        "reference": write_reference,
+        "grammar": write_words,
+    }
     for name, write_pages in steps.items():
         write_pages(source)
         announce(f"written: {name}")

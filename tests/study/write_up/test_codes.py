@@ -34,10 +34,9 @@ def test_what_is_said_of_a_release_is_what_its_formula_triggers(number: int) -> 
 
 def list_codes_told(row: dict[str, Any], use: str) -> Iterator[str]:
     """The codes whose tables have the formula of a release with this use."""
+    release = f"{row['package']} {row['version']}"
     for section in re.split(r"^## ", DOCS, flags=re.MULTILINE)[1:]:
         for line in section.splitlines():
             cells = [cell.strip(" |") for cell in line.split(" | ")]
             if cells[0] == f"`{row['expression']}`" and len(cells) == 3 and use in cells[1].split(", "):
-                yield from [section.split()[0]] * (
-                    f"{row['package']} {row['version']}" in cells[2].split(", ")
-                )
+                yield from [section.split()[0]] * (release in cells[2].split(", "))
