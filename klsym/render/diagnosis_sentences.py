@@ -77,6 +77,15 @@ def _describe_bias(cases: Sequence[Any]) -> str:
     return f"the gradient is zero {place}; the bias is E[b*s], {bias}"
 
 
+def _describe_truncation(inside: Any, beyond: Sequence[Any]) -> str:
+    """Say what multiplies the score beyond the bounds, and what would without them."""
+    start = "biased: the score is multiplied by"
+    if len(beyond) > 2:
+        return f"{start} other factors than {show_value(inside)} outside the clip range (--full)"
+    factors = (f"{show_value(h)} where {describe_conditions(on)}" for on, h in beyond)
+    return f"{start} {', and by '.join(factors)}, not by {show_value(inside)}"
+
+
 def _unite_regions(regions: Sequence[Any]) -> Sequence[Any]:
     """Write the regions x = 0 and x > 0 as x >= 0."""
     first, *others = regions
@@ -111,6 +120,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f"{'no penalty' if penalty else 'nothing'} acts on the policy, whatever the value of the loss"
     ),
     "drops": _describe_bias,
+    "truncates": _describe_truncation,
     "clamps-words": _describe_clamped_words,
     "against-reward": lambda of: (
         f"descending this loss makes a sample less likely the larger its {losses.show(of, TEXT)} is"
