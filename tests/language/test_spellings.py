@@ -231,7 +231,6 @@ REFUSED: dict[str, str] = {
     "k1.sum() + k2.mean()": "averaged in different ways",
     "((k1*mask) + k2).mean()": "averaged in different ways",
     "rho.mean()*A": "a mean or a sum inside a product",
-    "logp.sum(-1).exp()": "leave .sum\\(-1\\) out and choose --level sequence",
     "k1.mean().detach()": "a mean or a sum inside",
     "(k1*mask).detach().mean()": "averaged in different ways",
     "max(rho.mean(), 1)": "a mean or a sum inside",

@@ -138,8 +138,11 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     for written in pair:
         _refuse_batch_sum(written, pair)
     used = merge_options(rows, options, is_strict=True) if rows else options
-    assumed = next((one.options["sampling"] for one in questions if one.options.get("sampling")), None)
-    setting = checked_setting(**{**used, "sampling": used.get("sampling") or assumed})
+    assumed = {
+        name: next((value for one in questions if (value := one.options.get(name))), None)
+        for name in ("sampling", "level")
+    }
+    setting = checked_setting(**{**used, **{name: used.get(name) or assumed[name] for name in assumed}})
     slots = [has_token_sum(written.expression) for written in pair]
     if any(slots) and setting.credit:
         if options.get("credit") or not all(slots):

@@ -71,8 +71,8 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "parameters-declared", "averages-left-out",
-    "masks-left-out", "calls-left-out", "factor-left-out", "names-unused", "at-each-token",
-    "drawn-words-are-kept", "cut-at-tokens",
+    "masks-left-out", "calls-left-out", "factor-left-out", "names-unused", "at-each-token", "over-tokens",
+    "level-assumed", "drawn-words-are-kept", "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -84,6 +84,9 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     ),
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
+    "over-tokens": "a mean or sum inside exp is over the T tokens of a sequence; klsym itself takes the mean"
+    " over samples",
+    "level-assumed": lambda: f"assumed: {spell_option('level', 'sequence')}",
     "masks-left-out": _masks_left_out,
     "calls-left-out": _calls_left_out,
     "factor-left-out": (
