@@ -122,7 +122,7 @@ def _describe_prefixes_of_mu(typed: bool) -> str:
     ways = "choose weights prefix, or level sequence"
     if not typed:  # the option weights changes a typed rho alone
         ways = "multiply by exp(past(log_q - log_mu)), or choose level sequence"
-    return f"rho_t corrects token t alone, and its prefix still comes from mu: {ways}"
+    return f"rho_now corrects one token, and its prefix still comes from mu: {ways}"
 
 
 def _describe_push_away(where: Any) -> str:
