@@ -27,7 +27,7 @@ from sympy import Integer, S
 
 from klsym.errors import UsageError
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import Call, bind_arguments
+from klsym.language.library_calls import Call, bind_arguments, suggest_instead
 from klsym.language.messages import Message
 from klsym.language.parser import (
     FUNCTIONS,
@@ -238,12 +238,12 @@ class SpelledReader(NameReader):
             )
         call = CALLS.get(name)
         if call is None:
-            if isinstance(node.func, ast.Name):
+            instead = suggest_instead(name)
+            if isinstance(node.func, ast.Name) and not instead:
                 return super().build(node, depth)  # refuses it
-            self.is_foreign |= is_from_library
-            raise self.make_error_at(
-                f"{_name_function(node.func)}(..) is not part of the loss grammar, and is not read", node
-            )
+            self.is_foreign |= is_from_library or bool(instead)
+            reason = f"{name[:SHOWN]}(..) is not part of the loss grammar, and is not read"
+            raise self.make_error_with_hint(reason, instead, node)
         self.is_foreign = True
         typed = Call(name, arguments, node, isinstance(node.func, ast.Attribute) and not is_from_library)
         bound = bind_arguments(self, call, typed)
@@ -308,7 +308,3 @@ def _is_condition(node: ast.expr) -> bool:
     return isinstance(node, ast.Compare | ast.BoolOp) or (
         isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
     )
-
-
-def _name_function(node: ast.expr) -> str:
-    return node.attr[:SHOWN] if isinstance(node, ast.Attribute) else "this"
