@@ -38,6 +38,7 @@ KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
 HELD = "with M and S held as they are at theta, "
 FULL = "--full"
+NO_WHOLE = "; the whole has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
 TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
@@ -94,7 +95,7 @@ class Update:
     def write(self) -> str:
         """Return the whole sentence."""
         main = f"{self.text or f'{self.verb} {self.formula}'}{self.note}{self.remark}"
-        main += "; it has no objective" * self.is_objectless
+        main += NO_WHOLE * self.is_objectless
         kind = f"{self.kind}: " if self.kind else ""
         place = f"{',' * (', ' in main)} {self.place}" if self.place else ""
         lead = f"{'subtracted from the reward, ' * self.is_subtracted}{HELD * self.is_held}"
@@ -114,7 +115,8 @@ class Update:
         if most is not None and len(f"{self.verb} {formula}") > most:
             formula = self.words or formula
         lead = f"{HELD * self.is_held}{'subtracted from the reward, it ' * self.is_subtracted}"
-        return f"{lead}{self.headline or self.text or f'{self.verb} {formula}'}{self.note}"
+        whole = NO_WHOLE * self.is_objectless
+        return f"{lead}{self.headline or self.text or f'{self.verb} {formula}'}{self.note}{whole}"
 
     @property
     def words(self) -> str:
@@ -241,7 +243,7 @@ def describe_next_tokens(verdict: Verdict) -> str:
     next_token_kl = read_next_token_kl(verdict)
     if next_token_kl is None:
         return _describe_exact_mean(verdict)
-    multiple = f"{TEXT(next_token_kl.multiple)} " if next_token_kl.multiple is not None else ""
+    multiple = f"{TEXT(next_token_kl.multiple)} times " if next_token_kl.multiple is not None else ""
     return f"{multiple}{KL[next_token_kl.name]} of each next token, at prefixes of {next_token_kl.under}"
 
 

@@ -147,7 +147,11 @@ OBJECTIVES = {  # a loss, how it is used, the objective in LaTeX
     ("R - beta*k1", "reward"): r"\mathbb{E}_{q}\!\left[R\right] - \beta\,\mathrm{KL}(q\,\Vert\,p)",
 }  # fmt: skip
 HEADLINES = [  # and what the second line says
-    ("k3", "token", "descends the forward KL of each next token, at prefixes of q; it has no objective"),
+    (
+        "k3",
+        "token",
+        "descends the forward KL of each next token, at prefixes of q; the whole has no objective",
+    ),
     ("k1", "token /T", "minimises E_q[1/T]"),
     ("rho*k3", "off token", "minimises the reverse KL of each next token, at prefixes of mu"),
     ("rho*k3", "off token prefix", "minimises KL(q||p), the reverse KL"),
