@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from klsym.errors import spell_switch
 from klsym.notation import losses
 from klsym.notation.combination import format_objective
 from klsym.notation.printers import TEXT
@@ -70,7 +71,7 @@ def _describe_cancellation(at: float, value: float, exact: float) -> str:
 def _describe_bias(cases: Sequence[Any]) -> str:
     """Say where the gradient of a sample is zero, and give the bias E[b*s] of the expected gradient."""
     values = {show_value(b) for _, b in cases}
-    bias = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
+    bias = f"b = {values.pop()}" if len(values) == 1 else f"b by region ({spell_switch('full')})"
     regions = _unite_regions([on for on, _ in cases])
     few = f"where {', or where '.join(map(describe_conditions, regions))}" if len(regions) < 3 else ""
     place = few or "outside the clip range"
@@ -81,7 +82,9 @@ def _describe_truncation(inside: Any, beyond: Sequence[Any]) -> str:
     """Say what multiplies the score beyond the bounds, and what would without them."""
     start = "biased: the score is multiplied by"
     if len(beyond) > 2:
-        return f"{start} other factors than {show_value(inside)} outside the clip range (--full)"
+        return (
+            f"{start} other factors than {show_value(inside)} outside the clip range ({spell_switch('full')})"
+        )
     factors = (f"{show_value(h)} where {describe_conditions(on)}" for on, h in beyond)
     return f"{start} {', and by '.join(factors)}, not by {show_value(inside)}"
 

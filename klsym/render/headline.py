@@ -19,6 +19,7 @@ from klsym.diagnostics.reward_signs import divide_by_scores
 from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.errors import spell_switch
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import ATOMS, SLOTTED, A, R, V, V_next, Weight, length, sg
@@ -37,7 +38,6 @@ NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
 HELD = "with M and S held as they are at theta, "
-FULL = "--full"
 NO_WHOLE = "; the whole has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
@@ -122,7 +122,7 @@ class Update:
     def words(self) -> str:
         """The objective in words, if it is an expectation; else empty."""
         of = "its own mean under mu" if self.own_mean else f"an expectation under {self.sampler}"
-        return f"{of} (its formula: {FULL})" if self.own_mean or self.sampler else ""
+        return f"{of} (its formula: {spell_switch('full')})" if self.own_mean or self.sampler else ""
 
 
 ADDS_NOISE = Update(
@@ -266,7 +266,7 @@ def _format_generator(generated: Any) -> str:
     whole = describe_generator(generated)
     pieces = len(generated.pieces)
     return (
-        f"E_q[f(r)] with an f of {pieces} pieces (--full shows it)"
+        f"E_q[f(r)] with an f of {pieces} pieces ({spell_switch('full')} shows it)"
         if pieces > 1 and len(whole) > 90
         else whole
     )

@@ -179,8 +179,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "length-rewarded": _describe_length_reward,
     "prefixes-of-mu": _describe_prefixes_of_mu,
     "advantage-counts-once": (
-        "A belongs to the whole sequence: it multiplies the score of each token once, and --credit adds up"
-        " the other rewards alone"
+        "A belongs to the whole sequence: it multiplies the score of each token once, and the option"
+        " credit adds up the other rewards alone"
     ),
     "later-rewards-dropped": "no token gets credit for the rewards after it: choose credit to-go",
     "later-dropped": "the effect of a token on later tokens is dropped",

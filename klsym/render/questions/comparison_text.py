@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
@@ -110,7 +111,7 @@ def _list_lines(
         ("gradient", state(at_a_sample, found.per_sample)),
         *list_noise(found, dict(zip(LETTERS, names, strict=True))),
         *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
-        ("details", "--full; --proof"),
+        ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
     ]
     return lines + [line for name, text in labelled for line in add_label(name, write(text), width)]
 
