@@ -41,7 +41,7 @@ HELD = "with M and S held as they are at theta, "
 NO_WHOLE = "; the whole has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
-TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
+TRUST = {"kernel": "proved", "sympy": "by SymPy alone", "numeric": "supported by numbers only"}
 
 
 def name_trust(verdict: Verdict) -> str:

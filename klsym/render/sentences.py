@@ -42,8 +42,8 @@ def _describe_outside_core(trust: str) -> str:
     start = "outside the decidable core"
     if trust == "open":
         return f"open: {start}, and numbers at samples do not tell its target from another one"
-    rests = {"sympy": "rests on SymPy", "numeric": "is supported by numbers only"}
-    return f"{start}: this verdict is not proved, it {rests[trust]}"
+    support = {"sympy": "calculated by SymPy alone", "numeric": "supported by numbers only"}
+    return f"{start}: this verdict is not proved, it is {support[trust]}"
 
 
 def _describe_zero_gradient(loss: str, setting: Any) -> str:

@@ -224,7 +224,7 @@ def test_bounds_and_logs_of_a_batch_are_answered(loss: str, words: str) -> None:
     assert ask(loss, words).to_json()["target"] == "zero"
 
 
-INFINITE = [  # where no bound binds, and where q = p
+INFINITE = [  # inside the clip range, and where q = p
     ("clip(0, eps, -1/2)**-1", "sequence", "has zero gradient at every sample"),
     ("clip((T/k(lam))**3, -2, -1/2)", "sequence", "at q = p, where training starts, the loss is 0/0"),
 ]
