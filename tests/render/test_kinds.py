@@ -13,6 +13,11 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     ("gkd", {}, "Descends js(q, p) of each next token, at prefixes of q"),
     ("js(q, p, 0.9)", TOKEN, "Descends js(q, p, 0.9) of each next token"),
     ("full(k2)", {**OFF, **TOKEN}, "minimises full(k2) of each next token, at prefixes of mu"),
+    ("-clip(R, -1, 1)*log_q", {}, "A policy gradient: maximises E_q[where(R > 1, 1, 0) + R*"),
+    ("clip(R, -1, 1)*log_q", {}, "The wrong sign for a policy gradient: minimises E_q[where(R > 1"),
+    ("-rho*clip(A, -eps, eps)", OFF, "A policy gradient: maximises E_q[A*where(eps >= A"),
+    ("rho*max(A, 0)", OFF, "The wrong sign for a policy gradient: minimises E_q[A*where(A > 0"),
+    ("-min(R, 1)*log_q + 0.1*k2", {}, "A policy gradient with a penalty on KL(policy || reference)"),
     ("2*k2", TOKEN, "Descends 2 times the reverse KL of each next token"),
     ("k2/T", TOKEN, "No objective: its expected gradient is not the gradient"),
     (
