@@ -1,8 +1,8 @@
 """Clamps and clipped surrogates: what a bound does to the KL that stands inside it.
 
-Where a bound binds, a clamp is a number free of theta, and its gradient is 0.  So a clamped loss is
-M L + (1 - M) b with M = 1 where no bound binds, 0 where one does, and b the bound; autograd does not
-differentiate M.  The theorems hold for every mask M that is free of theta, hence, at each theta, for the
+Outside the clip range a clamp is a number independent of theta, and its gradient is 0.  So a clamped loss is
+M L + (1 - M) b with M = 1 inside the clip range, 0 outside, and b the bound; autograd does not differentiate
+M.  The theorems hold for every mask M that is free of theta, hence, at each theta, for the
 region of any clamp.  At a bound itself M is what the code has: torch.clamp passes the slope on up to 2.13.
 """
 
@@ -32,8 +32,8 @@ from klsym.calculus import (
 )
 from klsym.study.ledger.registry import claim
 
-bound = sg(Function("b")(log_q, log_p, log_mu))  # where a bound binds, what the clamp is there
-outside = 1 - M  # where a bound binds
+bound = sg(Function("b")(log_q, log_p, log_mu))  # the clamp outside its range
+outside = 1 - M  # 1 outside the clip range
 
 
 @claim("clip.clamped-k3-loss", source="NEW (clamps found in training code)")

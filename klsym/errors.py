@@ -119,6 +119,50 @@ def spell_option(name: str, value: str = "") -> str:
     return f"{name}={{{key!r}: {entry!r}}}" if equals else f"{name}={value!r}" if value else f"{name}="
 
 
+def choose_spelling(typed: str, called: str) -> str:
+    """Return what is typed on the command line, or what is called in Python."""
+    return typed if _OF_COMMAND.get() else called
+
+
+def spell_switch(name: str) -> str:
+    """Return an option without a value, which prints more of an answer, as the caller writes it.
+
+    >>> spell_switch("full")
+    'full=True'
+    >>> with speak_of_flags():
+    ...     spell_switch("full")
+    '--full'
+    """
+    return choose_spelling(f"--{name}", f"{name}=True")
+
+
+def spell_command(name: str, argument: str) -> str:
+    """Return a command with its argument, as the caller writes it.
+
+    >>> spell_command("rule", "KL004")
+    "klsym.rule('KL004')"
+    >>> with speak_of_flags():
+    ...     spell_command("rule", "KL004")
+    'klsym rule KL004'
+    """
+    return choose_spelling(f"klsym {name} {argument}", f"klsym.{name}({argument!r})")
+
+
+def add_options(loss: str, options: Mapping[str, str]) -> str:
+    """Return a loss with options, as the caller writes them.
+
+    >>> add_options("rho*k3", {"weights": "prefix"}), add_options("k2", {})
+    ("rho*k3 with weights='prefix'", 'k2')
+    >>> with speak_of_flags():
+    ...     add_options("rho*k3", {"weights": "prefix"})
+    'rho*k3 --weights prefix'
+    """
+    spelled = [spell_option(name, value) for name, value in options.items()]
+    return choose_spelling(
+        " ".join([loss, *spelled]), f"{loss} with {', '.join(spelled)}" if spelled else loss
+    )
+
+
 def spell_values(values: Mapping[str, object]) -> str:
     """Return the option `set` with these values, as the caller writes it.
 

@@ -34,7 +34,7 @@ def counts() -> dict[str, int]:
 
 
 def _targets(use: str, sampling: str) -> Counter[str]:
-    """The targets of the terms that a package uses in the loss or in the reward, where no bound binds."""
+    """The targets of the terms that a package uses in the loss or in the reward, inside the clip range."""
     rows = (row for row in stored() if "refused" not in row and use in row["place"])
     found = (row["verdicts"].get(f"{use} {sampling}") for row in rows)
     return Counter(str((verdict["inside"] or verdict)["target"]) for verdict in found if verdict)

@@ -60,7 +60,7 @@ BASELINE = ((expectation(R * s**2, under=q), b_star * SQUARES),)
     ),
 )
 def k1_in_the_loss_is_a_baseline():
-    """The gradient of -R log q + beta k1 is -(R - beta) s: beta is taken off the reward of every sample."""
+    """The gradient of -R log q + beta k1 is -(R - beta) s: beta is a baseline of every reward."""
     return (
         derive(sample_gradient(-R * log_q + beta * k1)).differentiate().equals(sample(-(R - beta) * s)),
         derive(variance(R - beta, q) - variance(R, q), premises=BASELINE).equals(

@@ -22,7 +22,7 @@ from klsym.language.expressions import A, R, clip, log_mu, log_p, log_q, unfold
 
 SCALES = (0.3, 2.0, 9.0, 40.0)  # how far apart the log densities are: clamps at 20 are crossed
 FAR = 100.0  # the log ratios at which overflow is looked for
-ROUNDING = 1e-3  # times AGREE: what is added and taken off again on the way costs so much of it
+ROUNDING = 1e-3  # times AGREE: what is added and subtracted again on the way costs so much of it
 AGREE = 1e-11  # of the size of what is added up
 BENDS = (clip, sympy.Max, sympy.Min, sympy.Abs, Step)
 

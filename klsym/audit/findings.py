@@ -118,7 +118,7 @@ def find_unit_weights(facts: Facts) -> list[Finding]:
 
 # ---------------------------------------------------------------------------- clamps
 def find_lost_gradients(facts: Facts) -> list[Finding]:
-    """Report whether a token keeps a gradient where a bound binds."""
+    """Report whether a token keeps a gradient beyond a bound."""
     if facts.options["use"] == "reward" or facts.tokens.over_vocabulary:
         return []
     findings = []
@@ -148,7 +148,7 @@ def _list_bounds(loss: Any) -> list[Any]:
 
 
 def _has_gradient_where_bound(facts: Facts, e: Any) -> bool | None:
-    """Is there a gradient where the bound binds?  None if it never does."""
+    """Is there a gradient beyond the bound?  None if it never does."""
     has_gradient: bool | None = None
     for point in facts.points:
         numbers = make_duals(point, vocabulary=False)

@@ -29,7 +29,7 @@ from klsym.engine.targets.ring import find_named_parts
 from klsym.engine.verdicts.verdict import WITHOUT_NAME, ExpectedValue, Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import is_in_core
-from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
+from klsym.language.expressions import DENSITIES, PARAMETERS, A, R, log_p, log_q, parameter
 from klsym.language.messages import Message
 from klsym.language.sums import Normalised, find_word_bounds
 from klsym.notation.losses import Written
@@ -49,7 +49,7 @@ SAY_THE_SAME = {"KL001", "KL002"}  # as KL017: the value is a KL, the gradient i
 IN_HEADLINE = ("vanishes", "zero-gradient", "outside-the-core", "time-is-up", "too-many-regions")
 ORDER = (  # the most important first
     "KL001", "KL004", "KL008", "KL003", "KL015", "KL016", "KL005", "KL002", "KL006", "KL011", "KL013",
-    "KL007", "KL010", "KL019", "KL012", "KL018", "KL009", "KL017", "KL014",
+    "KL007", "KL010", "KL020", "KL019", "KL012", "KL018", "KL009", "KL017", "KL014",
 )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
             messages_by_code[name] = [*messages, *messages_by_code.get(name, [])]
     if (
         verdict.target in WITHOUT_NAME
-        and not messages_by_code.keys() - {"KL014", "KL017"}
+        and not messages_by_code.keys() - {"KL014", "KL017", "KL020"}
         and written.expression.has(log_p)
     ):
         messages_by_code["KL013"] = [Message("other-objective")]
@@ -348,6 +348,27 @@ def check_dropped_gradient(context: DiagnosedLoss) -> Messages:
     yield from [Message("drops", cases=bias)] if lost and bias else lost
 
 
+def check_truncated_weight(context: DiagnosedLoss) -> Messages:
+    """Find the bounds beyond which the score has another factor, not 0: those of a truncated weight."""
+    verdict = context.verdict
+    if verdict.target == "zero" or context.setting.is_reward or any(find_zero_regions(verdict)):
+        return
+    factors, biases = verdict.gradient.score_cases, [b for _, b in verdict.gradient.bias_cases]
+    values = [h for _, h in factors]
+    if not biases or not all(isinstance(x, sympy.Expr) for x in (*values, *biases)):
+        return
+    inside = next((h for h in values if all(sympy.expand(h + b) in values for b in biases)), None)
+    beyond = tuple((on, h) for on, h in factors if h != inside)
+    if inside is not None and all(any(_is_of_policies(c.x) for c in on) for on, _ in beyond):
+        yield Message("truncates", inside=inside, beyond=beyond)
+
+
+def _is_of_policies(x: Any) -> bool:
+    """Does the value of a condition depend on log densities?"""
+    densities = {density.name for density in DENSITIES}
+    return any(name.partition("[")[0] in densities for name in collect_names(x))
+
+
 def _is_tie(message: Message) -> bool:
     """Is the gradient zero only on a set of probability zero, as that of abs at 0?"""
     rows = message.values["where"]
@@ -402,4 +423,5 @@ CHECKS: dict[str, Callable[[DiagnosedLoss], Messages]] = {
     "KL008": check_opposed_reward, "KL009": check_unused_inputs, "KL010": check_dropped_gradient,
     "KL013": check_other_divergence, "KL014": check_float32, "KL015": check_neighbour("KL015"),
     "KL016": check_inverted_ratio, "KL019": check_normalised_penalty,
+    "KL020": check_truncated_weight,
 }  # fmt: skip

@@ -24,7 +24,7 @@ from klsym.confirmed.both import Confirmed, audit_and_measure
 from klsym.engine.answers.objectives import read_objective
 from klsym.engine.options.option_table import CHOICES
 from klsym.engine.questions.expectation import is_met
-from klsym.errors import KlsymError
+from klsym.errors import KlsymError, spell_option
 from klsym.fixing.candidates import list_accurate, list_edits
 from klsym.fixing.edits import Edit
 from klsym.fixing.judging import Judgement, judge
@@ -127,11 +127,12 @@ class _Search:
         if self.question.expect is not None:
             return not self.answer.meets(self.question.expect)
         written = self.answer.verdict.loss.written
+        expect = spell_option("expect")
         if written is not None and written.is_guess:
-            self.refusal = "it is a guess that the value is a loss: --expect says what it is to minimise"
+            self.refusal = f"it is a guess that the value is a loss: {expect} says what it is to minimise"
             return None
         if self.judgement is None:
-            self.refusal = "what the loss means at one sample is not decided: --expect says what is wanted"
+            self.refusal = f"what the loss means at one sample is not decided: {expect} says what is wanted"
             return None
         return not self.judgement.is_right(self.judgement.wanted)
 

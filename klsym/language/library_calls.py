@@ -13,6 +13,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES as SYMBOLS
 from klsym.language.parser import SHOWN
 from klsym.language.reductions import MASK, SAMPLES, WORDS
@@ -202,6 +203,21 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     if reduction_name not in factors:
         raise reader.make_error_at("kl_div with a reduction that is not read", call.node)
     return factors[reduction_name] * full_kl(symbols[target], symbols[first])
+
+
+OVER_A_BATCH = {"std", "var", "whiten", "masked_whiten", "masked_std", "masked_var"}
+
+
+def suggest_instead(name: str) -> str:
+    """Return what to type for a function over the samples of a batch that is not read; empty for others.
+
+    >>> suggest_instead("std")
+    ": type normalised(R) for (R - R.mean())/R.std(), or R alone and choose batch='std'"
+    """
+    if name not in OVER_A_BATCH:
+        return ""
+    option = spell_option("batch", "std")
+    return f": type normalised(R) for (R - R.mean())/R.std(), or R alone and choose {option}"
 
 
 FUNCTIONS: dict[str, Row] = {

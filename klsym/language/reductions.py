@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import sympy
 from sympy import Dummy, Function, Symbol
 
-from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, remove_sg, unfold
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, parameter, remove_sg, unfold
+from klsym.language.sums import Whole
 
 MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
 SAMPLES = Symbol("the number of samples", positive=True)
@@ -41,7 +42,7 @@ MIXED = (
 INSIDE = (
     "a mean or a sum inside a product or a function",
     "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; for a sum over tokens"
-    " leave .sum(-1) out and choose --level sequence",
+    " leave .sum(-1) out and choose level sequence",
 )
 VOCABULARY = (
     "a sum of probabilities over the vocabulary",
@@ -77,6 +78,23 @@ def reduce_to_mean(kind: str, x: Any) -> Any:
     if flat.masked:
         count = KEPT if kind == "sum" else KEPT / SAMPLES
     return flat.factor * count * (Mean(flat.loss) if is_random(flat.loss) else flat.loss)
+
+
+def take_over_tokens(exponent: Any) -> Any:
+    """Return an exponent with the means and sums of log-probabilities in it over the tokens of a sequence.
+
+    exp(mean(log_q - log_mu)) is the ratio of two sequences, each token's taken to the power 1/T.
+
+    >>> from klsym.language.expressions import log_mu, log_q
+    >>> take_over_tokens(reduce_to_mean("mean", log_q - log_mu))
+    whole(-log_mu + log_q)/T
+    """
+    means = exponent.atoms(Mean)
+    is_of_tokens = all(x.has(*DENSITIES) and not x.args[0].has(*REWARDS, OverPositions, Mean) for x in means)
+    if not means or not is_of_tokens:
+        return exponent
+    length = parameter("T")
+    return exponent.xreplace({x: Whole(x.args[0]) / length for x in means} | {SAMPLES: length, KEPT: length})
 
 
 def flatten(e: Any) -> Flat:

@@ -27,7 +27,7 @@ from sympy import Integer, S
 
 from klsym.errors import UsageError
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import Call, bind_arguments
+from klsym.language.library_calls import Call, bind_arguments, suggest_instead
 from klsym.language.messages import Message
 from klsym.language.parser import (
     FUNCTIONS,
@@ -41,7 +41,7 @@ from klsym.language.parser import (
 )
 from klsym.language.pasted_text import as_python
 from klsym.language.recognition import recognise
-from klsym.language.reductions import KEPT, Misplaced, flatten, reduce_to_mean
+from klsym.language.reductions import KEPT, Misplaced, flatten, reduce_to_mean, take_over_tokens
 from klsym.language.usual_names import LIBRARIES, NameReader
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
@@ -107,6 +107,7 @@ class SpelledReader(NameReader):
         self.left_out: dict[str, None] = {}
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
+        self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
 
     # ------------------------------------------------------------------------ statements
     def read(self) -> Any:
@@ -237,12 +238,12 @@ class SpelledReader(NameReader):
             )
         call = CALLS.get(name)
         if call is None:
-            if isinstance(node.func, ast.Name):
+            instead = suggest_instead(name)
+            if isinstance(node.func, ast.Name) and not instead:
                 return super().build(node, depth)  # refuses it
-            self.is_foreign |= is_from_library
-            raise self.make_error_at(
-                f"{_name_function(node.func)}(..) is not part of the loss grammar, and is not read", node
-            )
+            self.is_foreign |= is_from_library or bool(instead)
+            reason = f"{name[:SHOWN]}(..) is not part of the loss grammar, and is not read"
+            raise self.make_error_with_hint(reason, instead, node)
         self.is_foreign = True
         typed = Call(name, arguments, node, isinstance(node.func, ast.Attribute) and not is_from_library)
         bound = bind_arguments(self, call, typed)
@@ -271,6 +272,8 @@ class SpelledReader(NameReader):
     def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
         if KEPT in arguments and all(item == KEPT or item.is_number for item in arguments):
             return KEPT  # mask.sum().clamp(min=1)
+        if name == "exp" and (over_tokens := [take_over_tokens(x) for x in arguments]) != arguments:
+            self.sums_tokens, arguments = True, over_tokens
         return super().call_function(name, arguments, node)
 
     def reduce_to_mean(self, kind: str, value: Any, name: str) -> Any:
@@ -281,7 +284,10 @@ class SpelledReader(NameReader):
     def list_notes(self) -> Iterator[Message]:
         """Yield what was read as what, and what was left out."""
         yield from self.list_names_read()
-        if averages := tuple(name for name in self.left_out if name not in NO_VALUE):
+        averages = tuple(name for name in self.left_out if name not in NO_VALUE)
+        if self.sums_tokens:
+            yield Message("over-tokens")
+        elif averages:
             yield Message("averages-left-out", names=averages)
         if unchanged := tuple(name for name in self.left_out if name in NO_VALUE):
             yield Message("calls-left-out", names=unchanged)
@@ -302,7 +308,3 @@ def _is_condition(node: ast.expr) -> bool:
     return isinstance(node, ast.Compare | ast.BoolOp) or (
         isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
     )
-
-
-def _name_function(node: ast.expr) -> str:
-    return node.attr[:SHOWN] if isinstance(node, ast.Attribute) else "this"

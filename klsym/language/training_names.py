@@ -18,7 +18,7 @@ OF_SHAPE = {
 DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
-OLD = {"proximal", "prox", "proxy"}
+OLD = {"proximal", "prox", "proxy", "recompute", "recomputed"}
 REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
 TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer", "learner"}
 INITIALS = {"t": "teacher", "s": "student"}
@@ -73,7 +73,8 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
      "logp - ref_logp"),
     ({"diff", "difference"}, "ref_logp - logp"),
     ({"logratio", "logr", "logrho"}, "logp - old_logp"),
-    ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is", "tis", "mis"},
+    ({"tis", "mis"}, "exp(old_logp - rollout_logp)"),
+    ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is"},
      "exp(logp - old_logp)"),
     ({*ADVANTAGES}, "A"),
     ({*REWARDS, "return", "score"}, "R"),
@@ -142,8 +143,8 @@ def expand_initial(name: str, names: Collection[str]) -> str:
 def find_example(name: str) -> str:
     """Return an example of the value of a name that may depend on the sample; "" if it looks like a number.
 
-    >>> find_example("reverse_kl"), find_example("tis"), find_example("pg_loss")
-    ('logp - ref_logp', 'exp(logp - old_logp)', '-A*logp')
+    >>> find_example("reverse_kl"), find_example("iw"), find_example("pg_loss"), find_example("tis")
+    ('logp - ref_logp', 'exp(logp - old_logp)', '-A*logp', 'exp(old_logp - rollout_logp)')
     >>> [find_example(name) for name in ("kl_tau", "reward_scale", "kl_loss_weight", "har")]
     ['', '', '', '']
     """

@@ -33,7 +33,18 @@ SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "tr
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 
+OF_TWO_POLICIES = (
+    "rho_old for q/old (`{0} = (logp - {1}).exp(); ...`) or rho for q/mu (`{0} = (logp - {2}).exp(); ...`)"
+)
+TWO_RATIOS = (
+    "say of both what they are, as in `{0} = exp(logp - old_logp); {1} = exp(old_logp - rollout_logp); ...`"
+)
 OF_FACTORS = {"detach", "clamp", "clip", "float"}  # methods that leave a factor one
+
+
+def names_old(name: str) -> bool:
+    """Is it a name with the word old?"""
+    return "old" in split_words(name)
 
 
 def list_factors(tree: ast.AST) -> frozenset[str]:
@@ -108,6 +119,10 @@ class NameReader(Reader):
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
+        if find_meaning(name) == "rho" and (pair := self.find_older_policies()):
+            self.is_foreign = True
+            hint = f": type {OF_TWO_POLICIES.format(name, *pair)}"
+            raise self.make_error_with_hint(f"ambiguous name {name[:SHOWN]!r}", hint, node)
         if self.is_weight(name):
             self.is_foreign = True
             self.read_as[typed] = ATOMS["rho"]
@@ -165,6 +180,22 @@ class NameReader(Reader):
             find_meaning(name) == "log_mu" for name in self.names_typed
         )
 
+    def find_older_policies(self) -> tuple[str, str] | None:
+        """Return the names of log_old and of log_mu, if the text has names of both."""
+        named = {
+            self.choose_older_policy(name, meaning): name
+            for name in sorted(self.names_typed)
+            if (meaning := find_meaning(name)) in ("log_mu", "log_old")
+        }
+        return (named["log_old"], named["log_mu"]) if len(named) == 2 else None
+
+    def choose_older_policy(self, name: str, meaning: str) -> str:
+        """Return the meaning of a name; old_logp is log_old if another policy is named as the sampler."""
+        if meaning != "log_mu" or not names_old(name):
+            return meaning
+        samplers = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
+        return meaning if all(map(names_old, samplers)) else "log_old"
+
     def read_density(self, name: str, meaning: str, node: ast.expr) -> Any:
         if meaning == LOG_WEIGHT:
             return ATOMS["log_q"] - ATOMS["log_mu"]
@@ -173,11 +204,7 @@ class NameReader(Reader):
             is_log = "log" in split_words(name) and meaning == PROBABILITIES
             kind, wanted = ("log-probability", LOG_PROBABILITIES) if is_log else ("probability", meaning)
             raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}", node)
-        if meaning == "log_mu" and "old" in split_words(name):
-            behaviour = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
-            if any("old" not in split_words(candidate) for candidate in behaviour):
-                meaning = "log_old"  # samples come from the policy that is named beside it
-        return ATOMS[meaning]
+        return ATOMS[self.choose_older_policy(name, meaning)]
 
     def declare_parameter(self, typed: str, name: str, node: ast.expr) -> Any:
         """Return the parameter for a coefficient that is not declared."""
@@ -192,19 +219,29 @@ class NameReader(Reader):
         return symbol
 
     def refuse_two_names(self) -> None:
-        """Refuse two names for one thing: of logprobs and new_logprobs one is the old policy's."""
-        first: dict[Any, str] = {}
+        """Refuse two names for one thing: of logprobs and new_logprobs one is the old policy's.
+
+        An assigned ratio is one name of rho.
+        """
+        rho = ATOMS["rho"]
+        first = {value: name for name, value in self.names.items() if value == rho and name not in ATOMS}
         for typed, symbol in self.read_as.items():
             first_name = first.setdefault(symbol, typed)
-            if first_name != typed:
+            if first_name != typed and (typed not in ATOMS or first_name in self.read_as):
                 self.is_foreign = True
+                both = f"{first_name[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}"
+                if symbol == rho:
+                    pair = sorted((first_name, typed), key=self.order_ratio)
+                    raise UsageError(f"{both}: {TWO_RATIOS.format(*(name[:SHOWN] for name in pair))}")
                 name_typed, instead = first_name, ANOTHER.get(str(symbol), "...")
                 if (letters := {name[-1:]: name for name in (first_name, typed)}).keys() == {"p", "q"}:
                     name_typed, instead = letters["p"], "log_p"  # as in the grammar
-                raise UsageError(
-                    f"{first_name[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}: assign one"
-                    f" of them first, as in `{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
-                )
+                example = f"`{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
+                raise UsageError(f"{both}: assign one of them first, as in {example}")
+
+    def order_ratio(self, name: str) -> tuple[bool, bool]:
+        """Put a name that is assigned, or that is a plain ratio, before a weight."""
+        return AMBIGUOUS.get(name) != RATIO, name in self.read_as
 
     def split_chain(self, node: ast.expr) -> list[str] | None:
         """Return the names of x.y["z"], where x is no value: no name of the grammar, and not assigned."""

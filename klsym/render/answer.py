@@ -4,7 +4,7 @@
 >>> print(format_answer(build_answer(explain("k2"))))
 k2 in the loss, on-policy
   A penalty on KL(policy || reference): minimises KL(q||p), the reverse KL                    proved
-  details  gradient E_q[k1*s], s = grad log q; value biased for either KL; --full; --proof
+  details  gradient E_q[k1*s], s = grad log q; value biased for either KL; full=True; proof=True
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from klsym.diagnostics.conditions import Diagnostic, select_notes
 from klsym.engine.verdicts.verdict import WITHOUT_NAME, Verdict
+from klsym.errors import spell_command, spell_switch
 from klsym.language.expressions import log_p
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
@@ -24,7 +25,7 @@ from klsym.notation.values import describe_conditions, show_value
 from klsym.notation.values import format_lines as case_lines
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
-from klsym.render.headline import FULL, TRUST, describe_update, find_update, name_trust, says_push
+from klsym.render.headline import TRUST, describe_update, find_update, name_trust, says_push
 from klsym.render.printing import WIDTH as WIDTH
 from klsym.render.question import (
     compares_with_old,
@@ -45,7 +46,7 @@ MAX_LINES, MAX_NARROW = 12, 16  # lines of an answer; those of a narrow page
 NARROW = 80  # columns
 LABEL = 8  # columns of a label
 MAX_FINDINGS, MAX_TERMS, MAX_CASES, MAX_NAME = 3, 3, 3, 24
-MAX_FORMULA = 110  # characters of an objective; a longer one is shown with --full
+MAX_FORMULA = 110  # characters of an objective; a longer one is shown with full=True
 WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
 OLD_REFERENCE = (
     "a penalty to the old policy slows each step; its minimum moves whenever the old policy is replaced, so"
@@ -179,7 +180,7 @@ def _shorten_reading(verdict: PrintedVerdict) -> str:
     if written is None or not verdict.loss.read_as:
         return ""
     names = [note.values["name"] for note in written.notes if note.code == "named-loss"]
-    explained = "".join(f" (klsym{HARD_SPACE}examples{HARD_SPACE}{name})" for name in names)
+    explained = "".join(f" ({spell_command('examples', name).replace(' ', HARD_SPACE)})" for name in names)
     notes = write_sentences(note for note in written.notes if note.code != "named-loss")
     return "; ".join([verdict.loss.read_as + explained, *notes])
 
@@ -232,7 +233,9 @@ def _write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
             place = f"where {describe_conditions(on)}" if on else describe_place(verdict)
             return f"{mean}[{sums}h*s{slot}] with h = {show_value(h)} {place}"
         if len(cases) > MAX_CASES:
-            return f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions ({FULL} lists them)"
+            return (
+                f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions ({spell_switch('full')} lists them)"
+            )
         cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))
         return f"{mean}[{sums}h*s{slot}] with h = {cases_text}"
     h = verdict.gradient.score_text
@@ -316,7 +319,7 @@ class Page:
         for name, term in zip(names, terms, strict=True):
             lines += self._format_term(f"{name:<{pad}}", term, whole)
         hidden = len(answer.terms) - len(terms)
-        return [*lines, *([f"  {hidden} more terms: {FULL}"] if hidden else [])]
+        return [*lines, *([f"  {hidden} more terms: {spell_switch('full')}"] if hidden else [])]
 
     def _format_term(self, name: str, term: TermLine, whole: bool) -> list[str]:
         """Return a term in one line, or two of a narrow page; whole: with all that is known of it."""
@@ -345,7 +348,8 @@ class Page:
         ]
         while True:
             hidden = len(answer.listed) - len(findings)
-            counted = f"{hidden} more finding{'s' * (hidden > 1)}: {FULL}" if hidden else FULL
+            full = spell_switch("full")
+            counted = f"{hidden} more finding{'s' * (hidden > 1)}: {full}" if hidden else full
             for with_formula in (True, False):
                 details = add_label("details", self._write_details(counted, with_formula), self.width)
                 lines = [*(line for finding in findings for line in finding), *fixes, *details]
@@ -364,8 +368,8 @@ class Page:
             parts.append(", ".join([f"gradient {gradient}", *_define_names(gradient)]))
         if value not in ("", "open") and not (value in SHORT_VALUES and self.answer.terms):
             parts.append(f"value {SHORT_VALUES.get(value, value)}")
-        commands = [counted] if self.proof else [counted, "--proof"]
-        rules = [f"klsym rule {code}" for code, *_ in self.answer.listed[:1]]
+        commands = [counted] if self.proof else [counted, spell_switch("proof")]
+        rules = [spell_command("rule", code) for code, *_ in self.answer.listed[:1]]
         texts = [
             "; ".join([*parts, *(x.replace(" ", HARD_SPACE) for x in commands + rules[:n])]) for n in (0, 1)
         ]

@@ -37,6 +37,12 @@ def _describe_full_over_outcomes(of: Any, numbers: Sequence[tuple[Any, Any]]) ->
     )
 
 
+def _describe_values_in_model(values: Sequence[tuple[str, Any]]) -> str:
+    labels = {"A[past]": "V", "A[now]": "V_next"}
+    named = " and ".join(f"{labels.get(name, name)} = {show_value(value)}" for name, value in values)
+    return f"in a counterexample {named}, with R the sum of the rewards of the sequence"
+
+
 SENTENCES: dict[str, str | Callable[..., str]] = {
     **WRITTEN,
     "batch-mean": "x_1..x_n are independent samples, n at least 2; others is the sum over the other n - 1",
@@ -72,6 +78,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "bounds-in-order": "{of} > 0 (so that the bounds of clip do not cross)",
     "mass": "{of} is the mass of the words kept: 0 <= {of} <= 1",
     "given-std": lambda of: f"H = {show_value(of)} at every sample, std^2 = mean_i (H_i - mean H)^2",
+    "values-in-model": _describe_values_in_model,
     "samples-differ-in-h": "no two samples that differ have the same H",
     "full-at-one": _describe_full_at_one,
     "full-over-outcomes": _describe_full_over_outcomes,

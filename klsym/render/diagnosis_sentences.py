@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from klsym.errors import spell_switch
 from klsym.notation import losses
 from klsym.notation.combination import format_objective
 from klsym.notation.printers import TEXT
@@ -70,11 +71,22 @@ def _describe_cancellation(at: float, value: float, exact: float) -> str:
 def _describe_bias(cases: Sequence[Any]) -> str:
     """Say where the gradient of a sample is zero, and give the bias E[b*s] of the expected gradient."""
     values = {show_value(b) for _, b in cases}
-    bias = f"b = {values.pop()}" if len(values) == 1 else "b by region (--full)"
+    bias = f"b = {values.pop()}" if len(values) == 1 else f"b by region ({spell_switch('full')})"
     regions = _unite_regions([on for on, _ in cases])
     few = f"where {', or where '.join(map(describe_conditions, regions))}" if len(regions) < 3 else ""
     place = few or "outside the clip range"
     return f"the gradient is zero {place}; the bias is E[b*s], {bias}"
+
+
+def _describe_truncation(inside: Any, beyond: Sequence[Any]) -> str:
+    """Say what multiplies the score beyond the bounds, and what would without them."""
+    start = "biased: the score is multiplied by"
+    if len(beyond) > 2:
+        return (
+            f"{start} other factors than {show_value(inside)} outside the clip range ({spell_switch('full')})"
+        )
+    factors = (f"{show_value(h)} where {describe_conditions(on)}" for on, h in beyond)
+    return f"{start} {', and by '.join(factors)}, not by {show_value(inside)}"
 
 
 def _unite_regions(regions: Sequence[Any]) -> Sequence[Any]:
@@ -111,6 +123,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f"{'no penalty' if penalty else 'nothing'} acts on the policy, whatever the value of the loss"
     ),
     "drops": _describe_bias,
+    "truncates": _describe_truncation,
     "clamps-words": _describe_clamped_words,
     "against-reward": lambda of: (
         f"descending this loss makes a sample less likely the larger its {losses.show(of, TEXT)} is"

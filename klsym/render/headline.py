@@ -19,6 +19,7 @@ from klsym.diagnostics.reward_signs import divide_by_scores
 from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.errors import spell_switch
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import ATOMS, SLOTTED, A, R, V, V_next, Weight, length, sg
@@ -37,10 +38,10 @@ NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
 HELD = "with M and S held as they are at theta, "
-FULL = "--full"
+NO_WHOLE = "; the whole has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
-TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
+TRUST = {"kernel": "proved", "sympy": "by SymPy alone", "numeric": "supported by numbers only"}
 
 
 def name_trust(verdict: Verdict) -> str:
@@ -94,7 +95,7 @@ class Update:
     def write(self) -> str:
         """Return the whole sentence."""
         main = f"{self.text or f'{self.verb} {self.formula}'}{self.note}{self.remark}"
-        main += "; it has no objective" * self.is_objectless
+        main += NO_WHOLE * self.is_objectless
         kind = f"{self.kind}: " if self.kind else ""
         place = f"{',' * (', ' in main)} {self.place}" if self.place else ""
         lead = f"{'subtracted from the reward, ' * self.is_subtracted}{HELD * self.is_held}"
@@ -114,13 +115,14 @@ class Update:
         if most is not None and len(f"{self.verb} {formula}") > most:
             formula = self.words or formula
         lead = f"{HELD * self.is_held}{'subtracted from the reward, it ' * self.is_subtracted}"
-        return f"{lead}{self.headline or self.text or f'{self.verb} {formula}'}{self.note}"
+        whole = NO_WHOLE * self.is_objectless
+        return f"{lead}{self.headline or self.text or f'{self.verb} {formula}'}{self.note}{whole}"
 
     @property
     def words(self) -> str:
         """The objective in words, if it is an expectation; else empty."""
         of = "its own mean under mu" if self.own_mean else f"an expectation under {self.sampler}"
-        return f"{of} (its formula: {FULL})" if self.own_mean or self.sampler else ""
+        return f"{of} (its formula: {spell_switch('full')})" if self.own_mean or self.sampler else ""
 
 
 ADDS_NOISE = Update(
@@ -241,7 +243,7 @@ def describe_next_tokens(verdict: Verdict) -> str:
     next_token_kl = read_next_token_kl(verdict)
     if next_token_kl is None:
         return _describe_exact_mean(verdict)
-    multiple = f"{TEXT(next_token_kl.multiple)} " if next_token_kl.multiple is not None else ""
+    multiple = f"{TEXT(next_token_kl.multiple)} times " if next_token_kl.multiple is not None else ""
     return f"{multiple}{KL[next_token_kl.name]} of each next token, at prefixes of {next_token_kl.under}"
 
 
@@ -264,7 +266,7 @@ def _format_generator(generated: Any) -> str:
     whole = describe_generator(generated)
     pieces = len(generated.pieces)
     return (
-        f"E_q[f(r)] with an f of {pieces} pieces (--full shows it)"
+        f"E_q[f(r)] with an f of {pieces} pieces ({spell_switch('full')} shows it)"
         if pieces > 1 and len(whole) > 90
         else whole
     )

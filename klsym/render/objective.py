@@ -13,17 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Heaviside, sign
+from sympy import Expr, Heaviside, sign
 
+from klsym.diagnostics.reward_signs import is_never_negative
 from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
+from klsym.language.expressions import A, R
 from klsym.notation import formulas
 from klsym.notation.combination import build_mean, build_objective_terms
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text, is_sum
 from klsym.notation.ratios import rewrite_in_r
+from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Formula, Mean, Minus, Number, Product, Sum, add_terms, negate
 from klsym.notation.values import build_tree, show_value
 
@@ -133,14 +136,19 @@ def describe_objective(verdict: Verdict, ascends: bool) -> str:
 
 
 def orient_multiples(reading: TargetReading) -> dict[str, str]:
-    """Return the multiples, with a minus before those that are negative for every n >= 2.
+    """Return the multiples, with a minus before those that are negative for every n >= 2, and before a
+    reward with bounds that falls as R or A rises.
 
     >>> from klsym.engine.explain import explain
     >>> orient_multiples(explain("-rho*sg(centred(R))", level="sequence").gradient)
     {'reward': '-(R - R/n)'}
+    >>> orient_multiples(explain("-min(R, 1)*log_q").gradient)
+    {'reward': '-(R*where(R < 1, 1, 0) - where(R < 1, 1, 0))'}
     """
     return {
-        name: f"-({show_value(-value)})" if is_sum(text) and _is_negative(value) else text
+        name: f"-({show_value(-value)})"
+        if is_sum(text) and (_is_negative(value) or falls_with_reward(value))
+        else text
         for (name, value), text in zip(reading.parts.items(), reading.multiples.values(), strict=True)
     }
 
@@ -153,6 +161,15 @@ def _is_negative(value: Any) -> bool:
     [n] = [x for x in e.free_symbols if x.name == "n"]
     at = [e.subs(n, size) for size in (2, 3)]
     return all(not x.is_Add and x.could_extract_minus_sign() for x in at)
+
+
+def falls_with_reward(value: Any) -> bool:
+    """Does a multiple in steps fall somewhere as R or A rises, and rise nowhere?"""
+    if not (isinstance(value, Expr) and value.has(Heaviside)):
+        return False
+    open_steps = value.replace(Heaviside, lambda x, at_0=0: 1 - Heaviside(-x, 0) if at_0 else Heaviside(x, 0))
+    slopes = [-v.diff(x) for v in iterate_values(open_steps.expand()) for x in (R, A) if v.has(x)]
+    return any(slope != 0 for slope in slopes) and all(map(is_never_negative, slopes))
 
 
 def aim_at_multiples(multiples: dict[str, str], ascends: bool) -> Aim:

@@ -35,14 +35,14 @@ from klsym.render.words import describe_place
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 POLICY_OF = {"q": "policy", "p": "reference", "mu": "old policy mu", "old": "old policy"}
 KL_OF = {"reverse-kl": "KL(policy || reference)", "forward-kl": "KL(reference || policy)"}
-NOT_A_KL, OTHER = "not a KL penalty", "no objective with a name"
+NOT_A_KL, OTHER, NO_OBJECTIVE = "not a KL penalty", "no objective with a name", "no objective"
 ENTROPY, BONUS = "the entropy of the policy", "an entropy bonus"
 ENTROPIES = (ENTROPY, BONUS)
 IN_A_SUM = {
     NOT_A_KL: "a penalty that is not a KL",
     "no effect": "a term without effect",
     "neither KL": "a penalty that is neither KL",
-    "no objective": "a term without an objective",
+    NO_OBJECTIVE: "a term without an objective",
     "not decided": "a term that is not decided",
     ENTROPY: "the entropy, with the sign that makes the policy deterministic",
 }
@@ -93,7 +93,7 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     if FROM_OLD.fullmatch(describe_objective(verdict, ascends)):
         return "a penalty on KL(old policy mu || policy)"
     if verdict.target == "no-objective":
-        return "no objective"
+        return NO_OBJECTIVE
     if verdict.target == "f-divergence":
         return "neither KL"
     written = verdict.loss.written
@@ -122,7 +122,7 @@ def describe_kinds(kinds: Sequence[str]) -> str:
 def describe_term(verdict: Verdict, ascends: bool) -> str:
     """Say in a few words what kind of term of a sum it is."""
     kind = describe_kind(verdict, ascends)
-    without = " without an objective" * (verdict.target == "no-objective" and kind != "no objective")
+    without = " without an objective" * (verdict.target == "no-objective" and kind != NO_OBJECTIVE)
     return describe_kinds([kind]) + without
 
 
@@ -176,7 +176,9 @@ def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | N
     kind, update = describe_kind(verdict, ascends), find_update(verdict, ascends)
     if kind in ENTROPIES and verdict.target != "no-objective":
         update = _describe_effect_on_entropy(update, kind)
-    return f"{kind[0].upper()}{kind[1:]}: {update.write_after_kind(most)}"
+    text = update.write_after_kind(most)
+    text = text if update.is_objectless and kind == NO_OBJECTIVE else f"{kind}: {text}"
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _describe_effect_on_entropy(update: Update, kind: str) -> Update:

@@ -42,8 +42,8 @@ def _describe_outside_core(trust: str) -> str:
     start = "outside the decidable core"
     if trust == "open":
         return f"open: {start}, and numbers at samples do not tell its target from another one"
-    rests = {"sympy": "rests on SymPy", "numeric": "is supported by numbers only"}
-    return f"{start}: this verdict is not proved, it {rests[trust]}"
+    support = {"sympy": "calculated by SymPy alone", "numeric": "supported by numbers only"}
+    return f"{start}: this verdict is not proved, it is {support[trust]}"
 
 
 def _describe_zero_gradient(loss: str, setting: Any) -> str:
@@ -122,7 +122,7 @@ def _describe_prefixes_of_mu(typed: bool) -> str:
     ways = "choose weights prefix, or level sequence"
     if not typed:  # the option weights changes a typed rho alone
         ways = "multiply by exp(past(log_q - log_mu)), or choose level sequence"
-    return f"rho_t corrects token t alone, and its prefix still comes from mu: {ways}"
+    return f"rho_now corrects one token, and its prefix still comes from mu: {ways}"
 
 
 def _describe_push_away(where: Any) -> str:
@@ -179,8 +179,8 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "length-rewarded": _describe_length_reward,
     "prefixes-of-mu": _describe_prefixes_of_mu,
     "advantage-counts-once": (
-        "A belongs to the whole sequence: it multiplies the score of each token once, and --credit adds up"
-        " the other rewards alone"
+        "A belongs to the whole sequence: it multiplies the score of each token once, and the option"
+        " credit adds up the other rewards alone"
     ),
     "later-rewards-dropped": "no token gets credit for the rewards after it: choose credit to-go",
     "later-dropped": "the effect of a token on later tokens is dropped",

@@ -84,7 +84,7 @@ def _read_entries(name: str) -> dict[str, Any]:
 
 
 def _replays(entry: Any) -> bool:
-    """Does the kernel still accept the proofs?  What rests on SymPy or on numbers has none."""
+    """Does the kernel still accept the proofs?  Calculations by SymPy and numbers have none."""
     try:
         return entry["certificate"] is None or bool(check(entry["certificate"]))
     except Refused:

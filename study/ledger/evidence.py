@@ -1,7 +1,7 @@
 """What settles a claim, or a part of it, when it is no kernel proof: a calculation or an experiment.
 
-A calculation rests on SymPy or on exact arithmetic (trust `sympy`), an experiment on numbers (trust
-`numeric`).  Each brings its own check, which shares no code with it.
+A calculation uses SymPy or exact arithmetic (trust `sympy`), an experiment uses numbers (trust `numeric`).
+Each brings its own check, which shares no code with it.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ VERDICTS = {
 }
 TRUST = {
     "kernel": "replayed by the kernel",
-    "sympy": "rests on SymPy",
-    "numeric": "rests on numbers",
+    "sympy": "by SymPy alone",
+    "numeric": "supported by numbers only",
 }
 MARKUP = re.compile(r"([\\`*_\[\]<>#|$&~!])")
 STARTS_A_BLOCK = re.compile(r"^(\d*)([.)](?=\s|$)|[-+=])")  # a list, a rule, a heading

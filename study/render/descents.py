@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klsym.engine.divergences.f_divergence import list_divergence_messages
+from klsym.errors import spell_switch
 from klsym.notation.combination import format_combination
 from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.ratios import rewrite_in_r
@@ -147,7 +148,8 @@ def format_short(found: PrintedDescents, width: int = WIDTH) -> str:
     rows += [("not", text) for text in wrong[:1]]
     rows += [("note", text) for text in found.warnings[:1]]
     trust = max((row.trust for row in found.gradients), key=[*TRUST].index, default="open")
-    return format_rows(title, update, TRUST[trust], rows, details="--proof", more="--full", width=width)
+    details, more = spell_switch("proof"), spell_switch("full")
+    return format_rows(title, update, TRUST[trust], rows, details=details, more=more, width=width)
 
 
 def _list_by_sampling(

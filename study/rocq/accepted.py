@@ -23,7 +23,7 @@ from klsym.study.rocq.export import TERMS, digest_terms, export
 
 STORED = Path(__file__).with_name("accepted.json")
 SOURCES = Path(__file__).parents[2] / "rocq"  # of the checker, beside klsym in its repository alone
-NONE = "no certificate"  # what rests on SymPy or on numbers
+NONE = "no certificate"  # of calculations by SymPy, and of numbers
 CHECKED = "checked.json"  # what rocq/check.py writes: the parts accepted, the digest of the checker
 
 MEANS = (

@@ -102,7 +102,7 @@ def _build_leave_one_out_row() -> Row:
 
 
 def _build_reward_row(number: int, lead: str) -> Row:
-    """R - beta k1, of which the batch mean of the reward alone, or of both, is taken off."""
+    """R - beta k1 less the batch mean of the reward alone, or of both."""
     quoted = quote("batch.reward-only-centering", number)
     rewards = math(formulas.show_element(_compute_share(quoted, 1, REWARD), LATEX))
     shares = build_text(
@@ -139,7 +139,7 @@ def _build_weighted_only_row() -> Row:
 
 
 def _build_weighted_row(centring: str) -> Row:
-    """The score has no mean zero under mu, so that what is taken off stays."""
+    """The score has another mean than zero under mu, so that the baseline changes the gradient."""
     answer = ask(show(rho * k1, TEXT), sampling=OFF, use="reward", batch=centring)
     quoted = Quote(answer.proof.theorems[0], ())
     [(name, value)] = quoted.proof.theorem.statement.context.given

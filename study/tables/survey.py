@@ -33,7 +33,7 @@ STORED = Path(__file__).with_name("survey.json")
 CAPTION = build_text(
     "What the code of released packages targets at one token, and what its documentation says. Their own"
     r" lines were traced and confirmed by autograd; $r = p/q$, $\rho = q/\mu$ off-policy,"
-    r" $q/\mathrm{sg}(q)$ on-policy. Inside: where no bound binds. Said: what the documentation says, in our"
+    r" $q/\mathrm{sg}(q)$ on-policy. Inside: inside the clip range. Said: what the documentation says, in our"
     " words, and whether it is so; silent: nothing on gradients or bias. On and off:"
     r" with samples of $q$ and of $\mu$."
 )

@@ -226,7 +226,7 @@ def _build_leave_one_out_row() -> Row:
 
 # ---------------------------------------------------------------------------- values
 def _build_any_multiple_row() -> Row:
-    """Var k(lam) = Var k1 + ..., of which Var k1 is taken off."""
+    """Var k(lam) - Var k1, for Var k(lam) = Var k1 + ..."""
     quoted, why = quote("value.optimal-lambda"), quote("value.control-variate-covariance")
     own_variance = as_side(Covariance("q", to_ring(k1), to_ring(k1)))
     difference = show_side(quoted.proof.theorem.statement.right - own_variance, quoted)

@@ -21,6 +21,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from klsym.errors import speak_of_flags
 from klsym.files import write_whole
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def write_page() -> str:
 
 
 def _write_console(ask: Ask) -> list[str]:
-    return ["```text", f"$ {ask.command}", str(ask.verdict), "```"]
+    with speak_of_flags():
+        return ["```text", f"$ {ask.command}", str(ask.verdict), "```"]
 
 
 def _list_threads(q: Question) -> str:

@@ -183,6 +183,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain 'is k1 the same as before'", "type klsym explain k1 or klsym explain k3"),
         ("explain 'is this a good idea'", "not sentences: type klsym explain k3 or klsym explain grpo"),
         ("explain 'ratio - 1'", "ambiguous name 'ratio'"),
+        ("explain '(R - R.mean())/(R.std() + eps)*logp'", "or R alone and choose --batch std"),
         ("explain '-A*logp + kl_loss + pg_loss'", "ambiguous name 'kl_loss'"),
         ("explain gspo-token", "no name of a loss; did you mean gspo?"),
         ("explain schulman", "'schulman' is ambiguous: type klsym explain k1 --use reward; or"),

@@ -1,4 +1,4 @@
-"""Claims about batches and sequences: none of their wrong neighbours is proved."""
+"""Claims about batches and sequences: no similar false claim is proved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_rao_blackwell_is_refuted_as_printed_and_the_mean_is_proved() -> None:
     assert all(part.oracle()[0] for part in settled.parts[1:])
 
 
-# ---------------------------------------------------------------------------- wrong neighbours
+# ---------------------------------------------------------------------------- similar false claims
 n, m = parameter("n"), parameter("m")
 REVERSE, FORWARD = grad(KL(q, p)), grad(KL(p, q))
 MEAN = (own(k1) + others(k1)) / n
@@ -141,6 +141,6 @@ def tokens_at_a_sample(loss: Any) -> Any:
 
 
 @pytest.mark.parametrize("build", WRONG.values(), ids=list(WRONG))
-def test_a_wrong_neighbour_is_not_proved(build: Any) -> None:
+def test_a_similar_false_claim_is_not_proved(build: Any) -> None:
     with pytest.raises(KlsymError):
         build()

@@ -1,4 +1,4 @@
-"""Claims on clamps and clipped surrogates: wrong neighbours."""
+"""Claims on clamps and clipped surrogates: similar false claims are rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klsym.calculus import *
 from klsym.derivations.clips import bound, outside
 from klsym.errors import ProofError
 
-# ---------------------------------------------------------------------------- wrong neighbours
+# ---------------------------------------------------------------------------- similar false claims
 MODEL = finite_model(q=["1/2", "1/2"], p=["1/4", "3/4"], mu=["1/3", "2/3"], u=[1, 0], M=[1, 0])
 weight = M * rho + outside * bound
 INSIDE = expected_gradient(-weight * (A - beta * sg(k1)), under=mu)
@@ -42,6 +42,6 @@ WRONG: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("build", WRONG)
-def test_wrong_neighbours_are_refused(build: Callable[[], Any]) -> None:
+def test_similar_false_claims_are_refused(build: Callable[[], Any]) -> None:
     with pytest.raises(ProofError):
         build()

@@ -1,4 +1,4 @@
-"""Claims of neighbouring papers: wrong neighbours, Gaussian forces by quadrature."""
+"""Claims of neighbouring papers: similar false claims, Gaussian forces by quadrature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.ledger_table import BATCHES_AND_SEQUENCES
 Make = Callable[[], Any]
 
 
-# ---------------------------------------------------------------------------- wrong neighbours
+# ---------------------------------------------------------------------------- similar false claims
 g, f = Function("g")(k1), Function("f")(log_q, log_p, log_mu)
 UNBIASED = (KL(q, p), expectation(f, under=q))
 
@@ -119,14 +119,14 @@ WRONG: dict[str, list[Make]] = {
 NEIGHBOURS = [pytest.param(make, id=f"{name} {i}") for name in WRONG for i, make in enumerate(WRONG[name])]
 
 
-def test_every_claim_has_a_wrong_neighbour() -> None:
+def test_every_claim_has_a_similar_false_claim() -> None:
     """Those of batches and sequences have theirs in a file of their own."""
     elsewhere = {*BATCHES_AND_SEQUENCES, "neighbour.rao-blackwell"}
     assert {claim.id for claim in select(["neighbour"])} - elsewhere == {*WRONG}
 
 
 @pytest.mark.parametrize("make", NEIGHBOURS)
-def test_a_wrong_neighbour_is_refused(make: Make) -> None:
+def test_a_similar_false_claim_is_refused(make: Make) -> None:
     with pytest.raises(ProofError, match=r"the two sides differ|no finite model tells"):
         make()
 

@@ -1,4 +1,4 @@
-"""Claims about variances of gradient estimates: wrong neighbours, models worked out."""
+"""Claims about variances of gradient estimates: similar false claims, models worked out."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_outside_the_region_a_model_reverses_the_order() -> None:
     assert outside > 0 and within == 0
 
 
-# ---------------------------------------------------------------------------- wrong neighbours
+# ---------------------------------------------------------------------------- similar false claims
 B, STAR, KL_ = parameter("b"), parameter("b_star"), parameter("d")
 SQUARES = expectation(s**2, under=q)
 COV = expectation(k1 * s**2, under=q) - expectation(k1, under=q) * SQUARES
@@ -119,14 +119,14 @@ WRONG: dict[str, list[Make]] = {
 NEIGHBOURS = [pytest.param(make, id=f"{name} {i}") for name in WRONG for i, make in enumerate(WRONG[name])]
 
 
-def test_every_claim_has_a_wrong_neighbour() -> None:
+def test_every_claim_has_a_similar_false_claim() -> None:
     """Those of batches have theirs in a file of their own; the check of the orders is broken below."""
     elsewhere = {*BATCHES_AND_SEQUENCES, "variance.orders"}
     assert {claim.id for claim in select(["variance"])} - elsewhere == {*WRONG}
 
 
 @pytest.mark.parametrize("make", NEIGHBOURS)
-def test_a_wrong_neighbour_is_refused(make: Make) -> None:
+def test_a_similar_false_claim_is_refused(make: Make) -> None:
     with pytest.raises(ProofError, match=r"the two sides differ|no finite model tells|not positive at q = p"):
         make()
 

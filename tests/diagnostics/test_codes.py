@@ -51,7 +51,7 @@ def test_a_page_is_whole_and_names_a_settled_claim(one: Code) -> None:
 
 
 def test_codes_are_numbered_without_a_gap_and_have_one_name_each() -> None:
-    assert [one.code for one in load_codes()] == [f"KL{n:03}" for n in range(1, 20)]
+    assert [one.code for one in load_codes()] == [f"KL{n:03}" for n in range(1, 21)]
     assert len({one.name for one in load_codes()}) == len(load_codes())
 
 
@@ -87,7 +87,7 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
     ("k3 - 1", "", "KL002", "the value estimates KL(q||p) - 1, the"), ("k3 + 1/2", "", "KL002", "+ 1/2, the"),
     ("k(lam)", "", "KL002", "estimates KL(q||p), the gradient is that of lam*KL(p||q)"),
     ("-A*log_q + beta*k3", "", "KL002", "the value of the penalty estimates beta*KL(q||p)"),
-    ("min(k3, 5)", "", "KL002", "inside the clip range, the value estimates KL(q||p)"),
+    ("min(k3, 5)", "", "KL002", "where k3 < 5, the value estimates KL(q||p)"),
     ("(log_q - log_mu)**2 + k3", "off", "KL004", "samples come from mu"),
     ("log_q - log_p", "off", "KL004", "no importance"),
     ("-A*log_q", "off", "KL004", "samples come from mu"),
@@ -111,7 +111,7 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
     ("k2", "off token", "KL004", "sequences come from mu"),
     ("k2", "reward", "KL005", "only k1"), ("rho*k3", "off reward", "KL005", "only k1"),
     ("R - beta*k3", "off reward", "KL005", "only k1"),
-    ("rho*k3", "off token", "KL006", "choose weights prefix"), ("k2", "token", "KL007", "curl"),
+    ("rho*k3", "off token", "KL006", "choose weights prefix"), ("k2", "token", "KL007", "Jacobian"),
     ("-k2", "", "KL008", "increases KL(q||p)"), ("A*log_q", "", "KL008", "lowers E_q[A]"),
     ("k1", "off", "KL009", "p does not appear"), ("beta*R + rho*k3", "off", "KL009", "R and beta do not"),
     ("-min(rho*A, clip(rho, 0.8, 1.2)*A)", "off", "KL010", "b = rho*A"),
@@ -123,9 +123,16 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
     ("-A/rho", "off", "KL016", "with q/mu it would be -rho*A"), ("-A/rho", "", "KL016", "-rho*A, a policy"),
     ("-R/rho + k2", "off", "KL016", "a policy gradient"),
     ("-A/rho", "off token", "KL016", "the weight is mu/q"),
-    ("-min(A/rho, clip(1/rho, 0.8, 1.2)*A)", "off", "KL016", "clip(rho, 0.8, 1.2)"),
+    ("-min(A/rho, clip(1/rho, 0.8, 1.2)*A)", "off", "KL016", "clip(rho, 4/5, 6/5)"),
     ("k3", "reward", "KL017", "unbiased"), ("full(M*k1)", "token", "KL018", "leaves words out"),
     ("k1", "reward std", "KL019", "standard deviation"),
+    ("-sg(min(rho, 2))*A*log_q", "off", "KL020", "multiplied by -2*A where rho > 2, not by -rho*A"),
+    ("sg(min(rho, 2))*A*log_q", "off", "KL020", "multiplied by 2*A where rho > 2, not by rho*A"),
+    ("-sg(clip(rho, 0.5, 2))*A*log_q", "off", "KL020", "and by -A/2 where rho <= 1/2, not by -rho*A"),
+    ("-sg(clip(rho, 0.8, 1.2))*A*log_q", "off token", "KL020", "not by -rho_now*A"),
+    ("-sg(clip(rho, 1 - eps, 1 + eps))*R*log_q", "off", "KL020", "where rho >= eps + 1"),
+    ("sg(min(rho, 2))*k2", "off", "KL020", "2*k1 where rho > 2"),
+    ("sg(clip(k1, -1, 1))*log_q", "", "KL020", "not by k1"),
 ]  # fmt: skip
 
 
@@ -162,6 +169,13 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("-A/sg(rho)*log_q", "off", {"KL016"}), ("-rho*A", "off", {"KL016"}),
     ("A/rho - A", "off reward", {"KL016"}),
     ("log_p - log_q", "", {"KL016"}), ("R", "reward std", {"KL019"}), ("k2", "sequence", {"KL007", "KL012"}),
+    # the bound drops the gradient, is one of the reward, or has no effect on the gradient
+    ("-min(rho, 2)*A", "off", {"KL020"}), ("-min(rho*A, clip(rho, 0.8, 1.2)*A)", "off", {"KL020"}),
+    ("clip(k3, 0, 10)", "", {"KL020"}), ("-rho*clip(A, -1, 1)", "off", {"KL020"}),
+    ("-clip(R, -1, 1)*log_q", "", {"KL020"}), ("-sg(rho)*A*log_q", "off", {"KL020"}),
+    ("abs(k1)", "", {"KL020"}), ("clip(k1, -1, 1)", "reward", {"KL020"}),
+    ("-sg(min(rho, 2))*A", "off", {"KL020"}),
+    ("-max(min(rho, 2), rho)*A", "off", {"KL020"}),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Bounds that never bind, and wrong neighbours that bind narrowly: each answer by hand and by the oracle."""
+"""Bounds that are never active, and similar ones that narrowly are: each answer by hand and by the oracle."""
 
 from __future__ import annotations
 

@@ -279,12 +279,12 @@ WRONG: dict[str, list[Make]] = {
 NEIGHBOURS = [pytest.param(make, id=f"{name} {i}") for name in WRONG for i, make in enumerate(WRONG[name])]
 
 
-def test_every_claim_has_a_wrong_neighbour() -> None:
+def test_every_claim_has_a_similar_false_claim() -> None:
     assert list(WRONG) == list(CLAIMS)
 
 
 @pytest.mark.parametrize("make", NEIGHBOURS)
-def test_a_wrong_neighbour_is_refused(make: Make) -> None:
+def test_a_similar_false_claim_is_refused(make: Make) -> None:
     with pytest.raises(ProofError, match=r"the two sides differ|no finite model tells"):
         make()
 

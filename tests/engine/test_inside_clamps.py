@@ -1,4 +1,4 @@
-"""Where no bound binds, a clamped loss is the loss without its bounds, in the same setting."""
+"""Inside the clip range, a clamped loss is the loss without its bounds, in the same setting."""
 
 from __future__ import annotations
 

@@ -43,6 +43,38 @@ def test_a_loss(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2 and flag in capsys.readouterr().err
 
 
+ANSWERS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "fix": (lambda: klsym.explain("k2", level="token"), ["explain", "k2", "--level", "token"]),
+    "regions": (
+        lambda: klsym.explain("rho*clip(k3, -10, 10) + clip(k1, -5, 5)", sampling="off-policy"),
+        ["explain", "rho*clip(k3, -10, 10) + clip(k1, -5, 5)", "--sampling", "off-policy"],
+    ),
+    "name": (lambda: klsym.explain("gspo"), ["explain", "gspo"]),
+    "compare": (lambda: klsym.compare("k1", "k3"), ["compare", "k1", "k3"]),
+    "recommend": (lambda: klsym.recommend("reverse-kl"), ["recommend", "--target", "reverse-kl"]),
+    "optimum": (
+        lambda: klsym.optimum("k2", beta=1, rewards=[1, 0]),
+        ["optimum", "k2", "--beta", "1", "--rewards", "1,0"],
+    ),
+    "divergence": (lambda: klsym.divergence("-log(r)"), ["divergence", "-log(r)"]),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_an_answer(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed in Python an answer names no flag and no command; on the command line no argument."""
+    call, words = ANSWERS[case]
+    found = call()
+    for text in (str(found), repr(found)):
+        assert not re.search(r"--\w|klsym (rule|examples)", text), text
+        assert "full=True" in text or "to_json()" in text
+    html = re.sub(r"<[^>]*>", " ", found._repr_html_())
+    assert not re.search(r"\s--\w", html), html
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"--(full|json)", shown) and not re.search(r"=True|to_json|klsym\.", shown), shown
+
+
 @pytest.mark.parametrize("case", OF_CODE)
 def test_code(
     case: str, tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

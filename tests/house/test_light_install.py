@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             ["explain", "min(rho*A, clip(rho, 0.8, 1.2)*A)", "--sampling", "off-policy"],
             "minimises E_q[A] inside the clip range",
         ),
-        (["explain", "k2", "--level", "token"], "it has no objective"),
+        (["explain", "k2", "--level", "token"], "no objective"),
         (["compare", "k1", "k3"], "expected gradient"),
         (["recommend", "--target", "reverse-kl"], "write"),
         (["divergence", "jeffreys"], "jeffreys"),

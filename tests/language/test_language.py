@@ -197,7 +197,7 @@ def test_numbers_put_in_give_a_number(expression: Any, value: Any) -> None:
 
 
 def test_clip_with_moving_bounds() -> None:
-    """Where the bound binds, the bound's gradient flows (the sum of the three cases is always one)."""
+    """Beyond the bound, the bound's gradient flows (the sum of the three cases is always one)."""
     x, lo, hi = (Symbol(name, real=True) for name in ("x", "lo", "hi"))
     slopes = [diff(clip(x, lo, hi), v) for v in (x, lo, hi)]
     assert simplify(sum(slopes)) == 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from klsym.api import compare, explain
 from klsym.engine.answers.dispatch import as_written
 from klsym.errors import UsageError
-from klsym.language.expressions import ATOMS, log_q, parameter, remove_sg, unfold
+from klsym.language.expressions import ATOMS, log_old, log_q, parameter, remove_sg, rho_old, unfold
 from klsym.language.parser import parse
 from klsym.language.spellings import read_loss
 from klsym.language.sums import OverVocabulary
@@ -123,6 +123,23 @@ def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading
     assert sympy.expand(unfold(read_loss(typed).expression - parse(reading))) == 0
 
 
+OLD_AND_SAMPLER = "exp(log_q - log_old)*exp(log_old - log_mu)*A"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "ratio = (logp - old_logp).exp(); tis = (old_logp - rollout_logp).exp(); tis*ratio*A",
+        "ratio = (logp - prox_logp).exp(); w = (prox_logp - old_logp).exp(); w*ratio*A",
+        "ratio = (logp - recompute_logp).exp(); w = (recompute_logp - vllm_logp).exp(); w*ratio*A",
+        "iw = (old_logp - behavior_logp).exp(); is_ratio = (logp - old_logp).exp(); iw*is_ratio*A",
+    ],
+)
+def test_ratios_of_two_samplers_are_two_ratios(typed: str) -> None:
+    assert sympy.expand(unfold(read_loss(typed).expression - parse(OLD_AND_SAMPLER))) == 0
+    assert read_loss(typed).expression.has(log_old, rho_old)
+
+
 def refusal(typed: str, parameters: tuple[str, ...] = ()) -> str:
     with pytest.raises(UsageError) as caught:
         read_loss(typed, parameters)
@@ -164,6 +181,17 @@ REFUSED: dict[str, str] = {
     "loss += k1": "'loss' is used before it is assigned",
     "pi/pi_ref": r"'pi' is a probability.*type exp\(log_q\)",
     "probs.log()": r"'probs' is a probability",
+    "(R - R.mean())/(R.std() + eps)*logp": "std.* is not read at .*normalised\\(R\\).*batch='std'",
+    "adv = (R - mean(R))/std(R); -adv*logp": "normalised\\(R\\).*batch='std'",
+    "-torch.std(R)*logp": "normalised\\(R\\).*batch='std'", "-masked_whiten(A, mask)*logp": "batch='std'",
+    "-torch.cumsum(R, 0)*logp": "cumsum.* is not read at character 2 of '-torch.cumsum\\(R, 0\\)\\*logp'$",
+    "-stdev(R)*logp": "unknown function 'stdev' [^']*character",
+    "importance_weight*ratio*A": "read as rho: .*; importance_weight = exp\\(old_logp - rollout_logp",
+    "ratio = (logp - old_logp).exp(); iw*ratio*A": "'ratio' and 'iw' would both be read as rho",
+    "w = (old_logp - rollout_logp).exp(); w*ratio*A": "rho_old for q/old .*old_logp.*rho for q/mu .*rollout_",
+    "w = (prox_logp - old_logp).exp(); w*ratio*A": "rho_old for q/old .*prox_logp.*rho for q/mu .*old_logp",
+    "w = (old_logp - vllm_logp).exp(); -w*iw*A": "ambiguous name 'iw'",
+    "w = (vllm_logp - rollout_logp).exp(); w*logp*A": "would both be read as log_mu",
     "logp - logq": "'logp' and 'logq' would both be read as log_q: .*`logp = log_p; ...`",
     "0.5*(policy.logq - logp)**2": "would both be read as log_q: .*`logp = log_p; ...`",
     "newlogprob - logprobs": "would both be read as log_q: assign one of them first",
@@ -231,7 +259,6 @@ REFUSED: dict[str, str] = {
     "k1.sum() + k2.mean()": "averaged in different ways",
     "((k1*mask) + k2).mean()": "averaged in different ways",
     "rho.mean()*A": "a mean or a sum inside a product",
-    "logp.sum(-1).exp()": "leave .sum\\(-1\\) out and choose --level sequence",
     "k1.mean().detach()": "a mean or a sum inside",
     "(k1*mask).detach().mean()": "averaged in different ways",
     "max(rho.mean(), 1)": "a mean or a sum inside",

@@ -10,10 +10,21 @@ from klsym.api import explain
 
 OFF, TOKEN, CUT = {"sampling": "off-policy"}, {"level": "token"}, {"sampling": "truncated"}
 SAID: list[tuple[str, dict[str, Any], str]] = [
-    ("gkd", {}, "descends js(q, p) of each next token, at prefixes of q"),
-    ("js(q, p, 0.9)", TOKEN, "descends js(q, p, 0.9) of each next token"),
+    ("gkd", {}, "Descends js(q, p) of each next token, at prefixes of q"),
+    ("js(q, p, 0.9)", TOKEN, "Descends js(q, p, 0.9) of each next token"),
     ("full(k2)", {**OFF, **TOKEN}, "minimises full(k2) of each next token, at prefixes of mu"),
-    ("full_kl(q, p)", TOKEN, "descends the reverse KL of each next token"),
+    ("-clip(R, -1, 1)*log_q", {}, "A policy gradient: maximises E_q[where(R > 1, 1, 0) + R*"),
+    ("clip(R, -1, 1)*log_q", {}, "The wrong sign for a policy gradient: minimises E_q[where(R > 1"),
+    ("-rho*clip(A, -eps, eps)", OFF, "A policy gradient: maximises E_q[A*where(eps >= A"),
+    ("rho*max(A, 0)", OFF, "The wrong sign for a policy gradient: minimises E_q[A*where(A > 0"),
+    ("-min(R, 1)*log_q + 0.1*k2", {}, "A policy gradient with a penalty on KL(policy || reference)"),
+    ("2*k2", TOKEN, "Descends 2 times the reverse KL of each next token"),
+    ("k2/T", TOKEN, "No objective: its expected gradient is not the gradient"),
+    (
+        "full_kl(q, p)",
+        TOKEN,
+        "Descends the reverse KL of each next token, at prefixes of q; the whole has no objective",
+    ),
     ("sg(rho - 1)*log_q", OFF, "A penalty on KL(old policy mu || policy): minimises KL(mu||q)"),
     ("0.1*(log_mu - log_q)", OFF, "A penalty on KL(old policy mu || policy)"),
     ("k1", CUT, "Not a KL penalty"),
@@ -23,7 +34,7 @@ UNSAID: list[tuple[str, dict[str, Any], str]] = [
     ("log_q - log_mu", OFF, "A penalty on"),
     ("full(k2)", {}, "of each next token"),
     ("sg(full(k2))*log_q", TOKEN, "of each next token"),
-    ("full(k2) + k2", TOKEN, "descends full(k2) + k2 of each"),
+    ("full(k2) + k2", TOKEN, "escends full(k2) + k2 of each"),
     ("k1", CUT, "policy gradient"),
     ("k1*full_kl(q, p)", {**OFF, **TOKEN}, "of each next token"),
     ("R*full_kl(q, p)", {**OFF, **TOKEN}, "of each next token"),

@@ -54,7 +54,7 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         text, rows = expand_names(loss, {*ATOMS, *PARAMETERS, *names})
     written = _read_formula(text, names, loss, rows)
     if not rows:
-        return _assume_sampling(Question(written, dict(options)))
+        return _assume_level(_assume_sampling(Question(written, dict(options))))
     merged = merge_options(rows, options)
     notes = tuple(_describe_row(one, merged) for one in rows)
     return Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
@@ -85,6 +85,15 @@ def _assume_sampling(question: Question) -> Question:
     note = Message("sampling-assumed", names=tuple(names))
     options = {**question.options, "sampling": "off-policy"}
     return Question(replace(written, notes=(*written.notes, note)), options)
+
+
+def _assume_level(question: Question) -> Question:
+    """Return the question of whole sequences, with a note, where a sum was read as one over their tokens."""
+    written = question.written
+    if question.options.get("level") or all(note.code != "over-tokens" for note in written.notes):
+        return question
+    options = {**question.options, "level": "sequence"}
+    return Question(replace(written, notes=(*written.notes, Message("level-assumed"))), options)
 
 
 def merge_options(

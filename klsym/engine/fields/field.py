@@ -181,7 +181,7 @@ def loss_gradient(text: str, **options: str) -> Derivation:
     >>> loss_gradient("sg(rho)*k2", sampling="off-policy").differentiate().change_measure(to="q")
     E_q[k1*s]
 
-    options: those of `explain`.  Regions, such as where a bound binds, have names: `region("high")`.
+    options: those of `explain`.  Regions, such as those beyond a bound, have names: `region("high")`.
     Raises UsageError: what `explain` refuses; NotInRing: an exact mean over the next token.
     """
     return start_derivation(build_slot_loss(Written(text, parse(text)), checked_setting(**options)))

@@ -9,7 +9,7 @@ Of each part the answer has a proof that it is the same, or a model where it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from klsym.engine.answers.dispatch import refuse_taken_names
 from klsym.engine.answers.named_losses import merge_options, read_question
 from klsym.engine.fields.field import build_quantity, split_sequence_part
+from klsym.engine.fields.in_trees import list_tree_values, substitute_in_loss
 from klsym.engine.fields.slot_loss import (
     SlotLoss,
     build_slot_losses,
@@ -33,9 +34,9 @@ from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.proof.shown_counterexample import describe_counterexample
 from klsym.engine.questions.variances import Estimate, Spread, compare_variances, describe_outcome_model
 from klsym.engine.targets.clamp_messages import collect_region_assumptions
-from klsym.errors import NotInRing, ProofError, UsageError
+from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel.names import SAMPLE
-from klsym.kernel.ring import ZERO
+from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Point, Side
 from klsym.language.convert import to_ring
@@ -45,28 +46,40 @@ from klsym.notation.losses import Written
 
 
 @dataclass(frozen=True)
+class Instance:
+    """An equation for all advantages and critics, and the values for which a model refutes it."""
+
+    equation: tuple[Quantity, Quantity]
+    values: Mapping[str, ExpPoly]
+
+
+@dataclass(frozen=True)
 class Answer:
-    """Is something the same for both losses?  None: open."""
+    """Is something the same for both losses?  None: open.  instance: where the proof is about an instance."""
 
     same: bool | None = None
     trust: str = "open"
     proof: Proof | None = None
     witness: dict[str, Any] | None = None
+    instance: Instance | None = None
 
 
 OPEN_ANSWER = Answer()
 
 
-def decided(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
-    """A proof that both are equal for all q, p, mu, or a model in which they are not."""
-    start = derive(left, on_policy=copied, defined=defined)
+def decide_equality(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
+    """Return a proof that both are equal for all q, p, mu, or a model in which they are not."""
     try:
-        return Answer(True, "kernel", start.equals(right))
+        return Answer(True, "kernel", derive(left, on_policy=copied, defined=defined).equals(right))
     except ProofError:
-        pass
+        return refute_equality(left, right, copied=copied, defined=defined)
+
+
+def refute_equality(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
+    """Return a model in which both are not equal."""
     try:
-        proof = start.differs_from(right)
-    except ProofError:
+        proof = derive(left, on_policy=copied, defined=defined).differs_from(right)
+    except (ProofError, Refused):
         return OPEN_ANSWER
     shown = describe_counterexample if "tree" in proof.theorem.close["model"] else describe_outcome_model
     return Answer(False, "kernel", proof, shown(proof))
@@ -125,8 +138,11 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     for written in pair:
         _refuse_batch_sum(written, pair)
     used = merge_options(rows, options, is_strict=True) if rows else options
-    assumed = next((one.options["sampling"] for one in questions if one.options.get("sampling")), None)
-    setting = checked_setting(**{**used, "sampling": used.get("sampling") or assumed})
+    assumed = {
+        name: next((value for one in questions if (value := one.options.get(name))), None)
+        for name in ("sampling", "level")
+    }
+    setting = checked_setting(**{**used, **{name: used.get(name) or assumed[name] for name in assumed}})
     slots = [has_token_sum(written.expression) for written in pair]
     if any(slots) and setting.credit:
         if options.get("credit") or not all(slots):
@@ -176,16 +192,12 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
     except NotInRing as error:
         raise UsageError(f"compare: {error}") from None
     copied = any(needs_sampler(loss.element, setting) for loss in losses)
-    asked = [
-        _build_quantities(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)
-    ]
-    context = losses[0].defined
     messages = tuple(
-        dict.fromkeys(x for written in pair for x in collect_region_assumptions(written, place, context))
+        dict.fromkeys(
+            x for written in pair for x in collect_region_assumptions(written, place, losses[0].defined)
+        )
     )
-    return replace(
-        _decide_by_theorems(pair, setting, copied, defined=context, asked=asked), readings=messages
-    )
+    return replace(_decide_by_theorems(pair, setting, copied, losses=losses), readings=messages)
 
 
 def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
@@ -228,12 +240,17 @@ def _list_open_questions(value: Answer, per_sample: Answer | None, gradient: Ans
 
 # ---------------------------------------------------------------------------- by theorems
 def _decide_by_theorems(
-    pair: WrittenPair, setting: Setting, copied: bool, defined: Context, asked: list[ComparedQuantities]
+    pair: WrittenPair, setting: Setting, copied: bool, losses: Sequence[SlotLoss]
 ) -> Comparison:
-    """copied: a loss mentions the sampler, which on-policy is a detached copy of q."""
-    value, per_sample, gradient = (
-        decided(first, second, copied, defined) for first, second in zip(*asked, strict=True)
-    )
+    """Decide what is the same; copied: a loss mentions the sampler, on-policy a detached copy of q."""
+    defined = losses[0].defined
+    asked = [
+        _build_quantities(written, loss, setting, copied) for written, loss in zip(pair, losses, strict=True)
+    ]
+    answers = [
+        decide_equality(first, second, copied, defined=defined) for first, second in zip(*asked, strict=True)
+    ]
+    value, per_sample, gradient = _refute_in_trees(answers, asked, losses, setting, copied=copied)
     open_ = _list_open_questions(value, per_sample, gradient)
     of_bounds, variance = bool(defined.definitions), None
     unasked = Message("variances-of-bounds") if of_bounds else Message("variances-of-tokens")
@@ -247,6 +264,29 @@ def _decide_by_theorems(
         trust="open" if open_ else "kernel",
         open_questions=(*open_, *([] if variance or per_sample.same else [unasked])),
     )  # fmt: skip
+
+
+def _refute_in_trees(
+    answers: Sequence[Answer],
+    asked: Sequence[ComparedQuantities],
+    losses: Sequence[SlotLoss],
+    setting: Setting,
+    copied: bool,
+) -> list[Answer]:
+    """Return the answers, the open ones by a model with one advantage: trees have no values for it."""
+    found = list(answers)
+    for values in list_tree_values(losses):
+        if all(answer.same is not None for answer in found):
+            break
+        in_trees = [substitute_in_loss(loss, values) for loss in losses]
+        built = [_build_quantities(x.build_label(x.uncredited), x, setting, copied) for x in in_trees]
+        for place, (first, second) in enumerate(zip(*built, strict=True)):
+            if found[place].same is None:
+                refuted = refute_equality(first, second, copied=copied, defined=in_trees[0].defined)
+                equation = (asked[0][place], asked[1][place])
+                instance = Instance(equation, values) if refuted.proof else None
+                found[place] = replace(refuted, instance=instance)
+    return found
 
 
 def _build_quantities(written: Written, loss: SlotLoss, setting: Setting, copied: bool) -> ComparedQuantities:

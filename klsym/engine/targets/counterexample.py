@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from klsym.engine.fields.field import BATCH_SIZE, ReducedGradient, reduce_loss
 from klsym.engine.fields.in_trees import (
     choose_tree_values,
     format_critic_values,
-    substitute_in_context,
-    substitute_tree_values,
+    substitute_in_loss,
 )
-from klsym.engine.fields.slot_loss import SlotLoss
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import KL, Quantity, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import token_gradient
@@ -61,7 +58,7 @@ def _find_counterexample(field: ReducedGradient, decision: Decision, mu_is_q: bo
         reward = without_p
     if _needs_tree_values(field):
         values = choose_tree_values(field.loss)
-        reward, field = reward.substitute(values), reduce_loss(_substitute_in_loss(field.loss, values))
+        reward, field = reward.substitute(values), reduce_loss(substitute_in_loss(field.loss, values))
     return find_distinguishing_model(_build_derivation(field, decision), reward, without_p is None, mu_is_q)
 
 
@@ -82,19 +79,6 @@ def _needs_tree_values(field: ReducedGradient) -> bool:
     names = _collect_names(field)
     has_tokens = field.index == "t" or "length" in names
     return "A" in names and has_tokens and field.loss.index != "i" and not field.products
-
-
-def _substitute_in_loss(loss: SlotLoss, values: dict[str, ExpPoly]) -> SlotLoss:
-    """Return the loss with the values that A and the critic have in trees."""
-    label = loss.label and loss.build_label(substitute_tree_values(loss.label.expression, values))
-    return replace(
-        loss,
-        expression=substitute_tree_values(loss.expression, values),
-        sums={name: substitute_tree_values(value, values) for name, value in loss.sums.items()},
-        typed=loss.typed if loss.typed is None else substitute_tree_values(loss.typed, values),
-        label=label,
-        defined=substitute_in_context(loss.defined, values),
-    )
 
 
 def _build_derivation(field: ReducedGradient, decision: Decision) -> Derivation:

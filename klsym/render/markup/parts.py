@@ -15,15 +15,15 @@ from typing import Any
 from klsym.errors import KlsymError
 from klsym.language.parser import parse
 from klsym.notation.losses import show
+from klsym.render.headline import TRUST as TRUST
 from klsym.render.markup.mathml import MATHML, mathml
 
 # What a page makes of a loss that can be asked about: the loss, its options, and the loss as HTML.
 Link = Callable[[str, Mapping[str, Any], str], str]
-TRUST = {"kernel": "proved", "sympy": "rests on SymPy", "numeric": "supported by numbers only"}
 CLASSES = {name: name if kept == "kernel" else kept for kept, name in TRUST.items()}
 MEANING = {
     "proved": "The kernel of klsym has replayed the proof step by step.",
-    "rests on SymPy": "The kernel cannot replay this proof; you have to trust SymPy.",
+    "by SymPy alone": "The kernel cannot replay this proof; you have to trust SymPy.",
     "supported by numbers only": "Exact models and sampling support the answer; there is no proof.",
     "open": "klsym has neither proved nor refuted it.",
 }
@@ -45,7 +45,7 @@ def format_for_notebook(markup: str) -> str:
 
 
 def format_badge(trust: str) -> str:
-    """How far an answer is known: proved, rests on SymPy, supported by numbers only, open."""
+    """How far an answer is known: proved, by SymPy alone, supported by numbers only, open."""
     name = trust if trust in MEANING else "open"
     title = escape(MEANING[name])
     return f'<span class="badge {CLASSES.get(name, "open")}" title="{title}"><i>{escape(trust)}</i></span>'

@@ -12,7 +12,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from klsym.diagnostics.codes import Code
-from klsym.notation.text import show_theorem_latex
 from klsym.render.answer import describe_verdict
 from klsym.render.headline import name_trust
 from klsym.render.markup.parts import (
@@ -28,7 +27,7 @@ from klsym.render.markup.parts import (
     typeset_loss,
     write_formula_alone,
 )
-from klsym.render.questions.comparison_text import TRAINING, list_noise, list_proof_lines
+from klsym.render.questions.comparison_text import describe_training, list_noise, list_proof_lines
 
 if TYPE_CHECKING:
     from klsym.render.questions.compare import PrintedAnswer, PrintedComparison
@@ -40,8 +39,8 @@ SAME = {True: "the same", False: "different", None: "not decided"}
 def format_comparison_html(comparison: PrintedComparison) -> str:
     """Both losses as formulas, what each minimises, and in what they agree; the proof can be unfolded."""
     first, second = map(typeset_loss, comparison.losses)
-    trust = TRUST.get(comparison.trust, "open")
-    verdict_line = f"<b>{escape(TRAINING[comparison.gradient.same])}</b> {format_badge(trust)}"
+    trust = TRUST.get(comparison.gradient.trust, "open")
+    verdict_line = f"<b>{escape(describe_training(comparison))}</b> {format_badge(trust)}"
     letters = {"A": "A", "B": "B"}
     rows = [
         (name, f"{escape(describe_verdict(verdict))} {format_badge(name_trust(verdict))}")
@@ -59,7 +58,7 @@ def format_comparison_html(comparison: PrintedComparison) -> str:
 
 
 def _format_answer(answer: PrintedAnswer) -> str:
-    statement = typeset_latex(show_theorem_latex(answer.proof)) if answer.proof else ""
+    statement = typeset_latex(answer.statement_latex) if answer.proof else ""
     return f"{SAME[answer.same]}{': ' * bool(statement)}{statement}"
 
 

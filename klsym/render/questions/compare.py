@@ -19,9 +19,11 @@ from klsym.errors import KlsymError
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.language.abbreviations import Context
+from klsym.language.messages import Message
 from klsym.notation import formulas
 from klsym.notation.hypotheses import build_assumption, show_hypothesis
-from klsym.notation.printers import TEXT, is_sum
+from klsym.notation.printers import LATEX, TEXT, is_sum
+from klsym.notation.text import show_theorem_latex
 from klsym.render.answer import WIDTH
 from klsym.render.details import drop_unused_definitions
 from klsym.render.printing import as_printed
@@ -56,7 +58,17 @@ class PrintedAnswer(Answer):
     @property
     def statement(self) -> str:
         """What is proved; empty where nothing is known."""
+        if self.instance is not None:
+            left, right = self.instance.equation
+            return f"{left} != {right} in general"
         return str(self.proof) if self.proof else ""
+
+    @property
+    def statement_latex(self) -> str:
+        """The same in LaTeX; empty where nothing is known."""
+        if self.instance is not None:
+            return r" \neq ".join(formulas.show_side(x.side, x.labels, LATEX) for x in self.instance.equation)
+        return show_theorem_latex(self.proof) if self.proof else ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -153,7 +165,9 @@ class PrintedComparison(Comparison):
         found, moments = self.variance, self.variance.finite if self.variance else ()
         of_region = build_assumption(found.assumed, Context()) if found and found.assumed else None
         told = [x for proof in self.proofs for x in proof.assumptions if x != of_region]
-        readings = (x for x in self.readings if x.code not in READINGS)
+        instances = (answer.instance for _, answer in self.named_answers)
+        values = (Message("values-in-model", values=tuple(one.values.items())) for one in instances if one)
+        readings = (*values, *(x for x in self.readings if x.code not in READINGS))
         told = drop_unused_definitions(
             (*readings, *told), [answer.statement for _, answer in self.named_answers]
         )

@@ -3,7 +3,7 @@ r"""The text of a comparison: what each of two losses minimises, and in what the
 >>> from klsym.api import compare
 >>> print("\n".join(compare("k1", "k2").text().splitlines()[:4]))
 k1 and k2 as losses, on-policy
-  Training goes to different policies: E_q[grad k1] != E_q[grad k2] in general                proved
+  Different expected gradients: E_q[grad k1] != E_q[grad k2] in general                       proved
   k1       No effect: its expected gradient is zero, it only adds noise                       proved
   k2       A penalty on KL(policy || reference): minimises KL(q||p), the reverse KL           proved
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
@@ -45,11 +46,10 @@ MAX_STATEMENT = 70  # characters of a theorem in a short answer
 ASSUMED = "sampling-assumed"
 SAID = ("neither-proof-nor-model", "order-of-variances")  # of questions that have a row
 SAME = ("A", "B", "equal")  # orders of the variances that hold in every model
-TRAINING = {
-    True: "Training goes to the same policy",
-    False: "Training goes to different policies",
-    None: "Not decided: training may go to the same policy or to different ones",
-}
+SAME_GRADIENT = "Training goes to the same policy"
+OTHER_OBJECTIVE, OTHER_GRADIENT = "Different objectives", "Different expected gradients"
+NOT_DECIDED = "Not decided: the expected gradients may be the same or different"
+WITHOUT_OBJECTIVE = ("zero", "no-objective", None)
 ON_AVERAGE = {True: "the same on average", False: "different on average", None: "not decided"}
 AT_A_SAMPLE: dict[tuple[bool | None, bool | None], str] = {
     (True, True): "the same at each sample",
@@ -99,8 +99,8 @@ def _list_lines(
         return f"{words}: {answer.statement}" if is_shown else words
 
     lines = wrap_text(f"{names[0]} and {names[1]} as {_describe_use(found.setting)}", "", "  ", width)
-    training = state(TRAINING[found.gradient.same], found.gradient)
-    lines += add_trust(write(training), _name_trust(found), width)
+    trust = TRUST.get(found.gradient.trust, "open")
+    lines += add_trust(write(state(describe_training(found), found.gradient)), trust, width)
     labelled = _list_readings(found, names, whole, reads)
     lines += [line for name, text in labelled for line in add_label(name, write(text), width)]
     lines += _format_losses(found, names, write, width=width, rows=rows)
@@ -111,7 +111,7 @@ def _list_lines(
         ("gradient", state(at_a_sample, found.per_sample)),
         *list_noise(found, dict(zip(LETTERS, names, strict=True))),
         *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
-        ("details", "--full; --proof"),
+        ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
     ]
     return lines + [line for name, text in labelled for line in add_label(name, write(text), width)]
 
@@ -159,9 +159,14 @@ def _describe_use(setting: Any) -> str:
     return ", ".join([f"{kind}{level}", find_words(SAMPLED_FROM, "sampling", setting.sampling), *options])
 
 
-def _name_trust(found: PrintedComparison) -> str:
-    is_decided = found.variance or any(answer.same is not None for _, answer in found.named_answers)
-    return (TRUST | {"open": "partly open"})[found.trust] if is_decided else "open"
+def describe_training(found: PrintedComparison) -> str:
+    """Return the first words: two objectives differ if their gradients do."""
+    if found.gradient.same is not False:
+        return SAME_GRADIENT if found.gradient.same else NOT_DECIDED
+    has_objectives = bool(found.verdicts) and all(
+        verdict.target not in WITHOUT_OBJECTIVE and verdict.trust == "kernel" for verdict in found.verdicts
+    )
+    return OTHER_OBJECTIVE if has_objectives else OTHER_GRADIENT
 
 
 def list_noise(found: PrintedComparison, names: dict[str, str]) -> list[tuple[str, str]]:

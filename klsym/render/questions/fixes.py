@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 
 from klsym.engine.answers.dispatch import as_written, explain_written
-from klsym.errors import KlsymError
+from klsym.errors import KlsymError, add_options
 from klsym.language.expressions import ATOMS, A, R, log_old, log_p
 from klsym.language.parser import parse_python
 from klsym.notation import losses
@@ -63,9 +63,9 @@ def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         place = f" in place of {'the penalty' if penalty is None else penalty.loss}"
     loss, code = (f"{times}{_bracket(text) if times else text}" for text in (instead.loss, spelled))
     name = f"{code} ({loss})" if spelled else loss
-    options = "".join(f" --{change}" for change in instead.changed)
+    options = dict(change.split() for change in instead.changed)
     a, b = instead.kl
-    yield f"{name}{options}{place}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
+    yield f"{add_options(name, options)}{place}: minimises KL({a}||{b}) = {write_kl(a, b)}", "proved"
 
 
 def _bracket(text: str) -> str:

@@ -4,13 +4,14 @@
 k3 as typed
   Not decided                                                                                   open
   note     a note
-  details  --json; no theorem
+  details  to_json(); no theorem
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from klsym.errors import choose_spelling
 from klsym.render.answer import MAX_LINES, MAX_NARROW, NARROW, WIDTH, add_label, add_trust, wrap_text
 
 
@@ -20,14 +21,15 @@ def format_rows(
     trust: str,
     rows: Sequence[tuple[str, str]],
     details: str,
-    more: str = "--json",
+    more: str = "",
     width: int = WIDTH,
 ) -> str:
     """Format an answer of at most 12 lines, 16 on a narrow page.
 
     rows: labels and texts, the most important first: the last ones are left out, and counted in the details.
-    more: the option that prints them.
+    more: the option that prints them; as JSON if there is none.
     """
+    more = more or choose_spelling("--json", "to_json()")
     limit = MAX_LINES if width >= NARROW else MAX_NARROW
     head = [*wrap_text(title, "", "  ", width), *add_trust(update, trust, width)]
     for count in range(len(rows), -1, -1):

@@ -8,7 +8,7 @@ from typing import Any
 
 from klsym.engine.answers.is_correct import NEXT_TOKENS
 from klsym.engine.questions.recommend import Choice, Clamped, Recommendation, TemptingLoss
-from klsym.errors import UsageError
+from klsym.errors import UsageError, add_options, spell_switch
 from klsym.language.messages import Message
 from klsym.notation.printers import is_sum
 from klsym.render.answer import WIDTH, add_label, add_trust, wrap_text
@@ -114,16 +114,17 @@ def recommendation_text(
         return "\n".join([_explain_no_choice(found), *_list_common_mistakes(found)])
     code = [f"    {line}".rstrip() for line in found.snippet(framework).splitlines()]
     first = found.choices[0]
-    loss = f"{first.loss}{_options(first)}"
+    loss = _add_options(first)
     place = " where nothing else multiplies the reward by rho" * (found.weighted is not None)
     title = ": ".join(filter(None, [f"write {loss}{place}", _describe_short(first, found)]))
     lines = [*wrap_text(write_question(found), "", "  ", width), *_describe_weighted(found, width)]
     lines += add_trust(title, name_trust(first.verdict), width)
     lines += ["", *code, ""]
     if not (proof or full):
-        return "\n".join([*lines, *_format_short_rows(found, width), f"  {'details':<8} --full; --proof"])
+        details = f"  {'details':<8} {spell_switch('full')}; {spell_switch('proof')}"
+        return "\n".join([*lines, *_format_short_rows(found, width), details])
     for number, choice in enumerate(found.choices):
-        lines += [*[""] * bool(number), f"{number + 1}  {choice.loss}{_options(choice)}"]
+        lines += [*[""] * bool(number), f"{number + 1}  {_add_options(choice)}"]
         lines += [f"   {name:<10} {text}" for name, text in list_choice_rows(choice, found)]
     return "\n".join([*lines, *_describe_family(found), *_list_common_mistakes(found)])
 
@@ -148,9 +149,9 @@ def _describe_short(choice: PrintedChoice, found: PrintedRecommendation) -> str:
 
 def _format_short_rows(found: PrintedRecommendation, width: int) -> list[str]:
     """Return a row with the other choices, and one with common mistakes and their objectives."""
-    also = [f"{choice.loss}{_options(choice)}" for choice in found.choices[1:MAX_CHOICES]]
+    also = [_add_options(choice) for choice in found.choices[1:MAX_CHOICES]]
     rows = [("also", ", ".join(also))] if also else []
-    wrong = [f"{one.loss}{_options(one)} ({describe_mistake(one, found)})" for one in found.wrong[:MAX_WRONG]]
+    wrong = [f"{_add_options(one)} ({describe_mistake(one, found)})" for one in found.wrong[:MAX_WRONG]]
     while len(", ".join(wrong)) > 2 * (width - 20) and len(wrong) > 1:
         wrong.pop()
     rows += [("not", f"{', '.join(wrong)}")] if wrong else []
@@ -193,7 +194,7 @@ def _explain_no_choice(found: PrintedRecommendation) -> str:
 def _list_common_mistakes(found: PrintedRecommendation, at_most: int | None = None) -> list[str]:
     if not found.wrong:
         return []
-    rows = [(f"{one.loss}{_options(one)}", describe_mistake(one, found)) for one in found.wrong[:at_most]]
+    rows = [(_add_options(one), describe_mistake(one, found)) for one in found.wrong[:at_most]]
     width = max(len(loss) for loss, _ in rows)
     title = "what they estimate" if found.use == "value" else "what they optimise"
     return [
@@ -217,11 +218,11 @@ def _is_formula(one: TemptingLoss) -> bool:
     return not named and one.verdict.value.target not in ("f-divergence", "objective", None)
 
 
-def _options(choice: Choice | TemptingLoss) -> str:
-    """The options of tokens under which a choice is right."""
+def _add_options(choice: Choice | TemptingLoss) -> str:
+    """Return the loss with the options of tokens under which it is right."""
     setting = choice.verdict.setting
-    named = (("credit", setting.credit), ("weights", setting.weights if choice.has_weight else ""))
-    return "".join(f" --{name} {value}" for name, value in named if value)
+    named = {"credit": setting.credit, "weights": setting.weights if choice.has_weight else ""}
+    return add_options(choice.loss, {name: value for name, value in named.items() if value})
 
 
 def list_choice_rows(choice: PrintedChoice, found: PrintedRecommendation) -> list[tuple[str, str]]:
@@ -357,11 +358,9 @@ def recommendation_markdown(found: PrintedRecommendation, framework: str = "torc
     lines += ["| write | what is proved of it |", "| --- | --- |"]
     for choice in found.choices:
         rows = "<br>".join(f"{name}: `{_in_a_cell(text)}`" for name, text in list_choice_rows(choice, found))
-        lines.append(f"| `{choice.loss}{_options(choice)}` | {rows} |")
+        lines.append(f"| `{_add_options(choice)}` | {rows} |")
     lines += ["", "| not | because |", "| --- | --- |"]
-    lines += [
-        f"| `{one.loss}{_options(one)}` | {_escaped(describe_mistake(one, found))} |" for one in found.wrong
-    ]
+    lines += [f"| `{_add_options(one)}` | {_escaped(describe_mistake(one, found))} |" for one in found.wrong]
     return "\n".join([*lines, "", "```python", found.snippet(framework), "```"])
 
 

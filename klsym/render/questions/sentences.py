@@ -71,8 +71,8 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "parameters-declared", "averages-left-out",
-    "masks-left-out", "calls-left-out", "factor-left-out", "names-unused", "at-each-token",
-    "drawn-words-are-kept", "cut-at-tokens",
+    "masks-left-out", "calls-left-out", "factor-left-out", "names-unused", "at-each-token", "over-tokens",
+    "level-assumed", "drawn-words-are-kept", "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -84,16 +84,19 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     ),
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
+    "over-tokens": "a mean or sum inside exp is over the T tokens of a sequence; klsym itself takes the mean"
+    " over samples",
+    "level-assumed": lambda: f"assumed: {spell_option('level', 'sequence')}",
     "masks-left-out": _masks_left_out,
     "calls-left-out": _calls_left_out,
     "factor-left-out": (
-        "the factor {factor} is left out; with --level token, --aggregate chooses how tokens are added up"
+        "the factor {factor} is left out; with level token, aggregate chooses how tokens are added up"
     ),
     "names-unused": _names_unused,
     "drawn-words-are-kept": "M is 1 at each word that is drawn",
     "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"
     " after the prefix, held as it is at theta; rho is q/sg(q) in the loss, q/mu in the answer",
-    "at-each-token": "written for each token of the sequence: the same loss, with --level token",
+    "at-each-token": "written for each token of the sequence: the same loss, with level token",
     "drawn": _explain_exact_mean,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
     "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",

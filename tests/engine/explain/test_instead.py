@@ -11,6 +11,7 @@ import pytest
 
 import klsym
 from klsym.api import recommend
+from klsym.errors import speak_of_flags, spell_option
 from support.oracle.losses import Forest, Setting, samples, trees
 
 OFF, REWARD, TOKEN = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "token"}
@@ -64,7 +65,9 @@ def test_what_to_write_instead(loss, options, right, kl, changed) -> None:
     assert klsym.check(verdict.fix.proof.certificate())
     text, [line] = str(verdict.fix), re.findall(r"^  fix +(.*)", str(verdict), re.MULTILINE)
     assert re.match(rf"-?(\w+\*)?{re.escape(right)}", line) and all(map(text.count, changed))
-    assert all(f"--{option}" in str(verdict) for option in changed)
+    assert all(spell_option(*option.split()) in str(verdict) for option in changed)
+    with speak_of_flags():
+        assert all(f"--{option}" in str(verdict) for option in changed)
     assert verdict.to_json()["warnings"][-1] == f"instead: {text}"
 
 

@@ -80,4 +80,4 @@ def test_autograd_agrees() -> None:
     found = differentiate_samples(
         parse("-min(rho_old*A, clip(rho_old, 0.8, 1.2)*A)"), [-0.6, -0.4], values, sampling="off-policy"
     )
-    np.testing.assert_allclose(found, [-np.exp(-0.1), np.exp(2.1)])  # for A < 0 no upper bound binds
+    np.testing.assert_allclose(found, [-np.exp(-0.1), np.exp(2.1)])  # for A < 0 there is no upper bound

@@ -80,7 +80,7 @@ BATCHES: dict[str, dict[str, str]] = {
     },
     "off loo": {
         "k1": "zero", "rho*k3": "no-objective", "rho*A": "no-objective", "clip(k3, 0, 0.2)": "no-objective",
-        "max(A, 0)*log_q": "objective",  # what is taken off does not depend on theta
+        "max(A, 0)*log_q": "objective",  # the baseline does not depend on theta
         "min(sg(rho_old), 1.3)*A*log_q": "no-objective", "abs(k1 - sg(k1))": "zero",
         "clip(log_p - log_mu, -0.21, -0.21 + k1)/2": "objective",  # a jump of h is no slope
     },

@@ -205,7 +205,7 @@ def test_text(row: Row) -> None:
     sampler = "on-policy" if row.sampling == "on-policy" else "samples from an older policy mu"
     assert lines[0].endswith(f" as {used}, {sampler}") and lines[: len(short)] == short
     assert any(line.endswith(" proved") for line in lines[1:3]) and ("same policy" in lines[1]) == row.mean
-    assert ("different policies" in lines[1]) == (not row.mean)
+    assert lines[1].startswith("  Different ") == (not row.mean)
     assert len(short) <= 12 < len(lines) and len(row.asked.text(width=60).splitlines()) <= 16
     words = {True: "the same", False: "different"}
     at_a_sample = words[row.mean] if row.mean == row.sample else "different at a sample"
@@ -223,6 +223,22 @@ def test_a_comparison_says_what_each_loss_minimises() -> None:
     assert "k3       A penalty on KL(reference || policy): minimises KL(p||q)" in lines[3]
     first, second = compare("rho*k3", "sg(rho)*k3 + 0.04*rho*k2 - A*log_q", sampling="off-policy").verdicts
     assert first.target == "reverse-kl" != second.target and len(second.gradient.terms) == 3
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options", "words"),
+    [
+        ("k2", "k3", {}, "Different objectives"),
+        ("-A*log_q", "-A*log_q/T", {"level": "token"}, "Different objectives"),
+        ("k1", "k3", {}, "Different expected gradients"),  # k1 has no effect
+        ("k2", "k2/T", {"level": "token"}, "Different expected gradients"),  # k2/T has no objective
+        ("rho*k1", "rho*k3", {"sampling": "off-policy"}, "Training goes to the same policy"),
+    ],
+)
+def test_objectives_differ_where_there_are_two(a: str, b: str, options: dict[str, str], words: str) -> None:
+    found = compare(a, b, **options)
+    assert found.text().splitlines()[1].startswith(f"  {words}")
+    assert f"<b>{words}</b>" in found._repr_html_()
 
 
 def test_long_losses_are_named_by_letters() -> None:
@@ -403,9 +419,10 @@ def test_expressions_and_the_namespace() -> None:
     ("argv", "code", "words"),
     [
         (["k1", "k1", "--use", "reward"], 0, "the same for all policies"),
-        (["-k1", "-k2"], 0, "A = -k1"),
+        (["-k1", "-k2"], 0, "-k1 and -k2 as losses"),
         (["har*k1", "k1", "--param", "har"], 0, "har"),
-        (["exp(1000)*k2", "k2"], 0, "Different expected gradients"),
+        (["exp(1000)*k2", "k2"], 0, "Different objectives"),
+        (["k1", "k2"], 0, "Different expected gradients"),  # k1 has none
         (["k1"], 2, "LOSS_B"),
         (["k1", "k2", "k3"], 2, "k3"),
         (["k1", "k9"], 2, "unknown name 'k9'"),

@@ -38,6 +38,11 @@ TABLE: list[tuple[str, str, str, bool, bool | None, bool]] = [
     ("k1", "k1 + 1", "token reward same", NO, NO, YES),
     ("R - beta*k1", "R - beta*log_q + beta*log_p", "token reward", YES, YES, YES),
     ("togo(R - beta*k1)", "whole(R - beta*k1)", "token reward", NO, NO, YES),
+    # a tree has no advantage: for A = R, the sum of the rewards, they differ or are the same
+    ("A*log_q", "A*log_q/T", "token", NO, NO, NO), ("A*log_q", "R*log_q", "token", NO, NO, NO),
+    ("A*log_q", "whole(R)*log_q", "token", NO, NO, NO), ("A*log_q", "A*log_q + k1", "token", NO, NO, YES),
+    ("rho*A", "rho*(A + 1)", "off token prefix", NO, NO, NO),
+    ("rho*A", "sg(rho)*A*log_q", "off token", NO, YES, YES),
     # exact means are compared by the sampled losses
     ("full(k1)", "rho*k3", "off", YES, None, YES), ("full(k1)", "k3", "", YES, None, NO),
     ("full_kl(p, q)", "full_kl(q, p)", "off", NO, None, NO), ("full(M*k1)", "full(k1)", "", NO, None, NO),
@@ -75,6 +80,25 @@ def test_the_table_is_what_enumeration_says(
     if "togo(" not in a:  # each of which counts a reward several times
         values = [mean_of(where, loss, setting)[0] for loss in (one, other)]
         assert (np.abs(values[0] - values[1]).max() < 1e-11) == value
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        ("A*log_q", "A*log_q/T", "token"),
+        ("A*log_q", "whole(R)*log_q", "token"),
+        ("A*log_q", "A*log_q/T", "sequence"),
+    ],
+)
+def test_an_advantage_of_a_counterexample_is_said(a: str, b: str, words: str) -> None:
+    """The statement is about every A, its model about one, that --proof prints."""
+    found = compare(a, b, **options(words))
+    refuted = [answer for _, answer in found.named_answers if answer.instance]
+    assert refuted and all(" != " in answer.statement and "A" in answer.statement for answer in refuted)
+    assert all("A" not in str(answer.witness and answer.witness["refutes"]) for answer in refuted)
+    assert any(line.startswith("in a counterexample A = ") for line in found.hypotheses)
+    same = compare("A*log_q", "(A + 1 - 1)*log_q", **options(words))
+    assert same.gradient.same and not any("counterexample" in line for line in same.hypotheses)
 
 
 def test_what_is_not_decided() -> None:

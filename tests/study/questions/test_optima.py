@@ -82,4 +82,4 @@ def test_what_has_no_room_is_counted():
     for width, most in ((100, 12), (60, 16)):
         lines = format_optimum("k1 - r", Fraction(1, 3), found, warnings, width).splitlines()
         assert " ".join(lines).startswith("where training with rewards and the penalty 1/3*(k1 - r)")
-        assert len(lines) <= most and max(map(len, lines)) <= width and " more lines: --json" in lines[-2]
+        assert len(lines) <= most and max(map(len, lines)) <= width and " more lines: to_json()" in lines[-2]

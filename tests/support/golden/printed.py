@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.api import explain
+from klsym.errors import speak_of_flags
 from klsym.files import write_whole
 
 from . import stored
@@ -50,13 +51,14 @@ def choose_pairs(rows: Sequence[stored.Row]) -> list[Pair]:
 
 
 def print_answer(pair: Pair) -> Printed:
-    """Return what klsym prints of one loss."""
-    verdict = explain(pair.text, parameters=pair.parameters, **dict(pair.options))  # type: ignore[arg-type]
-    return {
-        "text": verdict.text(proof=True),
-        "json": verdict.to_json(),
-        "certificates": [proof.certificate()["digest"] for proof in verdict.proof.theorems],
-    }
+    """Return what klsym prints of one loss on the command line."""
+    with speak_of_flags():
+        verdict = explain(pair.text, parameters=pair.parameters, **dict(pair.options))  # type: ignore[arg-type]
+        return {
+            "text": verdict.text(proof=True),
+            "json": verdict.to_json(),
+            "certificates": [proof.certificate()["digest"] for proof in verdict.proof.theorems],
+        }
 
 
 def answer_all(pairs: Sequence[Pair]) -> list[Printed]:

@@ -95,7 +95,7 @@ def by_pieces(f: str) -> str:
 
 # ---------------------------------------------------------------------------- worlds
 def is_ascended(case: Case) -> bool:
-    """A reward is ascended, a penalty that is taken off it is descended; R - R is no reward."""
+    """A reward is ascended, a penalty that is subtracted from it is descended; R - R is no reward."""
     if case.use != "reward" or not re.search(r"\b(R|A|gae)\b", case.text):
         return False
     stream = np.random.default_rng(3)
@@ -210,7 +210,7 @@ def judged(case: Case, said: Said, parameters: tuple[str, ...] = (), ascended: b
         known = np.isfinite(exact).all(axis=0)  # such as log(full(M)) where the mask keeps a word
         gradient, exact = gradient[:, known], exact[:, known]
         if not known.any() or (said.inside and binds(text, where, setting, turned * exact)):
-            return Judged(said, unread="no value, or a bound binds where the policies agree")
+            return Judged(said, unread="no value, or the policies agree outside the clip range")
         floor = 1e-9 if said.inside else 1e-2
         scale = scales(replace(case, text=text), where, setting)[known] - 1e-2 + floor
         error = (np.abs(said.sign * gradient - exact) / (scale + np.abs(gradient).max(axis=0))).max()
@@ -219,7 +219,7 @@ def judged(case: Case, said: Said, parameters: tuple[str, ...] = (), ascended: b
             if opposite:
                 return Judged(said, f"{said.text}: turned round (n = {setting.n})")
             if not error < 0.05:
-                return Judged(said, unread="a bound binds where the policies agree")
+                return Judged(said, unread="the policies agree outside the clip range")
         elif not error < AGREE:
             return Judged(said, f"{said.text}: off by {error:.1e} (n = {setting.n})")
     return Judged(said)

@@ -1,4 +1,4 @@
-"""The wrong neighbours of the claims about values, gradients, rewards and importance weights are refused."""
+"""False claims like those about values, gradients, rewards and importance weights are rejected."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ REASONS = (
 )
 
 
-def test_every_claim_of_these_areas_has_a_wrong_neighbour() -> None:
+def test_every_claim_of_these_areas_has_a_similar_false_claim() -> None:
     """What each claim states is tested in test_ledger.py."""
     areas = ("gradient", "offpolicy", "reward", "value")
     assert {*WRONG, *ELSEWHERE} == {claim.id for claim in select(areas)}
@@ -199,7 +199,7 @@ def test_every_claim_of_these_areas_has_a_wrong_neighbour() -> None:
 
 
 @pytest.mark.parametrize("make", NEIGHBOURS)
-def test_a_wrong_neighbour_is_refused(make: Callable[[], Proof]) -> None:
+def test_a_similar_false_claim_is_refused(make: Callable[[], Proof]) -> None:
     with pytest.raises(ProofError, match=REASONS) as caught:
         make().theorem  # noqa: B018
     assert "\n" not in str(caught.value)
