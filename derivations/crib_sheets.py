@@ -165,7 +165,7 @@ def _cell(cell):
         oracle=lambda: _counted((cell,)),
         source_says=f"{'use it' if cell.advised else 'do not use it'}"
         f" ({'as' if cell.right == cell.advised else 'not what'} klsym finds{later and f'; {later}'})",
-        agrees=cell.right == cell.advised,
+        advice=cell.right == cell.advised,
     )
 
 
@@ -193,7 +193,6 @@ def _order(sampling, low, high):
         oracle=lambda: _ordered(sampling, low, high, outside),
         holds=found.exact and found.regional_lower == "A" and found.b_less is not None,
         source_says=f"{low} has the lower variance (in a region)",
-        agrees=None,
     )
 
 
@@ -218,7 +217,6 @@ def _value_region():
         (("in r = x", f"k_3^2 - k_1^2 = (x - 1)\\,({sympy.latex(gap)})"),),
         bool(same and zero and convex),
         source_says="k3 has the lower variance (in a region)",
-        agrees=None,
     )  # fmt: skip
 
 
@@ -236,7 +234,6 @@ def _value_models():
         oracle=_values_both_ways,
         holds=all(proof.kind == "refuted" for proof in found),
         source_says="k2 and k3 have a low variance, k1 a high one (in a region)",
-        agrees=None,
     )  # fmt: skip
 
 

@@ -33,8 +33,8 @@ from klsym.paper import survey
 from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, premises, statements
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.study.figures.style import save
-from klsym.study.ledger.evidence import Evidence, count_disagreements
-from klsym.study.ledger.experiment_result import MARKS
+from klsym.study.ledger.evidence import Evidence, count_evidence
+from klsym.study.ledger.experiment_result import MARKS, OUTCOMES
 from klsym.study.ledger.progress import Wrapper, show_nothing
 from klsym.study.ledger.registry import ERRATA, PRINTED, SLIP, WORDS, Claim, load
 from klsym.study.ledger.settle_all import visit_claims
@@ -202,9 +202,9 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     theorems = sum(len(item.proofs) for item in settled)
     steps = sum(len(proof.part["steps"]) for item in settled for proof in item.proofs)
     kinds = Counter(proof.theorem.kind for item in settled for proof in item.proofs)
-    compared, contradicted = count_disagreements(part for item in settled for part in item.parts)
-    counts = {"refutations": kinds["refuted"], "compared": compared, "agreeing": compared - contradicted}
-    counts["differing"] = contradicted
+    found = count_evidence(part for item in settled for part in item.parts)
+    counts = {"refutations": kinds["refuted"], "compared": sum(found[name] for name in OUTCOMES), **found}
+    counts["advice"] = found["advice-right"] + found["advice-wrong"]
     verified = summarise_marks(item.verified for item in settled)
     counts |= {f"verified-{name}": verified[name] for name in ("whole", "some", "accepted", "parts")}
     counts |= {"headlines": read_accepted()["headlines"], "verified-refused": read_accepted()["refused"]}
@@ -276,12 +276,15 @@ def _judged(claim: Claim) -> str:
     return render_prose(" ".join((*said, claim.explanation)))
 
 
+NOTED = ("exception", "otherwise", "undecided")
+
+
 def _contradictions(settled: list[Settled]) -> Iterator[str]:
-    """The findings of experiments that are not what their source says."""
+    """The findings of experiments that are not, or not wholly, what their source says, and wrong advice."""
     yield r"\begin{klfindings}"
     for item in settled:
         for part in item.parts:
-            if isinstance(part, Evidence) and part.agrees is False:
+            if isinstance(part, Evidence) and (part.outcome in NOTED or part.advice is False):
                 said = part.source_says.removesuffix(f" ({MARKS[False]})")
                 yield rf"\item \klref{{{item.claim.id}}}. \emph{{Said:}} {render_prose(said)}."
                 yield rf"\emph{{Found:}} {render_prose(part.text)}."

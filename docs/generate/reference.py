@@ -33,8 +33,7 @@ def write_reference(into: Path) -> None:
 
 def glossary() -> str:
     rows = (f"{escaped(term)}\n: {escaped(words)}\n" for term, words in GLOSSARY)
-    of_the_field = (HOME / "docs" / "generate" / "words_of_the_field.md").read_text(encoding="utf-8")
-    return "\n".join(["# Glossary", "", *rows, of_the_field])
+    return "# Glossary\n\n" + "\n".join(rows)
 
 
 def schema() -> str:

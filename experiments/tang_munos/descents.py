@@ -299,8 +299,16 @@ class Figure4(Descents):
             holds=farther and nearer,
             paper="the incorrect estimates do not improve upon the divergence from pi* (beta is not given)",
             agrees=farther,
-            exception="after a transient" if nearer else "",
+            exception=", ".join(filter(None, ["after a transient" if nearer else "", self._where()])),
         )
+
+    def _where(self) -> str:
+        """The values of beta at which the k3 loss ends farther from pi* than it starts, if not at all."""
+        farther = [beta for beta, ratio in self.limits.items() if ratio > 1]
+        if len(farther) == len(self.limits):
+            return ""
+        shown = f"at beta = {shows(farther)} of {shows(self.limits)} alone"
+        return f"and for the k3 loss {shown}: it depends on beta"
 
     def _beta(self) -> Finding:
         ratios = list(self.limits.values())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from klsym.escaping import escape_inside
 from klsym.language.abbreviations import Side
-from klsym.study.ledger.experiment_result import Finding
+from klsym.study.ledger.experiment_result import Finding, count_outcomes
 
 if TYPE_CHECKING:  # NumPy is not needed to hold a calculation
     from klsym.study.gaussian.exact import GaussianModel
@@ -49,7 +49,7 @@ class Evidence:
     oracle: an independent numeric check, () -> (passed, one line with the measured difference).
     steps: (reason, LaTeX) lines of the calculation.  holds: is the statement what was computed?
     source_says: for an experiment, what its source says and whether that was found.
-    agrees: for an experiment, is that what was found?  None where that is not known.
+    outcome: of an experiment that has one, of `OUTCOMES`.  advice: of a cell of a crib sheet, is it right?
     estimates: what of it `klsym verify` samples.
     Raises ValueError: an unknown kind or trust.
     """
@@ -63,7 +63,8 @@ class Evidence:
     steps: tuple[tuple[str, str], ...] = ()
     holds: bool = True
     source_says: str = ""
-    agrees: bool | None = None
+    outcome: str = ""
+    advice: bool | None = None
     estimates: tuple[Estimate, ...] = ()
 
     def __post_init__(self) -> None:
@@ -91,18 +92,20 @@ def build_evidence(findings: Iterable[Finding], setup: str) -> tuple[Evidence, .
             "computed", finding.text, latex=rf"\text{{{escape_inside(finding.text)}}}",
             trust="numeric", hypotheses=(setup,), holds=finding.holds,
             source_says=f"{finding.paper} ({finding.mark})" if finding.paper else "",
-            agrees=finding.compared,
+            outcome=finding.outcome,
         )
         for finding in findings
     )  # fmt: skip
 
 
-def count_disagreements(parts: Iterable[object]) -> tuple[int, int]:
-    """How many findings speak of what a source says, and how many of these came out differently.
+def count_evidence(parts: Iterable[object]) -> dict[str, int]:
+    """Count the findings of each outcome, and the cells of crib sheets that are right and wrong.
 
     >>> findings = [Finding("a", True, "b", False), Finding("c", True, "c", True), Finding("d", True)]
-    >>> count_disagreements(build_evidence(findings, "10 arms"))
-    (2, 1)
+    >>> count_evidence(build_evidence(findings, "10 arms"))
+    {'agrees': 1, 'exception': 0, 'otherwise': 1, 'undecided': 0, 'advice-right': 0, 'advice-wrong': 0}
     """
-    agreements = [part.agrees for part in parts if isinstance(part, Evidence) and part.agrees is not None]
-    return len(agreements), agreements.count(False)
+    known = [part for part in parts if isinstance(part, Evidence)]
+    advice = [part.advice for part in known]
+    cells = {"advice-right": advice.count(True), "advice-wrong": advice.count(False)}
+    return count_outcomes(part.outcome for part in known) | cells

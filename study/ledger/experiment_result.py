@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # A finding beside its source, in three or four words: is it what the source says?
 MARKS = {True: "as the paper says", False: "not what the paper says", None: "the paper is silent"}
 UNDECIDED = "not decided by these runs"
+# What a finding is beside what its source says.  A stand-in that shows otherwise is one that does.
+OUTCOMES = {
+    "agrees": "as the source says", "exception": "so with an exception", "otherwise": "otherwise",
+    "undecided": "not decided",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,17 @@ class Finding:
         return MARKS[self.agrees] + aside
 
     @property
-    def compared(self) -> bool | None:
-        """Is the source right about what was run here?  None where that is not known."""
-        return None if self.stand_in else self.agrees
+    def outcome(self) -> str:
+        """One of OUTCOMES; "" where the source says nothing.
+
+        >>> Finding("it falls from 8 on", True, "it falls", True, exception="except for n <= 4").outcome
+        'exception'
+        """
+        if not self.paper:
+            return ""
+        if self.agrees is None:
+            return "undecided"
+        return ("exception" if self.exception else "agrees") if self.agrees else "otherwise"
 
     @property
     def line(self) -> str:
@@ -66,3 +81,22 @@ def as_said(text: str, found: bool, paper: str, stand_in: str = "") -> Finding:
     'as the paper says'
     """
     return Finding(text, holds=found, paper=paper, agrees=found, stand_in=stand_in)
+
+
+def count_outcomes(outcomes: Iterable[str]) -> dict[str, int]:
+    """Count the findings of each outcome; those without a source are left out.
+
+    >>> count_outcomes(["agrees", "", "agrees", "otherwise"])
+    {'agrees': 2, 'exception': 0, 'otherwise': 1, 'undecided': 0}
+    """
+    counts = Counter(outcomes)
+    return {name: counts[name] for name in OUTCOMES}
+
+
+def describe_outcomes(counts: dict[str, int]) -> str:
+    """Say how many findings there are of each outcome.
+
+    >>> describe_outcomes(count_outcomes(["agrees", "exception", "otherwise"]))
+    '1 as the source says, 1 so with an exception, 1 otherwise, 0 not decided'
+    """
+    return ", ".join(f"{counts[name]} {words}" for name, words in OUTCOMES.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from klsym.experiments.catalogue import EXPERIMENTS, result
-from klsym.study.ledger.experiment_result import Finding
+from klsym.study.ledger.experiment_result import Finding, count_outcomes, describe_outcomes
 from klsym.study.ledger.registry import load
 from klsym.study.tables.writing.table import NONE, Column, Row, Table, words
 
@@ -30,10 +30,9 @@ def table(only: tuple[str, ...] = ()) -> Table:
     """
     findings_by_name = {name: result(name).findings for name in _select_experiments(only)}
     rows = [row for name, findings in findings_by_name.items() for row in _list_rows(name, findings)]
-    agreements = [finding.compared for findings in findings_by_name.values() for finding in findings]
-    agreeing, compared = agreements.count(True), len(agreements) - agreements.count(None)
-    counted = words(f" {agreeing} of the {compared} findings that were compared with a paper agree with it.")
-    return Table("experiments", CAPTION + counted if compared else CAPTION, COLUMNS, tuple(rows))
+    counts = count_outcomes(finding.outcome for findings in findings_by_name.values() for finding in findings)
+    counted = words(f" Of {sum(counts.values())} that a source speaks of: {describe_outcomes(counts)}.")
+    return Table("experiments", CAPTION + counted if any(counts.values()) else CAPTION, COLUMNS, tuple(rows))
 
 
 def _select_experiments(only: tuple[str, ...]) -> list[str]:

@@ -22,8 +22,8 @@ from klsym.kernel import digest
 from klsym.render.markup.mathml import mathml
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.study import templates
-from klsym.study.ledger.evidence import count_disagreements
-from klsym.study.ledger.experiment_result import MARKS
+from klsym.study.ledger.evidence import count_evidence
+from klsym.study.ledger.experiment_result import MARKS, OUTCOMES, describe_outcomes
 from klsym.study.ledger.registry import ERRATA, TRUSTS, VERDICTS
 from klsym.study.rocq.accepted import MEANS, MEANS_NOT, summarise_marks
 from klsym.study.tables.writing.layouts import build_html_data, render_html_piece
@@ -110,7 +110,7 @@ def collect_data(material: Material) -> dict[str, Any]:
     by_id = {entry.settled.claim.id: entry for entry in entries}
     failed = {id: entry.error for id, entry in by_id.items() if entry.error}
     good = [entry for entry in entries if not entry.error]
-    compared, differing = count_disagreements(part for entry in good for part in entry.settled.parts)
+    found = count_evidence(part for entry in good for part in entry.settled.parts)
     proofs = {r.settled.claim.id: r.settled.certificate()["digest"] for r in material.results if not r.error}
     options = material.cross_check.options if material.cross_check is not None else None
     return {
@@ -125,8 +125,8 @@ def collect_data(material: Material) -> dict[str, Any]:
         "checked": _summarise_checks(material),
         "means": MEANS,
         "means_not": MEANS_NOT,
-        "compared": compared,
-        "differing": differing,
+        "outcomes": describe_outcomes(found) if any(found[name] for name in OUTCOMES) else "",
+        "advice": (found["advice-right"], found["advice-right"] + found["advice-wrong"]),
         "headlines": [by_id[id] for id in HEADLINES if id in by_id and id not in failed],
         "errata": _group_errata(good),
         "heads": [
@@ -243,7 +243,7 @@ def _describe_figure(figure: Figure, known: Collection[str]) -> dict[str, Any]:
         "setup": figure.setup,
         "claim": claim if claim in known else "",
         "findings": [(f.text, f"{f.mark}: {f.paper}" if f.paper else "") for f in figure.findings],
-        "differing": sum(finding.compared is False for finding in figure.findings),
+        "differing": sum(finding.outcome == "otherwise" for finding in figure.findings),
         "header": figure.header,
         "rows": figure.rows,
     }

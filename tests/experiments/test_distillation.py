@@ -283,7 +283,7 @@ def test_within_reach_the_token_losses_end_lowest(data):
 
 def test_a_small_model_confirms_and_contradicts_nothing_about_language_models(data):
     said = [finding for finding in data.findings if finding.paper]
-    assert len(said) > 10 and {finding.compared for finding in said} == {None}
+    assert len(said) > 10 and all(finding.stand_in and finding.outcome for finding in said)
     marks = {finding.mark.partition(",")[0] for finding in said}
     assert marks == {f"shows {words} on a small model" for words in ("the same", "otherwise")}
 

@@ -33,7 +33,9 @@ FRAME = HOME / "klsym.tex"
 def ledger(proofs_settled: dict[str, Settled]) -> list[Settled]:
     """The ledger, with a stand-in for the findings of experiments, which take a minute."""
     said = "it falls (not what the paper says)"
-    found = Evidence("computed", "k3 rises", "", "numeric", ("a stand-in",), source_says=said, agrees=False)
+    found = Evidence(
+        "computed", "k3 rises", "", "numeric", ("a stand-in",), source_says=said, outcome="otherwise"
+    )
     claims = load().values()
     return [proofs_settled.get(claim.id, Settled(claim, (found,))) for claim in claims]
 
@@ -88,10 +90,11 @@ def test_page_and_paper_count_the_same_findings(parts, ledger):
     computed_ = next(item for item in ledger if item.claim.verdict == "computed")
     settled = [Settled(computed_.claim, build_evidence(many, "a set-up")), *ledger[:3]]
     quotes = paper.parts(settled)["quotes"]
-    assert all(rf"\kldefine{{count/{words}}}" in quotes for words in ("compared}{5", "agreeing}{3"))
+    counts = ("compared}{5", "agrees}{3", "otherwise}{2", "exception}{0", "undecided}{0", "advice}{0")
+    assert all(rf"\kldefine{{count/{words}}}" in quotes for words in counts)
     elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
     shown = write_page(Material([Judged(item, ()) for item in settled], figures=[elsewhere]))
-    assert "<b>3</b> of 5 findings" in shown
+    assert "3 as the source says, 0 so with an exception, 2 otherwise, 0 not decided" in shown
 
 
 def test_contradictions_are_those_that_say_so(parts, ledger):

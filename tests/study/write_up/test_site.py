@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generate import check, codes, commands, penalty_map, sources
+from generate import cheat_sheet, check, codes, commands, grammar, penalty_map, sources
 from generate.formulas import html_of
 from klsym.commands.parser import build_parser
 from klsym.diagnostics.codes import load_codes as known_codes
@@ -97,7 +97,57 @@ def test_faults_of_a_built_page_are_found(tmp_path: Path) -> None:
     )
     (tmp_path / "a.html").write_text(f'<p id="x">$k_1$ {links}</p><pre>$k_1$</pre>')
     found = check.static_faults(tmp_path)
-    assert found == ["a.html: no page b.html", "a.html: no anchor #y", "a.html: LaTeX '$k_1$'"]
+    pages = ["a.html: no page b.html", "a.html: no anchor #y", "a.html: no page try/index.html"]
+    assert found == [*pages, "a.html: LaTeX '$k_1$'"]
+
+
+def test_a_page_without_description_or_top_bar_is_found(tmp_path: Path) -> None:
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static" / "social.png").write_bytes(b"")
+    whole = '<meta name="description"><meta property="og:image"><script src="copybutton.js"></script>'
+    (tmp_path / "a.html").write_text(f'{whole}<a class="try"></a>')
+    assert check.head_faults(tmp_path) == []
+    (tmp_path / "b.html").write_text(whole)
+    assert check.head_faults(tmp_path) == ['b.html: no class="try"']
+
+
+def test_words_that_the_search_does_not_find_are_named(tmp_path: Path, monkeypatch) -> None:
+    pytest.importorskip("sphinx")
+    terms = {"entropi": [0, 1], "bonu": 1, "bonus": 1}
+    index = {"docnames": ["a", "b"], "terms": terms, "titleterms": {"entropi": 0}}
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})")
+    words = tmp_path / "words.txt"
+    monkeypatch.setattr(check, "SEARCHED", words)
+    words.write_text("# a comment\nentropy bonus : b\nthe entropy : a\n")
+    assert check.search_faults(tmp_path) == []
+    words.write_text("entropy bonus : a\nvariance : b\n")
+    assert check.search_faults(tmp_path) == [
+        "search: 'entropy bonus' does not find a", "search: 'variance' does not find b",
+    ]  # fmt: skip
+
+
+def test_the_words_that_are_searched_are_sixty() -> None:
+    lines = [line for line in check.SEARCHED.read_text(encoding="utf-8").splitlines() if " : " in line]
+    assert len(lines) == len(set(lines)) >= 60
+
+
+def test_the_cheat_sheet_is_asked_of_klsym(tmp_path: Path) -> None:
+    cheat_sheet.write_cheat_sheet(tmp_path, tmp_path)
+    page = (tmp_path / "cheat-sheet.md").read_text(encoding="utf-8")
+    assert page.count("<td class=") == 14 * 3
+    assert (tmp_path / "klsym-cheat-sheet.pdf").read_bytes().startswith(b"%PDF")
+    for loss, target in (("k1", "zero"), ("k2", "reverse"), ("k3", "forward")):
+        assert f'<td class="{target}" title="klsym explain {loss}: ' in page
+
+
+def test_the_words_of_the_grammar_are_those_that_the_parser_knows(tmp_path: Path) -> None:
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "grammar.md").write_text(f"# A\n\n{grammar.MARK}\n", encoding="utf-8")
+    grammar.write_words(tmp_path)
+    table = (tmp_path / "reference" / "grammar.md").read_text(encoding="utf-8")
+    assert table.count("\n| `") >= 20 and "KL(q\\|\\|p), the reverse KL (proved)" in table
+    with pytest.raises(ValueError, match="has no"):
+        grammar.write_words(tmp_path)
 
 
 # ---------------------------------------------------------------------------- generated pages
