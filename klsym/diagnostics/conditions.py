@@ -349,10 +349,16 @@ def check_dropped_gradient(context: DiagnosedLoss) -> Messages:
 
 
 def check_truncated_weight(context: DiagnosedLoss) -> Messages:
-    """Find the bounds beyond which the score has another factor, not 0: those of a truncated weight."""
-    verdict = context.verdict
-    if verdict.target == "zero" or context.setting.is_reward or any(find_zero_regions(verdict)):
+    """Find the bounds beyond which the score of a term has another factor, not 0: of a truncated weight."""
+    if context.verdict.target == "zero" or context.setting.is_reward:
         return
+    terms = [term.verdict for term in context.verdict.gradient.terms] or [context.verdict]
+    for verdict in terms:
+        if verdict.target != "zero" and not any(find_zero_regions(verdict)):
+            yield from _find_truncation(verdict)
+
+
+def _find_truncation(verdict: Verdict) -> Messages:
     factors, biases = verdict.gradient.score_cases, [b for _, b in verdict.gradient.bias_cases]
     values = [h for _, h in factors]
     if not biases or not all(isinstance(x, sympy.Expr) for x in (*values, *biases)):

@@ -227,17 +227,15 @@ def _write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
         )
     cases = verdict.gradient.score_cases
     if cases:
-        kept = list_open_cases(cases)
+        kept, start = list_open_cases(cases), f"{mean}[{sums}h*s{slot}] with h"
         if inside and len(kept) == 1:
             on, h = kept[0]
             place = f"where {describe_conditions(on)}" if on else describe_place(verdict)
-            return f"{mean}[{sums}h*s{slot}] with h = {show_value(h)} {place}"
+            return f"{start} = {show_value(h)} {place}"
         if len(cases) > MAX_CASES:
-            return (
-                f"{mean}[{sums}h*s{slot}] with h in {len(cases)} regions ({spell_switch('full')} lists them)"
-            )
+            return f"{start} in {len(cases)} regions ({spell_switch('full')} lists them)"
         cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))
-        return f"{mean}[{sums}h*s{slot}] with h = {cases_text}"
+        return f"{start} = {cases_text}"
     h = verdict.gradient.score_text
     score = {"1": f"s{slot}", "-1": f"-s{slot}"}.get(h, f"{_add_brackets(h)}*s{slot}")
     return f"{mean}[{sums}{score}]" if h != "0" else "0 at every sample"
@@ -348,8 +346,7 @@ class Page:
         ]
         while True:
             hidden = len(answer.listed) - len(findings)
-            full = spell_switch("full")
-            counted = f"{hidden} more finding{'s' * (hidden > 1)}: {full}" if hidden else full
+            counted = f"{hidden} more finding{'s' * (hidden > 1)}: " * bool(hidden) + spell_switch("full")
             for with_formula in (True, False):
                 details = add_label("details", self._write_details(counted, with_formula), self.width)
                 lines = [*(line for finding in findings for line in finding), *fixes, *details]
@@ -361,8 +358,7 @@ class Page:
 
     def _write_details(self, counted: str, with_formula: bool) -> str:
         """Write the gradient if it is short, the value, and what prints more; a rule where there is room."""
-        facts = dict(self.answer.facts)
-        gradient, value = self.answer.gradient, facts.get("value", "")
+        gradient, value = self.answer.gradient, dict(self.answer.facts).get("value", "")
         parts = []
         if gradient and with_formula and len(gradient) <= self.width // 2:
             parts.append(", ".join([f"gradient {gradient}", *_define_names(gradient)]))

@@ -55,12 +55,12 @@ def test_codes_are_numbered_without_a_gap_and_have_one_name_each() -> None:
     assert len({one.name for one in load_codes()}) == len(load_codes())
 
 
-@pytest.mark.parametrize("asked", ["KL004", "kl004", " missing-weight ", "Missing-Weight"])
+@pytest.mark.parametrize("asked", ["KL004", "kl004", " missing-weight ", "Missing-Weight", "missing_weight"])
 def test_a_code_is_found_by_number_and_name(asked: str) -> None:
     assert find_code(asked).code == "KL004"
 
 
-@pytest.mark.parametrize("asked", ["KL4x", "KL099", "", "missing_weight", "KL004 KL005"])
+@pytest.mark.parametrize("asked", ["KL4x", "KL099", "", "missing_", "KL004 KL005"])
 def test_what_is_no_code_is_refused_with_the_known_ones(asked: str, capsys: Any) -> None:
     with pytest.raises(UsageError, match="KL001 zero-gradient"):
         find_code(asked)
@@ -131,6 +131,8 @@ SAID = [  # a loss, how it is used, a code, what it says of this loss
     ("-sg(clip(rho, 0.5, 2))*A*log_q", "off", "KL020", "and by -A/2 where rho <= 1/2, not by -rho*A"),
     ("-sg(clip(rho, 0.8, 1.2))*A*log_q", "off token", "KL020", "not by -rho_now*A"),
     ("-sg(clip(rho, 1 - eps, 1 + eps))*R*log_q", "off", "KL020", "where rho >= eps + 1"),
+    ("-sg(min(rho, 2))*A*log_q + 0.1*rho*k3", "off", "KL020", "by -2*A where rho > 2, not by -rho*A"),
+    ("-min(rho, 3)*R + sg(min(rho, 2))*k2", "off", "KL020", "2*k1 where rho > 2, not by rho*k1"),
     ("sg(min(rho, 2))*k2", "off", "KL020", "2*k1 where rho > 2"),
     ("sg(clip(k1, -1, 1))*log_q", "", "KL020", "not by k1"),
 ]  # fmt: skip
@@ -176,6 +178,7 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("abs(k1)", "", {"KL020"}), ("clip(k1, -1, 1)", "reward", {"KL020"}),
     ("-sg(min(rho, 2))*A", "off", {"KL020"}),
     ("-max(min(rho, 2), rho)*A", "off", {"KL020"}),
+    ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*k3", "off token", {"KL020"}),
 ]  # fmt: skip
 
 
