@@ -138,11 +138,18 @@ def orient_multiples(reading: TargetReading) -> dict[str, str]:
     >>> from klsym.engine.explain import explain
     >>> orient_multiples(explain("-rho*sg(centred(R))", level="sequence").gradient)
     {'reward': '-(R - R/n)'}
+    >>> orient_multiples(explain("R - beta*k1", use="reward", batch="mean").gradient)["reverse-kl"]
+    '-beta*(1 - 1/n)'
     """
     return {
-        name: f"-({show_value(-value)})" if is_sum(text) and _is_negative(value) else text
+        name: _show_negated(-value) if not text.startswith("-") and _is_negative(value) else text
         for (name, value), text in zip(reading.parts.items(), reading.multiples.values(), strict=True)
     }
+
+
+def _show_negated(value: Any) -> str:
+    shown = show_value(value)
+    return f"-({shown})" if is_sum(shown) else f"-{shown}"
 
 
 def _is_negative(value: Any) -> bool:
