@@ -110,6 +110,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         "the variances: full(..) adds no noise of the outcome drawn, and the rest is not compared beside it"
     ),
     "variances-of-bounds": "the variances: those of losses with bounds or logs are not compared",
+    "variances-of-batches": "the variances of losses over a batch are compared at the optimum alone",
     "variances-of-tokens": "the variances: those of sums over tokens are not compared",
     "rewards-alone-decide": "the penalty has zero expected gradient: rewards alone decide",
     "penalty-is-rewarded": "beta is negative: the penalty is rewarded",
