@@ -15,12 +15,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 import sympy
 
 from klsym.engine.fields.field import BATCH_SIZE, ReducedGradient, build_quantity, reduce_loss
-from klsym.engine.fields.slot_loss import SlotLoss, build_slot_losses, needs_sampler
+from klsym.engine.fields.slot_loss import (
+    SlotLoss,
+    build_slot_losses,
+    needs_sampler,
+    rewrite_for_sequence,
+)
 from klsym.engine.options.settings import Setting
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import Quantity, sample
@@ -48,7 +54,7 @@ from klsym.notation.losses import Written
 OWN, OTHERS, SIZE = "R[self]", "R[others]", parameter("n")
 OF_SIZE = ((0, None),)  # n = m + 1, times what it takes
 NU, M = parameter("nu"), parameter("m")  # m = n - 1
-ONLY_SAMPLES = "compare: losses over a batch are compared at level sample"
+ONLY_WHOLE = "compare: losses over a batch are compared for samples and for sums over a whole sequence"
 ONLY_REWARDS = "compare: batch centres a reward: choose use reward, or write centred(..), loo(..) in the loss"
 NOT_COMPARED = "compare: over a batch only sums of k1, log_q, R and constants are compared, without bounds"
 NO_STD = "compare: losses that are divided by a standard deviation are not compared"
@@ -56,15 +62,19 @@ NO_STD = "compare: losses that are divided by a standard deviation are not compa
 
 def compare_batches(pair: WrittenPair, setting: Setting) -> Comparison:
     """The comparison of two losses that sum over the samples of a batch, or whose rewards are centred."""
-    if not setting.is_of_sample:
-        raise UsageError(ONLY_SAMPLES)
+    if setting.is_per_token or setting.divisor.divides:
+        commands = " and ".join(f"klsym explain {quote(one.typed or one.text)}" for one in pair)
+        raise UsageError(f"{ONLY_WHOLE}; type {commands}")
     if setting.divides_by_std or any(written.expression.has(Normalised) for written in pair):
         raise UsageError(NO_STD)
     if setting.centring is not None and not setting.is_reward:
         raise UsageError(ONLY_REWARDS)
     centred = tuple(_centre(written, setting) for written in pair)
+    place = replace(setting, batch="none", aggregate="")
+    if setting.is_of_sequence:
+        centred = tuple(map(rewrite_for_sequence, centred))
     try:
-        losses = [_move_to_batch(loss) for loss in build_slot_losses(centred, replace(setting, batch="none"))]
+        losses = [_move_to_batch(loss) for loss in build_slot_losses(centred, place)]
         reduced = [reduce_loss(loss) for loss in losses]
     except NotInRing as error:
         raise UsageError(f"compare: {error}") from None

@@ -138,6 +138,22 @@ def test_the_option_is_the_word_of_the_grammar(batch: Any, word: str) -> None:
     assert by_option.to_json()["batch"] == batch and f"batch {batch}" in by_option.text()
 
 
+def test_whole_sequences_are_compared_as_samples_are() -> None:
+    for b in NAMES[:6]:
+        sample, sequence = (klsym.compare(NAMES[1], b, level=level) for level in ("sample", "sequence"))
+        for name in ("value", "per_sample", "gradient"):
+            assert getattr(sample, name).same is getattr(sequence, name).same
+        assert [x and x.is_noiseless for x in sample.at_optimum] == [
+            x and x.is_noiseless for x in sequence.at_optimum
+        ]
+
+
+def test_losses_of_trainers() -> None:
+    answer = klsym.compare("rloo", "dr_grpo")
+    assert answer.gradient.same is False and answer.at_optimum[0].is_noiseless
+    assert answer.at_optimum[1] is None and "losses of whole sequences" in answer.text()
+
+
 def test_off_policy() -> None:
     """The weight outside, the centring inside: still the objective, and still quiet at the optimum."""
     answer = klsym.compare(
@@ -178,7 +194,9 @@ def test_in_a_notebook() -> None:
 
 REFUSED = {
     "tokens": (("log_q*sg(loo(k1))", "k2"), {"level": "token"}, "choose level sequence or sample"),
-    "sequences": (("loo(R - k1)", "loo(R)"), {"level": "sequence", "use": "reward"}, "at level sample"),
+    "a mean over tokens": (
+        ("loo(R - k1)", "loo(R)"), {"level": "sequence", "use": "reward", "aggregate": "mean"},
+        r"over a whole sequence; type klsym explain 'loo\(R - k1\)'"),
     "a centred loss": (("k1", "k2"), {"batch": "mean"}, "choose use reward"),
     "a standard deviation": (("R - k1", "R"), {"use": "reward", "batch": "std"}, "standard deviation"),
     "one in the loss": (("log_q*sg(normalised(R))", "k2"), {}, "standard deviation"),
