@@ -338,14 +338,14 @@ def _every_smooth_f():
         " O(eps^3), the remainder at most sup |f'''| e E_q[eps^2]/6, so that f with one f''(1) agree to"
         " second order",
         r"\mathbb{E}_q[f(r)] = \tfrac{1}{2} f''(1)\, \mathbb{E}_q[\varepsilon^2] + O(\varepsilon^3),\quad"
-        r" |O(\varepsilon^3)| \le \tfrac{1}{6} \sup_{|x - 1| \le e} |f'''(x)|\; e\,"
+        r" |O(\varepsilon^3)| \le \tfrac{1}{6} \sup_{|x - 1| \le e} |f^{(3)}(x)|\, e\,"
         r" \mathbb{E}_q[\varepsilon^2]",
         "sympy",
         (HYPOTHESES[0], "e = sup |p/q - 1| is finite; f has three continuous derivatives on [1 - e, 1 + e]"),
         oracle,
         (("Taylor at 1, the remainder 0 at h = 0 with two derivatives",
           r"f(1 + h) = f(1) + f'(1) h + \tfrac{1}{2} f''(1) h^2"
-          r" + \int_0^h \tfrac{(h - t)^2}{2} f'''(1 + t)\,dt"),
+          r" + \int_0^h \tfrac{(h - t)^2}{2} f^{(3)}(1 + t)\,dt"),
          ("f(1) = 0 and E_q[eps] = 0", r"\mathbb{E}_q[f(1) + f'(1)\, \varepsilon] = 0")),
         holds=not any(at_zero) and third == 0,
     )  # fmt: skip
