@@ -51,6 +51,7 @@ def k2_bias_is_of_third_order():
             _series("k2", "k3"),
         ),
         _curvatures(),
+        _every_smooth_f(),
     )
 
 
@@ -297,6 +298,57 @@ def _curvatures():
         oracle=oracle,
         holds=len(set(found.values())) == 1,
     )
+
+
+SMOOTH = {  # f with f(1) = 0
+    "-log x": lambda x: -mpmath.log(x),
+    "x log x": lambda x: x * mpmath.log(x),
+    "(x - 1)^2": lambda x: (x - 1) ** 2,
+    "2 (1 - sqrt x)": lambda x: 2 * (1 - mpmath.sqrt(x)),
+    "1/x - 1": lambda x: 1 / x - 1,
+    "Jensen-Shannon": lambda x: x * mpmath.log(x) / 2 - (1 + x) * mpmath.log((1 + x) / 2) / 2,
+    "sin(x - 1)": lambda x: mpmath.sin(x - 1),
+}
+
+
+def _every_smooth_f():
+    """Taylor's theorem at r = 1, where E_q[eps] = 0 removes the first order."""
+    h = sympy.Symbol("h", real=True)
+    f = sympy.Function("f")
+    slopes = [f(x).diff(x, i).subs(x, 1) if i else f(1) for i in range(3)]
+    remainder = f(1 + h) - sum(slope * h**i / math.factorial(i) for i, slope in enumerate(slopes))
+    at_zero = [remainder.diff(h, i).subs(h, 0).doit() for i in range(3)]
+    third = sympy.simplify(remainder.diff(h, 3).doit() - f(1 + h).diff(h, 3).doit())
+
+    def oracle():
+        worst = mpmath.mpf(-1)
+        for function in SMOOTH.values():
+            second = mpmath.diff(function, 1, 2)
+            for q, ratios in (((0.5, 0.3, 0.2), (1.2, 0.8, 0.8)), ((0.25, 0.75), (0.7, 1.1))):
+                e = max(abs(ratio - 1) for ratio in ratios)
+                square = mean(q, [(ratio - 1) ** 2 for ratio in ratios])
+                gap = abs(mean(q, [function(ratio) for ratio in ratios]) - second / 2 * square)
+                steepest = max(abs(mpmath.diff(function, 1 + e * i / 20, 3)) for i in range(-20, 21))
+                worst = max(worst, gap - steepest * e * square / 6)
+        return worst < 1e-9, f"{len(SMOOTH)} functions, two models: no gap exceeds the bound by 1e-9"
+
+    return Evidence(
+        "exact",
+        "for every f with a continuous third derivative and f(1) = 0: E_q[f(r)] = f''(1)/2 E_q[eps^2] +"
+        " O(eps^3), the remainder at most sup |f'''| e E_q[eps^2]/6, so that f with one f''(1) agree to"
+        " second order",
+        r"\mathbb{E}_q[f(r)] = \tfrac{1}{2} f''(1)\, \mathbb{E}_q[\varepsilon^2] + O(\varepsilon^3),\quad"
+        r" |O(\varepsilon^3)| \le \tfrac{1}{6} \sup_{|x - 1| \le e} |f^{(3)}(x)|\, e\,"
+        r" \mathbb{E}_q[\varepsilon^2]",
+        "sympy",
+        (HYPOTHESES[0], "e = sup |p/q - 1| is finite; f has three continuous derivatives on [1 - e, 1 + e]"),
+        oracle,
+        (("Taylor at 1, the remainder 0 at h = 0 with two derivatives",
+          r"f(1 + h) = f(1) + f'(1) h + \tfrac{1}{2} f''(1) h^2"
+          r" + \int_0^h \tfrac{(h - t)^2}{2} f^{(3)}(1 + t)\,dt"),
+         ("f(1) = 0 and E_q[eps] = 0", r"\mathbb{E}_q[f(1) + f'(1)\, \varepsilon] = 0")),
+        holds=not any(at_zero) and third == 0,
+    )  # fmt: skip
 
 
 def _series(*names):

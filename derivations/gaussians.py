@@ -187,7 +187,48 @@ def heavy_tail():
                 for at in (sympy.Rational(11, 10), sympy.Rational(13, 10), sympy.Rational(3, 2))
             ),
         ),
+        _condition_on_tails(rate, v),
     )
+
+
+TAILS = (1.5, 0.8)  # powers with which P_p(r > t) falls: one above 1, one below
+
+
+def _condition_on_tails(rate, v):
+    """k3 = r + (k1 - 1), so Var k3 is finite if and only if E_q[r^2] = E_p[r] is: the tail of r decides."""
+    a, t = sympy.symbols("a t", positive=True)
+    tail = sympy.integrate(t**-a, (t, 1, sympy.oo), conds="none")
+    growth = (rate + sympy.Rational(1, 2)) / 2  # log r is this times x^2, up to a constant
+    decay = sympy.simplify(1 / (2 * v) / growth)  # P_p(r > t) falls like t^-decay
+
+    def oracle():
+        """Ratios 2^j with P_p(r >= 2^j) = 2^(-a j): sums of E_q[k3^2] over more and more outcomes."""
+        sums = []
+        for power in TAILS:
+            masses = [2.0 ** (-power * j) * (1 - 2.0**-power) for j in range(160)]
+            terms = [p / 2.0**j * (2.0**j - 1 - j * math.log(2)) ** 2 for j, p in enumerate(masses)]
+            sums.append([sum(terms[:count]) for count in (40, 80, 160)])
+        (_, before, last), (start, middle, end) = sums
+        settles, grows = abs(last - before) < 1e-5, middle > 100 * start and end > 100 * middle
+        light, heavy = TAILS
+        return settles and grows, f"ratios 2^j: E_q[k3^2] settles at a = {light}, and grows at a = {heavy}"
+
+    return Evidence(
+        "exact",
+        "for all q and p with E_q[k1^2] finite: Var k3 is finite iff E_q[r^2], the integral of P_p(r > t)"
+        " over t > 0, is; where P_p(r > t) falls like t^-a, iff a > 1; these Gaussians have"
+        f" a = {decay} for v > 1".replace("**", "^"),
+        r"\operatorname{Var} k_3 < \infty \iff \mathbb{E}_q[r^2] = \int_0^\infty P_p(r > t)\,dt < \infty,"
+        rf"\quad P_p(r > t) \sim t^{{-a}} \Rightarrow a > 1,\quad a = {sympy.latex(decay)}",
+        "sympy",
+        ("E_q[k1^2] is finite, p << q; the last is for q = N(0,1), p = N(0,v), up to powers of log t",),
+        oracle,
+        (("k1 - 1 has a finite second moment", r"k_3 = r + (k_1 - 1)"),
+         ("the mean of a positive variable",
+          r"\mathbb{E}_q[r^2] = \mathbb{E}_p[r] = \int_0^\infty P_p(r > t)\,dt"),
+         ("a power", rf"\int_1^\infty t^{{-a}} dt = {sympy.latex(tail)}\ (a > 1)")),
+        holds=sympy.simplify(tail - 1 / (a - 1)) == 0 and sympy.simplify(decay - 1 / (v - 1)) == 0,
+    )  # fmt: skip
 
 
 def _heavy(text, latex, oracle, steps, holds, estimates=()):

@@ -104,6 +104,7 @@ def compare(
     credit: Credit | None = None,
     weights: Weights | None = None,
     aggregate: Aggregate | None = None,
+    batch: Batch | None = None,
 ) -> PrintedComparison:
     """Say in what two losses agree, and which has the less noisy gradient where.
 
@@ -115,16 +116,17 @@ def compare(
     ----------
     a, b : str or sympy.Expr
         The losses, as of `explain`.
-    sampling, use, level, credit, weights, aggregate : str, optional
-        As of `explain`.  The variances of losses at level token are not compared.
+    sampling, use, level, credit, weights, aggregate, batch : str, optional
+        As of `explain`.  The variances of losses at level token are not compared; those of losses over a
+        batch only where training ends.
     parameters : iterable of str
         Names declared beside lam, beta, eps, alpha, n, T; for text.
 
     Returns
     -------
     PrintedComparison
-        With `value`, `per_sample`, `gradient` (each with `same`: True, False, or None for open) and
-        `variance`.
+        With `value`, `per_sample`, `gradient` (each with `same`: True, False, or None for open),
+        `variance`, and `at_optimum` of losses over a batch.
 
     Raises
     ------
@@ -142,6 +144,7 @@ def compare(
     comparison = comparing.compare(
         a, b, parameters,
         sampling=sampling, use=use, level=level, credit=credit, weights=weights, aggregate=aggregate,
+        batch=batch,
     )  # fmt: skip
     return printed_comparison(comparison)
 

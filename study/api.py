@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klsym.engine.options.option_table import Sampling, Use
+from klsym.engine.options.option_table import Credit, Level, Sampling, Use, Weights
+from klsym.engine.options.settings import checked_setting
+from klsym.errors import UsageError
 from klsym.render.printing import as_printed
-from klsym.study.questions import divergence_losses, optimum_of_loss
+from klsym.study.questions import divergence_losses, optimum_of_loss, token_optimum_of_loss
 from klsym.study.render.descents import PrintedDescents
 from klsym.study.render.optima import PrintedOptimum
+from klsym.study.render.token_optima import PrintedTokenOptimum
 
 
 def optimum(
@@ -19,11 +22,16 @@ def optimum(
     behaviour: Iterable[object] | None = None,
     sampling: Sampling = "on-policy",
     use: Use = "loss",
-) -> PrintedOptimum:
+    level: Level = "sample",
+    credit: Credit | None = None,
+    weights: Weights | None = None,
+    words: object = None,
+) -> PrintedOptimum | PrintedTokenOptimum:
     """Say where training with a reward and a penalty ends.
 
     All stationary policies of E_q[R] - beta (penalty) on a few outcomes, their stability, and the policies
-    on the boundary that attract.
+    on the boundary that attract.  With level token, the outcomes are sequences of words, the penalty is that
+    of each token, and the logits after each prefix are free.
 
     Parameters
     ----------
@@ -32,17 +40,23 @@ def optimum(
     beta : int, float, Fraction or str
         What the penalty is multiplied with; text such as "2/3" is exact.
     rewards : iterable of numbers or str, of length n
-        The reward of each outcome.
+        The reward of each outcome; of each sequence in the order 11, 12, 21, 22.
     reference, behaviour : iterable of numbers or str, of length n, optional
         Probabilities p and mu of the outcomes; uniform where nothing is said.
     sampling : {"on-policy", "off-policy", "truncated"}
         As of `explain`.
     use : {"loss", "reward"}
         Is the penalty differentiated, or a part of the reward?
+    level : {"sample", "token"}
+        Is the penalty one of each outcome, or of each token of a sequence?
+    credit, weights : str, optional
+        As of `explain`, with level token.
+    words : int, optional
+        How many words there are, with level token; 2 where nothing is said.
 
     Returns
     -------
-    PrintedOptimum
+    PrintedOptimum or PrintedTokenOptimum
         With `optimum.stationary` and `optimum.boundary`; printing it shows the table.
 
     Raises
@@ -55,7 +69,19 @@ def optimum(
     >>> answer = optimum("k2", "1/2", ["1", "0"])
     >>> len(answer.optimum.stationary), answer.optimum.stationary[0].stable
     (1, True)
+    >>> optimum("k3", "1/2", [1, 0, 0, 0], level="token").optimum.unique
+    True
     """
+    options = {"sampling": sampling, "use": use, "level": level, "credit": credit, "weights": weights}
+    if not checked_setting(**options).is_of_sample:
+        if behaviour is not None:
+            raise UsageError("behaviour: has no effect with level token, where no end depends on mu")
+        tokens = token_optimum_of_loss.where_token_training_ends(
+            penalty, beta, rewards, reference, words=words, **options
+        )
+        return as_printed(PrintedTokenOptimum, tokens)
+    if words is not None:
+        raise UsageError("words: needs level token")
     answer = optimum_of_loss.where_training_ends(
         penalty, beta, rewards, reference, behaviour=behaviour, sampling=sampling, use=use
     )

@@ -19,7 +19,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     # of klsym.study
     "optimum": (
         "klsym optimum k3 --beta 0.5 --rewards 1,0,-1",
-        "klsym optimum k3 --use reward --beta 0.5 --rewards 0,0.4,1 --reference 0.5,0.3,0.2",
+        "klsym optimum k3 --beta 0.5 --rewards 1,0,0.3,-1 --level token",
     ),
     "catalogue": ("klsym catalogue", "klsym catalogue --size 3"),
     "divergence": ("klsym divergence jeffreys", "klsym divergence 'r*log(r)' --sampling off-policy"),

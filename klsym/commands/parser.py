@@ -183,7 +183,7 @@ def _add_compare(commands: Any) -> None:
     )
     for name in ("A", "B"):
         compare.add_argument(f"loss_{name.lower()}", metavar=f"LOSS_{name}", help="such as 'rho*k3'")
-    add_setting(compare, without=("batch",))
+    add_setting(compare)
     compare.set_defaults(**{name: None for name in DEFAULTS if name != "batch"})
     add_format(compare)
     add_more(compare)

@@ -19,10 +19,12 @@ from klsym.diagnostics.neighbours import (
 )
 from klsym.diagnostics.overflow import find_cancellation, find_overflows
 from klsym.diagnostics.reward_signs import find_opposed_reward
+from klsym.diagnostics.turned_signs import find_turned_sign
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.options.settings import Setting
+from klsym.engine.regions.piecewise import PIECEWISE
 from klsym.engine.targets.clamp_messages import remove_clips
 from klsym.engine.targets.expected_value import find_expected_value
 from klsym.engine.targets.ring import find_named_parts
@@ -35,6 +37,8 @@ from klsym.language.sums import Normalised, find_word_bounds
 from klsym.notation.losses import Written
 from klsym.notation.values import collect_names
 
+UNBOUNDED = Message("unbounded-below")
+WITHOUT_REWARDS = {R: sympy.S.Zero, A: sympy.S.Zero}
 MAX_TERMS = 12  # of a loss whose neighbours are explained
 OF_WARNING = {  # codes of warnings -> the diagnostic that says them
     "missing-weight": "KL004",
@@ -80,13 +84,27 @@ class DiagnosedLoss:
     @cached_property
     def value_of_penalty(self) -> ExpectedValue | None:
         """The expected value of the loss without rewards, inside the clip range, if its constant is known."""
-        e = self.written.expression.xreplace({R: sympy.S.Zero, A: sympy.S.Zero})
+        e = self.written.expression.xreplace(WITHOUT_REWARDS)
         free = remove_clips(e)
         try:
             value = find_expected_value(as_written(e if free is None else free, ()), self.setting)
         except KlsymError:
             return None
         return None if value.constant is None else value
+
+    @cached_property
+    def penalty(self) -> Verdict | None:
+        """What the part without rewards does, if it compares q with p within bounds and is differentiated."""
+        e = self.written.expression
+        penalty = e.xreplace(WITHOUT_REWARDS)
+        if self.setting.is_reward or not (penalty.has(log_p) and penalty.has(*PIECEWISE)):
+            return None
+        if penalty == e:
+            return self.verdict
+        try:
+            return explain_written(as_written(penalty, ()), self.setting)
+        except KlsymError:
+            return None
 
     @cached_property
     def is_small(self) -> bool:
@@ -124,6 +142,8 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
         and written.expression.has(log_p)
     ):
         messages_by_code["KL013"] = [Message("other-objective")]
+    if Message("reward-unbounded") in messages_by_code.get("KL005", []):  # which says the same
+        messages_by_code["KL013"] = [m for m in messages_by_code.get("KL013", []) if m != UNBOUNDED]
     if any(message.values.get("kind") == "weight" for message in messages_by_code.get("KL016", [])):
         messages_by_code.pop("KL008", None)  # the sign follows from the ratio
     if messages_by_code.keys() & SAY_THE_SAME:
@@ -131,7 +151,7 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
     return tuple(
         Diagnostic(find_code(name), tuple(messages_by_code[name]))
         for name in ORDER
-        if name in messages_by_code
+        if messages_by_code.get(name)
     )
 
 
@@ -287,9 +307,11 @@ def check_bias_in_reward(context: DiagnosedLoss) -> Messages:
     ):
         return
     if e.has(R, A):  # the penalty of a reward alone, with the sign of a loss
-        e = -e.xreplace({R: sympy.S.Zero, A: sympy.S.Zero})
+        e = -e.xreplace(WITHOUT_REWARDS)
     if prove_reverse_kl_descent(remove_weight(e), Setting("on-policy", "reward")) is False:
         yield Message("no-reward-of-kl")
+        if context.verdict.objective.generator is not None and UNBOUNDED in context.verdict.messages:
+            yield Message("reward-unbounded")
 
 
 def check_curl(context: DiagnosedLoss) -> Messages:
@@ -327,7 +349,15 @@ def _collect_gradient_names(verdict: Verdict) -> set[str]:
     return names_found | ({"p"} if bases & {"k1", "k2", "k3", "r", "log_p"} else set())
 
 
-def check_opposed_reward(context: DiagnosedLoss) -> Messages:
+def check_signs(context: DiagnosedLoss) -> Messages:
+    """Find a reward, or a bound on the ratio, that moves samples the wrong way."""
+    yield from _find_opposed_reward(context)
+    penalty = context.penalty
+    if penalty is not None and (turn := find_turned_sign(penalty)) is not None:
+        yield Message("sign-turns", where=turn.where, lasts=turn.lasts)
+
+
+def _find_opposed_reward(context: DiagnosedLoss) -> Messages:
     """Find a reward that lowers the probability of each sample, unless wrong-sign says so already."""
     verdict = context.verdict
     if context.setting.is_reward or verdict.target == "zero" or _says_that_it_lowers(verdict):
@@ -426,7 +456,7 @@ def check_zero_gradient(context: DiagnosedLoss) -> Messages:
 CHECKS: dict[str, Callable[[DiagnosedLoss], Messages]] = {
     "KL001": check_zero_gradient, "KL002": check_forward_instead_of_reverse,
     "KL003": check_neighbour("KL003"), "KL005": check_bias_in_reward, "KL007": check_curl,
-    "KL008": check_opposed_reward, "KL009": check_unused_inputs, "KL010": check_dropped_gradient,
+    "KL008": check_signs, "KL009": check_unused_inputs, "KL010": check_dropped_gradient,
     "KL013": check_other_divergence, "KL014": check_float32, "KL015": check_neighbour("KL015"),
     "KL016": check_inverted_ratio, "KL019": check_normalised_penalty,
     "KL020": check_truncated_weight,

@@ -36,6 +36,7 @@ CONVENTIONS = (
     "Every mean that the statement names exists, over t with the sum of absolute values.",
     "k1 = log q/p, w = log q/mu, o = log q/old, s = grad log q. grad holds sg(..) constant.",
     "q alone moves with theta; R, A, H and M are any theta-free variables (M need not be 0 or 1).",
+    "A mean is taken at a fixed theta: neither theta nor a density depends on the samples.",
     "Where a density is 0, a product that holds a positive power of it is 0.",
     "A value is taken where q, p, mu and old are positive; at index i it is that at one i of a batch.",
     "V[slot] is the sum of V over the positions in it, for f too; A[slot] is any function of all up to them,",

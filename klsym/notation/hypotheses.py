@@ -32,8 +32,10 @@ def list_assumptions(theorem: Theorem, labels: Labels | None = None) -> tuple[Me
     """List the hypotheses of a theorem; "is not 0" is left out for positive parameters."""
     positive = {("nonzero", h[1]) for h in theorem.hypotheses if h[0] == "positive"}
     shown = [h for h in theorem.hypotheses if h not in positive]
-    existence = [_build_means_exist(theorem)] if has_means(theorem) else []
-    return (*existence, *(build_assumption(h, theorem.statement.context, labels) for h in shown))
+    standing = [_build_means_exist(theorem)] if has_means(theorem) else []
+    if samples_old_policy(theorem):
+        standing.append(Message("new-samples", of="mu"))
+    return (*standing, *(build_assumption(h, theorem.statement.context, labels) for h in shown))
 
 
 def build_assumption(hypothesis: Hypothesis, context: Context, labels: Labels | None = None) -> Message:
@@ -94,6 +96,13 @@ def has_means(theorem: Theorem) -> bool:
     sides = [statement.left, statement.right, *(side for pair in statement.context.premises for side in pair)]
     means = (atom for atom in walk_atoms(*sides) if not isinstance(atom, Gradient | Bregman))
     return theorem.kind != "refuted" and any(getattr(atom, "measure", "") != SAMPLE for atom in means)
+
+
+def samples_old_policy(theorem: Theorem) -> bool:
+    """Does the statement name a mean over samples of mu, at a theta that they have not moved?"""
+    statement = theorem.statement
+    of_mu = (getattr(a, "measure", "") == "mu" for a in walk_atoms(statement.left, statement.right))
+    return has_means(theorem) and ("on-policy",) not in theorem.hypotheses and any(of_mu)
 
 
 def list_supports(theorem: Theorem) -> tuple[tuple[str, str], ...]:
@@ -185,6 +194,9 @@ def _format_not_positive(element: ExpPoly) -> str:
 
 WRITTEN: dict[str, str | Callable[..., str]] = {
     "means-exist": _describe_means_exist,
+    "new-samples": (
+        "neither theta nor {of} depends on the samples; from the second step on a batch on, theta does"
+    ),
     "support": _describe_support,
     "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",
     "lipschitz": "grad and E_{under} may be exchanged in {of} (near theta its terms are Lipschitz,"

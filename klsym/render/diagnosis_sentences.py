@@ -106,6 +106,12 @@ def _describe_clamped_words(of: Sequence[Any]) -> str:
     )
 
 
+def _describe_turned_sign(where: Sequence[Any], lasts: bool) -> str:
+    """Say beyond which bound descent lowers q though q is below p; lasts: all the way."""
+    place = f"where {describe_conditions(where)}" if lasts else f"next to {describe_conditions(where)}"
+    return f"{place} the bound turns the gradient's sign: descent lowers q, which is too small there"
+
+
 def _describe_curl(trust: str) -> str:
     """Say that the Jacobian is not symmetric, and whether that is proved."""
     source = {"kernel": "", "sympy": ", as SymPy calculates"}.get(trust, ", as numbers show")
@@ -115,6 +121,10 @@ def _describe_curl(trust: str) -> str:
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "descends-forward": _describe_forward_descent,
     "one-change-away": lambda kind, of: CHANGES[kind].format(losses.show(of, TEXT)),
+    "reward-unbounded": (
+        "the penalty is unbounded below: at every beta > 0 it falls without end as q goes to 0 somewhere"
+    ),
+    "sign-turns": _describe_turned_sign,
     "no-reward-of-kl": "in the reward only k1, up to a constant, has the gradient of KL(q||p)",
     "has-a-curl": _describe_curl,
     "not-in-gradient": _describe_unused,

@@ -144,13 +144,20 @@ def orient_multiples(reading: TargetReading) -> dict[str, str]:
     {'reward': '-(R - R/n)'}
     >>> orient_multiples(explain("-min(R, 1)*log_q").gradient)
     {'reward': '-(R*where(R < 1, 1, 0) - where(R < 1, 1, 0))'}
+    >>> orient_multiples(explain("R - beta*k1", use="reward", batch="mean").gradient)["reverse-kl"]
+    '-beta*(1 - 1/n)'
     """
     return {
-        name: f"-({show_value(-value)})"
-        if is_sum(text) and (_is_negative(value) or falls_with_reward(value))
+        name: _show_negated(-value)
+        if (is_sum(text) or not text.startswith("-")) and (_is_negative(value) or falls_with_reward(value))
         else text
         for (name, value), text in zip(reading.parts.items(), reading.multiples.values(), strict=True)
     }
+
+
+def _show_negated(value: Any) -> str:
+    shown = show_value(value)
+    return f"-({shown})" if is_sum(shown) else f"-{shown}"
 
 
 def _is_negative(value: Any) -> bool:

@@ -32,6 +32,10 @@ def _show(options: argparse.Namespace) -> int:
         behaviour=behaviour,
         sampling=options.sampling,
         use=options.use,
+        level=options.level,
+        credit=options.credit,
+        weights=options.weights,
+        words=options.words,
     )
     if options.output:
         _draw(Path(options.output), optimum, options.use)
@@ -45,9 +49,13 @@ def _split_row(text: str | None) -> list[str] | None:
 
 def _draw(target: Path, found: Any, use: str) -> None:
     """The flow on the simplex of three outcomes."""
+    from klsym.study.questions.optimum_of_loss import OptimumAnswer
+
     kind = target.suffix.lstrip(".")
     if kind not in FORMATS:
         raise UsageError(f"--output: a name that ends in .pdf or .png expected, got {target.name[:60]!r}")
+    if not isinstance(found, OptimumAnswer):
+        raise UsageError("--output: no picture of tokens: leave the level at sample")
     if len(found.rewards) != 3 or found.coefficient.names() - {"k1"}:
         raise UsageError("--output: a picture needs three outcomes, and a penalty that is a function of r")
     from klsym.files import write_whole

@@ -28,7 +28,7 @@ def _add_optimum(commands: Any) -> None:
         "optimum",
         help="where training with a reward and a penalty ends",
         description="All stationary policies of E_q[R] - beta (penalty), their stability, and those on the"
-        " boundary that attract.",
+        " boundary that attract; with --level token, of a penalty on each token of a sequence.",
         epilog=GRAMMAR,
     )
     optimum.add_argument("loss", metavar="LOSS", help="the penalty, such as k3, without the reward")
@@ -36,11 +36,14 @@ def _add_optimum(commands: Any) -> None:
     optimum.add_argument(
         "--rewards", required=True, metavar="R1,R2,..", help="the reward of each outcome, such as 1,-1/2,0.5"
     )
+    optimum.add_argument(
+        "--words", metavar="N", help="with --level token: words (2); rewards of the sequences 11,12,21,22"
+    )
     for name, policy_letter in (("reference", "p"), ("behaviour", "mu")):
         optimum.add_argument(
             f"--{name}", metavar="P1,P2,..", help=f"{policy_letter}: a probability for each outcome (uniform)"
         )
-    add_setting(optimum, only=("sampling", "use"))
+    add_setting(optimum, only=("sampling", "use", "level", "credit", "weights"))
     optimum.add_argument(
         "-o", "--output", metavar="FILE", help="a phase portrait, .pdf or .png (three outcomes)"
     )

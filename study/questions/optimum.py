@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -40,11 +40,13 @@ class Stationary:
     """A policy at which the expected update is 0, with R - beta c = nu on its support.
 
     multiplier: nu; None on a face on which all logits rise at one rate.  stable: None: not decided.
+    errors: a bound of the error of each probability; None: not decided.
     """
 
     policy: tuple[float, ...]
     multiplier: float | None
     stable: bool | None
+    errors: tuple[float, ...] | None = None
 
     def to_json(self) -> dict[str, object]:
         return {"policy": list(self.policy), "multiplier": self.multiplier, "stable": self.stable}
@@ -79,19 +81,21 @@ def find_optimum(
     rewards: Sequence[Number],
     reference: Sequence[Number],
     behaviour: Sequence[Number] | None = None,
+    reward_errors: Sequence[float] | None = None,
 ) -> Optimum:
     """The stationary policies of rewards less beta times a penalty with the score coefficient c.
 
     c: in k1, w and log q, without parameters.  rewards, reference, behaviour: one number an outcome; the
-    last two are probabilities.  Raises UsageError: a coefficient with other names, more than 20,000 choices
-    of pieces.
+    last two are probabilities.  reward_errors: bounds of the errors of rewards that were computed.  Raises
+    UsageError: a coefficient with other names, more than 20,000 choices of pieces.
     """
     foreign = c.names() - {"k1", "w", "log_q"}
     if foreign:
         raise UsageError(f"optimum: a number for {min(foreign)} expected")
+    errors = reward_errors or (0.0,) * len(rewards)
     outcomes = [
-        Outcome(_substitute_outcome(c, p, mu), beta, reward, p)
-        for reward, p, mu in zip(rewards, reference, behaviour or reference, strict=True)
+        Outcome(substitute_outcome(c, p, mu), beta, reward, p, reward_error=error)
+        for reward, p, mu, error in zip(rewards, reference, behaviour or reference, errors, strict=True)
     ]
     everything = tuple(range(len(outcomes)))
     inside = find_roots(outcomes)
@@ -104,7 +108,7 @@ def find_optimum(
     return Optimum(stationary, tuple(edge.attractors), inside.complete, edge.complete, continua=continua)
 
 
-def _substitute_outcome(c: ExpPoly, p: Number, mu: Number) -> ExpPoly:
+def substitute_outcome(c: ExpPoly, p: Number, mu: Number) -> ExpPoly:
     """w = k1 + log p/mu and log q = k1 + log p, the logs as the rationals that floats are."""
     k1 = ExpPoly.from_variable("k1")
     values = {"w": Fraction(math.log(p) - math.log(mu)) if p != mu else 0, "log_q": Fraction(math.log(p))}
@@ -114,9 +118,10 @@ def _substitute_outcome(c: ExpPoly, p: Number, mu: Number) -> ExpPoly:
 def _build_stationary(outcomes: list[Outcome], face: tuple[int, ...], point: StationaryPoint) -> Stationary:
     masses = [outcomes[j].compute_mass(k) for j, k in zip(face, point.logs, strict=True)]
     policy = [0.0] * len(outcomes)
-    for j, mass in zip(face, masses, strict=True):
-        policy[j] = mass / sum(masses)
-    return Stationary(tuple(policy), point.nu, point.stable)
+    errors = [0.0] * len(outcomes)
+    for j, mass, error in zip(face, masses, point.errors or masses, strict=True):
+        policy[j], errors[j] = mass / sum(masses), error
+    return Stationary(tuple(policy), point.nu, point.stable, tuple(errors) if point.errors else None)
 
 
 class _Boundary:
@@ -151,7 +156,8 @@ class _Boundary:
     def _search_with_drift(self, face: tuple[int, ...], push: float) -> None:
         """The other logits rise at the rate push/m."""
         if len(face) == 1:
-            top = StationaryPoint((-self.outcomes[face[0]].log_p,), self.outcomes[face[0]].level_at_one, True)
+            one = self.outcomes[face[0]]
+            top = StationaryPoint((-one.log_p,), one.level_at_one, True, (0.0,))
             return self._add_attractor(face, top, True)
         if push == math.inf:
             return None  # the larger of two probabilities grows
@@ -159,13 +165,14 @@ class _Boundary:
         if result.complete is not True:
             self.complete = None
         for point in result.points:
-            self._add_attractor(face, StationaryPoint(point.logs, None, point.stable), point.stable)
+            drifting = StationaryPoint(point.logs, None, point.stable, point.errors)
+            self._add_attractor(face, drifting, point.stable)
         return None
 
     def _add_attractor(self, face: tuple[int, ...], point: StationaryPoint, stable: bool | None) -> None:
         if stable is not False:
             stationary = _build_stationary(self.outcomes, face, point)
-            self.attractors.append(Stationary(stationary.policy, stationary.multiplier, stable))
+            self.attractors.append(replace(stationary, stable=stable))
 
 
 def _is_below(away: Outcome, on: list[Outcome], nu: float | None) -> bool | None:
@@ -176,6 +183,7 @@ def _is_below(away: Outcome, on: list[Outcome], nu: float | None) -> bool | None
         gap = away.compare_levels(constant[0])
         return None if gap is None else gap < 0
     scale = 1e-12 * (1 + abs(nu) + abs(away.reward) + max(abs(o.reward) for o in on))
+    scale += away.reward_error + max(o.reward_error for o in on)
     return None if abs(away.far - nu) <= scale else away.far < nu
 
 

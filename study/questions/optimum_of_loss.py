@@ -14,15 +14,16 @@ from typing import Any
 
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.divergences.f_divergence import Generated, find_divergence
-from klsym.engine.fields.field import reduce_loss
+from klsym.engine.fields.field import ReducedGradient, reduce_loss
 from klsym.engine.fields.slot_loss import build_slot_loss, collect_random_names, has_vocabulary_sum
-from klsym.engine.options.settings import checked_setting
+from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.outside.vocabulary_means import read_sampled
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import SAMPLE_BASES
 from klsym.kernel.ring import ExpPoly
 from klsym.language.expressions import REWARDS, log_mu, log_old, log_p, log_q
 from klsym.language.messages import Message
+from klsym.notation.losses import Written
 from klsym.study.questions.optimum import Optimum, find_optimum
 
 MAX_OUTCOMES = 8  # outcomes
@@ -56,24 +57,14 @@ def where_training_ends(
     behaviour: Iterable[object] | None = None,
     **options: Any,
 ) -> OptimumAnswer:
-    """All stationary policies of E_q[R] - beta (penalty); see `klsym.study.api.where_training_ends`."""
+    """All stationary policies of E_q[R] - beta (penalty); see `klsym.study.api.optimum`."""
     paid = tuple(read_number("rewards", value) for value in rewards)
     if not 2 <= len(paid) <= MAX_OUTCOMES:
         raise UsageError(f"rewards: 2 to {MAX_OUTCOMES} numbers expected, got {len(paid)}")
     p, mu = (read_probabilities(name, row, len(paid)) for name, row in
              (("reference", reference), ("behaviour", behaviour)))  # fmt: skip
     written, strength = as_written(loss, ()), read_number("beta", beta)
-    _refuse_names(written.expression)
-    setting = checked_setting(**options)
-    if setting.truncated:
-        raise UsageError("sampling truncated: M and S move with theta, and optimum has no model of them")
-    drawn = read_sampled(written, setting).written if has_vocabulary_sum(written.expression) else written
-    try:
-        at = build_slot_loss(drawn, setting)
-        if collect_random_names(c := reduce_loss(at).c, at.defined) - {*SAMPLE_BASES}:
-            raise NotInRing("it holds cases, logs or roots")
-    except NotInRing as error:
-        raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
+    c = reduce_penalty(written, checked_setting(**options)).c
     optimum_found = find_optimum(c, beta=strength, rewards=paid, reference=p, behaviour=mu)
     of_r, messages = (
         find_divergence(c) if strength > 0 else None,
@@ -83,6 +74,22 @@ def where_training_ends(
         written.text, strength, rewards=paid, reference=p, behaviour=mu,
         coefficient=c, optimum=optimum_found, generated=of_r, messages=(*written.notes, *messages),
     )  # fmt: skip
+
+
+def reduce_penalty(written: Written, setting: Setting) -> ReducedGradient:
+    """The expected gradient of a penalty; raises UsageError where optimum has no model of it."""
+    _refuse_names(written.expression)
+    if setting.truncated:
+        raise UsageError("sampling truncated: M and S move with theta, and optimum has no model of them")
+    drawn = read_sampled(written, setting).written if has_vocabulary_sum(written.expression) else written
+    try:
+        at = build_slot_loss(drawn, setting)
+        reduced = reduce_loss(at)
+        if collect_random_names(reduced.c, at.defined) - {*SAMPLE_BASES}:
+            raise NotInRing("it holds cases, logs or roots")
+    except NotInRing as error:
+        raise UsageError(f"optimum: {written.text[:60]!r} is no exponential polynomial: {error}") from None
+    return reduced
 
 
 def _refuse_names(penalty: Any) -> None:

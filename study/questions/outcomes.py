@@ -85,11 +85,15 @@ def _compute_exp(x: float) -> float:
 
 
 class Outcome:
-    """level(k) = R - beta c(k) of one outcome with the probability p under the reference."""
+    """level(k) = R - beta c(k) of one outcome with the probability p under the reference.
+
+    reward_error: a bound of the error of R, for a reward that was computed; every enclosure allows for it.
+    """
 
     def __init__(
-        self, c: ExpPoly, beta: float | Fraction, reward: float | Fraction, p: float | Fraction
+        self, c: ExpPoly, beta: Number, reward: Number, p: Number, *, reward_error: float = 0.0
     ) -> None:
+        self.reward_error = reward_error
         self.exact = (c, Fraction(beta), Fraction(reward))
         self.c, self.beta, self.reward, self.p = c, float(beta), float(reward), float(p)
         self.log_p = math.log(self.p)
@@ -116,12 +120,11 @@ class Outcome:
     def compute_level(self, k: float) -> tuple[float, float]:
         """R - beta c, and a bound of its error."""
         if k == -math.inf:
-            return self.far, ROUNDING * (abs(self.reward) + abs(self.far))
+            return self.far, ROUNDING * (abs(self.reward) + abs(self.far)) + self.reward_error
         value, error = compute_value(self.terms, k)
         value_of_level = self.reward - self.beta * value
-        return value_of_level, abs(self.beta) * (error + 2 * ROUNDING * abs(value)) + 2 * ROUNDING * abs(
-            self.reward
-        )
+        rounding = abs(self.beta) * (error + 2 * ROUNDING * abs(value)) + 2 * ROUNDING * abs(self.reward)
+        return value_of_level, rounding + self.reward_error
 
     @cached_property
     def _leading_term(self) -> LeadingTerm:
@@ -154,15 +157,19 @@ class Outcome:
 
     def compare_levels(self, other: Outcome) -> float | None:
         """This level less that of the other, both constant: 0 only where that is exact; None: not certain."""
+        error = self.reward_error + other.reward_error
         if not self.exact[1] or self.c == other.c:
-            return float(self.exact[2] - other.exact[2])
+            difference = float(self.exact[2] - other.exact[2])
+            return difference if not error or abs(difference) > error else None
         difference = self.far - other.far
-        return difference if abs(difference) > 1e-12 * (1 + abs(self.reward) + abs(other.reward)) else None
+        scale = 1e-12 * (1 + abs(self.reward) + abs(other.reward)) + error
+        return difference if abs(difference) > scale else None
 
     def add_drift(self, rate: float) -> Outcome:
         """The outcome with the level R - beta c - rate/q."""
         r = (-ExpPoly.from_variable("k1")).exp()
-        return Outcome(self.c + r * Fraction(rate / (self.beta * self.p)), *self.exact[1:], self.p)
+        c = self.c + r * Fraction(rate / (self.beta * self.p))
+        return Outcome(c, *self.exact[1:], self.p, reward_error=self.reward_error)
 
     def list_ends(self, piece: MonotonePiece) -> Interval:
         """The levels at the two ends of a piece, the lower one first."""

@@ -26,11 +26,15 @@ PARTS = (0.487, 0.61, 0.353)  # where an interval is cut
 
 @dataclass(frozen=True)
 class StationaryPoint:
-    """log q/p of each outcome, nu (None: there is none), and whether it is stable (None: not decided)."""
+    """log q/p of each outcome, nu (None: there is none), and whether it is stable (None: not decided).
+
+    errors: a bound of the error of each probability; None: not decided.
+    """
 
     logs: tuple[float, ...]
     nu: float | None
     stable: bool | None
+    errors: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def find_roots(on: Sequence[Outcome], unstable: bool = True) -> Roots:
     unstable: False leaves those out that are certainly unstable.
     """
     if len(on) == 1:
-        return Roots((StationaryPoint((-on[0].log_p,), on[0].level_at_one, True),))
+        return Roots((StationaryPoint((-on[0].log_p,), on[0].level_at_one, True, (0.0,)),))
     if math.prod(len(o.pieces) or 1 for o in on) > MAX_CHOICES:
         raise UsageError(f"optimum: more than {MAX_CHOICES} choices of pieces: fewer outcomes expected")
     if any(not o.pieces for o in on):
@@ -211,7 +215,9 @@ class _Search:
             stable = self.rising == 0 or (self.rising == 1 and slope > 0)
             self.complete = self.complete and self._is_exact(nu)
             if self._is_near(nu):
-                self.points.append(StationaryPoint(self._compute_logs(nu), nu, stable))
+                logs = self._compute_logs(nu)
+                errors = self._bound_errors(nu, logs, ends=(low, high))
+                self.points.append(StationaryPoint(logs, nu, stable, errors))
         else:
             self._add_doubtful(low if not before else high)
 
@@ -223,6 +229,21 @@ class _Search:
             gap = sum(o.compute_mass(k) for o, k in zip(self.on, self._compute_logs(middle), strict=True)) - 1
             low, high = (low, middle) if gap * slope > 0 else (middle, high)
         return (low + high) / 2
+
+    def _bound_errors(self, nu: float, logs: tuple[float, ...], ends: Interval) -> tuple[float, ...] | None:
+        """Of each mass at the root near nu: that nu lies between two at which S - 1 has certain signs."""
+        width = 4e-16 * (1 + abs(nu))
+        while self._find_side_at(nu - width) * self._find_side_at(nu + width) >= 0:
+            width *= 4
+            if nu - width < ends[0] or nu + width > ends[1]:
+                return None
+        masses = [o.compute_mass(k) for o, k in zip(self.on, logs, strict=True)]
+        surplus = abs(sum(masses) - 1)  # the policy is divided by the sum
+        boxes = [_bound_box(o, piece, nu - width, nu + width) for o, piece in self.pairs]
+        return tuple(
+            max(mass - o.compute_mass(low), o.compute_mass(high) - mass) + mass * (surplus + 1e-15)
+            for (o, _), (low, high), mass in zip(self.pairs, boxes, masses, strict=True)
+        )
 
     def _choose_cut(self, low: float, high: float) -> float:
         """A cut at which S is certainly not 1, where there is one."""

@@ -21,8 +21,10 @@ from klsym.render.markup.parts import (
 if TYPE_CHECKING:
     from klsym.study.render.descents import PrintedDescents
     from klsym.study.render.optima import PrintedOptimum
+    from klsym.study.render.token_optima import PrintedTokenOptimum
 
 UNBIASED = " its value is unbiased, too"
+STABLE = {True: "yes", False: "no", None: "not decided"}
 USES = {"loss": "as a loss", "reward": "as a detached reward", "value": "as a value"}
 
 
@@ -70,8 +72,12 @@ def _format_loss(row: Mapping[str, Any], link: Link) -> str:
     return link(row["loss"], options, typeset_loss(row["loss"]))
 
 
-def format_optimum_html(optimum: PrintedOptimum) -> str:
+def format_optimum_html(optimum: PrintedOptimum | PrintedTokenOptimum) -> str:
     """The closed form, the table of stationary policies, and what is to be known of them."""
+    from klsym.study.render.token_optima import PrintedTokenOptimum
+
+    if isinstance(optimum, PrintedTokenOptimum):
+        return _format_tokens(optimum)
     rows = optimum.to_json()
     closed = format_formula(typeset_latex(rows["closed_form"])) if rows["closed_form"] else ""
     title, count = str(optimum).splitlines()[:2]
@@ -88,6 +94,27 @@ def format_optimum_html(optimum: PrintedOptimum) -> str:
     return f"{head}{table}{format_items(rows['warnings'], 'notes')}"
 
 
+def _format_tokens(optimum: PrintedTokenOptimum) -> str:
+    """The closed form of a token, and one row for each policy of sequences."""
+    rows = optimum.to_json()
+    closed = format_formula(typeset_latex(rows["closed_form"])) if rows["closed_form"] else ""
+    policies = (
+        (
+            place,
+            *(f"{value:.6f}" for value in row["policy"]),
+            *(f"{value:.6f}" for value in (row["reward"], row["kl"])),
+            STABLE[row["stable"]],
+        )
+        for place, name in (("inside", "stationary"), ("boundary", "boundary"))
+        for row in rows[name]
+    )
+    head = ("where", *(f"q({name})" for name in rows["sequences"]), "E_q[R]", "KL(q||p)", "stable")
+    table = format_table(head, policies)
+    title = f'<header><p class="does"><b>{escape(optimum.title)}</b></p>{closed}</header>'
+    return f"{title}<p>{escape(optimum.count)}</p>{table}{format_items(rows['warnings'], 'notes')}"
+
+
 def _list_cells(place: str, row: Mapping[str, Any]) -> tuple[str, ...]:
-    numbers = (f"{value:.6f}" for value in (*row["policy"], row["multiplier"]))
-    return (place, *numbers, "yes" if row["stable"] else "no")
+    numbers = (f"{value:.6f}" for value in row["policy"])
+    nu = "" if row["multiplier"] is None else f"{row['multiplier']:.6f}"
+    return (place, *numbers, nu, STABLE[row["stable"]])

@@ -10,6 +10,7 @@ r"""Where training ends, in words: the closed form of a stationary policy, and a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -27,13 +28,15 @@ K1, LOG_Q = ((((name, 1),), ()) for name in ("k1", "log_q"))
 SQUARE = ((("k1", 2),), ())
 RATIO = ((), (((("k1", 1),), -1),))
 CONSTANT = ((), ())
+STABLE = {True: "stable", False: "not stable", None: "stable or not: not decided"}
 DETAILS = "nu is the reward less the penalty, the same for all outcomes with mass"
 
 
-def solve_closed_form(c: ExpPoly) -> str | None:
+def solve_closed_form(c: ExpPoly, reward: str = "R_j") -> str | None:
     """q_j from R_j - beta c = nu in LaTeX, where c inverts: in k1 and log q, in r, in both, or a square.
 
-    c: a score coefficient without parameters.  nu, or the normaliser Z, is what gives q its mass.
+    c: a score coefficient without parameters.  reward: the symbol of R_j.  nu, or the normaliser Z, is what
+    gives q its mass.
     """
     terms = {key: Fraction(value) for key, value in c.terms.items() if key != CONSTANT}
     a, b, d, e = (terms.pop(key, Fraction(0)) for key in (K1, RATIO, LOG_Q, SQUARE))
@@ -41,41 +44,40 @@ def solve_closed_form(c: ExpPoly) -> str | None:
         return None
     match bool(a), bool(b), bool(d), bool(e):
         case (_, False, True, False) if a + d:
-            return _solve_tilt(a, d)
+            return _solve_tilt(a, d, reward)
         case (True, False, False, False):
-            return _solve_tilt(a, d)
+            return _solve_tilt(a, d, reward)
         case (False, True, False, False):
-            return rf"q_j = \frac{{{_format_factor(-b)}\beta\, p_j}}{{\nu - R_j}}"
+            return rf"q_j = \frac{{{_format_factor(-b)}\beta\, p_j}}{{\nu - {reward}}}"
         case (True, True, False, False):
-            return _solve_lambert(a, -b)
+            return _solve_lambert(a, -b, reward)
         case (_, False, False, True):
-            return _solve_square(e, a)
+            return _solve_square(e, a, reward)
     return None
 
 
-def _solve_tilt(a: Fraction, d: Fraction) -> str:
+def _solve_tilt(a: Fraction, d: Fraction, reward: str) -> str:
     """a log q/p + d log q = (R - nu)/beta."""
     scale = a + d
     power = "" if a == scale else rf"^{{{_format_number(a / scale)}}}"
     reference = rf"\, p_j{power}" if a else ""
-    return (
-        rf"q_j = \frac{{1}}{{Z}}{reference}\, \exp\!\left(\frac{{R_j}}{{{_format_factor(scale)}\beta}}\right)"
-    )
+    tilt = rf"\exp\!\left(\frac{{{reward}}}{{{_format_factor(scale)}\beta}}\right)"
+    return rf"q_j = \frac{{1}}{{Z}}{reference}\, {tilt}"
 
 
-def _solve_lambert(a: Fraction, b: Fraction) -> str:
+def _solve_lambert(a: Fraction, b: Fraction, reward: str) -> str:
     """-a log r - b r = (R - nu)/beta: (b/a) r exp((b/a) r) = (b/a) exp((nu - R)/(a beta))."""
-    inner = rf"{_format_factor(b / a)}e^{{(\nu - R_j)/{_wrap_beta(a)}}}"
+    inner = rf"{_format_factor(b / a)}e^{{(\nu - {reward})/{_wrap_beta(a)}}}"
     branches = r"\ \text{on either branch}" if b / a < 0 else ""
     return rf"q_j = p_j / r_j,\quad r_j = {_format_factor(a / b)}W\!\left({inner}\right){branches}"
 
 
-def _solve_square(e: Fraction, a: Fraction) -> str:
+def _solve_square(e: Fraction, a: Fraction, reward: str) -> str:
     """e k1^2 + a k1 = (R - nu)/beta."""
     middle = -a / (2 * e)
     start = _format_number(middle) + r" \pm " if middle else r"\pm"
     shift = rf"{_format_number(middle**2)} + " if middle else ""
-    inner = rf"{shift}\frac{{{_format_factor(1 / e)}(R_j - \nu)}}{{\beta}}"
+    inner = rf"{shift}\frac{{{_format_factor(1 / e)}({reward} - \nu)}}{{\beta}}"
     return rf"q_j = p_j\, \exp\!\left({start}\sqrt{{{inner}}}\right)"
 
 
@@ -129,8 +131,6 @@ class PrintedOptimum(OptimumAnswer):
 
     __repr__ = __str__
 
-    __repr__ = __str__
-
     def _repr_html_(self) -> str:
         from klsym.render.markup.parts import format_for_notebook
         from klsym.study.render.html import format_optimum_html
@@ -142,22 +142,29 @@ def format_optimum(
     loss: str, beta: Fraction, found: Optimum, warnings: tuple[str, ...], width: int = WIDTH
 ) -> str:
     """Format the policies at which training can end: probabilities, stability, the multiplier nu."""
-    factor = f"{write_decimals(str(beta))}*" if beta != 1 else ""
-    penalty = f"{factor}{f'({loss})' if is_sum(loss) and factor else loss}"
-    title = f"where training with rewards and the penalty {penalty} ends"
+    title = f"where training with rewards and the penalty {write_penalty(loss, beta)} ends"
     rows = [("inside", _describe_policy(s, True)) for s in found.stationary]
     rows += [("boundary", _describe_policy(s, False)) for s in found.boundary]
     rows += [("note", warning) for warning in warnings]
-    count = _count(found)
-    return format_rows(title, f"{count[0].upper()}{count[1:]}", "numeric", rows, details=DETAILS, width=width)
+    count = count_policies(len(found.stationary), found.complete, "outcome")
+    return format_rows(title, count, "numeric", rows, details=DETAILS, width=width)
+
+
+def write_penalty(loss: str, beta: Fraction) -> str:
+    """Return text such as "0.5*k3" or "2*(k1 + k2)"."""
+    factor = f"{write_decimals(str(beta))}*" if beta != 1 else ""
+    return f"{factor}{f'({loss})' if is_sum(loss) and factor else loss}"
 
 
 def _describe_policy(policy: Stationary, is_inside: bool) -> str:
     """Return text such as "q = (0.880797, 0.119203), stable, nu = 0.5"."""
-    numbers = ", ".join(_format_probability(x, is_inside) for x in policy.policy)
-    stable = {True: "stable", False: "not stable", None: "stable or not: not decided"}[policy.stable]
     nu = "" if policy.multiplier is None else f", nu = {policy.multiplier:.6f}"
-    return f"q = ({numbers}), {stable}{nu}"
+    return f"q = {format_policy(policy.policy, is_inside)}, {STABLE[policy.stable]}{nu}"
+
+
+def format_policy(policy: Sequence[float], is_inside: bool) -> str:
+    """Return text such as "(0.880797, 0.119203)"."""
+    return f"({', '.join(_format_probability(x, is_inside) for x in policy)})"
 
 
 def _format_probability(value: float, positive: bool) -> str:
@@ -167,12 +174,11 @@ def _format_probability(value: float, positive: bool) -> str:
     return f"{value:.6f}" if not 0 < value < 5e-7 else f"{value:.1e}"
 
 
-def _count(found: Optimum) -> str:
-    """How many policies have mass on every outcome, as far as it is known."""
-    inside = len(found.stationary)
-    if found.complete is False:
-        return "infinitely many policies with mass on every outcome"
-    count = f"{inside or 'no'} {'policy' if inside < 2 else 'policies'} with mass on every outcome"
-    if not found.complete:
+def count_policies(inside: int, complete: bool | None, of: str) -> str:
+    """How many policies have mass on every outcome, or on every sequence, as far as it is known."""
+    if complete is False:
+        return f"Infinitely many policies with mass on every {of}"
+    count = f"{inside or 'No'} {'policy' if inside < 2 else 'policies'} with mass on every {of}"
+    if not complete:
         return f"{count}, others are not excluded (not decided)"
     return f"{count}, and no other" if inside else count

@@ -215,7 +215,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("compare grpo ppo", "grpo is used with --aggregate mean; ppo is used with --aggregate sum: add"),
         (
             "compare grpo dr_grpo",
-            "a batch are not compared; type klsym explain grpo and klsym explain dr_grpo",
+            "dr_grpo is used with --sampling on-policy --level sequence --aggregate sum: add the options",
         ),
         (
             "compare ppo reinforce",

@@ -74,6 +74,13 @@ def test_a_bound_that_is_too_small_is_caught(monkeypatch):
     assert not settle(load()["value.k2-bias-order"]).parts[0].oracle()[0]
 
 
+def test_an_f_with_a_kink_is_caught(monkeypatch):
+    """Neither |x - 1| nor |x - 1|^(3/2) agrees with its second order."""
+    for power in (1, 1.5):
+        monkeypatch.setattr(expansions, "SMOOTH", {"": lambda x, power=power: abs(x - 1) ** power})
+        assert not settle(load()["value.k2-bias-order"]).parts[2].oracle()[0]
+
+
 def test_variances_that_differ_do_not_settle(monkeypatch):
     right = expansions.variance
 

@@ -37,7 +37,14 @@ def test_a_wrong_variance_is_caught(monkeypatch, name):
     monkeypatch.setattr(gaussians, "STANDARD", Gaussian(0, sympy.Rational(4, 5)))
     found = settle(load()[name])
     assert found.status == "failed" and "not what was computed" in found.error
-    assert not any(part.oracle()[0] for part in found.parts)
+    assert not any(part.oracle()[0] for part in found.parts[:2])
+
+
+def test_a_tail_that_is_too_heavy_is_caught(monkeypatch):
+    """The second moment of k3 does not settle at a = 0.9, and does not grow at a = 1.2."""
+    for tails in ((0.9, 0.8), (1.5, 1.2)):
+        monkeypatch.setattr(gaussians, "TAILS", tails)
+        assert not settle(load()["value.heavy-tail"]).parts[2].oracle()[0]
 
 
 @pytest.mark.parametrize("printed", ["0.0020", "0.0024", "0.004", "0.001"])

@@ -101,6 +101,9 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "value.k2-bias-order": (
         "E_q[k2] - KL(q||p) = -E[eps^3]/6 + O(eps^4), the remainder at most 0.420 e^4",
         "f''(1) = 1 for f = (log x)^2/2 and f''(1) = 1 for f = -log x",
+        "for every f with a continuous third derivative and f(1) = 0: E_q[f(r)] = f''(1)/2 E_q[eps^2] +"
+        " O(eps^3), the remainder at most sup |f'''| e E_q[eps^2]/6, so that f with one f''(1) agree to"
+        " second order",
     ),
     "value.variance-small-kl": (
         "Var k1 = E[eps^2] + O(eps^3), the remainder at most 3.688 e^3",
@@ -129,6 +132,9 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "value.heavy-tail": (
         "Var k1 = (v - 1)^2/(2*v^2), finite for every v > 0",
         "Var k3 is finite iff v < 2, and is then -v + 3/2 - 2/v + 1/(2*v^2) + 1/(sqrt(v)*sqrt(2 - v))",
+        "for all q and p with E_q[k1^2] finite: Var k3 is finite iff E_q[r^2], the integral of P_p(r > t)"
+        " over t > 0, is; where P_p(r > t) falls like t^-a, iff a > 1; these Gaussians have a = 1/(v - 1) for"
+        " v > 1",
     ),
 }
 CALCULATED = (
@@ -166,8 +172,15 @@ def test_each_part_of_a_claim_is_borne_out(name: str) -> None:
 
 SUPPORT = "p << q: wherever p > 0, also q > 0"
 HYPOTHESES = {
-    "value.k2-bias-order": [SUPPORT, "e = sup |p/q - 1| is at most 1/2"],
-    "value.heavy-tail": ["q = N(0,1), p = N(0,v), v > 0"],
+    "value.k2-bias-order": [
+        SUPPORT,
+        "e = sup |p/q - 1| is at most 1/2",
+        "e = sup |p/q - 1| is finite; f has three continuous derivatives on [1 - e, 1 + e]",
+    ],
+    "value.heavy-tail": [
+        "q = N(0,1), p = N(0,v), v > 0",
+        "E_q[k1^2] is finite, p << q; the last is for q = N(0,1), p = N(0,v), up to powers of log t",
+    ],
 }
 
 

@@ -25,7 +25,7 @@ SEEN = {
     "nabla": "∇", "beta": "β", "lambda": "λ", "mu": "μ", "nu": "ν", "rho": "ρ", "phi": "ϕ", "chi": "χ",
     "tau": "τ", "theta": "θ",
     "sigma": "σ", "varepsilon": "ε", "ell": "ℓ", "infty": "∞", "star": "⋆", "sum": "∑", "prod": "∏",
-    "partial": "∂", "Phi": "Φ",
+    "partial": "∂", "Phi": "Φ", "int": "∫",
     "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "not\\le": "≰", "iff": "⟺", "implies": "⟹",
     "Rightarrow": "⇒", "forall": "∀", "to": "→", "propto": "∝", "sim": "∼",
     "mid": "∣", "cdot": "·", "Vert": "‖", "|": "‖",
@@ -125,6 +125,7 @@ CASES = [
     ("<script>", "<mo>&lt;</mo>"),
     (r"\text{<script>}", "<mtext>&lt;script&gt;</mtext>"),
     (r"\sum_{u<t} k_u", "<munder><mo>∑</mo>"),
+    (r"\int_0^h f(t)\,dt", "<munderover><mo>∫</mo>"),
     (r"\left(\frac{1}{r}\right)", '<mo fence="true" form="prefix">(</mo>'),
     (
         r"\begin{cases}a & \text{if }b \\ c & \text{otherwise}\end{cases}",

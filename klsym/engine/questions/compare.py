@@ -9,9 +9,8 @@ Of each part the answer has a proof that it is the same, or a model where it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from shlex import quote
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from klsym.engine.answers.dispatch import refuse_taken_names
@@ -28,43 +27,31 @@ from klsym.engine.fields.slot_loss import (
     rewrite_for_sequence,
 )
 from klsym.engine.options.settings import Setting, checked_setting
-from klsym.engine.proof.derivation import Proof, derive
+from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.proof.shown_counterexample import describe_counterexample
-from klsym.engine.questions.variances import Estimate, Spread, compare_variances, describe_outcome_model
+from klsym.engine.questions.compare_batches import compare_batches
+from klsym.engine.questions.comparison import (
+    OPEN_ANSWER,
+    Answer,
+    Comparison,
+    Instance,
+    WrittenPair,
+    change_measure,
+    list_open_questions,
+)
+from klsym.engine.questions.variances import Estimate, compare_variances, describe_outcome_model
 from klsym.engine.targets.clamp_messages import collect_region_assumptions
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
 from klsym.kernel.names import SAMPLE
-from klsym.kernel.ring import ZERO, ExpPoly
+from klsym.kernel.ring import ZERO
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Point, Side
 from klsym.language.convert import to_ring
 from klsym.language.expressions import length
 from klsym.language.messages import Message
 from klsym.notation.losses import Written
-
-
-@dataclass(frozen=True)
-class Instance:
-    """An equation for all advantages and critics, and the values for which a model refutes it."""
-
-    equation: tuple[Quantity, Quantity]
-    values: Mapping[str, ExpPoly]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Is something the same for both losses?  None: open.  instance: where the proof is about an instance."""
-
-    same: bool | None = None
-    trust: str = "open"
-    proof: Proof | None = None
-    witness: dict[str, Any] | None = None
-    instance: Instance | None = None
-
-
-OPEN_ANSWER = Answer()
 
 
 def decide_equality(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
@@ -85,7 +72,6 @@ def refute_equality(left: Quantity, right: Quantity, copied: bool, defined: Cont
     return Answer(False, "kernel", proof, shown(proof))
 
 
-WrittenPair = tuple[Written, Written]
 NOT_COMPARED = (
     "compare: rewards of other tokens that are no sums of k1, log q, R and constants are not compared; choose"
     " credit same-token"
@@ -100,43 +86,12 @@ class ComparedQuantities(NamedTuple):
     gradient: Quantity
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Compare two losses; `klsym.render.questions.compare` prints it.
-
-    value, per_sample and gradient say whether both losses have the same value E[L], gradient at each
-    sample and expected gradient; `variance` is None where nothing is decided about it.  trust: the weakest
-    of the answers, "open" where a question that was asked has none.  open_questions: those without an
-    answer, and those that are not asked.  readings: how the losses are read.  written: the losses.
-    """
-
-    losses: tuple[str, str]
-    setting: Setting
-    value: Answer
-    per_sample: Answer
-    gradient: Answer
-    variance: Spread | None
-    trust: str
-    open_questions: tuple[Message, ...] = ()
-    readings: tuple[Message, ...] = ()
-    written: tuple[Written, ...] = ()
-
-    @property
-    def proofs(self) -> tuple[Proof, ...]:
-        """The kernel's theorems."""
-        answers = (self.value, self.per_sample, self.gradient)
-        own = tuple(answer.proof for answer in answers if answer.proof)
-        return own + (self.variance.proofs if self.variance else ())
-
-
 def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any) -> Comparison:
     """Say in what two losses agree, and which has the less noisy gradient where; see `klsym.api.compare`."""
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     questions = (read_question(a, names, options), read_question(b, names, options))
     pair = (questions[0].written, questions[1].written)
     rows = (*questions[0].rows, *questions[1].rows)
-    for written in pair:
-        _refuse_batch_sum(written, pair)
     used = merge_options(rows, options, is_strict=True) if rows else options
     assumed = {
         name: next((value for one in questions if (value := one.options.get(name))), None)
@@ -159,13 +114,6 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     )
 
 
-def _refuse_batch_sum(written: Written, pair: WrittenPair) -> None:
-    if has_batch_sum(written.expression):
-        commands = " and ".join(f"klsym explain {quote(one.typed or one.text)}" for one in pair)
-        reason = "compare: losses that sum over the samples of a batch are not compared"
-        raise UsageError(f"{reason}; type {commands}")
-
-
 def _describe_reading(written: Written) -> tuple[Message, ...]:
     """How a loss was read that is typed in another spelling."""
     if not written.typed:
@@ -178,8 +126,9 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
     if setting.truncated:
         raise UsageError("compare: for samples from M*q/S compare M*LOSS with M*OTHER, on-policy")
     for written in pair:
-        _refuse_batch_sum(written, pair)
         refuse_taken_names(written, setting)
+    if setting.is_centred or any(has_batch_sum(written.expression) for written in pair):
+        return compare_batches(pair, setting)
     if any(has_vocabulary_sum(written.expression) for written in pair):
         return _compare_exact_means(pair, setting)
     if setting.is_of_sequence:
@@ -211,7 +160,7 @@ def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     comparison = compare_losses((first.written, second.written), first.setting)
     is_value_kept = first.has_value_of(setting) and second.has_value_of(setting)
     value = comparison.value if is_value_kept else OPEN_ANSWER
-    open_ = _list_open_questions(value, None, comparison.gradient)
+    open_ = list_open_questions(value, None, comparison.gradient)
     return replace(
         comparison,
         losses=(pair[0].text, pair[1].text),
@@ -228,16 +177,6 @@ def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:
     )
 
 
-def _list_open_questions(value: Answer, per_sample: Answer | None, gradient: Answer) -> tuple[Message, ...]:
-    """The questions that were asked and left open."""
-    named = (("value", value), ("gradient", per_sample), ("expected gradient", gradient))
-    return tuple(
-        Message("neither-proof-nor-model", of=name)
-        for name, answer in named
-        if answer is not None and answer.same is None
-    )
-
-
 # ---------------------------------------------------------------------------- by theorems
 def _decide_by_theorems(
     pair: WrittenPair, setting: Setting, copied: bool, losses: Sequence[SlotLoss]
@@ -251,7 +190,7 @@ def _decide_by_theorems(
         decide_equality(first, second, copied, defined=defined) for first, second in zip(*asked, strict=True)
     ]
     value, per_sample, gradient = _refute_in_trees(answers, asked, losses, setting, copied=copied)
-    open_ = _list_open_questions(value, per_sample, gradient)
+    open_ = list_open_questions(value, per_sample, gradient)
     of_bounds, variance = bool(defined.definitions), None
     unasked = Message("variances-of-bounds") if of_bounds else Message("variances-of-tokens")
     if not of_bounds and not setting.is_per_token:
@@ -303,16 +242,6 @@ def _build_quantities(written: Written, loss: SlotLoss, setting: Setting, copied
         return ComparedQuantities(replace(value, labels={loss.element: label}), whole, gradient)
     value = replace(expectation(loss.uncredited, under), labels={to_ring(loss.uncredited): written})
     return ComparedQuantities(value, whole, gradient)
-
-
-def change_measure(quantity: Quantity, measure: str) -> Quantity:
-    """The same means under another measure, or at one sample."""
-
-    def replace_measure(atom: Any) -> Any:
-        return replace(atom, measure=measure)
-
-    terms = ((c, tuple(map(replace_measure, atoms))) for c, atoms in quantity.side.terms)
-    return replace(quantity, side=Side.combine(*terms))
 
 
 def _build_estimate(gradient: Quantity, copied: bool) -> Estimate:

@@ -35,7 +35,7 @@ SIGNS = {"cdot": "·", "Vert": "‖", "|": "‖", "{": "{", "}": "}"}
 FUNCTIONS = {name: name for name in ("exp", "log", "min", "max", "sup", "inf", "lim")}
 TABLES = (
     (LETTERS, OPERAND, "mi"), (RELATIONS, RELATION, "mo"), (SIGNS, SPACE, "mo"), (FUNCTIONS, FUNCTION, "mi"),
-    ({"sum": "∑", "prod": "∏"}, LARGE, "mo"),
+    ({"sum": "∑", "prod": "∏", "int": "∫"}, LARGE, "mo"),
 )  # fmt: skip
 SPACES = {",": "0.167em", " ": "0.333em", "quad": "1em"}
 SIZES = {"bigl": "1.2em", "bigr": "1.2em", "big": "1.2em", "Bigl": "1.623em", "Bigr": "1.623em"}
@@ -54,7 +54,7 @@ ARGUMENT = re.compile(r"\s*\{((?:[^{}\\]|\\.|\{\})*)\}")
 REWRITTEN = ((r"\not\le", r"\nleq "), (":=", r"\coloneqq "))
 NAMES = {sign: chr(0xE000 + ord(sign)) for sign in SPECIAL}  # stand for the signs while commands are left
 SIGN_OF = {name: sign for sign, name in NAMES.items()}
-TALL = re.compile("<mfrac|<msqrt|<munder|<mtable|[∑∏]")
+TALL = re.compile("<mfrac|<msqrt|<munder|<mtable|[∑∏∫]")
 PRIMES = ("", "′", "″", "‴")
 SHORT, LONG = 4, 40  # signs: what is shorter stays together, what is longer breaks in brackets too
 TIGHT = ' lspace="0" rspace="0"'

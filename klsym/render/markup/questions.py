@@ -27,7 +27,12 @@ from klsym.render.markup.parts import (
     typeset_loss,
     write_formula_alone,
 )
-from klsym.render.questions.comparison_text import describe_training, list_noise, list_proof_lines
+from klsym.render.questions.comparison_text import (
+    describe_training,
+    list_noise,
+    list_noise_at_optimum,
+    list_proof_lines,
+)
 
 if TYPE_CHECKING:
     from klsym.render.questions.compare import PrintedAnswer, PrintedComparison
@@ -48,6 +53,7 @@ def format_comparison_html(comparison: PrintedComparison) -> str:
     ]
     rows += [(name, _format_answer(answer)) for name, answer in comparison.named_answers]
     rows += [(name, escape(text)) for name, text in list_noise(comparison, letters)]
+    rows += [(name, escape(text)) for name, text in list_noise_at_optimum(comparison, ("A", "B"))]
     undecided = f"<p>Not decided:</p>{format_items(comparison.undecided)}" if comparison.undecided else ""
     behind = "\n".join(list_proof_lines(comparison)).strip("\n")
     return (

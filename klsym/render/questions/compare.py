@@ -12,7 +12,7 @@ from typing import Any
 
 from klsym.engine.explain import explain_in_setting
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.questions.compare import Answer, Comparison
+from klsym.engine.questions.comparison import Answer, Comparison, NoiseAtOptimum
 from klsym.engine.questions.variances import Spread, describe_outcome_model
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError
@@ -186,6 +186,7 @@ class PrintedComparison(Comparison):
             "value": self.value.to_json(), "per_sample": self.per_sample.to_json(),
             "expected_gradient": self.gradient.to_json(),
             "variance": self.variance.to_json() if self.variance else None,
+            "at_optimum": [_write_noise(end) for end in self.at_optimum if end] or None,
             "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
         }  # fmt: skip
 
@@ -214,6 +215,16 @@ class PrintedComparison(Comparison):
         from klsym.render.markup.questions import format_comparison_html
 
         return format_for_notebook(format_comparison_html(self))
+
+
+def _write_noise(end: NoiseAtOptimum) -> dict[str, Any]:
+    """The reward at the optimum of one loss, and whether its gradient is noisy there."""
+    proof = end.proof
+    return {
+        "reward": formulas.show_element(end.reward), "noiseless": end.is_noiseless,
+        "statement": str(proof) if proof else "", "trust": "kernel" if proof else "open",
+        "witness": describe_outcome_model(end.noisy) if end.noisy else None,
+    }  # fmt: skip
 
 
 def printed(found: Comparison) -> PrintedComparison:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
+from klsym.notation import formulas
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
 from klsym.notation.text import show_interval, show_statement
@@ -45,6 +46,12 @@ LETTERS = ("A", "B")  # names of losses that are long
 MAX_STATEMENT = 70  # characters of a theorem in a short answer
 ASSUMED = "sampling-assumed"
 SAID = ("neither-proof-nor-model", "order-of-variances")  # of questions that have a row
+CANCELS = ", as all terms of the gradient cancel"
+AT_OPTIMUM = {
+    True: "{} has the gradient 0 at every batch",
+    False: "{} is noisy",
+    None: "the noise of {} is not decided",
+}
 SAME = ("A", "B", "equal")  # orders of the variances that hold in every model
 SAME_GRADIENT = "Training goes to the same policy"
 OTHER_OBJECTIVE, OTHER_GRADIENT = "Different objectives", "Different expected gradients"
@@ -110,6 +117,7 @@ def _list_lines(
         ("value", state(ON_AVERAGE[found.value.same], found.value)),
         ("gradient", state(at_a_sample, found.per_sample)),
         *list_noise(found, dict(zip(LETTERS, names, strict=True))),
+        *list_noise_at_optimum(found, names),
         *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
         ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
     ]
@@ -179,10 +187,25 @@ def list_noise(found: PrintedComparison, names: dict[str, str]) -> list[tuple[st
     return [("noise", f"{text}{where}")]
 
 
+def list_noise_at_optimum(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return whether the gradient of a loss over a batch is noisy where its expectation is 0."""
+    by_reward: dict[str, list[str]] = {}
+    for name, end in zip(names, found.at_optimum, strict=False):
+        if end is not None:
+            reward = formulas.show_element(end.reward)
+            by_reward.setdefault(reward, []).append(AT_OPTIMUM[end.is_noiseless].format(name))
+    texts = [f"at R = {reward}: {' and '.join(said)}" for reward, said in by_reward.items()]
+    size = ", m = n - 1" * any("/m" in reward for reward in by_reward)
+    return [("optimum", f"{'; '.join(texts)} (nu is a number{size})")] if texts else []
+
+
 # ---------------------------------------------------------------------------- proofs
 def list_proof_lines(found: PrintedComparison) -> list[str]:
     """Return the variances, the models, the counterexamples and the hypotheses."""
     lines = _spread_lines(found.variance) if found.variance else []
+    proofs = [(name, end.proof) for name, end in zip(LETTERS, found.at_optimum, strict=False) if end]
+    if rows := [f"  {name}: {proof}{CANCELS * _is_empty(proof)}" for name, proof in proofs if proof]:
+        lines += ["", "Where training ends (R is replaced by its value there)", *rows]
     for name, answer in found.named_answers:
         if answer.witness:
             lines += ["", f"Counterexample: {name}, {answer.witness['refutes']}"]
@@ -220,6 +243,10 @@ def _told(proof: Any) -> bool:
     """Var A = Var B with one and the same formula on both sides says nothing."""
     statement = proof.theorem.statement
     return bool(statement.left != statement.right)
+
+
+def _is_empty(proof: Any) -> bool:
+    return not proof.theorem.statement.left.terms
 
 
 def _theorem(proof: Any) -> str:

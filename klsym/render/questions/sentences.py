@@ -23,6 +23,12 @@ def _not_isolated(outcomes: tuple[int, ...]) -> str:
     return f"stationary policies with mass on {where} are not isolated: there are infinitely many"
 
 
+def _words_not_isolated(prefix: tuple[int, ...]) -> str:
+    """prefix: words, counted from 0; empty for the first token."""
+    where = f"after {''.join(str(w + 1) for w in prefix)}" if prefix else "of the first token"
+    return f"stationary probabilities of the words {where} are not isolated: there are infinitely many"
+
+
 def _no_loss(proved: bool) -> str:
     elementary = "is an elementary function (Risch's algorithm, by SymPy)"
     why = elementary if proved else "was found in the loss grammar"
@@ -107,11 +113,13 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         "the variances: full(..) adds no noise of the outcome drawn, and the rest is not compared beside it"
     ),
     "variances-of-bounds": "the variances: those of losses with bounds or logs are not compared",
+    "variances-of-batches": "the variances of losses over a batch are compared at the optimum alone",
     "variances-of-tokens": "the variances: those of sums over tokens are not compared",
     "rewards-alone-decide": "the penalty has zero expected gradient: rewards alone decide",
     "penalty-is-rewarded": "beta is negative: the penalty is rewarded",
     "start-decides-the-end": "where training ends depends on where it starts",
     "policies-not-isolated": _not_isolated,
+    "words-not-isolated": _words_not_isolated,
     "policies-may-be-missing": "not decided: policies that are stationary may be missing from this list",
     "stability-open": "not decided: whether a policy is stable where the table says so",
     "boundary-may-be-missing": (

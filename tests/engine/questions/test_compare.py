@@ -391,7 +391,7 @@ def test_wrong_input(losses: tuple[Any, Any], options: dict[str, Any], words: st
 
 
 KEYS = {"losses", "sampling", "use", "level", "batch", "credit", "weights", "aggregate",
-        "value", "per_sample", "expected_gradient", "variance",
+        "value", "per_sample", "expected_gradient", "variance", "at_optimum",
         "trust", "hypotheses", "undecided"}  # fmt: skip
 ANSWER = {"same", "statement", "trust", "witness"}
 VARIANCE = {"coefficients", "under", "exact", "difference", "correction", "b_at_most_a_where", "lower",

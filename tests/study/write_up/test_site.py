@@ -165,7 +165,7 @@ def test_a_cell_shows_verdict_code_proof_and_theorem() -> None:
         in shown
     )
     assert "return rho*(torch.expm1(-k1) + k1)" in shown and r"\begin{aligned}" in shown
-    assert "theorems/offpolicy.rho-k3.md" in shown and "<summary>Hypotheses (6)</summary>" in shown
+    assert "theorems/offpolicy.rho-k3.md" in shown and "<summary>Hypotheses (7)</summary>" in shown
 
 
 def test_each_code_has_a_page_with_answers(tmp_path: Path) -> None:
