@@ -195,7 +195,7 @@ def _format_not_positive(element: ExpPoly) -> str:
 WRITTEN: dict[str, str | Callable[..., str]] = {
     "means-exist": _describe_means_exist,
     "new-samples": (
-        "neither theta nor {of} depends on the samples; from the second step on a batch on, theta does"
+        "neither theta nor {of} depends on the samples; after the first step on a batch theta does"
     ),
     "support": _describe_support,
     "exchange": "grad and E_{under} may be exchanged in {of} (dominated derivative near theta)",

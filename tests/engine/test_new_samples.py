@@ -11,7 +11,7 @@ from klsym.calculus import KL, derive, expectation, expected_gradient, grad, k1,
 from klsym.kernel.printer import CONVENTIONS
 from support.losses.cases import options
 
-SAID = "neither theta nor mu depends on the samples; from the second step on a batch on, theta does"
+SAID = "neither theta nor mu depends on the samples; after the first step on a batch theta does"
 
 
 @pytest.mark.parametrize(
