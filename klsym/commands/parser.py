@@ -65,9 +65,9 @@ class Parser(argparse.ArgumentParser):
         """Say of an unknown option that is a choice, such as --off-policy, which option has it."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.error(
-                f"unrecognized arguments: {' '.join(unknown)}{suggest_option(unknown[0], vars(options))}"
-            )
+            command = f"{self.prog} {args[0]}" if args else self.prog
+            hint = suggest_option(unknown[0], vars(options))
+            raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see {command} --help)")
         return options
 
     def format_help(self) -> str:
@@ -93,7 +93,9 @@ class Parser(argparse.ArgumentParser):
         is_command = isinstance(action, argparse._SubParsersAction)
         if is_command and value not in (action.choices or ()):
             from klsym.engine.answers.loss_hints import is_loss, write_explain
+            from klsym.language.named_losses import refuse_sentence
 
+            refuse_sentence(value)
             if is_loss(value):
                 raise UsageError(f"{value[:60]!r} is a loss and no command: type {write_explain(value)}")
         try:

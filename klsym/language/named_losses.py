@@ -20,7 +20,9 @@ TABLE = Path(__file__).with_suffix(".toml")
 WORD = re.compile(
     r"(?<![\w.])[A-Za-z]\w*(?!\w|\s*\(|\s*\.(?!\s*\w+\s*\())"
 )  # no function, and no x of x.y but in x.mean()
-NAME = re.compile(r"[A-Za-z]\w*([- ][A-Za-z]\w*)*\+{0,2}")
+NAME = re.compile(r"[A-Za-z]\w*\+{0,2}([- _][A-Za-z]\w*)*\+{0,2}")
+TRAINER = re.compile(r"(trl|verl|openrlhf|slime|areal|unsloth|axolotl|nemo)(?:'s)?[- ](?=\w)", re.IGNORECASE)
+PLACE = re.compile(r"^(.*\S)\s+(?:in|as)\s+(?:the\s+|a\s+)?(loss|reward)s?$", re.IGNORECASE | re.DOTALL)
 MANY_WORDS = 3  # of a sentence
 
 
@@ -94,7 +96,8 @@ def find_named_loss(text: str) -> NamedLoss | None:
     """Return the row with this name, or None; raises UsageError for a name that has no single reading."""
     if not is_like_a_name(text):
         return None
-    wanted = normalise_name(text)
+    trainer = TRAINER.match(text.strip())
+    wanted = normalise_name(text.strip()[trainer.end() :] if trainer else text)
     for row in _read_table()["ambiguous"]:
         if wanted in map(normalise_name, row["names"]):
             commands = "; or ".join(f"klsym explain {reading}" for reading in row["readings"])
@@ -102,7 +105,21 @@ def find_named_loss(text: str) -> NamedLoss | None:
     for row in _read_table()["unread"]:
         if wanted in map(normalise_name, row["names"]):
             raise UsageError(f"{row['names'][0]} cannot be read: {row['why']}; try {row['instead']}")
-    return _index_names().get(wanted)
+    row = _index_names().get(wanted)
+    if row and trainer and trainer[1].lower() not in row.whose.lower():
+        hint = f"klsym explain {row.name}, or name its code: klsym audit FILE.py:FUNC"
+        raise UsageError(f"{text.strip()!r}: {row.name} is known as {row.whose}; type {hint}")
+    return row
+
+
+def split_place(text: str) -> tuple[str, str]:
+    """Return a loss without the words that say where it is used, and the choice of use; "" if none is said.
+
+    >>> split_place("k1 in the reward"), split_place("k3 as a loss"), split_place("k2")
+    (('k1', 'reward'), ('k3', 'loss'), ('k2', ''))
+    """
+    match = PLACE.match(text.strip())
+    return (match[1], match[2].lower()) if match else (text, "")
 
 
 def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss, ...]]:
@@ -132,7 +149,8 @@ def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss,
 def refuse_sentence(text: str) -> None:
     """Raise UsageError for words without a sign of a formula, with the two nearest examples."""
     words = re.findall(r"[\w+-]+", text)
-    if len(words) < MANY_WORDS or re.search(r"[=*/()\[\]\n;]|\s[-+]\s", text):
+    is_formula = re.search(r"[=*/()\[\]\n;]|\s[-+]\s", text) and not text.rstrip().endswith("?")
+    if len(words) < MANY_WORDS or is_formula:
         return
     normalised = [normalise_name(word) for word in words]
     names = list(dict.fromkeys(_index_names()[word].name for word in normalised if word in _index_names()))

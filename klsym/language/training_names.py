@@ -47,6 +47,7 @@ LOG_RATIO = (
 PENALTY = "k1, k2 or k3 for samples (`{0} = logp - ref_logp; ...`) or full_kl(q, p) for the whole vocabulary"
 AMBIGUOUS = {
     **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio"), RATIO),
+    **dict.fromkeys(("coef_1", "coef_2"), RATIO),  # TRL's ratio and its clipped one
     **dict.fromkeys(("log_ratio", "logratio", "logr", "log_ratios"), LOG_RATIO),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss", "kl_penalty", "per_token_kl"), PENALTY),
 }  # fmt: skip

@@ -220,7 +220,7 @@ def _describe_aim(verdict: Verdict, aim: Aim, ascends: bool) -> Update:
     Of the mean of the loss under mu it is said that it is this; as E_q[..] that would be a formula with rho.
     """
     update = Update(aim.verb, TEXT(aim.formula), sampler=aim.sampler)
-    if any(map(says_push, verdict.messages)):
+    if any(says_push(message) and message.values["alone"] for message in verdict.messages):
         return replace(update, note=", which pushes the policy away from mu")
     if verdict.target != "own-mean" or aim.is_maximised != ascends:
         return update
@@ -231,7 +231,7 @@ def _describe_aim(verdict: Verdict, aim: Aim, ascends: bool) -> Update:
 
 
 def says_push(message: Any) -> bool:
-    """Is it said of the whole objective or of its last term that it pushes q away from mu, and no more?"""
+    """Is it said of the objective, or of a term of it, that it pushes q away from mu, and no more?"""
     pushes = message.code in ("pushes-from-mu", "wrong-sign")
     return pushes and all(
         kind == "pushes" and sign.where is None for (kind, _), sign in message.values["does"]

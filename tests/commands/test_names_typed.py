@@ -113,6 +113,30 @@ def test_dapo_is_the_mean_over_the_tokens_of_the_batch() -> None:
     assert "over all tokens of the batch" in usual.text().splitlines()[0]
 
 
+def test_a_loss_beside_a_reward_is_compared_by_the_gradient_of_each(capsys: Out) -> None:
+    for words, first in (
+        (["k2 in the loss", "k1 in the reward"], "Training goes to the same policy"),
+        (["k2", "k1 in reward"], "Training goes to the same policy"),
+        (["k3 as a loss", "k1 as reward"], "Different objectives"),
+    ):
+        code, out, err = run(capsys, "compare", *words)
+        assert (code, err) == (0, "") and first in out and "k1" in out
+    both = klsym.compare("k1 in the reward", "k3 in the reward")
+    assert both.setting.use == "reward" and both.gradient.same is False
+    assert klsym.explain("k1 in the reward").target == "reverse-kl"
+
+
+def test_the_ratio_of_trl_is_no_parameter() -> None:
+    verdict = klsym.explain("coef_1*(torch.exp(ref_logp - logp) - (ref_logp - logp) - 1)")
+    assert verdict.loss.read_as == "rho*k3" and verdict.target == "reverse-kl"
+
+
+def test_k3_under_an_older_policy_is_not_said_to_push_from_it() -> None:
+    """E_mu[k3] is least where q = p; one of its two terms alone would push q away from mu."""
+    assert "pushes" not in klsym.explain("k3", sampling="off-policy").text()
+    assert "pushes the policy away from mu" in klsym.explain("k1", sampling="off-policy").text()
+
+
 def test_the_inner_clamp_of_low_var_kl_keeps_its_gradient_a_number() -> None:
     """verl clamps the log ratio before exp; without that clamp inf - inf is met."""
     assert "not a number" not in klsym.explain("low_var_kl").text(full=True)
@@ -188,6 +212,21 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain gspo-token", "no name of a loss; did you mean gspo?"),
         ("explain schulman", "'schulman' is ambiguous: type klsym explain k1 --use reward; or"),
         ("explain zz9", "klsym examples lists the losses with names"),
+        ("explain k3 --position loss", "type --use loss or --use reward (see klsym explain --help)"),
+        ("explain grpo --beta 0.04", "beta and eps stand for any number: leave it out, or write the number"),
+        ("explain grpo --num_iterations 1", "type --sampling on-policy for the first step on a batch"),
+        ("explain ppo --kl_estimator k3", "type the estimator as the loss: klsym explain k3"),
+        ("explain trl", "'trl' is ambiguous: type klsym explain grpo; or klsym explain rloo"),
+        ("explain 'verl grpo'", "grpo is known as TRL, loss_type grpo"),
+        (
+            "compare forward-kl k3",
+            "'forward-kl' is an objective, and no loss: klsym recommend --target forward-kl",
+        ),
+        ("recommend --target entropy", "for an entropy bonus type klsym explain entropy"),
+        ("explain tis", "'tis' is ambiguous: type klsym explain '-sg(min(rho, 2))*A*log_q' --sampling"),
+        ("'is k3 biased?'", "not sentences: type klsym explain k3 or"),
+        ("explain 'does 1/|o| in GRPO cause a length bias?'", "type klsym rule KL012 or klsym explain grpo"),
+        ("explain 'k1 in the reward' --use loss", "'reward' is typed with the loss, and --use loss"),
         ("optimum grpo --beta 1 --rewards 1,0", "unknown name 'grpo'"),
         ("explain k3 --sampling of-polcy", "did you mean off-policy?"),
         ("explain k3 --sampling zzz", "invalid choice: 'zzz'"),
@@ -239,7 +278,9 @@ def test_what_is_typed_wrongly_is_refused_in_one_line(words: str, said: str, cap
 )  # fmt: skip
 def test_other_words_get_no_hint_on_losses_and_options(words: str, capsys: Out) -> None:
     code, out, err = run(capsys, *shlex.split(words))
-    assert (code, out) == (2, "") and not re.search("klsym explain|klsym divergence|did you mean --", err)
+    assert (code, out) == (2, "") and not re.search(
+        "klsym explain (?!--help)|klsym divergence|did you mean --", err
+    )
 
 
 @pytest.mark.parametrize(

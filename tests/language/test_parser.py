@@ -441,7 +441,7 @@ def test_a_name_that_may_depend_on_the_sample_is_asked_for(name: str) -> None:
     example = str(caught.value).partition(advice)[2].partition("`")[0]
     assert example.startswith(f"{name} = ") and example.endswith("; ...")
     read = read_loss(example.replace("...", f"beta*{name}")).expression
-    assert unfold(read).has(log_q) or read.has(A) or read.has(R) or read.has(OverVocabulary)
+    assert unfold(read).has(log_q, log_old) or read.has(A) or read.has(R) or read.has(OverVocabulary)
 
 
 def test_names_of_answers_are_read_in_printed_formulas() -> None:

@@ -343,7 +343,7 @@ def test_the_answer_says_what_was_read() -> None:
     ("typed", "said"),
     [
         ("kl_coef*k1.abs()", "kl_coef is read as a parameter, independent of the sample and of theta"),
-        ("k1.sum()", "the factor the number of samples is left out; with --level token"),
+        ("k1.sum()", "the factor the number of samples is left out; with level token"),
         ("(k1*mask).sum()/mask.sum()", "mask is left out: a mask of padding does not change the loss"),
         ("adv.unsqueeze(1)*rho", r"unsqueeze() is left out: it changes no value"),
         ("loss = k2; h = -logp", "loss does not enter the loss, which is h, the last name assigned"),

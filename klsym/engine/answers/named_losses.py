@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
-from klsym.errors import UsageError, spell_option
+from klsym.errors import UsageError, spell_option, suggest_nearest
 from klsym.language.expressions import ATOMS, PARAMETERS, log_mu, rho
 from klsym.language.messages import Message
 from klsym.language.named_losses import (
@@ -22,12 +22,15 @@ from klsym.language.named_losses import (
     expand_names,
     find_named_loss,
     is_like_a_name,
+    list_names,
     refuse_sentence,
+    split_place,
 )
 from klsym.notation.losses import Written
 
 # The value of an option that a row does not name.
 UNSAID = {option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")}
+KL_NAMES = ("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl")
 Options = Mapping[str, str | None]
 
 
@@ -43,6 +46,13 @@ class Question:
 def read_question(loss: object, parameters: Iterable[str], options: Options) -> Question:
     """Read a loss that may have a usual name, or names in its formula; raises UsageError."""
     names = parameters if isinstance(parameters, str) else tuple(parameters)
+    if isinstance(loss, str):
+        loss, place = split_place(loss)
+        if place and options.get("use") not in (None, place):
+            raise UsageError(
+                f"{place!r} is typed with the loss, and {spell_option('use', str(options['use']))}"
+            )
+        options = {**options, "use": place} if place else options
     if not isinstance(loss, str) or loss.strip() in {*ATOMS, *names}:
         return Question(as_written(loss, names), dict(options))
     rows: tuple[NamedLoss, ...]
@@ -67,7 +77,11 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
     except UsageError as error:
         if not is_like_a_name(typed):
             raise
-        nearest = f"; did you mean {rows[0].name}?" if rows else ""
+        if typed.strip().lower() in KL_NAMES:
+            hint = f"klsym recommend --target {typed.strip().lower()} says which loss to write"
+            raise UsageError(f"{typed.strip()!r} is an objective, and no loss: {hint}") from None
+        expanded = f"; did you mean {rows[0].name}?" if rows else ""
+        nearest = suggest_nearest(typed.strip(), list_names()) or expanded
         refusal = f"{typed.strip()[:60]!r} is no name of a loss{nearest}" if rows else str(error)
         raise UsageError(f"{refusal}; klsym examples lists the losses with names") from None
 

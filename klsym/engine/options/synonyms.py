@@ -29,22 +29,66 @@ SYNONYMS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
+# Options of trainers -> what to type.
+PLACES = "type --use loss or --use reward"
+NUMBERS = "beta and eps stand for any number: leave it out, or write the number into the formula"
+OF_TRAINERS = {
+    **dict.fromkeys(("in", "position", "placement", "place", "where"), PLACES),
+    **dict.fromkeys(
+        ("beta", "klcoef", "kllosscoef", "clip", "clipeps", "cliprange", "eps", "epsilon", "epsilonhigh",
+         "cliphigh", "entropycoef"),
+        NUMBERS,
+    ),
+    **dict.fromkeys(
+        ("klestimator", "estimator", "kltype", "kllosstype", "klpenalty", "kl"),
+        "type the estimator as the loss: klsym explain k3, or klsym explain k3 --use reward",
+    ),
+    **dict.fromkeys(
+        ("usekl", "usekllose", "useklloss", "useklinreward"),
+        "type the term alone: klsym explain k3, or klsym explain k1 --use reward",
+    ),
+    "importancesamplinglevel": "type klsym explain gspo, or --level sequence",
+    **dict.fromkeys(
+        ("numiterations", "mu", "ppoepochs", "epochs", "numepochs"),
+        "type --sampling on-policy for the first step on a batch, off-policy for later ones",
+    ),
+    **dict.fromkeys(
+        ("vllmimportancesamplingcorrection", "tis", "rolloutis", "tisimpratiocap"),
+        "type the weight into the loss: klsym explain '-sg(min(rho, 2))*A*log_q' --sampling off-policy",
+    ),
+    **dict.fromkeys(
+        ("numgenerations", "groupsize", "group", "baseline", "scalerewards"),
+        "type --batch mean, leave-one-out or std",
+    ),
+    **dict.fromkeys(("lossaggmode", "losstype", "reduction"), "type --aggregate sum, mean or batch"),
+}  # fmt: skip
+
+
 def _normalise(text: str) -> str:
     return text.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def suggest_option(typed: str, options: Collection[str]) -> str:
-    """Return "; did you mean --sampling off-policy?" for a choice that is typed as an option, else "".
+    """Return "; did you mean --sampling off-policy?" for a choice that is typed as an option.
+
+    Of an option that trainers have it is what to type here; else "".
 
     >>> suggest_option("--off-policy", CHOICES), suggest_option("--x", CHOICES)
     ('; did you mean --sampling off-policy?', '')
     >>> suggest_option("--mean", CHOICES)
     '; did you mean --batch mean or --aggregate mean?'
+    >>> suggest_option("--position", CHOICES)
+    '; type --use loss or --use reward'
     """
     word = typed.strip().removeprefix("--")
     choices = {name: read_choice(name, word) for name in CHOICES if name in options}
     meant = [f"--{name} {choice}" for name, choice in choices.items() if choice in CHOICES[name]]
-    return f"; did you mean {' or '.join(meant)}?" if meant and typed.strip().startswith("--") else ""
+    if not typed.strip().startswith("--"):
+        return ""
+    if meant:
+        return f"; did you mean {' or '.join(meant)}?"
+    hint = OF_TRAINERS.get(_normalise(word.partition("=")[0]))
+    return f"; {hint}" if hint and options else ""
 
 
 def read_choice(option: str, typed: str) -> str:

@@ -9,12 +9,12 @@ Of each part the answer has a proof that it is the same, or a model where it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from klsym.engine.answers.dispatch import refuse_taken_names
-from klsym.engine.answers.named_losses import merge_options, read_question
+from klsym.engine.answers.named_losses import Question, merge_options, read_question
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.in_trees import list_tree_values, substitute_in_loss
 from klsym.engine.fields.slot_loss import (
@@ -26,6 +26,7 @@ from klsym.engine.fields.slot_loss import (
     needs_sampler,
     rewrite_for_sequence,
 )
+from klsym.engine.options.choices import is_reward
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import Quantity, expectation
@@ -51,6 +52,7 @@ from klsym.language.abbreviations import Point, Side
 from klsym.language.convert import to_ring
 from klsym.language.expressions import length
 from klsym.language.messages import Message
+from klsym.language.named_losses import split_place
 from klsym.notation.losses import Written
 
 
@@ -89,9 +91,10 @@ class ComparedQuantities(NamedTuple):
 def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any) -> Comparison:
     """Say in what two losses agree, and which has the less noisy gradient where; see `klsym.api.compare`."""
     names = parameters if isinstance(parameters, str) else tuple(parameters)
-    questions = (read_question(a, names, options), read_question(b, names, options))
+    questions = _read_questions((a, b), names, options)
     pair = (questions[0].written, questions[1].written)
     rows = (*questions[0].rows, *questions[1].rows)
+    options["use"] = questions[0].options.get("use")
     used = merge_options(rows, options, is_strict=True) if rows else options
     assumed = {
         name: next((value for one in questions if (value := one.options.get(name))), None)
@@ -112,6 +115,31 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
         written=pair,
         readings=(*(note for written in pair for note in _describe_reading(written)), *comparison.readings),
     )
+
+
+def _read_questions(
+    pair: tuple[object, object], names: str | tuple[str, ...], options: Mapping[str, Any]
+) -> tuple[Question, Question]:
+    """Read two losses; beside a loss, a reward "k1 in the reward" is sg(k1)*log_q, with the same gradient."""
+    split = [split_place(x) if isinstance(x, str) else (x, "") for x in pair]
+    places = [place or options.get("use") or "loss" for _, place in split]
+    if places[0] == places[1]:
+        first, second = (read_question(x, names, {**options, "use": places[0]}) for x, _ in split)
+        return first, second
+    setting = checked_setting(level=options.get("level"))
+    form = "sg(togo({}))*log_q" if setting.is_per_token else "sg({})*log_q"
+    first, second = (
+        _read_as_loss(form.format(text) if is_reward(place) else text, str(typed), names, options)
+        for (text, _), place, typed in zip(split, places, pair, strict=True)
+    )
+    return first, second
+
+
+def _read_as_loss(
+    text: object, typed: str, names: str | tuple[str, ...], options: Mapping[str, Any]
+) -> Question:
+    question = read_question(text, names, {**options, "use": "loss"})
+    return replace(question, written=replace(question.written, typed=" ".join(typed.split())))
 
 
 def _describe_reading(written: Written) -> tuple[Message, ...]:

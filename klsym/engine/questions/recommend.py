@@ -267,7 +267,8 @@ def _describe_other_target(target: str) -> str:
     """Say for which targets there are losses."""
     answered = ", ".join(get_args(KLTarget))
     if target in (*NAMES, *KINDS):
-        return f"target={target!r}: no loss is recommended for this objective, only for {answered}"
+        entropy = "; for an entropy bonus type klsym explain entropy" * ("entropy" in target)
+        return f"target={target!r}: no loss is recommended for this objective, only for {answered}{entropy}"
     typed, wanted = str(target), f"target={target!r}: one of {answered} expected"
     if typed.lower() in OF_KLS:
         return f"target={target!r}: {WHICH_KL} expected"
