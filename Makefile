@@ -146,8 +146,9 @@ golden: install ## answer the 2,000 losses of the golden corpus again, list each
 	PYTHONPATH=tests $(BIN)/python -m support.golden $(GOLDEN_FLAGS)
 	PYTHONPATH=tests $(BIN)/python -m support.golden.printed $(filter --write,$(GOLDEN_FLAGS))
 
-pages: install ## write docs/trust.md and docs/benchmarks.md from what the verified checker, the campaigns and make bench stored
+pages: install ## write docs/trust.md and docs/benchmarks.md from what the verified checker, the campaigns and make bench stored, and docs/sources.md
 	$(BIN)/python benchmarks/pages.py
+	$(BIN)/python -m klsym.study.write_up.source_statements docs/sources.md
 
 implied: install ## the objectives of 1,000 random c(r) against floats that share nothing with klsym
 	$(BIN)/python benchmarks/implied_objectives.py --count 1000
