@@ -19,6 +19,7 @@ from klsym.diagnostics.neighbours import (
 )
 from klsym.diagnostics.overflow import find_cancellation, find_overflows
 from klsym.diagnostics.reward_signs import find_opposed_reward
+from klsym.diagnostics.truncated_weights import find_truncation
 from klsym.diagnostics.turned_signs import find_turned_sign
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import guess_intended_target
@@ -31,7 +32,7 @@ from klsym.engine.targets.ring import find_named_parts
 from klsym.engine.verdicts.verdict import WITHOUT_NAME, ExpectedValue, Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import is_in_core
-from klsym.language.expressions import DENSITIES, PARAMETERS, A, R, log_p, log_q, parameter
+from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
 from klsym.language.messages import Message
 from klsym.language.sums import Normalised, find_word_bounds
 from klsym.notation.losses import Written
@@ -385,24 +386,7 @@ def check_truncated_weight(context: DiagnosedLoss) -> Messages:
     terms = [term.verdict for term in context.verdict.gradient.terms] or [context.verdict]
     for verdict in terms:
         if verdict.target != "zero" and not any(find_zero_regions(verdict)):
-            yield from _find_truncation(verdict)
-
-
-def _find_truncation(verdict: Verdict) -> Messages:
-    factors, biases = verdict.gradient.score_cases, [b for _, b in verdict.gradient.bias_cases]
-    values = [h for _, h in factors]
-    if not biases or not all(isinstance(x, sympy.Expr) for x in (*values, *biases)):
-        return
-    inside = next((h for h in values if all(sympy.expand(h + b) in values for b in biases)), None)
-    beyond = tuple((on, h) for on, h in factors if h != inside)
-    if inside is not None and all(any(_is_of_policies(c.x) for c in on) for on, _ in beyond):
-        yield Message("truncates", inside=inside, beyond=beyond)
-
-
-def _is_of_policies(x: Any) -> bool:
-    """Does the value of a condition depend on log densities?"""
-    densities = {density.name for density in DENSITIES}
-    return any(name.partition("[")[0] in densities for name in collect_names(x))
+            yield from find_truncation(verdict)
 
 
 def _is_tie(message: Message) -> bool:

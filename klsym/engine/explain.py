@@ -35,8 +35,8 @@ from klsym.engine.verdicts.lazy import LazyCases, Search
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS
-from klsym.language.parser import split_terms
 from klsym.language.sums import OverVocabulary
+from klsym.language.typed_terms import split_terms
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
 

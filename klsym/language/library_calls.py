@@ -205,15 +205,20 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     return factors[reduction_name] * full_kl(symbols[target], symbols[first])
 
 
+OVER_WORDS = {"log_softmax", "softmax", "logsumexp", "gather"}
 OVER_A_BATCH = {"std", "var", "whiten", "masked_whiten", "masked_std", "masked_var"}
 
 
 def suggest_instead(name: str) -> str:
-    """Return what to type for a function over the samples of a batch that is not read; empty for others.
+    """Return what to type for a function over the batch or the vocabulary that is not read; empty for others.
 
     >>> suggest_instead("std")
     ": type normalised(R) for (R - R.mean())/R.std(), or R alone and choose batch='std'"
     """
+    if name in OVER_WORDS:
+        return (
+            ": type log_q and log_p, full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
+        )
     if name not in OVER_A_BATCH:
         return ""
     option = spell_option("batch", "std")

@@ -112,6 +112,17 @@ def find_named_loss(text: str) -> NamedLoss | None:
     return row
 
 
+def drop_setting(text: str) -> str:
+    """Return the name of a loss without the option that it is the value of.
+
+    >>> drop_setting("kl_penalty=low_var_kl"), drop_setting("loss = k3/2"), drop_setting("x = y")
+    ('low_var_kl', 'loss = k3/2', 'x = y')
+    """
+    _, sign, value = text.partition("=")
+    is_name = bool(sign) and is_like_a_name(value) and normalise_name(value) in _index_names()
+    return value.strip() if is_name else text
+
+
 def split_place(text: str) -> tuple[str, str]:
     """Return a loss without the words that say where it is used, and the choice of use; "" if none is said.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from keyword import iskeyword
 from typing import Any
 
@@ -38,6 +38,7 @@ from klsym.language.expressions import (
     where,
 )
 from klsym.language.named_losses import list_names
+from klsym.language.pasted_text import suggest_statements
 from klsym.language.sums import (
     DENSITIES,
     After,
@@ -112,29 +113,6 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
     return expression
 
 
-def split_terms(text: str, parameters: Iterable[str] = ()) -> list[tuple[str, Any]]:
-    """Return the terms of a typed sum, in their order; nothing for what is no text of the grammar.
-
-    >>> [text for text, _ in split_terms("-A*log_q + beta*k3 - (r - 1)")]
-    ['-A*log_q', 'beta*k3', '-(r - 1)']
-    """
-    try:
-        pieces = list(_split_pieces(parse_python(text.strip(), mode="eval").body, text.strip()))
-        return [(piece, parse(piece, parameters)) for piece in pieces]
-    except (SyntaxError, RecursionError, MemoryError, ValueError, UsageError):
-        return []
-
-
-def _split_pieces(node: ast.expr, text: str, sign: str = "") -> Iterator[str]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and not sign:
-        yield from _split_pieces(node.left, text)
-        yield from _split_pieces(node.right, text, "-" if isinstance(node.op, ast.Sub) else "")
-        return
-    piece = ast.get_source_segment(text, node) or ""
-    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
-    yield f"{sign}({piece})" if sign and is_sum else f"{sign}{piece}"
-
-
 def parse_python(text: str, **options: Any) -> Any:
     """Return Python's tree of a text; what Python would print a warning of is passed over in silence."""
     with warnings.catch_warnings():
@@ -175,7 +153,8 @@ class Reader:
             open_end = self.text.rstrip()[-1] in "+-*/(,"
             end = len(self.text.rstrip()) + 1 if open_end else 1
             position = (lead + error.offset if error.offset else end) - 1
-            raise self.make_error(f"cannot be read ({error.msg})", position) from None
+            reading = self.make_error(f"cannot be read ({error.msg})", position)
+            raise UsageError(f"{reading}{suggest_statements(self.text)}") from None
         except (RecursionError, MemoryError, ValueError):
             raise UsageError("the loss is nested too deeply to be read") from None
         self.lead = lead

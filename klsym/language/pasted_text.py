@@ -34,3 +34,13 @@ def join_lines(text: str) -> str:
 
 def _remove_comments(text: str) -> str:
     return QUOTED_OR_COMMENT.sub(lambda found: "" if found[0][0] == "#" else found[0], text)
+
+
+def suggest_statements(text: str) -> str:
+    """Return what to type in place of a formula with a definition behind a comma; empty for others.
+
+    >>> suggest_statements("r*k2, r = pi/pi_old"), suggest_statements("k1 +")
+    ('; type what a name is first: r = ..; the formula', '')
+    """
+    match = re.search(r",\s*(?:where\s+)?(\w+)\s*=(?!=)", text)
+    return f"; type what a name is first: {match[1][:60]} = ..; the formula" if match else ""

@@ -39,7 +39,7 @@ from klsym.language.parser import (
     parse_asked,
     parse_python,
 )
-from klsym.language.pasted_text import as_python
+from klsym.language.pasted_text import as_python, suggest_statements
 from klsym.language.recognition import recognise
 from klsym.language.reductions import KEPT, Misplaced, flatten, reduce_to_mean, take_over_tokens
 from klsym.language.usual_names import LIBRARIES, NameReader
@@ -134,9 +134,8 @@ class SpelledReader(NameReader):
             tree = parse_python(self.source)
         except SyntaxError as error:
             position = self.find_position(error.lineno or 1, max((error.offset or 1) - 1, 0))
-            raise self.make_error(
-                f"cannot be read ({error.msg})", min(position, len(self.text) - 1)
-            ) from None
+            reading = self.make_error(f"cannot be read ({error.msg})", min(position, len(self.text) - 1))
+            raise UsageError(f"{reading}{suggest_statements(self.text)}") from None
         except ValueError:
             raise UsageError("the loss is nested too deeply to be read") from None
         for node in ast.walk(tree):

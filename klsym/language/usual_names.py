@@ -203,7 +203,8 @@ class NameReader(Reader):
             self.is_foreign = True
             is_log = "log" in split_words(name) and meaning == PROBABILITIES
             kind, wanted = ("log-probability", LOG_PROBABILITIES) if is_log else ("probability", meaning)
-            raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}", node)
+            exact = "; for a sum over the vocabulary type full_kl(q, p) or H(q)" * (meaning == PROBABILITIES)
+            raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}{exact}", node)
         return ATOMS[self.choose_older_policy(name, meaning)]
 
     def declare_parameter(self, typed: str, name: str, node: ast.expr) -> Any:

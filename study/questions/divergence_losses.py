@@ -230,7 +230,7 @@ def _divide_smooth_function(typed: Any, asked: str) -> Divided:
 # ---------------------------------------------------------------------------- reading f
 def _read(text: str, parameters: tuple[str, ...]) -> Any:
     """f as a SymPy expression; the message points at what makes it no function of r."""
-    plain = text.strip()
+    plain = re.sub(r"^([a-z-]{4,})\s+(?=[\d.]+(/\d+)?$)", r"\1=", text.strip())  # alpha 0.5
     if plain in NAMED_GENERATORS:
         return to_sympy(NAMED_GENERATORS[plain])
     if plain in WRITTEN_GENERATORS:

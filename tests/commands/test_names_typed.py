@@ -126,6 +126,12 @@ def test_a_loss_beside_a_reward_is_compared_by_the_gradient_of_each(capsys: Out)
     assert klsym.explain("k1 in the reward").target == "reverse-kl"
 
 
+def test_a_name_as_the_value_of_an_option_is_the_name() -> None:
+    for typed, name in (("kl_penalty=low_var_kl", "low_var_kl"), ("kl_penalty = abs", "abs")):
+        assert klsym.explain(typed).to_json()["target"] == klsym.explain(name).to_json()["target"]
+    assert klsym.explain("loss = k3/2").loss.read_as == "k3/2"
+
+
 def test_the_ratio_of_trl_is_no_parameter() -> None:
     verdict = klsym.explain("coef_1*(torch.exp(ref_logp - logp) - (ref_logp - logp) - 1)")
     assert verdict.loss.read_as == "rho*k3" and verdict.target == "reverse-kl"
@@ -209,9 +215,16 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain 'ratio - 1'", "ambiguous name 'ratio'"),
         ("explain '(R - R.mean())/(R.std() + eps)*logp'", "or R alone and choose --batch std"),
         ("explain '-A*logp + kl_loss + pg_loss'", "ambiguous name 'kl_loss'"),
-        ("explain gspo-token", "no name of a loss; did you mean gspo?"),
+        ("explain gspo-tokens", "no name of a loss; did you mean gspo_token?"),
         ("explain schulman", "'schulman' is ambiguous: type klsym explain k1 --use reward; or"),
         ("explain zz9", "klsym examples lists the losses with names"),
+        ("explain 'r*k2, r = pi/pi_old'", "; type what a name is first: r = ..; the formula"),
+        (
+            "explain 'F.log_softmax(x)'",
+            "full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions",
+        ),
+        ("explain '(probs*k1).sum(-1)'", "for a sum over the vocabulary type full_kl(q, p) or H(q)"),
+        ("compare gspo gspo-token", "gspo is used with --level sequence"),
         ("explain k3 --position loss", "type --use loss or --use reward (see klsym explain --help)"),
         ("explain grpo --beta 0.04", "beta and eps stand for any number: leave it out, or write the number"),
         ("explain grpo --num_iterations 1", "type --sampling on-policy for the first step on a batch"),

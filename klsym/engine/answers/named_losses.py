@@ -19,6 +19,7 @@ from klsym.language.expressions import ATOMS, PARAMETERS, log_mu, rho
 from klsym.language.messages import Message
 from klsym.language.named_losses import (
     NamedLoss,
+    drop_setting,
     expand_names,
     find_named_loss,
     is_like_a_name,
@@ -47,7 +48,7 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
     """Read a loss that may have a usual name, or names in its formula; raises UsageError."""
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     if isinstance(loss, str):
-        loss, place = split_place(loss)
+        loss, place = split_place(drop_setting(loss))
         if place and options.get("use") not in (None, place):
             raise UsageError(
                 f"{place!r} is typed with the loss, and {spell_option('use', str(options['use']))}"
