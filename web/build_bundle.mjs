@@ -53,6 +53,8 @@ const digest = createHash("sha256");
 for (const name of names) digest.update(name).update(fs.readFileSync(path.join(out, name)));
 const version = digest.digest("hex").slice(0, 16);
 fs.writeFileSync(path.join(out, "files.json"), JSON.stringify({ version, files: names })); // what is kept offline
+const worker = path.join(out, "offline.js");
+fs.writeFileSync(worker, fs.readFileSync(worker, "utf8").replace("BUILD", version));
 
 const sizes = downloads(out);
 for (const { name, raw, gzip } of sizes.files) console.log(`${name.padEnd(26)} ${raw} bytes, ${gzip} gzipped`);

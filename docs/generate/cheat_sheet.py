@@ -35,7 +35,7 @@ LEGEND = (
     ("zero", "its expected gradient is zero: noise alone"),
     ("divergence", "E_q[f(r)] with another f"),
     ("combination", "a difference of the two KLs"),
-    ("sampler", "a mean under mu that is no divergence, or no objective at all"),
+    ("sampler", "a mean under mu, no KL of q and p, or no objective at all"),
 )  # fmt: skip
 
 

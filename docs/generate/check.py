@@ -146,7 +146,8 @@ def search_faults(folder: Path) -> list[str]:
             continue
         typed = re.findall(r"\w+", phrase.lower())
         words = [language.stem(word) for word in typed if word not in language.stopwords]
-        if index["docnames"].index(page) not in _pages_with(words, index):
+        names = {index["docnames"][n] for n in _pages_with(words, index)}
+        if page not in names:
             faults.append(f"search: {phrase!r} does not find {page}")
     return faults
 

@@ -192,6 +192,8 @@ class MeasuredCode:
                     refusals.append(refusal)
             if not any(isinstance(refusal, PairedSamples) for refusal in refusals):
                 break
+        if not layouts:
+            raise UsageError("no layout of the arguments fits: nothing packs tokens on one axis")
         if not refusals:
             raise UsageError("no values of the parameters found that meet the hypotheses")
         raise max(refusals, key=lambda refusal: refusal.line or 0)

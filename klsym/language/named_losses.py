@@ -21,7 +21,7 @@ WORD = re.compile(
     r"(?<![\w.])[A-Za-z]\w*(?!\w|\s*\(|\s*\.(?!\s*\w+\s*\())"
 )  # no function, and no x of x.y but in x.mean()
 NAME = re.compile(r"[A-Za-z]\w*\+{0,2}([- _][A-Za-z]\w*)*\+{0,2}")
-TRAINER = re.compile(r"(trl|verl|openrlhf|slime|areal|unsloth|axolotl|nemo)(?:'s)?[- ](?=\w)", re.IGNORECASE)
+TRAINER = re.compile(r"(trl|verl|openrlhf|slime|areal|unsloth|axolotl|nemo)[- ](?=\w)", re.IGNORECASE)
 PLACE = re.compile(r"^(.*\S)\s+(?:in|as)\s+(?:the\s+|a\s+)?(loss|reward)s?$", re.IGNORECASE | re.DOTALL)
 MANY_WORDS = 3  # of a sentence
 
@@ -108,7 +108,7 @@ def find_named_loss(text: str) -> NamedLoss | None:
     row = _index_names().get(wanted)
     if row and trainer and trainer[1].lower() not in row.whose.lower():
         hint = f"klsym explain {row.name}, or name its code: klsym audit FILE.py:FUNC"
-        raise UsageError(f"{text.strip()!r}: {row.name} is known as {row.whose}; type {hint}")
+        raise UsageError(f"{text.strip()!r}: {row.name} here is that of {row.whose}; type {hint}")
     return row
 
 
@@ -118,8 +118,13 @@ def drop_setting(text: str) -> str:
     >>> drop_setting("kl_penalty=low_var_kl"), drop_setting("loss = k3/2"), drop_setting("x = y")
     ('low_var_kl', 'loss = k3/2', 'x = y')
     """
-    _, sign, value = text.partition("=")
-    is_name = bool(sign) and is_like_a_name(value) and normalise_name(value) in _index_names()
+    name, sign, value = text.partition("=")
+    is_name = (
+        bool(sign)
+        and name.strip().isidentifier()
+        and is_like_a_name(value)
+        and normalise_name(value) in _index_names()
+    )
     return value.strip() if is_name else text
 
 
@@ -129,7 +134,7 @@ def split_place(text: str) -> tuple[str, str]:
     >>> split_place("k1 in the reward"), split_place("k3 as a loss"), split_place("k2")
     (('k1', 'reward'), ('k3', 'loss'), ('k2', ''))
     """
-    match = PLACE.match(text.strip())
+    match = None if re.search(r"[#;=\n]", text) else PLACE.match(text.strip())  # in code it is a comment
     return (match[1], match[2].lower()) if match else (text, "")
 
 
@@ -154,7 +159,8 @@ def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss,
         used.append(row)
         return f"({row.loss if row.in_formula is None else row.in_formula})"
 
-    return WORD.sub(replace_name, text), tuple(used)
+    replaced = WORD.sub(replace_name, text)
+    return replaced, tuple({row.name: row for row in used}.values())
 
 
 def refuse_sentence(text: str) -> None:

@@ -31,6 +31,7 @@ def collect_roles(notes: Iterable[Message]) -> dict[str, str]:
 
     The role of a coefficient is the name of its parameter; that of a mask of padding is M.
 
+    >>> from klsym.language.spellings import read_loss
     >>> collect_roles(read_loss("(logp - ref_logp).pow(2)/2").notes)
     {'logp': 'log_q', 'ref_logp': 'log_p'}
     """

@@ -1,7 +1,8 @@
-"""Usual names in training code, read as what they stand for; nothing is guessed where a name is ambiguous.
+"""Usual names in training code, read as what they stand for; an ambiguous one is asked for.
 
 logp is read as log_q, ref_logp as log_p, old_logp as log_mu, advantages as A, self.beta as beta.  A ratio
-that only multiplies, or stands beside a clip or an old log-probability, is q/mu, which the answer says.
+that only multiplies, clipped or not, or stands beside an old log-probability, is read as q/mu, which the
+answer says.
 """
 
 from __future__ import annotations
@@ -39,12 +40,26 @@ OF_TWO_POLICIES = (
 TWO_RATIOS = (
     "say of both what they are, as in `{0} = exp(logp - old_logp); {1} = exp(old_logp - rollout_logp); ...`"
 )
-OF_FACTORS = {"detach", "clamp", "clip", "float"}  # methods that leave a factor one
+OF_FACTORS = {"detach", "float"}  # methods that leave a factor one
+BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
+BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}
 
 
 def names_old(name: str) -> bool:
     """Is it a name with the word old?"""
     return "old" in split_words(name)
+
+
+def _split_operands(call: ast.Call) -> tuple[str, list[ast.expr]]:
+    """Return the name of a function and what it is of: of x.clamp(0, 1) x is the first."""
+    match call.func:
+        case ast.Attribute(ast.Name(owner), name) if owner in LIBRARIES:
+            return name, call.args
+        case ast.Attribute(receiver, name):
+            return name, [receiver, *call.args]
+        case ast.Name(name):
+            return name, call.args
+    return "", [call.func, *call.args]
 
 
 def list_factors(tree: ast.AST) -> frozenset[str]:
@@ -65,10 +80,17 @@ def list_factors(tree: ast.AST) -> frozenset[str]:
                 visit(second, True)
             case ast.UnaryOp(_, operand) | ast.Attribute(operand):
                 visit(operand, is_factor)
-            case ast.Call(ast.Attribute(receiver, method), arguments):
-                visit(receiver, is_factor and method in OF_FACTORS)
-                for argument in arguments:
-                    visit(argument, False)
+            case ast.Call(_, _, keywords):
+                name, operands = _split_operands(node)
+                for number, operand in enumerate(operands):
+                    is_kept = name in BOUNDS_OF_ONE or (is_factor and name in OF_FACTORS)
+                    is_bounded = name in BOUNDS_OF_TWO and isinstance(operand, ast.Name)
+                    visit(operand, is_bounded or (number == 0 and is_kept))
+                for keyword in keywords:
+                    visit(keyword.value, False)
+            case ast.Compare(first, _, others):  # a mask of ratios, as ratio < 1.2
+                for operand in (first, *others):
+                    visit(operand, isinstance(operand, ast.Name))
             case _:
                 for child in ast.iter_child_nodes(node):
                     visit(child, False)
@@ -150,7 +172,10 @@ class NameReader(Reader):
         return symbol
 
     def is_weight(self, name: str) -> bool:
-        """Is it a ratio that can only be rho: a factor alone, or beside the old policy?"""
+        """Is a ratio read as rho: it only multiplies, or the text names an old policy?
+
+        It could be p/q as well; the answer says how it was read.
+        """
         is_ratio = AMBIGUOUS.get(name) == RATIO
         return is_ratio and (name in self.factors or self.is_beside_old_policy())
 
@@ -174,11 +199,8 @@ class NameReader(Reader):
         return super().suggest_name(name) + others
 
     def is_beside_old_policy(self) -> bool:
-        """Has the text a clip, or a log-probability of the old policy?  A ratio there is rho."""
-        words = {word for name in self.names_typed for word in split_words(name)}
-        return bool(words & {"clip", "clamp"}) or any(
-            find_meaning(name) == "log_mu" for name in self.names_typed
-        )
+        """Has the text a log-probability of the old policy?  A ratio there is rho."""
+        return any(find_meaning(name) == "log_mu" for name in self.names_typed)
 
     def find_older_policies(self) -> tuple[str, str] | None:
         """Return the names of log_old and of log_mu, if the text has names of both."""

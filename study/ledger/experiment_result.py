@@ -38,6 +38,12 @@ class Finding:
     stand_in: str = ""
     exception: str = ""
 
+    def __post_init__(self) -> None:
+        if self.agrees is not None and not self.paper:
+            raise ValueError("a finding agrees with a source, or not: the source's words are missing")
+        if self.exception and not self.agrees:
+            raise ValueError("a finding with an exception agrees on the whole")
+
     @property
     def mark(self) -> str:
         """The comparison with the source in a few words.

@@ -226,11 +226,14 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain '(probs*k1).sum(-1)'", "for a sum over the vocabulary type full_kl(q, p) or H(q)"),
         ("compare gspo gspo-token", "gspo is used with --level sequence"),
         ("explain k3 --position loss", "type --use loss or --use reward (see klsym explain --help)"),
-        ("explain grpo --beta 0.04", "beta and eps stand for any number: leave it out, or write the number"),
+        (
+            "explain grpo --beta 0.04",
+            "the proofs hold for every beta and eps: drop the option",
+        ),
         ("explain grpo --num_iterations 1", "type --sampling on-policy for the first step on a batch"),
         ("explain ppo --kl_estimator k3", "type the estimator as the loss: klsym explain k3"),
         ("explain trl", "'trl' is ambiguous: type klsym explain grpo; or klsym explain rloo"),
-        ("explain 'verl grpo'", "grpo is known as TRL, loss_type grpo"),
+        ("explain 'verl grpo'", "grpo here is that of TRL, loss_type grpo"),
         (
             "compare forward-kl k3",
             "'forward-kl' is an objective, and no loss: klsym recommend --target forward-kl",
@@ -239,7 +242,10 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain tis", "'tis' is ambiguous: type klsym explain '-sg(min(rho, 2))*A*log_q' --sampling"),
         ("'is k3 biased?'", "not sentences: type klsym explain k3 or"),
         ("explain 'does 1/|o| in GRPO cause a length bias?'", "type klsym rule KL012 or klsym explain grpo"),
-        ("explain 'k1 in the reward' --use loss", "'reward' is typed with the loss, and --use loss"),
+        (
+            "explain 'k1 in the reward' --use loss",
+            "in the reward, and --use loss says otherwise: leave one out",
+        ),
         ("optimum grpo --beta 1 --rewards 1,0", "unknown name 'grpo'"),
         ("explain k3 --sampling of-polcy", "did you mean off-policy?"),
         ("explain k3 --sampling zzz", "invalid choice: 'zzz'"),

@@ -6,11 +6,11 @@ import { fragment, parsed } from "./share.js";
 const $ = (id) => document.getElementById(id);
 const SLOW = 10_000; // ms after which the status suggests Stop
 const stored = new Map(); // the answers to the examples, from when the page was built
-let form, asked = 0, isReady = false;
+let form, asked = 0, isReady = false, failure = "";
 
 const python = new Python(({ step, ready, failed }) => {
   isReady ||= Boolean(ready);
-  if (failed) say(`Python did not start: ${failed}`);
+  if (failed) say(failure = `Python did not start: ${failed}`);
   else if (step) say(step);
   else if ($("stop").hidden) say("Ready");
   else say("klsym is deriving the answer");
@@ -27,7 +27,8 @@ function reveal() {
 }
 
 async function ask(question) {
-  const number = ++asked, slow = setTimeout(() => say("Still deriving; Stop ends it"), SLOW);
+  const number = ++asked;
+  const slow = setTimeout(() => isReady && say("Still deriving; Stop ends it"), SLOW);
   $("stop").hidden = false;
   if (isReady) say("klsym is deriving the answer");
   else if (stored.has(fragment(question))) show(stored.get(fragment(question)));
@@ -36,6 +37,7 @@ async function ask(question) {
   if (number !== asked) return; // another question was asked meanwhile
   $("stop").hidden = true;
   if (!got) return;
+  if (failure) return say(failure); // a stored answer stays
   show(got.reply);
   $("result").dataset.number = number; // for whoever waits for this answer
   const time = got.ms < 1000 ? `${Math.round(got.ms)} ms` : `${(got.ms / 1000).toFixed(1)} s`;
@@ -125,6 +127,7 @@ $("form").addEventListener("submit", (event) => { event.preventDefault(); submit
 $("stop").addEventListener("click", () => {
   asked += 1;
   isReady = false;
+  failure = "";
   python.stop();
   $("stop").hidden = true;
   say("Stopped; Python starts again");

@@ -49,11 +49,9 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     if isinstance(loss, str):
         loss, place = split_place(drop_setting(loss))
-        if place and options.get("use") not in (None, place):
-            raise UsageError(
-                f"{place!r} is typed with the loss, and {spell_option('use', str(options['use']))}"
-            )
-        options = {**options, "use": place} if place else options
+        if place:
+            typed_use = read_choice("use", options.get("use") or "") if options.get("use") else ""
+            options = {**options, "use": choose_place(place, typed_use)}
     if not isinstance(loss, str) or loss.strip() in {*ATOMS, *names}:
         return Question(as_written(loss, names), dict(options))
     rows: tuple[NamedLoss, ...]
@@ -69,6 +67,17 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
     merged = merge_options(rows, options)
     notes = tuple(_describe_row(one, merged) for one in rows)
     return Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+
+
+def choose_place(place: str, typed_use: str) -> str:
+    """Return where a loss is used: as the words beside it say, or as the option says; a loss by default.
+
+    Raises UsageError: the two differ.
+    """
+    if place and typed_use and place != typed_use:
+        said = spell_option("use", typed_use)
+        raise UsageError(f"the loss says that it is in the {place}, and {said} says otherwise: leave one out")
+    return place or typed_use or "loss"
 
 
 def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[NamedLoss, ...]) -> Written:

@@ -31,7 +31,7 @@ SYNONYMS: dict[str, dict[str, str]] = {
 
 # Options of trainers -> what to type.
 PLACES = "type --use loss or --use reward"
-NUMBERS = "beta and eps stand for any number: leave it out, or write the number into the formula"
+NUMBERS = "the proofs hold for every beta and eps: drop the option, or type the number, as in 0.04*k3"
 OF_TRAINERS = {
     **dict.fromkeys(("in", "position", "placement", "place", "where"), PLACES),
     **dict.fromkeys(
@@ -60,7 +60,8 @@ OF_TRAINERS = {
         ("numgenerations", "groupsize", "group", "baseline", "scalerewards"),
         "type --batch mean, leave-one-out or std",
     ),
-    **dict.fromkeys(("lossaggmode", "losstype", "reduction"), "type --aggregate sum, mean or batch"),
+    **dict.fromkeys(("lossaggmode", "reduction"), "type --aggregate sum, mean or batch"),
+    "losstype": "type the name as the loss: klsym explain dr_grpo, or another one of klsym examples",
 }  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def _normalise(text: str) -> str:
 def suggest_option(typed: str, options: Collection[str]) -> str:
     """Return "; did you mean --sampling off-policy?" for a choice that is typed as an option.
 
-    Of an option that trainers have it is what to type here; else "".
+    Of an option of trainers return what to type in its place; else "".
 
     >>> suggest_option("--off-policy", CHOICES), suggest_option("--x", CHOICES)
     ('; did you mean --sampling off-policy?', '')

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from klsym.engine.answers.dispatch import refuse_taken_names
-from klsym.engine.answers.named_losses import Question, merge_options, read_question
+from klsym.engine.answers.named_losses import choose_place, merge_options, read_question
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.in_trees import list_tree_values, substitute_in_loss
 from klsym.engine.fields.slot_loss import (
@@ -28,6 +28,7 @@ from klsym.engine.fields.slot_loss import (
 )
 from klsym.engine.options.choices import is_reward
 from klsym.engine.options.settings import Setting, checked_setting
+from klsym.engine.options.synonyms import read_choice
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
@@ -42,6 +43,7 @@ from klsym.engine.questions.comparison import (
     change_measure,
     list_open_questions,
 )
+from klsym.engine.questions.reward_as_loss import write_as_loss
 from klsym.engine.questions.variances import Estimate, compare_variances, describe_outcome_model
 from klsym.engine.targets.clamp_messages import collect_region_assumptions
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
@@ -91,24 +93,22 @@ class ComparedQuantities(NamedTuple):
 def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any) -> Comparison:
     """Say in what two losses agree, and which has the less noisy gradient where; see `klsym.api.compare`."""
     names = parameters if isinstance(parameters, str) else tuple(parameters)
-    questions = _read_questions((a, b), names, options)
-    pair = (questions[0].written, questions[1].written)
+    split = [split_place(x) if isinstance(x, str) else (x, "") for x in (a, b)]
+    typed_use = read_choice("use", options["use"]) if options.get("use") else ""
+    places = [choose_place(place, typed_use) for _, place in split]
+    options["use"] = places[0] if places[0] == places[1] else "loss"
+    questions = [read_question(text, names, options) for text, _ in split]
+    pair: WrittenPair = (questions[0].written, questions[1].written)
     rows = (*questions[0].rows, *questions[1].rows)
-    options["use"] = questions[0].options.get("use")
     used = merge_options(rows, options, is_strict=True) if rows else options
     assumed = {
         name: next((value for one in questions if (value := one.options.get(name))), None)
         for name in ("sampling", "level")
     }
-    setting = checked_setting(**{**used, **{name: used.get(name) or assumed[name] for name in assumed}})
-    slots = [has_token_sum(written.expression) for written in pair]
-    if any(slots) and setting.credit:
-        if options.get("credit") or not all(slots):
-            raise UsageError(
-                "compare: one of the losses says itself which tokens are summed; let both say it,"
-                " and leave credit out"
-            )
-        setting = replace(setting, credit="")
+    used = {**used, **{name: used.get(name) or assumed[name] for name in assumed}}
+    setting = _drop_credit(checked_setting(**used), pair, options)
+    if places[0] != places[1]:
+        pair = _write_rewards(pair, places, used, typed=(a, b))
     comparison = compare_losses(pair, setting)
     return replace(
         comparison,
@@ -117,29 +117,36 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     )
 
 
-def _read_questions(
-    pair: tuple[object, object], names: str | tuple[str, ...], options: Mapping[str, Any]
-) -> tuple[Question, Question]:
-    """Read two losses; beside a loss, a reward "k1 in the reward" is sg(k1)*log_q, with the same gradient."""
-    split = [split_place(x) if isinstance(x, str) else (x, "") for x in pair]
-    places = [place or options.get("use") or "loss" for _, place in split]
-    if places[0] == places[1]:
-        first, second = (read_question(x, names, {**options, "use": places[0]}) for x, _ in split)
-        return first, second
-    setting = checked_setting(level=options.get("level"))
-    form = "sg(togo({}))*log_q" if setting.is_per_token else "sg({})*log_q"
+def _drop_credit(setting: Setting, pair: WrittenPair, options: Mapping[str, Any]) -> Setting:
+    """Return the setting of losses that say themselves which tokens are summed without its credit."""
+    slots = [has_token_sum(written.expression) for written in pair]
+    if not any(slots) or not setting.credit:
+        return setting
+    if options.get("credit") or not all(slots):
+        raise UsageError(
+            "compare: one of the losses says itself which tokens are summed; let both say it,"
+            " and leave credit out"
+        )
+    return replace(setting, credit="")
+
+
+def _write_rewards(
+    pair: WrittenPair, places: list[str], used: Mapping[str, Any], typed: tuple[object, object]
+) -> WrittenPair:
+    """Return a loss and a reward as losses: the reward L is sg(L) log q, with its credit."""
+    if used.get("weights"):
+        raise UsageError(
+            "compare: beside a reward write the weights of a loss into it, and leave weights out"
+        )
+    of_rewards = checked_setting(**{**used, "use": "reward"})
     first, second = (
-        _read_as_loss(form.format(text) if is_reward(place) else text, str(typed), names, options)
-        for (text, _), place, typed in zip(split, places, pair, strict=True)
+        replace(
+            write_as_loss(written, of_rewards)[0] if is_reward(place) else written,
+            typed=" ".join(str(text).split()),
+        )
+        for written, place, text in zip(pair, places, typed, strict=True)
     )
     return first, second
-
-
-def _read_as_loss(
-    text: object, typed: str, names: str | tuple[str, ...], options: Mapping[str, Any]
-) -> Question:
-    question = read_question(text, names, {**options, "use": "loss"})
-    return replace(question, written=replace(question.written, typed=" ".join(typed.split())))
 
 
 def _describe_reading(written: Written) -> tuple[Message, ...]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -22,17 +21,15 @@ from klsym.engine.answers.dispatch import explain_written
 from klsym.engine.answers.is_correct import NEXT_TOKENS, is_next_token_kl
 from klsym.engine.answers.objectives import KLS, WantedObjective
 from klsym.engine.fields.named_terms import split_terms
-from klsym.engine.options.expand_options import expand_options
-from klsym.engine.options.settings import Setting
 from klsym.engine.questions.compare import compare_losses
+from klsym.engine.questions.reward_as_loss import write_as_loss
 from klsym.engine.questions.wanted_loss import T, Unwritten, build_wanted_loss
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import KlsymError
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import ATOMS, PARAMETERS, REWARDS, A, R, log_q, sg
-from klsym.language.parser import parse
+from klsym.language.expressions import REWARDS, A, R
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -54,36 +51,71 @@ def decide_expectation(verdict: Verdict, wanted: WantedObjective) -> bool | None
         return is_next_token_kl(verdict, wanted.word)
     name = NEXT_TOKENS.get(wanted.word, wanted.word)  # of one sample, the next token is all of it
     if name in KLS:
-        return reading.target == name and not reading.multiples.get(name, "").startswith("-")
+        return reading.target == name and _is_positive(_read_multiple(reading.parts.get(name, ONE)))
     if {*wanted.multiples} <= {*KLS, "reward", "policy-gradient"}:
-        return reading.target is not None and not reading.rest and _has_multiples(reading, wanted)
+        if reading.target is None or reading.rest:
+            return False
+        return _has_multiples(reading, wanted)
     if wanted.inside:
         return _is_same_reading(verdict, reading, wanted)
     return _compare_gradients(verdict, wanted)
 
 
 def _is_same_reading(verdict: Verdict, reading: TargetReading, wanted: WantedObjective) -> bool | None:
-    """Has a loss with this objective the same reading as another one has inside its bounds?"""
+    """Has a loss with this objective the same gradient as another one has inside its bounds?
+
+    Where the two are a number times each other they are told apart; else it is not decided.
+    """
     setting, written = verdict.setting, verdict.loss.written
     if written is None or setting.is_centred or setting.is_reward or setting.divisor.over_batch:
         return None
     with suppress(KlsymError, Unwritten):
         right = build_wanted_loss(wanted, setting, _choose_reward(written.expression))
         right = right * T if setting.averaged else right
-        other = explain_written(_write(right), setting).gradient
-        return bool(other.rest) and (other.parts, other.rest) == (reading.parts, reading.rest)
+        scale = _find_factor(reading, explain_written(_write(right), setting).gradient)
+        if scale is not None:
+            return bool(scale > 0) if wanted.word else bool(scale == 1)
     return None
 
 
-def _has_multiples(reading: TargetReading, wanted: WantedObjective) -> bool:
+def _find_factor(reading: TargetReading, unit: TargetReading) -> Any:
+    """Return the number that one reading is times another; None if it is none."""
+    pairs = [(x, unit.rest.get(slot)) for slot, x in reading.rest.items()]
+    pairs += [(x, unit.parts.get(name)) for name, x in reading.parts.items()]
+    if len(pairs) != len(unit.rest) + len(unit.parts) or any(y is None for _, y in pairs):
+        return None
+    factors = {sympy.cancel(_read_multiple(x) / _read_multiple(y)) for x, y in pairs}
+    factor = factors.pop() if len(factors) == 1 else None
+    return factor if factor is not None and factor.is_Rational else None
+
+
+def _read_multiple(value: Any) -> Any:
+    return to_sympy(value) if isinstance(value, ExpPoly) else value
+
+
+def _is_positive(multiple: Any) -> bool | None:
+    """Is a multiple positive for all positive values of its parameters, and n >= 2?  None: not decided.
+
+    >>> beta = sympy.Symbol("beta")
+    >>> _is_positive(beta), _is_positive(-beta), _is_positive(beta - 1)
+    (True, False, None)
+    """
+    positive = {x: sympy.Dummy(positive=True) + int(x.name == "n") for x in multiple.free_symbols}
+    value = sympy.factor(sympy.together(multiple.subs(positive)))
+    return True if value.is_positive else False if value.is_nonpositive else None
+
+
+def _has_multiples(reading: TargetReading, wanted: WantedObjective) -> bool | None:
     """Has a combination of the KLs and a reward these multiples?  A policy gradient is that of R or of A."""
-    values = {name: to_sympy(x) if isinstance(x, ExpPoly) else x for name, x in reading.parts.items()}
+    values = {name: _read_multiple(x) for name, x in reading.parts.items()}
     multiples, reward = dict(wanted.multiples), values.get("reward", sympy.S.Zero)
     times = multiples.pop("policy-gradient", 0)
     if wanted.word and set(values) == {"reward"}:
         times = sympy.cancel(reward / _choose_reward(reward))
-        if times.has(*REWARDS) or times.could_extract_minus_sign():
+        if times.has(*REWARDS):
             return False
+        if (sign := _is_positive(times)) is not True:
+            return sign
     if times:
         multiples["reward"] = multiples.get("reward", 0) + times * _choose_reward(reward)
     if set(values) != set(multiples):
@@ -104,26 +136,17 @@ def _compare_gradients(verdict: Verdict, wanted: WantedObjective) -> bool | None
     with suppress(KlsymError, Unwritten):
         right = build_wanted_loss(wanted, setting, _choose_reward(written.expression))
         if setting.is_reward:
-            written, setting = _write_as_loss(written, setting)
+            written, setting = write_as_loss(written, setting)
         right = right * T if setting.averaged else right
         scale = _find_scale(verdict, explain_written(_write(right), setting)) if wanted.word else ONE
-        if to_sympy(scale).could_extract_minus_sign():
-            return False
+        if (sign := _is_positive(to_sympy(scale))) is not True:
+            return sign
         return compare_losses((written, _write(right * to_sympy(scale))), setting).gradient.same
     return None
 
 
 def _write(e: Any) -> Written:
     return Written(losses.show(e, TEXT), e)
-
-
-def _write_as_loss(reward: Written, setting: Setting) -> tuple[Written, Setting]:
-    """Return the loss sg(L) log q with the expected gradient of a reward L, with its credit and weights."""
-    e, names = reward.expression, {x.name for x in reward.expression.free_symbols}
-    expanded = expand_options(reward, replace(setting, aggregate=setting.aggregate and "sum"))
-    if expanded is not None:
-        e = parse(expanded, names - {*ATOMS, *PARAMETERS})
-    return _write(sg(e) * log_q), replace(setting, use="loss", credit="", weights=setting.weights and "token")
 
 
 def _find_scale(verdict: Verdict, unit: Verdict) -> ExpPoly:
