@@ -25,6 +25,7 @@ from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explain_written as explain_written
 from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.answers.named_losses import read_question
+from klsym.engine.answers.typed_terms import split_terms
 from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.choices import SAMPLERS
@@ -36,7 +37,6 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS
 from klsym.language.sums import OverVocabulary
-from klsym.language.typed_terms import split_terms
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
 
