@@ -27,7 +27,7 @@ class Finding:
     holds: does the data bear `text` out?  Computed from the data, with a margin above its noise.
     paper: what the source says about it, in few words; empty where it says nothing.
     agrees: is that what was found?  None where the source says nothing, or where the runs do not decide it.
-    exception: where the source is not borne out although it agrees on the whole.
+    exception: where the source is not borne out although it agrees on the whole; not shown where it does not.
     stand_in: what was run in place of the source's language models: of them it proves nothing.
     """
 
@@ -41,8 +41,6 @@ class Finding:
     def __post_init__(self) -> None:
         if self.agrees is not None and not self.paper:
             raise ValueError("a finding agrees with a source, or not: the source's words are missing")
-        if self.exception and not self.agrees:
-            raise ValueError("a finding with an exception agrees on the whole")
 
     @property
     def mark(self) -> str:
