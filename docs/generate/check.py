@@ -17,6 +17,7 @@ import threading
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
@@ -134,9 +135,7 @@ def search_faults(folder: Path) -> list[str]:
 
     Sphinx's search shows the pages that have all the words, by their stems.
     """
-    from sphinx.search.en import SearchEnglish
-
-    language = SearchEnglish({})
+    language = import_module("sphinx.search.en").SearchEnglish({})  # installed for the site alone
     source = (folder / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(source[source.index("(") + 1 : source.rindex(")")])
     faults = []
