@@ -48,7 +48,7 @@ SECTIONS = {
     "errata": ("errata.md", "Errata", "Sentences of papers that are refuted or corrected, with the models."),
     "sources": ("reference/sources.md", "Sources", "The papers, posts and code of the claims."),
 }  # fmt: skip
-SURVEY = "What released packages do with a KL, read from their own lines."
+SURVEY = "The KL terms of released packages, as klsym reads their code."
 SHEETS = "The tables of the study, each row with its claim."
 HEAD = """---
 orphan: true

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 # A finding beside its source, in three or four words: is it what the source says?
 MARKS = {True: "as the paper says", False: "not what the paper says", None: "the paper is silent"}
 UNDECIDED = "not decided by these runs"
-# What a finding is beside what its source says.  A stand-in that shows otherwise is one that does.
+# What became of a finding that a source speaks of; a stand-in that shows otherwise disagrees.
 OUTCOMES = {
-    "agrees": "as the source says", "exception": "so with an exception", "otherwise": "otherwise",
-    "undecided": "not decided",
+    "agrees": "agree", "exception": "agree with an exception", "otherwise": "disagree",
+    "undecided": "undecided",
 }  # fmt: skip
 
 
@@ -101,6 +101,6 @@ def describe_outcomes(counts: dict[str, int]) -> str:
     """Say how many findings there are of each outcome.
 
     >>> describe_outcomes(count_outcomes(["agrees", "exception", "otherwise"]))
-    '1 as the source says, 1 so with an exception, 1 otherwise, 0 not decided'
+    '1 agree, 1 agree with an exception, 1 disagree, 0 undecided'
     """
     return ", ".join(f"{counts[name]} {words}" for name, words in OUTCOMES.items())

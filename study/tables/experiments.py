@@ -31,7 +31,9 @@ def table(only: tuple[str, ...] = ()) -> Table:
     findings_by_name = {name: result(name).findings for name in _select_experiments(only)}
     rows = [row for name, findings in findings_by_name.items() for row in _list_rows(name, findings)]
     counts = count_outcomes(finding.outcome for findings in findings_by_name.values() for finding in findings)
-    counted = words(f" Of {sum(counts.values())} that a source speaks of: {describe_outcomes(counts)}.")
+    counted = words(
+        f" Of {sum(counts.values())} findings that a source speaks of: {describe_outcomes(counts)}."
+    )
     return Table("experiments", CAPTION + counted if any(counts.values()) else CAPTION, COLUMNS, tuple(rows))
 
 

@@ -121,6 +121,12 @@ def test_a_loss_beside_a_reward_is_compared_by_the_gradient_of_each(capsys: Out)
     ):
         code, out, err = run(capsys, "compare", *words)
         assert (code, err) == (0, "") and first in out and "k1" in out
+    same = klsym.compare(
+        "-R*log_q + beta*k2 in the loss", "R - beta*k1 in the reward"
+    )  # a reward is ascended
+    assert same.gradient.same and "wrong sign" not in same.text()
+    assert klsym.compare("R*log_q in the loss", "R in the reward").gradient.same is False
+    assert klsym.compare("k1 in the reward", "opd").gradient.same is False  # opd brings the level of tokens
     both = klsym.compare("k1 in the reward", "k3 in the reward")
     assert both.setting.use == "reward" and both.gradient.same is False
     assert klsym.explain("k1 in the reward").target == "reverse-kl"

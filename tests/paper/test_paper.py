@@ -94,7 +94,7 @@ def test_page_and_paper_count_the_same_findings(parts, ledger):
     assert all(rf"\kldefine{{count/{words}}}" in quotes for words in counts)
     elsewhere = Figure("x", "X", b"", ".png", "a set-up", many)
     shown = write_page(Material([Judged(item, ()) for item in settled], figures=[elsewhere]))
-    assert "3 as the source says, 0 so with an exception, 2 otherwise, 0 not decided" in shown
+    assert "3 agree, 0 agree with an exception, 2 disagree, 0 undecided" in shown
 
 
 def test_contradictions_are_those_that_say_so(parts, ledger):

@@ -44,7 +44,7 @@ OF_TRAINERS = {
         "type the estimator as the loss: klsym explain k3, or klsym explain k3 --use reward",
     ),
     **dict.fromkeys(
-        ("usekl", "usekllose", "useklloss", "useklinreward"),
+        ("usekl", "useklloss", "useklinreward"),
         "type the term alone: klsym explain k3, or klsym explain k1 --use reward",
     ),
     "importancesamplinglevel": "type klsym explain gspo, or --level sequence",

@@ -43,7 +43,7 @@ from klsym.engine.questions.comparison import (
     change_measure,
     list_open_questions,
 )
-from klsym.engine.questions.reward_as_loss import write_as_loss
+from klsym.engine.questions.reward_as_loss import write_update_as_loss
 from klsym.engine.questions.variances import Estimate, compare_variances, describe_outcome_model
 from klsym.engine.targets.clamp_messages import collect_region_assumptions
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
@@ -133,7 +133,7 @@ def _drop_credit(setting: Setting, pair: WrittenPair, options: Mapping[str, Any]
 def _write_rewards(
     pair: WrittenPair, places: list[str], used: Mapping[str, Any], typed: tuple[object, object]
 ) -> WrittenPair:
-    """Return a loss and a reward as losses: the reward L is sg(L) log q, with its credit."""
+    """Return a loss and a reward as losses, each as it was typed."""
     if used.get("weights"):
         raise UsageError(
             "compare: beside a reward write the weights of a loss into it, and leave weights out"
@@ -141,7 +141,7 @@ def _write_rewards(
     of_rewards = checked_setting(**{**used, "use": "reward"})
     first, second = (
         replace(
-            write_as_loss(written, of_rewards)[0] if is_reward(place) else written,
+            write_update_as_loss(written, of_rewards) if is_reward(place) else written,
             typed=" ".join(str(text).split()),
         )
         for written, place, text in zip(pair, places, typed, strict=True)
