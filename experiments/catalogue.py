@@ -114,7 +114,7 @@ def picture(name: str) -> Any:
     return drawer(name)(result(name.removesuffix(SETTINGS)))
 
 
-def findings(name: str) -> None:
+def print_findings(name: str) -> None:
     """Print the findings of an experiment, each with its comparison with the source.
 
     Raises AssertionError: the data do not bear a finding out.
@@ -126,7 +126,7 @@ def findings(name: str) -> None:
         print(textwrap.fill(f"[{said}]", WIDTH, initial_indent="      ", subsequent_indent="      "))
 
 
-def failures(name: str, seeds: int, **size: int) -> list[int]:
+def count_failures(name: str, seeds: int, **size: int) -> list[int]:
     """Return how often each finding fails with the seeds 1 to `seeds`; size: such as repeats=25."""
     run = _function(EXPERIMENTS[name].run)
     every = [run(seed=seed, **size).findings for seed in range(1, seeds + 1)]

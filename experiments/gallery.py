@@ -76,6 +76,31 @@ def off_policy_runs() -> OffPolicyRuns:
     return OffPolicyRuns(penalties, model, paths, best)
 
 
+REFERENCE = (0.25, 0.75)  # p on two outcomes
+VALUES = {"k1": "value.k1-unbiased", "k2": "value.k2-biased", "k3": "value.k3-unbiased"}  # claims
+
+
+@cache
+def on_policy_theorems() -> tuple[Any, Any, Any]:
+    """Return a pair of theorems for each loss, one on KL(q||p), and those on the gradients of both KLs."""
+    from klsym.experiments.pictures.onpolicy import Loss
+    from klsym.study.ledger.settle_claim import recall
+
+    values = {name: recall(claim).proofs[0] for name, claim in VALUES.items()}
+    gradients = {name: recall(f"gradient.{name}-loss").proofs[0] for name in VALUES}
+    losses = {name: Loss(values[name], gradients[name]) for name in VALUES}
+    return losses, values["k1"], {"reverse": gradients["k2"], "forward": gradients["k3"]}
+
+
+def on_policy() -> Any:
+    """k1, k2 and k3 in the loss: the number that is logged, and the gradient that is descended."""
+    import numpy as np
+
+    from klsym.experiments.pictures.onpolicy import draw
+
+    return draw(*on_policy_theorems(), REFERENCE, np.linspace(-5, 5, 101))
+
+
 def off_policy() -> Any:
     """Weighted losses: their distance from the reverse KL, and where descent with a reward ends."""
     import numpy as np
@@ -87,19 +112,25 @@ def off_policy() -> Any:
     return draw(runs.penalties, right, runs.model, np.linspace(0, 1, 21), runs.paths, runs.optimum)
 
 
+@cache
+def reward_penalties() -> dict[str, Any]:
+    """Return the theorems on k1, k2 and k3 in the reward."""
+    from klsym.experiments.pictures.rewards import Penalty
+    from klsym.study.ledger.settle_claim import recall
+
+    return {
+        name: Penalty(value=recall(value).proofs[0], push=recall(f"reward.{name}").proofs[0])
+        for name, value in VALUES.items()
+    }
+
+
 def rewards() -> Any:
     """k1, k2 and k3 in the reward: the number that is logged, and the push that is followed."""
     import numpy as np
 
-    from klsym.experiments.pictures.rewards import Penalty, draw
-    from klsym.study.ledger.settle_claim import recall
+    from klsym.experiments.pictures.rewards import draw
 
-    values = {"k1": "value.k1-unbiased", "k2": "value.k2-biased", "k3": "value.k3-unbiased"}
-    penalties = {
-        name: Penalty(value=recall(value).proofs[0], push=recall(f"reward.{name}").proofs[0])
-        for name, value in values.items()
-    }
-    return draw(penalties, np.linspace(0, 2, 41), (0.25, 0.75), np.linspace(-5, 5, 101))
+    return draw(reward_penalties(), np.linspace(0, 2, 41), REFERENCE, np.linspace(-5, 5, 101))
 
 
 def variance() -> Any:
@@ -136,20 +167,28 @@ def sequences() -> Any:
     return draw(model, reference, starts, rate=1.0, steps=60)
 
 
-def coefficients() -> Any:
-    """The score coefficients of losses in use, against r."""
+@cache
+def coefficient_verdicts() -> dict[str, Any]:
+    """Return the verdicts on losses in use, by the names of their curves."""
     from klsym.api import explain
-    from klsym.study.figures.coefficients import draw
 
     clamped = "clip(exp(clip(-k1, -20, 20)) - clip(-k1, -20, 20) - 1, -10, 10)"
-    return draw({
+    return {
         "k1": explain("k1"),
         "reverse: k2": explain("k2"),
         "forward: k3": explain("k3"),
         "k3 clamped": explain(clamped),
         "abs": explain("abs(k1)"),
         "k3 as reward": explain("k3", use="reward"),
-    })  # fmt: skip
+    }
+
+
+def coefficients() -> Any:
+    """The score coefficients of losses in use, against r."""
+    from klsym.study.figures.coefficients import draw
+
+    too_often = "(a) Drawn too often: the forward KL pushes below 1"
+    return draw(coefficient_verdicts(), titles=(too_often, "(b) Drawn too rarely: $k_3$ as a reward repels"))
 
 
 def phase_portraits() -> Any:

@@ -28,6 +28,11 @@ _HOMES = {
     "klsym.study.claims": ("claim", "claims"),
     "klsym.study.explorer": ("explore",),
 }
+_MODULES = {
+    "calculus": "klsym.calculus",
+    "notebook": "klsym.study.notebook.page",
+    "testing": "klsym.testing",
+}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Batch", "KlsymError", "ProofError", "Refused", "UsageError", "Verdict", "audit", "check", "claim",
@@ -50,6 +55,8 @@ if TYPE_CHECKING:  # the same names for mypy; those of the study for their types
 else:  # hidden from mypy, for which a module with __getattr__ has every name
 
     def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(_MODULES[name])
         if name not in _HOME:
             raise AttributeError(_describe_missing(name))
         globals()[name] = value = load_function(name)

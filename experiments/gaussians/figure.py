@@ -10,6 +10,8 @@ from klsym.experiments.gaussians.experiment import ESTIMATORS, GaussianEstimator
 from klsym.study.figures.style import COLOURS, GREY, NAMES, PAGE, label_ends, open_panels
 
 MARKS = {"k1": "o", "k2": "s", "k3": "^"}
+EQUAL_WIDTHS = r"KL$(q\,\Vert\,p)$ in nats, $q=\mathcal{N}(0,1)$, $p=\mathcal{N}(d,1)$"
+EQUAL_MEANS = r"variance $v$, $q=\mathcal{N}(0,1)$, $p=\mathcal{N}(0,v)$"
 MARKERS: dict[str, Any] = {"ms": 3.5, "mfc": "white", "lw": 0.8}
 
 
@@ -26,8 +28,8 @@ def _shift(ax: Any, data: GaussianEstimators) -> None:
         exact, seen = data.shift[k], data.shift_sampled[k]
         ax.plot(exact.at**2 / 2, exact.sd, color=COLOURS[k])
         ax.errorbar(seen.at**2 / 2, seen.sd, seen.error, fmt=MARKS[k], color=COLOURS[k], **MARKERS)
-    ax.set(xscale="log", yscale="log", xlabel=r"KL$(q\,\Vert\,p)$, nats", ylabel="standard deviation / KL")
-    ax.set_title(r"(a) $q=\mathcal{N}(0,1)$, $p=\mathcal{N}(d,1)$", loc="left")
+    ax.set(xscale="log", yscale="log", xlabel=EQUAL_WIDTHS, ylabel="standard deviation / KL")
+    ax.set_title(f"(a) Below KL = {data.crossover:.3f}, $k_3$ spreads less than $k_1$", loc="left")
     ax.axvline(data.crossover, color=GREY, lw=0.6, ls=":")
     ax.annotate(
         f"KL = {data.crossover:.3f}:\n$k_3$ overtakes $k_1$", (data.crossover, 12), (-5, 0),
@@ -49,7 +51,7 @@ def _width(ax: Any, data: GaussianEstimators) -> None:
     ax.axvline(2, color=GREY, lw=0.6, ls=":")
     ax.annotate("Var $k_3$ is infinite\nfrom $v=2$ on", (2.08, 17), color=GREY, fontsize=8)
     ax.annotate("$k_3$", (1.93, 22), color=COLOURS["k3"], fontsize=8, ha="right")
-    ax.set(yscale="log", ylim=(0.9, top), xlabel=r"variance $v$ of $p$", ylabel="standard deviation / KL")
-    ax.set_title(r"(b) $q=\mathcal{N}(0,1)$, $p=\mathcal{N}(0,v)$", loc="left")
+    ax.set(yscale="log", ylim=(0.9, top), xlabel=EQUAL_MEANS, ylabel="standard deviation / KL")
+    ax.set_title("(b) From $v=2$ on, the spread of $k_3$ is infinite", loc="left")
     ends = [(data.width[k].sd[-1], NAMES[k], COLOURS[k]) for k in ("k1", "k2")]
     label_ends(ax, ends, float(data.width["k1"].at[-1]))

@@ -63,7 +63,7 @@ def _shares(ax: Any, proofs: dict[str, Proof], model: FiniteModel) -> None:
     n = np.linspace(2, 8, 200)
     ax.plot(n, 1 - 1 / n, color=ORANGE, lw=0.8, zorder=0)
     ax.set(xlabel="batch size $n$", ylabel=r"multiple of $\nabla\mathrm{KL}(q\,\Vert\,p)$", ylim=(0.4, 1.1))
-    ax.set_title("(a) what is left of the penalty", loc="left")
+    ax.set_title("(a) The mean of the batch shrinks the penalty", loc="left")
 
 
 def _ratios(ax: Any, loo: Proof, gain: Proof, models: Sequence[FiniteModel]) -> None:
@@ -79,8 +79,8 @@ def _ratios(ax: Any, loo: Proof, gain: Proof, models: Sequence[FiniteModel]) -> 
         )  # fmt: skip
     ax.axhline(1, color=GREY, lw=0.6, ls=":")
     ax.set(
-        xscale="log", xlabel="batch size $n$", ylabel="total variance, leave-one-out / none",
+        xscale="log", xlabel="batch size $n$, $q$ uniform", ylabel="total variance, leave-one-out / none",
         xticks=[2, 4, 8, 16, 32, 64], xticklabels=["2", "4", "8", "16", "32", "64"],
     )  # fmt: skip
     ax.minorticks_off()
-    ax.set_title("(b) does leave-one-out pay?  $q$ uniform", loc="left")
+    ax.set_title("(b) In small batches leave-one-out adds noise", loc="left")

@@ -49,8 +49,8 @@ def _growth(ax: Any, catalogue: Catalogue, found: CatalogueSearch) -> None:
     shades = (GREY, PURPLE, SKY, BLACK)  # of no estimator
     for (_, counts), colour in zip(lines.items(), shades, strict=True):
         ax.plot(sizes, counts, "o-", color=colour, ms=2.5)
-    ax.set(yscale="log", xlabel="leaves and operations", xticks=sizes)
-    ax.set_title("(a) off-policy, in the loss", loc="left")
+    ax.set(yscale="log", xlabel="leaves and operations, off-policy loss", xticks=sizes)
+    ax.set_title("(a) Many spellings, few gradients", loc="left")
     ends = [(counts[-1], n, c) for (n, counts), c in zip(lines.items(), shades, strict=True)]
     label_ends(ax, ends, catalogue.size, 0.12)
 
@@ -66,7 +66,7 @@ def _targets(ax: Any, catalogue: Catalogue) -> None:
     ax.set_yticks(range(len(rows)), [WORDS.get(target, target) for target in rows])
     ax.set(xscale="log", xlabel=f"losses of size up to {catalogue.size}")
     ax.grid(axis="y", lw=0.3, color=GREY, alpha=0.5)
-    ax.set_title("(b) what they target", loc="left")
+    ax.set_title("(b) Few have a KL's gradient", loc="left")
 
 
 def _excess(ax: Any, choices: Sequence[CatalogueChoice], theorem: Any, models: Sequence[FiniteModel]) -> None:
@@ -87,7 +87,8 @@ def _excess(ax: Any, choices: Sequence[CatalogueChoice], theorem: Any, models: S
     ax.set(xlim=(-REACH, REACH), ylim=(0, 1.2))
     ax.tick_params(axis="x", pad=11)
     ax.set_xlabel(r"the best constant $b_\star$ in a model")
-    ax.set_title("(c) excess variance", loc="left")
+    ax.set_ylabel("variance above the least one")
+    ax.set_title("(c) No $b$ is always best", loc="left")
 
 
 def point(theorem: Any, model: FiniteModel, b: Fraction) -> tuple[float, float]:

@@ -64,14 +64,14 @@ def draw(seed: int = 0) -> Any:
         left.plot(STRENGTHS, points, "o", color=ORANGE, label="measured near $q = p$")
         left.axhline(1, color=GREY, lw=0.8, ls="--")
         left.annotate("either KL", (0.5, 1), (0.5, 0.93), ha="center", va="top", color=GREY)
-        left.set(xlabel="$b$, the weight of $p$ in the mixture", ylabel="$f''(1)$", ylim=(0, 1.1),
-                 title="Strength of the generalised JSD")  # fmt: skip
+        left.set(xlabel="$b$, the weight of $p$ in the mixture", ylabel="$f''(1)$", ylim=(0, 1.1))
+        left.set_title("(a) The JSD is weaker than either KL", loc="left")
         left.legend(loc="center", bbox_to_anchor=(0.5, 0.55))
         rows = (("full(M*k1)", truncated, COLOURS["k1"], "-"), ("with a bucket", bucket, BLACK, "--"),
                 ("full(M*k3)", lower_variance, COLOURS["k3"], ":"))  # fmt: skip
         for label, slope, colour, dash in rows:
             right.plot(descent(slope, p, M), color=colour, ls=dash, label=label)
-        right.set(xlabel="steps of descent, from $q = p$", ylabel=r"$\mathrm{KL}(q\,\Vert\,p)$",
-                  title=f"The reverse KL on {KEPT} of {WORDS} words")  # fmt: skip
+        right.set(xlabel="steps of descent, from $q = p$", ylabel=r"$\mathrm{KL}(q\,\Vert\,p)$")
+        right.set_title(f"(b) The reverse KL on {KEPT} of {WORDS} words leaves $q=p$", loc="left")
         right.legend(loc="center right")
     return figure

@@ -19,6 +19,10 @@ LOSSES = {  # what multiplies the advantage, as a loss
 }
 STYLES = {"weight alone": (GREY, "-", 3), "PPO clip": (SKY, "-", 1.5), "cut weight": (PURPLE, "--", 1.5),
           "mask": (BLACK, ":", 2)}  # fmt: skip
+CLIPPED = {
+    True: "(a) $A>0$: the clip drops large ratios",
+    False: "(b) $A<0$: the clip drops small ones",
+}
 RATIOS = np.geomspace(0.25, 4, 400)
 
 
@@ -44,8 +48,8 @@ def draw(p_top: float = 0.8, words: int = 14, seed: int = 3) -> Any:
                 counts = [left_of(loss, ratio, advantage) for ratio in RATIOS]
                 ax.plot(RATIOS, counts, color=colour, ls=dash, lw=width, label=name)
             ax.set(xscale="log", xlabel=r"$\rho = q/\mu$", ylim=(-0.05, 1.65), yticks=[0, 0.5, 1],
-                   xticks=[0.25, 0.5, 1, 2, 4], xticklabels=["1/4", "1/2", "1", "2", "4"],
-                   title=f"A sample with $A {'>' if advantage > 0 else '<'} 0$ counts")  # fmt: skip
+                   xticks=[0.25, 0.5, 1, 2, 4], xticklabels=["1/4", "1/2", "1", "2", "4"])  # fmt: skip
+            ax.set_title(CLIPPED[advantage > 0], loc="left")
             ax.minorticks_off()
         axes[0].legend(loc="upper center", ncols=2, fontsize=7, columnspacing=1)
         _cut(axes[2], p_top, words, seed)
@@ -61,10 +65,11 @@ def cut(p_top: float, words: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def _cut(ax: Any, p_top: float, words: int, seed: int) -> None:
     q, M = cut(p_top, words, seed)
     places, mass = np.arange(1, words + 1), float(q @ M)
-    ax.bar(places, M * q / mass, color=ORANGE, width=0.8, label=f"drawn: $Mq/S$, $S = {mass:.2f}$")
+    ax.bar(places, M * q / mass, color=ORANGE, width=0.8, label=f"top-{p_top:g}: $Mq/S$, $S = {mass:.2f}$")
     ax.bar(places, q, color="none", edgecolor=BLACK, width=0.8, lw=0.8, label="the policy $q$")
     ax.bar(
         places, (1 - M) * q, color=GREY, width=0.8, hatch="////", edgecolor="white", lw=0, label="never drawn"
     )
-    ax.set(xlabel="words, by their chance", title=f"Top-p at {p_top}", xticks=[1, 5, 10])
+    ax.set(xlabel="words, by their chance", xticks=[1, 5, 10])
+    ax.set_title("(c) Top-p never draws the rest", loc="left")
     ax.legend(loc="upper right", fontsize=7)

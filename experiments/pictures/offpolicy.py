@@ -136,7 +136,7 @@ def _errors(ax: Any, found: dict[str, Any], ts: Any) -> None:
         xlim=(ts[0], ts[-1]), ylim=(-0.04, None), xlabel=r"sampler: from $q$ (0) to $\mu$ (1)",
         ylabel=r"distance from $\nabla\mathrm{KL}(q\,\Vert\,p)$, relative",
     )  # fmt: skip
-    ax.set_title("(a) the penalty alone", loc="left")
+    ax.set_title("(a) Three losses have the reverse KL's gradient", loc="left")
     label_ends(ax, ends, float(ts[-1]))
 
 
@@ -154,7 +154,7 @@ def _ends(ax: Any, paths: Mapping[str, tuple[Any, bool]], model: FiniteModel, op
         ends.append((float(x[-1]), float(y[-1]), text, colour))
     _marks(ax, model, optimum)
     _labels(ax, ends)
-    ax.set_title("(b) with a reward: where descent ends", loc="left")
+    ax.set_title(r"(b) With a reward, the same three end at $q^\star$", loc="left")
     ax.set(xlim=(-0.42, 1.05), ylim=(-0.1, 1.0))
 
 

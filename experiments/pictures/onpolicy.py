@@ -55,11 +55,11 @@ def draw(
     with open_panels(PAGE, 2.7, 1, 2) as (figure, (logged, followed)):
         _panel(logged, ts, targets({"reverse": value}, p, ts), {n: c for n, (c, _) in drawn.items()}, "")
         logged.set(ylabel=r"$\mathbb{E}_q[k_i]$, nats")
-        logged.set_title("(a) the number that is logged", loc="left")
+        logged.set_title(r"(a) As values, $k_1$ and $k_3$ estimate $\mathrm{KL}(q\,\Vert\,p)$", loc="left")
         slopes = {n: c for n, (_, c) in drawn.items()}
         _panel(followed, ts, targets(gradients, p, ts), slopes, r"\nabla")
         followed.set(ylabel=r"$\mathbb{E}_q[\nabla k_i]$ along the log odds")
-        followed.set_title("(b) the gradient that is descended", loc="left")
+        followed.set_title("(b) As losses, $k_3$ follows the forward KL, $k_2$ the reverse", loc="left")
     return figure
 
 

@@ -57,22 +57,19 @@ def draw(penalties: Mapping[str, Penalty], shifts: Any, p: Sequence[float], ts: 
     pulls = {name: back(penalty, p, ts) for name, penalty in penalties.items()}
     with open_panels(PAGE, 2.5, 1, 3) as (figure, axes):
         shift = r"$d$, with $q=\mathcal{N}(d,1)$, $p=\mathcal{N}(0,1)$"
-        _panel(axes[0], shifts, values, "(a) the number logged")
+        _panel(axes[0], shifts, values, "(a) $k_1$ and $k_3$ log one number")
         axes[0].set(xlabel=shift, ylabel=r"$\mathbb{E}_q[k_i]$, nats")
-        _panel(axes[1], shifts, pushes, "(b) the expected update")
+        _panel(axes[1], shifts, pushes, "(b) $k_3$ does not move the mean")
         axes[1].set(xlabel=shift, ylabel=r"$\mathbb{E}_q[s\,\mathrm{sg}(k_i)]$ along the mean")
-        _panel(axes[2], ts, pulls, _odds(p))
-        _sides(axes[2])
+        _panel(axes[2], ts, pulls, "(c) Only $k_1$ always pulls back")
+        _sides(axes[2], p)
     return figure
 
 
-def _odds(p: Sequence[float]) -> str:
-    return f"(c) two outcomes, $p=({', '.join(f'{value:g}' for value in p)})$"
-
-
-def _sides(ax: Any) -> None:
+def _sides(ax: Any, p: Sequence[float]) -> None:
     """Names the two sides of the path, and shades where the push has the wrong sign."""
-    ax.set(xlabel="log-odds($q$) - log-odds($p$)", ylabel="force towards $p$")
+    reference = ", ".join(f"{value:g}" for value in p)
+    ax.set(xlabel=f"log odds against $p=({reference})$", ylabel="force towards $p$")
     low = ax.get_ylim()[0]
     ax.axhspan(low, 0, color=GREY, alpha=0.1, lw=0)
     ax.set_ylim(bottom=low)

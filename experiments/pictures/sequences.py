@@ -66,7 +66,7 @@ def draw(
             xlabel=r"steps of descent on $\frac{1}{T}\sum_t k_{1,t}$", ylabel=r"$\mathbb{E}_q[T]$, steps",
             ylim=(0, longest * 1.12), xlim=(0, steps),
         )  # fmt: skip
-        right.set_title("(b) lengths of three random models", loc="left")
+        right.set_title("(b) Descent on $k_1/T$ makes three models longer", loc="left")
     return figure
 
 
@@ -84,7 +84,7 @@ def _pairs(figure: Any, ax: Any, found: Any) -> None:
     for t in range(size):
         ax.plot([t - 0.5] * 2, [t - 0.5, t + 0.5], color=BLACK, lw=1.2)
         ax.plot([t - 0.5, t + 0.5], [t + 0.5] * 2, color=BLACK, lw=1.2)
-    ax.set_title("(a) orange: token-level loss; black: reward-to-go", loc="left")
+    ax.set_title("(a) A token loss (orange) omits pairs", loc="left")
     ticks = range(size)
     ax.set_xticks(ticks, [str(i + 1) for i in ticks])
     ax.set_yticks(ticks, [str(i + 1) for i in ticks])

@@ -23,11 +23,6 @@ SHADES = {"k1 to-go": COLOURS["k1"], "token k2": COLOURS["k2"], "token k3": COLO
 SEQUENCES = ("1, 1", "1, 2", "2, 1", "2, 2")
 REWARDS, REFERENCE = ("1", "-1/2", "3/10", "4/5"), ("0.18", "0.12", "0.14", "0.56")
 BETAS = (0.1, 0.12, 0.14, 0.17, 0.2, 0.24, 0.3, 0.35, 0.42, 0.5, 0.6, 0.7, 0.85, 1, 1.2, 1.5, 2, 2.5, 3)
-ALT = (
-    "Two panels. Left: the probabilities of four sequences under the reference and at the ends of three"
-    " penalties, which differ. Right: how far E_q[R] - beta KL(q||p) is below its largest value, against"
-    " beta: zero for k1 to-go, more for token k2 in the loss, most for token k3 in the loss."
-)
 
 
 def compute_end(name: str, beta: str) -> tuple[list[float], float]:

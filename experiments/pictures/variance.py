@@ -62,7 +62,7 @@ def _coefficients(ax: Any) -> None:
         ylabel=r"squared coefficient of $\rho\,s$",
         ylim=(0, 9.5),
     )
-    ax.set_title("(a) at a sample", loc="left")
+    ax.set_title("(a) Neither gradient is smaller at every sample", loc="left")
     names = (r"$\nabla(\rho\,k_1)$", COLOURS["k1"]), (r"$\nabla(\rho\,k_3)$", COLOURS["k3"])
     label_ends(ax, [(first[-1], *names[0]), (best[-1], *names[1])], float(r[-1]))
 
@@ -108,7 +108,7 @@ def _baselines(ax: Any, b: Any, variance: Any, points: dict[str, tuple[float, fl
             ha="center" if name == "b*" else ("right" if side < 0 else "left"),
         )  # fmt: skip
     low, high = float(variance.min()), float(variance.max())
-    ax.set_title("(b) of a baseline", loc="left")
+    ax.set_title("(b) The best baseline is not the true KL", loc="left")
     ax.set(
         xlabel="baseline $b$, nats",
         ylabel=r"total variance of $(k_1-b)\,s$",

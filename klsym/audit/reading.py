@@ -287,6 +287,7 @@ def _read_callable(function: Callable[..., Any], result: str | None) -> Code:
         signature = inspect.signature(inner)
         lines, first = inspect.getsourcelines(inner)
         path, span = inspect.getsourcefile(inner) or "", (first, first + len(lines) - 1)
+        path = path if Path(path).is_file() else "a cell"  # the file of a notebook's cell is made up
     except (TypeError, ValueError, OSError):
         signature, path, span = inspect.signature(function), "", (0, 0)
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -132,6 +132,8 @@ def _compute_mean_ratio(m: Moved) -> Array:
 SAMPLED: dict[str, Form] = {  # of fixed samples; a weight of the sequence multiplies
     "log_q": lambda m: m.q.sum(-1),
     "rho": lambda m: m.ratio.sum(-1),
+}
+RATIOS_OF_SEQUENCES: dict[str, Form] = {  # likewise; on-policy each has the gradient of one above
     "exp(whole(log_q - log_mu))": lambda m: np.exp((m.q - m.mu).sum(-1)),
     "exp(seqmean(log_q - log_mu))": _compute_mean_ratio,
     "T*exp(seqmean(log_q - log_mu))": lambda m: m.world.lengths * _compute_mean_ratio(m),
@@ -219,24 +221,27 @@ class NamedGradients:
             weight = self._weigh(DIVISORS[suffix])
             for name, term in NEXT_WORDS.items():
                 yield name + suffix, self._differentiate(moved.masses * weight * moved.mean_over_words(term))
-        for suffix in divisors:
-            yield from self._list_sampled(suffix)
+        for forms, penalties in ((SAMPLED, PENALTIES), (RATIOS_OF_SEQUENCES, {})):
+            for suffix in divisors:
+                yield from self._list_sampled(suffix, forms, penalties)
 
-    def _list_sampled(self, suffix: str) -> Iterator[tuple[str, Array]]:
+    def _list_sampled(
+        self, suffix: str, forms: dict[str, Form], penalties: dict[str, Form]
+    ) -> Iterator[tuple[str, Array]]:
         """Yield E_mu[weight*form], whose weights may depend on the other samples of a group."""
         moved, divide = self.moved, DIVISORS[suffix]
         for reward, weigh in REWARDS.items():
             if reward != "R" and self.world.group == 1:
                 continue
             weight = self._weigh(_multiply(weigh, divide))
-            for name, form in SAMPLED.items():
+            for name, form in forms.items():
                 whole = f"E_mu[{reward}*{name}]"
                 yield (
                     (CONTRACT[whole] + suffix if whole in CONTRACT else f"{whole[:-1]}{suffix}]"),
                     self._differentiate(moved.masses * weight * form(moved)),
                 )
         weight = self._weigh(divide)
-        for name, form in {**SAMPLED, **PENALTIES}.items():
+        for name, form in {**forms, **penalties}.items():
             divided = f"({name}){suffix}" if suffix and name in SUMS else name + suffix
             yield f"E_mu[{divided}]", self._differentiate(moved.masses * weight * form(moved))
 

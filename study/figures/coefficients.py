@@ -21,6 +21,7 @@ DIGITS = 30
 NEAR_ONE = sympy.Rational(1, 10**20)  # |log r| at the two points that stand for r = 1
 MARKS = (1, 2, 5, 10, 20, 50, 100)  # on the axis of r, and their inverses
 SHARED = 0.3  # of the points of two lines that are drawn as one
+TOO_OFTEN, TOO_RARELY = "(a) $r<1$: $q$ draws it too often", "(b) $r>1$: $q$ draws it too rarely"
 POINTS = 160  # an even number: r = 1, where a slope may jump, is none of them
 
 
@@ -95,10 +96,13 @@ def choose_colours(verdicts: Mapping[str, Any]) -> list[str]:
     return list((first | dict(zip(others, OTHERS, strict=False))).values())
 
 
-def draw(verdicts: Mapping[str, Any], reach: float = 20.0) -> Any:
+def draw(
+    verdicts: Mapping[str, Any], reach: float = 20.0, titles: tuple[str, str] = (TOO_OFTEN, TOO_RARELY)
+) -> Any:
     """c(r) - c(1) against r, for r from 1/reach to 1 and from 1 to reach, on two scales.
 
     verdicts: name -> verdict, each with a coefficient of r alone; at most four that are not of k1, k2, k3.
+    titles: of the two panels.
     Raises UsageError: too many curves, and what `compute_curve` raises.
     """
     shades = choose_colours(verdicts)
@@ -107,21 +111,21 @@ def draw(verdicts: Mapping[str, Any], reach: float = 20.0) -> Any:
     with open_panels(PAGE, 2.9, 1, 2) as (figure, (left_axes, right)):
         for ax, side in ((left_axes, r < 1), (right, r > 1)):
             _draw_panel(ax, r[side], [c[side] for c in drawn.values()], shades)
-        left_axes.set_title("(a) $r<1$: $q$ draws it too often", loc="left")
-        right.set_title("(b) $r>1$: $q$ draws it too rarely", loc="left")
+        for ax, title in zip((left_axes, right), titles, strict=True):
+            ax.set_title(title, loc="left")
         left_axes.set_ylabel("$c(r)-c(1)$")
         ends = [
-            (float(c[-1]), _write_name(n), colour)
+            (float(c[-1]), write_estimators(n), colour)
             for (n, c), colour in zip(drawn.items(), shades, strict=True)
         ]
         label_ends(right, ends, float(r[-1]))
     return figure
 
 
-def _write_name(name: str) -> str:
-    """The name of a curve, its estimators as formulas.
+def write_estimators(name: str) -> str:
+    """Words with their estimators as formulas.
 
-    >>> _write_name("k3 clamped"), _write_name("$k_2$")
+    >>> write_estimators("k3 clamped"), write_estimators("$k_2$")
     ('$k_3$ clamped', '$k_2$')
     """
     return name if "$" in name else re.sub(r"\bk([123])\b", r"$k_\1$", name)

@@ -38,15 +38,31 @@ def draw(
     width = PAGE if columns > 1 else WIDTH
     with open_panels(width, 1.95 * rows + 0.35, rows, columns, squeeze=False) as (figure, axes):
         for ax, (title, c) in zip(axes.flat, placements.items(), strict=True):
-            _draw_portrait(ax, c, rewards=np.array(rewards), reference=np.array(reference), beta=beta)
-            ax.set_title(title, pad=14)
+            optimum = find_optimum(c, beta, list(rewards), list(reference))
+            _draw_portrait(
+                ax, c, optimum, rewards=np.array(rewards), reference=np.array(reference), beta=beta
+            )
+            ax.set_title(f"{title}: {describe_ends(optimum)}", pad=14)
         _draw_legend(figure, 4 if columns > 1 else 2)
     return figure
 
 
-def _draw_portrait(ax: Any, c: ExpPoly, rewards: Any, reference: Any, beta: float) -> None:
+def describe_ends(optimum: Optimum) -> str:
+    """How many policies training can end at, and whether they keep all outcomes.
+
+    >>> from klsym.calculus import k1
+    >>> from klsym.language.convert import to_ring
+    >>> describe_ends(find_optimum(to_ring(k1), 0.5, [0, 1], [0.5, 0.5]))
+    'one end'
+    """
+    inside, collapsed = sum(bool(s.stable) for s in optimum.stationary), len(optimum.boundary)
+    if not inside:
+        return "collapses" if collapsed == 1 else f"{collapsed} ways to collapse"
+    return "one end" if inside + collapsed == 1 else f"{inside + collapsed} ends"
+
+
+def _draw_portrait(ax: Any, c: ExpPoly, optimum: Optimum, rewards: Any, reference: Any, beta: float) -> None:
     draw_simplex(ax, GREY)
-    optimum = find_optimum(c, beta, rewards.tolist(), reference.tolist())
     rest_points = [np.array(s.policy) @ CORNERS for s in (*optimum.stationary, *optimum.boundary)]
     for start in _list_starts():
         line = _trace_line(start, c, rewards, reference, beta=beta, rest_points=rest_points)

@@ -6,6 +6,7 @@ matplotlib is imported inside the functions, and drawn without a display.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -34,9 +35,11 @@ NAMES = {
 }  # fmt: skip
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])  # of the simplex of three outcomes
 COLUMN, PAGE = 3.4, 7.0  # widths of one and two columns, inches
-SCREEN = 120  # dots an inch of a picture in a notebook
+PLACES = 2  # of a coordinate in a drawing, in points
 DIGITS = 6  # of the points of a line
 
+_PATHS = re.compile(r'\b(?:d|x|y|points)="[^"]*"')  # where coordinates stand in a drawing
+_NUMBERS = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 SETTINGS: Any = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
@@ -120,15 +123,35 @@ def _build_figure_class() -> Any:
             round_lines(self)
             super().savefig(*args, **options)
 
-        def _repr_png_(self) -> bytes:
-            import matplotlib as mpl
-
-            picture = io.BytesIO()
-            with mpl.rc_context(SETTINGS):
-                self.savefig(picture, format="png", dpi=SCREEN, metadata={"Software": None})
-            return picture.getvalue()
+        def _repr_svg_(self) -> tuple[str, dict[str, str]]:
+            """The picture, and what is seen in it for those who do not see it: the attribute `alt`."""
+            return draw_svg(self), {"alt": getattr(self, "alt", "")}
 
     return Figure
+
+
+def draw_svg(figure: Any) -> str:
+    """The figure as a drawing for pages: the same figure gives the same text on every processor.
+
+    No point of a line is left out, since which ones would be is a matter of last bits.
+
+    >>> with open_panels(1, 1) as (figure, ax):
+    ...     _ = ax.plot([0, 1])
+    >>> draw_svg(figure) == draw_svg(figure)
+    True
+    """
+    import matplotlib as mpl
+
+    drawing = io.StringIO()
+    with mpl.rc_context(SETTINGS | {"svg.hashsalt": "klsym", "path.simplify": False}):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # each layout would start from the last one
+        figure.savefig(drawing, format="svg", metadata={"Date": None, "Creator": None})
+    return _PATHS.sub(lambda path: _NUMBERS.sub(_shorten_number, path[0]), drawing.getvalue())
+
+
+def _shorten_number(number: re.Match[str]) -> str:
+    return f"{round(float(number[0]), PLACES) + 0:.{PLACES}f}".rstrip("0").rstrip(".")
 
 
 def round_lines(figure: Any) -> None:
@@ -161,7 +184,9 @@ def draw_band(ax: Any, x: Any, mean: Any, error: Any, colour: str, **line: Any) 
     return drawn
 
 
-def label_ends(ax: Any, entries: Sequence[tuple[float, str, str]], x: float, gap: float = 0.075) -> None:
+def label_ends(
+    ax: Any, entries: Sequence[tuple[float, str, str]], x: float, gap: float = 0.075, fontsize: int = 8
+) -> None:
     """Write the name of each line beside its right end, pushed apart where they would touch.
 
     entries: (y at the right end, text, colour).  x: the right end, in data units.
@@ -175,7 +200,7 @@ def label_ends(ax: Any, entries: Sequence[tuple[float, str, str]], x: float, gap
     for height, (start, text, colour) in zip(placed, heights, strict=True):
         ax.annotate(
             text, (edge, min(max(start, 0), 1)), (edge + 0.03, height), xycoords="axes fraction",
-            textcoords="axes fraction", color=colour, va="center", ha="left", fontsize=8,
+            textcoords="axes fraction", color=colour, va="center", ha="left", fontsize=fontsize,
             arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "relpos": (0, 0.5), **no_gap},
             annotation_clip=False,
         )  # fmt: skip

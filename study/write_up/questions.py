@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from klsym.api import Verdict
 
 THREAD = "https://github.com/{}/issues/{}"  # opens pull requests too
-TITLE = "What do people ask of a KL penalty?"
-FIRST = """import klsym
+TITLE = "What do people ask about KL penalties?"
+FIRST = (
+    """import klsym
 
-klsym.claim("gradient.k3-loss")"""
+klsym.notebook.draw_picture("questions")""",
+    'klsym.claim("gradient.k3-loss")',
+)
 LAST = """## What to do in code
 
 Write the line of a trainer as a loss, with its sampling and the place of the penalty:
@@ -41,6 +44,7 @@ $ klsym explain "rho*k3" --level token --sampling off-policy
 ```
 
 **Next.** [Notebook 15](15-a-real-network.ipynb) tests the theorems on a transformer."""
+RESULT = "**Result.** Few of the losses that people ask about follow the reverse KL. The bars count targets."
 LEAD = r"""Users asked or discussed each of these questions in a public thread of a trainer. One command
 answers it, and three sentences explain the answer. If a thread, or the documentation of an option, makes a
 claim that klsym refutes, the answer shows it. Threads are summarised in our own words. $q$ is the trained
@@ -149,8 +153,9 @@ def _list_threads(q: Question) -> str:
 
 def list_cells() -> Iterator[tuple[str, str]]:
     """The cells of the notebook: "markdown" or "code", and the source."""
-    yield "markdown", f"# 14. {TITLE}\n\n{LEAD}"
-    yield "code", FIRST
+    yield "markdown", f"# 14. {TITLE}\n\n{RESULT}\n\n{LEAD}"
+    for source in FIRST:
+        yield "code", source
     for q in load_questions():
         refuted_text = f"\n\n**Said, and refuted below:** {q.wrong}." if q.wrong else ""
         yield "markdown", f"## {q.asks}\n\n{_list_threads(q)}\n\n{q.answer}{refuted_text}"

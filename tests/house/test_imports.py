@@ -104,7 +104,8 @@ TOOL = [
 STUDY = [
     "study", "study.templates", "study.gaussian", "study.sequences", "study.questions", "study.render",
     "study.rocq", "study.ledger", "study.api", "study.claims", "study.explorer", "study.sampling",
-    "study.figures", "experiments", "study.tables", "derivations", "study.write_up", "paper",
+    "study.figures", "experiments", "study.tables", "derivations", "study.write_up",
+    "study.notebook", "paper",
     "study.commands",
 ]  # fmt: skip
 ROOMS = [*TOOL, *STUDY]

@@ -14,7 +14,7 @@ import pytest
 from nbval.plugin import IPyNbFile
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-PICTURES = ("image/png", "image/jpeg")  # the only thing stored that nbval does not compare
+PICTURES = ("image/png", "image/jpeg", "image/svg+xml")  # nbval does not compare these
 
 
 # ---------------------------------------------------------------------------- nbval's judgement
