@@ -212,6 +212,18 @@ def test_a_claim_opens_on_a_click(browser: Browser, address: str) -> None:
     assert browser.ask("document.querySelector('[id=\"gradient.k3-loss\"] .chain').offsetHeight") > 100
 
 
+def test_an_area_is_folded_unless_a_claim_of_it_failed(browser: Browser, address: str) -> None:
+    browser.open(address)
+    folded = "[...document.querySelectorAll('details.area')].map(area => [area.id, area.open])"
+    failed_area = f"area.{FAILING.partition('.')[0]}"
+    areas = dict(browser.ask(folded))
+    assert areas == {area: area == failed_area for area in areas} and len(areas) > 1
+    assert browser.ask("document.body.scrollHeight") < 6000
+    assert not browser.ask("document.querySelector('#rules details').open")
+    browser.open(f"{address}#rules")
+    assert browser.ask("document.querySelector('#rules details').open")
+
+
 def test_a_claim_opens_on_its_fragment(browser: Browser, address: str) -> None:
     browser.open(f"{address}#gradient.k2-unique")
     assert sorted(browser.ask(OPEN)) == [FAILING, "gradient.k2-unique"]
