@@ -1,7 +1,8 @@
 r"""The generated parts of klsym's own paper: each a file that paper/klsym.tex takes in with \input.
 
-    claims, experiments      what each claim states and assumes, area by area
-    derivations              how each is derived, with its rules, its hypotheses in full, its certificate
+    claims, experiments      what the claims that the text cites state and assume, area by area
+    index                    the other claims by area: id, verdict, trust
+    derivations              how those that the main text cites are derived, with rules, hypotheses and certificate
     quotes                   every statement by the claim's id, so that the text types no formula again
     ledger, corrections      counts; what the sources print and what holds
     map, survey              the objectives of the estimators, and of released code
@@ -13,6 +14,7 @@ The same ledger gives the same bytes.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -30,7 +32,15 @@ from klsym.kernel import CLOSINGS as ENDINGS
 from klsym.notation.printers import LATEX
 from klsym.notation.text import show_statement
 from klsym.paper import survey
-from klsym.paper.theorems import TRUST, claim_latex, derivation_latex, models, premises, statements
+from klsym.paper.theorems import (
+    TRUST,
+    VERDICT_WORDS,
+    claim_latex,
+    derivation_latex,
+    models,
+    premises,
+    statements,
+)
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.study.figures.style import save
 from klsym.study.ledger.evidence import Evidence, count_evidence
@@ -46,6 +56,7 @@ from klsym.study.write_up.bibliography import cite_tags, write_bibliography
 from klsym.study.write_up.prose import render_prose
 from klsym.study.write_up.tex import allow_breaks, escape
 
+MAIN_TEXT, SUPPLEMENT = (Path(__file__).with_name(f"{name}.tex") for name in ("klsym", "supplement"))
 AREAS = {
     "value": "Values",
     "gradient": "Gradients, on-policy",
@@ -109,6 +120,7 @@ def parts(settled: list[Settled]) -> dict[str, str]:
     """Name -> LaTeX of each part."""
     makers: dict[str, Callable[[list[Settled]], Iterable[str]]] = {
         "claims": _claims,
+        "index": _index,
         "derivations": _derivations,
         "experiments": _experiments,
         "quotes": _quotes,
@@ -131,14 +143,19 @@ def _in_area(settled: list[Settled], area: str) -> list[Settled]:
 def _areas(settled: list[Settled]) -> Iterator[tuple[str, list[Settled]]]:
     """The areas in reading order; one that the paper does not know comes last."""
     for area in dict.fromkeys((*AREAS, *(item.claim.area for item in settled))):
-        chosen = [item for item in _in_area(settled, area) if item.claim.verdict != "computed"]
+        chosen = [
+            item
+            for item in _in_area(settled, area)
+            if item.claim.verdict != "computed" or _is_crib_sheet(item)
+        ]
         if chosen:
             yield area, chosen
 
 
 def _claims(settled: list[Settled]) -> Iterator[str]:
     """What is read into many claims of an area is said once, at its head."""
-    for area, chosen in _areas(settled):
+    cited = list_cited(MAIN_TEXT, SUPPLEMENT)
+    for area, chosen in _areas([item for item in settled if item.claim.id in cited]):
         lines = Counter(line for item in chosen for line in item.claim.reading)
         known = [line for line, count in lines.items() if count >= OFTEN]
         yield rf"\klarea{{{area}}}{{{escape(AREAS.get(area, area.capitalize()))}}}"
@@ -146,20 +163,46 @@ def _claims(settled: list[Settled]) -> Iterator[str]:
         yield from (claim_latex(item, known) for item in chosen)
 
 
+def list_cited(*texts: Path) -> frozenset[str]:
+    """The claims that LaTeX files quote or refer to; the paper prints these, the report prints all.
+
+    >>> "gradient.k2-unique" in list_cited(MAIN_TEXT), "catalogue.counts" in list_cited(MAIN_TEXT)
+    (True, False)
+    """
+    text = "".join(path.read_text(encoding="utf-8") for path in texts)
+    three = "".join(re.findall(r"\\klthree((?:\{[^}]*\})+)", text))
+    return frozenset(re.findall(r"\{(?:claim:|premise/|model/|correction/)?([a-z]+\.[\w-]+)", text + three))
+
+
+def _index(settled: list[Settled]) -> Iterator[str]:
+    """The claims that are not printed, each on a line."""
+    cited = list_cited(MAIN_TEXT, SUPPLEMENT)
+    for area, chosen in _areas([item for item in settled if item.claim.id not in cited]):
+        yield rf"\klindexarea{{{escape(AREAS.get(area, area.capitalize()))}}}"
+        for item in chosen:
+            words = f"{VERDICT_WORDS[item.claim.verdict]}, {TRUST[item.trust]}"
+            yield rf"\klindexed{{{escape(item.claim.id)}}}{{{words}}}"
+
+
 def _derivations(settled: list[Settled]) -> Iterator[str]:
-    for area, chosen in _areas(settled):
+    cited = list_cited(MAIN_TEXT)
+    for area, chosen in _areas([item for item in settled if item.claim.id in cited]):
         yield rf"\klproofs{{{area}}}{{{escape(AREAS.get(area, area.capitalize()))}}}"
         yield from map(derivation_latex, chosen)
         yield r"\klproofsend"
 
 
 def _experiments(settled: list[Settled]) -> Iterator[str]:
-    """The findings, each beside its figure if the text has not placed it before; the other figures."""
-    for item in (item for item in settled if item.claim.verdict == "computed"):
+    """The findings, each beside its figure if the text has not placed it; the report has the others."""
+    for item in (item for item in settled if item.claim.verdict == "computed" and not _is_crib_sheet(item)):
         names = [name for name in EXPERIMENTS if item.claim.id.endswith(f".{name}")]
-        yield from (rf"\klfigureonce{{{one}}}" for name in names for one in pictures(name))
+        yield from (rf"\klfigureonce{{{name}}}" for name in names)
         yield claim_latex(item)
-    yield from (rf"\klfigureonce{{{one}}}" for name in EXPERIMENTS for one in pictures(name))
+
+
+def _is_crib_sheet(item: Settled) -> bool:
+    """Does it have the cells of a table of advice, each a theorem of the ledger?"""
+    return any(isinstance(part, Evidence) and part.advice is not None for part in item.parts)
 
 
 def _captions(settled: list[Settled]) -> Iterator[str]:

@@ -24,8 +24,8 @@ from klsym.study.write_up.tex import allow_breaks, escape
 
 Part = Proof | Evidence
 LONGEST = 900  # characters of LaTeX, about six lines of print
-VERDICTS = {verdict: verdict for verdict in ("proved", "refuted", "corrected")}
-VERDICTS |= {"exact": "calculated", "computed": "found by experiment"}
+VERDICT_WORDS = {verdict: verdict for verdict in ("proved", "refuted", "corrected")}
+VERDICT_WORDS |= {"exact": "calculated", "computed": "found by experiment"}
 TRUST = {"kernel": "kernel", "sympy": "SymPy", "numeric": "numbers"}
 
 
@@ -70,7 +70,7 @@ def derivation_latex(settled: Settled) -> str:
 
 def _head(macro: str, settled: Settled) -> str:
     claim = settled.claim
-    texts = (claim.id, VERDICTS[claim.verdict], TRUST[settled.trust])
+    texts = (claim.id, VERDICT_WORDS[claim.verdict], TRUST[settled.trust])
     return macro + "".join(f"{{{escape(text)}}}" for text in texts)
 
 
