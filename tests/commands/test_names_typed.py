@@ -230,7 +230,6 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
             "full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions",
         ),
         ("explain '(probs*k1).sum(-1)'", "for a sum over the vocabulary type full_kl(q, p) or H(q)"),
-        ("compare gspo gspo-token", "gspo is used with --level sequence"),
         ("explain k3 --position loss", "type --use loss or --use reward (see klsym explain --help)"),
         (
             "explain grpo --beta 0.04",
@@ -276,14 +275,12 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain k3 --reward", "did you mean --use reward?"),
         ("explain k3 --mean", "did you mean --batch mean or --aggregate mean?"),
         ("recommend --target reverse-kl --offpolicy", "did you mean --sampling off-policy?"),
-        ("compare grpo ppo", "grpo is used with --aggregate mean; ppo is used with --aggregate sum: add"),
+        ("compare dapo dr_grpo --level token", "sums over the samples of a batch: choose level sequence"),
+        ("compare dapo dr_grpo --batch mean", "batch: samples are centred whole; choose level sequence"),
+        ("compare 'grpo - entropy' ppo", "with aggregate mean a sum"),
         (
-            "compare grpo dr_grpo",
-            "dr_grpo is used with --sampling on-policy --level sequence --aggregate sum: add the options",
-        ),
-        (
-            "compare ppo reinforce",
-            "ppo is used with --sampling off-policy --level token; reinforce is used with",
+            "compare dapo dr_grpoo",
+            "unknown name 'dr_grpoo' at character 1",
         ),
         ("rule missing-wieght", "did you mean missing-weight?"),
         ("rule KL0004x", "is no diagnostic code"),

@@ -105,6 +105,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "at-each-token": "written for each token of the sequence: the same loss, with level token",
     "drawn": _explain_exact_mean,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
+    "used-differently": "value and gradients: no theorem compares losses with these different options",
     "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",
     "samples-of-all-outcomes": (
         "the gradient at each sample: full(..) pushes with the scores of all outcomes, whatever is drawn"
