@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from klsym.engine.answers.dispatch import as_written
+from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
@@ -33,7 +34,6 @@ from klsym.notation.losses import Written
 DEFAULT_CHOICES = {
     option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")
 }
-KL_NAMES = ("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl")
 Options = Mapping[str, str | None]
 
 
@@ -92,6 +92,8 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
         if typed.strip().lower() in KL_NAMES:
             hint = f"klsym recommend --target {typed.strip().lower()} says which loss to write"
             raise UsageError(f"{typed.strip()!r} is an objective, and no loss: {hint}") from None
+        if divergence := suggest_divergence(typed):
+            raise UsageError(f"{typed.strip()!r} is a divergence, and no loss{divergence}") from None
         expanded = f"; did you mean {rows[0].name}?" if rows else ""
         nearest = suggest_nearest(typed.strip(), list_names()) or expanded
         refusal = f"{typed.strip()[:60]!r} is no name of a loss{nearest}" if rows else str(error)
