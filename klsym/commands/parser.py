@@ -244,8 +244,8 @@ def _add_audit(commands: Any) -> None:
     )
     audit.add_argument(
         "targets", nargs="*", metavar="CODE",
-        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128, NOTEBOOK.ipynb:FUNC, MODULE:FUNC; none:"
-        " the targets of klsym.toml",
+        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128, NOTEBOOK.ipynb:FUNC, MODULE:FUNC;"
+        " FILE.py: all its losses; none: the targets of klsym.toml",
     )  # fmt: skip
     _add_names(audit)
     add_setting(audit, says=READ_FROM_CODE)
