@@ -15,6 +15,7 @@ OF_SHAPE = {
     "current", "cur", "curr", "group", "shaped", "normalized", "norm", "estimates", "generated", "selected",
     "values",
 }  # fmt: skip
+PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
 DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
@@ -189,3 +190,18 @@ def find_meaning(name: str) -> str | None:
         return None
     named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
     return next((name for name, words in named.items() if others & words), "log_q")
+
+
+def find_density(name: str) -> str | None:
+    """Return the log density whose exp a name of a probability is; None for other names.
+
+    >>> [find_density(name) for name in ("probs", "ref_probs", "old_prob", "teacher_probabilities")]
+    ['log_q', 'log_p', 'log_mu', 'log_p']
+    >>> [find_density(name) for name in ("log_probs", "prob_ratio", "probs_of_words", "prop")]
+    [None, None, None, None]
+    """
+    words = split_words(name)
+    if {*words} & LOGS or not {*words} & PROBABILITIES:
+        return None
+    meant = find_meaning("_".join("logps" if word in PROBABILITIES else word for word in words))
+    return meant if meant and meant.startswith("log_") else None
