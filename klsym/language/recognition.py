@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -182,15 +182,22 @@ def leave_out_floors(e: Any) -> tuple[Any, dict[Any, Any]]:
     return plain, floors
 
 
-def _split_bounds(bounded: Any) -> tuple[Any, Any, Any]:
-    """Return what is bounded, its lower bound and its upper bound; 0 and 1 where a probability has none."""
+class _Bounded(NamedTuple):
+    """What is bounded, and its bounds: 0 and 1 where a probability has none."""
+
+    of: Any
+    low: Any = sympy.S.Zero
+    high: Any = sympy.S.One
+
+
+def _split_bounds(bounded: Any) -> _Bounded:
     if isinstance(bounded, clip):
-        return bounded.args
+        return _Bounded(*bounded.args)
     numbers, others = (list(part) for part in sympy.utilities.sift(bounded.args, _is_number, binary=True))
     if len(numbers) != 1 or len(others) != 1:
-        return bounded, sympy.S.Zero, sympy.S.One
+        return _Bounded(bounded)
     is_upper = isinstance(bounded, sympy.Min)
-    return others[0], *((sympy.S.Zero, numbers[0]) if is_upper else (numbers[0], sympy.S.One))
+    return _Bounded(others[0], high=numbers[0]) if is_upper else _Bounded(others[0], low=numbers[0])
 
 
 def _is_number(e: Any) -> bool:
