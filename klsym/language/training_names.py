@@ -160,12 +160,29 @@ def find_example(name: str) -> str:
     return next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
 
 
+def suggest_for_top_words(name: str) -> str:
+    """Return what to type for log-probabilities of the top k words; "" for other names.
+
+    >>> suggest_for_top_words("topk"), suggest_for_top_words("teacher_logps")
+    ('', '')
+    """
+    words = {*split_words(name)}
+    if not words & {"topk", "top"} or not words & (LOGS | PROBABILITIES | {"logits"}):
+        return ""
+    return (
+        "of the top k words: for their sum type klsym explain 'full(M*k1)' --level token (reverse) or"
+        " 'full(M*r*log(r))' (forward), or audit the function that takes them from logits with torch.topk"
+    )
+
+
 def ask_for_value(name: str) -> str:
     """Return "write what it is, .." for a name that may depend on the sample; "" for other names.
 
     >>> ask_for_value("diff"), ask_for_value("beta")
     ('write what it is, such as `diff = ref_logp - logp; ...`', '')
     """
+    if of_top_words := suggest_for_top_words(name):
+        return of_top_words
     example = find_example(name)
     return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
 

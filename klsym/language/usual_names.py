@@ -28,6 +28,7 @@ from klsym.language.training_names import (
     find_meaning,
     is_coefficient,
     split_words,
+    suggest_for_top_words,
 )
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
@@ -190,7 +191,9 @@ class NameReader(Reader):
     def ask_for_others(self, name: str) -> str:
         """Return what to type for the other names of the text whose values have to be asked for."""
         others = [
-            other for other in dict.fromkeys(self.values_typed) if other != name and self.is_unsettled(other)
+            other
+            for other in dict.fromkeys(self.values_typed)
+            if other != name and self.is_unsettled(other) and not suggest_for_top_words(other)
         ]
         asked = ((other, AMBIGUOUS.get(other, "").format(other) or ask_for_value(other)) for other in others)
         return "".join(f"; for {other[:SHOWN]}: {hint}" for other, hint in asked)
