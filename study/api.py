@@ -76,13 +76,13 @@ def optimum(
     if not checked_setting(**options).is_of_sample:
         if behaviour is not None:
             raise UsageError("behaviour: has no effect with level token, where no end depends on mu")
-        tokens = token_optimum_of_loss.where_token_training_ends(
+        tokens = token_optimum_of_loss.compute_token_optimum(
             penalty, beta, rewards, reference, words=words, **options
         )
         return as_printed(PrintedTokenOptimum, tokens)
     if words is not None:
         raise UsageError("words: needs level token")
-    answer = optimum_of_loss.where_training_ends(
+    answer = optimum_of_loss.compute_optimum(
         penalty, beta, rewards, reference, behaviour=behaviour, sampling=sampling, use=use
     )
     return as_printed(PrintedOptimum, answer)

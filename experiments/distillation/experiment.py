@@ -22,7 +22,7 @@ from klsym.experiments.distillation.reward import RewardAgainstKL, reward_agains
 from klsym.experiments.distillation.runs import FIELDS, Setup, descend, noise
 from klsym.experiments.softmax import Counted, check_runs, refuse_unless
 from klsym.experiments.summaries import NumberTable, Ticker
-from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, compare_with_source
 
 STEPS = 10.0 ** np.arange(-2.0, 1.25, 0.5)  # step sizes; Adam's are a tenth of them
 EVERY = 3  # iterations between two records
@@ -232,7 +232,7 @@ def _small_step(data: Figure8) -> Finding:
     names = ("leave-one-out", "token vanilla")
     pairs = [[float(runs.share[list(ESTIMATORS).index(name), SMALL]) for name in names] for runs in data.base]
     text = [f"{a:.0%} against {b:.0%}" for a, b in pairs]
-    return as_said(
+    return compare_with_source(
         f"at step {STEPS[SMALL]:.2g}, too small to converge, {names[0]} leads {names[1]} in both: "
         f"{text[0]} out of reach, {text[1]} within",
         all(a < b for a, b in pairs),

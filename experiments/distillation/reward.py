@@ -28,7 +28,7 @@ from klsym.experiments.softmax import (
     snap,
     walk,
 )
-from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, compare_with_source
 
 LOSSES = ("token vanilla", "token k3", "token k1")  # k1 as a loss: score coefficient 1, no KL force at all
 SETUP = Setup("at the reference", memory=1, reference=1.0, policy=0.0, near=True, iterations=200)
@@ -81,7 +81,7 @@ class RewardAgainstKL:
         mean = self.gaps("token k1").mean(axis=1)[heavy]
         light = [float(np.abs(self.gaps(loss)[~heavy]).max(initial=0)) for loss in ("token k3", "token k1")]
         return (
-            as_said(
+            compare_with_source(
                 f"at equal KL, up to {vanilla.max():.0f} nats, token k3 and token vanilla gain the same "
                 f"reward within {np.ceil(100 * k3):.0f}%",
                 bool(k3 < 0.1),

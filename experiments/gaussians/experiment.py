@@ -21,7 +21,7 @@ from klsym.language.convert import to_ring
 from klsym.language.expressions import k1, k2, k3
 from klsym.study.gaussian.exact import GaussianModel
 from klsym.study.gaussian.models import Divergent
-from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, compare_with_source
 from klsym.study.sampling.gaussians import GaussianSampler
 from klsym.study.sampling.streams import Stream
 
@@ -88,7 +88,7 @@ class GaussianEstimators:
         pairs = [(self.shift[k], self.shift_sampled[k]) for k in ("k1", "k2")]
         worst = max(np.max(np.abs(seen.sd - one.sd[one.places(seen)]) / seen.error) for one, seen in pairs)
         return (
-            as_said(
+            compare_with_source(
                 f"Var k3 < Var k1 up to KL = {self.crossover:.3f}, and not beyond",
                 self._crosses(),
                 "k3 varies less than k1 when q is near p",

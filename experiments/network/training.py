@@ -29,7 +29,7 @@ from klsym.experiments.network.network import (
 )
 from klsym.language.expressions import A, rho
 from klsym.language.parser import parse
-from klsym.study.questions.optimum_of_loss import OptimumAnswer, where_training_ends
+from klsym.study.questions.optimum_of_loss import OptimumAnswer, compute_optimum
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ def train(
 
     beta, rewards: exact numbers as texts, one reward a sequence in the order of `Everything.tokens`.
     use: how the penalty is used; the reward is always a policy gradient.  rate: of Adam at the first step.
-    Raises UsageError: what `where_training_ends` refuses.
+    Raises UsageError: what `compute_optimum` refuses.
     """
     setting = checked_setting(use=use, level="sequence")
     penalty = parse(f"({beta}) * ({loss})")
     objective = penalty - rho * A if use == "loss" else penalty - A
     reference = world.probabilities("p")
-    predicted = where_training_ends(loss, beta, rewards, [float(x) for x in reference], use=use)
+    predicted = compute_optimum(loss, beta, rewards, [float(x) for x in reference], use=use)
     earned = [float(x) for x in predicted.rewards]
     policies = _descent(world, objective, setting, earned, (steps, batch, rate))
     return Trained(np.array(policies), predicted)

@@ -16,7 +16,7 @@ from klsym.experiments.reward_collapse.runs import Paths, Setup, flow, run
 from klsym.experiments.reward_collapse.theory import growth, stationary_points
 from klsym.experiments.softmax import PENALTIES, Counted, is_count, log_softmax, refuse_unless
 from klsym.experiments.summaries import NumberTable, Ticker
-from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, compare_with_source
 
 EXACT = Setup("base")
 SAMPLED = replace(EXACT, name="step 0.1, n = 4", step=0.1)
@@ -156,7 +156,7 @@ def _without_reward(data: RewardCollapse) -> Finding:
     if paths is None:
         return Finding("no set-up without reward was run", holds=False)
     back, lost = paths.kl[0, -1] / paths.kl[0, 0], paths.lost[2, -1]
-    return as_said(
+    return compare_with_source(
         f"without reward k1 returns to p from every start: at the horizon at most {back.max():.0%} of the KL "
         f"are left, {np.median(back):.0e} in the median; k3 loses an arm in {_count(lost)} runs",
         bool(back.max() < 0.5 and np.median(back) < 0.01 and lost.mean() > 0.5),
@@ -171,7 +171,7 @@ def _with_reward(paths: Paths) -> Finding:
     numbers = "; ".join(
         f"{what} {a:.0%} and {b:.0%}" for what, a, b in zip(CRITERIA, one, three, strict=True)
     )
-    return as_said(
+    return compare_with_source(
         f"with reward and {how}, k1 and k3 at the horizon: {numbers} of the runs",
         bool(one.max() == 0 and three[0] > 0.5),
         "k1 in the reward is stable, k3 becomes unstable and can collapse",

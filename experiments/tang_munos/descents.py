@@ -26,7 +26,7 @@ from klsym.experiments.softmax import Array, Counted, kl, sample_sizes
 from klsym.experiments.summaries import NumberTable, Ticker, below, converged, drift, error, mean, show, shows
 from klsym.experiments.tang_munos.bandit_runs import FLOWS, Course, Problem, Times, flow, sampled
 from klsym.experiments.tang_munos.bandits import GRADIENTS, kl_gradient, optimum, reversed_optimum
-from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, compare_with_source
 
 DISTANCE_SIZES, SIZES = (4, 16), (4, 16, 64)
 K1_LOSS, K3_LOSS, VANILLA, LEAVE_ONE_OUT = range(len(GRADIENTS))
@@ -117,7 +117,7 @@ class Figure3(Descents):
         start, last = self.divergence[0, 0, 0], self.divergence[:, [VANILLA, LEAVE_ONE_OUT], -1]
         exact = self.exact[REVERSE, -1]
         fell = all(below(x, start / 10) for x in last.reshape(-1, last.shape[-1]))
-        return as_said(
+        return compare_with_source(
             f"vanilla and leave-one-out fall from {show(mean(start))} to {shows(mean(last[0]))} nats at "
             f"n = {self.ns[0]}, the analytic gradient to {show(mean(exact))}",
             fell,
@@ -126,7 +126,7 @@ class Figure3(Descents):
 
     def _k1(self) -> Finding:
         start, last = self.divergence[0, K1_LOSS, 0], self.divergence[:, K1_LOSS, -1]
-        return as_said(
+        return compare_with_source(
             f"the k1 loss raises the divergence to {shows(mean(last))} nats at n = {shows(self.ns)}",
             all(below(start, x) for x in last),
             "vanilla (incorrect) makes the divergence grow: a zero-mean update drifts randomly",
@@ -135,7 +135,7 @@ class Figure3(Descents):
     def _drift(self) -> Finding:
         """Its logits are a martingale: no mean displacement along the gradient."""
         moved, noise = mean(self.downhill), error(self.downhill)
-        return as_said(
+        return compare_with_source(
             f"yet its logits move downhill by {shows(moved)} with standard errors {shows(noise)}: no drift",
             bool((np.abs(moved) < 4 * noise).all()),
             "the update is zero-mean",
@@ -272,7 +272,7 @@ class Figure4(Descents):
 
     def _vanilla(self) -> Finding:
         ends = self._end(VANILLA)
-        return as_said(
+        return compare_with_source(
             f"vanilla falls and levels off at {shows(mean(ends))} of the start for n = {shows(self.ns)}",
             all(below(b, a) for a, b in pairwise(ends)) and below(ends[0], np.ones_like(ends[0])),
             "the vanilla estimates converge to a value that depends on n",

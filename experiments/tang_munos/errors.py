@@ -29,7 +29,7 @@ from klsym.experiments.tang_munos.bandits import (
     kl_gradient,
     value_estimates,
 )
-from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, compare_with_source
 
 VALUE_SIZES = tuple(2**k for k in range(11))
 GRADIENT_SIZES = tuple(2**k for k in range(1, 13))
@@ -89,7 +89,7 @@ class Figure1(_Errors):
 
     def _small_n(self) -> Finding:
         k1, k2, k3 = self.exact[:, 0]
-        return as_said(
+        return compare_with_source(
             f"exact MSE at n = {self.ns[0]}: "
             + ", ".join(f"{name} {show(mean(x))}" for name, x in zip(VALUES, (k1, k2, k3), strict=True)),
             mostly_below(k2, k1) and mostly_below(k3, k1),
@@ -99,7 +99,7 @@ class Figure1(_Errors):
     def _bias(self) -> Finding:
         squared = float(mean(self.bias[1] ** 2))
         crossing = float(mean(self.variance[0] - self.variance[1])) / squared
-        return as_said(
+        return compare_with_source(
             f"k2 levels off at its squared bias, {show(squared)}; its exact MSE passes that of k1 at "
             f"n = {crossing:.0f}",
             mostly_below(self.exact[0, -1], self.exact[1, -1]),
@@ -108,7 +108,7 @@ class Figure1(_Errors):
 
     def _k3(self) -> Finding:
         k1, _, k3 = self.variance
-        return as_said(
+        return compare_with_source(
             f"k3 has {show(mean(k3) / mean(k1))} times the variance of k1 on average, but the larger one in "
             f"{int((k3 > k1).sum())} of {len(k1)} bandits",
             mostly_below(k3, k1),
@@ -211,7 +211,7 @@ class Figure2(_Errors):
         far = [j for j, n in enumerate(self.ns) if n >= FAR] or [0, -1]
         ns = [self.ns[j] for j in far]
         slopes = [slope(ns, mean(self.norms[i, far])) for i in (2, 3)]
-        return as_said(
+        return compare_with_source(
             f"from n = {ns[0]} on, log-log slopes: vanilla {slopes[0]:.2f}, leave-one-out {slopes[1]:.2f}",
             all(abs(s + 0.5) < 0.05 for s in slopes),
             "the error of the vanilla estimates falls, straight on a log scale",

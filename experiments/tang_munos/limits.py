@@ -41,7 +41,7 @@ from klsym.experiments.tang_munos.descents import (
     Descents,
     courses,
 )
-from klsym.study.ledger.experiment_result import Finding, as_said
+from klsym.study.ledger.experiment_result import Finding, compare_with_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Figure5(Descents):
     def _vanilla(self) -> Finding:
         ends = self.ends[VANILLA]
         power = f", slope {slope(self.ns, mean(ends)):.1f}" if len(self.ns) > 1 else ""
-        return as_said(
+        return compare_with_source(
             f"vanilla ends at {shows(mean(ends))} nats for n = {shows(self.ns)}{power}",
             all(below(b, a) for a, b in pairwise(ends)),
             "as n grows the vanilla estimates obtain lower values",
@@ -105,7 +105,7 @@ class Figure5(Descents):
     def _k3(self) -> Finding:
         ends = self.ends[K3_LOSS]
         ratios = mean(ends) / mean(self.limit)
-        return as_said(
+        return compare_with_source(
             f"the k3 loss ends at {shows(mean(ends))} nats: {shows(ratios)} times KL(pi*_rev||pi*)",
             bool((np.abs(ratios - 1) < 0.1).all()) and below(self.ends[VANILLA, -1], ends[-1]),
             "variance reduced (incorrect) plateaus at a higher value",
@@ -184,7 +184,7 @@ class Figure6(Descents):
         ends = self.to_reversed
         falls = sum((b < a) for a, b in pairwise(ends)) == len(self.ns) - 1
         share = float(np.mean(falls))
-        return as_said(
+        return compare_with_source(
             f"KL(q||pi*_rev) has mean {shows(mean(ends))} and median {shows(np.median(ends, -1))} nats for "
             f"n = {shows(self.ns)}; it falls at each step in {100 * share:.0f}% of the bandits",
             share > 0.9,
@@ -193,7 +193,7 @@ class Figure6(Descents):
 
     def _level(self) -> Finding:
         ratios = mean(self.to_optimum) / mean(self.limit)
-        return as_said(
+        return compare_with_source(
             f"KL(q||pi*) ends at {shows(mean(self.to_optimum))} nats; KL(pi*_rev||pi*) is "
             f"{show(mean(self.limit))}",
             bool((np.abs(ratios - 1) < 0.1).all()),

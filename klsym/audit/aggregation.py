@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Tokens:
     rho is that of the whole sequence.  aggregate: "sum", "mean" (over the tokens of each sequence), "batch"
     (over all tokens of the batch), or "" where each token stands by itself.  over_vocabulary: the code sums
     over words of the vocabulary.  is_scaled: does a constant multiply the whole, which the words name?
+    floors: the lower bounds of probabilities that are left out of the loss.
     """
 
     loss: Any
@@ -53,6 +55,7 @@ class Tokens:
     over_vocabulary: bool = False
     traced: Any = None  # the same as it was traced, before it was written in the grammar
     is_scaled: bool = False
+    floors: tuple[tuple[str, Fraction], ...] = ()
 
 
 def split_aggregation(formula: Any, level: str | None = None) -> Tokens:

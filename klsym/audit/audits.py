@@ -1,5 +1,4 @@
-"""The walk of one audit: read, bind, trace, confirm, explain; nothing is said of a trace that is not
-confirmed."""
+"""The walk of one audit: read, bind, trace, confirm, explain; only confirmed traces have a verdict."""
 
 from __future__ import annotations
 
@@ -329,10 +328,25 @@ class AuditRun:
             self.bindings.defaulted = []
             return self.trace_first_layout()
 
+    def trace_probabilities(self) -> _Trace:
+        """Return the trace; probabilities that are not summed over the vocabulary are of sampled tokens."""
+        try:
+            return self.trace_with_guesses()
+        except Refused as refusal:
+            before, self.bindings = self.bindings, self.bindings.copy()
+            names = [] if isinstance(refusal, Misfit) else self.bindings.take_as_sampled()
+            with suppress(Refused):
+                trace = self.trace_with_guesses() if names else None
+                if trace is not None:
+                    self.notes.append(f"{', '.join(names)}: probabilities of the sampled tokens")
+                    return trace
+            self.bindings = before
+            raise
+
     def trace_without_misfits(self) -> _Trace:
         """Return the trace; what is called a mask and is used as a number becomes a parameter."""
         try:
-            return self.trace_with_guesses()
+            return self.trace_probabilities()
         except Misfit as misfit:
             bindings, names = self.bindings, self.bindings.list_guessed(misfit.role)
             for chosen in [*([name] for name in reversed(names)), names] if names else []:
@@ -370,6 +384,7 @@ class AuditRun:
         choice = assumptions.choose_setting(self.options, traced.tokens, partial(self.find_unsized, traced))
         self.setting = setting = choice.options
         self.notes.extend(choice.notes)
+        traced.tokens = assumptions.leave_out_floors(traced.tokens)
         if traced.tokens.over_vocabulary and not gradient:
             raise Refused(
                 "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"

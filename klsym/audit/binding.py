@@ -32,6 +32,7 @@ from klsym.language.training_names import (
     REFERENCE,
     TRAINED,
     expand_initial,
+    find_density,
     find_meaning,
     is_number,
     split_words,
@@ -46,7 +47,8 @@ NO_TOKENS = COUNTS | {"ignore"}
 NUMBERS = {"float", "int", "<class 'float'>", "<class 'int'>"}
 POLICIES = {"new", "old", "ref"}  # arguments of one function: log densities
 OF_VOCABULARY = {f"{x.name}": x for x in VOCABULARY}
-OF_VOCABULARY |= {x.name.removeprefix("log_"): sympy.exp(x) for x in VOCABULARY}  # probabilities: q[v]
+PROBABILITIES = {x.name.removeprefix("log_"): sympy.exp(x) for x in VOCABULARY}  # such as q[v]
+OF_VOCABULARY |= PROBABILITIES
 WORDS = {"true": True, "false": False, "none": None}
 STRUCTURE = {x.name: x for x in (mask, token, sequence_mask, offsets)}  # roles that are no densities
 DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
@@ -106,6 +108,13 @@ class Bindings:
 
         roles, texts = ({k: d[k] for k in sort_names(d)} for d in (self.roles, self.texts))
         return replace(self, roles=roles, texts=texts, guessed=sort_names(self.guessed))
+
+    def take_as_sampled(self) -> list[str]:
+        """Make guessed probabilities of the vocabulary those of the sampled token; return their names."""
+        names = [name for name in self.guessed if self.texts[name] in PROBABILITIES]
+        self.texts.update({name: f"exp(log_{self.texts[name].removesuffix('[v]')})" for name in names})
+        self.roles.update({name: parse_role(self.texts[name]) for name in names})
+        return names
 
     def scale(self, names: Iterable[str], every: Any, factor: Any) -> None:
         """Make these arguments logits of a policy that has a temperature."""
@@ -264,6 +273,8 @@ def guess_role(name: str) -> str | None:
 
     >>> [guess_role(name) for name in ("ref_logits", "response_mask", "old_log_probs", "config")]
     ['log_p[v]', 'mask', 'log_mu', None]
+    >>> guess_role("teacher_probs")
+    'p[v]'
     """
     if MASKS.fullmatch(name.lower()):
         return "mask"
@@ -279,6 +290,8 @@ def guess_role(name: str) -> str | None:
         return f"-{meant}" if meant in DENSITIES else None
     if re.fullmatch(r"log_(importance_)?weights?", name):
         return "log_q-log_mu"
+    if (density := find_density(name)) is not None:
+        return f"{density.removeprefix('log_')}[v]"
     meant = find_meaning(name)
     return meant if meant and " " not in meant else None
 

@@ -11,6 +11,7 @@ from klsym.audit.binding import DENSITIES, Bindings, find_last_word
 from klsym.audit.terms import VOCABULARY, AskedRole, Misfit, Refused, Step, Total, mask, replace_totals, token
 from klsym.errors import spell_option
 from klsym.language import expressions as language
+from klsym.language.recognition import join_probabilities
 from klsym.language.training_names import split_words
 
 SHIFT = sympy.Dummy("shift", real=True)
@@ -93,12 +94,21 @@ def _has_data(e: Any) -> bool:
 
 
 def _find_distributions(formula: Any, journal: Iterable[Any]) -> tuple[set[Any], str]:
-    """Return the log densities of a formula with a probability as a factor, or of kl_div; and which."""
+    """Return the log densities of a formula with a probability as a factor, or of kl_div; and which.
+
+    The log of a probability is none.
+    """
     plain = formula.replace(lambda part: isinstance(part, Step), lambda part: sympy.S.One)
+    plain = plain.replace(_is_log_of_word, lambda part: sympy.Dummy(real=True) * sum(part.free_symbols))
+    plain = plain.replace(lambda part: part.is_Mul, join_probabilities)
     plain = plain.xreplace({mask: sympy.S.One})  # at padding the code may fill in anything
     used = any(map(is_probability, plain.atoms(sympy.exp, sympy.Pow)))
     why = "kl_div" if any(name == "kl_div" for name, _, _ in journal) else "exp of a log-probability"
     return _find_densities(plain) if used else set(), why
+
+
+def _is_log_of_word(e: Any) -> bool:
+    return isinstance(e, sympy.log) and not e.has(Total)
 
 
 def is_probability(power: Any) -> bool:

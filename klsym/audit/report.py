@@ -20,6 +20,7 @@ from klsym.notation import losses
 from klsym.notation.printers import TEXT
 from klsym.render.answer import WIDTH, build_answer, format_answer, wrap_text
 from klsym.render.headline import describe_update, describe_use, name_trust
+from klsym.render.questions.sentences import describe_floors
 
 ALONE = "each token by itself"
 INDENT = " " * 12  # of further lines of a row
@@ -61,6 +62,11 @@ class Audit:
         return str(losses.show(self.tokens.loss, TEXT))
 
     @property
+    def floors(self) -> list[str]:
+        """What is assumed of the probabilities that the code keeps from 0; empty if it has no such bound."""
+        return [f"assumed: {describe_floors(self.tokens.floors)}"] if self.tokens.floors else []
+
+    @property
     def place(self) -> str:
         first, last = self.code.lines
         return f"{self.code.file}:{first}-{last}" if self.code.file else "a function without a file"
@@ -73,7 +79,8 @@ class Audit:
             "map": dict(self.bindings.texts), "set": {k: _to_plain(v) for k, v in self.set.items()},
             "expression": self.expression, "guessed": list(self.bindings.guessed),
             "free": {k: str(x) for k, x in self.bindings.free.items()}, "aggregation": self.tokens.words,
-            "findings": [{"line": f.line, "text": f.text} for f in self.findings], "notes": list(self.notes),
+            "findings": [{"line": f.line, "text": f.text} for f in self.findings],
+            "notes": [*self.notes, *self.floors],
             "confirmed": {"points": self.points, "framework": self.framework},
         }  # fmt: skip
 
@@ -98,6 +105,7 @@ class Audit:
         names = [*self.bindings.texts] == [*self.bindings.guessed]
         read = [rows["reads"] + guessed * names] + ([] if names else [rows.get("guessed", "")])
         read += [rows.get("left", ""), rows.get("free", ""), rows["tokens"] * (rows["tokens"] != ALONE)]
+        read.append(rows.get("floors", ""))
         confirmed = [rows["confirmed"], f"run on small worlds: {rows.get('measured', '')}"]
         labelled = [
             ("read", "; ".join(filter(None, read))),
@@ -132,6 +140,7 @@ class Audit:
             free = ", ".join(k if k == str(x) else f"{k} (here {x})" for k, x in self.bindings.free.items())
             rows.append(("free", f"{free}: any number; {spell_option('set')} gives one"))
         rows += [("loss", f"{self.expression} at each {self.tokens.level}"), ("tokens", self.tokens.words)]
+        rows += [("floors", floors) for floors in self.floors]
         by = "running it" if self.framework == "numpy" else "autograd"
         crossed = ", on both sides of every bound" if self.crossed else ""
         rows.append(("confirmed", f"by {by}: {self.points} numbers agree{crossed}"))

@@ -38,6 +38,7 @@ DOES = {  # what code does that minimises nothing with a name
     "no-objective": "has no objective",
     "open": "is not decided",
 }
+Audited = tuple[Target, Reply]
 LINTED = ("sarif", "github")  # formats of reports
 
 
@@ -71,6 +72,7 @@ def _answer_targets(options: argparse.Namespace) -> int:
         shown = iterate_shown(config.targets, runner, lambda target: target.code)
         form = "json" if options.format == "json" else "full" if options.full else "text"
         audited = [(target, ask_target(runner, target, form)) for target in shown]
+    audited = _drop_unread(audited, options.targets)
     replies = [reply for _, reply in audited]
     if len(replies) == 1 and replies[0].get("code") == 2 and not replies[0].get("measured"):
         raise UsageError(replies[0]["error"])
@@ -87,6 +89,22 @@ def _answer_targets(options: argparse.Namespace) -> int:
             path = store_target(Path.cwd(), build_target(target, reply.get("json")))
             print_complaint(f"{target.code}: stored in {path.name}, with what was assumed")
     return max(int(bool(judged.failing)), *(code for code in codes if code != 1), 0)
+
+
+def _drop_unread(audited: Sequence[Audited], typed: Sequence[str]) -> list[Audited]:
+    """Return the audits without those of functions that a file was searched for and that cannot be read.
+
+    Each of them has a line on stderr.  All audits are returned where none of them could be read.
+    """
+    unread = [
+        (target, reply) for target, reply in audited
+        if target.code not in typed and reply.get("code") == 2 and not reply.get("measured")
+    ]  # fmt: skip
+    if len(unread) == len(audited):
+        return list(audited)
+    for target, reply in unread:
+        print_complaint(f"{target.code} is not read: {reply['error']}")
+    return [each for each in audited if each not in unread]
 
 
 def _fix_targets(options: argparse.Namespace) -> int:

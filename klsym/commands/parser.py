@@ -21,6 +21,7 @@ from klsym.commands.option_groups import (
     add_time_limit,
     parse_seconds,
 )
+from klsym.commands.wanted_target import suggest_target
 from klsym.engine.options.option_table import CHOICES as OPTION_CHOICES
 from klsym.engine.options.option_table import DEFAULTS
 from klsym.engine.options.synonyms import read_choice, suggest_option
@@ -66,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             command = f"{self.prog} {args[0]}" if args else self.prog
-            hint = suggest_option(unknown[0], vars(options))
+            hint = suggest_target(unknown, vars(options)) or suggest_option(unknown[0], vars(options))
             raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see {command} --help)")
         return options
 
@@ -243,8 +244,8 @@ def _add_audit(commands: Any) -> None:
     )
     audit.add_argument(
         "targets", nargs="*", metavar="CODE",
-        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128, NOTEBOOK.ipynb:FUNC, MODULE:FUNC; none:"
-        " the targets of klsym.toml",
+        help="FILE.py:FUNC, FILE.py:Class.method, FILE.py:120-128, NOTEBOOK.ipynb:FUNC, MODULE:FUNC;"
+        " FILE.py: all its losses; none: the targets of klsym.toml",
     )  # fmt: skip
     _add_names(audit)
     add_setting(audit, says=READ_FROM_CODE)

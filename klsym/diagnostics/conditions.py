@@ -10,6 +10,7 @@ from typing import Any
 import sympy
 
 from klsym.diagnostics.codes import Code, find_code
+from klsym.diagnostics.critic_bias import describe_critic_bias
 from klsym.diagnostics.neighbours import (
     NEIGHBOURS,
     has_inverted_weight,
@@ -317,6 +318,7 @@ def check_bias_in_reward(context: DiagnosedLoss) -> Messages:
 
 def check_curl(context: DiagnosedLoss) -> Messages:
     if context.verdict.target == "no-objective":
+        yield from describe_critic_bias(context.written.expression, context.setting)
         yield Message("has-a-curl", trust=context.verdict.trust)
 
 

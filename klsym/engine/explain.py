@@ -69,7 +69,9 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
     text = written.typed or verdict.loss.text
-    return verdict.revise(text=text, written=written, terms=terms, asked=asked)
+    floors = tuple(note for note in written.notes if note.code == "floors-left-out")
+    assumptions = (*verdict.assumptions, *floors)
+    return verdict.revise(text=text, written=written, terms=terms, asked=asked, assumptions=assumptions)
 
 
 def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting:

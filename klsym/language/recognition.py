@@ -11,17 +11,20 @@ A*rho + beta*k1
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import sympy
 
 from klsym.language.expressions import (
+    DENSITIES,
     ESTIMATORS,
     IN_K1,
     IN_R,
     OF_TABLE,
     Estimator,
+    clip,
     k1,
     log_mu,
     log_old,
@@ -32,6 +35,7 @@ from klsym.language.expressions import (
     rho_old,
 )
 
+LARGEST_FLOOR = sympy.Rational(1, 10_000)  # of a probability, below which code keeps it from being 0
 RATIOS = {log_p: (r, -1), log_mu: (rho, 1), log_old: (rho_old, 1)}  # other density -> its ratio, power of q
 MOST = 64  # the largest power of a ratio
 
@@ -85,6 +89,22 @@ def _recognise_ratio(e: Any) -> Any:
     return ratio ** (of_q * power)
 
 
+def join_probabilities(e: Any) -> Any:
+    """Return a product with a ratio such as rho in place of its probabilities, if they are one.
+
+    >>> from sympy import exp
+    >>> join_probabilities(exp(log_q) * k1 / exp(log_mu)), join_probabilities(exp(log_q) * k1)
+    (k1*rho, k1*exp(log_q))
+    """
+    powers = [x for x in sympy.Mul.make_args(e) if isinstance(x, sympy.exp)]
+    if len(powers) < 2:
+        return e
+    joined = _recognise_ratio(sympy.exp(sympy.Add(*(x.args[0] for x in powers))))
+    if isinstance(joined, sympy.exp):
+        return e
+    return joined * sympy.Mul(*(x for x in sympy.Mul.make_args(e) if x not in powers))
+
+
 def _recognise_log(e: Any) -> Any:
     """Return -k1 for log r, log q - log mu for log rho."""
     logs = {r: -k1, rho: log_q - log_mu, rho_old: log_q - log_old}
@@ -92,7 +112,8 @@ def _recognise_log(e: Any) -> Any:
 
 
 def _recognise_multiple(e: Any) -> Any:
-    """Return k2 for k1^2/2, by the rows of the table that have one term."""
+    """Return k2 for k1^2/2, by the rows of the table that have one term, and r for exp(log_p)/exp(log_q)."""
+    e = join_probabilities(e)
     number, factors = e.as_coeff_Mul()
     for name, formula in FORMULAS.items():
         ((monomial, of_row),) = formula.items() if len(formula) == 1 else ((None, None),)
@@ -131,3 +152,63 @@ def _collect_coefficients(terms: Iterable[Any], monomials: set[Any]) -> dict[Any
         if monomial in monomials:
             coefficients[monomial].append(coefficient)
     return coefficients
+
+
+def leave_out_floors(e: Any) -> tuple[Any, dict[Any, Any]]:
+    """Return the expression where small lower bounds of probabilities have no effect, and those bounds.
+
+    The bounds are a dict: probability -> the largest number that it is assumed to be above.  An upper bound
+    of 1 or more has no effect on a probability, either.
+
+    >>> from sympy import Max, exp, log
+    >>> leave_out_floors(log(Max(exp(log_q), sympy.Rational(1, 10**8))))
+    (log_q, {exp(log_q): 1/100000000})
+    >>> leave_out_floors(Max(exp(log_q), sympy.Rational(1, 2)))
+    (Max(1/2, exp(log_q)), {})
+    """
+    floors: dict[Any, Any] = {}
+
+    def leave_out(bounded: Any) -> Any:
+        probability, low, high = _split_bounds(bounded)
+        if not _is_density(probability) or not (high.is_number and high >= 1):
+            return bounded
+        if low != 0:
+            if not (low.is_Rational and 0 < low <= LARGEST_FLOOR):
+                return bounded
+            floors[probability] = max(low, floors.get(probability, low))
+        return probability
+
+    plain = e.replace(lambda x: isinstance(x, sympy.Max | sympy.Min | clip), leave_out, simultaneous=False)
+    return plain, floors
+
+
+class _Bounded(NamedTuple):
+    """What is bounded, and its bounds: 0 and 1 where a probability has none."""
+
+    of: Any
+    low: Any = sympy.S.Zero
+    high: Any = sympy.S.One
+
+
+def _split_bounds(bounded: Any) -> _Bounded:
+    if isinstance(bounded, clip):
+        return _Bounded(*bounded.args)
+    numbers, others = (list(part) for part in sympy.utilities.sift(bounded.args, _is_number, binary=True))
+    if len(numbers) != 1 or len(others) != 1:
+        return _Bounded(bounded)
+    is_upper = isinstance(bounded, sympy.Min)
+    return _Bounded(others[0], high=numbers[0]) if is_upper else _Bounded(others[0], low=numbers[0])
+
+
+def _is_number(e: Any) -> bool:
+    return bool(e.is_number)
+
+
+def name_floors(floors: Mapping[Any, Any]) -> tuple[tuple[str, Fraction], ...]:
+    """Return the names of probabilities, each with the bound that it is above."""
+    return tuple((str(probability), Fraction(int(x.p), int(x.q))) for probability, x in floors.items())
+
+
+def _is_density(e: Any) -> bool:
+    """Is it the probability of a sample under one policy?"""
+    return isinstance(e, sympy.exp) and e.args[0] in DENSITIES

@@ -18,6 +18,7 @@ import sympy
 from sympy import Dummy, Function, Symbol
 
 from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, parameter, remove_sg, unfold
+from klsym.language.recognition import join_probabilities
 from klsym.language.sums import Whole
 
 MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
@@ -70,7 +71,7 @@ class Flat(NamedTuple):
 def reduce_to_mean(kind: str, x: Any) -> Any:
     """Return the "mean" or "sum" of an expression, its factors outside the mean; raises Misplaced."""
     flat = flatten(x)
-    if kind == "sum" and _is_probability(flat.loss):
+    if kind == "sum" and is_probability(flat.loss):
         raise Misplaced(*VOCABULARY)
     if kind == "sum" and flat.factor.has(WORDS):  # a sum over the vocabulary, as after F.kl_div
         return flat.factor * WORDS * flat.loss * (MASK if flat.masked else 1)
@@ -146,9 +147,16 @@ def is_random(e: Any) -> bool:
     return bool(e.has(*DENSITIES, *REWARDS, MASK, OverPositions, Mean))
 
 
-def _is_probability(e: Any) -> bool:
-    """Is a factor a probability, whose exponent changes when all log densities are shifted alike?"""
-    for power in e.atoms(sympy.exp):
+def is_probability(e: Any) -> bool:
+    """Is a factor a probability, whose exponent changes when all log densities are shifted alike?
+
+    What a log or a comparison has of probabilities is no factor.
+    """
+    outside = e.replace(
+        lambda x: isinstance(x, sympy.log | sympy.Heaviside), lambda _: sympy.Dummy(real=True)
+    )
+    outside = outside.replace(lambda x: x.is_Mul, join_probabilities)
+    for power in outside.atoms(sympy.exp):
         exponent = remove_sg(unfold(power.args[0]))
         shifted = exponent.xreplace({density: density + 1 for density in DENSITIES})
         if sympy.expand(shifted - exponent) != 0:

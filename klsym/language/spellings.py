@@ -40,12 +40,13 @@ from klsym.language.parser import (
     parse_python,
 )
 from klsym.language.pasted_text import as_python, suggest_statements
-from klsym.language.recognition import recognise
+from klsym.language.recognition import leave_out_floors, name_floors, recognise
 from klsym.language.reductions import KEPT, Misplaced, flatten, reduce_to_mean, take_over_tokens
 from klsym.language.usual_names import LIBRARIES, NameReader
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
+FLOORED = {"min", "max", "clip"}  # functions that bound a value
 NO_VALUE = {"unsqueeze", "squeeze", "float", "contiguous", "clone"}  # methods that change no value
 
 
@@ -107,6 +108,7 @@ class SpelledReader(NameReader):
         self.left_out: dict[str, None] = {}
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
+        self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
 
     # ------------------------------------------------------------------------ statements
@@ -124,6 +126,7 @@ class SpelledReader(NameReader):
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
         self.refuse_two_names()
+        self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
 
     def parse_statements(self) -> list[ast.stmt]:
@@ -273,9 +276,15 @@ class SpelledReader(NameReader):
             return KEPT  # mask.sum().clamp(min=1)
         if name == "exp" and (over_tokens := [take_over_tokens(x) for x in arguments]) != arguments:
             self.sums_tokens, arguments = True, over_tokens
-        return super().call_function(name, arguments, node)
+        value = super().call_function(name, arguments, node)
+        if name not in FLOORED:
+            return value
+        value, floors = leave_out_floors(value)
+        self.floors |= {x: max(floor, self.floors.get(x, floor)) for x, floor in floors.items()}
+        return value
 
     def reduce_to_mean(self, kind: str, value: Any, name: str) -> Any:
+        self.refuse_probability_factor(value)
         self.left_out[name] = None
         return reduce_to_mean(kind, value)
 
@@ -283,6 +292,8 @@ class SpelledReader(NameReader):
     def list_notes(self) -> Iterator[Message]:
         """Yield what was read as what, and what was left out."""
         yield from self.list_names_read()
+        if self.floors:
+            yield Message("floors-left-out", floors=name_floors(self.floors))
         averages = tuple(name for name in self.left_out if name not in NO_VALUE)
         if self.sums_tokens:
             yield Message("over-tokens")

@@ -15,6 +15,7 @@ OF_SHAPE = {
     "current", "cur", "curr", "group", "shaped", "normalized", "norm", "estimates", "generated", "selected",
     "values",
 }  # fmt: skip
+PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
 DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
@@ -159,12 +160,29 @@ def find_example(name: str) -> str:
     return next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
 
 
+def suggest_for_top_words(name: str) -> str:
+    """Return what to type for log-probabilities of the top k words; "" for other names.
+
+    >>> suggest_for_top_words("topk"), suggest_for_top_words("teacher_logps")
+    ('', '')
+    """
+    words = {*split_words(name)}
+    if not words & {"topk", "top"} or not words & (LOGS | PROBABILITIES | {"logits"}):
+        return ""
+    return (
+        "of the top k words: for their sum type klsym explain 'full(M*k1)' --level token (reverse) or"
+        " 'full(M*r*log(r))' (forward), or audit the function that takes them from logits with torch.topk"
+    )
+
+
 def ask_for_value(name: str) -> str:
     """Return "write what it is, .." for a name that may depend on the sample; "" for other names.
 
     >>> ask_for_value("diff"), ask_for_value("beta")
     ('write what it is, such as `diff = ref_logp - logp; ...`', '')
     """
+    if of_top_words := suggest_for_top_words(name):
+        return of_top_words
     example = find_example(name)
     return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
 
@@ -189,3 +207,18 @@ def find_meaning(name: str) -> str | None:
         return None
     named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
     return next((name for name, words in named.items() if others & words), "log_q")
+
+
+def find_density(name: str) -> str | None:
+    """Return the log density whose exp a name of a probability is; None for other names.
+
+    >>> [find_density(name) for name in ("probs", "ref_probs", "old_prob", "teacher_probabilities")]
+    ['log_q', 'log_p', 'log_mu', 'log_p']
+    >>> [find_density(name) for name in ("log_probs", "prob_ratio", "probs_of_words", "prop")]
+    [None, None, None, None]
+    """
+    words = split_words(name)
+    if {*words} & LOGS or not {*words} & PROBABILITIES:
+        return None
+    meant = find_meaning("_".join("logps" if word in PROBABILITIES else word for word in words))
+    return meant if meant and meant.startswith("log_") else None

@@ -13,10 +13,10 @@ from typing import Any
 
 from klsym.errors import UsageError, spell_option
 from klsym.kernel.names import is_declarable
-from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, parameter
+from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
-from klsym.language.reductions import MASK
+from klsym.language.reductions import MASK, is_probability
 from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
@@ -24,9 +24,11 @@ from klsym.language.training_names import (
     RATIO,
     ask_for_value,
     expand_initial,
+    find_density,
     find_meaning,
     is_coefficient,
     split_words,
+    suggest_for_top_words,
 )
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
@@ -113,6 +115,7 @@ class NameReader(Reader):
         self.names_typed: set[str] = set()  # names, attributes and keys in the whole text
         self.values_typed: list[str] = []  # names of values, in their order
         self.factors: frozenset[str] = frozenset()  # names that only multiply
+        self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
 
     def collect_names(self, tree: ast.AST) -> None:
@@ -155,10 +158,10 @@ class NameReader(Reader):
             raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         if name in MASKS:
             symbol = MASK
-        elif (meaning := find_meaning(expand_initial(name, self.names_typed))) or {"prob", "probs"} & {
-            *split_words(name)
-        }:
-            symbol = self.read_density(name, meaning or PROBABILITIES, node)
+        elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
+            symbol = self.read_density(name, meaning, node)
+        elif {"prob", "probs"} & {*split_words(name)}:
+            symbol = self.read_probability(name, node)
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
         elif typed != name:
@@ -188,7 +191,9 @@ class NameReader(Reader):
     def ask_for_others(self, name: str) -> str:
         """Return what to type for the other names of the text whose values have to be asked for."""
         others = [
-            other for other in dict.fromkeys(self.values_typed) if other != name and self.is_unsettled(other)
+            other
+            for other in dict.fromkeys(self.values_typed)
+            if other != name and self.is_unsettled(other) and not suggest_for_top_words(other)
         ]
         asked = ((other, AMBIGUOUS.get(other, "").format(other) or ask_for_value(other)) for other in others)
         return "".join(f"; for {other[:SHOWN]}: {hint}" for other, hint in asked)
@@ -217,6 +222,20 @@ class NameReader(Reader):
             return meaning
         samplers = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
         return meaning if all(map(names_old, samplers)) else "log_old"
+
+    def read_probability(self, name: str, node: ast.expr) -> Any:
+        """Return exp(log_q) for probs, exp(log_p) for ref_probs: those of the sampled token."""
+        density = find_density(expand_initial(name, self.names_typed))
+        self.probabilities.setdefault(name, node)
+        if density is None:
+            return self.read_density(name, PROBABILITIES, node)  # refuses it
+        return exp(ATOMS[self.choose_older_policy(name, density)])
+
+    def refuse_probability_factor(self, e: Any) -> None:
+        """Raise UsageError for a probability that multiplies: it may be one of the whole vocabulary."""
+        if self.probabilities and is_probability(e):
+            name, node = next(iter(self.probabilities.items()))
+            self.read_density(name, PROBABILITIES, node)
 
     def read_density(self, name: str, meaning: str, node: ast.expr) -> Any:
         if meaning == LOG_WEIGHT:
@@ -294,7 +313,7 @@ class NameReader(Reader):
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""
         pairs = tuple(
-            (x, LOG_WEIGHT if symbol.is_Add else symbol.name)
+            (x, LOG_WEIGHT if symbol.is_Add else str(symbol))
             for x, symbol in self.read_as.items()
             if symbol != MASK and x != str(symbol)
         )

@@ -64,17 +64,19 @@ def find_candidates(root: Path) -> list[Candidate]:
         files = sorted(p for p in root.rglob("*.py") if not LEFT_OUT & {*p.relative_to(root).parts[:-1]})
     else:
         raise UsageError(f"{root}: no such file or folder")
-    return [candidate for file in files for candidate in _find_in_file(file)]
+    return [candidate for file in files for candidate in list_functions_of(file) if candidate.lines]
 
 
-def _find_in_file(path: Path) -> Iterator[Candidate]:
+def list_functions_of(path: Path) -> list[Candidate]:
+    """Return all functions of a file; those without lines compute neither a KL nor a policy loss."""
     try:
         tree = parse_python(read_text(path, LARGEST), filename=str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError, UsageError):
-        return
-    for name, node in list_functions(tree):
-        if lines := find_lines(node):
-            yield Candidate(path.as_posix(), name, node.lineno, roles=_list_roles(node), lines=lines)
+        return []
+    return [
+        Candidate(path.as_posix(), name, node.lineno, roles=_list_roles(node), lines=find_lines(node))
+        for name, node in list_functions(tree)
+    ]
 
 
 def _list_roles(node: ast.FunctionDef) -> tuple[tuple[str, str], ...]:

@@ -118,6 +118,16 @@ def _describe_curl(trust: str) -> str:
     return f"no objective has this gradient (its Jacobian is not symmetric{source})"
 
 
+def _describe_critic_bias(weight: Any) -> str:
+    """Say how far gae(lambda) is off the policy gradient, with the trust of the claim that says so."""
+    value, rest = (show_value(x) for x in (weight, 1 - weight))
+    return (
+        f"ascends grad E_q[R] + {rest}*E_q[sum_t s_t*sum_(u>=t) {value}^(u-t)*(V - V^q)], unbiased if V is"
+        " the value V^q of q (by SymPy on three tokens, klsym claims beyond.gae-bias); with V = 0 it is"
+        " proved that no lambda below 1 has an objective, on sequences of at most two tokens"
+    )
+
+
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "descends-forward": _describe_forward_descent,
     "one-change-away": lambda kind, of: CHANGES[kind].format(losses.show(of, TEXT)),
@@ -127,6 +137,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "sign-turns": _describe_turned_sign,
     "no-reward-of-kl": "in the reward only k1, up to a constant, has the gradient of KL(q||p)",
     "has-a-curl": _describe_curl,
+    "biased-by-critic": _describe_critic_bias,
     "not-in-gradient": _describe_unused,
     "other-f": "E_q[f(r)] is neither KL",
     "no-update": lambda penalty: (

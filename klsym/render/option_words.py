@@ -33,10 +33,16 @@ class LevelWords:
 
 @dataclass(frozen=True)
 class DivisorWords:
-    """title, described: as those of LevelWords."""
+    """title, described: as those of LevelWords.
+
+    of_token, of_sequence: what lengths do to the weights of sequences, where a loss is one of a token or of a
+    whole sequence.
+    """
 
     title: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
+    of_token: str = "the losses of all tokens are added, so that a sequence weighs as much as it has tokens"
+    of_sequence: str = "the loss of a sequence is not divided by its length"
 
 
 LEVELS = {
@@ -58,9 +64,18 @@ LEVELS = {
 DIVISORS = {
     "": DivisorWords(),
     "sum": DivisorWords(),
-    "mean": DivisorWords(title=("divided by T",), described=("over T",)),
+    "mean": DivisorWords(
+        title=("divided by T",),
+        described=("over T",),
+        of_token="a token weighs 1/T, so that all sequences weigh the same",
+        of_sequence="the loss of a sequence is divided by its length T",
+    ),
     "batch": DivisorWords(
-        title=("over all tokens of the batch",), described=("over all tokens of the batch",)
+        title=("over all tokens of the batch",),
+        described=("over all tokens of the batch",),
+        of_token="a token weighs n/(T_1 + .. + T_n): a sequence weighs as much as it has tokens, and less in"
+        " a batch of longer sequences",
+        of_sequence="the loss of a sequence is divided by the mean length (T_1 + .. + T_n)/n of its batch",
     ),
 }
 # From which policy samples are drawn, in the title of an answer.

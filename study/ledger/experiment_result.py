@@ -78,10 +78,10 @@ class Finding:
         return f"  - {self.text}{remark}"
 
 
-def as_said(text: str, found: bool, paper: str, stand_in: str = "") -> Finding:
-    """A finding that holds if and only if the data show what its source says.
+def compare_with_source(text: str, found: bool, paper: str, stand_in: str = "") -> Finding:
+    """Return the finding that holds if and only if the data show what its source says.
 
-    >>> as_said("it falls by half", True, "it falls").mark
+    >>> compare_with_source("it falls by half", True, "it falls").mark
     'as the paper says'
     """
     return Finding(text, holds=found, paper=paper, agrees=found, stand_in=stand_in)

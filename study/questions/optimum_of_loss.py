@@ -1,6 +1,6 @@
 """Where training ends: every policy at which E_q[R] - beta (penalty) is stationary.
 
->>> found = where_training_ends("k2", "1/2", ["1", "0"])
+>>> found = compute_optimum("k2", "1/2", ["1", "0"])
 >>> [round(x, 4) for x in found.optimum.stationary[0].policy], found.optimum.unique
 ([0.8808, 0.1192], True)
 """
@@ -49,7 +49,26 @@ class OptimumAnswer:
     messages: tuple[Message, ...]
 
 
-def where_training_ends(
+@dataclass(frozen=True)
+class PenaltyQuestion:
+    """A penalty with what it is multiplied with, the reward of each outcome, and the reference."""
+
+    written: Written
+    beta: Fraction
+    rewards: tuple[Fraction, ...]
+    reference: tuple[Fraction, ...]
+
+
+def read_penalty_question(
+    loss: object, beta: object, rewards: Iterable[object], reference: Iterable[object] | None
+) -> PenaltyQuestion:
+    """Read the arguments that a penalty on outcomes and one on tokens share; raises UsageError."""
+    paid = tuple(read_number("rewards", value) for value in rewards)
+    p = read_probabilities("reference", reference, len(paid))
+    return PenaltyQuestion(as_written(loss, ()), read_number("beta", beta), paid, p)
+
+
+def compute_optimum(
     loss: object,
     beta: object,
     rewards: Iterable[object],
@@ -58,21 +77,22 @@ def where_training_ends(
     **options: Any,
 ) -> OptimumAnswer:
     """All stationary policies of E_q[R] - beta (penalty); see `klsym.study.api.optimum`."""
-    paid = tuple(read_number("rewards", value) for value in rewards)
+    paid = tuple(rewards)
     if not 2 <= len(paid) <= MAX_OUTCOMES:
         raise UsageError(f"rewards: 2 to {MAX_OUTCOMES} numbers expected, got {len(paid)}")
-    p, mu = (read_probabilities(name, row, len(paid)) for name, row in
-             (("reference", reference), ("behaviour", behaviour)))  # fmt: skip
-    written, strength = as_written(loss, ()), read_number("beta", beta)
-    c = reduce_penalty(written, checked_setting(**options)).c
-    optimum_found = find_optimum(c, beta=strength, rewards=paid, reference=p, behaviour=mu)
+    asked = read_penalty_question(loss, beta, paid, reference)
+    mu = read_probabilities("behaviour", behaviour, len(paid))
+    c = reduce_penalty(asked.written, checked_setting(**options)).c
+    optimum_found = find_optimum(
+        c, beta=asked.beta, rewards=asked.rewards, reference=asked.reference, behaviour=mu
+    )
     of_r, messages = (
-        find_divergence(c) if strength > 0 else None,
-        tuple(_list_messages(c, strength, optimum_found, len(paid))),
+        find_divergence(c) if asked.beta > 0 else None,
+        tuple(_list_messages(c, asked.beta, optimum_found, len(paid))),
     )
     return OptimumAnswer(
-        written.text, strength, rewards=paid, reference=p, behaviour=mu,
-        coefficient=c, optimum=optimum_found, generated=of_r, messages=(*written.notes, *messages),
+        asked.written.text, asked.beta, rewards=asked.rewards, reference=asked.reference, behaviour=mu,
+        coefficient=c, optimum=optimum_found, generated=of_r, messages=(*asked.written.notes, *messages),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Where training on sequences ends: a penalty on each token, a reward at the end of each sequence.
 
->>> found = where_token_training_ends("k3", "1/2", ["1", "0", "0", "0"])
+>>> found = compute_token_optimum("k3", "1/2", ["1", "0", "0", "0"])
 >>> [round(x, 4) for x in found.optimum.stationary[0].policy], found.optimum.unique
 ([0.63, 0.1487, 0.1106, 0.1106], True)
 """
@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from klsym.engine.answers.dispatch import as_written
 from klsym.engine.fields.field import ReducedGradient
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.errors import UsageError
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.messages import Message
-from klsym.study.questions.optimum_of_loss import read_number, read_probabilities, reduce_penalty
+from klsym.study.questions.optimum_of_loss import (
+    read_number,
+    read_penalty_question,
+    reduce_penalty,
+)
 from klsym.study.questions.token_optimum import TokenOptimum, Tree, find_token_optimum
 
 MOST_WORDS, MAX_SEQUENCES = 5, 32
@@ -46,7 +49,7 @@ class TokenOptimumAnswer:
     messages: tuple[Message, ...]
 
 
-def where_token_training_ends(
+def compute_token_optimum(
     loss: object,
     beta: object,
     rewards: Iterable[object],
@@ -58,15 +61,21 @@ def where_token_training_ends(
     setting = checked_setting(**{"level": "token", **options})
     if setting.is_of_sequence:
         raise UsageError(PER_SEQUENCE)
-    paid = tuple(read_number("rewards", value) for value in rewards)
-    tree = _build_tree(paid, read_probabilities("reference", reference, len(paid)), _read_words(words))
-    written, strength = as_written(loss, ()), read_number("beta", beta)
-    own, earlier = _read_shares(written.text, reduce_penalty(written, setting))
-    found = find_token_optimum(tree, own, earlier, strength)
+    asked = read_penalty_question(loss, beta, rewards, reference)
+    tree = _build_tree(asked.rewards, asked.reference, _read_words(words))
+    own, earlier = _read_shares(asked.written.text, reduce_penalty(asked.written, setting))
+    found = find_token_optimum(tree, own, earlier, asked.beta)
     is_no_penalty = not own.names() | earlier.names()
-    messages = (*written.notes, *_list_messages(strength, found, is_no_penalty))
+    messages = (*asked.written.notes, *_list_messages(asked.beta, found, is_no_penalty))
     return TokenOptimumAnswer(
-        written.text, setting, strength, tree, own=own, earlier=earlier, optimum=found, messages=messages
+        asked.written.text,
+        setting,
+        asked.beta,
+        tree,
+        own=own,
+        earlier=earlier,
+        optimum=found,
+        messages=messages,
     )
 
 

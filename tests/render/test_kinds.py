@@ -30,7 +30,7 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     ("k1", CUT, "Not a KL penalty"),
     ("-R*log_q", CUT, "A policy gradient"),
 ]
-UNSAID: list[tuple[str, dict[str, Any], str]] = [
+LEFT_OUT_OF_TEXT: list[tuple[str, dict[str, Any], str]] = [
     ("log_q - log_mu", OFF, "A penalty on"),
     ("full(k2)", {}, "of each next token"),
     ("sg(full(k2))*log_q", TOKEN, "of each next token"),
@@ -50,6 +50,6 @@ def test_what_is_said(loss: str, options: dict[str, Any], words: str) -> None:
     assert words in read(loss, options)
 
 
-@pytest.mark.parametrize(("loss", "options", "words"), UNSAID, ids=str)
+@pytest.mark.parametrize(("loss", "options", "words"), LEFT_OUT_OF_TEXT, ids=str)
 def test_what_is_not_said(loss: str, options: dict[str, Any], words: str) -> None:
     assert words not in read(loss, options)

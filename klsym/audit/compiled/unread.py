@@ -16,6 +16,7 @@ from klsym.audit.compiled import running
 from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused
 from klsym.errors import spell_option
+from klsym.language.training_names import suggest_for_top_words
 
 FREE = "is unknown: say what it is with"
 SAME = {
@@ -28,9 +29,10 @@ DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 DETACHED = ("detach", "numpy", "tolist")
 
 
-def describe_free() -> str:
-    """Return the message for a name without a value."""
-    return f"{FREE} {spell_option('map')} or {spell_option('set')}"
+def describe_free(name: str = "") -> str:
+    """Return the message for a name without a value, with what to type for one of the top k words."""
+    hint = suggest_for_top_words(name)
+    return f"{FREE} {spell_option('map')} or {spell_option('set')}{'; ' * bool(hint)}{hint}"
 
 
 class Record:
@@ -80,7 +82,9 @@ class UnreadValue:
             return bound
         free = self._path and all(FREE in cause.reason for cause in self._causes)
         part = UnreadValue(
-            path, (Refused(f"{path} {describe_free()}", find_current_line()),) if free else self._causes, self
+            path,
+            (Refused(f"{path} {describe_free(path)}", find_current_line()),) if free else self._causes,
+            self,
         )
         part.__dict__["_last"] = suffix.lstrip(".")
         return part

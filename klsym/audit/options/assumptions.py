@@ -10,6 +10,7 @@ changes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from klsym.api import Verdict
@@ -21,7 +22,9 @@ from klsym.audit.sequences import list_summed
 from klsym.audit.terms import VOCABULARY, Total, mask, sequence_mask, token
 from klsym.audit.weights import find_data_symbols
 from klsym.errors import UsageError, spell_option
+from klsym.language import recognition
 from klsym.language.expressions import DENSITIES, A, R, log_mu, unfold
+from klsym.language.recognition import name_floors
 from klsym.language.sums import Whole
 from klsym.language.training_names import ADVANTAGES, REWARDS, split_words
 
@@ -166,3 +169,9 @@ def describe_arguments(bindings: Bindings, layout: Any) -> Iterable[str]:
         yield "klsym runs the code on the tokens of all sequences along one axis, as it needs them"
     if layout.constant:
         yield SAME_REWARDS
+
+
+def leave_out_floors(tokens: Tokens) -> Tokens:
+    """Return the loss without small lower bounds of probabilities, which it is assumed that none meets."""
+    loss, floors = recognition.leave_out_floors(tokens.loss)
+    return replace(tokens, loss=recognition.recognise(loss), floors=name_floors(floors)) if floors else tokens

@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from klsym.engine.answers.dispatch import as_written
+from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
@@ -29,9 +30,10 @@ from klsym.language.named_losses import (
 )
 from klsym.notation.losses import Written
 
-# The value of an option that a row does not name.
-UNSAID = {option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")}
-KL_NAMES = ("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl")
+# The choices of the options that the row of a name leaves out.
+DEFAULT_CHOICES = {
+    option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")
+}
 Options = Mapping[str, str | None]
 
 
@@ -90,6 +92,8 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
         if typed.strip().lower() in KL_NAMES:
             hint = f"klsym recommend --target {typed.strip().lower()} says which loss to write"
             raise UsageError(f"{typed.strip()!r} is an objective, and no loss: {hint}") from None
+        if divergence := suggest_divergence(typed):
+            raise UsageError(f"{typed.strip()!r} is a divergence, and no loss{divergence}") from None
         expanded = f"; did you mean {rows[0].name}?" if rows else ""
         nearest = suggest_nearest(typed.strip(), list_names()) or expanded
         refusal = f"{typed.strip()[:60]!r} is no name of a loss{nearest}" if rows else str(error)
@@ -120,17 +124,15 @@ def _assume_level(question: Question) -> Question:
     return Question(replace(written, notes=(*written.notes, Message("level-assumed"))), options)
 
 
-def merge_options(
-    rows: Iterable[NamedLoss], options: Options, is_strict: bool = False
-) -> dict[str, str | None]:
-    """Return the typed options over those of the names; an option without effect is left out.
+def merge_options(rows: Iterable[NamedLoss], options: Options) -> dict[str, str | None]:
+    """Return the usual options of the named losses of a formula, with typed options in their place.
 
-    is_strict: is an option that a name leaves out its default?  Otherwise another name may set it.
-    Raises UsageError: two names with different options that were not typed.
+    An option that a name brings and that has no effect beside the typed ones is left out.
+    Raises UsageError: two names bring different choices of an option that was not typed.
     """
     typed = {name: read_choice(name, value) for name, value in options.items() if value and name in DEFAULTS}
-    usual = {row.name: {**(UNSAID if is_strict and row.options else {}), **row.options} for row in rows}
-    _refuse_differences(usual, typed)
+    usual = {row.name: row.options for row in rows}
+    _refuse_conflicting_options(usual, typed)
     of_names = {name: value for values in usual.values() for name, value in values.items()}
     merged: dict[str, str | None] = {**options, **of_names, **typed}
     for name in _list_without_effect(merged):
@@ -139,26 +141,44 @@ def merge_options(
     return merged
 
 
+def complete_options(question: Question) -> dict[str, str] | None:
+    """Return the options of a loss that is called by a name, with the defaults of those it leaves out.
+
+    None: no name in the loss brings options, so that it can be used like another loss.
+
+    >>> [complete_options(read_question(name, (), {})) is None for name in ("ppo", "k3")]
+    [False, True]
+    """
+    if not any(row.options for row in question.rows):
+        return None
+    chosen = {name: value for name, value in question.options.items() if value}
+    without_effect = _list_without_effect({**DEFAULT_CHOICES, **chosen}) - chosen.keys()
+    return {name: x for name, x in {**DEFAULT_CHOICES, **chosen}.items() if name not in without_effect}
+
+
 def _list_without_effect(options: Options) -> set[str]:
     whole = DEFAULTS | {name: value for name, value in options.items() if value is not None}
     return {option.name for option in OPTIONS if option.explain_no_effect(whole)}
 
 
-def _refuse_differences(usual: Mapping[str, dict[str, str]], typed: dict[str, str]) -> None:
-    """Refuse names with different options that were not typed; usual: the options of each name."""
+def _refuse_conflicting_options(usual: Mapping[str, Mapping[str, str]], typed: dict[str, str]) -> None:
+    """Raise UsageError where two names bring different choices of an option that was not typed.
+
+    usual: the options of each name.
+    """
     values = {name: {one[name] for one in usual.values() if name in one} for name in DEFAULTS}
     of_all = {name: min(found) for name, found in values.items() if len(found) == 1}
     without_effect = _list_without_effect({**of_all, **typed})
     differing = {name for name, found in values.items() if len(found) > 1 and name not in typed}
     if not differing - without_effect:
         return
-    said = []
-    for row, options in usual.items():
-        left_out = _list_without_effect({**options, **typed})
-        wanted = [name for name in DEFAULTS if name in differing & options.keys() - left_out]
-        words = " ".join(spell_option(name, options[name]) for name in wanted)
-        said.append(f"{row} is used with {words}")
+    said = [f"{row} is used with {spell_options(options, differing)}" for row, options in usual.items()]
     raise UsageError(f"{'; '.join(said)}: add the options of one of them")
+
+
+def spell_options(options: Mapping[str, str], names: Set[str]) -> str:
+    """Return those of the options that are named, as the caller writes them."""
+    return " ".join(spell_option(name, options[name]) for name in DEFAULTS if name in names & options.keys())
 
 
 def _describe_row(row: NamedLoss, options: Options) -> Message:

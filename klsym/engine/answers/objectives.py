@@ -16,7 +16,7 @@ from typing import Any
 import sympy
 
 from klsym.engine.answers.loss_hints import is_loss, write_explain
-from klsym.engine.divergences.usual_names import name_kls
+from klsym.engine.divergences.usual_names import name_kls, suggest_objective
 from klsym.errors import UsageError, suggest_nearest
 from klsym.language.expressions import PARAMETERS, REWARDS, A, R, log_q, parameter, rho, unfold
 from klsym.language.parser import parse
@@ -208,6 +208,8 @@ def describe_unknown(text: str) -> str:
             return f"{start}: for {word!r} write {OLD_WORDS[word]}"
     if len(words) < SENTENCE and any(word.lower() in OF_KLS for word in words):
         return f"{start}: {WHICH_KL}"
+    if hint := suggest_objective(text):
+        return f"{start}: {hint}"
     loss = next((loss for loss in (text, *words[:1]) if is_loss(loss)), None)
     if loss is not None:
         return f"{start}: {loss[:60]} is a loss; what it minimises is said by {write_explain(loss)}"

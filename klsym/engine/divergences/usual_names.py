@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 
+from klsym.language.named_losses import normalise_name
 from klsym.language.training_names import BEHAVIOUR, REFERENCE, TRAINED, split_words
 
+KL_NAMES = ("reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl")
 # Words without - _ and spaces -> the name in `klsym divergence`.
 USUAL = {
     **dict.fromkeys(("reversekl", "reverse"), "reverse-kl"),
@@ -24,19 +26,23 @@ USUAL = {
     **dict.fromkeys(("alpha", "alphadivergence", "amari"), "alpha=1/2"),
     **dict.fromkeys(("tsallis", "renyi"), "tsallis=2"),
 }
-TOTAL_VARIATION = {"tv", "totalvariation", "tvd"}
+TOTAL_VARIATION = {"tv", "totalvariation", "tvd", "tvdistance"}
+AS_OBJECTIVE = {  # how a divergence is written in the words for objectives, and what that is
+    "jensen-shannon": "write E_mu[js(q, p)], the Jensen-Shannon divergence of each next token",
+    "jeffreys": "write reverse-kl + forward-kl",
+}
 POLICIES = {"q": TRAINED | {"q"}, "p": REFERENCE | {"p"}, "mu": BEHAVIOUR | {"mu"}}
 KLS = {("q", "p"): "reverse-kl", ("p", "q"): "forward-kl", ("mu", "q"): "sampler-kl"}
 KL_OF_TWO = re.compile(r"(?<!\w)(?:D_?)?KL\s*[(\[]\s*(\w+)\s*(?:\|\|?|,|:)\s*(\w+)\s*[)\]]", re.IGNORECASE)
 
 
-def _normalise(text: str) -> str:
-    return re.sub(r"[-_\s]+|divergence$", "", text.strip().lower())
+def _drop_kind(text: str) -> str:
+    return re.sub(r"divergence$", "", normalise_name(text))
 
 
 def find_divergence(text: str) -> str | None:
     """Return the name of a divergence in `klsym divergence`."""
-    return USUAL.get(_normalise(text))
+    return USUAL.get(_drop_kind(text))
 
 
 def suggest_divergence(text: str) -> str:
@@ -45,10 +51,25 @@ def suggest_divergence(text: str) -> str:
     >>> suggest_divergence("tv")
     '; E_q[abs(r - 1)] is twice the total variation: type klsym explain abs'
     """
-    if _normalise(text) in TOTAL_VARIATION:
+    if _drop_kind(text) in TOTAL_VARIATION:
         return "; E_q[abs(r - 1)] is twice the total variation: type klsym explain abs"
     name = find_divergence(text)
     return f"; for its losses type klsym divergence {name}" if name else ""
+
+
+def suggest_objective(text: str) -> str:
+    """Return how a divergence without a word of its own is written as an objective; "" for no divergence.
+
+    >>> suggest_objective("jeffreys"), suggest_objective("reverse-kl")
+    ('write reverse-kl + forward-kl', '')
+    """
+    if _drop_kind(text) in TOTAL_VARIATION:
+        return "write E_mu[full(abs(1 - r))], twice the total variation of each next token"
+    name = find_divergence(text)
+    if name is None or name in KLS.values():
+        return ""
+    of_any = "write f-divergence, which is any E_q[f(r)] but a KL, and choose level sample"
+    return AS_OBJECTIVE.get(name, f"{of_any}; for its losses type klsym divergence {name}")
 
 
 def name_kl(first: str, second: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from klsym.engine.options.option_table import CHOICES
+from klsym.language.named_losses import normalise_name
 
 # Words without - _ and spaces -> the choice.  The choices themselves need no row.
 SYNONYMS: dict[str, dict[str, str]] = {
@@ -65,10 +66,6 @@ OF_TRAINERS = {
 }  # fmt: skip
 
 
-def _normalise(text: str) -> str:
-    return text.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
-
-
 def suggest_option(typed: str, options: Collection[str]) -> str:
     """Return "; did you mean --sampling off-policy?" for a choice that is typed as an option.
 
@@ -88,11 +85,11 @@ def suggest_option(typed: str, options: Collection[str]) -> str:
         return ""
     if meant:
         return f"; did you mean {' or '.join(meant)}?"
-    hint = OF_TRAINERS.get(_normalise(word.partition("=")[0]))
+    hint = OF_TRAINERS.get(normalise_name(word.partition("=")[0]))
     return f"; {hint}" if hint and options else ""
 
 
 def read_choice(option: str, typed: str) -> str:
     """Return the choice that a word means; an unknown word as it is."""
-    words = {_normalise(choice): choice for choice in CHOICES[option]} | SYNONYMS.get(option, {})
-    return words.get(_normalise(typed), typed)
+    words = {normalise_name(choice): choice for choice in CHOICES[option]} | SYNONYMS.get(option, {})
+    return words.get(normalise_name(typed), typed)

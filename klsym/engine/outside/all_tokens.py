@@ -86,7 +86,7 @@ NOT_READ = (
     " n*LOSS/(whole(M) + others(whole(M))), or choose aggregate batch"
 )
 CENTRED = "the mean over all tokens of a centred batch is not handled: choose batch none"
-UNSAID = (*DESCENT_WARNINGS, "zero-gradient", "value-is-not-gradient", "truncated")  # of the sum alone
+OF_SUM_ALONE = (*DESCENT_WARNINGS, "zero-gradient", "value-is-not-gradient", "truncated")  # of the sum alone
 
 
 def split_batch_mean(expression: Any, setting: Setting) -> tuple[Any, Any] | None:
@@ -144,7 +144,7 @@ def explain_all_tokens(
         objective=Objective(formula=objective),
         trust="kernel" if proofs else "sympy",
         assumptions=tuple(dict.fromkeys((*presupposed, *collect_assumptions((*proofs[1:], any_n))))),
-        messages=(Message("weighed-by-lengths"), *(x for x in single.messages if x.code not in UNSAID)),
+        messages=(Message("weighed-by-lengths"), *(x for x in single.messages if x.code not in OF_SUM_ALONE)),
         proof=VerdictProof((*proofs, any_n), (_build_first_step(single),)),
         counterexample=Counterexample(describe_counterexample(proofs[0]) if proofs else None),
     )

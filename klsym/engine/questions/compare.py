@@ -10,11 +10,13 @@ Of each part the answer has a proof that it is the same, or a model where it is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from klsym.engine.answers.dispatch import refuse_taken_names
-from klsym.engine.answers.named_losses import choose_place, merge_options, read_question
+from klsym.engine.answers.named_losses import Question, choose_place, complete_options, read_question
+from klsym.engine.explain import explain_in_setting
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.in_trees import list_tree_values, substitute_in_loss
 from klsym.engine.fields.slot_loss import (
@@ -40,10 +42,11 @@ from klsym.engine.questions.comparison import (
     Comparison,
     Instance,
     WrittenPair,
-    change_measure,
     list_open_questions,
+    put_under_measure,
 )
 from klsym.engine.questions.reward_as_loss import write_update_as_loss
+from klsym.engine.questions.usual_uses import Uses, read_uses
 from klsym.engine.questions.variances import Estimate, compare_variances, describe_outcome_model
 from klsym.engine.targets.clamp_messages import collect_region_assumptions
 from klsym.errors import NotInRing, ProofError, Refused, UsageError
@@ -99,22 +102,48 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     options["use"] = places[0] if places[0] == places[1] else "loss"
     questions = [read_question(text, names, options) for text, _ in split]
     pair: WrittenPair = (questions[0].written, questions[1].written)
-    rows = (*questions[0].rows, *questions[1].rows)
-    used = merge_options(rows, options, is_strict=True) if rows else options
-    assumed = {
-        name: next((value for one in questions if (value := one.options.get(name))), None)
-        for name in ("sampling", "level")
-    }
-    used = {**used, **{name: used.get(name) or assumed[name] for name in assumed}}
+    uses = read_uses(questions, options, places)
+    if uses is not None:
+        return _describe_uses(pair, uses)
+    used = _choose_options(questions, options)
     setting = _drop_credit(checked_setting(**used), pair, options)
     if places[0] != places[1]:
         pair = _write_rewards(pair, places, used, typed=(a, b))
     comparison = compare_losses(pair, setting)
-    return replace(
-        comparison,
-        written=pair,
-        readings=(*(note for written in pair for note in _describe_reading(written)), *comparison.readings),
-    )
+    return _add_readings(replace(comparison, written=pair))
+
+
+def _choose_options(questions: Sequence[Question], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of both: those that a name brings, else the typed ones and what was assumed."""
+    brought = next((x for x in map(complete_options, questions) if x is not None), None)
+    if brought is not None:
+        return {**options, **brought}
+    assumed = {
+        name: next((value for one in questions if (value := one.options.get(name))), None)
+        for name in ("sampling", "level")
+    }
+    return {**options, **{name: options.get(name) or assumed[name] for name in assumed}}
+
+
+def _describe_uses(pair: WrittenPair, uses: Uses) -> Comparison:
+    """Compare two losses that their names use differently; by theorems where one setting has both."""
+    compared = None
+    if uses.together is not None:
+        with suppress(UsageError):  # the quotient by T may not be read
+            compared = compare_losses(uses.pair, uses.together)
+    if compared is None:
+        for written, setting in zip(pair, uses.settings, strict=True):
+            explain_in_setting(written, setting)  # refuses a loss that cannot be used so
+        compared = Comparison(
+            (pair[0].text, pair[1].text), uses.settings[0], value=OPEN_ANSWER, per_sample=OPEN_ANSWER,
+            gradient=OPEN_ANSWER, variance=None, trust="open", open_questions=(Message("used-differently"),),
+        )  # fmt: skip
+    return _add_readings(replace(compared, written=pair, settings=uses.settings))
+
+
+def _add_readings(comparison: Comparison) -> Comparison:
+    notes = (note for written in comparison.written for note in _describe_reading(written))
+    return replace(comparison, readings=(*notes, *comparison.readings))
 
 
 def _drop_credit(setting: Setting, pair: WrittenPair, options: Mapping[str, Any]) -> Setting:
@@ -269,8 +298,8 @@ def _build_quantities(written: Written, loss: SlotLoss, setting: Setting, copied
         raise UsageError(NOT_COMPARED)
     under = "mu" if copied or not setting.on_policy else "q"
     constant, remainder = split_sequence_part(loss)
-    gradient = change_measure(build_quantity(replace(loss, expression=remainder), constant), under)
-    whole = change_measure(build_quantity(loss), SAMPLE)
+    gradient = put_under_measure(build_quantity(replace(loss, expression=remainder), constant), under)
+    whole = put_under_measure(build_quantity(loss), SAMPLE)
     if loss.index == "t":
         value = sum_over_t(loss.expression, under)
         label = loss.label if loss.typed is None else loss.typed_label

@@ -37,8 +37,8 @@ from klsym.engine.questions.comparison import (
     Comparison,
     NoiseAtOptimum,
     WrittenPair,
-    change_measure,
     list_open_questions,
+    put_under_measure,
 )
 from klsym.engine.questions.variances import describe_outcome_model
 from klsym.errors import NotInRing, ProofError, UsageError
@@ -118,7 +118,7 @@ def _build_value(loss: SlotLoss, measure: str) -> Quantity:
 
 
 def _build_gradient(loss: SlotLoss, measure: str) -> Quantity:
-    return change_measure(build_quantity(loss), measure)
+    return put_under_measure(build_quantity(loss), measure)
 
 
 def _build_variance(reduced: ReducedGradient, measure: str) -> Quantity:
@@ -144,7 +144,7 @@ def _decide_at_samples(
     """Equal at each sample of each batch; different if the means are, or the variances."""
     if expected.same is False:
         return expected
-    first, second = (change_measure(gradient, SAMPLE) for gradient in gradients)
+    first, second = (put_under_measure(gradient, SAMPLE) for gradient in gradients)
     start = derive(first, on_policy=copied, premises=BATCH_SIZE)
     for using in ((), OF_SIZE):
         with suppress(ProofError):

@@ -71,7 +71,8 @@ class Comparison:
     sample and expected gradient; `variance` is None where nothing is decided about it.  trust: the weakest
     of the answers, "open" where a question that was asked has none.  open_questions: those without an
     answer, and those that are not asked.  readings: how the losses are read.  written: the losses.
-    at_optimum: of losses over a batch, the noise of each where training ends.
+    at_optimum: of losses over a batch, the noise of each where training ends.  settings: how each loss is
+    used, where their names bring different options; `setting` is then that of the theorems, if there are any.
     """
 
     losses: tuple[str, str]
@@ -85,6 +86,7 @@ class Comparison:
     readings: tuple[Message, ...] = ()
     written: tuple[Written, ...] = ()
     at_optimum: tuple[NoiseAtOptimum | None, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
     @property
     def proofs(self) -> tuple[Proof, ...]:
@@ -105,8 +107,12 @@ def list_open_questions(value: Answer, per_sample: Answer | None, gradient: Answ
     )
 
 
-def change_measure(quantity: Quantity, measure: str) -> Quantity:
-    """The same means under another measure, or at one sample."""
+def put_under_measure(quantity: Quantity, measure: str) -> Quantity:
+    """Return the expectations of a quantity, written under another measure, as if it had been the sampler.
+
+    The integrands stay as they are: no importance weight is added.  measure: "q", "mu", or SAMPLE for the
+    integrand at one sample.
+    """
 
     def replace_measure(atom: Any) -> Any:
         return replace(atom, measure=measure)

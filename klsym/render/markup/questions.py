@@ -32,6 +32,7 @@ from klsym.render.questions.comparison_text import (
     list_noise,
     list_noise_at_optimum,
     list_proof_lines,
+    list_uses,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def format_comparison_html(comparison: PrintedComparison) -> str:
         (name, f"{escape(describe_verdict(verdict))} {format_badge(name_trust(verdict))}")
         for name, verdict in zip(letters, comparison.verdicts, strict=bool(comparison.verdicts))
     ]
+    rows += [(name, escape(text)) for name, text in list_uses(comparison, ("A", "B"))]
     rows += [(name, _format_answer(answer)) for name, answer in comparison.named_answers]
     rows += [(name, escape(text)) for name, text in list_noise(comparison, letters)]
     rows += [(name, escape(text)) for name, text in list_noise_at_optimum(comparison, ("A", "B"))]

@@ -182,7 +182,7 @@ class PrintedComparison(Comparison):
     def to_json(self) -> dict[str, Any]:
         """The object that `klsym compare --json` prints."""
         return {
-            "losses": list(self.losses), **self.setting.to_json(),
+            "losses": list(self.losses), **self._list_options(),
             "value": self.value.to_json(), "per_sample": self.per_sample.to_json(),
             "expected_gradient": self.gradient.to_json(),
             "variance": self.variance.to_json() if self.variance else None,
@@ -190,11 +190,18 @@ class PrintedComparison(Comparison):
             "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
         }  # fmt: skip
 
+    def _list_options(self) -> dict[str, Any]:
+        """The options of both losses; one that differs is None, and `settings` has all of each."""
+        every = [setting.to_json() for setting in self.settings or (self.setting,)]
+        shared = {name: x if all(one[name] == x for one in every) else None for name, x in every[0].items()}
+        return {**shared, "settings": every} if self.settings else shared
+
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """What each of the losses does; empty where one of them alone has no verdict."""
         try:
-            return tuple(explain_in_setting(written, self.setting) for written in self.written)
+            settings = self.settings or (self.setting,) * len(self.written)
+            return tuple(map(explain_in_setting, self.written, settings))
         except KlsymError:
             return ()
 

@@ -34,7 +34,7 @@ from klsym.render.answer import (
 )
 from klsym.render.headline import TRUST, list_option_words, name_trust
 from klsym.render.listing import format_list, list_model_lines
-from klsym.render.option_words import SAMPLED_FROM, find_words
+from klsym.render.option_words import DIVISORS, SAMPLED_FROM, find_words
 from klsym.render.question import describe_term
 from klsym.render.questions.sentences import READINGS
 from klsym.render.sentences import write_sentence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 LETTERS = ("A", "B")  # names of losses that are long
 MAX_STATEMENT = 70  # characters of a theorem in a short answer
 ASSUMED = "sampling-assumed"
-SAID = ("neither-proof-nor-model", "order-of-variances")  # of questions that have a row
+SAID = ("neither-proof-nor-model", "order-of-variances", "used-differently")  # that other rows say
 CANCELS = ", as all terms of the gradient cancel"
 AT_OPTIMUM = {
     True: "{} has the gradient 0 at every batch",
@@ -55,6 +55,7 @@ AT_OPTIMUM = {
 SAME = ("A", "B", "equal")  # orders of the variances that hold in every model
 SAME_GRADIENT = "Training goes to the same policy"
 OTHER_OBJECTIVE, OTHER_GRADIENT = "Different objectives", "Different expected gradients"
+OTHER_USES = "No theorem compares losses with such different options; what each of them does"
 NOT_DECIDED = "Not decided: the expected gradients may be the same or different"
 WITHOUT_OBJECTIVE = ("zero", "no-objective", None)
 ON_AVERAGE = {True: "the same on average", False: "different on average", None: "not decided"}
@@ -105,7 +106,8 @@ def _list_lines(
         is_shown = answer.statement and (whole or len(answer.statement) <= most)
         return f"{words}: {answer.statement}" if is_shown else words
 
-    lines = wrap_text(f"{names[0]} and {names[1]} as {_describe_use(found.setting)}", "", "  ", width)
+    use = "with the usual options of each" if found.settings else f"as {_describe_use(found.setting)}"
+    lines = wrap_text(f"{names[0]} and {names[1]}{',' * bool(found.settings)} {use}", "", "  ", width)
     trust = TRUST.get(found.gradient.trust, "open")
     lines += add_trust(write(state(describe_training(found), found.gradient)), trust, width)
     labelled = _list_readings(found, names, whole, reads)
@@ -113,9 +115,14 @@ def _list_lines(
     lines += _format_losses(found, names, write, width=width, rows=rows)
     sameness = (found.per_sample.same, found.gradient.same)
     at_a_sample = AT_A_SAMPLE.get(sameness, "not decided")
-    labelled = [
+    is_asked = not found.settings or found.gradient.same is not None
+    answers = [
         ("value", state(ON_AVERAGE[found.value.same], found.value)),
         ("gradient", state(at_a_sample, found.per_sample)),
+    ]
+    labelled = [
+        *list_uses(found, names),
+        *(answers if is_asked else []),
         *list_noise(found, dict(zip(LETTERS, names, strict=True))),
         *list_noise_at_optimum(found, names),
         *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
@@ -167,8 +174,30 @@ def _describe_use(setting: Any) -> str:
     return ", ".join([f"{kind}{level}", find_words(SAMPLED_FROM, "sampling", setting.sampling), *options])
 
 
+def list_uses(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return how each loss is used, and what lengths do to its weights; empty if both are used alike."""
+    weights = [_describe_weights(setting) for setting in found.settings]
+    differ = len(set(weights)) > 1
+    rows = []
+    for name, setting, weighs in zip(names, found.settings, weights, strict=False):
+        level, *options = list_option_words(setting)
+        use = f"{setting.use}{level}, {find_words(SAMPLED_FROM, 'sampling', setting.sampling)}"
+        said = f"; {weighs}" if differ and weighs else ""
+        rows.append(("used", f"{name}: {', '.join([use, *options])}{said}"))
+    return rows
+
+
+def _describe_weights(setting: Any) -> str:
+    """Say what the length of a sequence does to its weight; empty for samples without a length."""
+    divisor = find_words(DIVISORS, "aggregate", setting.aggregate)
+    of_loss = divisor.of_token if setting.is_per_token else divisor.of_sequence
+    return "" if setting.is_of_sample else of_loss
+
+
 def describe_training(found: PrintedComparison) -> str:
     """Return the first words: two objectives differ if their gradients do."""
+    if found.settings and found.gradient.same is None:
+        return OTHER_USES
     if found.gradient.same is not False:
         return SAME_GRADIENT if found.gradient.same else NOT_DECIDED
     has_objectives = bool(found.verdicts) and all(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from klsym.errors import spell_option
+from klsym.notation.tree import format_decimal
 
 
 def _explain_exact_mean(losses: tuple[str, ...]) -> str:
@@ -56,6 +58,16 @@ def _declared(names: Sequence[str]) -> str:
     return _listed(names, f"is {said.format('a parameter')}", f"are {said.format('parameters')}")
 
 
+def describe_floors(floors: Sequence[tuple[str, Fraction]]) -> str:
+    """Say that probabilities are above the bounds that code has of them.
+
+    >>> describe_floors([("exp(log_q)", Fraction(1, 10**8))])
+    'exp(log_q) > 1e-8, so that the clamp has no effect'
+    """
+    above = " and ".join(f"{probability} > {format_decimal(floor)}" for probability, floor in floors)
+    return f"{above}, so that the clamp has no effect"
+
+
 def _averages_left_out(names: Sequence[str]) -> str:
     are = _listed([f"{name}()" for name in names], "is", "are")
     return f"{are} left out: klsym itself takes the mean over samples"
@@ -76,9 +88,9 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 
 READINGS = (  # codes of how a pasted loss was read
-    "read-as", "named-loss", "names-read", "sampling-assumed", "parameters-declared", "averages-left-out",
-    "masks-left-out", "calls-left-out", "factor-left-out", "names-unused", "at-each-token", "over-tokens",
-    "level-assumed", "drawn-words-are-kept", "cut-at-tokens",
+    "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "parameters-declared",
+    "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
+    "at-each-token", "over-tokens", "level-assumed", "drawn-words-are-kept", "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -88,6 +100,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f"assumed: samples from an older policy mu, as {' and '.join(names)}"
         f" {'is' if len(names) == 1 else 'are'} read; {spell_option('sampling', 'on-policy')}: from q"
     ),
+    "floors-left-out": lambda floors: f"assumed: {describe_floors(floors)}",
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
     "over-tokens": "a mean or sum inside exp is over the T tokens of a sequence; klsym itself takes the mean"
@@ -105,6 +118,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "at-each-token": "written for each token of the sequence: the same loss, with level token",
     "drawn": _explain_exact_mean,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
+    "used-differently": "value and gradients: no theorem compares losses with these different options",
     "order-of-variances": "the order of the variances: neither a proof nor models both ways were found",
     "samples-of-all-outcomes": (
         "the gradient at each sample: full(..) pushes with the scores of all outcomes, whatever is drawn"

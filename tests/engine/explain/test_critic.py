@@ -12,6 +12,7 @@ from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.numeric.checks.field_check import enumerate_model
 from klsym.numeric.models import random_tree
+from klsym.study.claims import claim
 from klsym.worlds.world import Place
 from support.judges.loss_judge import examine
 from support.losses.random_losses import Case
@@ -149,3 +150,30 @@ def test_exact_means_times_what_is_drawn(drawn_factor: str) -> None:
 def test_a_mass_that_does_not_move_has_no_gradient() -> None:
     found = explain("log(full(M*r))*M", level="token")
     assert found.target == "zero" and "has zero gradient at every sample" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("loss", "weight"),
+    [
+        ("-sg(gae(0.95))*log_q", "0.05"),
+        ("-sg(gae(0.5))*log_q", "0.5"),
+        ("beta*k3 - sg(gae(0.9))*log_q", "0.1"),
+    ],
+)
+def test_the_bias_of_lambda_below_1_is_said_with_the_trust_of_its_claim(loss: str, weight: str) -> None:
+    text = " ".join(explain(loss, level="token").text(full=True).split())
+    assert f"ascends grad E_q[R] + {weight}*E_q[sum_t s_t*sum_(u>=t)" in text
+    assert "by SymPy on three tokens, klsym claims beyond.gae-bias" in text
+    assert claim("beyond.gae-bias").trust == "sympy"
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("-sg(gae(1))*log_q", {}), ("-sg(gae(0.95, 0.99))*log_q", {}), ("sg(gae(0.95))*log_q", {}),
+        ("-2*sg(gae(0.95))*log_q", {}), ("-sg(gae(0.95))*log_q", {"sampling": "off-policy"}),
+        ("-sg(gae(0.95))*log_q", {"aggregate": "mean"}), ("-sg(disc(0.95, R) - V)*log_q", {}),
+    ],
+)  # fmt: skip
+def test_the_bias_is_not_said_of_other_losses(loss: str, options: dict[str, str]) -> None:
+    assert "gae-bias" not in explain(loss, level="token", **options).text(full=True)

@@ -133,7 +133,7 @@ SENTENCES: list[tuple[str, str, str]] = [
     ("off reward", "r**lam", "r = p/q is unbounded"), ("token reward", "seqmean(k3)", "r = p/q is unbounded"),
     ("off token", "sg(rho)*k3", r"rho\*r = p/mu is unbounded"),
 ]  # fmt: skip
-UNSAID: list[tuple[str, str, str]] = [  # neighbours of which it is not said
+NOT_WARNED_OF: list[tuple[str, str, str]] = [  # neighbours of which it is not said
     ("off", "rho*sg(loo(R - k1))", r"put sg\("), ("reward std", "k1", "weight is lost"),
     ("token", "full(M*k3)", "left out"), ("token", "full(k1)", "left out"), ("off token", "rho",
     "weights prefix"),
@@ -152,7 +152,7 @@ def test_what_a_warning_names(words: str, loss: str, said: str) -> None:
     assert re.search(said, warned(loss, options(words)))
 
 
-@pytest.mark.parametrize(("words", "loss", "unsaid"), UNSAID)
+@pytest.mark.parametrize(("words", "loss", "unsaid"), NOT_WARNED_OF)
 def test_what_no_warning_names(words: str, loss: str, unsaid: str) -> None:
     assert not re.search(unsaid, warned(loss, options(words)))
 

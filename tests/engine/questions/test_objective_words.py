@@ -8,6 +8,9 @@ import pytest
 
 from klsym.cli import main
 from klsym.engine.answers.objectives import KINDS, NAMES, read_objective
+from klsym.engine.divergences.usual_names import suggest_objective
+from klsym.engine.explain import explain
+from klsym.engine.questions.expectation import is_met
 from klsym.errors import UsageError
 from klsym.language.expressions import A, R, beta, k2, k3, rho, sg
 from klsym.language.parser import parse
@@ -114,3 +117,25 @@ def test_recommend_says_which_words_it_has_an_answer_for(
     assert main(["recommend", "--target", target]) == 2
     error = capsys.readouterr().err
     assert said in error and "next-token-forward-kl" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "objective", "loss"),
+    [
+        ("jsd", "E_mu[js(q, p)]", "js(q, p)"),
+        ("total variation", "E_mu[full(abs(1 - r))]", "full(abs(1 - r))"),
+        ("jeffreys", "reverse-kl + forward-kl", "k2 + k3"),
+        ("hellinger", "f-divergence", "-r**(1/2)"),
+    ],
+)
+def test_the_objective_suggested_for_a_divergence_is_met_by_its_loss_and_not_by_k2(
+    name: str, objective: str, loss: str
+) -> None:
+    assert f"write {objective}" in suggest_objective(name)
+    wanted = read_objective(objective)
+    assert is_met(explain(loss), wanted) and not is_met(explain("k2"), wanted)
+
+
+@pytest.mark.parametrize("name", ["reverse-kl", "forward-kl", "entropy", "k3", "distance"])
+def test_no_objective_is_suggested_for_what_has_a_word_or_is_no_divergence(name: str) -> None:
+    assert suggest_objective(name) == ""

@@ -35,7 +35,7 @@ SUFFIXES = re.compile(
 )
 F = re.compile(r"E_q\[f\(r\)\] with f = (.*?)(?:(, convex|; a kink|; f''|; if ).*)?$")
 KINDS = {"the reverse KL": "KL(q_t||p_t)", "the forward KL": "KL(p_t||q_t)"}
-UNSAID = ("no KL and has no name", "(--full", "with an f that has no formula")
+WITHOUT_FORMULA = ("no KL and has no name", "(--full", "with an f that has no formula")
 NEXT = re.compile(r"(.*?) ?(the (?:reverse|forward) KL) of each next token, at prefixes of (q|mu)$")
 NEAR = 1e-3  # of the logits, in worlds where no bound of a moderate size binds
 
@@ -61,7 +61,7 @@ def spoken(place: str, sentence: str) -> Said | None:
     f = F.search(clause)
     clause = clause if f else clause.partition(";")[0]
     verb, _, text = clause.partition(" ")
-    if verb not in VERBS or any(words in text for words in UNSAID):
+    if verb not in VERBS or any(words in text for words in WITHOUT_FORMULA):
         return None
     if f:
         return Said(place, text.replace(f[0], f"E_q[{by_pieces(f[1])}]"), VERBS[verb])
