@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from klsym.study.notebook.page import draw_picture
 from klsym.study.figures.style import render_figure
+from klsym.study.notebook.page import draw_picture
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figure.png"
 LEVELS, CORNERS = 3, 1e-3  # of 255, in a share of the pixels: how a processor's last bits paint corners

@@ -2,7 +2,7 @@ r"""The generated parts of klsym's own paper: each a file that paper/klsym.tex t
 
     claims, experiments      what the claims that the text cites state and assume, area by area
     index                    the other claims by area: id, verdict, trust
-    derivations              how those that the main text cites are derived, with rules, hypotheses and certificate
+    derivations              how those of the main text are derived, with rules, hypotheses, certificate
     quotes                   every statement by the claim's id, so that the text types no formula again
     ledger, corrections      counts; what the sources print and what holds
     map, survey              the objectives of the estimators, and of released code
