@@ -52,7 +52,7 @@ html_theme_options = {
     "footer_icons": [{"name": "Repository", "url": URLS["Repository"], "html": "Repository", "class": ""}],
 }
 html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_css_files, html_js_files = ["site.css"], ["instant.js"]
 html_extra_path = [os.environ["KLSYM_EXTRA"]]
 html_show_sourcelink = html_copy_source = html_show_copyright = False
 html_math_renderer = "mathml"

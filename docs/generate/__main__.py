@@ -70,7 +70,8 @@ def _style(into: Path) -> None:
     own = (HOME / "docs" / "site.css").read_text(encoding="utf-8")
     into.mkdir(parents=True)
     (into / "site.css").write_text(f".claim-page {{\n{fragments}}}\n{own}", encoding="utf-8")
-    shutil.copy(HOME / "docs" / "favicon.svg", into)
+    for name in ("favicon.svg", "instant.js"):
+        shutil.copy(HOME / "docs" / name, into)
     social.draw(into / "social.png")
 
 

@@ -32,6 +32,7 @@ VERSION = re.compile(r"\?v=\w+$")  # of a style or a script
 APART = "try/"  # the page that runs klsym has its own target and its own check
 WITHOUT_TEXT = ("genindex.html", "search.html", "py-modindex.html")  # nothing to describe
 SEARCHED = Path(__file__).parents[1] / "search_words.txt"
+TYPED = {"entropy": "tasks/entropy.html", "grpo": "tasks/grpo.html", "KL008": "KL008"}  # and where it leads
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--virtual-time-budget=600000",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=1280,900")  # fmt: skip
@@ -60,10 +61,25 @@ const open = (page, width) => new Promise(done => {
   };
   frame.src = page; document.body.append(frame);
 });
+const search = words => new Promise(done => {
+  const frame = document.createElement("iframe");
+  frame.onload = () => {
+    const inner = frame.contentDocument, box = inner.querySelector("input.sidebar-search");
+    const results = () => [...inner.querySelectorAll("ol.instant a")].map(one => one.href);
+    box.value = words;
+    box.dispatchEvent(new Event("input"));
+    let left = 100;
+    const wait = () => results().length || !left-- ? done(results()) : setTimeout(wait, 50);
+    wait();
+  };
+  frame.src = "guides/off-policy.html"; document.body.append(frame);
+});
 (async () => {
   for (const width of %s) for (const page of pages) await open(page, width);
+  const instant = {};
+  for (const words of %s) instant[words] = await search(words);
   document.body.innerHTML = "<pre id=found></pre>";
-  document.getElementById("found").textContent = JSON.stringify(found);
+  document.getElementById("found").textContent = JSON.stringify({rows: found, instant});
 })();
 </script></body>
 """
@@ -183,7 +199,8 @@ def browser_faults(folder: Path, chromium: str) -> list[str]:
     with tempfile.TemporaryDirectory() as scratch:
         served = Path(scratch) / "site"
         shutil.copytree(folder, served)
-        (served / "probe.html").write_text(PROBE % (json.dumps(names), list(WIDTHS)), encoding="utf-8")
+        probe = PROBE % (json.dumps(names), list(WIDTHS), json.dumps([*TYPED]))
+        (served / "probe.html").write_text(probe, encoding="utf-8")
         server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(served)))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
@@ -204,13 +221,19 @@ def _seen(chromium: str, address: str, scheme: str, scratch: str, names: list[st
     text = re.search(r'<pre id="found">(.*?)</pre>', shown, re.DOTALL)
     if not text:
         return [f"Chromium did not finish in the {scheme} scheme"]
-    rows = json.loads(text[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    seen = json.loads(text[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    rows = seen["rows"]
     faults = [
         f"{row['page']}: too wide ({scheme}, {row['width']}): {row['wide']}" for row in rows if row["wide"]
     ]
     faults += [f"{row['page']}: requests {row['outside']}" for row in rows if row["outside"]]
     wrong = [row["page"] for row in rows if (row["light"] < 384) != (scheme == "dark")]
     faults += [f"{page}: not in the {scheme} scheme" for page in wrong]
+    faults += [
+        f"search: typing {words!r} does not lead to {page}"
+        for words, page in TYPED.items()
+        if not any(page in address for address in seen["instant"][words])
+    ]
     return faults if len(rows) == len(WIDTHS) * len(names) else [*faults, f"only {len(rows)} pages were seen"]
 
 
