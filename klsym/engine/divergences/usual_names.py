@@ -26,7 +26,8 @@ USUAL = {
 }
 TOTAL_VARIATION = {"tv", "totalvariation", "tvd"}
 POLICIES = {"q": TRAINED | {"q"}, "p": REFERENCE | {"p"}, "mu": BEHAVIOUR | {"mu"}}
-KLS = {("q", "p"): "reverse-kl", ("p", "q"): "forward-kl", ("mu", "q"): "sampler-kl"}
+KLS = {("q", "p"): "reverse-kl", ("p", "q"): "forward-kl", ("mu", "q"): "sampler-kl",
+       ("q", "mu"): "sampler-reverse-kl"}  # fmt: skip
 KL_OF_TWO = re.compile(r"(?<!\w)(?:D_?)?KL\s*[(\[]\s*(\w+)\s*(?:\|\|?|,|:)\s*(\w+)\s*[)\]]", re.IGNORECASE)
 
 
