@@ -22,7 +22,7 @@ from klsym.engine.proof.quantities import KL, expectation, expected_gradient, gr
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language.convert import to_ring
-from klsym.language.expressions import A, R, log_p, s, sg
+from klsym.language.expressions import A, R, log_p, remove_sg, s, sg
 from klsym.notation.losses import Written
 
 # Tried in this order, each judged; the first that is right is also the first that `recommend` names.
@@ -71,10 +71,10 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
 def has_penalty(written: Written) -> bool:
     """Has a loss a term with the reference and without a reward?
 
-    >>> [has_penalty(as_written(loss, ())) for loss in ("k3 - A*rho", "rho*(beta*k3 - A)", "-A/r")]
+    >>> [has_penalty(as_written(loss, ())) for loss in ("k3 - A*rho", "sg(A - beta*k1)*log_q", "-A/r")]
     [True, True, False]
     """
-    terms = sympy.Add.make_args(sympy.expand_mul(written.expression))
+    terms = sympy.Add.make_args(sympy.expand_mul(remove_sg(written.expression)))
     return any(term.has(log_p) and not term.has(R, A) for term in terms)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 
 from klsym.engine.answers.dispatch import as_written, explain_written
+from klsym.engine.answers.suggestion import has_penalty
 from klsym.errors import KlsymError, add_options
 from klsym.language.expressions import ATOMS, A, R, log_mu, log_old, log_p, rho, unfold
 from klsym.language.parser import parse_python
@@ -75,15 +76,10 @@ def _bracket(text: str) -> str:
     return f"({text})" if is_sum(text) else text
 
 
-def _list_penalties(verdict: PrintedVerdict) -> list[Any]:
-    """Return the terms of a sum that have a reference and no reward."""
-    return [term for term in verdict.gradient.terms if (typed := term.verdict.loss.written) is not None
-            and typed.expression.has(log_p) and not typed.expression.has(R, A)]  # fmt: skip
-
-
 def _find_penalty(verdict: PrintedVerdict) -> Any:
     """Return the one term of a sum that has a reference and no reward; None where there are others."""
-    terms = _list_penalties(verdict)
+    terms = [term for term in verdict.gradient.terms if (typed := term.verdict.loss.written) is not None
+             and typed.expression.has(log_p) and not typed.expression.has(R, A)]  # fmt: skip
     return terms[0] if len(terms) == 1 and len(terms[0].loss) <= MAX_PENALTY else None
 
 
@@ -170,7 +166,7 @@ def _fix_inverted_weight(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
 def _fix_ratio_to_reference(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     """Write q/mu for q/p where it weights a reward and no term is a penalty."""
     written = verdict.loss.written
-    if written is None or verdict.setting.is_reward or _list_penalties(verdict):
+    if written is None or verdict.setting.is_reward or has_penalty(written):
         return
     e = written.expression
     if not (e.has(R, A) and e.has(log_p)) or e.has(log_mu, rho):

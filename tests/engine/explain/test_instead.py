@@ -108,7 +108,9 @@ def test_a_reward_weighted_with_the_ratio_to_the_reference(loss: str, says: str)
     assert "in place of the penalty" not in str(verdict)
 
 
-@pytest.mark.parametrize("loss", ["-A*log_q", "k3 - A*log_q", "k3 - A/r", "-A*log_q*k1", "-rho*A/r"])
+@pytest.mark.parametrize(
+    "loss", ["-A*log_q", "-sg(A - beta*k1)*log_q", "k3 - A*log_q", "k3 - A/r", "-A*log_q*k1", "-rho*A/r"]
+)
 def test_the_ratio_is_not_said_to_be_wrong_elsewhere(loss: str) -> None:
     assert "in place of that to the reference" not in str(klsym.explain(loss))
 
