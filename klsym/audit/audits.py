@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
+import sympy
+
 from klsym.api import Verdict, ask
 from klsym.audit.aggregation import Tokens, split_aggregation
 from klsym.audit.binding import Bindings, bind, make_guesser, refuse_unused
@@ -48,7 +50,7 @@ from klsym.audit.sequences import UnpairedSums, iterate_sums, list_summed, refus
 from klsym.audit.terms import VOCABULARY, Misfit, Refused
 from klsym.audit.tracing.frameworks import Framework, choose_framework
 from klsym.errors import KlsymError, UsageError, spell_option
-from klsym.language.expressions import log_mu, log_p, log_q, unfold
+from klsym.language.expressions import A, log_mu, log_p, log_q, unfold
 
 MOST_NAMES = 200
 
@@ -134,8 +136,8 @@ class AuditRun:
             self.function, self.namespace = code.build(keys)
         self.traced: _Trace | None = None
         self.setting: dict[str, Any] | None = None
-        options["use"], assumed = assumptions.choose_use(options["use"], code.name, result)
-        self.notes.extend(assumed)
+        options["use"], self.use_notes = assumptions.choose_use(options["use"], code.name, result)
+        self.returns_number = False
         gradient = options["use"] == "loss"
         self.framework: Framework = choose_framework(self.function, self.namespace, gradient)
         if gradient and not self.framework.differentiates:
@@ -178,7 +180,19 @@ class AuditRun:
             if not self.framework.asks:
                 for value in arguments.values():
                     resolve_values([value])  # a name that says what it is raises RoleRequest
-            return choose_loss(self.function(**arguments), self.result, self.add_note)
+            value = choose_loss(self.function(**arguments), self.result, self.add_note)
+        self.returns_number = getattr(value, "ndim", 1) == 0
+        return value
+
+    def confirm_use(self, loss: Any = None) -> None:
+        """Note that the name says reward; or take for a loss what is one number, or a ratio times A."""
+        if self.use_notes and self.framework.differentiates:
+            weighs = loss is not None and unfold(sympy.diff(loss, A)).has(log_q)
+            if self.returns_number or weighs:
+                self.options["use"] = "loss"
+                self.use_notes = [assumptions.describe_loss(self.code.name, self.returns_number)]
+        self.notes.extend(self.use_notes)
+        self.use_notes = []
 
     def add_note(self, text: str) -> None:
         self.notes.append(text)
@@ -373,6 +387,7 @@ class AuditRun:
     # -- the answer -----------------------------------------------------------------------
     def audit(self, given_map: dict[str, str], given_set: dict[str, Any]) -> Audit:
         self.traced = traced = self.trace_without_misfits()
+        self.confirm_use(traced.tokens.loss)
         old = assumptions.find_old_densities(traced.formula, self.bindings)
         self.options["sampling"], assumed = assumptions.choose_sampling(self.options["sampling"], old)
         self.notes.extend(assumed)

@@ -223,6 +223,7 @@ class MeasuredCode:
         self._run_at_sizes(layout)
         if self.answer is None:
             refuse_twice(self.run.bindings)
+            self.run.confirm_use()
             self.setting, self.assumed = self._choose_setting(layout)
         is_sample = self.setting.get("level") == "sample"
         symbols = self.run.bindings.symbols

@@ -327,7 +327,7 @@ def check_unused_inputs(context: DiagnosedLoss) -> Messages:
     verdict, e = context.verdict, context.written.expression
     if verdict.target == "zero" or context.setting.is_centred or context.setting.is_reward:
         return
-    if verdict.gradient.score_coefficient is None:
+    if verdict.gradient.score_coefficient is None or e.has(Normalised):  # whose reward is named H there
         return
     used = {name.partition("[")[0] for name in _collect_gradient_names(verdict)}
     names_of_inputs = {

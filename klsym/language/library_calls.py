@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES as SYMBOLS
+from klsym.language.expressions import above
 from klsym.language.parser import SHOWN
-from klsym.language.reductions import MASK, SAMPLES, WORDS
+from klsym.language.reductions import MASK, SAMPLES, WORDS, Std
 from klsym.language.sums import DENSITIES, full_kl
 
 
@@ -135,6 +136,11 @@ def _make_reduction_row(kind: str) -> Row:
     return Row(("x", "/", "axis", "keepdims"), build)
 
 
+def _build_std(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the standard deviation over the batch; one over n or n - 1 is a constant factor."""
+    return Std(reader.build(given["x"], depth))
+
+
 def _make_masked_row(kind: str) -> Row:
     """Return the row of masked_mean(x, mask) or masked_sum(x, mask)."""
 
@@ -206,13 +212,13 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
 
 
 OVER_WORDS = {"log_softmax", "softmax", "logsumexp", "gather"}
-OVER_A_BATCH = {"std", "var", "whiten", "masked_whiten", "masked_std", "masked_var"}
+OVER_A_BATCH = {"var", "whiten", "masked_whiten", "masked_std", "masked_var"}
 
 
 def suggest_instead(name: str) -> str:
     """Return what to type for a function over the batch or the vocabulary that is not read; empty for others.
 
-    >>> suggest_instead("std")
+    >>> suggest_instead("var")
     ": type normalised(R) for (R - R.mean())/R.std(), or R alone and choose batch='std'"
     """
     if name in OVER_WORDS:
@@ -237,6 +243,10 @@ FUNCTIONS: dict[str, Row] = {
         "x", lambda reader, node, x: reader.apply_operator(ast.Div(), reader.one, x, node)
     ),
     "rsqrt": make_elementwise_row("x", lambda reader, node, x: 1 / reader.call_function("sqrt", [x], node)),
+    **dict.fromkeys(
+        ("sign", "sgn"),
+        make_elementwise_row("x", lambda reader, node, x: above(x, reader.zero) - above(reader.zero, x)),
+    ),
     **dict.fromkeys(("neg", "negative"), make_elementwise_row("x", lambda reader, node, x: -x)),
     "relu": make_elementwise_row(
         "x", lambda reader, node, x: reader.call_function("max", [x, reader.zero], node)
@@ -269,6 +279,8 @@ FUNCTIONS: dict[str, Row] = {
     **dict.fromkeys(("max", "maximum"), _make_extreme_row("max")),
     "where": Row(("when", "x", "y"), _build_where),
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
+    **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
+    "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
     "masked_mean": _make_masked_row("mean"),
     "masked_sum": _make_masked_row("sum"),
     "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _build_kl_div),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
+from klsym.language.pasted_text import QUOTED_OR_COMMENT
 
 TABLE = Path(__file__).with_suffix(".toml")
 WORD = re.compile(
@@ -22,6 +23,7 @@ WORD = re.compile(
 )  # no function, and no x of x.y but in x.mean()
 NAME = re.compile(r"[A-Za-z]\w*\+{0,2}([- _][A-Za-z]\w*)*\+{0,2}")
 TRAINER = re.compile(r"(trl|verl|openrlhf|slime|areal|unsloth|axolotl|nemo)[- ](?=\w)", re.IGNORECASE)
+ASSIGNED = re.compile(r"\b([A-Za-z]\w*)\s*[-+*/]?=(?!=)")
 PLACE = re.compile(r"^(.*\S)\s+(?:in|as)\s+(?:the\s+|a\s+)?(loss|reward)s?$", re.IGNORECASE | re.DOTALL)
 MANY_WORDS = 3  # of a sentence
 
@@ -145,13 +147,14 @@ def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss,
 
     >>> expand_names("gpg + 0.04*K3", ("k3",))[0]
     '(-A*log_q) + 0.04*(k3)'
+    >>> expand_names("loss = -A*logp; loss - 0.01*entropy  # entropy", ())[0]
+    'loss = -A*logp; loss - 0.01*(H(q))  # entropy'
     """
     used: list[NamedLoss] = []
-    if re.search(r"(?<![=<>!])=(?!=)|\n|;", text):  # code with assignments has names of its own
-        return text, ()
+    kept = {*known, *ASSIGNED.findall(text)}  # code with assignments has names of its own
 
     def replace_name(match: re.Match[str]) -> str:
-        row = None if match[0] in known else _index_names().get(normalise_name(match[0]))
+        row = None if match[0] in kept else _index_names().get(normalise_name(match[0]))
         if row is None:
             return match[0]
         if row.in_formula == "":
@@ -159,7 +162,8 @@ def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss,
         used.append(row)
         return f"({row.loss if row.in_formula is None else row.in_formula})"
 
-    replaced = WORD.sub(replace_name, text)
+    parts = re.split(f"({QUOTED_OR_COMMENT.pattern})", text)  # a quotation or a comment at each odd place
+    replaced = "".join(part if i % 2 else WORD.sub(replace_name, part) for i, part in enumerate(parts))
     return replaced, tuple({row.name: row for row in used}.values())
 
 

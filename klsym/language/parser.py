@@ -276,10 +276,12 @@ class Reader:
         nearest, declare = suggest_nearest(name, (*self.known, *list_names())), ""
         if ask_for_value(name):
             return f"{nearest}: {ask_for_value(name)}"
-        parameter_name = next((free for free in (name, f"{name}1") if is_free_name(free)), "")
-        if parameter_name:
-            number = f"for a number write {spell_option('param', parameter_name)}"
+        if is_free_name(name):
+            number = f"for a number write {spell_option('param', name)}"
             declare = f"; {number}, else what it is, such as `{name} = logp; ...`"
+        elif is_free_name(f"{name}1"):
+            number = f"for a number type {name}1 in place of {name}, and {spell_option('param', f'{name}1')}"
+            declare = f"; answers use {name}: {number}"
         return f"{nearest} (known: {names}{declare})"
 
     def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import sympy
 from sympy import Dummy, Function, Symbol
 
+from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, parameter, remove_sg, unfold
 from klsym.language.recognition import join_probabilities
-from klsym.language.sums import Whole
+from klsym.language.sums import Centred, Normalised, Whole
 
 MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
 SAMPLES = Symbol("the number of samples", positive=True)
@@ -58,6 +59,60 @@ class Mean(Function):
     nargs = 1
     is_real = True
     is_number = False
+
+
+class Std(Function):
+    """The standard deviation of an expression over the samples of a batch."""
+
+    nargs = 1
+    is_real = True
+    is_number = False
+
+
+def _refuse_std() -> Misplaced:
+    option = spell_option("batch", "std")
+    return Misplaced(
+        "a standard deviation elsewhere than under R - R.mean()",
+        f"type normalised(R) for (R - R.mean())/R.std(), or R alone and choose {option}",
+    )
+
+
+def subtract_mean(x: Any, mean: Any) -> Any:
+    """Return centred(x) for x less its own mean, where x is of rewards alone; else the difference.
+
+    >>> from klsym.language.expressions import R
+    >>> subtract_mean(R, reduce_to_mean("mean", R)), subtract_mean(k1 := parameter("x"), R)
+    (centred(R), -R + x)
+    """
+    is_own = mean == Mean(x) and not x.has(*DENSITIES, OverPositions)
+    return Centred(x) if is_own else x - mean
+
+
+def is_small(x: Any) -> bool:
+    """Is it a small positive number beside a standard deviation, or its name: 1e-8, eps?
+
+    >>> is_small(sympy.Rational(1, 10**8)), is_small(parameter("eps")), is_small(sympy.S.Half)
+    (True, True, False)
+    """
+    is_number = x.is_Rational and 0 < x <= sympy.Rational(1, 1000)
+    return bool(is_number or (x.is_Symbol and x.name.startswith("eps")))
+
+
+def divide_by_std(product: Any) -> Any:
+    """Return a product with normalised(x) in place of centred(x)/std(x).
+
+    >>> from klsym.language.expressions import R, log_q
+    >>> divide_by_std(Centred(R) * log_q / Std(R))
+    log_q*normalised(R)
+    """
+    factors = list(sympy.Mul.make_args(product))
+    for centred in [factor for factor in factors if isinstance(factor, Centred)]:
+        divisor = 1 / Std(*centred.args)
+        if divisor in factors:
+            factors.remove(centred)
+            factors.remove(divisor)
+            factors.append(Normalised(*centred.args))
+    return sympy.Mul(*factors)
 
 
 class Flat(NamedTuple):
@@ -100,6 +155,8 @@ def take_over_tokens(exponent: Any) -> Any:
 
 def flatten(e: Any) -> Flat:
     """Return the loss whose mean an expression is; raises Misplaced where a mean or a mask is elsewhere."""
+    if e.has(Std):
+        raise _refuse_std()
     if not e.has(Mean, MASK, *COUNTS):
         return Flat(e)
     names = {mean: Dummy() for mean in e.atoms(Mean)}

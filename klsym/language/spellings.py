@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -41,8 +42,20 @@ from klsym.language.parser import (
 )
 from klsym.language.pasted_text import as_python, suggest_statements
 from klsym.language.recognition import leave_out_floors, name_floors, recognise
-from klsym.language.reductions import KEPT, Misplaced, flatten, reduce_to_mean, take_over_tokens
-from klsym.language.usual_names import LIBRARIES, NameReader
+from klsym.language.reductions import (
+    KEPT,
+    Mean,
+    Misplaced,
+    Std,
+    divide_by_std,
+    flatten,
+    is_small,
+    reduce_to_mean,
+    subtract_mean,
+    take_over_tokens,
+)
+from klsym.language.sums import Centred
+from klsym.language.usual_names import LIBRARIES, OF_DISTRIBUTIONS, NameReader
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
@@ -105,7 +118,10 @@ class SpelledReader(NameReader):
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
         self.used: set[str] = set()
-        self.left_out: dict[str, None] = {}
+        self.left_out: Counter[str] = Counter()  # means, and methods that change no value
+        self.mean_names: dict[Any, str] = {}
+        self.centred: dict[Any, None] = {}  # x of each x - x.mean()
+        self.divides_by_std = False
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
@@ -229,9 +245,11 @@ class SpelledReader(NameReader):
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
         """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
         name, arguments, is_from_library = self.split_call(node)
+        if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
+            return self.read_method_of_policy(name, node.func.value, node)
         if name in NO_VALUE and not is_from_library and isinstance(node.func, ast.Attribute):
             self.is_foreign = True
-            self.left_out[name] = None
+            self.left_out[name] += 1
             receiver = node.func.value
             return (
                 self.build_condition(receiver, depth + 1)
@@ -269,7 +287,24 @@ class SpelledReader(NameReader):
     def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
         if isinstance(operator, ast.Add) and KEPT in (left, right) and (left.is_number or right.is_number):
             return KEPT  # mask.sum() + 1e-8
-        return super().apply_operator(operator, left, right, node)
+        if isinstance(operator, ast.Add) and isinstance(left, Std) and is_small(right):
+            return left  # R.std() + 1e-8
+        if isinstance(operator, ast.Sub) and isinstance(right, Mean):
+            return self.subtract_mean(left, right)
+        value = super().apply_operator(operator, left, right, node)
+        if not value.has(Std):
+            return value
+        divided = divide_by_std(value)
+        self.divides_by_std |= divided != value
+        return divided
+
+    def subtract_mean(self, x: Any, mean: Any) -> Any:
+        """Return centred(x) for x - x.mean(), which leaves out no mean."""
+        difference = subtract_mean(x, mean)
+        if isinstance(difference, Centred):
+            self.left_out[self.mean_names[mean]] -= 1
+            self.centred[x] = None
+        return difference
 
     def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
         if KEPT in arguments and all(item == KEPT or item.is_number for item in arguments):
@@ -285,8 +320,10 @@ class SpelledReader(NameReader):
 
     def reduce_to_mean(self, kind: str, value: Any, name: str) -> Any:
         self.refuse_probability_factor(value)
-        self.left_out[name] = None
-        return reduce_to_mean(kind, value)
+        self.left_out[name] += 1
+        mean = reduce_to_mean(kind, value)
+        self.mean_names[mean] = name
+        return mean
 
     # ------------------------------------------------------------------------ notes
     def list_notes(self) -> Iterator[Message]:
@@ -294,12 +331,16 @@ class SpelledReader(NameReader):
         yield from self.list_names_read()
         if self.floors:
             yield Message("floors-left-out", floors=name_floors(self.floors))
-        averages = tuple(name for name in self.left_out if name not in NO_VALUE)
+        left_out = [name for name, count in self.left_out.items() if count]
+        averages = tuple(name for name in left_out if name not in NO_VALUE)
+        if self.centred:
+            names = tuple(map(str, self.centred))
+            yield Message("batch-mean-read", names=names, divided=self.divides_by_std)
         if self.sums_tokens:
             yield Message("over-tokens")
         elif averages:
             yield Message("averages-left-out", names=averages)
-        if unchanged := tuple(name for name in self.left_out if name in NO_VALUE):
+        if unchanged := tuple(name for name in left_out if name in NO_VALUE):
             yield Message("calls-left-out", names=unchanged)
         if self.factor != 1:
             yield Message("factor-left-out", factor=str(self.factor))

@@ -22,6 +22,9 @@ BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "samplin
 OLD = {"proximal", "prox", "proxy", "recompute", "recomputed"}
 REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
 TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer", "learner"}
+DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical", "normal", "gaussian",
+                 "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
+                 "bernoulli"}  # fmt: skip
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
@@ -90,6 +93,13 @@ OF_NUMBERS = COEFFICIENTS | FACTORS | BOUNDS | {
 }  # fmt: skip
 OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux", "distill", "distillation"}
 
+# Parts of names of a critic: q1a, values, vf, critic.
+CRITIC = re.compile(r"(q|qf|qs|qvals?|qvalues?|v|vf|vs|vpreds?|values?|critic|td|returns?)\d*[a-z]?")
+OUT_OF_SCOPE = (
+    "a critic's value or loss is out of scope, and so is the Q of a reparametrised action (SAC): samples are"
+    " taken as drawn; leave the term out, or write A for a detached advantage"
+)
+
 
 def split_words(name: str) -> list[str]:
     """Return the words of a name: those of refLogp2 are ref, logp.
@@ -101,14 +111,50 @@ def split_words(name: str) -> list[str]:
     return re.findall(r"[a-z]+", spaced)
 
 
+def find_policy(name: str) -> str | None:
+    """Return the log density of a policy of training code; log_q where its name says nothing.
+
+    >>> [find_policy(name) for name in ("m", "ref_policy", "old_dist", "Categorical", "target_policy")]
+    ['log_q', 'log_p', 'log_mu', 'log_q', None]
+    """
+    words = [word for word in split_words(name) if word not in DISTRIBUTIONS]
+    return find_meaning("_".join((*words, "logp"))) if words else "log_q"
+
+
 def is_coefficient(name: str) -> bool:
     """Is it a usual name of a number that depends on neither the sample nor theta?
 
     >>> [is_coefficient(name) for name in ("kl_coef", "clip_range", "weight", "clip_advantage")]
     [True, True, False, False]
+    >>> is_coefficient("entropy_weight"), is_coefficient("is_weight")
+    (True, False)
     """
     words = {*split_words(name)}
-    return bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
+    return (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)) or is_weight_of_term(name)
+
+
+def is_weight_of_term(name: str) -> bool:
+    """Is it the weight of a term of the loss, a number?
+
+    >>> is_weight_of_term("entropy_weight"), is_weight_of_term("importance_weight")
+    (True, False)
+    """
+    words = split_words(name)
+    return words[-1:] == ["weight"] and bool({*words[-2:-1]} & OF_TERMS)
+
+
+def names_critic(name: str) -> bool:
+    """Is it a usual name of a critic's value, of a Q, or of a critic's loss?
+
+    >>> [name for name in ("current_q1a", "old_values", "vf_loss", "Q", "log_q", "vf_coef", "q_probs")
+    ...  if names_critic(name)]
+    ['current_q1a', 'old_values', 'vf_loss', 'Q']
+    """
+    words = split_words(name)
+    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or {*words} & (LOGS | {"prob", "probs"}):
+        return False
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
+    return any(CRITIC.fullmatch(part) for part in parts)
 
 
 def is_number(name: str) -> bool:
@@ -151,9 +197,8 @@ def find_example(name: str) -> str:
     ['', '', '', '']
     """
     words = split_words(name)
-    is_multiple = words[-1:] == ["weight"] and bool({*words[-2:-1]} & OF_TERMS)
     is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
-    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_multiple or is_bound:
+    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_bound:
         return ""
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]
@@ -180,9 +225,13 @@ def ask_for_value(name: str) -> str:
 
     >>> ask_for_value("diff"), ask_for_value("beta")
     ('write what it is, such as `diff = ref_logp - logp; ...`', '')
+    >>> ask_for_value("current_q1a") == OUT_OF_SCOPE
+    True
     """
     if of_top_words := suggest_for_top_words(name):
         return of_top_words
+    if names_critic(name):
+        return OUT_OF_SCOPE
     example = find_example(name)
     return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
 

@@ -17,6 +17,7 @@ from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.reductions import MASK, is_probability
+from klsym.language.sums import build_entropy
 from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
@@ -26,12 +27,14 @@ from klsym.language.training_names import (
     expand_initial,
     find_density,
     find_meaning,
+    find_policy,
     is_coefficient,
     split_words,
     suggest_for_top_words,
 )
 
-LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math"}
+LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx"}
+OF_DISTRIBUTIONS = {"log_prob", "entropy"}  # methods of torch.distributions, and their like
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
@@ -101,6 +104,27 @@ def list_factors(tree: ast.AST) -> frozenset[str]:
     return frozenset(of_products - elsewhere)
 
 
+def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
+    """Return the names in what an advantage is multiplied by.
+
+    >>> sorted(list_multipliers_of_advantage(ast.parse("f(b*(c - 1))*adv + beta*(d - 1)")))
+    ['b', 'c', 'f']
+    """
+    found: set[str] = set()
+
+    def has_advantage(names: set[str]) -> bool:
+        return any(find_meaning(name) == "A" or name == "A" for name in names)
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            left, right = (
+                {x.id for x in ast.walk(side) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
+                for side in (node.left, node.right)
+            )
+            found |= (right if has_advantage(left) else set()) | (left if has_advantage(right) else set())
+    return frozenset(found)
+
+
 class NameReader(Reader):
     """A reader of the grammar that knows the usual names.
 
@@ -127,7 +151,7 @@ class NameReader(Reader):
                     self.values_typed += [name] if isinstance(context, ast.Load) else []
                 case ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
                     self.names_typed.add(name)
-        self.factors = list_factors(tree)
+        self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
         if name in self.later and name not in self.names and not self.has_meaning(name):
@@ -175,7 +199,7 @@ class NameReader(Reader):
         return symbol
 
     def is_weight(self, name: str) -> bool:
-        """Is a ratio read as rho: it only multiplies, or the text names an old policy?
+        """Is a ratio read as rho: it only multiplies, or an advantage, or the text names an old policy?
 
         It could be p/q as well; the answer says how it was read.
         """
@@ -195,8 +219,9 @@ class NameReader(Reader):
             for other in dict.fromkeys(self.values_typed)
             if other != name and self.is_unsettled(other) and not suggest_for_top_words(other)
         ]
+        own = ask_for_value(name)
         asked = ((other, AMBIGUOUS.get(other, "").format(other) or ask_for_value(other)) for other in others)
-        return "".join(f"; for {other[:SHOWN]}: {hint}" for other, hint in asked)
+        return "".join(f"; for {other[:SHOWN]}: {hint}" for other, hint in asked if hint != own)
 
     def suggest_name(self, name: str) -> str:
         others = self.ask_for_others(name) if ask_for_value(name) else ""
@@ -248,6 +273,22 @@ class NameReader(Reader):
             raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}{exact}", node)
         return ATOMS[self.choose_older_policy(name, meaning)]
 
+    def read_method_of_policy(self, method: str, receiver: ast.expr, node: ast.expr) -> Any:
+        """Return log_q for dist.log_prob(a), log_p for ref_policy.log_prob(a), H(q) for dist.entropy()."""
+        self.is_foreign = True
+        named = (x for x in ast.walk(receiver) if isinstance(x, ast.Name | ast.Attribute))
+        last = next((x.attr if isinstance(x, ast.Attribute) else x.id for x in named), "")
+        meaning = find_policy(last)
+        if meaning is None:
+            hint = f": type {LOG_PROBABILITIES}"
+            raise self.make_error_with_hint(
+                f"{method}(..) of {last[:SHOWN]!r}, an unknown policy", hint, node
+            )
+        if method == "entropy":
+            return build_entropy(meaning.removeprefix("log_"))
+        self.read_as[f"{last}.{method}()"] = ATOMS[meaning]
+        return ATOMS[meaning]
+
     def declare_parameter(self, typed: str, name: str, node: ast.expr) -> Any:
         """Return the parameter for a coefficient that is not declared."""
         self.is_foreign = True
@@ -278,8 +319,11 @@ class NameReader(Reader):
                 name_typed, instead = first_name, ANOTHER.get(str(symbol), "...")
                 if (letters := {name[-1:]: name for name in (first_name, typed)}).keys() == {"p", "q"}:
                     name_typed, instead = letters["p"], "log_p"  # as in the grammar
-                example = f"`{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
-                raise UsageError(f"{both}: assign one of them first, as in {example}")
+                example = (
+                    f"assign one of them first, as in `{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
+                )
+                is_call = name_typed.endswith(")")
+                raise UsageError(f"{both}: {f'type {instead} for one of them' if is_call else example}")
 
     def order_ratio(self, name: str) -> tuple[bool, bool]:
         """Put a name that is assigned, or that is a plain ratio, before a weight."""

@@ -19,7 +19,7 @@ import numpy as np
 from klsym.errors import spell_option
 from klsym.measure.batch import Batch
 from klsym.measure.libraries import Groups, Library, Loss, Unmeasured
-from klsym.measure.world import Array, MeasuredWorld
+from klsym.measure.world import Array, MeasuredWorld, normalise_logits
 
 STEP = 1e-5
 ROUGH = 1e-10  # a third difference above this is that of code that computes in float32
@@ -95,6 +95,24 @@ class Run:
         tensors = self.library.build_tensors(world, world.parameters)
         return self.library.list_gradients(self._run, tensors, groups).gradient
 
+    def describe_tokens_without_gradient(self, worlds: Sequence[MeasuredWorld]) -> str:
+        """Say at which tokens, by the sign of the reward and the ratio, the gradient is 0; "" if at none."""
+        parts = []
+        for world in worlds:
+            groups = [chosen for chosen, _ in world.list_groups(world.theta)]
+            tensors = self.library.build_tensors(world, world.parameters)
+            slopes = self.library.find_token_slopes(self._run, tensors, groups)
+            if slopes is None:
+                return ""
+            places = world.rows, world.tokens
+            log_ratio = normalise_logits(world.theta)[places] - world.compute_old(world.theta)[places]
+            signs = np.broadcast_to(np.sign(world.rewards)[:, None], world.tokens.shape)
+            for chosen, slope in zip(map(list, groups), slopes, strict=True):
+                drawn = world.is_drawn[chosen]
+                parts.append((log_ratio[chosen][drawn], signs[chosen][drawn], np.abs(slope)[drawn]))
+        ratios, signs, sizes = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return describe_dropped(np.exp(ratios), signs, sizes < 1e-14 * sizes.max())
+
     def depends_on_order(self, world: MeasuredWorld) -> bool:
         """Does the loss of a group depend on the order of its samples?"""
         if world.group == 1:
@@ -119,6 +137,36 @@ class Run:
         gap = max(abs(v1 + v2 - v3 - v4), float(np.abs(g1 + g2 - g3 - g4).max()))
         size_of = max(1e-300, *(abs(v) for v, _ in values), *(float(np.abs(g).max()) for _, g in values))
         return gap < 1e-6 * size_of
+
+
+# ---------------------------------------------------------------------------- tokens without a gradient
+def describe_dropped(ratios: Array, signs: Array, is_dropped: Array) -> str:
+    """Say of which tokens the gradient is 0, by the sign of the reward and the ratio; "" if of none.
+
+    >>> ratios, signs = np.array([0.7, 1.1, 1.4, 0.7, 1.4]), np.array([1, 1, 1, -1, -1])
+    >>> describe_dropped(ratios, signs, np.array([False, False, True, False, False]))
+    'no gradient at 20% of the tokens of these worlds: A > 0 and rho >= 1.4 (there is one up to 1.1)'
+    >>> describe_dropped(ratios, signs, np.array([False, True, False, False, False]))
+    'no gradient at 20% of the tokens of these worlds'
+    """
+    if not is_dropped.any() or is_dropped.all():
+        return ""
+    start = f"no gradient at {is_dropped.mean():.0%} of the tokens of these worlds"
+    regions = []
+    for sign in (1, -1):
+        lost, left = ratios[(signs == sign) & is_dropped], ratios[(signs == sign) & ~is_dropped]
+        if not lost.size:
+            continue
+        where = f"A {'>' if sign > 0 else '<'} 0"
+        if not left.size:
+            regions.append(where)
+        elif lost.min() > left.max():
+            regions.append(f"{where} and rho >= {lost.min():.3g} (there is one up to {left.max():.3g})")
+        elif lost.max() < left.min():
+            regions.append(f"{where} and rho <= {lost.max():.3g} (there is one from {left.min():.3g})")
+        else:
+            return start
+    return f"{start}: {'; or '.join(regions)}"
 
 
 # ---------------------------------------------------------------------------- how the gradient turns

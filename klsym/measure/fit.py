@@ -14,6 +14,7 @@ MOST_TERMS = 3
 NEAREST = 26  # names among which three terms are searched
 SMALLEST = 1e-4  # of the gradient: a term below this says nothing
 ALIAS = 1e-9
+ALMOST = 0.999  # the cosine of a name whose remainder is described
 NEAR = 1e-3  # relative; above what any fit may leave
 
 
@@ -100,6 +101,18 @@ class Basis:
         parts = np.linalg.pinv(units[places].transpose(0, 2, 1), rcond=1e-9) @ gradient
         left_over = np.abs(np.einsum("csn,cs->cn", units[places], parts) - gradient).max(1)
         return [chosen[i] for i in np.flatnonzero(left_over < NEAR * np.abs(gradient).max())]
+
+    def describe_remainder(self, gradient: Array) -> str:
+        """Say what the nearest name leaves of a gradient that it almost is; "" for others."""
+        (name, cosine), *_ = self.list_cosines(gradient, 1).items()
+        if abs(cosine) < ALMOST:
+            return ""
+        column = self.columns[:, self.names.index(name)]
+        multiple = float(gradient @ column / (column @ column))
+        remainder = gradient - multiple * column
+        share = float(np.linalg.norm(remainder) / np.linalg.norm(gradient))
+        nearest = ", ".join(f"{x:+.2f} {other}" for other, x in self.list_cosines(remainder, 2).items())
+        return f"{multiple:.3g}*{name} leaves {share:.2g} of the gradient, whose cosines are {nearest}"
 
     def list_cosines(self, gradient: Array, count: int = 3) -> dict[str, float]:
         """Return the cosines to the names that are nearest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +22,13 @@ Groups = Sequence[Sequence[int]]
 
 class Unmeasured(UsageError):
     """Code of which nothing is measured, and why."""
+
+
+class Unwatched:
+    """Nothing is known of the bounds in code that is compiled."""
+
+    def describe(self) -> str:
+        return ""
 
 
 class ValueAndGradient(NamedTuple):
@@ -71,6 +78,14 @@ class Library(ABC):
     @abstractmethod
     def in_float64(self) -> AbstractContextManager[Any]:
         """Return the context in which losses are run."""
+
+    def find_token_slopes(self, loss: Loss, tensors: Tensors, groups: Groups) -> list[Array] | None:
+        """Return the gradient of the loss of each group in the log q of its tokens; None if it has none."""
+        return None
+
+    def watch_bounds(self) -> AbstractContextManager[Any]:
+        """Return the context that collects the bounds which no value crosses."""
+        return nullcontext(Unwatched())
 
     @abstractmethod
     def seed(self, number: int) -> Any:

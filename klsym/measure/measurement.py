@@ -111,7 +111,8 @@ class Measurement:
       or [D] in the parameters of a network.
     named: of each world, the gradients of the named objectives.  worlds: on which it ran.
     variance: of the gradient of one group, summed over the logits or parameters, in the first world.
-    cosines: to the nearest names, where none fit.  is_ascended: is the gradient followed upwards, as that of
+    cosines: to the nearest names, where none fit.  is_inside: did some bound of the code have no effect, so
+    that the names are those inside its clip range?  is_ascended: is the gradient followed upwards, as that of
     a reward?
     """
 
@@ -132,6 +133,7 @@ class Measurement:
     versus: float | None = None
     expected: Comparison | None = None
     is_ascended: bool = False
+    is_inside: bool = False
 
     @property
     def curl(self) -> float | None:
@@ -202,7 +204,7 @@ class Measurement:
         verb = "maximises" if self.is_ascended else "minimises"
         if self.kind != "named":
             return KINDS[self.kind].replace("minimises", verb)
-        objective = write_objective(self.multiples)
+        objective = write_objective(self.multiples) + " inside the clip range" * self.is_inside
         if self.has_objective is False:
             return f"has at each theta the gradient of {objective}, and no objective"
         if self.has_objective is None:
@@ -215,7 +217,7 @@ class Measurement:
         verb = "maximises" if self.is_ascended else "minimises"
         if self.kind != "named":
             return HEADLINES[self.kind].replace("minimises", verb)
-        objective = write_objective(self.multiples)
+        objective = write_objective(self.multiples) + " inside the clip range" * self.is_inside
         if self.has_objective:
             return f"{describe_multiples(self.multiples, self.is_ascended)}: {verb} {objective}"
         kind = "No objective" if self.has_objective is False else "Not decided whether it has an objective"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +29,7 @@ SINGLE_RUNS = 3  # groups that are run one by one, to see whether a loss is rand
 FIRST_NAMES = (
     "policy-gradient", "reverse-kl", "forward-kl", "entropy", "next-token-reverse-kl",
     "next-token-forward-kl", "next-token-entropy", "token-policy-gradient", "log-likelihood", "sampler-kl",
-    "length", "inverse-length",
+    "sampler-reverse-kl",    "length", "inverse-length",
 )  # fmt: skip
 
 
@@ -278,6 +279,13 @@ class _Measuring:
             self.notes.append("the code computes in float32: fits are good to 1e-5 only")
         tolerance = 1e-5 if is_float32 else 1e-7
         fits = [] if zero else self._find_fits(family, elsewhere, tolerance)
+        runs, inside = self.run.count, self._describe_bounds(family) if fits else ""
+        if inside:
+            self.notes.append(inside)
+        if not fits and not zero and (dropped := self._describe_dropped(family)):
+            self.notes.append(dropped)
+        if not fits and not zero and (remainder := family.basis.describe_remainder(family.whole)):
+            self.notes.append(remainder)
         if zero:
             self.notes.append("no path leads from the policy to the loss, or all that does cancels")
         return Measurement(
@@ -287,7 +295,8 @@ class _Measuring:
             residual=fits[0].residual if fits else None,
             turning=turning,
             notes=tuple(self.notes),
-            runs=self.run.count,
+            runs=runs,
+            is_inside=bool(inside),
             tolerance=tolerance,
             gradients=tuple(family.gradients),
             named=tuple(family.named),
@@ -304,6 +313,23 @@ class _Measuring:
             self.notes.append("the loss depends on the order of the samples of a group: all orders were run")
         if self.plan.setting.group > 1 and not self.run.is_sum_over_samples(world):
             self.notes.append("the loss of a group is no sum of losses of its samples: they are compared")
+
+    def _describe_bounds(self, family: _Family) -> str:
+        """Say which bounds of the code no value crossed: the names are those inside them."""
+        with suppress(Unmeasured), self.run.library.watch_bounds() as watch:
+            for world in family.worlds:
+                for chosen, _ in world.list_groups(world.theta):
+                    self.run.run_group(world, world.parameters, chosen)
+            return str(watch.describe())
+        return ""  # out of time
+
+    def _describe_dropped(self, family: _Family) -> str:
+        """Say at which tokens the gradient is 0."""
+        if self.plan.network is not None:
+            return ""
+        with suppress(Unmeasured):
+            return self.run.describe_tokens_without_gradient(family.worlds)
+        return ""
 
     def _compute_all(self, worlds: Sequence[MeasuredWorld]) -> list[Array]:
         return [self.run.compute_gradient(w, w.parameters, self.in_order)[1] for w in worlds]

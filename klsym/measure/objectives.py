@@ -119,6 +119,7 @@ WHOLE: dict[str, Form] = {  # of sequences drawn from q, by the mass of q
     "forward-kl": lambda m: -np.exp(m.p.sum(-1)) * m.fixed_masses * m.q.sum(-1),
     "entropy": lambda m: -m.masses_of_q * m.q.sum(-1),
     "sampler-kl": lambda m: -m.masses * m.q.sum(-1),
+    "sampler-reverse-kl": lambda m: m.masses_of_q * (m.q - m.mu).sum(-1),
     "length": lambda m: m.masses_of_q * m.world.lengths,
     "inverse-length": lambda m: m.masses_of_q / m.world.lengths,
 }

@@ -165,6 +165,7 @@ def list_estimates(batch: Batch, is_on_policy: bool) -> dict[str, Any]:
         **{f"{name}/T": x / counts for name, x in sums.items()},
     }
     if not is_on_policy:
+        estimates["sampler-reverse-kl"] = weight * (log_q - log_mu).detach() * log_q
         estimates |= _list_sampled(batch, log_q)
     return {name: x.mean() for name, x in estimates.items()}
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from klsym.measure.libraries import Groups, Library, Loss, Samples, Tensors, ValueAndGradient, as_scalar
 from klsym.measure.networks import Network, join_gradients
@@ -16,6 +19,12 @@ from klsym.measure.world import Array
 from klsym.worlds.words import WordTree
 
 TOGETHER = 4096  # groups of one run of `vmap`
+CLAMPS = {"clamp", "clamp_", "clip", "clip_"}
+COMPARISONS = {
+    "lt", "gt", "le", "ge", "__lt__", "__gt__", "__le__", "__ge__", "less", "greater", "less_equal",
+    "greater_equal", "clamp_min", "clamp_max", "minimum", "maximum",
+}  # fmt: skip
+BOUNDS = ("min", "max")
 SAME = 1e-12  # relative: between a run of all groups at once and one by one
 
 
@@ -113,6 +122,22 @@ class TorchLibrary(Library):
         finally:
             torch.set_num_threads(threads)
 
+    def find_token_slopes(self, loss: Loss, tensors: Tensors, groups: Groups) -> list[Array] | None:
+        slopes = []
+        _, samples = self._open(tensors)
+        for batch in samples.iterate_batches(torch.tensor([*groups])):
+            value = as_scalar(loss(batch))
+            if not isinstance(value, torch.Tensor) or not value.requires_grad:
+                return None
+            [slope] = torch.autograd.grad(value, [batch.logp], allow_unused=True, retain_graph=True)
+            if slope is None:
+                return None
+            slopes.append(slope.numpy())
+        return slopes
+
+    def watch_bounds(self) -> BoundWatch:
+        return BoundWatch()
+
     def seed(self, number: int) -> Any:
         return torch.manual_seed(number)
 
@@ -141,3 +166,64 @@ def _differentiate(total: Any, leaves: Sequence[Any], parameters: Array) -> Arra
 def _is_same(first: ValueAndGradient, second: ValueAndGradient) -> bool:
     one, two = (np.append(each.gradient, each.value) for each in (first, second))
     return bool(np.isfinite(one).all()) and bool(np.abs(one - two).max() <= SAME * np.abs(two).max())
+
+
+# ---------------------------------------------------------------------------- bounds
+class BoundWatch(TorchFunctionMode):  # type: ignore[misc]
+    """Collects the sides of each bound on which values of the code are, while it is open.
+
+    A clamp that no value reaches has no effect: the loss is measured inside its range.
+
+    >>> with BoundWatch() as watch:
+    ...     ratio = torch.tensor([0.5, 1.1, 1.5])
+    ...     _ = ratio.clamp(0.125, 1.2), ratio > 8
+    >>> watch.describe()
+    'no value was below 0.125 or above 8 in the worlds that were run, so that these bounds had no effect'
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sides: defaultdict[float, set[int]] = defaultdict(set)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in CLAMPS or name in COMPARISONS:
+            self._note(args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, args: Any, kwargs: Any) -> None:
+        values, *others = args or (None,)
+        if values is None or not _is_measured(values):
+            return
+        values = values.detach()
+        for bound in _list_numbers([*others, *(kwargs.get(name) for name in (*BOUNDS, "other"))]):
+            seen = {-1: (values < bound).any(), 1: (values > bound).any()}
+            self.sides[bound] |= {side for side, is_there in seen.items() if is_there}
+
+    @property
+    def one_sided(self) -> dict[float, int]:
+        """The bounds that no value crossed, with the side on which no value was."""
+        return {bound: -min(sides) for bound, sides in self.sides.items() if len(sides) == 1}
+
+    def describe(self) -> str:
+        """Say which bounds had no effect; "" if all were crossed."""
+        said = [f"{'above' if side > 0 else 'below'} {bound:g}" for bound, side in self.one_sided.items()]
+        if not said:
+            return ""
+        bounds = "this bound" if len(said) == 1 else "these bounds"
+        return f"no value was {' or '.join(said)} in the worlds that were run, so that {bounds} had no effect"
+
+
+def _is_measured(values: Any) -> bool:
+    """Is it a tensor of real numbers, and no mask of 0 and 1?"""
+    if not isinstance(values, torch.Tensor) or not values.is_floating_point() or not values.numel():
+        return False
+    return bool(((values != 0) & (values != 1)).any())
+
+
+def _list_numbers(bounds: list[Any]) -> Iterator[float]:
+    """Yield the bounds that are plain numbers."""
+    for bound in bounds:
+        is_constant = isinstance(bound, torch.Tensor) and bound.numel() == 1 and not bound.requires_grad
+        if is_constant or (isinstance(bound, Real) and not isinstance(bound, bool)):
+            yield float(bound)

@@ -30,8 +30,10 @@ def iterate_values(e: Any) -> Iterator[Any]:
     >>> from klsym.language.expressions import A, rho
     >>> list(iterate_values(rho * sympy.Heaviside(A, 0) + sympy.Heaviside(-A, 0)))
     [0, rho, 1]
+    >>> list(iterate_values(sympy.Heaviside(2 - rho, 1) - sympy.Heaviside(1 - rho, 0)))
+    [0, 1, 0]
     """
-    steps = sorted(filter(_is_step, e.atoms(sympy.Heaviside)), key=sympy.default_sort_key)
+    steps = sorted(filter(_is_zero_or_one, e.atoms(sympy.Heaviside)), key=sympy.default_sort_key)
     if len(steps) > MAX_STEPS:
         return
     arguments = {step: _normalise(step.args[0]) for step in steps}
@@ -64,6 +66,11 @@ def _simplify_product(*factors: Any) -> Any:
 def _is_step(e: Any) -> bool:
     """Is it 1 where something is positive, and 0 elsewhere?"""
     return isinstance(e, sympy.Heaviside) and len(e.args) > 1 and e.args[1] == 0
+
+
+def _is_zero_or_one(e: Any) -> bool:
+    """Is it a step that is 0 or 1 at its bound, too?"""
+    return isinstance(e, sympy.Heaviside) and len(e.args) > 1 and e.args[1] in (0, 1)
 
 
 def _normalise(x: Any) -> Any:

@@ -28,12 +28,12 @@ from klsym.render.diagnoses import format_message
 from klsym.render.headline import TRUST, describe_update, find_update, name_trust, says_push
 from klsym.render.printing import WIDTH as WIDTH
 from klsym.render.question import (
-    compares_with_old,
     describe_answer,
     describe_kind,
     describe_kinds,
     describe_question,
     describe_term,
+    write_remark,
 )
 from klsym.render.questions.fixes import list_fixes
 from klsym.render.sentences import write_sentences
@@ -48,10 +48,6 @@ LABEL = 8  # columns of a label
 MAX_FINDINGS, MAX_TERMS, MAX_CASES, MAX_NAME = 3, 3, 3, 24
 MAX_FORMULA = 110  # characters of an objective; a longer one is shown with full=True
 WEAKEST = (*TRUST.values(), "open")  # the strongest trust first
-OLD_REFERENCE = (
-    "a penalty to the old policy slows each step; its minimum moves whenever the old policy is replaced, so"
-    " that it does not hold the policy near a fixed one"
-)
 SHORT_VALUES = {"not an unbiased estimate of either KL": "biased for either KL"}
 HARD_SPACE, MIN_HARD = "\xa0", 45  # where a line is not broken; the least columns for it
 DEFINITIONS = {"r": "r = p/q", "rho": "rho = q/mu", "s": "s = grad log q"}
@@ -125,7 +121,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
         fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),
         facts=tuple((name, write(text)) for name, text in _iterate_facts(verdict)),
         gradient=write(_write_gradient(verdict, inside=True)),
-        remark=OLD_REFERENCE if compares_with_old(verdict) else "",
+        remark=write(write_remark(verdict)),
         notes=tuple(map(write, write_sentences(select_notes(verdict.messages)))),
         rows=tuple((label, write(text)) for label, text in rows),
     )  # fmt: skip
@@ -169,20 +165,20 @@ def _is_said(diagnostic: Diagnostic) -> bool:
 
 def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:
     written = verdict.loss.written
-    if written is None or not verdict.loss.read_as:
+    if written is None:
         return ()
-    return verdict.loss.read_as, *write_sentences(written.notes)
+    return *filter(None, [verdict.loss.read_as]), *write_sentences(written.notes)
 
 
 def _shorten_reading(verdict: PrintedVerdict) -> str:
     """Return how the loss was read in a line; of a name, where it is explained."""
     written = verdict.loss.written
-    if written is None or not verdict.loss.read_as:
+    if written is None:
         return ""
     names = [note.values["name"] for note in written.notes if note.code == "named-loss"]
     explained = "".join(f" ({spell_command('examples', name).replace(' ', HARD_SPACE)})" for name in names)
     notes = write_sentences(note for note in written.notes if note.code != "named-loss")
-    return "; ".join([verdict.loss.read_as + explained, *notes])
+    return "; ".join(filter(None, [verdict.loss.read_as + explained, *notes]))
 
 
 def _iterate_terms(verdict: PrintedVerdict, write: Callable[[str], str]) -> Iterator[TermLine]:

@@ -14,11 +14,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sympy import Basic, Heaviside
+from sympy import Add, Basic, Heaviside
 
+from klsym.engine.divergences.mixtures import find_mixture
+from klsym.engine.divergences.regressions import find_regression
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.language.expressions import A, R, V, V_next, log_mu, log_old, log_p, log_q
 from klsym.language.sums import OverVocabulary
+from klsym.notation.losses import show
+from klsym.notation.printers import TEXT
 from klsym.notation.values import take_off_score
 from klsym.render.headline import (
     NAMED,
@@ -46,6 +50,10 @@ IN_A_SUM = {
     "not decided": "a term that is not decided",
     ENTROPY: "the entropy, with the sign that makes the policy deterministic",
 }
+OLD_REFERENCE = (
+    "a penalty to the old policy slows each step; its minimum moves whenever the old policy is replaced, so"
+    " that it does not hold the policy near a fixed one"
+)
 OF_REFERENCE = re.compile(r"\b(k[1-9]|r|log_p)\b|\bk\(|\bref")
 FROM_OLD = re.compile(r"minimises (?:[\w./]+(?:\*| ))?KL\(mu\|\|q\)")
 TO_OLD = re.compile(r"minimises (?:\S+ ?\*? ?)?(?:E_q\[log\(rho_old\)(?:/\d+)?\]|KL\(q\|\|mu\))")
@@ -168,6 +176,46 @@ def compares_with_old(verdict: Verdict) -> bool:
     names = {x.name for x in written.expression.free_symbols} if written is not None else set()
     only_old = log_old.name in names and names <= {log_q.name, log_old.name}
     return only_old or is_penalty_to_old(verdict, verdict.is_ascended)
+
+
+def describe_mixture(verdict: Verdict) -> str:
+    """Say which divergences from a mixture of two policies a loss is, and how strong; "" for other losses."""
+    written = verdict.loss.written
+    addends = Add.make_args(written.expression) if written is not None else ()
+    mixture = next(filter(None, map(find_mixture, addends)), None)
+    if mixture is None:
+        return ""
+    p, w, a, b = mixture.other, mixture.weight, mixture.of_other, mixture.of_policy
+    values = (a, b, w, 1 - w, mixture.strength / mixture.scale, a * b)
+    of_p, of_q, of_m, remainder, strength, usual = (show(x, TEXT) for x in values)
+    of = f"{of_p}*KL({p}||m) + {of_q}*KL(q||m) with m = {of_m}*{p} + {remainder}*q"
+    near = f"near q = {p} it is"
+    if mixture.is_jensen_shannon:
+        name = f"js(q, {p})" if mixture.is_even else f"js(q, {p}, {of_m})"
+        return f"{name} is {of}; {near} {strength} = w*(1 - w) times a KL, w = {of_m}"
+    kind = "the weights are swapped" if mixture.is_swapped else "no Jensen-Shannon divergence"
+    right = f"js(q, {p}, {of_p}) has m = {of_p}*{p} + {of_q}*q"
+    return f"{kind}: {of}; {right}, and {near} {usual} times a KL, this loss {strength}"
+
+
+def describe_regression(verdict: Verdict) -> str:
+    """Say at which policy a regression is 0, and on which hypotheses; "" for other losses."""
+    written, setting = verdict.loss.written, verdict.setting
+    regression = None if written is None else find_regression(written.expression)
+    if regression is None or setting.is_reward or setting.is_per_token or setting.is_centred:
+        return ""
+    policy, exponent = regression.policy, show(regression.exponent, TEXT)
+    return (
+        f"a regression: the loss is 0, its minimum, at q = {policy}*exp({exponent}), if"
+        f" E_{policy}[exp({exponent})] = 1; else no policy has loss 0 at every sample"
+    )
+
+
+def write_remark(verdict: Verdict) -> str:
+    """Return what is to be known of a whole loss beside its objective; "" where nothing is."""
+    if compares_with_old(verdict):
+        return OLD_REFERENCE
+    return describe_mixture(verdict) or describe_regression(verdict)
 
 
 def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | None = None) -> str:

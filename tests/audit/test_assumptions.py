@@ -224,3 +224,65 @@ def test_a_sum_is_no_argument(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["log_q", "-log_q", "log_q - log_mu", "k1", "whole(log_q)", "0.5*log_q"])
 def test_other_expressions_are_arguments(text: str, tmp_path: Path) -> None:
     assert audited(tmp_path, "return logp**2", "logp", map={"logp": text}, sampling="off-policy").points
+
+
+# ---------------------------------------------------------------------------- of losses or rewards
+NAMED = "import torch\ndef {}(logp, old_logp, ref_logp, advantages, mask):\n    {}\n"
+RATIO = "torch.exp(logp - old_logp)*advantages"
+LOSSES = [  # a name of rewards: one number, or advantages times a ratio of the policy
+    ("kl_in_advantages", f"return -({RATIO}*mask).sum()/mask.sum()", "it returns one number"),
+    (
+        "compute_advantages",
+        "return (0.5*(logp - ref_logp)**2*mask).sum()/mask.sum()",
+        "it returns one number",
+    ),
+    ("weigh_advantages", f"return -{RATIO}", "it multiplies advantages with a ratio of the policy"),
+]
+GIVEN = [
+    ("kl_in_advantages", "return (advantages - 0.1*(logp - ref_logp))*mask"),
+    ("compute_rewards", "return -0.1*(logp - ref_logp)*mask"),
+    ("get_advantages", "return advantages*mask - 0.1*(logp - ref_logp).detach()"),
+]
+
+
+def audited_by_name(folder: Path, name: str, body: str, **told: Any) -> Any:
+    (folder / "code.py").write_text(NAMED.format(name, body), encoding="utf-8")
+    return audits.audit(f"{folder}/code.py:{name}", **told)
+
+
+@pytest.mark.parametrize(("name", "body", "why"), LOSSES)
+def test_a_loss_is_one_whatever_its_name(name: str, body: str, why: str, tmp_path: Path) -> None:
+    found = audited_by_name(tmp_path, name, body)
+    assert found.verdict.setting.use == "loss" and notes(found, f"use loss: {why}, although {name}")
+    told = {"use": "reward", "credit": "same-token"} if "mask" in body else {"use": "reward"}
+    assert audited_by_name(tmp_path, name, body, **told).verdict.setting.use == "reward"
+
+
+@pytest.mark.parametrize(("name", "body"), GIVEN)
+def test_rewards_of_tokens_are_rewards_by_their_name(name: str, body: str, tmp_path: Path) -> None:
+    found = audited_by_name(tmp_path, name, body)
+    assert found.verdict.setting.use == "reward" and notes(found, f"use reward: {name} gives rewards")
+    assert audited_by_name(tmp_path, name, body, use="loss").verdict.setting.use == "loss"
+
+
+@pytest.mark.parametrize(
+    ("condition", "target"),
+    [
+        ("(ratio < 0.125) | (ratio > 8)", "own-mean"),
+        ("ratio > 8", "own-mean"),
+        ("ratio.detach() > 8", "own-mean"),
+    ],
+)
+def test_a_mask_of_ratios_is_a_region(condition: str, target: str, tmp_path: Path) -> None:
+    body = f"ratio = torch.exp(logp - old_logp)\n    keep = mask*(~({condition}))\n"
+    body += "    return -(ratio*advantages*keep).sum()/mask.sum()"
+    found = audited_by_name(tmp_path, "masked_loss", body)
+    assert found.verdict.target == target
+    text = " ".join(str(found).split())
+    assert "A policy gradient inside the clip range: A times the score, with the weight rho_now" in text
+
+
+@pytest.mark.parametrize("kept", ["torch.exp(ref_logp - logp).detach()", "(logp - old_logp).detach()"])
+def test_a_detached_factor_of_the_policy_is_no_region(kept: str, tmp_path: Path) -> None:
+    body = f"return -(torch.exp(logp - old_logp)*{kept}*advantages*mask).sum()/mask.sum()"
+    assert audited_by_name(tmp_path, "masked_loss", body).verdict.target is None

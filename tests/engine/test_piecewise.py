@@ -243,7 +243,7 @@ NAMED = [
     ("loss", "per_sample", "target", "combination"), NAMED, ids=[row[0] for row in NAMED]
 )
 def test_ties_on_policy(loss: str, per_sample: str, target: str, combination: dict[str, str]) -> None:
-    verdict = klsym.explain(loss)
+    verdict = klsym.explain(loss, sampling="on-policy")
     assert (verdict.gradient.score_text, verdict.target, verdict.trust) == (per_sample, target, "kernel")
     assert verdict.gradient.multiples == combination
 
@@ -292,7 +292,7 @@ WORDS = [
 def test_hypotheses_and_warnings(
     loss: str, options: dict[str, str], hypotheses: set[str], warnings: set[str]
 ) -> None:
-    verdict = klsym.explain(loss, **options)
+    verdict = klsym.explain(loss, **{"sampling": "on-policy", **options})
     parameters = {f"{name} {POSITIVE}" for name in ("eps", "beta", "alpha", "n")}
     for words, lines, expected in (
         ({SMOOTH, CLIP, MIN, ABS, TOUCHED, HELD} | parameters, verdict.hypotheses, hypotheses),

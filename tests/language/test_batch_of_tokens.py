@@ -110,12 +110,19 @@ def test_for_large_batches_it_is_the_sum_over_the_mean_length() -> None:
 # ---------------------------------------------------------------------------- what explain says of it
 TOKEN, WHOLE = {"level": "token"}, {"level": "sequence"}
 BATCH = {"aggregate": "batch"}
+ON = {"sampling": "on-policy"}  # rho beside A says off-policy
 KEPT = "(whole(M) + others(whole(M)))"
 ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
     # a loss, how it is used, the loss of a batch as the oracle reads it, its target, trust
     ("k3", TOKEN | BATCH, "n*whole(k3)/(T + others(T))", "no-objective", "kernel"),
     ("n*k2/(T + others(T))", TOKEN, "n*whole(k2)/(T + others(T))", "no-objective", "kernel"),
-    ("rho*k3 - A*rho", TOKEN | BATCH, "n*whole(rho*k3 - A*rho)/(T + others(T))", "no-objective", "kernel"),
+    (
+        "rho*k3 - A*rho",
+        TOKEN | BATCH | ON,
+        "n*whole(rho*k3 - A*rho)/(T + others(T))",
+        "no-objective",
+        "kernel",
+    ),
     ("k3", WHOLE | BATCH, "n*k3/(T + others(T))", "no-objective", "kernel"),
     ("-rho*A", WHOLE | BATCH, "-n*rho*A/(T + others(T))", "no-objective", "kernel"),
     ("n*k2/(whole(1) + others(whole(1)))", WHOLE, "n*k2/(T + others(T))", "no-objective", "kernel"),

@@ -45,7 +45,7 @@ REFUSED = [  # what is pasted, a part of the one line that says why not
     ("logp if k1 else k2", "not part of the loss grammar"),
     ("def f(x): return k1", "not read"),
     ("for x in k1: k2", "not read"),
-    ("loss = (ratio - 1)*adv", "ambiguous name 'ratio'"),
+    ("loss = (ratio - 1)*logp + adv", "ambiguous name 'ratio'"),
     ("d = logp - x; loss = d**2", "unknown name 'x'"),
     ("logp[0]", "not part of the loss grammar"),
 ]
@@ -72,7 +72,7 @@ def test_other_code_is_refused_in_one_line_and_never_run(text, reason, monkeypat
         ("ratio*A", ()),
         ("ratio - 1", ("ratio",)),
         ("loss = kl + ratio*adv", ("kl",)),
-        ("loss = kl + (ratio - 1)*adv", ("kl", "ratio")),
+        ("loss = kl + (ratio - 1)*logp + adv", ("kl", "ratio")),
         ("x = k1; y = x**2; y + z", ("z",)),
         ("kl = logp - ref_logp; kl**2", ()),
         ("torch.exp(foo).clamp(max=hi) * F.relu(bar)", ("foo", "hi", "bar")),

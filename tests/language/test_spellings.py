@@ -79,7 +79,7 @@ READ: list[tuple[str, str, str]] = [  # what is typed, its reading, how the type
     ("-(ratio * adv).mean()", "-rho*A", MEAN),
 ]  # fmt: skip
 ASKED: list[tuple[str, str]] = [  # what is typed, and the words that say what to type
-    ("-(rewards - rewards.mean()) * logp", r"type centred\(R\) for R - R.mean\(\)"),
+    ("-(rewards - logp.mean()) * logp", r"type centred\(R\) for R - R.mean\(\)"),
     ("(policy_probs * (logp - ref_logp)).sum(-1)", r"'policy_probs' is a probability.*type exp\(log_q\)"),
 ]
 
@@ -121,6 +121,31 @@ def test_the_reading_has_the_value_and_slope_of_the_code(typed: str, reading: st
 )  # fmt: skip
 def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading: str) -> None:
     assert sympy.expand(unfold(read_loss(typed).expression - parse(reading))) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "reading"),
+    [
+        ("-mx.mean(mx.minimum(ratio*advantages, mx.clip(ratio, 0.8, 1.28)*advantages))",
+         "-min(rho*A, A*clip(rho, 0.8, 1.28))"),
+        ("-tf.reduce_mean(tf.minimum(ratio*adv, tf.clip_by_value(ratio, 0.8, 1.2)*adv))",
+         "-min(rho*A, A*clip(rho, 0.8, 1.2))"),
+        ("-(R - R.mean())*logp", "-centred(R)*log_q"),
+        ("-(rewards - rewards.mean())/(rewards.std() + 1e-4)*logp", "-normalised(R)*log_q"),
+        ("adv = (R - torch.mean(R))/R.std(dim=1); -(adv*logp).mean()", "-normalised(R)*log_q"),
+        ("-torch.sign(adv)*logp", "-((A > 0) - (A < 0))*log_q"),
+        ("-m.log_prob(action)*reward", "-R*log_q"),
+        ("self.actor(obs).log_prob(a) - self.ref_policy(obs).log_prob(a)", "k1"),
+        ("-torch.exp(dist.log_prob(a) - old_dist.log_prob(a))*A", "-rho*A"),
+        ("k3 - 0.01*dist.entropy()", "k3 - 0.01*H(q)"),
+        ("-log_prob*advantage - entropy_weight*log_prob", "-A*log_q - entropy_weight*log_q"),
+        ("-(4/tau)*torch.sigmoid(tau*(ratio - 1))*adv", "-(4/tau)*A/(1 + exp(-tau*(rho - 1)))"),
+        ("ratio*A + ratio.log()", "rho*A + log_q - log_mu"),
+    ],
+)  # fmt: skip
+def test_other_spellings_are_read_as_the_grammar(typed: str, reading: str) -> None:
+    declared = ["entropy_weight", "tau"]
+    assert sympy.expand(unfold(read_loss(typed).expression - parse(reading, declared))) == 0
 
 
 OLD_AND_SAMPLER = "exp(log_q - log_old)*exp(log_old - log_mu)*A"
@@ -168,7 +193,7 @@ def test_a_name_that_is_assigned_wins_over_its_usual_meaning(typed: str) -> None
 ONLY = "a statement that is not read"
 REFUSED: dict[str, str] = {
     "ratio - 1": "ambiguous name 'ratio' at character 1.*type rho for q/mu .*or r for p/q",
-    "ratio*A + ratio.log()": "ambiguous name 'ratio' at character 1 of",
+    "logp*A + ratio.log()": "ambiguous name 'ratio' at character 10 of",
     "-A*logp + beta*(ratio - 1 - ratio.log())": "ambiguous name 'ratio'",
     "loss = pg_loss + 0.1*kl_loss": "'pg_loss' .*; for kl_loss: k1, k2 or k3",
     "kl - x_loss*entropy": r"'kl' .*; for x_loss: write what it is.*; for entropy: .*H\(q\)",
@@ -186,8 +211,13 @@ REFUSED: dict[str, str] = {
     "log_probs_x.exp()": r"'log_probs_x' is a log-probability",
     "probs.log() - new_probs.log()": "would both be read as",
     "probs_of_words.log()": r"'probs_of_words' is a probability",
-    "(R - R.mean())/(R.std() + eps)*logp": "std.* is not read at .*normalised\\(R\\).*batch='std'",
-    "adv = (R - mean(R))/std(R); -adv*logp": "normalised\\(R\\).*batch='std'",
+    "(R - R.mean())/(R.std() + beta)*logp": "standard deviation .*normalised\\(R\\).*batch='std'",
+    "adv = (R - mean(A))/std(R); -adv*logp": "normalised\\(R\\).*batch='std'",
+    "adv = R - R.mean(); adv/A.std()*logp": "normalised\\(R\\).*batch='std'",
+    "(k1 - k1.mean())*logp": "type centred\\(R\\)",
+    "target_policy.log_prob(a)*A": "'target_policy', an unknown policy .*type log_q, log_p or log_mu",
+    "dist.log_prob(a)*A + logp": "would both be read as log_q: type log_mu for one of them",
+    "torch.log_prob(a)*A": "log_prob.* is not part of the loss grammar",
     "-torch.std(R)*logp": "normalised\\(R\\).*batch='std'", "-masked_whiten(A, mask)*logp": "batch='std'",
     "-torch.cumsum(R, 0)*logp": "cumsum.* is not read at character 2 of '-torch.cumsum\\(R, 0\\)\\*logp'$",
     "-stdev(R)*logp": "unknown function 'stdev' [^']*character",
@@ -267,7 +297,7 @@ REFUSED: dict[str, str] = {
     "k1.mean().detach()": "a mean or a sum inside",
     "(k1*mask).detach().mean()": "averaged in different ways",
     "max(rho.mean(), 1)": "a mean or a sum inside",
-    "torch.sign(k1).mean()": "sign.* is not part",
+    "torch.signbit(k1).mean()": "signbit.* is not part",
     "k1/mask": "a division by a mask",
     "(logp.exp()*k1).sum(-1)": r"type full_kl\(q, p\)",
     "masked_mean(k1, A)": "no mask of padding",

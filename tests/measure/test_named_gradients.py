@@ -75,6 +75,7 @@ NAMES: dict[str, Callable[[Plain], float]] = {
     "forward-kl": lambda w: w.mean("p", lambda y: w.whole("p", y) - w.whole("q", y)),
     "entropy": lambda w: -w.mean("q", lambda y: w.whole("q", y)),
     "sampler-kl": lambda w: w.mean("mu", lambda y: w.whole("mu", y) - w.whole("q", y)),
+    "sampler-reverse-kl": lambda w: w.mean("q", lambda y: w.whole("q", y) - w.whole("mu", y)),
     "length": lambda w: w.mean("q", len),
     "inverse-length": lambda w: w.mean("q", lambda y: 1 / len(y)),
     "policy-gradient/T": lambda w: w.mean("q", lambda y: w.rewards[y] / len(y)),

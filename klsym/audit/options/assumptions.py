@@ -69,6 +69,12 @@ def choose_use(asked: str | None, name: str, result: Any) -> tuple[str, list[str
     ]
 
 
+def describe_loss(name: str, is_number: bool) -> str:
+    """Return the note on a loss whose name is that of a reward."""
+    why = "it returns one number" if is_number else "it multiplies advantages with a ratio of the policy"
+    return f"use loss: {why}, although {name} is named after rewards; {spell_option('use', 'reward')}"
+
+
 def choose_setting(
     options: Mapping[str, Any], tokens: Tokens, find_unsized: Callable[[], list[str]]
 ) -> Choice:

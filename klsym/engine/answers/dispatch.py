@@ -19,6 +19,7 @@ from klsym.engine.fields.slot_loss import (
 )
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
+from klsym.engine.regions.in_steps import detaches_policy
 from klsym.engine.targets.ring import explain_ring
 from klsym.engine.verdicts.verdict import ExpectedValue, Verdict, build_open_verdict, find_sense
 from klsym.errors import KlsymError, NotInRing, Refused, TooManyRegions, UsageError
@@ -32,10 +33,7 @@ from klsym.language.expressions import (
     OverPositions,
     as_loss,
     length,
-    log_q,
     s,
-    sg,
-    unfold,
 )
 from klsym.language.messages import Message
 from klsym.language.parser import is_of_answers
@@ -82,9 +80,7 @@ def minimises_own_mean(written: Written, setting: Setting) -> bool:
     [True, True, False]
     """
     is_of_samples = setting.is_differentiated and not setting.is_centred and not setting.on_policy
-    detached = (x.args[0] for x in written.expression.atoms(sg))
-    within_regions = (x.replace(sympy.Heaviside, lambda *_: sympy.S.One) for x in detached)
-    return is_of_samples and not any(unfold(x).has(log_q) for x in within_regions)
+    return is_of_samples and not detaches_policy(written.expression)
 
 
 def _explain_by_level(written: Written, setting: Setting) -> Verdict:

@@ -16,7 +16,7 @@ from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
-from klsym.language.expressions import ATOMS, PARAMETERS, log_mu, rho
+from klsym.language.expressions import ATOMS, PARAMETERS, A, log_mu, rho
 from klsym.language.messages import Message
 from klsym.language.named_losses import (
     NamedLoss,
@@ -25,6 +25,7 @@ from klsym.language.named_losses import (
     find_named_loss,
     is_like_a_name,
     list_names,
+    normalise_name,
     refuse_sentence,
     split_place,
 )
@@ -89,8 +90,9 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
     except UsageError as error:
         if not is_like_a_name(typed):
             raise
-        if typed.strip().lower() in KL_NAMES:
-            hint = f"klsym recommend --target {typed.strip().lower()} says which loss to write"
+        objectives = {normalise_name(name): name for name in KL_NAMES}
+        if objective := objectives.get(normalise_name(typed)):
+            hint = f"klsym recommend --target {objective} says which losses have it"
             raise UsageError(f"{typed.strip()!r} is an objective, and no loss: {hint}") from None
         if divergence := suggest_divergence(typed):
             raise UsageError(f"{typed.strip()!r} is a divergence, and no loss{divergence}") from None
@@ -103,11 +105,14 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
 def _assume_sampling(question: Question) -> Question:
     """Return the question off-policy, with a note, where pasted code reads an older log-probability.
 
-    The loss grammar itself says nothing of the sampler: rho is q/mu on-policy, too, where mu is q held fixed.
+    In the loss grammar rho beside an advantage says so, too; elsewhere rho is q/mu on-policy, where mu is q
+    held fixed.
     """
     written = question.written
     pairs = [pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"]]
     names = [typed for typed, role in pairs if "log_mu" in role or "rho" in role]
+    if written.expression.has(rho) and written.expression.has(A):
+        names = names or ["rho"]
     if not names or question.options.get("sampling") or not written.expression.has(log_mu, rho):
         return question
     note = Message("sampling-assumed", names=tuple(names))

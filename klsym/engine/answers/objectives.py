@@ -29,7 +29,7 @@ OF_KLS = {"kl", "kld", "kl-divergence", "d_kl", "kl_div"}
 WORDS = {  # each with what it may be divided by: T, the length of a sequence, or N, the tokens of a batch
     "reverse-kl": "T", "forward-kl": "", "next-token-reverse-kl": "TN", "next-token-forward-kl": "TN",
     "policy-gradient": "T", "token-policy-gradient": "TN", "entropy": "T", "next-token-entropy": "TN",
-    "sampler-kl": "", "log-likelihood": "TN", "length": "", "inverse-length": "",
+    "sampler-kl": "", "sampler-reverse-kl": "", "log-likelihood": "TN", "length": "", "inverse-length": "",
 }  # fmt: skip
 NAMES = (*WORDS, *(f"{word}/{letter}" for word, letters in WORDS.items() for letter in letters))
 KINDS = ("zero", "combination", "f-divergence", "own-mean", "objective", "no-objective", "open")

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import sympy
+
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.answers.is_correct import DENSITIES_OF_KL, prove_choice
 from klsym.engine.options.option_table import CHOICES
@@ -20,7 +22,7 @@ from klsym.engine.proof.quantities import KL, expectation, expected_gradient, gr
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language.convert import to_ring
-from klsym.language.expressions import A, R, s, sg
+from klsym.language.expressions import A, R, log_p, remove_sg, s, sg
 from klsym.notation.losses import Written
 
 # Tried in this order, each judged; the first that is right is also the first that `recommend` names.
@@ -50,6 +52,8 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
     if target == "sampler":
         return _suggest_for_sampler(verdict.setting)
     has_reward = "reward" in verdict.gradient.multiples or written.expression.has(R, A)
+    if has_reward and not has_penalty(written):
+        return None  # in place of the loss it would leave the reward out
     for place, changed in _iterate_settings(verdict.setting):
         for loss in SHORT_LOSSES:
             try:
@@ -62,6 +66,16 @@ def suggest_loss(verdict: Verdict, written: Written, target: str) -> Suggestion 
                     loss, place, changed, kl=densities, proof=theorem, beside=has_reward, verdict=choice
                 )
     return None
+
+
+def has_penalty(written: Written) -> bool:
+    """Has a loss a term with the reference and without a reward?
+
+    >>> [has_penalty(as_written(loss, ())) for loss in ("k3 - A*rho", "sg(A - beta*k1)*log_q", "-A/r")]
+    [True, True, False]
+    """
+    terms = sympy.Add.make_args(sympy.expand_mul(remove_sg(written.expression)))
+    return any(term.has(log_p) and not term.has(R, A) for term in terms)
 
 
 def _iterate_settings(setting: Setting) -> Iterator[tuple[Setting, tuple[str, ...]]]:

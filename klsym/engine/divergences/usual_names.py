@@ -32,7 +32,8 @@ AS_OBJECTIVE = {  # how a divergence is written in the words for objectives, and
     "jeffreys": "write reverse-kl + forward-kl",
 }
 POLICIES = {"q": TRAINED | {"q"}, "p": REFERENCE | {"p"}, "mu": BEHAVIOUR | {"mu"}}
-KLS = {("q", "p"): "reverse-kl", ("p", "q"): "forward-kl", ("mu", "q"): "sampler-kl"}
+KLS = {("q", "p"): "reverse-kl", ("p", "q"): "forward-kl", ("mu", "q"): "sampler-kl",
+       ("q", "mu"): "sampler-reverse-kl"}  # fmt: skip
 KL_OF_TWO = re.compile(r"(?<!\w)(?:D_?)?KL\s*[(\[]\s*(\w+)\s*(?:\|\|?|,|:)\s*(\w+)\s*[)\]]", re.IGNORECASE)
 
 

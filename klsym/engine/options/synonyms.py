@@ -32,13 +32,21 @@ SYNONYMS: dict[str, dict[str, str]] = {
 
 # Options of trainers -> what to type.
 PLACES = "type --use loss or --use reward"
-NUMBERS = "the proofs hold for every beta and eps: drop the option, or type the number, as in 0.04*k3"
+COEFFICIENTS = (
+    "type the number in the formula, as in 0.04*k3, or js(q, p, 0.9) for gkd; as a coefficient in front, the"
+    " proofs hold for every beta"
+)
+CLIPS = (
+    "type the bounds in the formula: klsym explain '-min(rho*A, clip(rho, 0.8, 1.28)*A)'; the proofs of ppo"
+    " and dapo hold for every eps"
+)
 OF_TRAINERS = {
+    **dict.fromkeys(("beta", "klcoef", "kllosscoef", "klbeta", "entropycoef", "lmbda"), COEFFICIENTS),
     **dict.fromkeys(("in", "position", "placement", "place", "where"), PLACES),
     **dict.fromkeys(
-        ("beta", "klcoef", "kllosscoef", "clip", "clipeps", "cliprange", "eps", "epsilon", "epsilonhigh",
-         "cliphigh", "entropycoef"),
-        NUMBERS,
+        ("clip", "clipeps", "cliprange", "clipratio", "eps", "epsilon", "epsilonhigh", "epsilonlow",
+         "cliphigh", "cliphigher", "cliplow", "cliplower", "clipratiohigh", "clipratiolow"),
+        CLIPS,
     ),
     **dict.fromkeys(
         ("klestimator", "estimator", "kltype", "kllosstype", "klpenalty", "kl"),

@@ -34,6 +34,7 @@ from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.proof.shown_counterexample import describe_counterexample
+from klsym.engine.regions.in_steps import detaches_policy
 from klsym.engine.targets.ring_notes import collect_assumptions
 from klsym.engine.verdicts.lazy import ChainStep
 from klsym.engine.verdicts.verdict import (
@@ -67,7 +68,6 @@ from klsym.language.expressions import (
     remove_sg,
     rho,
     s,
-    sg,
     unfold,
 )
 from klsym.language.messages import Message
@@ -255,7 +255,7 @@ def _write_objective(
 def _find_target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]:
     """Return "objective" off-policy if nothing is detached, "no-objective" on-policy if a curl is proved."""
     if not setting.on_policy:
-        return ("objective" if setting.is_differentiated and not loss.has(sg) else None), ()
+        return ("objective" if setting.is_differentiated and not detaches_policy(loss) else None), ()
     with suppress(NotInRing, UsageError):
         start, slots = _build_curl(loss.xreplace({M: sympy.S.One}), setting)  # a mask that keeps all tokens
         for model in islice(_iterate_short_trees(tuple(start.context.parameters)), MAX_TREES):

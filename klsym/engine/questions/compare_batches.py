@@ -60,13 +60,17 @@ NOT_COMPARED = "compare: over a batch only sums of k1, log_q, R and constants ar
 NO_STD = "compare: losses that are divided by a standard deviation are not compared"
 
 
+def _suggest_commands(pair: WrittenPair) -> str:
+    """Return the commands that explain each loss alone."""
+    return "type " + " and ".join(f"klsym explain {quote(one.typed or one.text)}" for one in pair)
+
+
 def compare_batches(pair: WrittenPair, setting: Setting) -> Comparison:
     """The comparison of two losses that sum over the samples of a batch, or whose rewards are centred."""
     if setting.is_per_token or setting.divisor.divides:
-        commands = " and ".join(f"klsym explain {quote(one.typed or one.text)}" for one in pair)
-        raise UsageError(f"{ONLY_WHOLE}; type {commands}")
+        raise UsageError(f"{ONLY_WHOLE}; {_suggest_commands(pair)}")
     if setting.divides_by_std or any(written.expression.has(Normalised) for written in pair):
-        raise UsageError(NO_STD)
+        raise UsageError(f"{NO_STD}; {_suggest_commands(pair)}")
     if setting.centring is not None and not setting.is_reward:
         raise UsageError(ONLY_REWARDS)
     centred = tuple(_centre(written, setting) for written in pair)

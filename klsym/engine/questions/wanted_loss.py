@@ -79,6 +79,7 @@ class _Writer:
         coefficients = {
             "reverse-kl": log_ratio + own,
             "forward-kl": -exp(-log_ratio),
+            "sampler-reverse-kl": self.sum_tokens(log_q - log_mu) + own,
             "entropy": -self.sum_tokens(log_q) - own,
             "policy-gradient": self.reward,
             "length": T,

@@ -26,7 +26,7 @@ from klsym.kernel.statements import LOG, REGION, Context
 
 SIZES = (0.1, 0.5, 1.5, 5.0)  # of the log ratios at the samples
 SAMPLES, SEED = 12, 20_26  # of each size
-TOLERANCE = 1e-7  # of the largest part: far above rounding
+TOLERANCE = 1e-7  # of the largest part of c: far above rounding
 ROUNDING = 1e-9  # of the size of all terms together
 SAMPLES_AT_BOUND = 6  # samples at each place beside a bound
 LOG_RATIOS = ("k1", "w", "o")
@@ -42,7 +42,17 @@ def is_combination(c: ExpPoly, context: Context) -> bool:
         return False
     rows = [row for number in range(len(REWARDS)) for row in _iterate_rows(c, context, number)]
     scales = [max(map(abs, row)) for row in rows]
-    return _is_last_in_span([[x / scale for x in row] for row, scale in zip(rows, scales, strict=True)])
+    scaled = [[x / scale for x in row] for row, scale in zip(rows, scales, strict=True)]
+    return _is_last_in_span(_enlarge_last(scaled))
+
+
+def _enlarge_last(rows: list[Row]) -> list[Row]:
+    """Divide the last column by its largest part, so that a small multiple of c has the answer of c.
+
+    A column that could be rounding is left as it is.
+    """
+    largest = max((abs(row[-1]) for row in rows), default=0.0)
+    return [[*row[:-1], row[-1] / largest] for row in rows] if largest > TOLERANCE else rows
 
 
 def _is_last_in_span(rows: list[Row]) -> bool:

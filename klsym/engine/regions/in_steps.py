@@ -18,7 +18,18 @@ from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import PARTS, SEQUENCE, name_in_slot
 from klsym.kernel.statements import LOG, REGION, Context
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import DENSITIES, OF_REGIONS, Log, Region, Slot, k3, s
+from klsym.language.expressions import (
+    DENSITIES,
+    OF_REGIONS,
+    Log,
+    Region,
+    Slot,
+    k3,
+    log_q,
+    s,
+    sg,
+    unfold,
+)
 
 BATCH = PARTS["i"]
 MOST_OPERATIONS = 2000  # of what is multiplied out to show steps as signs
@@ -218,3 +229,14 @@ def _group_by_regions(element: ExpPoly, context: Context) -> Iterator[tuple[ExpP
         terms, regions_of_group = groups.get(key, (ZERO, set()))
         groups[key] = terms + ExpPoly({(monomial, exponent): value}), regions_of_group | regions
     yield from groups.values()
+
+
+def detaches_policy(e: Any) -> bool:
+    """Is there a detached part that depends on theta within a region?  What a comparison chooses does not.
+
+    >>> from klsym.language.parser import parse
+    >>> [detaches_policy(parse(loss)) for loss in ("sg(rho)*k2", "where(rho < 2, k2, 0)", "sg(A)*k2")]
+    [True, False, False]
+    """
+    within_regions = (x.args[0].replace(sympy.Heaviside, lambda *_: sympy.S.One) for x in e.atoms(sg))
+    return any(unfold(x).has(log_q) for x in within_regions)

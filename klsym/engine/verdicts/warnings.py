@@ -10,6 +10,7 @@ from typing import Any
 
 import sympy
 
+from klsym.engine.divergences.regressions import find_regression
 from klsym.engine.fields.named_terms import recognise_coefficient
 from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
 from klsym.engine.regions.case_split import split_into_cases
@@ -208,10 +209,11 @@ def check_value(verdict: Verdict, facts: Facts) -> Message | None:
 def check_missing_weight(verdict: Verdict, facts: Facts) -> Message | None:
     """Warn where rho is missing: everywhere, or at some terms of the coefficient of s.
 
-    A loss of q and the sampler alone, such as (log_q - log_mu)**2, is meant to be under the sampler.
+    A loss of q and the sampler alone is meant to be under the sampler, and a regression can be 0 everywhere.
     """
     if (
         verdict.setting.on_policy
+        or (verdict.loss.written and find_regression(verdict.loss.written.expression))
         or facts.vanishes
         or not facts.unweighted_terms
         or not TARGET_NAMES.search(verdict.loss.text)

@@ -25,6 +25,7 @@ NAMED = {
     "reverse-kl": r"\mathrm{KL}(q \Vert p)",
     "forward-kl": r"\mathrm{KL}(p \Vert q)",
     "sampler-kl": r"\mathrm{KL}(\mu \Vert q)",
+    "sampler-reverse-kl": r"\mathrm{KL}(q \Vert \mu)",
     "entropy": r"\mathrm{H}(q)",
     "log-likelihood": r"\mathbb{E}_{\mu}[R\, \log q]",
     "length": r"\mathbb{E}_{q}[T]",

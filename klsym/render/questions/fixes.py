@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import sympy
 
 from klsym.engine.answers.dispatch import as_written, explain_written
+from klsym.engine.answers.suggestion import has_penalty
 from klsym.errors import KlsymError, add_options
-from klsym.language.expressions import ATOMS, A, R, log_old, log_p
+from klsym.language.expressions import ATOMS, A, R, log_mu, log_old, log_p, rho, unfold
 from klsym.language.parser import parse_python
+from klsym.language.recognition import recognise
 from klsym.notation import losses
 from klsym.notation.printers import TEXT, is_sum
 from klsym.render.headline import find_update, name_trust
@@ -36,6 +38,7 @@ SPELLINGS = {
     "rho*k3": f"{{exp}}({{q}} - {{mu}})*({K3})",
     "rho*k1": "{exp}({q} - {mu})*({q} - {p})",
 }
+GRADIENT = "a policy gradient"
 WRONG_SIGN = "the wrong sign"
 LOWERING = ("lowers", "lowers-rising-reward")
 
@@ -45,6 +48,7 @@ def list_fixes(verdict: PrintedVerdict) -> list[tuple[str, str]]:
     return [
         *_fix_sign(verdict),
         *_fix_inverted_weight(verdict),
+        *_fix_ratio_to_reference(verdict),
         *_fix_penalty(verdict),
         *_fix_entropy(verdict),
         *_fix_penalty_to_old(verdict),
@@ -157,6 +161,25 @@ def _fix_inverted_weight(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     except KlsymError:  # it has parameters that were declared
         is_read = False
     yield f"{text if is_read else losses.show(loss, TEXT)}: {update.write()}", name_trust(changed)
+
+
+def _fix_ratio_to_reference(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
+    """Write q/mu for q/p where it weights a reward and no term is a penalty."""
+    written = verdict.loss.written
+    if written is None or verdict.setting.is_reward or has_penalty(written):
+        return
+    e = written.expression
+    if not (e.has(R, A) and e.has(log_p)) or e.has(log_mu, rho):
+        return
+    loss = recognise(unfold(e).xreplace({log_p: log_mu}))
+    try:
+        changed = explain_written(as_written(loss, ()), replace(verdict.setting, sampling="off-policy"))
+    except KlsymError:  # it has parameters that were declared
+        return
+    if describe_kind(changed).startswith(GRADIENT):
+        update = replace(find_update(changed, changed.is_ascended), remark="", beyond="")
+        text = f"{losses.show(loss, TEXT)}, the ratio to the old policy in place of that to the reference"
+        yield f"{text}: {update.write()}", name_trust(changed)
 
 
 def swap_differences(text: str, first: str, second: str) -> str:

@@ -73,6 +73,11 @@ def _averages_left_out(names: Sequence[str]) -> str:
     return f"{are} left out: klsym itself takes the mean over samples"
 
 
+def _list_batch_means(names: Sequence[str], divided: bool) -> str:
+    pairs = [f"{x} - {x}.mean() is read as centred({x})" for x in names]
+    return f"{', '.join(pairs)}, over the batch{'; divided by its std, as normalised(..)' * divided}"
+
+
 def _masks_left_out(names: Sequence[str]) -> str:
     return f"{_listed(names, 'is', 'are')} left out: a mask of padding does not change the loss of a token"
 
@@ -90,7 +95,8 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
-    "at-each-token", "over-tokens", "level-assumed", "drawn-words-are-kept", "cut-at-tokens",
+    "at-each-token", "over-tokens", "level-assumed", "batch-mean-read", "drawn-words-are-kept",
+    "cut-at-tokens",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -106,6 +112,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "over-tokens": "a mean or sum inside exp is over the T tokens of a sequence; klsym itself takes the mean"
     " over samples",
     "level-assumed": lambda: f"assumed: {spell_option('level', 'sequence')}",
+    "batch-mean-read": _list_batch_means,
     "masks-left-out": _masks_left_out,
     "calls-left-out": _calls_left_out,
     "factor-left-out": (

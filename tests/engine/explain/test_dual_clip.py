@@ -44,7 +44,7 @@ def of(loss: str) -> Any:
 @pytest.mark.parametrize("loss", DUAL)
 def test_on_policy_it_is_a_policy_gradient(loss: str) -> None:
     assert [str(e) for e in collect_clip_facts(of(loss))] == DUAL[loss]
-    verdict = klsym.explain(loss, parameters=["cap"])
+    verdict = klsym.explain(loss, parameters=["cap"], sampling="on-policy")
     assert "maximises E_q[A] (a policy gradient)" in verdict.summary and verdict.trust == "kernel"
     assert "KL010" not in str(verdict)
     assumed = choose_decimals(loss)(DUAL[loss][0])  # 6/5 is printed as it was typed, 1.2

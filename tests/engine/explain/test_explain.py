@@ -141,7 +141,7 @@ OBJECTIVES = {  # a loss, how it is used, the objective in LaTeX
     ("k1", "off"): r"-\mathrm{KL}(\mu\,\Vert\,q)", ("k1", "token"): "0", ("k3", "token"): None,
     ("k1", "token /T"): r"\mathbb{E}_{q}\!\left[\frac{1}{T}\right]",
     ("1", "token reward"): r"\mathbb{E}_{q}\!\left[T\right]", ("-rho*A",
-    "token"): r"-\mathbb{E}_{q}\!\left[A\right]",
+    "on token"): r"-\mathbb{E}_{q}\!\left[A\right]",
     ("k3", "sequence /T"): r"\mathbb{E}_{q}\!\left[\frac{1 - r\,k_1}{T}\right]",
     ("log_q", "sequence reward /T"): r"\mathbb{E}_{q}\!\left[\frac{\log q - 1}{T}\right]",
     ("R - beta*k1", "reward"): r"\mathbb{E}_{q}\!\left[R\right] - \beta\,\mathrm{KL}(q\,\Vert\,p)",

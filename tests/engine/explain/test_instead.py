@@ -14,7 +14,8 @@ from klsym.api import recommend
 from klsym.errors import speak_of_flags, spell_option
 from support.oracle.losses import Forest, Setting, samples, trees
 
-OFF, REWARD, TOKEN = {"sampling": "off-policy"}, {"use": "reward"}, {"level": "token"}
+ON, OFF = {"sampling": "on-policy"}, {"sampling": "off-policy"}
+REWARD, TOKEN = {"use": "reward"}, {"level": "token"}
 MEANS = {("q", "p"): ("k1", "q"), ("p", "q"): ("-k1", "p"), ("q", "mu"): ("log(rho)", "q")}  # KL = E_m[.]
 CASES: list[tuple[str, dict[str, str], str, tuple[str, str], tuple[str, ...]]] = [
     ("k1", {}, "k2", ("q", "p"), ()),
@@ -23,7 +24,7 @@ CASES: list[tuple[str, dict[str, str], str, tuple[str, str], tuple[str, ...]]] =
     ("clip(k3, -10, 10)", {}, "k2", ("q", "p"), ()),
     ("rho*k2", {}, "k2", ("q", "p"), ()),
     ("r*log(r)", {}, "k3", ("p", "q"), ()),
-    ("-A*rho + beta*k3", {}, "k2", ("q", "p"), ()),
+    ("-A*rho + beta*k3", ON, "k2", ("q", "p"), ()),
     ("k3", OFF, "rho*k3", ("q", "p"), ()),
     ("rho*k2", OFF, "rho*k3", ("q", "p"), ()),
     ("sg(rho)*k3", OFF, "rho*k3", ("q", "p"), ()),
@@ -46,7 +47,7 @@ CASES: list[tuple[str, dict[str, str], str, tuple[str, str], tuple[str, ...]]] =
     ("k3", {"batch": "leave-one-out"}, "k2", ("q", "p"), ()),
 ]  # fmt: skip
 RIGHT: list[tuple[str, dict[str, str]]] = [
-    ("k2", {}), ("3*k2", {}), ("k2 + k1", {}), ("-A*rho + beta*k2", {}), ("-A*rho", {}), ("rho*log_q", {}),
+    ("k2", {}), ("3*k2", {}), ("k2 + k1", {}), ("-A*rho + beta*k2", ON), ("-A*rho", ON), ("rho*log_q", {}),
     ("r", {}), ("rho*(1 - r - r*k1)", {}), ("rho*k3", OFF), ("sg(rho)*k2", OFF), ("k1", REWARD),
     ("R - beta*k1", REWARD), ("-r", REWARD), ("rho*k1", {**OFF, **REWARD}), ("k1", {**TOKEN, **REWARD}),
     ("rho*k3", {**TOKEN, **OFF, "weights": "prefix"}), ("log_q - log_mu", {}), ("M*k3", {}),
@@ -87,6 +88,31 @@ def test_it_is_right_by_the_literal_oracle(loss, options, right, kl, changed) ->
 def test_nothing_is_said_of_what_is_right_or_no_penalty(loss, options) -> None:
     verdict = klsym.explain(loss, **options)
     assert verdict.fix is None and "Instead" not in str(verdict)
+
+
+TO_THE_REFERENCE = "-rho*A, the ratio to the old policy in place of that to the reference: maximises E_q[A]"
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        ("-A/r", TO_THE_REFERENCE),
+        ("-torch.exp(logp - ref_logp.detach())*advantages", TO_THE_REFERENCE),
+        ("-min(A/r, clip(1/r, 0.8, 1.2)*A)", "maximises E_q[A] inside the clip range"),
+    ],
+)
+def test_a_reward_weighted_with_the_ratio_to_the_reference(loss: str, says: str) -> None:
+    """k2 "in place of the penalty" would leave out the reward, as the loss is no sum."""
+    verdict = klsym.explain(loss)
+    assert says in " ".join(str(verdict).split()) and verdict.fix is None
+    assert "in place of the penalty" not in str(verdict)
+
+
+@pytest.mark.parametrize(
+    "loss", ["-A*log_q", "-sg(A - beta*k1)*log_q", "k3 - A*log_q", "k3 - A/r", "-A*log_q*k1", "-rho*A/r"]
+)
+def test_the_ratio_is_not_said_to_be_wrong_elsewhere(loss: str) -> None:
+    assert "in place of that to the reference" not in str(klsym.explain(loss))
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_what_no_warning_names(words: str, loss: str, unsaid: str) -> None:
 
 
 def warned(loss: str, given: dict[str, Any]) -> str:
-    return "\n".join(klsym.explain(loss, **given).warnings)
+    return "\n".join(klsym.explain(loss, **{"sampling": "on-policy", **given}).warnings)
 
 
 # ---------------------------------------------------------------------------- on models: the wrong way

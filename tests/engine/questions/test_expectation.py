@@ -41,6 +41,8 @@ DECIDED = [  # a loss, how it is used, an expectation, is it met?  None: it is n
     ("k2", "off mean", "own-mean", False),
     # the sampler
     ("k1", "off", "-sampler-kl", True), ("k1", "off", "sampler-kl", False),
+    ("rho*(log_q - log_mu)", "off", "sampler-reverse-kl", True),
+    ("rho*(log_q - log_mu)", "off", "sampler-kl", False), ("rho*k1", "off", "sampler-reverse-kl", False),
     ("-3*k1", "off", "sampler-kl", True),
     ("-A*log_q", "off", "-log-likelihood", True), ("-R*log_q", "off", "-log-likelihood", True),
     ("-R*log_q", "", "-log-likelihood", True), ("-R*log_q", "", "log-likelihood", False),

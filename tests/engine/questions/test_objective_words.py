@@ -35,6 +35,7 @@ READ: list[tuple[str, str, dict[str, Any]]] = [  # text, the word that it is, mu
     ("2*(reverse-kl - entropy)", "", {"reverse-kl": 2, "entropy": -2}),
     ("KL(policy||ref)", "reverse-kl", {"reverse-kl": 1}), ("D_KL(p, q)", "forward-kl", {"forward-kl": 1}),
     ("kl[mu | pi_theta]", "sampler-kl", {"sampler-kl": 1}),
+    ("KL(q || mu)", "sampler-reverse-kl", {"sampler-reverse-kl": 1}),
     ("-E[A] + 0.04*KL(pi_theta || pi_ref)", "", {"reward": -A, "reverse-kl": parse("1/25")}),
 ]  # fmt: skip
 
@@ -62,7 +63,7 @@ REFUSED = [  # text, what the message says
     ("ownmean", "did you mean own-mean"), ("entropy/N", "did you mean entropy/T"),
     ("k3", "klsym explain k3"), ("grpo", "klsym explain grpo"),
     ("kl", r"reverse-kl for KL\(policy \|\| reference\), or forward-kl"),
-    ("KL(x || ref)", "or forward-kl for"), ("KL(q || q)", "or forward-kl"), ("KL(q || mu)", "or forward-kl"),
+    ("KL(x || ref)", "or forward-kl for"), ("KL(q || q)", "or forward-kl"), ("KL(p || mu)", "or forward-kl"),
     ("rho*k3", "klsym explain 'rho.k3'"), ("-A*log_q", "is a loss"), ("0.04*k3 + reverse-kl", "k3 is a loss"),
     ("E[k1]", "write a name, or E_mu"), ("E_mu[R]", "has no gradient"), ("E_mu[kk]", "unknown name 'kk'"),
     ("E_mu[]", "is no objective"), ("E[A", "expected; known"), ("E[E[A]]", "is no objective"),

@@ -14,7 +14,7 @@ from klsym.language.parser import parse
 from support.losses.random_losses import Case
 
 WORDS: dict[str, tuple[str, str]] = {
-    "off": ("sampling", "off-policy"), "reward": ("use", "reward"),
+    "off": ("sampling", "off-policy"), "on": ("sampling", "on-policy"), "reward": ("use", "reward"),
     "token": ("level", "token"), "sequence": ("level", "sequence"),
     "to-go": ("credit", "to-go"), "same": ("credit", "same-token"), "total": ("credit", "total"),
     "own": ("weights", "token"), "prefix": ("weights", "prefix"), "whole": ("weights", "sequence"),
