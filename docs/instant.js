@@ -23,12 +23,15 @@
     const list = document.createElement("ol");
     list.className = "instant"; list.hidden = true; list.setAttribute("role", "status");
     box.form.after(list); box.autocomplete = "off";
+    let typed = "";
     box.addEventListener("input", async () => {
-      const words = box.value.trim();
+      typed = box.value;
+      const words = typed.trim();
       list.hidden = words.length < 2;
       if (list.hidden) return;
       try { await prepare(); } catch { list.hidden = true; return; }  /* Enter still leads to the page of results */
-      if (words === box.value.trim()) show(list, look(words));
+      box.value = typed;  /* searchtools.js empties the box when it is loaded */
+      if (words === typed.trim()) show(list, look(words));
     });
     box.addEventListener("keydown", event => { if (event.key === "Escape") { box.value = ""; list.hidden = true; } });
   }
