@@ -54,3 +54,10 @@ def entropy(logits, logp, advantages, mask, entropy_coef=0.01):
     log_probs = F.log_softmax(logits, -1)
     each = -(log_probs.exp() * log_probs).sum(-1)
     return -((advantages * logp + entropy_coef * each) * mask).sum(-1).mean()
+
+
+def grpo_with_padding(logp, ref_logp, rewards, mask, beta=0.04):
+    centred = rewards - rewards.mean()
+    policy_loss = -(centred.detach()[:, None] * logp * mask).sum(-1).mean()
+    k1_of_sequence = (logp - ref_logp).sum(-1)  # the mask is missing
+    return policy_loss + beta * (k1_of_sequence**2 / 2).mean()

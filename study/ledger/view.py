@@ -99,9 +99,12 @@ def format_claim_markdown(settled: Any) -> str:
 
 
 def _list_hypotheses(settled: Any) -> Iterator[str]:
+    """A folded list."""
     if settled.hypotheses:
-        yield "\nHypotheses:\n"
+        noun = "hypothesis" if len(settled.hypotheses) == 1 else "hypotheses"
+        yield f"\n<details><summary>{len(settled.hypotheses)} {noun}</summary>\n"
         yield from (f"- {escape_markdown(line)}" for line in settled.hypotheses)
+        yield "\n</details>"
 
 
 def escape_markdown(text: str) -> str:
