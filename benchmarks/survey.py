@@ -38,7 +38,11 @@ from klsym.study.tables.survey import KNOWN, LONGEST, STORED
 
 HERE = Path(__file__).parent
 BUILD = HERE.parent / "build" / "survey"
-SETTINGS = [(use, sampling) for use in ("loss", "reward") for sampling in ("on-policy", "off-policy")]
+# Off-policy the policy loss multiplies the whole reward by rho: "weighted" is the term with that weight.
+SETTINGS: list[tuple[str, ...]] = [
+    ("loss", "on-policy"), ("loss", "off-policy"), ("reward", "on-policy"), ("reward", "off-policy"),
+    ("reward", "off-policy", "weighted"),
+]  # fmt: skip
 SECONDS, GIGABYTES = 300, 4
 WHEELS = ("--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.12")
 PLATFORMS = ("any", "manylinux1_x86_64", "manylinux2014_x86_64", "manylinux_2_28_x86_64")
@@ -201,9 +205,10 @@ def names(answer: dict[str, Any]) -> tuple[str, ...]:
 
 
 @cache
-def asked(expression: str, setting: tuple[str, str], parameters: tuple[str, ...]) -> dict[str, Any]:
-    use, sampling = setting
+def asked(expression: str, setting: tuple[str, ...], parameters: tuple[str, ...]) -> dict[str, Any]:
+    use, sampling, *weight = setting
     level = "token" if "whole(" in expression else "sample"
+    expression = f"rho*({expression})" if weight else expression
 
     found: dict[str, Any] = klsym.explain(
         expression, use=use, sampling=sampling, parameters=parameters, level=level
@@ -211,7 +216,7 @@ def asked(expression: str, setting: tuple[str, str], parameters: tuple[str, ...]
     return found
 
 
-def verdict(expression: str, setting: tuple[str, str], parameters: tuple[str, ...]) -> dict[str, Any]:
+def verdict(expression: str, setting: tuple[str, ...], parameters: tuple[str, ...]) -> dict[str, Any]:
     """What is kept of `klsym explain`."""
     found = asked(expression, setting, parameters)
     inside = found["gradient"]["inside_clamps"]

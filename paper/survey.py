@@ -12,6 +12,11 @@ from collections.abc import Iterator
 from klsym.study.tables.survey import stored
 
 COLUMNS = ("reverse-kl", "forward-kl", "combination", "zero")  # targets; the rest is "other"
+ROWS = (  # placement, sampling, words
+    ("loss", "on-policy", "samples of $q$"), ("loss", "off-policy", r"samples of $\mu$"),
+    ("reward", "on-policy", "samples of $q$"), ("reward", "off-policy", r"samples of $\mu$"),
+    ("reward", "off-policy weighted", r"samples of $\mu$, weighted"),
+)  # fmt: skip
 HEADS = ("terms", "reverse", "forward", "combination", "zero", "other")
 
 
@@ -27,6 +32,9 @@ def counts() -> dict[str, int]:
         "survey-loss": on.total(), "survey-loss-reverse": on["reverse-kl"],
         "survey-loss-forward": on["forward-kl"], "survey-loss-zero": on["zero"],
         "survey-off-reverse": _targets("loss", "off-policy")["reverse-kl"],
+        "survey-reward": _targets("reward", "off-policy").total(),
+        "survey-reward-bare": _targets("reward", "off-policy")["reverse-kl"],
+        "survey-reward-weighted": _targets("reward", "off-policy weighted")["reverse-kl"],
         "survey-silent": sum(not row["says"] for row in rows),
         "survey-says": said.total(), "survey-yes": said["yes"], "survey-inside": said["inside the bounds"],
         "survey-no": said["no"],
@@ -48,11 +56,10 @@ def latex() -> Iterator[str]:
     """
     yield r"\begin{tabular}{@{}l" + "r" * len(HEADS) + r"@{}} \toprule"
     yield " & " + " & ".join(HEADS) + r" \\ \midrule"
-    for use in ("loss", "reward"):
-        for sampling, sampler in (("on-policy", "$q$"), ("off-policy", r"$\mu$")):
-            found = _targets(use, sampling)
-            named = [found[target] for target in COLUMNS]
-            cells = (found.total(), *named, found.total() - sum(named))
-            shown = " & ".join(str(count or "") for count in cells)
-            yield rf"in the {use}, samples of {sampler} & {shown} \\"
+    for use, sampling, samples in ROWS:
+        found = _targets(use, sampling)
+        named = [found[target] for target in COLUMNS]
+        cells = (found.total(), *named, found.total() - sum(named))
+        shown = " & ".join(str(count or "") for count in cells)
+        yield rf"in the {use}, {samples} & {shown} \\"
     yield r"\bottomrule \end{tabular}"

@@ -35,7 +35,8 @@ CAPTION = build_text(
     r" lines were traced and confirmed by autograd; $r = p/q$, $\rho = q/\mu$ off-policy,"
     r" $q/\mathrm{sg}(q)$ on-policy. Inside: inside the clip range. Said: what the documentation says, in our"
     " words, and whether it is so; silent: nothing on gradients or bias. On and off:"
-    r" with samples of $q$ and of $\mu$."
+    r" with samples of $q$ and of $\mu$; weighted: with samples of $\mu$ and the ratio $\rho$ by which the"
+    " policy loss multiplies the whole reward."
 )
 COLUMNS = (
     Column("code", words("lines, options"), 0.11),
@@ -57,6 +58,10 @@ OTHERS = {
 }
 TIMES = re.compile(r"(?<!\*)\*(?!\*)|(?<=\))/(?=\w)")  # where a formula may be broken
 KNOWN = ("reverse-kl", "forward-kl", "combination")
+SHOWN = {  # off: with samples of mu; weighted: and with the ratio of the policy loss
+    "loss": {"on": ON, "off": OFF},
+    "reward": {"on": ON, "off": OFF, "weighted": f"{OFF} weighted"},
+}
 HOLDS = {"yes": "so it is", "inside the bounds": "inside the bounds only", "no": "not so"}
 
 
@@ -88,7 +93,8 @@ def _build_row(row: Mapping[str, Any]) -> Row:
     loss = parse(row["expression"], list_parameters(row))
     quoted = find_equation(build_gradient(loss, ON, "loss")) if is_in_core(loss) else None
     aims = (
-        _show_targets([row["verdicts"].get(f"{use} {w}") for w in (ON, OFF)]) for use in ("loss", "reward")
+        _show_targets({name: row["verdicts"].get(f"{use} {key}") for name, key in shown.items()})
+        for use, shown in SHOWN.items()
     )
     tags = (row["package"], f"{row['package']}-{row['version']}")
     return Row(
@@ -125,12 +131,13 @@ def _write_option(name: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{last.replace('_', ' ')}: {value}"
 
 
-def _show_targets(verdicts: list[Any]) -> Cell:
-    """On-policy, then off-policy."""
-    if None in verdicts:
+def _show_targets(verdicts: Mapping[str, Any]) -> Cell:
+    """What a term minimises with each kind of samples; what agrees with the first kind is left out."""
+    if None in verdicts.values():
         return NONE
-    on, off_policy = map(_show_target, verdicts)
-    return on if on == off_policy else words("on ") + on + words("; off ") + off_policy
+    (first, on), *others = ((name, _show_target(verdict)) for name, verdict in verdicts.items())
+    differing = [words(f"; {name} ") + cell for name, cell in others if cell != on]
+    return join_cells([words(f"{first} ") + on, *differing], "") if differing else on
 
 
 def _show_target(verdict: Mapping[str, Any]) -> Cell:

@@ -122,7 +122,8 @@ def test_the_text_on_released_code_holds(parts):
         for row in parts["survey"].splitlines()
         if row.startswith("in the")
     ]
-    assert 2 * last[1] > counts["loss"] and len(last) == 4
+    assert 2 * last[1] > counts["loss"] and len(last) == 5
+    assert counts["reward-bare"] == 0 < counts["reward-weighted"] < counts["reward"]
 
 
 def test_the_frame_quotes_and_names_only_what_there_is(parts, ledger):

@@ -20,7 +20,10 @@ PINNED = tomllib.loads((ROOT / "benchmarks" / "survey.toml").read_text(encoding=
 NOTEBOOK = ROOT / "notebooks" / "16-what-released-code-targets.ipynb"
 ROWS = stored()
 READ = [row for row in ROWS if "refused" not in row]
-SETTINGS = ("loss on-policy", "loss off-policy", "reward on-policy", "reward off-policy")
+SETTINGS = (
+    "loss on-policy", "loss off-policy", "reward on-policy", "reward off-policy",
+    "reward off-policy weighted",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +78,9 @@ CORE = {case: row for case, row in EXPRESSIONS.items() if is_in_core(parse(*case
 def test_explain_still_says_what_is_stored(case):
     expression, names = case
     for setting, kept in CORE[case]["verdicts"].items():
-        use, sampling = setting.split()
-        found = klsym.explain(expression, use=use, sampling=sampling, parameters=names).to_json()
+        use, sampling, *weight = setting.split()
+        typed = f"rho*({expression})" if weight else expression
+        found = klsym.explain(typed, use=use, sampling=sampling, parameters=names).to_json()
         assert (found["gradient"]["target"], found["trust"]) == (kept["target"], kept["trust"])
         assert kept["combination"] in (None, found["gradient"]["combination"])
 
