@@ -14,6 +14,7 @@ The same ledger gives the same bytes.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +57,9 @@ from klsym.study.write_up.bibliography import cite_tags, write_bibliography
 from klsym.study.write_up.prose import render_prose
 from klsym.study.write_up.tex import allow_breaks, escape
 
+RATE = Path(penalty_map.__file__).with_name("decision_rate.json")
 MAIN_TEXT, SUPPLEMENT = (Path(__file__).with_name(f"{name}.tex") for name in ("klsym", "supplement"))
+QUOTE = re.compile(r"\\kl(?:show|quote|two|three)((?:\{[^}#]*\})+)")
 AREAS = {
     "value": "Values",
     "gradient": "Gradients, on-policy",
@@ -163,15 +166,20 @@ def _claims(settled: list[Settled]) -> Iterator[str]:
         yield from (claim_latex(item, known) for item in chosen)
 
 
-def list_cited(*texts: Path) -> frozenset[str]:
-    """The claims that LaTeX files quote or refer to; the paper prints these, the report prints all.
+def list_quoted(*texts: Path) -> frozenset[str]:
+    """The claims whose statements LaTeX files quote.
 
-    >>> "gradient.k2-unique" in list_cited(MAIN_TEXT), "catalogue.counts" in list_cited(MAIN_TEXT)
+    >>> "gradient.k2-unique" in list_quoted(MAIN_TEXT), "catalogue.counts" in list_quoted(MAIN_TEXT)
     (True, False)
     """
+    quotes = "".join("".join(QUOTE.findall(path.read_text(encoding="utf-8"))) for path in texts)
+    return frozenset(re.findall(r"[a-z]+\.[\w-]+", quotes))
+
+
+def list_cited(*texts: Path) -> frozenset[str]:
+    """The claims that LaTeX files quote or refer to; the paper prints these, the report prints all."""
     text = "".join(path.read_text(encoding="utf-8") for path in texts)
-    three = "".join(re.findall(r"\\klthree((?:\{[^}]*\})+)", text))
-    return frozenset(re.findall(r"\{(?:claim:|premise/|model/|correction/)?([a-z]+\.[\w-]+)", text + three))
+    return list_quoted(*texts) | frozenset(re.findall(r"\{claim:([\w.-]+)\}", text))
 
 
 def _index(settled: list[Settled]) -> Iterator[str]:
@@ -185,8 +193,8 @@ def _index(settled: list[Settled]) -> Iterator[str]:
 
 
 def _derivations(settled: list[Settled]) -> Iterator[str]:
-    cited = list_cited(MAIN_TEXT)
-    for area, chosen in _areas([item for item in settled if item.claim.id in cited]):
+    quoted = list_quoted(MAIN_TEXT)
+    for area, chosen in _areas([item for item in settled if item.claim.id in quoted]):
         yield rf"\klproofs{{{area}}}{{{escape(AREAS.get(area, area.capitalize()))}}}"
         yield from map(derivation_latex, chosen)
         yield r"\klproofsend"
@@ -252,8 +260,23 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     counts |= {f"verified-{name}": verified[name] for name in ("whole", "some", "accepted", "parts")}
     counts |= {"headlines": read_accepted()["headlines"], "verified-refused": read_accepted()["refused"]}
     counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
-    counts |= {"map": len(list(penalty_map.cells())), **survey.counts()}
+    counts |= {"map": len(list(penalty_map.cells())), **survey.counts(), **count_decisions()}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
+
+
+def count_decisions() -> dict[str, int]:
+    """How many random losses are decided, from `benchmarks/decision_rate.py`.
+
+    >>> counts = count_decisions()
+    >>> sum(counts.values()) - counts["rate-losses"] == counts["rate-losses"]
+    True
+    """
+    stored = json.loads(RATE.read_text(encoding="utf-8"))
+    names = ("proved", "sympy", "numbers", "open", "refused")
+    kinds = stored["kinds"].values()
+    return {f"rate-{name}": sum(kind[name] for kind in kinds) for name in names} | {
+        "rate-losses": stored["count"] * len(stored["kinds"])
+    }
 
 
 def _ledger(settled: list[Settled]) -> Iterator[str]:
