@@ -146,6 +146,68 @@ def best_baseline():
     )
 
 
+@claim(
+    "variance.true-kl-baseline",
+    verdict="refuted",
+    source="TM 3 (calls the true KL near-optimal)",
+    reading=(
+        *ALONG,
+        "Var_q (k1 - d) s with d = KL(q||p), less Var_q k1 s, is d^2 E_q[s^2] - 2 d E_q[k1 s^2]",
+    ),
+)
+def true_kl_is_no_safe_baseline():
+    """Where the squared score is large and k1 small, the KL as a baseline adds noise."""
+    divergence, squares = KL(q, p), expectation(s**2, under=q)
+    return derive(divergence * divergence * squares).differs_from(
+        2 * divergence * expectation(k1 * s**2, under=q), relation="<="
+    )
+
+
+@claim(
+    "variance.true-kl-unbounded",
+    verdict="exact",
+    source="TM 3 (calls the true KL near-optimal)",
+    reading=ALONG,
+)
+def true_kl_adds_noise_without_bound():
+    """Two outcomes of q = (3/4, 1/4): k1 s^2 has mean 0 at a p near (1/80, 79/80), and k1 s is constant."""
+    x = sympy.Symbol("x", positive=True)
+    share = sympy.Rational(3, 4)
+    first, second = sympy.log(share / (1 - x)), sympy.log((1 - share) / x)
+    noise = sympy.simplify((1 - share) * first + share * second)  # E_q[k1 s^2]/E_q[s^2]
+
+    def oracle():
+        root = mpmath.findroot(sympy.lambdify(x, noise, "mpmath"), (0.98, 0.999), solver="anderson")
+        k1, scores = (mpmath.log(0.75 / (1 - root)), mpmath.log(0.25 / root)), (0.25, -0.75)
+        kl = 0.75 * k1[0] + 0.25 * k1[1]
+        spreads = []
+        for b in (0, kl):
+            values = [(k - b) * t for k, t in zip(k1, scores, strict=True)]
+            mean = 0.75 * values[0] + 0.25 * values[1]
+            spreads.append(0.75 * (values[0] - mean) ** 2 + 0.25 * (values[1] - mean) ** 2)
+        passes = abs(spreads[0]) < 1e-25 < 1 < spreads[1] and 0.9 < root < 1
+        return (
+            passes,
+            f"x = {mpmath.nstr(root, 6)}: no noise without, {mpmath.nstr(spreads[1], 4)} with the KL",
+        )
+
+    ends = [noise.subs(x, value).evalf() for value in (sympy.Rational(9, 10), sympy.Rational(999, 1000))]
+    return Evidence(
+        "exact",
+        "no multiple of the variance without a baseline bounds that with d = KL(q||p): at q = (3/4, 1/4)"
+        " there is a p != q at which k1 s has no variance, and (k1 - d) s has some",
+        r"\operatorname{Var}_q k_1 s = 0 < \operatorname{Var}_q (k_1 - d)\, s",
+        "sympy",
+        ("q = (3/4, 1/4), p = (1 - x, x) with x between 9/10 and 999/1000, s along the logit of the first"
+         " outcome",),
+        oracle,
+        (("k1 s is constant where the mean of k1 weighted by s^2 is 0",
+          rf"{sympy.latex(noise)} = 0"),
+         ("it changes its sign", rf"x = 0.9: {ends[0]:.4f},\ x = 0.999: {ends[1]:.4f}")),
+        holds=bool(ends[0] * ends[1] < 0),
+    )  # fmt: skip
+
+
 # ---------------------------------------------------------------------------- leave-one-out
 CENTRED = variance_of_mean((own(k1) - leave_one_out(k1)) * own(s), under=q)
 PLAIN = variance_of_mean(own(k1 * s), under=q)

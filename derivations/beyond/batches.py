@@ -4,6 +4,8 @@ Sources: WZ2 = Wang & Zhang 2025, second version; TM = Tang & Munos 2025.
 """
 
 from itertools import product
+from math import prod
+from statistics import pstdev
 
 import mpmath
 import sympy
@@ -120,8 +122,8 @@ def _reward_is_a_number():
     source="WZ2 (normalisation modulates the KL); GRPO",
 )
 def normalised_rewards_of_large_groups():
-    """grad J/sd is a function of J times grad J for two rewards, and turns for three."""
-    return _two_rewards(), _three_rewards()
+    """A function of J times grad J for two rewards, constant for n = 2 and 3; it turns for three rewards."""
+    return _two_rewards(), _small_groups(), _three_rewards()
 
 
 def _two_rewards():
@@ -145,6 +147,62 @@ def _two_rewards():
         (("R^2 = R", r"\operatorname{Var}_q R = J - J^2"),
          ("the chain rule", r"\frac{d}{dJ} 2 \operatorname{arcsin} \sqrt{J} = \frac{1}{\sqrt{J (1 - J)}}")),
         holds=sympy.simplify(sympy.diff(potential, share) - 1 / sympy.sqrt(share * (1 - share))) == 0,
+    )  # fmt: skip
+
+
+def _compute_factor(size, share):
+    """What multiplies grad J in E[mean_i (R_i - mean R)/std(R) s_i], with R in {0, 1} and groups of a size n.
+
+    Given its own reward, a sample meets a group with k successes; (R - k/n)/std, std^2 = (k/n)(1 - k/n).
+    """
+    factor = 0
+    for k in range(1, size):
+        spread = sympy.sqrt(sympy.Rational(k * (size - k), size**2))
+        won, lost = (1 - sympy.Rational(k, size)) / spread, -sympy.Rational(k, size) / spread
+        factor += won * sympy.binomial(size - 1, k - 1) * share ** (k - 1) * (1 - share) ** (size - k)
+        factor -= lost * sympy.binomial(size - 1, k) * share**k * (1 - share) ** (size - 1 - k)
+    return sympy.expand(factor)
+
+
+def _enumerate_groups(size, chance):
+    """The same times J (1 - J), along the logit of a success, from all groups of that size."""
+    total = 0.0
+    for group in product((1, 0), repeat=size):
+        deviation = pstdev(group)
+        if deviation:
+            mean = sum(group) / size
+            pushes = ((R - mean) / deviation * ((1 - chance) if R else -chance) for R in group)
+            total += prod(chance if R else 1 - chance for R in group) * sum(pushes) / size
+    return total
+
+
+def _small_groups():
+    """By the number of successes in a group: 1 for n = 2, sqrt 2 for n = 3, a polynomial of J for n = 4."""
+    share = sympy.Symbol("J", positive=True)
+    root = sympy.sqrt(3)
+    wanted = {2: sympy.Integer(1), 3: sympy.sqrt(2), 4: root - (2 * root - 3) * share * (1 - share)}
+
+    def oracle():
+        gaps = [
+            abs(_enumerate_groups(size, J) - float(factor.subs(share, J)) * J * (1 - J))
+            for size, factor in wanted.items()
+            for J in (0.2, 0.5, 0.9)
+        ]
+        return max(gaps) < 1e-12, f"all groups of 2, 3 and 4 at three success rates: within {max(gaps):.0e}"
+
+    return Evidence(
+        "exact",
+        "for R in {0, 1} and groups of n, E[mean_i (R_i - mean R)/std(R) s_i] is grad J for n = 2 and"
+        " sqrt(2) grad J for n = 3; for n = 4 it is (sqrt 3 - (2 sqrt 3 - 3) J (1 - J)) grad J",
+        r"\mathbb{E}\left[\frac{1}{n} \sum_i \frac{R_i - \bar R}{\mathrm{std}(R)}\, s_i\right]"
+        r" = \nabla J,\ \sqrt{2}\, \nabla J,\ \left(\sqrt{3} - (2 \sqrt{3} - 3) J (1 - J)\right) \nabla J"
+        r"\quad (n = 2, 3, 4)",
+        "sympy",
+        ("0 < J < 1; std^2 is the mean square of the deviations; a group of equal rewards has no gradient",),
+        oracle,
+        (("a group with k successes", r"\frac{1 - k/n}{\mathrm{std}},\ -\frac{k/n}{\mathrm{std}}"),
+         ("n = 3", r"\sqrt{2} \left((1 - J)^2 + 2 J (1 - J) + J^2\right) = \sqrt{2}")),
+        holds=all(sympy.simplify(_compute_factor(size, share) - x) == 0 for size, x in wanted.items()),
     )  # fmt: skip
 
 
