@@ -105,7 +105,7 @@ class Answer:
 def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[str, str]] = ()) -> Answer:
     """Build the short answer of a printed verdict; name, rows: of the code in which the loss was read."""
     write = choose_decimals(verdict.loss.texts, always=bool(name))
-    terms = tuple(_iterate_terms(verdict, write))
+    terms = tuple(_iterate_terms(verdict, write, is_typed=not (name or verdict.loss.read_as)))
     of_terms = _is_described_by_terms(verdict)
     trusts = [term.trust for term in terms] if of_terms else [name_trust(verdict)]
     findings = verdict.diagnostics
@@ -181,15 +181,17 @@ def _shorten_reading(verdict: PrintedVerdict) -> str:
     return "; ".join(filter(None, [verdict.loss.read_as + explained, *notes]))
 
 
-def _iterate_terms(verdict: PrintedVerdict, write: Callable[[str], str]) -> Iterator[TermLine]:
-    """Iterate over the terms of a sum; an estimator of a KL counts as one term."""
+def _iterate_terms(
+    verdict: PrintedVerdict, write: Callable[[str], str], is_typed: bool
+) -> Iterator[TermLine]:
+    """Iterate over the terms of a sum, as typed or as read; an estimator of a KL counts as one term."""
     if verdict.target == "zero" or _is_estimator(verdict):
         return
     for term in verdict.gradient.terms:
         missing = write_sentences(m for m in term.messages if m.code in ("no-weight", "old-weight"))
         update = replace(find_update(term.verdict, verdict.is_ascended), remark="", beyond="").write()
         yield TermLine(
-            write(term.loss) if verdict.loss.read_as else term.loss,
+            term.loss if is_typed else write(term.loss),
             update=write(update),
             kind=describe_term(term.verdict, verdict.is_ascended),
             missing=tuple(missing),
