@@ -313,7 +313,7 @@ class _Measuring:
         if self.in_order:
             self.notes.append("the loss depends on the order of the samples of a group: all orders were run")
         if self.plan.setting.group > 1 and not self.run.is_sum_over_samples(world):
-            self.notes.append("the loss of a group is no sum of losses of its samples: they are compared")
+            self.notes.append("the loss of a group compares its samples: it is not a sum of their losses")
 
     def _describe_bounds(self, family: _Family) -> str:
         """Say which bounds of the code no value crossed: the names are those inside them."""

@@ -35,10 +35,10 @@ klsym started from five texts. This page lists {count} of their statements in ou
 claims and tables that prove, refute or test it. For {open} of them klsym has no answer. `klsym claims ID`
 shows a claim with its hypotheses, and `klsym tables NAME` makes a table.
 
-`q` is the trained policy, `p` the reference, `mu` the old policy that samples off-policy, `r = p/q`,
-`rho = q/mu`, and `s` is the gradient of `log q`. The reverse KL is `KL(q||p)`, whatever a source calls it. "Loss" means
-that the penalty is differentiated at each sample, "in the reward" that it is detached and multiplies the
-score.
+`q` is the trained policy, `p` the reference, `mu` the policy of the off-policy samples, `r = p/q`,
+`rho = q/mu`, and `s` is the gradient of `log q`. The reverse KL is `KL(q||p)`, whatever a source calls it.
+"Loss" means that the penalty is differentiated at each sample, "in the reward" that it is detached and
+multiplies the score.
 
 | word | meaning |
 | --- | --- |
