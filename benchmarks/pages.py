@@ -58,20 +58,20 @@ WHAT = {
     "mutants": "Each mutant changes one line of the trusted base. Alive: no test fails. (`make mutants`)",
     "attacks": "Random certificates. A literal oracle checks what the kernel accepts in random models, also"
     " in models with zero densities and with sequences of unbounded length. (`make attacks`)",
-    "soundness": "Random statements in every setting, about half of them false, through engine, kernel,"
-    " literal"
-    " oracle and, some of them, verified checker (`make soundness`)",
-    "losses": "Random losses over all settings and levels, in the ring, outside it and in batches: what"
-    " `explain` prints against a literal oracle that enumerates (`make random-losses`)",
+    "soundness": "Random statements in every setting, about half of them false. The engine, the kernel, a"
+    " literal oracle and, for some of them, the verified checker judge each statement. (`make soundness`)",
+    "losses": "Random losses over all settings and levels, in the ring, outside it and in batches. The"
+    " campaign compares the answers of `explain` with a literal oracle that enumerates."
+    " (`make random-losses`)",
     "clamped losses": "Random losses with clamps, masks and a third policy, of tokens, sequences and"
-    " batches, every third of which names its sums: against the same oracle, also at points on their bounds"
-    " (`make random-losses`)",
-    "named sums": "Random losses that name their sums over tokens and samples: against the same oracle"
-    " (`make random-losses`)",
-    "discounted losses": "Random losses of tokens with discounted sums: against the same oracle"
+    " batches, every third of which names its sums, compared with the same oracle, also at points on their"
+    " bounds. (`make random-losses`)",
+    "named sums": "Random losses that name their sums over tokens and samples, compared with the same"
+    " oracle. (`make random-losses`)",
+    "discounted losses": "Random losses of tokens with discounted sums, compared with the same oracle."
     " (`make random-losses`)",
     "shipped losses": "Random losses with comparisons, masks, discounts, critics and, every second one, a"
-    " sampler that is cut off, of samples and of tokens: against the same oracle (`make random-losses`)",
+    " truncated sampler, of samples and of tokens, compared with the same oracle. (`make random-losses`)",
     "fuzz": "Random and changed inputs for the parser, the JSON reader, the certificate reader and the"
     " audit's loader:"
     " a result, or an error in one line, within 10 s and 2 GB (`make fuzz`)",
@@ -114,7 +114,7 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
         *claims(known, computed),
         "\n## The verified checker\n",
         *verified(),
-        "\n## What was tried to break it\n",
+        "\n## Attempts to break it\n",
         *tried(found),
     ]
     return "\n".join(parts) + "\n"
@@ -124,7 +124,7 @@ def base() -> Iterator[str]:
     yield (
         "The trusted base is `klsym/kernel/`. It imports Python's standard library alone, and contains no"
         " search and no parser. The engine, SymPy, the command line and the notebooks are not trusted: the"
-        " kernel refuses a wrong proof."
+        " kernel rejects a wrong proof."
     )
 
 
@@ -275,8 +275,8 @@ def _measured(rows: list[dict[str, Any]]) -> str:
     either = [row for row in inside if row["measured"] or row["second"] == "read"]
     return (
         f"\n`klsym audit` also runs each function on small worlds. {len(found)} were measured;"
-        f" {compared['yes']} have there the gradient that is proved of what was read, {compared['no']} has"
-        f" another one (no verdict), {compared['not compared']} were measured alone or have no gradient to"
+        f" for {compared['yes']} the measured gradient is the proved one, for {compared['no']} it is another"
+        f" one (no verdict), and {compared['not compared']} were only measured or have no gradient to"
         f" compare. Read or measured: {len(either)} of {len(inside)} ({len(either) / len(inside):.0%})."
     )
 

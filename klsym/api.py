@@ -1,4 +1,4 @@
-"""The questions of the command line as functions, with answers that print themselves.
+"""The commands as functions, whose results print as on the command line.
 
 >>> print(explain("k3").fix)
 write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
@@ -59,7 +59,7 @@ def explain(
         expression in the atoms of `klsym.calculus`.
     OPTIONS
     parameters : iterable of str
-        Names declared beside lam, beta, eps, alpha, n, T; for text.
+        Names of further parameters, besides lam, beta, eps, alpha, n, T, in a loss given as text.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def explain(
 
 
 def ask(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
-    """`explain`, with options that are handed on."""
+    """Return what `explain` returns, with the options as keywords."""
     return printed(engine_explain(loss, parameters, **options))
 
 
@@ -106,21 +106,21 @@ def compare(
     aggregate: Aggregate | None = None,
     batch: Batch | None = None,
 ) -> PrintedComparison:
-    """Say in what two losses agree, and which has the less noisy gradient where.
+    """Compare the values, the gradients and the variances of two losses.
 
-    grad L = a s at a sample from m (q on-policy, mu off-policy), s standing for u.s along any direction u:
+    With grad L = a s at a sample from m (q on-policy, mu off-policy), where s means u.s for any direction u:
 
         Var_m a s - Var_m b s = E_m[(a^2 - b^2) s^2] - (E_m[a s]^2 - E_m[b s]^2)
 
     Parameters
     ----------
     a, b : str or sympy.Expr
-        The losses, as of `explain`.
+        The losses, as in `explain`.
     sampling, use, level, credit, weights, aggregate, batch : str, optional
-        As of `explain`.  The variances of losses at level token are not compared; those of losses over a
+        As in `explain`.  The variances of losses at level token are not compared; those of losses over a
         batch only where training ends.
     parameters : iterable of str
-        Names declared beside lam, beta, eps, alpha, n, T; for text.
+        Names of further parameters, besides lam, beta, eps, alpha, n, T, in losses given as text.
 
     Returns
     -------
@@ -152,20 +152,20 @@ def compare(
 def recommend(
     target: KLTarget, sampling: Sampling = "on-policy", use: Purpose = "loss", level: Level = "sample"
 ) -> PrintedRecommendation:
-    """Say what to write for a KL penalty or its value, the best first, each with what is proved of it.
+    """List correct losses, rewards or values for a KL, the best first, each with its proof.
 
-    A choice is right where E_m[grad L] (a loss), E_m[sg(L) s] (a reward) is grad KL, E_m[L] (a value) is KL.
+    A loss is correct if E_m[grad L] = grad KL, a reward if E_m[sg(L) s] = grad KL, a value if E_m[L] = KL.
 
     Parameters
     ----------
     target : {"reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"}
-        KL(q||p), KL(p||q), or that of each next token at the prefixes that are drawn, as in distillation.
+        KL(q||p), KL(p||q), or the KL of each next token at sampled prefixes, as in distillation.
     sampling : {"on-policy", "off-policy"}
         Samples from q, or from an older mu.
     use : {"loss", "reward", "value"}
         Differentiated, a detached reward that multiplies the score, or a number that is logged.
     level : {"sample", "token", "sequence"}
-        As of `explain`.
+        As in `explain`.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def recommend(
 
 
 def examples() -> Listing[NamedLoss]:
-    """Return the losses that have usual names, which `explain` reads.
+    """Return the losses with common names, such as "grpo", that `explain` reads.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def examples() -> Listing[NamedLoss]:
 
 
 def rule(code: str) -> PrintedCode:
-    """Return what a diagnostic code means.
+    """Return the explanation of a diagnostic code.
 
     Parameters
     ----------

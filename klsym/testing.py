@@ -1,4 +1,4 @@
-"""For test suites of training code: a loss that changes its target fails the build.
+"""Assertions for test suites of training code: the build fails if a loss changes its target.
 
 from klsym.testing import assert_minimises, assert_targets
 
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def assert_targets(function: Any, target: str, **options: Any) -> None:
-    """Assert that code targets "reverse-kl", say: minus that divergence is another target.
+    """Assert that code has a target, such as "reverse-kl".  With the other sign it is another target.
 
     >>> import pytest; torch = pytest.importorskip("torch")
     >>> def penalty(logp, ref_logp):
@@ -27,8 +27,8 @@ def assert_targets(function: Any, target: str, **options: Any) -> None:
       number; a kind, "zero", "combination", "f-divergence", "own-mean", "objective" or "no-objective"; or a
       sum such as "-E[A] + 0.04*reverse-kl", "E_mu[k3/T]" or "reverse-kl inside clamps".
     options: those of `klsym.audit`: sampling, use, map, set, result, ...
-    Raises AssertionError: another target, which comes first, with the whole verdict; UsageError: words that
-    are no target, before any code is run; code that cannot be read.
+    Raises AssertionError: the code has another target, which the first line of the message names.
+    Raises UsageError: the target is unknown (checked before any code is run), or the code cannot be read.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     from klsym.audit.audits import audit
@@ -58,8 +58,8 @@ def assert_minimises(loss: Any, objective: str, **options: Any) -> None:
     loss: what `klsym.measure` takes.  It is run.
     objective: words and sums as in `assert_targets`, with multiples as they are: "-E[R] + 0.04*reverse-kl".
     options: those of `klsym.measure`: sampling, group, map, set, ...
-    Raises AssertionError: another expected gradient, or one that is that of no function; with the whole
-    answer.  UsageError: an objective that is not known; code that cannot be measured.
+    Raises AssertionError: the expected gradient is another one, or has no objective.
+    Raises UsageError: the objective is unknown, or the code cannot be measured.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     from klsym.errors import KlsymError

@@ -36,23 +36,23 @@ def optimum(
     Parameters
     ----------
     penalty : str or sympy.Expr
-        The penalty, as of `explain`, without the reward.
+        The penalty, as in `explain`, without the reward.
     beta : int, float, Fraction or str
-        What the penalty is multiplied with; text such as "2/3" is exact.
+        The coefficient of the penalty; text such as "2/3" is exact.
     rewards : iterable of numbers or str, of length n
         The reward of each outcome; of each sequence in the order 11, 12, 21, 22.
     reference, behaviour : iterable of numbers or str, of length n, optional
-        Probabilities p and mu of the outcomes; uniform where nothing is said.
+        Probabilities p and mu of the outcomes; uniform by default.
     sampling : {"on-policy", "off-policy", "truncated"}
-        As of `explain`.
+        As in `explain`.
     use : {"loss", "reward"}
-        Is the penalty differentiated, or a part of the reward?
+        Whether the penalty is differentiated, or a part of the reward.
     level : {"sample", "token"}
-        Is the penalty one of each outcome, or of each token of a sequence?
+        Whether the penalty applies to each outcome, or to each token of a sequence.
     credit, weights : str, optional
-        As of `explain`, with level token.
+        As in `explain`, with level token.
     words : int, optional
-        How many words there are, with level token; 2 where nothing is said.
+        The number of words, with level token; 2 by default.
 
     Returns
     -------
@@ -97,9 +97,9 @@ def divergence(f: str, parameters: Iterable[str] = (), sampling: str | None = No
         A name (reverse-kl, forward-kl, jeffreys, pearson-chi2, neyman-chi2, squared-hellinger,
         jensen-shannon, alpha, alpha=1/2), or f as a function of r = p/q in the loss grammar, "r*log(r)".
     parameters : iterable of str
-        Names declared beside those of the grammar.
+        Names of further parameters, besides those of the grammar.
     sampling : {"on-policy", "off-policy"}, optional
-        Both where nothing is said.
+        Both by default.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def divergence(f: str, parameters: Iterable[str] = (), sampling: str | None = No
     Raises
     ------
     UsageError
-        What is neither; an f with E_q[f(r)] the same for all q.
+        `f` is neither a name nor a function of r, or E_q[f(r)] is the same for all q.
 
     Examples
     --------

@@ -199,8 +199,8 @@ def _add_recommend(commands: Any) -> None:
     recommend = commands.add_parser(
         "recommend",
         help="what to write for a KL penalty",
-        description="The correct choices, best first, each with what is proved of it; the tempting wrong"
-        " ones; code for the best.",
+        description="The correct choices, best first, each with its proof; common wrong choices; code for"
+        " the best.",
     )
     recommend.add_argument(
         "--target",

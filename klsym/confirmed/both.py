@@ -53,9 +53,9 @@ def audit(
     result: str | int | None = None,
     **options: str | None,
 ) -> Confirmed:
-    """Return what real code minimises: its formula with a proof, and its gradient as it was measured.
+    """Audit real code: read its formula and prove its objective, and measure its gradient.
 
-    The formula is confirmed by autograd, and E_mu[grad L] of the proof is compared with that of the code.
+    Autograd confirms the formula, and E_mu[grad L] of the proof is compared with that of the code.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def audit(
     result : str or int, optional
         Which of several returned values, or the name of a local variable.
     **options : str, optional
-        sampling, use, level, batch, credit, weights, aggregate as of `explain`; the answer says what was
-        assumed of those that are not named.
+        sampling, use, level, batch, credit, weights, aggregate as in `explain`; the answer lists the
+        assumptions about options that are not given.
 
     Returns
     -------

@@ -1,6 +1,6 @@
-"""Any loss code, run on every sample of a small world: what its expected gradient is the gradient of.
+"""Run any loss code on every sample of a small world, and name the objective of its expected gradient.
 
-`klsym.measure(loss)` calls it.  The package has the name of its function, so the module itself is callable.
+The package has the name of its function, so the module itself is callable: `klsym.measure(loss)`.
 """
 
 from __future__ import annotations

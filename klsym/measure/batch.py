@@ -1,4 +1,4 @@
-"""What a loss is given: sampled sequences with log densities and rewards, in the user's tensor library."""
+"""The argument of a loss: sampled sequences with log densities and rewards, in the user's tensor library."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WRITTEN_AS = {  # roles in the words of the loss grammar, and of `klsym audit`
 class Batch:
     """B sampled sequences of at most T words out of V, in float64.
 
-    Beyond the end of a sequence all fields but mask and tokens hold the numbers of other words: a loss that
-    reads padding shows it.
+    After the end of a sequence, all fields except mask and tokens contain the numbers of other words, so that
+    a loss that reads padding has another gradient.
 
     Attributes
     ----------
@@ -26,12 +26,12 @@ class Batch:
     mask : [B, T]
         1 at words of the policy, the end word included; 0 at words of a tool, and beyond the end.
     logp, ref_logp, old_logp, sampler_logp : [B, T]
-        Log densities of the drawn words: log q with its gradient, log p, the log of the policy that the ratio
-        is taken to (the sampler mu, or a third policy), and log mu.
+        Log densities of the drawn words: log q with its gradient, log p, the log of the policy in the
+        denominator of the ratio (the sampler mu, or a third policy), and log mu.
     rewards, token_rewards : [B], [B, T]
         The reward of each sequence, and of each word.
     logits, ref_logits, old_logits : [B, T, V]
-        The same logs of all words.
+        The same log densities for all words.
     prompts, input_ids : [B], [B, 1 + T]
         The number of the prompt; a prompt word and the tokens.
     model, ref_model : callable

@@ -1,4 +1,4 @@
-"""How the arguments of a loss are filled: one batch, or fields of it by the names of the arguments."""
+"""Fill the arguments of a loss: with one batch, or with its fields by the names of the arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tupl
     >>> bind_loss(penalty, {}, {"beta": 0.04})[1]
     ['guessed from the name: ref_log_probs is ref_logp']
 
-    Raises UsageError: an argument of which nothing says what it is.
+    Raises UsageError: an argument whose field is unknown.
     """
     function = load_function(loss) if isinstance(loss, str) else loss
     if not callable(function):
@@ -86,7 +86,7 @@ def _read_role(name: str, text: str) -> str:
 
 
 def guess_field(name: str) -> str | None:
-    """Return the field that the name of an argument says.
+    """Return the field that the name of an argument suggests.
 
     >>> [guess_field(x) for x in ("old_log_probs", "response_mask", "advantages", "kl_coef", "token_rewards")]
     ['old_logp', 'mask', 'rewards[t]', None, 'token_rewards']

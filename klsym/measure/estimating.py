@@ -28,7 +28,7 @@ class SampledMeasurement:
 
     kind: "zero", "named" or "undecided".  multiples: of the first fit.  fits: all sets of as few names that
     are not rejected.  expected: the test of the objective that was asked for.
-    error_rate: with this probability what is true is rejected, or an interval misses its multiple.
+    error_rate: the probability that a true combination is rejected, or that an interval misses its multiple.
     """
 
     kind: str
@@ -152,9 +152,9 @@ def measure_samples(
     error_rate: float = 0.01,
     seed: int = 0,
 ) -> SampledMeasurement:
-    """Draw groups of samples from a real model, and say which objective the loss's gradient may be that of.
+    """Draw groups of samples from a real model, and test which objective the loss's gradient can belong to.
 
-    Where sequences are too many to be enumerated, E_mu[grad L] = sum_i c_i grad(objective i) is tested on a
+    If there are too many sequences to enumerate, E_mu[grad L] = sum_i c_i grad(objective i) is tested on a
     count sketch of the gradients in the model's parameters, both sides estimated from the same groups.
 
     Parameters
@@ -167,19 +167,20 @@ def measure_samples(
     old_model : module, callable or str, optional
         The sampler, off-policy; without it samples come from `model`.
     prompts : [P, L] words
-        Each is as likely.
+        The prompts, which are equally likely.
     reward : callable, optional
         tokens [B, T], mask [B, T] -> [B]; by default random numbers that depend on the words.
     end : int or None
         The word that ends a sequence.
     length, samples, group : int
-        Most words of a sequence; groups that are drawn; samples of one call of the loss, after one prompt.
+        The maximal number of words of a sequence; the number of groups; the number of samples in one call of
+        the loss, which follow one prompt.
     map, set : mapping, optional
         As of `measure`.
     expect : str, optional
-        An objective, which is tested.
+        An objective to test.
     error_rate, seed : float, int
-        The error rate of each test and interval; the seed of what is drawn.
+        The error rate of each test and interval; the seed of the random numbers.
 
     Returns
     -------

@@ -2,8 +2,8 @@
 
     g = E_mu[grad L] = sum_batches mu(batch) grad L(batch)
 
-and what running the code tells beside it: whether it is random, depends on the order of the samples, is
-finite, and how its gradient turns as theta moves.
+and checks that need a run of the code: whether it is random, depends on the order of the samples, is
+finite, and how its gradient changes with theta.
 """
 
 from __future__ import annotations

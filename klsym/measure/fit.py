@@ -1,4 +1,4 @@
-"""The smallest combination of named gradients that a gradient is, over several worlds at once."""
+"""The smallest combination of named gradients that equals a gradient, on several worlds at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs a loss: a tensor library that differentiates in the parameters of the policy."""
+"""A tensor library runs a loss, and differentiates it with respect to the parameters of the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured of a loss, as values, text and JSON."""
+"""The result of a measurement, as values, text and JSON."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ def measure(
     framework: str | None = None,
     seconds: float = 60.0,
 ) -> Measurement:
-    """Run a loss on every group of samples of small worlds, and say what its expected gradient is that of.
+    """Run a loss on every group of samples of small worlds, and name the objective of its expected gradient.
 
     g = E_mu[grad L], the sum over all groups of samples of their probability times the code's own gradient,
-    is compared with the gradients of named objectives in the logits of q.  Nothing is sampled or read.
+    is compared with the gradients of named objectives in the logits of q.  No code is read, nothing sampled.
 
     Parameters
     ----------
@@ -70,9 +70,10 @@ def measure(
     group : int
         Samples of one call of the loss, drawn independently after one prompt.
     words, length : int
-        V words, of which 0 ends a sequence, and at most T of them: all sequences are run.
+        The size V of the vocabulary, in which word 0 ends a sequence, and the maximal length T of a sequence.
+        All sequences are run.
     prompts : int
-        So many, of unequal weight.
+        The number of prompts, which have unequal weights.
     third, fixed_length, tool : bool
         The ratio of the loss is taken to a third policy; no word ends a sequence, for code without a mask;
         the last word calls a tool, and the environment draws the next word, whose mask is 0.
@@ -83,7 +84,7 @@ def measure(
     expect : str, optional
         An objective such as "-E[R] + 0.04*reverse-kl"; the answer then has `expected`.
     vs : callable or str, optional
-        Another loss, whose gradient has the variance that `versus` is relative to.
+        Another loss; `versus` is the variance of the gradient relative to that of this loss.
     model : module, callable or str, optional
         A network of PyTorch, or a function that returns one: it is the policy, all gradients are taken in the
         parameters that it trains, and a batch has it as `model`.
@@ -96,7 +97,7 @@ def measure(
     framework : str, optional
         "torch" or "jax"; by default what the code uses.
     seconds : float
-        Of CPU time, for all runs.
+        The CPU time for all runs.
 
     Returns
     -------
@@ -312,7 +313,7 @@ class _Measuring:
         if self.in_order:
             self.notes.append("the loss depends on the order of the samples of a group: all orders were run")
         if self.plan.setting.group > 1 and not self.run.is_sum_over_samples(world):
-            self.notes.append("the loss of a group is no sum of losses of its samples: they are compared")
+            self.notes.append("the loss of a group compares its samples: it is not a sum of their losses")
 
     def _describe_bounds(self, family: _Family) -> str:
         """Say which bounds of the code no value crossed: the names are those inside them."""

@@ -24,7 +24,7 @@ def _describe_full_at_one(setting: Any, of: str) -> str:
     where = "" if setting.on_policy else ", where mu > 0 wherever q is"
     return (
         f"full(x) is the sum of q(y)*x(y) over every {drawn} y{given}: the mean of rho*x over the {drawn}"
-        f" drawn{where}, as its gradient is that of grad(rho*x); the theorems speak of {of}"
+        f" drawn{where}, as its gradient is that of grad(rho*x); the theorems are about {of}"
     )
 
 
@@ -32,7 +32,7 @@ def _describe_full_over_outcomes(of: Any, numbers: Sequence[tuple[Any, Any]]) ->
     values = ", ".join(f"{h} = {show_value(value)}" for h, value in numbers)
     return (
         "full(x) is the sum of q(y)*x(y) over every outcome y, the mean of rho*x over the outcome drawn, as"
-        f" its gradient is that of grad(rho*x); the theorems speak of {show_value(of)}, for every value of"
+        f" its gradient is that of grad(rho*x); the theorems are about {show_value(of)}, for every value of"
         f" {values}"
     )
 

@@ -109,7 +109,7 @@ def _describe_clamped_words(of: Sequence[Any]) -> str:
 def _describe_turned_sign(where: Sequence[Any], lasts: bool) -> str:
     """Say beyond which bound descent lowers q though q is below p; lasts: all the way."""
     place = f"where {describe_conditions(where)}" if lasts else f"next to {describe_conditions(where)}"
-    return f"{place} the bound turns the gradient's sign: descent lowers q, which is too small there"
+    return f"{place} the bound reverses the gradient: descent lowers q, which is too small there"
 
 
 def _describe_curl(trust: str) -> str:

@@ -38,7 +38,7 @@ NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
 HELD = "with M and S held as they are at theta, "
-NO_WHOLE = "; the whole has no objective"  # of the objectives of each next token
+NO_WHOLE = "; the sum has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
 TRUST = {"kernel": "proved", "sympy": "by SymPy alone", "numeric": "supported by numbers only"}

@@ -1,4 +1,4 @@
-"""What a notebook shows beside the answers of klsym, as `klsym.notebook`: pictures, numbers, checks, lists.
+"""Pictures, numbers, checks and lists for notebooks, as `klsym.notebook`.
 
 >>> import klsym
 >>> print(klsym.notebook.draw_picture("training").alt[:47])
@@ -109,9 +109,9 @@ def draw_distances(distances: Mapping[str, float]) -> Any:
 
 
 def print_numbers(name: str) -> None:
-    """Print the numbers behind a picture, and hold them against what its page says.
+    """Print the numbers behind a picture, and check the statements of its page about them.
 
-    Raises AssertionError: they are not as its page says.
+    Raises AssertionError: a statement of the page does not hold.
     """
     from klsym.study.notebook.numbers import NUMBERS
 
@@ -119,7 +119,7 @@ def print_numbers(name: str) -> None:
 
 
 def cross_check(*claims: Any, drawn: int = 500_000) -> None:
-    """Print whether identities hold on finite models, by an oracle, and by sampling; wrong ones must not.
+    """Print whether identities hold on finite models, by an oracle and by sampling; wrong ones must fail.
 
     claims: names of claims, or verdicts of `klsym.explain` with theorems.  drawn: samples of a trial.
     Raises AssertionError: an identity does not agree, or a wrong coefficient is not detected.
@@ -215,7 +215,7 @@ def load_measured() -> Sequence[Mapping[str, Any]]:
 
 
 def load_counts(sampling: str, use: str) -> Any:
-    """Return what is known of all losses of a small grammar: their counts, and the best of each target."""
+    """Return the stored counts of all losses of a small grammar, and the best losses of each target."""
     from klsym.engine.questions.candidates import load_catalogue
 
     return load_catalogue().of(sampling, use)

@@ -34,7 +34,7 @@ MEANS = (
 )
 MEANS_NOT = {
     "full support": "all densities are positive. The checker does not check hypotheses on supports; densities"
-    " with zeros rest on the kernel.",
+    " with zeros are left to the kernel.",
     "finite spaces": "all sums are finite. The checker does not check that expectations exist, or that"
     " gradients may be exchanged with them.",
     "a re-implementation": "the checker implements the kernel's rules again. It proves nothing about the"

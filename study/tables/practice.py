@@ -95,7 +95,7 @@ def _show_quieter(found: Recommendation) -> Cell:
         return NONE
     if spread.assumed is not None:
         return build_text("where ") + math(rf"{formulas.show_element(spread.assumed[2], LATEX)} \ge 0")
-    return words("neither in every model" if spread.lower == "depends" else "not known")
+    return words("depends on the model" if spread.lower == "depends" else "not known")
 
 
 def _show_wrong(found: Recommendation) -> Cell:

@@ -19,8 +19,8 @@ from klsym.study.tables.trainers import Trainer, stored, trainer, trainers
 
 LEAD = r"""# 17. What do the losses of TRL, verl and other trainers minimise?
 
-**Result.** The table has one row for each loss of a released trainer or of a paper: what the whole
-loss minimises. `klsym tables trainers` adds the objective of its KL term alone, and a replacement.
+**Result.** The table says what each loss of a released trainer or of a paper minimises, one row per
+loss. `klsym tables trainers` adds the objective of its KL term alone, and a replacement.
 
 Each loss is written in klsym's grammar. $q$ is the trained policy, $p$ the reference, $\mu$ the policy that
 sampled, $r = p/q$ and $\rho = q/\mu$. `klsym tables trainer-sources` prints the place of each line in public

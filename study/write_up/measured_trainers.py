@@ -35,35 +35,35 @@ LEAD = """# What trainers minimise, measured
 
 {cases} cases of {packages} released packages, run by the recipes in `docs/examples/measure/`: each loss
 is called on every sample of small worlds, and its exact expected gradient, by the code's own autograd,
-is compared with those of objectives that have a name. "Measured" means this, and no theorem: [how it is
-done](../guides/measure-your-trainer.md). `klsym tables measured` prints the same rows for a paper, and
-`klsym tables measured-short` the defaults and the differences alone.
+is compared with those of named objectives. A measurement is not a theorem: the
+[guide](../guides/measure-your-trainer.md) explains the method. `klsym tables measured` prints the same
+rows for a paper, and `klsym tables measured-short` the defaults and the differences alone.
 
 | word | meaning |
 | --- | --- |
 | `-X` | X is maximised |
 | `E[R]` | the mean reward of sequences under the policy |
-| `policy-gradient/T` | the same of the reward over the number T of tokens; `/N`: over those of a group |
-| `token-policy-gradient` | each token has its own ratio to the sampler, and the tokens before it none |
-| `log-likelihood` | E_mu[R log q], the samples held fixed |
+| `policy-gradient/T` | the mean of the reward over the number T of tokens; `/N`: over that of the group |
+| `token-policy-gradient` | the ratio to the sampler corrects each token, and not its prefix |
+| `log-likelihood` | E_mu[R log q] at fixed samples |
 | `reverse-kl`, `forward-kl` | KL(q, p) and KL(p, q) of sequences: q is trained, p the reference |
-| `next-token-..` | the sum over tokens of that of the next token, at sampled prefixes, held fixed |
+| `next-token-..` | the sum over tokens of that quantity of the next token, at fixed sampled prefixes |
 | `sampler-kl`, `inverse-length` | KL(mu, q) to the sampler mu; E[1/T] |
 | `E_mu[..]` | a mean over the sampler mu, whose samples are held fixed; on-policy mu is q, held fixed |
 | objective | is the expected gradient that of any function? On-policy, samples move with the policy |
 """
-FINDINGS = """## Where a documentation names another objective
+FINDINGS = """## Settings whose documentation names another objective
 
 In {count} settings the gradient is not that of the objective that the documentation names. Each entry
-says where its sentence holds: often the value of a KL estimate is right, or the KL of each next token
-is meant. The cosine is to the gradient of that objective on the worlds that were run; with a small
-coefficient of the KL, or where the multiple alone differs, it is near 1. "No objective": the expected
-gradient is that of no function.
+says under which reading the documentation is correct: often the value of a KL estimate is right, or the
+KL of each next token is meant. The cosine is to the gradient of that objective on the worlds that were
+run; with a small coefficient of the KL, or where the multiple alone differs, it is near 1. "No
+objective": the expected gradient is that of no function.
 """
 VALUES = """## Comments on the value of an estimate
 
-Comments that name the divergence which a term estimates. They hold for the value, and say nothing of
-the gradient; a reader who expects the gradient of that divergence finds another one.
+These comments name the divergence that a term estimates. They are correct for the value, and say nothing
+about the gradient; the gradient is not that of this divergence.
 """
 CASES = """## All cases
 

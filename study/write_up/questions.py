@@ -44,7 +44,10 @@ $ klsym explain "rho*k3" --level token --sampling off-policy
 ```
 
 **Next.** [Notebook 15](15-a-real-network.ipynb) tests the theorems on a transformer."""
-RESULT = "**Result.** Few of the losses that people ask about follow the reverse KL. The bars count targets."
+RESULT = (
+    "**Result.** Few of the losses that people ask about have the gradient of the reverse KL. The bars count"
+    " targets."
+)
 LEAD = r"""Users asked or discussed each of these questions in a public thread of a trainer. One command
 answers it, and three sentences explain the answer. If a thread, or the documentation of an option, makes a
 claim that klsym refutes, the answer shows it. Threads are summarised in our own words. $q$ is the trained
@@ -135,7 +138,8 @@ def write_page() -> str:
             *_write_console(q),
         ]
         if q.wrong:
-            lines += ["", f"**Said, and refuted {'below' if q.against else 'above'}:** {q.wrong}."]
+            place = "below" if q.against else "above"
+            lines += ["", f"**A claim that the answer {place} refutes:** {q.wrong}."]
         if q.against:
             lines += ["", *_write_console(q.against)]
     return "\n".join(lines) + "\n"
@@ -157,7 +161,7 @@ def list_cells() -> Iterator[tuple[str, str]]:
     for source in FIRST:
         yield "code", source
     for q in load_questions():
-        refuted_text = f"\n\n**Said, and refuted below:** {q.wrong}." if q.wrong else ""
+        refuted_text = f"\n\n**A claim that the answer below refutes:** {q.wrong}." if q.wrong else ""
         yield "markdown", f"## {q.asks}\n\n{_list_threads(q)}\n\n{q.answer}{refuted_text}"
         yield "code", "\n".join(_write_code(q))
     yield "markdown", LAST

@@ -31,14 +31,14 @@ ANSWERS = ("holds", "in part", "refuted", "answered", "not reproduced", "open")
 TABLE = "table:"  # begins the name of a table in settled_by
 LEAD = """# What the sources say, and what settles it
 
-klsym started from five texts. This page lists {count} of their statements in our own words, with the claims
-and tables that settle each of them. {open} are not settled at all, and the page says so. `klsym claims ID`
+klsym started from five texts. This page lists {count} of their statements in our own words, each with the
+claims and tables that prove, refute or test it. For {open} of them klsym has no answer. `klsym claims ID`
 shows a claim with its hypotheses, and `klsym tables NAME` makes a table.
 
-The policy `q` is trained, `p` is the reference, `mu` drew the samples off-policy, `r = p/q`, `rho = q/mu`,
-and `s` is the gradient of `log q`. The reverse KL is `KL(q||p)`, whatever a source calls it. "Loss" means
-that the penalty is differentiated at each sample, "in the reward" that it is detached and multiplies the
-score.
+`q` is the trained policy, `p` the reference, `mu` the policy of the off-policy samples, `r = p/q`,
+`rho = q/mu`, and `s` is the gradient of `log q`. The reverse KL is `KL(q||p)`, whatever a source calls it.
+"Loss" means that the penalty is differentiated at each sample, "in the reward" that it is detached and
+multiplies the score.
 
 | word | meaning |
 | --- | --- |
@@ -46,17 +46,17 @@ score.
 | in part | it is right under a condition, or a part of it is settled; the note names which |
 | refuted | it is false as printed, or as we read it |
 | answered | the source asks, and the claim answers |
-| not reproduced | a published experiment, run again on a small model, came out otherwise |
+| not reproduced | a published experiment, run again on a small model, has another result |
 | open | no claim settles it |
 | in general | by a claim for all policies that meet its hypotheses, as proved by the kernel or by SymPy |
 | on a family | by a claim for a family of policies, such as Gaussians |
 | on a model | by a counterexample, a computed experiment or the releases that were read |
 | not at all | by nothing |
 
-A counterexample settles "is not equal" completely. Where a claim is marked (refuted), klsym refutes its
-formula: that two gradients are equal, for example. (corrected) means that the printed form is refuted and the
-right form proved. Statements about language models stay open, because klsym trains none. Of SH, the
-abstract and the public reviews were read, not the paper.
+A counterexample proves "is not equal" completely. If a claim is marked (refuted), klsym refutes its formula,
+for example that two gradients are equal. (corrected) means that klsym refutes the printed form and proves the
+correct one. Statements about language models remain open, because klsym trains none. Of SH, we read the
+abstract and the public reviews, but not the paper.
 """
 
 

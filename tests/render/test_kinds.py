@@ -23,7 +23,7 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     (
         "full_kl(q, p)",
         TOKEN,
-        "Descends the reverse KL of each next token, at prefixes of q; the whole has no objective",
+        "Descends the reverse KL of each next token, at prefixes of q; the sum has no objective",
     ),
     ("sg(rho - 1)*log_q", OFF, "A penalty on KL(old policy mu || policy): minimises KL(mu||q)"),
     ("0.1*(log_mu - log_q)", OFF, "A penalty on KL(old policy mu || policy)"),

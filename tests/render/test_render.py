@@ -118,7 +118,7 @@ def test_html_shows_the_derivation_and_the_counterexample() -> None:
         ("k1**3", {}, "minimises E_q[f(r)] with f = "),
         ("k1", OFF, "minimises -KL(mu||q), which pushes the policy away from mu"),
         ("clip(k3, 0, 10)", {}, "the forward KL, inside the clip range; no gradient where k3 > 10"),
-        ("k2", {"level": "token"}, "descends the reverse KL of each next token, at prefixes of q; the whole"),
+        ("k2", {"level": "token"}, "descends the reverse KL of each next token, at prefixes of q; the sum"),
         ("-clip(rho, 0.8, 1.2)*A", {"level": "token", **OFF}, "maximises E[A] of each token, at prefixes"),
         ("-rho**2*A", OFF, "with the weight 2*rho**2"),
         ("1e-8*k2", {}, "minimises 1e-8*KL(q||p)"),

@@ -13,7 +13,7 @@ def _explain_exact_mean(losses: tuple[str, ...]) -> str:
     """Say how the theorems treat full(..): they are proved of these sampled losses."""
     return (
         "full(x) is the sum of q(y)*x(y) over every outcome or next token y: the mean of rho*x over the one"
-        " drawn, where mu > 0 wherever q is, as its gradient is that of grad(rho*x); the theorems speak of"
+        " drawn, where mu > 0 wherever q is, as its gradient is that of grad(rho*x); the theorems are about"
         f" {' and '.join(losses)}"
     )
 

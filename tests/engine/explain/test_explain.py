@@ -150,7 +150,7 @@ HEADLINES = [  # and what the second line says
     (
         "k3",
         "token",
-        "descends the forward KL of each next token, at prefixes of q; the whole has no objective",
+        "descends the forward KL of each next token, at prefixes of q; the sum has no objective",
     ),
     ("k1", "token /T", "minimises E_q[1/T]"),
     ("rho*k3", "off token", "minimises the reverse KL of each next token, at prefixes of mu"),

@@ -61,7 +61,7 @@ def test_pairs(a: str, b: str, words: str, value: bool, sample: bool | None, mea
     assert found.variance is None and str(found).isascii()
     if sample is None:
         assert any("scores of all outcomes" in line for line in found.undecided)
-        assert "the theorems speak of" in found.hypotheses[0]
+        assert "the theorems are about" in found.hypotheses[0]
     else:
         assert found.trust == "kernel" and "at each token" in str(found)
         assert ("the same for all policies" in str(found)) == sample
