@@ -194,7 +194,8 @@ def _small_groups():
         "exact",
         "for R in {0, 1} and groups of n, E[mean_i (R_i - mean R)/std(R) s_i] is grad J for n = 2 and"
         " sqrt(2) grad J for n = 3; for n = 4 it is (sqrt 3 - (2 sqrt 3 - 3) J (1 - J)) grad J",
-        r"\mathbb{E}\left[\frac{1}{n} \sum_i \frac{R_i - \frac{1}{n} \sum_j R_j}{\mathrm{std}(R)}\, s_i\right]"
+        r"\mathbb{E}\left[\frac{1}{n} \sum_i"
+        r" \frac{R_i - \frac{1}{n} \sum_j R_j}{\mathrm{std}(R)}\, s_i\right]"
         r" = \nabla J,\ \sqrt{2}\, \nabla J,\ \left(\sqrt{3} - (2 \sqrt{3} - 3) J (1 - J)\right) \nabla J"
         r"\quad (n = 2, 3, 4)",
         "sympy",
