@@ -144,21 +144,21 @@ def _split_row(row: Row) -> list[list[Item]]:
 
 def _format_row(row: list[Item] | Row) -> str:
     """Join the markup of a row, with space around names of functions and none after a prefix minus."""
-    shown, previous = "", Item(SPACE, "")
+    row, previous = "", Item(SPACE, "")
     for item in row:
         markup = item.markup
         if item.kind == FUNCTION and _is_operand(previous):
-            shown += THIN
+            row += THIN
         if previous.kind == FUNCTION and item.kind in (OPERAND, FUNCTION, LARGE):
-            shown += THIN
+            row += THIN
         if item.kind == SIGN and not _is_operand(previous):
             markup = markup.replace("<mo>", '<mo form="prefix">')
         if item.kind == BAR:
             markup = f'<mo{TIGHT} form="{"postfix" if _is_operand(previous) else "prefix"}">|</mo>'
             item = Item(CLOSE if _is_operand(previous) else OPEN, markup)
-        shown += markup
+        row += markup
         previous = item
-    return shown
+    return row
 
 
 def _is_operand(item: Item) -> bool:
@@ -274,9 +274,9 @@ class _Reader:
             size = f'<mo minsize="{SIZES[name]}"{TIGHT}>{sign}</mo>'
             return (Item(PLAIN.get(sign, OPERAND) if sign != "|" else OPERAND, size),)
         if name in ("frac", "tfrac"):
-            shown = f"<mfrac>{_wrap_row(self.read_group())}{_wrap_row(self.read_group())}</mfrac>"
-            small = f'<mstyle displaystyle="false" scriptlevel="0">{shown}</mstyle>'
-            return (Item(OPERAND, small if name == "tfrac" else shown),)
+            fraction = f"<mfrac>{_wrap_row(self.read_group())}{_wrap_row(self.read_group())}</mfrac>"
+            small = f'<mstyle displaystyle="false" scriptlevel="0">{fraction}</mstyle>'
+            return (Item(OPERAND, small if name == "tfrac" else fraction),)
         if name == "sqrt":
             return (Item(OPERAND, f"<msqrt>{_format_row(self.read_group())}</msqrt>"),)
         if name == "bar":
@@ -347,8 +347,8 @@ class _Reader:
             words = words.replace(command, NAMES[sign])
         if "\\" in words:
             raise self.make_error("words with a command in them")
-        shown = "".join(SIGN_OF.get(c, c) for c in words.replace(" ", "\N{NO-BREAK SPACE}"))
-        return (Item(SPACE, f"<mtext>{escape(shown, quote=False)}</mtext>"),)
+        spaced = "".join(SIGN_OF.get(c, c) for c in words.replace(" ", "\N{NO-BREAK SPACE}"))
+        return (Item(SPACE, f"<mtext>{escape(spaced, quote=False)}</mtext>"),)
 
 
 def _make_sign(token: str) -> Item:

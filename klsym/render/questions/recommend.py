@@ -151,7 +151,9 @@ def _format_short_rows(found: PrintedRecommendation, width: int) -> list[str]:
     """Return a row with the other choices, and one with common mistakes and their objectives."""
     also = [_add_options(choice) for choice in found.choices[1:MAX_CHOICES]]
     rows = [("also", ", ".join(also))] if also else []
-    wrong = [f"{_add_options(one)} ({describe_mistake(one, found)})" for one in found.wrong[:MAX_WRONG]]
+    wrong = [
+        f"{_add_options(mistake)} ({describe_mistake(mistake, found)})" for mistake in found.wrong[:MAX_WRONG]
+    ]
     while len(", ".join(wrong)) > 2 * (width - 20) and len(wrong) > 1:
         wrong.pop()
     rows += [("not", f"{', '.join(wrong)}")] if wrong else []
@@ -194,7 +196,7 @@ def _explain_no_choice(found: PrintedRecommendation) -> str:
 def _list_common_mistakes(found: PrintedRecommendation, at_most: int | None = None) -> list[str]:
     if not found.wrong:
         return []
-    rows = [(_add_options(one), describe_mistake(one, found)) for one in found.wrong[:at_most]]
+    rows = [(_add_options(mistake), describe_mistake(mistake, found)) for mistake in found.wrong[:at_most]]
     width = max(len(loss) for loss, _ in rows)
     title = "what they estimate" if found.use == "value" else "what they optimise"
     return [
@@ -204,18 +206,22 @@ def _list_common_mistakes(found: PrintedRecommendation, at_most: int | None = No
     ]
 
 
-def describe_mistake(one: TemptingLoss, found: PrintedRecommendation) -> str:
+def describe_mistake(mistake: TemptingLoss, found: PrintedRecommendation) -> str:
     """Say in a few words what a common mistake optimises."""
     if found.use == "value":
         return (
-            f"its mean is {describe_value(one.verdict)}" if _is_formula(one) else describe_value(one.verdict)
+            f"its mean is {describe_value(mistake.verdict)}"
+            if _is_formula(mistake)
+            else describe_value(mistake.verdict)
         )
-    return describe_update(one.verdict) if found.target in NEXT_TOKENS else describe_reason(one.verdict)
+    return (
+        describe_update(mistake.verdict) if found.target in NEXT_TOKENS else describe_reason(mistake.verdict)
+    )
 
 
-def _is_formula(one: TemptingLoss) -> bool:
-    named = any(one.verdict.value.is_unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
-    return not named and one.verdict.value.target not in ("f-divergence", "objective", None)
+def _is_formula(mistake: TemptingLoss) -> bool:
+    named = any(mistake.verdict.value.is_unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
+    return not named and mistake.verdict.value.target not in ("f-divergence", "objective", None)
 
 
 def _add_options(choice: Choice | TemptingLoss) -> str:
@@ -303,12 +309,12 @@ def show_gradient_at_sample(choice: Choice) -> str:
 
 
 def _is_last_of_its_kind(choice: PrintedChoice, found: PrintedRecommendation) -> bool:
-    return [one for one in found.choices if one.kind == choice.kind][-1] is choice
+    return [candidate for candidate in found.choices if candidate.kind == choice.kind][-1] is choice
 
 
 def compare_variances(loss: str, spread: PrintedSpread, kind: int, found: PrintedRecommendation) -> str:
     """Compare the variance of a loss with that of the next kind."""
-    other = next(one for one in found.choices if one.kind == kind + 1)
+    other = next(candidate for candidate in found.choices if candidate.kind == kind + 1)
     names = {"A": loss, "B": other.loss}
     if spread.lower in names:
         higher = names["B" if spread.lower == "A" else "A"]
@@ -342,12 +348,12 @@ def list_needs(choice: Choice) -> list[str]:
     return found
 
 
-def describe_clamp(one: Clamped) -> str:
+def describe_clamp(clamp: Clamped) -> str:
     """Describe the effect of a bound on a choice."""
-    cases = "; ".join(f"{value} where {where}" for where, value in one.beyond)
-    if one.inside is None and not one.beyond:
-        return f"{one.loss}: the same target" if one.target else f"{one.loss}: open"
-    return f"{one.loss} pushes with c = {cases}"
+    cases = "; ".join(f"{value} where {where}" for where, value in clamp.beyond)
+    if clamp.inside is None and not clamp.beyond:
+        return f"{clamp.loss}: the same target" if clamp.target else f"{clamp.loss}: open"
+    return f"{clamp.loss} pushes with c = {cases}"
 
 
 def recommendation_markdown(found: PrintedRecommendation, framework: str = "torch") -> str:
@@ -360,7 +366,10 @@ def recommendation_markdown(found: PrintedRecommendation, framework: str = "torc
         rows = "<br>".join(f"{name}: `{_in_a_cell(text)}`" for name, text in list_choice_rows(choice, found))
         lines.append(f"| `{_add_options(choice)}` | {rows} |")
     lines += ["", "| not | because |", "| --- | --- |"]
-    lines += [f"| `{_add_options(one)}` | {_escaped(describe_mistake(one, found))} |" for one in found.wrong]
+    lines += [
+        f"| `{_add_options(mistake)}` | {_escaped(describe_mistake(mistake, found))} |"
+        for mistake in found.wrong
+    ]
     return "\n".join([*lines, "", "```python", found.snippet(framework), "```"])
 
 
@@ -383,7 +392,7 @@ def recommendation_json(found: PrintedRecommendation) -> dict[str, Any]:
     ]
     return {
         "target": found.target, **setting, "tried": found.tried, "choices": choices,
-        "not": [wrong_json(one, found) for one in found.wrong],
+        "not": [wrong_json(mistake, found) for mistake in found.wrong],
         "elsewhere": choice_json(found.elsewhere, found) if found.elsewhere else None,
         "family": asdict(found.family) if found.family else None,
         "weighted": found.weighted and {
@@ -412,18 +421,18 @@ def choice_json(choice: PrintedChoice, found: PrintedRecommendation) -> dict[str
         "kind": choice.kind, "needs": list_needs(choice), "hypotheses": list(list_hypotheses(choice, found)),
         "variance_against_next_kind": spread.to_json() if spread else None,
         "clamped": [
-            {"loss": one.loss, "target": one.target, "inside": one.inside,
-             "cases": [{"where": where, "coefficient": value} for where, value in one.beyond]}
-            for one in choice.clamps
+            {"loss": clamp.loss, "target": clamp.target, "inside": clamp.inside,
+             "cases": [{"where": where, "coefficient": value} for where, value in clamp.beyond]}
+            for clamp in choice.clamps
         ],
     }  # fmt: skip
 
 
-def wrong_json(one: TemptingLoss, found: PrintedRecommendation) -> dict[str, Any]:
+def wrong_json(mistake: TemptingLoss, found: PrintedRecommendation) -> dict[str, Any]:
     """A tempting choice that is wrong, as data."""
-    setting = one.verdict.setting
+    setting = mistake.verdict.setting
     return {
-        "loss": one.loss, "credit": setting.credit or None, "weights": setting.weights or None,
-        "target": one.verdict.target or "open", "reason": describe_mistake(one, found),
-        "trust": one.verdict.trust, "value": describe_value(one.verdict),
+        "loss": mistake.loss, "credit": setting.credit or None, "weights": setting.weights or None,
+        "target": mistake.verdict.target or "open", "reason": describe_mistake(mistake, found),
+        "trust": mistake.verdict.trust, "value": describe_value(mistake.verdict),
     }  # fmt: skip
