@@ -412,7 +412,7 @@ class AuditRun:
         facts = Facts(traced.tokens, traced.formula, verdict, setting, outcome, tuple(points.values()),
                       traced.journal, self.bindings.roles, overflows)  # fmt: skip
         bindings = self.bindings.sort_by(a.name for a in self.code.arguments)
-        self.notes.extend(assumptions.describe_assumptions(bindings, traced.layout, traced.tokens, verdict))
+        self.notes.extend(assumptions.describe_assumptions(bindings, traced, verdict))
         known_names = [*bindings.bound_names, *self.questions.values]
         self.notes.extend(assumptions.describe_branches(self.code, known_names, self.session))
         notes = tuple(dict.fromkeys([*self.code.notes, *self.notes]))

@@ -68,6 +68,7 @@ class Bindings:
     options: dict[str, Any] = field(default_factory=dict)
     free: dict[str, Any] = field(default_factory=dict)
     objects: list[str] = field(default_factory=list)
+    tempered: dict[str, Any] = field(default_factory=dict)  # divided logits -> those of q
     defaulted: list[str] = field(
         default_factory=list
     )  # arguments with the names of densities, at their defaults
@@ -120,8 +121,14 @@ class Bindings:
         """Make these arguments logits of a policy that has a temperature."""
         for name in names:
             if self.roles.get(name) == every:
+                self.tempered[name] = every
                 self.roles[name] = factor * every
                 self.texts[name] = f"({factor})*{every}"
+
+    def cool(self) -> Bindings:
+        """Return the bindings with the logits of the policies at temperature 1."""
+        texts = {name: str(every) for name, every in self.tempered.items()}
+        return replace(self, roles={**self.roles, **self.tempered}, texts={**self.texts, **texts})
 
     def as_numbers(self, names: Iterable[str]) -> Bindings:
         """Return the bindings with these names as parameters, in place of the roles that were guessed."""

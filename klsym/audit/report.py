@@ -67,6 +67,11 @@ class Audit:
         return [f"assumed: {describe_floors(self.tokens.floors)}"] if self.tokens.floors else []
 
     @property
+    def temperatures(self) -> list[str]:
+        """Of which policies the answer is, where the code divides their logits; empty if it divides none."""
+        return ["q and p are the policies at the temperature of the code"] if self.bindings.tempered else []
+
+    @property
     def place(self) -> str:
         first, last = self.code.lines
         return f"{self.code.file}:{first}-{last}" if self.code.file else "a function without a file"
@@ -80,7 +85,7 @@ class Audit:
             "expression": self.expression, "guessed": list(self.bindings.guessed),
             "free": {k: str(x) for k, x in self.bindings.free.items()}, "aggregation": self.tokens.words,
             "findings": [{"line": f.line, "text": f.text} for f in self.findings],
-            "notes": [*self.notes, *self.floors],
+            "notes": [*self.notes, *self.temperatures, *self.floors],
             "confirmed": {"points": self.points, "framework": self.framework},
         }  # fmt: skip
 
@@ -106,8 +111,10 @@ class Audit:
         read = [rows["reads"] + guessed * names] + ([] if names else [rows.get("guessed", "")])
         read += [rows.get("left", ""), rows.get("free", ""), rows["tokens"] * (rows["tokens"] != ALONE)]
         read.append(rows.get("floors", ""))
+        tempered = [rows[label] for label in ("tempered", "untempered") if label in rows]
         confirmed = [rows["confirmed"], f"run on small worlds: {rows.get('measured', '')}"]
         labelled = [
+            ("policies", "; ".join(tempered)),
             ("read", "; ".join(filter(None, read))),
             ("checked", "; ".join(confirmed[: 1 + ("measured" in rows)])),
             ("assumed", "; ".join(self.notes)),
@@ -140,6 +147,7 @@ class Audit:
             free = ", ".join(k if k == str(x) else f"{k} (here {x})" for k, x in self.bindings.free.items())
             rows.append(("free", f"{free}: any number; {spell_option('set')} gives one"))
         rows += [("loss", f"{self.expression} at each {self.tokens.level}"), ("tokens", self.tokens.words)]
+        rows += [("tempered", text) for text in self.temperatures]
         rows += [("floors", floors) for floors in self.floors]
         by = "running it" if self.framework == "numpy" else "autograd"
         crossed = ", on both sides of every bound" if self.crossed else ""

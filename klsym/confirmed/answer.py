@@ -27,6 +27,7 @@ class Confirmed:
     not be run, unmeasured says why.  agreements: of the gradient that is printed and the one that the code
     has, by the size of a group; empty where one of them is not there, or the printed one has no numbers here.
     Of one sample, the mean over a sequence and that over a batch are the same, of two they are not.
+    untempered: the measurement of the policy at temperature 1, for code that divides its logits.
     """
 
     read: Audit | None
@@ -34,6 +35,7 @@ class Confirmed:
     measured: Measurement | None = None
     unmeasured: str = ""
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
+    untempered: Measurement | None = None
     assumed: tuple[str, ...] = ()  # of code that was run and not read
     error: KlsymError | None = None  # why it was not read
 
@@ -124,6 +126,8 @@ class Confirmed:
             sizes = " and ".join(map(str, sorted(self.agreements)))
             rows.append(("", f"its gradient is the one that is printed below, to {gap:.0e}{times}"))
             rows.append(("", f"in groups of {sizes}"))
+        if self.untempered is not None:
+            rows.append(("untempered", f"measured of those at temperature 1: {self.untempered.summary}"))
         return rows
 
     def describe_difference(self) -> str:
@@ -148,7 +152,11 @@ class Confirmed:
 
     def to_json(self) -> dict[str, Any]:
         """Return what was read and what was measured as JSON data."""
-        measured = None
+        measured = untempered = None
+        if self.untempered is not None:
+            untempered = {
+                name: self.untempered.to_json()[name] for name in ("kind", "multiples", "has_objective")
+            }
         if self.measured is not None:
             whole = self.measured.to_json()
             names = ("kind", "multiples", "curl", "has_objective", "setting", "notes")
@@ -158,5 +166,6 @@ class Confirmed:
             "unread": self.unread,
             "measured": measured,
             "unmeasured": self.unmeasured,
+            "untempered": untempered,
             "assumed": [*self.assumed] if self.read is None else [*self.read.notes],
         }

@@ -133,6 +133,7 @@ def audit_and_measure(
     if answer is None or measuring.has_rewards_of_sequences:
         return both
     try:
+        both = replace(both, untempered=measuring.measure_untempered())
         return replace(both, agreements=measuring.compare_groups(answer, measured))
     except KlsymError as reason:
         return replace(read_alone, unmeasured=str(_locate(reason, code)))
@@ -277,6 +278,17 @@ class MeasuredCode:
         except (KlsymError, RoleRequest, ScaledLogits):
             return False
         return bool(self.run.bindings.symbols & {*DENSITIES})
+
+    def measure_untempered(self) -> Measurement | None:
+        """Measure code that divides logits for the policy at temperature 1; None where it divides none."""
+        tempered = self.run.bindings
+        if not tempered.tempered or self.run.traced is None:
+            return None
+        try:
+            self.run.bindings = tempered.cool()
+            return self._measure_once(self.run.traced.layout)
+        finally:
+            self.run.bindings = tempered
 
     def compare_groups(self, answer: Audit, measured: Measurement) -> dict[int, Agreement]:
         """Compare the printed gradient with that of the code on the first world, for groups of 1 and 2.

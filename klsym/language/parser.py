@@ -61,7 +61,7 @@ from klsym.language.sums import (
     sum_discounted,
     togo,
 )
-from klsym.language.training_names import ask_for_value, find_meaning
+from klsym.language.training_names import ask_for_value, find_meaning, names_temperature
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
@@ -275,7 +275,8 @@ class Reader:
         names = " ".join(sorted(self.known, key=str.lower))
         nearest, declare = suggest_nearest(name, (*self.known, *list_names())), ""
         if ask_for_value(name):
-            return f"{nearest}: {ask_for_value(name)}"
+            near = "" if names_temperature(name) else nearest
+            return f"{near}: {ask_for_value(name)}"
         if is_free_name(name):
             number = f"for a number write {spell_option('param', name)}"
             declare = f"; {number}, else what it is, such as `{name} = logp; ...`"

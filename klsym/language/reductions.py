@@ -43,8 +43,8 @@ MIXED = (
 )
 INSIDE = (
     "a mean or a sum inside a product or a function",
-    "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; for a sum over tokens"
-    " leave .sum(-1) out and choose level sequence",
+    "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; seqmean(log_q) for a"
+    " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
 )
 VOCABULARY = (
     "a sum of probabilities over the vocabulary",

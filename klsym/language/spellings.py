@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from sympy import Integer, S
 
 from klsym.errors import UsageError
+from klsym.language.expressions import DENSITIES, REWARDS
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.library_calls import Call, bind_arguments, suggest_instead
 from klsym.language.messages import Message
@@ -291,12 +292,21 @@ class SpelledReader(NameReader):
             return left  # R.std() + 1e-8
         if isinstance(operator, ast.Sub) and isinstance(right, Mean):
             return self.subtract_mean(left, right)
+        if isinstance(operator, ast.Mult):
+            left, right = self.take_factor_over_tokens(left, right), self.take_factor_over_tokens(right, left)
         value = super().apply_operator(operator, left, right, node)
         if not value.has(Std):
             return value
         divided = divide_by_std(value)
         self.divides_by_std |= divided != value
         return divided
+
+    def take_factor_over_tokens(self, x: Any, factor: Any) -> Any:
+        """Return x with the means and sums of log-probabilities over tokens, if a reward multiplies them."""
+        is_of_sequence = factor.has(*REWARDS) and not factor.has(*DENSITIES, Mean)
+        over_tokens = take_over_tokens(x) if is_of_sequence else x
+        self.sums_tokens |= over_tokens != x
+        return over_tokens
 
     def subtract_mean(self, x: Any, mean: Any) -> Any:
         """Return centred(x) for x - x.mean(), which leaves out no mean."""

@@ -95,6 +95,12 @@ OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux",
 
 # Parts of names of a critic: q1a, values, vf, critic.
 CRITIC = re.compile(r"(q|qf|qs|qvals?|qvalues?|v|vf|vs|vpreds?|values?|critic|td|returns?)\d*[a-z]?")
+# Words of names of SAC's temperature and of what it is trained for.
+TEMPERATURE = ({"log", "alpha"}, {"log", "ent", "coef"}, {"log", "temperature"}, {"target", "entropy"})
+OF_TEMPERATURE = (
+    "the loss of a temperature (SAC) trains no policy, and its log_pi is that of a reparametrised action: out"
+    " of scope, as samples are taken as drawn"
+)
 OUT_OF_SCOPE = (
     "a critic's value or loss is out of scope, and so is the Q of a reparametrised action (SAC): samples are"
     " taken as drawn; leave the term out, or write A for a detached advantage"
@@ -155,6 +161,15 @@ def names_critic(name: str) -> bool:
         return False
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
     return any(CRITIC.fullmatch(part) for part in parts)
+
+
+def names_temperature(name: str) -> bool:
+    """Is it a usual name of SAC's temperature, or of the entropy that it is to bring about?
+
+    >>> [name for name in ("log_alpha", "target_entropy", "alpha", "entropy_coef") if names_temperature(name)]
+    ['log_alpha', 'target_entropy']
+    """
+    return any({*split_words(name)} >= words for words in TEMPERATURE)
 
 
 def is_number(name: str) -> bool:
@@ -232,6 +247,8 @@ def ask_for_value(name: str) -> str:
         return of_top_words
     if names_critic(name):
         return OUT_OF_SCOPE
+    if names_temperature(name):
+        return OF_TEMPERATURE
     example = find_example(name)
     return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
 

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,17 @@ def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tupl
         if role is not None:
             guessed[parameter.name] = role
         elif parameter in needed:
-            field = spell_option("map", f"{parameter.name}=FIELD")
-            value = spell_option("set", f"{parameter.name}=VALUE")
-            raise UsageError(
-                f"what is {parameter.name!r}? {field}, one of {', '.join(ROLES)}; {value}; or a function of"
-                " one klsym.Batch"
-            )
+            raise _ask_for_field(parameter.name)
     return _call_with(function, {**guessed, **roles}, set), _describe_guesses(guessed)
+
+
+def _ask_for_field(name: str) -> UsageError:
+    """Return the error for an argument whose field is not known; with the nearest one, if there is one."""
+    field, value = spell_option("map", f"{name}=FIELD"), spell_option("set", f"{name}=VALUE")
+    nearest = get_close_matches(name.lower(), ROLES, n=1, cutoff=0.7)
+    likely = f" perhaps {spell_option('map', f'{name}={nearest[0]}')};" if nearest else ""
+    fields = f"{field}, one of {', '.join(ROLES)}; {value}; or a function of one klsym.Batch"
+    return UsageError(f"what is {name!r}?{likely} {fields}")
 
 
 def _call_with(function: Callable[..., Any], roles: Mapping[str, str], set: Mapping[str, Any]) -> Loss:

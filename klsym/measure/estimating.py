@@ -78,14 +78,17 @@ class SampledMeasurement:
         if self.kind in HEADLINES:
             return HEADLINES[self.kind]
         objective = write_objective(self.multiples, 3)
-        return f"{describe_multiples(self.multiples)}: its gradient may be that of {objective}, not rejected"
+        kind = describe_multiples(
+            self.multiples, reward_cosine=self.moments.find_reward_cosine(self.multiples)
+        )
+        return f"{kind}: its gradient may be that of {objective}, not rejected"
 
     def _list_rows(self) -> list[tuple[str, str]]:
         """Return what is to be known beside the headline, the most important first."""
         rows = []
         if self.expected is not None:
-            said = "not rejected" if self.ok else "rejected"
-            rows.append(("expected", f"{self.wanted}: {said}, {_describe_fit(self.expected)}"))
+            outcome = "not rejected" if self.ok else "rejected"
+            rows.append(("expected", f"{self.wanted}: {outcome}, {_describe_fit(self.expected)}"))
         for name, (low, high) in self.intervals.items():
             rows.append(("multiple", f"of {name}: {(low + high) / 2:.4g} +- {(high - low) / 2:.1g}"))
         rows += [("fit", _describe_fit(fit)) for fit in self.fits[:1]]

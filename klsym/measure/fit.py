@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from klsym.measure.objectives import CONTRACT
 from klsym.measure.world import Array
 
 MOST_TERMS = 3
 NEAREST = 26  # names among which three terms are searched
 SMALLEST = 1e-4  # of the gradient: a term below this says nothing
+CANCELS = 3.0  # a term that is so many times the gradient is taken back by others
 ALIAS = 1e-9
 ALMOST = 0.999  # the cosine of a name whose remainder is described
+CLEAR = 0.5  # the least cosine that is a direction
+MAXIMISED = "policy-gradient"
 NEAR = 1e-3  # relative; above what any fit may leave
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Multiples of named gradients, and what they leave of the gradient, relative to its largest entry."""
+    """Multiples of named gradients, and what they leave of the gradient, relative to its largest entry.
+
+    largest: the length of the largest term, relative to the gradient's.
+    """
 
     multiples: dict[str, float]
     residual: float
+    largest: float = 1.0
 
     @property
-    def cost(self) -> tuple[int, int]:
-        """Few terms come first, then short names."""
-        return len(self.multiples), sum(map(len, self.multiples))
+    def cost(self) -> tuple[bool, int]:
+        """Of as few terms those come first that do not cancel, then short names."""
+        return self.largest > CANCELS, sum(map(len, self.multiples))
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,9 @@ class Basis:
         small = np.abs(parts).min() < SMALLEST * np.linalg.norm(gradient)
         if rank < len(names) or small:
             return None
-        return Fit(dict(zip(names, map(float, parts / sizes), strict=True)), float(residual))
+        largest = float(np.abs(parts).max() / np.linalg.norm(gradient))
+        multiples = dict(zip(names, map(float, parts / sizes), strict=True))
+        return Fit(multiples, float(residual), largest)
 
     def find_fits(
         self, gradient: Array, is_fit: Callable[[Fit], bool], first: Sequence[str] = ()
@@ -120,3 +130,29 @@ class Basis:
         cosines = gradient @ self.columns / sizes
         nearest = np.argsort(-np.abs(cosines))[:count]
         return {self.names[i]: round(float(cosines[i]), 4) for i in nearest}
+
+
+def has_reward(name: str) -> bool:
+    """Is it the gradient of an objective with the reward?
+
+    >>> [has_reward(name) for name in ("policy-gradient/T", "E_mu[centred(R)*log_q]", "E_mu[log_q]")]
+    [True, True, False]
+    """
+    return name.partition("/")[0] in (MAXIMISED, *CONTRACT.values()) or "R" in name
+
+
+def find_reward_cosine(multiples: Mapping[str, float], columns: Mapping[str, Array]) -> float | None:
+    """Return the cosine of the sum of the terms with the reward to the gradient of E[R].
+
+    None: there is at most one such term, whose own sign says it.
+
+    >>> columns = {"policy-gradient": np.array([1.0, 0.0]), "E_mu[centred(R)*log_q]": np.array([1.0, 0.1])}
+    >>> find_reward_cosine({"policy-gradient": 2.0, "E_mu[centred(R)*log_q]": -3.0}, columns) < -0.9
+    True
+    """
+    terms = [value * columns[name] for name, value in multiples.items() if has_reward(name)]
+    if len(terms) < 2:
+        return None
+    gradient, mean_reward = np.sum(terms, axis=0), columns[MAXIMISED]
+    lengths = float(np.linalg.norm(gradient) * np.linalg.norm(mean_reward))
+    return float((gradient * mean_reward).sum()) / lengths if lengths else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from klsym.engine.answers.objectives import KLS, read_objective
 from klsym.errors import UsageError
 from klsym.measure.expectation import NOT_MEASURED, build_gradient, read_multiples, write_objective
 from klsym.measure.field import Turning
-from klsym.measure.fit import Fit
+from klsym.measure.fit import CLEAR, Fit, find_reward_cosine, has_reward
 from klsym.measure.world import Array, MeasuredWorld
 
 SCHEMA = 1
@@ -219,15 +220,31 @@ class Measurement:
             return HEADLINES[self.kind].replace("minimises", verb)
         objective = write_objective(self.multiples) + " inside the clip range" * self.is_inside
         if self.has_objective:
-            return f"{describe_multiples(self.multiples, self.is_ascended)}: {verb} {objective}"
+            kind = describe_multiples(self.multiples, self.is_ascended, self.reward_cosine)
+            return f"{kind}: {verb} {objective}"
         kind = "No objective" if self.has_objective is False else "Not decided whether it has an objective"
         return f"{kind}: at each theta it has the gradient of {objective}"
+
+    @cached_property
+    def reward_cosine(self) -> float | None:
+        """The cosine of the terms with the reward to the gradient of E[R]; None unless they are several."""
+        columns = {
+            name: np.concatenate([named[name].ravel() for named in self.named]) for name in self.named[0]
+        }
+        return find_reward_cosine(self.multiples, columns)
 
     def _list_rows(self) -> list[tuple[str, str]]:
         """Return what is to be known beside the headline, the most important first."""
         rows = []
         if self.expected is not None:
             rows.append(("expected", self.expected.describe()))
+        if self.reward_cosine is not None:
+            rows.append(
+                (
+                    "together",
+                    f"the terms with the reward have the cosine {self.reward_cosine:+.3f} to policy-gradient",
+                )
+            )
         rows += [("also", write_objective(fit.multiples)) for fit in self.alternatives[:3]]
         if self.cosines:
             nearest = ", ".join(f"{value:+.3f} {name}" for name, value in self.cosines.items())
@@ -292,8 +309,12 @@ class Measurement:
         }
 
 
-def describe_multiples(multiples: Mapping[str, float], ascends: bool = False) -> str:
+def describe_multiples(
+    multiples: Mapping[str, float], ascends: bool = False, reward_cosine: float | None = None
+) -> str:
     """Say in words what kind of objective it is.
+
+    reward_cosine: of the terms with the reward together, to the gradient of E[R], where there are several.
 
     >>> describe_multiples({"policy-gradient": -1.0, "reverse-kl": 0.04})
     'A policy gradient with a penalty on KL(policy || reference)'
@@ -302,6 +323,9 @@ def describe_multiples(multiples: Mapping[str, float], ascends: bool = False) ->
 
     kinds = []
     for name, value in multiples.items():
+        if reward_cosine is not None and has_reward(name):
+            kinds.append(_describe_rewards(-reward_cosine if ascends else reward_cosine))
+            continue
         base, is_lowered = name.partition("/")[0], (value > 0) != ascends
         kl, next_token = KL_OF.get(base.removeprefix("next-token-")), base.startswith("next-token-")
         if kl is not None:
@@ -313,6 +337,13 @@ def describe_multiples(multiples: Mapping[str, float], ascends: bool = False) ->
         kinds.append(kind if is_right else f"the wrong sign for {kind}")
     text = " with ".join(dict.fromkeys(kinds))
     return f"{text[0].upper()}{text[1:]}"
+
+
+def _describe_rewards(cosine: float) -> str:
+    """Say which way several terms with the reward go together; cosine: of what is minimised."""
+    if abs(cosine) < CLEAR:
+        return "a sum of rewards without a clear sign"
+    return f"{'the wrong sign for ' * (cosine > 0)}a policy gradient with its own weights"
 
 
 def _compare(gradient: Array, wanted: Array) -> tuple[float, float]:

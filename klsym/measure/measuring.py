@@ -244,10 +244,10 @@ class _Family:
         """Return the fit of the same names on these worlds; an alias may stand for a name."""
         names = []
         for name in fit.multiples:
-            known = [n for n in (name, *basis.aliases.get(name, ())) if n in self.basis.names]
-            if not known:
+            aliases = [n for n in (name, *basis.aliases.get(name, ())) if n in self.basis.names]
+            if not aliases:
                 return None
-            names.append(known[0])
+            names.append(aliases[0])
         return self.basis.fit_names(self.whole, names)
 
 

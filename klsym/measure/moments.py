@@ -21,6 +21,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from klsym.measure.fit import find_reward_cosine
 from klsym.measure.world import Array
 
 MOST_TERMS = 3
@@ -89,6 +90,10 @@ class Moments:
             dict(multiples), dict(zip(multiples, map(float, errors), strict=True)), p_value, unseen
         )
 
+    def find_reward_cosine(self, multiples: Mapping[str, float]) -> float | None:
+        """Return the cosine of the terms with the reward, together, to the gradient of E[R]."""
+        return find_reward_cosine(multiples, dict(zip(self.names, self.named.mean(0).T, strict=True)))
+
     @cached_property
     def seen(self) -> list[str]:
         """The names whose gradients are not lost in the noise: of others no multiple is known."""
@@ -100,11 +105,11 @@ class Moments:
         """Return the smallest sets of names that are not rejected, with multiples that are not 0."""
         for size in range(1, MOST_TERMS + 1):
             fits = [self.fit_names(names) for names in combinations(self.seen, size)]
-            kept = [
+            unrejected = [
                 fit for fit in fits if fit and fit.p_value >= error_rate and _has_no_zero(fit, error_rate)
             ]
-            if kept:
-                return sorted(kept, key=lambda fit: -fit.p_value)
+            if unrejected:
+                return sorted(unrejected, key=lambda fit: -fit.p_value)
         return []
 
 

@@ -252,6 +252,8 @@ def _describe_exact_mean(verdict: Verdict) -> str:
     setting, written = verdict.setting, verdict.loss.written
     if written is None or not (setting.is_per_token and setting.is_differentiated) or setting.averaged:
         return ""
+    if verdict.objective.is_sampler_kl:  # of sequences, which says more
+        return ""
     outside = written.expression.replace(lambda e: isinstance(e, OverVocabulary), lambda e: sympy.S.One)
     names = {x.name for x in outside.free_symbols}
     drawn = names & {*ATOMS} or outside.atoms(sympy.Function)

@@ -172,11 +172,29 @@ def _is_negative(value: Any) -> bool:
 
 def falls_with_reward(value: Any) -> bool:
     """Does a multiple in steps fall somewhere as R or A rises, and rise nowhere?"""
-    if not (isinstance(value, Expr) and value.has(Heaviside)):
-        return False
+    slopes = [-slope for slope in _list_slopes(value)]
+    return bool(slopes) and all(map(is_never_negative, slopes))
+
+
+def turns_with_reward(value: Any) -> bool:
+    """Does a multiple in steps rise in one region as R or A rises, and fall in another one?
+
+    >>> from klsym.engine.explain import explain
+    >>> [turns_with_reward(explain(x).gradient.parts["reward"]) for x in ("abs(A)*log_q", "max(A, 0)*log_q")]
+    [True, False]
+    """
+    slopes = _list_slopes(value)
+    return any(map(is_never_negative, slopes)) and any(is_never_negative(-slope) for slope in slopes)
+
+
+def _list_slopes(value: Any) -> list[Any]:
+    """Return the slopes of a multiple in steps in R and A, other than 0, region by region."""
+    if not (isinstance(value, Expr) and value.has(Heaviside, sign)):
+        return []
+    value = value.replace(sign, lambda x: Heaviside(x, 0) - Heaviside(-x, 0))
     open_steps = value.replace(Heaviside, lambda x, at_0=0: 1 - Heaviside(-x, 0) if at_0 else Heaviside(x, 0))
-    slopes = [-v.diff(x) for v in iterate_values(open_steps.expand()) for x in (R, A) if v.has(x)]
-    return any(slope != 0 for slope in slopes) and all(map(is_never_negative, slopes))
+    slopes = (v.diff(x) for v in iterate_values(open_steps.expand()) for x in (R, A) if v.has(x))
+    return [slope for slope in slopes if slope != 0]
 
 
 def aim_at_multiples(multiples: dict[str, str], ascends: bool) -> Aim:

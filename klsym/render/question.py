@@ -32,7 +32,12 @@ from klsym.render.headline import (
     find_update,
     list_option_words,
 )
-from klsym.render.objective import aim_at_multiples, describe_objective, orient_multiples
+from klsym.render.objective import (
+    aim_at_multiples,
+    describe_objective,
+    orient_multiples,
+    turns_with_reward,
+)
 from klsym.render.option_words import SAMPLED_FROM, find_words
 from klsym.render.words import describe_place
 
@@ -150,6 +155,8 @@ def _name_combination(reading: TargetReading, ascends: bool) -> str:
         return penalty
     rises = aim_at_multiples(multiples, ascends).is_maximised
     gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
+    if turns_with_reward(reading.parts.get("reward")):
+        gradient = "a policy gradient whose sign changes with the reward"
     return " with ".join(filter(None, (gradient, penalty)))
 
 

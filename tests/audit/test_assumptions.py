@@ -286,3 +286,30 @@ def test_a_mask_of_ratios_is_a_region(condition: str, target: str, tmp_path: Pat
 def test_a_detached_factor_of_the_policy_is_no_region(kept: str, tmp_path: Path) -> None:
     body = f"return -(torch.exp(logp - old_logp)*{kept}*advantages*mask).sum()/mask.sum()"
     assert audited_by_name(tmp_path, "masked_loss", body).verdict.target is None
+
+
+# ---------------------------------------------------------------------------- advantages of tokens
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [
+        ("return -torch.sum(logp.mean() * advantages)", "logp, advantages"),
+        ("return -(logp.mean(-1, keepdim=True) * advantages).sum()", "logp, advantages"),
+        ("return -((logp*mask).sum(-1, keepdim=True) * rewards).mean()", "logp, rewards, mask"),
+    ],
+)
+def test_that_an_advantage_is_the_same_at_all_tokens_is_said(
+    tmp_path: Path, body: str, arguments: str
+) -> None:
+    assert notes(audited(tmp_path, body, arguments), "map NAME=token_rewards")
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [
+        ("return -torch.sum(logp * advantages)", "logp, advantages"),
+        ("return -(logp * advantages * mask).sum() / mask.sum()", "logp, advantages, mask"),
+        ("return -((logp*mask).sum(-1) * rewards).mean()", "logp, rewards, mask"),
+    ],
+)
+def test_where_it_makes_no_difference_nothing_is_said(tmp_path: Path, body: str, arguments: str) -> None:
+    assert not notes(audited(tmp_path, body, arguments), "token_rewards")

@@ -270,3 +270,37 @@ def test_an_expectation_of_what_is_only_measured(
     assert answer["read"] is None and "cumsum" in answer["unread"] and answer["unmeasured"] == ""
     assert answer["measured"]["multiples"] == {"reverse-kl": 1.0} and answer["measured"]["agrees"] is None
     assert answer["assumed"] == ["reads logp = log_q, ref_logp = log_p, mask = mask; --map changes it"]
+
+
+# ---------------------------------------------------------------------------- a temperature in the code
+DISTILLED = """import torch.nn.functional as F
+def kd(student_logits, teacher_logits, temperature={}):
+    t = F.softmax(teacher_logits / temperature, dim=-1)
+    s = F.log_softmax(student_logits / temperature, dim=-1)
+    return (temperature**2 * (t * (t.log() - s)).sum(-1)).mean()
+"""
+
+
+@pytest.mark.parametrize("temperature", [2.0, 0.5])
+def test_the_policies_at_a_temperature_are_named_and_those_without_are_measured(
+    tmp_path: Any, temperature: float
+) -> None:
+    (tmp_path / "kd.py").write_text(DISTILLED.format(temperature), encoding="utf-8")
+    both = audit_and_measure(f"{tmp_path}/kd.py:kd")
+    assert both.read is not None and both.measured is not None and both.untempered is not None
+    assert [*both.measured.multiples] == ["next-token-forward-kl"] and both.agrees
+    assert both.untempered.kind == "no-objective" and not both.untempered.multiples
+    alone = measure(f"{tmp_path}/kd.py:kd", fixed_length=True)
+    assert alone.kind == both.untempered.kind
+    text = " ".join(str(both.answer).split())
+    assert "q and p are the policies at the temperature of the code" in text
+    assert "measured of those at temperature 1: has no objective" in text
+    assert both.to_json()["untempered"]["kind"] == "no-objective"
+
+
+def test_without_a_temperature_no_policy_is_another_one(tmp_path: Any) -> None:
+    (tmp_path / "kd.py").write_text(DISTILLED.format(1.0), encoding="utf-8")
+    both = audit_and_measure(f"{tmp_path}/kd.py:kd")
+    assert both.read is not None and both.untempered is None and not both.read.temperatures
+    assert "temperature of the code" not in str(both.answer)
+    assert both.to_json()["untempered"] is None

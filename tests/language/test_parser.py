@@ -398,7 +398,7 @@ def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -
     "name",
     [
         "har",
-        "log_alpha",
+        "log_beta",
         "log_scale",
         "kl_coef",
         "kl_loss_weight",

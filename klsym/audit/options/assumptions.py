@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sympy import Add, Mul
+
 from klsym.api import Verdict
 from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings, find_last_word
@@ -23,12 +25,16 @@ from klsym.audit.terms import VOCABULARY, Total, mask, sequence_mask, token
 from klsym.audit.weights import find_data_symbols
 from klsym.errors import UsageError, spell_option
 from klsym.language import recognition
-from klsym.language.expressions import DENSITIES, A, R, log_mu, unfold
+from klsym.language.expressions import DENSITIES, A, R, log_mu, log_q, unfold
 from klsym.language.recognition import name_floors
 from klsym.language.sums import Whole
 from klsym.language.training_names import ADVANTAGES, REWARDS, split_words
 
 SAME_REWARDS = "rewards are taken for the same at all tokens of a sequence"
+OTHER_REWARDS = (
+    f"{SAME_REWARDS}: with one number a token the code multiplies each by the log densities of all tokens,"
+    " and klsym measure with --map NAME=token_rewards says what that is"
+)
 VERBS = {"compute", "calculate", "calc", "get", "estimate", "apply", "add", "shape", "normalize", "whiten"}
 NO_REWARDS = {"loss", "losses", "objective", "gradient", "update", "step", "train", "model", "weighted"}
 OF_TOKENS = {"token", "tok", "selected", "action"}  # in the name of a log density: one number for each token
@@ -149,14 +155,17 @@ def describe_branches(code: Code, known_names: Collection[str], session: Session
         yield f"{text} is {holds} with the shapes that klsym runs the code with"
 
 
-def describe_assumptions(bindings: Bindings, layout: Any, tokens: Tokens, verdict: Verdict) -> Iterable[str]:
+def describe_assumptions(bindings: Bindings, traced: Any, verdict: Verdict) -> Iterable[str]:
     """Name arguments that are taken for the same thing, for one number a sequence, or for bounds in order."""
+    layout, tokens = traced.layout, traced.tokens
     yield from describe_arguments(bindings, layout)
     rewarded = bool(unfold(tokens.loss).free_symbols & {R, A}) and not layout.by_rows
     ordered = [m.values["of"] for m in verdict.assumptions if m.code == "bounds-in-order"]
     if ordered:
         yield f"bounds of clips are taken to be in order: {', '.join(f'{e} > 0' for e in ordered)}"
-    if tokens.level == "sequence" and rewarded and not layout.constant:
+    if rewarded and multiplies_sums(traced.formula):
+        yield OTHER_REWARDS
+    elif tokens.level == "sequence" and rewarded and not layout.constant:
         yield SAME_REWARDS
 
 
@@ -175,6 +184,23 @@ def describe_arguments(bindings: Bindings, layout: Any) -> Iterable[str]:
         yield "klsym runs the code on the tokens of all sequences along one axis, as it needs them"
     if layout.constant:
         yield SAME_REWARDS
+
+
+def multiplies_sums(formula: Any) -> bool:
+    """Is a reward or an advantage of a token multiplied by a sum of log densities over all tokens?
+
+    >>> from klsym.audit.terms import sum_over
+    >>> multiplies_sums(sum_over(A * sum_over(log_q, "bt"), "bt")), multiplies_sums(sum_over(A * log_q, "bt"))
+    (True, False)
+    """
+    terms = (x for total in formula.atoms(Total) if "t" in total.axes for x in Add.make_args(total.args[0]))
+    return any(_has_reward_and_sum(Mul.make_args(term)) for term in terms)
+
+
+def _has_reward_and_sum(factors: tuple[Any, ...]) -> bool:
+    sums = [x for x in factors if isinstance(x, Total)]
+    of_tokens = [x for x in factors if x not in sums and x.free_symbols & {A, R}]
+    return bool(of_tokens) and any("t" in x.axes and x.has(log_q) for x in sums)
 
 
 def leave_out_floors(tokens: Tokens) -> Tokens:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
+from typing import Any
+
+from sympy import S
 
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
-from klsym.language.expressions import ATOMS, PARAMETERS, A, log_mu, rho
+from klsym.language.expressions import ATOMS, PARAMETERS, A, Weight, log_mu, rho
 from klsym.language.messages import Message
 from klsym.language.named_losses import (
     NamedLoss,
@@ -103,7 +106,7 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
 
 
 def _assume_sampling(question: Question) -> Question:
-    """Return the question off-policy, with a note, where pasted code reads an older log-probability.
+    """Return the question off-policy, with a note, where an older log-probability is read or typed.
 
     In the loss grammar rho beside an advantage says so, too; elsewhere rho is q/mu on-policy, where mu is q
     held fixed.
@@ -113,11 +116,17 @@ def _assume_sampling(question: Question) -> Question:
     names = [typed for typed, role in pairs if "log_mu" in role or "rho" in role]
     if written.expression.has(rho) and written.expression.has(A):
         names = names or ["rho"]
+    elif written.expression.replace(_is_weight, lambda *args: S.One).has(log_mu):
+        names = names or ["log_mu"]
     if not names or question.options.get("sampling") or not written.expression.has(log_mu, rho):
         return question
     note = Message("sampling-assumed", names=tuple(names))
     options = {**question.options, "sampling": "off-policy"}
     return Question(replace(written, notes=(*written.notes, note)), options)
+
+
+def _is_weight(e: Any) -> bool:
+    return isinstance(e, Weight)
 
 
 def _assume_level(question: Question) -> Question:

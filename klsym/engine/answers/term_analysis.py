@@ -12,11 +12,13 @@ from typing import Any
 
 import sympy
 
+from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import DENSITIES, REWARDS, A, Estimator, OverPositions, R, rho, rho_old, sg
 from klsym.language.messages import Message
-from klsym.notation.losses import Written
+from klsym.notation.losses import Written, show
+from klsym.notation.printers import TEXT
 
 MAX_SHOWN_TERMS = 6  # terms that are told
 NEAR_BOUND = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
@@ -40,13 +42,28 @@ class Term:
 
 def explain_terms(addends: Sequence[Written], explained: Callable[[Any], Verdict]) -> tuple[Term, ...]:
     """Return the terms of a sum in their order, if there are a few that each have a verdict."""
-    terms = [term for term in addends if not term.expression.is_number]
+    terms = add_up_rewards([term for term in addends if not term.expression.is_number])
     if not 1 < len(terms) <= MAX_SHOWN_TERMS:
         return ()
     try:
         return tuple(_build_term(term, explained(term.expression)) for term in terms)
     except UsageError:  # a term alone may be no loss of a token, or have no value
         return ()
+
+
+def add_up_rewards(terms: Sequence[Written]) -> list[Written]:
+    """Add up the terms with the same reward or advantage, if a bound or a condition divides one of them.
+
+    In a region the terms may cancel: the sign of one alone is not that of the update.
+    """
+    addends = list(terms)
+    for reward in (A, R):
+        of_reward = [term for term in addends if term.expression.has(reward)]
+        if len(of_reward) > 1 and any(is_piecewise(term.expression) for term in of_reward):
+            expression = sympy.Add(*(term.expression for term in of_reward))
+            addends[addends.index(of_reward[0])] = Written(show(expression, TEXT), expression)
+            addends = [term for term in addends if term not in of_reward]
+    return addends
 
 
 def _build_term(term: Written, verdict: Verdict) -> Term:

@@ -269,7 +269,7 @@ def _list_messages(
         for x in loss.means
         if not (x.c * x.inner).has(Before, Whole) and not x.is_multiplied_by_score(setting)
     ]
-    if setting.is_per_token and not setting.on_policy and bare:
+    if setting.is_per_token and not setting.on_policy and bare and not inner.objective.is_sampler_kl:
         yield Message("means-at-prefixes-of-mu")
     if any(not exact_mean.detached and _is_truncated(exact_mean.x) for exact_mean in loss.means):
         yield Message("truncated")

@@ -63,7 +63,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     """Start a derivation from its left side.
 
     setting: on_policy (the sampler mu is q, detached), given ({R: value at every sample}),
-    premises (pairs of quantities equal for every theta), defined (a context: its definitions and facts).
+    premises (pairs of quantities equal for every theta), defined (a context), apart (no sample is on a tie).
     """
     if not isinstance(start, Quantity):
         expected = "a quantity such as expectation(...) or grad(KL(q, p))"
@@ -71,6 +71,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     given = tuple(sorted((str(n), to_ring(v)) for n, v in setting.pop("given", {}).items()))
     premises = tuple((to_quantity(a), to_quantity(b)) for a, b in setting.pop("premises", ()))
     on_policy, defined = bool(setting.pop("on_policy", False)), setting.pop("defined", PLAIN)
+    apart = setting.pop("apart", False)
     if setting:
         raise ProofError(f"derive: unknown setting {sorted(setting)}")
     named = (start, *(item for pair in premises for item in pair))
@@ -86,7 +87,7 @@ def derive(start: Quantity, **setting: Any) -> Derivation:
     labels = {k: v for item in named for k, v in item.labels.items()}
     context = _add_parameters(context, [e for item in named for e in walk_elements(item.side)])
     check_setting(context)
-    return Derivation(context, start.side, (), labels)
+    return Derivation(context, start.side, (), labels, apart=apart)
 
 
 def _add_parameters(context: Context, elements: Iterable[ExpPoly]) -> Context:
@@ -118,6 +119,7 @@ class Derivation:
     moves: tuple[Move, ...]
     labels: dict[ExpPoly, Any]
     notes: tuple[tuple[int, int, str], ...] = ()
+    apart: bool = False
 
     @property
     def left(self) -> Side:
@@ -224,13 +226,12 @@ class Derivation:
         derivation = replace(self, moves=(*self.moves, *moves[: sides.index(target)]))
         return replace(derivation, notes=(*self.notes, (len(self.moves), len(derivation.moves), by)))
 
-    def __repr__(self) -> str:
-        return self.left_text
-
     @property
     def left_text(self) -> str:
-        """The left side so far, as text."""
         return show_side(self.left if self.moves else self.start, self.labels)
+
+    def __repr__(self) -> str:
+        return self.left_text
 
     # -- endings ---------------------------------------------------------------------------
     def equals(self, right: Any, using: Iterable[Any] = (), evaluate: bool = False) -> Proof:
@@ -345,7 +346,7 @@ class Derivation:
         """Bring both sides into canonical form and close; whole: sequences are not taken apart into steps."""
         right_quantity = to_quantity(right)
         stepwise = not whole and has_steps(self.start, right_quantity.side)
-        strategy = Strategy(stepwise=stepwise, cited=prove_lemmas())
+        strategy = Strategy(stepwise=stepwise, apart=self.apart, cited=prove_lemmas())
         chain = self._declare_names(right_quantity, *added)
         target = unfold(right_quantity.side, chain.context)
         chain = chain._add_given_means(self.left, target, strategy=strategy)

@@ -52,10 +52,11 @@ NO_THEOREMS = CitedTheorems()
 @dataclass(frozen=True)
 class Strategy:
     """How far to go: stepwise, whole-sequence quantities become sums over t; evaluate, products of means are
-    multiplied out; cited, theorems that may be used."""
+    multiplied out; apart, no sample lies where two regions meet; cited, theorems that may be used."""
 
     stepwise: bool = False
     evaluate: bool = False
+    apart: bool = False
     cited: CitedTheorems = NO_THEOREMS
 
 
@@ -175,7 +176,11 @@ def _choose_rule_for_atom(atom: Atom, in_product: bool, context: Context, strate
             if any(parse_name(name).detached for name in a.names() if context.is_sample(name)):
                 return "stop-gradient", {}
             choice = _choose_rule_for_mean(atom, context, strategy)
-            if not choice and context.definitions and (tidy := find_next_step(a, context, False, True)):
+            if (
+                not choice
+                and context.definitions
+                and (tidy := find_next_step(a, context, False, True, apart=strategy.apart))
+            ):
                 return tidy[:2]
             return choice or (_choose_linearity(atom, context) if strategy.evaluate and in_product else None)
     return None

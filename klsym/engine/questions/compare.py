@@ -63,10 +63,14 @@ from klsym.notation.losses import Written
 
 def decide_equality(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
     """Return a proof that both are equal for all q, p, mu, or a model in which they are not."""
-    try:
-        return Answer(True, "kernel", derive(left, on_policy=copied, defined=defined).equals(right))
-    except ProofError:
-        return refute_equality(left, right, copied=copied, defined=defined)
+    chain = derive(left, on_policy=copied, defined=defined)
+    with suppress(ProofError):
+        return Answer(True, "kernel", chain.equals(right))
+    for apart in (False, True) if defined.definitions else ():  # regions of both may meet in the difference
+        with suppress(ProofError):
+            difference = derive(left - right, on_policy=copied, defined=defined, apart=apart)
+            return Answer(True, "kernel", difference.equals(0), instance=Instance((left, right), {}))
+    return refute_equality(left, right, copied=copied, defined=defined)
 
 
 def refute_equality(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:

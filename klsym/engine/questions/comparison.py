@@ -28,13 +28,22 @@ class Instance:
 
 @dataclass(frozen=True)
 class Answer:
-    """Is something the same for both losses?  None: open.  instance: where the proof is about an instance."""
+    """Is something the same for both losses?  None: open.
+
+    instance: the equation, where the proof is about an instance of it, or about the difference of its sides.
+    """
 
     same: bool | None = None
     trust: str = "open"
     proof: Proof | None = None
     witness: dict[str, Any] | None = None
     instance: Instance | None = None
+
+    @property
+    def is_off_bounds(self) -> bool:
+        """Is it the same by a theorem that assumes that no sample lies where two regions meet?"""
+        hypotheses = self.proof.theorem.hypotheses if self.same and self.proof is not None else ()
+        return any(hypothesis[0] == "away" for hypothesis in hypotheses)
 
 
 OPEN_ANSWER = Answer()

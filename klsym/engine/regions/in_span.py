@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from operator import mul
 from random import Random
@@ -101,6 +102,26 @@ def is_positive_somewhere(e: ExpPoly, context: Context) -> bool:
         compute_value(e, sample, context) > ROUNDING * abs(compute_value(sizes, sample, context))
         for sample in samples
     )
+
+
+def is_positive_multiple(x: ExpPoly, of: ExpPoly) -> bool:
+    """Is x an exponential times a positive number times another element, so that both have the same sign?
+
+    >>> w = ExpPoly.from_variable("w")
+    >>> is_positive_multiple(5 - (-w).exp() * 6, w.exp() - Fraction(6, 5))
+    True
+    >>> is_positive_multiple((-w).exp() * 6 - 5, w.exp() - Fraction(6, 5))
+    False
+    """
+    if len(x.terms) != len(of.terms) or not x:
+        return False
+    (monomial, exponent), value = next(iter(x.terms.items()))
+    for (other_monomial, other_exponent), other_value in of.terms.items():
+        if other_monomial == monomial and Fraction(value) / other_value > 0:
+            unit = ExpPoly({((), exponent): 1}) * ExpPoly({((), other_exponent): 1}).invert()
+            if of * unit * (Fraction(value) / other_value) == x:
+                return True
+    return False
 
 
 def _iterate_samples(context: Context, number: int) -> Iterator[Sample]:

@@ -18,7 +18,7 @@ holds sg(..) beside what moves, or of rho on-policy, only the value v and the sl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -29,7 +29,7 @@ import sympy
 from mpmath import iv
 
 from klsym.engine.regions.bounds_in_order import find_witness
-from klsym.engine.regions.in_span import is_positive_somewhere
+from klsym.engine.regions.in_span import is_positive_multiple, is_positive_somewhere
 from klsym.engine.regions.positivity import drop_positive_factors, find_positive_sum, split_common_factors
 from klsym.engine.regions.relations import divide_exactly, find_square_root, reduce_by_relations
 from klsym.engine.regions.root_isolation import find_joint_signs
@@ -80,10 +80,8 @@ class Unfolding:
     def __call__(self, node: Any, values: list[ExpPoly], detached: bool = False) -> ExpPoly:
         """Return a piecewise function of elements; detached: it is not differentiated."""
         has_gradient = not detached and any(is_live(x, self.context) for x in values)
-        self.has_gradient, self.share_slope = (
-            has_gradient,
-            self._share_ties if has_gradient else self._choose_greater,
-        )
+        self.has_gradient = has_gradient
+        self.share_slope = self._share_ties if has_gradient else self._choose_greater
         self.ignores_ties = not has_gradient and not isinstance(node, sympy.Heaviside)
         match node:
             case sympy.Abs():
@@ -314,10 +312,11 @@ class Unfolding:
         return None
 
     def _find_definition(self, x: ExpPoly, kind: str) -> ExpPoly | None:
-        """Return the name that x defines already."""
+        """Return the name that x defines already; of a region, that an element of the same sign defines."""
+        is_same = is_positive_multiple if kind == REGION else ExpPoly.__eq__
         for definition in self.context.definitions:
             name = name_in_slot(definition.name, self._find_slot(x))
-            if self.context.find_definition(name, kind) == x:
+            if (e := self.context.find_definition(name, kind)) is not None and is_same(e, x):
                 return ExpPoly.from_variable(name)
         return None
 
@@ -355,17 +354,16 @@ class Unfolding:
         return name
 
 
-def start_unfolding(on_policy: bool, parameters: Iterable[str], nonnegative: Iterable[Any]) -> Unfolding:
+def start_unfolding(on_policy: bool, parameters: Collection[str], nonnegative: Iterable[Any]) -> Unfolding:
     """Return an unfolding without regions.
 
     nonnegative: expressions that are at least 0, as `collect_clip_facts` returns them.
     """
     facts = tuple(map(to_ring, nonnegative))
     witness = tuple(sorted((find_witness(facts) or {}).items()))
-    context = Context(
-        tuple(sorted(parameters)), functions=(), premises=(), definitions=(), facts=facts, witness=witness
+    return Unfolding(
+        on_policy, {*parameters}, Context(tuple(sorted(parameters)), facts=facts, witness=witness)
     )
-    return Unfolding(on_policy, set(context.parameters), context)
 
 
 def is_piecewise(e: Any) -> bool:

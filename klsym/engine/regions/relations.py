@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import Any
 
 from klsym.engine.regions.logs import divide_exactly, find_log_step
@@ -67,9 +67,17 @@ def reduce_by_relations(
 
 @lru_cache(maxsize=4096)
 def find_next_step(
-    element: ExpPoly, context: Context, has_gradient: bool, off_bounds: bool = False, roots: bool = False
+    element: ExpPoly,
+    context: Context,
+    has_gradient: bool,
+    off_bounds: bool = False,
+    roots: bool = False,
+    apart: bool = False,
 ) -> Step | None:
-    """Return the first relation that changes the element; off_bounds: no sample need lie on a bound."""
+    """Return the first relation that changes the element; off_bounds: no sample need lie on a bound.
+
+    apart: of two opposite regions that depend on theta one holds, as no sample lies on their bound.
+    """
     plain = reduce_powers(element, context)
     if plain != element:
         return "region", _build_data({}, ONE, ZERO, []), plain
@@ -77,16 +85,16 @@ def find_next_step(
         return "definition", *step_of_log
     regions = (name for name in element.names() if context.find_definition(name, REGION) is not None)
     names = sorted(regions, reverse=True)
-    for cell, factor, multiplier, rows, apart in _iterate_proposals(
-        element, names, context, has_gradient, roots=roots
-    ):
-        if multiplier and (off_bounds or not apart):
+    proposals = _iterate_proposals(element, names, context, has_gradient, roots=roots)
+    ties = _iterate_ties(element, names, context) if apart and not has_gradient else iter(())
+    for cell, factor, multiplier, rows, is_apart in chain(proposals, ties):
+        if multiplier and (off_bounds or not is_apart):
             vanishing = multiplier * factor
             for name, value in cell.items():
                 region = ExpPoly.from_variable(name)
                 vanishing = vanishing * (region if value else 1 - region)
             remainder = reduce_powers(element - vanishing, context)
-            return "region", _build_data(cell, factor, multiplier, rows, apart=apart), remainder
+            return "region", _build_data(cell, factor, multiplier, rows, apart=is_apart), remainder
     return None
 
 
@@ -152,6 +160,15 @@ def _iterate_complements(
             element, first, second, v
         )
         yield {first: 0, second: 0}, v, -multiplier, [_build_row(ONE, [first, second])], False
+
+
+def _iterate_ties(element: ExpPoly, names: list[str], context: Context) -> Iterator[Proposal]:
+    """Propose 1 - B for C, of opposite regions that depend on theta, where no sample lies on their bound."""
+    for first, second in combinations(names, 2):
+        e, opposite = (context.find_definition(name, REGION) or ZERO for name in (first, second))
+        if e + opposite == ZERO and {first, second} <= list_moving_regions(element, context):
+            rows = [_build_row(ONE, [first]), _build_row(ONE, [second])]
+            yield {first: 0, second: 0}, ONE, -_find_cofactor(element, {second}), rows, True
 
 
 @lru_cache(maxsize=1024)

@@ -23,7 +23,7 @@ from klsym.engine.fields.primitives import WEIGHT, find_objective_under, find_pr
 from klsym.engine.fields.slot_loss import SlotLoss, collect_random_names
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
-from klsym.engine.proof.quantities import Quantity, expectation, expected_gradient, grad
+from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.regions.in_span import is_combination
 from klsym.engine.targets.named_gradient import build_named_gradient, find_centred_form, prove_gradient
@@ -274,6 +274,8 @@ def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> De
         or field.sequence_coefficient is not None
     ):
         return None
+    if (to_sampler := _decide_to_sampler(field, decomposition)) is not None:
+        return to_sampler
     attached = _find_attached_with_fixed_sums(field) if field.attached_loss is None else field.attached_loss
     if attached is None:
         return None
@@ -290,6 +292,18 @@ def _decide_attached(field: ReducedGradient, decomposition: Decomposition) -> De
     return _build_token_decision(
         "objective", field, decomposition, (field.exchanged.equals(grad(objective)),), objective=objective
     )
+
+
+def _decide_to_sampler(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Use E_mu[sum_t c s_now] = -c grad KL(mu||q), the KL of whole sequences, for a constant c."""
+    c = field.score_coefficients.get("now", ZERO)
+    if set(field.score_coefficients) != {"now"} or not c or not field.exchanged.context.is_constant(c):
+        return None
+    objective = KL("mu", "q") * -to_sympy(c)
+    with suppress(ProofError):
+        proof = field.exchanged.equals(grad(objective))
+        return _build_token_decision("objective", field, decomposition, (proof,), objective=objective)
+    return None
 
 
 def _find_attached_with_fixed_sums(field: ReducedGradient) -> Any | None:

@@ -14,7 +14,7 @@ from klsym.engine.divergences.nonconvex_effects import Effects, find_effects
 from klsym.engine.fields.named_terms import NamedParts
 from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.proof.quantities import Quantity
+from klsym.engine.proof.quantities import KL, Quantity
 from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, Search
 from klsym.kernel.ring import ExpPoly
 from klsym.language.expressions import A, R, remove_sg, s, unfold
@@ -202,6 +202,12 @@ class Objective:
     convexity: Functional | None = None
     penalty: ExpPoly | None = None
     sense: Literal["minimised", "maximised"] = "minimised"
+
+    @property
+    def is_sampler_kl(self) -> bool:
+        """Is it a multiple of KL(mu||q), of whole sequences?"""
+        [(_, to_policy)] = KL("mu", "q").side.terms
+        return self.quantity is not None and [atoms for _, atoms in self.quantity.side.terms] == [to_policy]
 
     @cached_property
     def effects(self) -> Effects | None:

@@ -144,21 +144,21 @@ def _split_row(row: Row) -> list[list[Item]]:
 
 def _format_row(row: list[Item] | Row) -> str:
     """Join the markup of a row, with space around names of functions and none after a prefix minus."""
-    row, previous = "", Item(SPACE, "")
+    joined, previous = "", Item(SPACE, "")
     for item in row:
         markup = item.markup
         if item.kind == FUNCTION and _is_operand(previous):
-            row += THIN
+            joined += THIN
         if previous.kind == FUNCTION and item.kind in (OPERAND, FUNCTION, LARGE):
-            row += THIN
+            joined += THIN
         if item.kind == SIGN and not _is_operand(previous):
             markup = markup.replace("<mo>", '<mo form="prefix">')
         if item.kind == BAR:
             markup = f'<mo{TIGHT} form="{"postfix" if _is_operand(previous) else "prefix"}">|</mo>'
             item = Item(CLOSE if _is_operand(previous) else OPEN, markup)
-        row += markup
+        joined += markup
         previous = item
-    return row
+    return joined
 
 
 def _is_operand(item: Item) -> bool:

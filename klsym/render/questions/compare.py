@@ -60,14 +60,15 @@ class PrintedAnswer(Answer):
         """What is proved; empty where nothing is known."""
         if self.instance is not None:
             left, right = self.instance.equation
-            return f"{left} != {right} in general"
+            return f"{left} = {right}" if self.same else f"{left} != {right} in general"
         return str(self.proof) if self.proof else ""
 
     @property
     def statement_latex(self) -> str:
         """The same in LaTeX; empty where nothing is known."""
         if self.instance is not None:
-            return r" \neq ".join(formulas.show_side(x.side, x.labels, LATEX) for x in self.instance.equation)
+            relation = " = " if self.same else r" \neq "
+            return relation.join(formulas.show_side(x.side, x.labels, LATEX) for x in self.instance.equation)
         return show_theorem_latex(self.proof) if self.proof else ""
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +167,11 @@ class PrintedComparison(Comparison):
         of_region = build_assumption(found.assumed, Context()) if found and found.assumed else None
         told = [x for proof in self.proofs for x in proof.assumptions if x != of_region]
         instances = (answer.instance for _, answer in self.named_answers)
-        values = (Message("values-in-model", values=tuple(one.values.items())) for one in instances if one)
+        values = (
+            Message("values-in-model", values=tuple(one.values.items()))
+            for one in instances
+            if one and one.values
+        )
         readings = (*values, *(x for x in self.readings if x.code not in READINGS))
         told = drop_unused_definitions(
             (*readings, *told), [answer.statement for _, answer in self.named_answers]

@@ -52,6 +52,7 @@ AT_OPTIMUM = {
     False: "{} is noisy",
     None: "the noise of {} is not decided",
 }
+OFF_BOUNDS = " that lies on no bound"
 SAME = ("A", "B", "equal")  # orders of the variances that hold in every model
 SAME_GRADIENT = "Training goes to the same policy"
 OTHER_OBJECTIVE, OTHER_GRADIENT = "Different objectives", "Different expected gradients"
@@ -118,7 +119,7 @@ def _list_lines(
     is_asked = not found.settings or found.gradient.same is not None
     answers = [
         ("value", state(ON_AVERAGE[found.value.same], found.value)),
-        ("gradient", state(at_a_sample, found.per_sample)),
+        ("gradient", state(at_a_sample + OFF_BOUNDS * found.per_sample.is_off_bounds, found.per_sample)),
     ]
     labelled = [
         *list_uses(found, names),

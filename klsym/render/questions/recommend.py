@@ -151,9 +151,7 @@ def _format_short_rows(found: PrintedRecommendation, width: int) -> list[str]:
     """Return a row with the other choices, and one with common mistakes and their objectives."""
     also = [_add_options(choice) for choice in found.choices[1:MAX_CHOICES]]
     rows = [("also", ", ".join(also))] if also else []
-    wrong = [
-        f"{_add_options(mistake)} ({describe_mistake(mistake, found)})" for mistake in found.wrong[:MAX_WRONG]
-    ]
+    wrong = [f"{_add_options(trap)} ({describe_mistake(trap, found)})" for trap in found.wrong[:MAX_WRONG]]
     while len(", ".join(wrong)) > 2 * (width - 20) and len(wrong) > 1:
         wrong.pop()
     rows += [("not", f"{', '.join(wrong)}")] if wrong else []
@@ -196,7 +194,7 @@ def _explain_no_choice(found: PrintedRecommendation) -> str:
 def _list_common_mistakes(found: PrintedRecommendation, at_most: int | None = None) -> list[str]:
     if not found.wrong:
         return []
-    rows = [(_add_options(mistake), describe_mistake(mistake, found)) for mistake in found.wrong[:at_most]]
+    rows = [(_add_options(trap), describe_mistake(trap, found)) for trap in found.wrong[:at_most]]
     width = max(len(loss) for loss, _ in rows)
     title = "what they estimate" if found.use == "value" else "what they optimise"
     return [
@@ -206,22 +204,20 @@ def _list_common_mistakes(found: PrintedRecommendation, at_most: int | None = No
     ]
 
 
-def describe_mistake(mistake: TemptingLoss, found: PrintedRecommendation) -> str:
-    """Say in a few words what a common mistake optimises."""
+def describe_mistake(trap: TemptingLoss, found: PrintedRecommendation) -> str:
+    """Say in a few words what a common trap optimises."""
     if found.use == "value":
         return (
-            f"its mean is {describe_value(mistake.verdict)}"
-            if _is_formula(mistake)
-            else describe_value(mistake.verdict)
+            f"its mean is {describe_value(trap.verdict)}"
+            if _is_formula(trap)
+            else describe_value(trap.verdict)
         )
-    return (
-        describe_update(mistake.verdict) if found.target in NEXT_TOKENS else describe_reason(mistake.verdict)
-    )
+    return describe_update(trap.verdict) if found.target in NEXT_TOKENS else describe_reason(trap.verdict)
 
 
-def _is_formula(mistake: TemptingLoss) -> bool:
-    named = any(mistake.verdict.value.is_unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
-    return not named and mistake.verdict.value.target not in ("f-divergence", "objective", None)
+def _is_formula(trap: TemptingLoss) -> bool:
+    named = any(trap.verdict.value.is_unbiased_for(name) for name in ("reverse-kl", "forward-kl"))
+    return not named and trap.verdict.value.target not in ("f-divergence", "objective", None)
 
 
 def _add_options(choice: Choice | TemptingLoss) -> str:
@@ -367,8 +363,7 @@ def recommendation_markdown(found: PrintedRecommendation, framework: str = "torc
         lines.append(f"| `{_add_options(choice)}` | {rows} |")
     lines += ["", "| not | because |", "| --- | --- |"]
     lines += [
-        f"| `{_add_options(mistake)}` | {_escaped(describe_mistake(mistake, found))} |"
-        for mistake in found.wrong
+        f"| `{_add_options(trap)}` | {_escaped(describe_mistake(trap, found))} |" for trap in found.wrong
     ]
     return "\n".join([*lines, "", "```python", found.snippet(framework), "```"])
 
@@ -392,7 +387,7 @@ def recommendation_json(found: PrintedRecommendation) -> dict[str, Any]:
     ]
     return {
         "target": found.target, **setting, "tried": found.tried, "choices": choices,
-        "not": [wrong_json(mistake, found) for mistake in found.wrong],
+        "not": [wrong_json(trap, found) for trap in found.wrong],
         "elsewhere": choice_json(found.elsewhere, found) if found.elsewhere else None,
         "family": asdict(found.family) if found.family else None,
         "weighted": found.weighted and {
@@ -428,11 +423,11 @@ def choice_json(choice: PrintedChoice, found: PrintedRecommendation) -> dict[str
     }  # fmt: skip
 
 
-def wrong_json(mistake: TemptingLoss, found: PrintedRecommendation) -> dict[str, Any]:
+def wrong_json(trap: TemptingLoss, found: PrintedRecommendation) -> dict[str, Any]:
     """A tempting choice that is wrong, as data."""
-    setting = mistake.verdict.setting
+    setting = trap.verdict.setting
     return {
-        "loss": mistake.loss, "credit": setting.credit or None, "weights": setting.weights or None,
-        "target": mistake.verdict.target or "open", "reason": describe_mistake(mistake, found),
-        "trust": mistake.verdict.trust, "value": describe_value(mistake.verdict),
+        "loss": trap.loss, "credit": setting.credit or None, "weights": setting.weights or None,
+        "target": trap.verdict.target or "open", "reason": describe_mistake(trap, found),
+        "trust": trap.verdict.trust, "value": describe_value(trap.verdict),
     }  # fmt: skip

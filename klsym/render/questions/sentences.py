@@ -109,7 +109,8 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "floors-left-out": lambda floors: f"assumed: {describe_floors(floors)}",
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
-    "over-tokens": "a mean or sum inside exp is over the T tokens of a sequence; klsym itself takes the mean"
+    "over-tokens": "a mean or sum of log-probabilities inside exp, or that a reward multiplies, is over the T"
+    " tokens of a sequence; klsym itself takes the mean"
     " over samples",
     "level-assumed": lambda: f"assumed: {spell_option('level', 'sequence')}",
     "batch-mean-read": _list_batch_means,

@@ -50,7 +50,8 @@ RIGHT: list[tuple[str, dict[str, str]]] = [
     ("k2", {}), ("3*k2", {}), ("k2 + k1", {}), ("-A*rho + beta*k2", ON), ("-A*rho", ON), ("rho*log_q", {}),
     ("r", {}), ("rho*(1 - r - r*k1)", {}), ("rho*k3", OFF), ("sg(rho)*k2", OFF), ("k1", REWARD),
     ("R - beta*k1", REWARD), ("-r", REWARD), ("rho*k1", {**OFF, **REWARD}), ("k1", {**TOKEN, **REWARD}),
-    ("rho*k3", {**TOKEN, **OFF, "weights": "prefix"}), ("log_q - log_mu", {}), ("M*k3", {}),
+    ("rho*k3", {**TOKEN, **OFF, "weights": "prefix"}), ("M*k3", {}),
+    ("log_q - log_mu", {"sampling": "on-policy"}),
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def test_a_surrogate_and_a_penalty() -> None:
             " rho < 1 - eps and A < 0; |weight| of A: at most eps + 1 where A > 0, unbounded where A < 0"
         ),
     }
-    masked = says("-min(rho*(A - beta*sg(k1)), clip(rho, 0.8, 1.2)*(A - beta*sg(k1))) + rho*A", **OFF)
+    masked = says("-min(rho*(A - beta*sg(k1)), clip(rho, 0.8, 1.2)*(A - beta*sg(k1))) + rho*R", **OFF)
     assert any("inside the clip range" in line for line in masked.values())
 
 
@@ -57,6 +57,30 @@ def test_terms(loss: str, term: str, words: str) -> None:
 )  # fmt: skip
 def test_terms_stand_in_the_order_in_which_they_were_typed(loss: str, terms: list[str]) -> None:
     assert [term.loss for term in klsym.explain(loss, **OFF).gradient.terms] == terms
+
+
+DUAL = "torch.where(A < 0, torch.max({0}, 0.9*A), {0})".format(
+    "torch.min(ratio*A, torch.clamp(ratio, 0.8, 1.2)*A)"
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "start"),
+    [
+        (f"-{DUAL}", "A policy gradient inside the clip range"),
+        (DUAL, "The wrong sign for a policy gradient inside the clip range"),
+        (f"-{DUAL} + 0.1*k3", "A penalty that is not a KL; and a policy gradient inside the clip range"),
+        (f"{PPO} - 0.01*H(q)", "A policy gradient inside the clip range; and an entropy bonus"),
+        ("-rho*abs(A)", "A policy gradient whose sign changes with the reward"),
+        ("rho*abs(A)", "A policy gradient whose sign changes with the reward"),
+        ("-where(A < 0, 1, 0)*A*rho + where(A > 0, 1, 0)*A*rho", "A policy gradient whose sign changes"),
+        ("-rho*max(A, 0)", "A policy gradient: maximises"),
+        ("rho*max(A, 0)", "The wrong sign for a policy gradient: minimises"),
+        ("rho*max(-A, 0) - rho*max(A, 0)", "A policy gradient: maximises E_q[A"),
+    ],
+)  # fmt: skip
+def test_terms_of_one_reward_are_added_up_before_a_sign_is_named(loss: str, start: str) -> None:
+    assert " ".join(klsym.explain(loss, **OFF).text(width=300).splitlines()[1].split()).startswith(start)
 
 
 def test_an_estimator_that_is_a_sum_is_no_sum_of_terms() -> None:
