@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from sympy import Integer, S
 
 from klsym.errors import UsageError
-from klsym.language.expressions import DENSITIES, REWARDS
+from klsym.language.expressions import DENSITIES, REWARDS, log_q
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.library_calls import Call, bind_arguments, suggest_instead
 from klsym.language.messages import Message
@@ -303,7 +303,8 @@ class SpelledReader(NameReader):
 
     def take_factor_over_tokens(self, x: Any, factor: Any) -> Any:
         """Return x with the means and sums of log-probabilities over tokens, if a reward multiplies them."""
-        is_of_sequence = factor.has(*REWARDS) and not factor.has(*DENSITIES, Mean)
+        is_alone = x.as_independent(Mean, as_Add=False)[1] == Mean(log_q)
+        is_of_sequence = is_alone and factor.has(*REWARDS) and not factor.has(*DENSITIES, Mean)
         over_tokens = take_over_tokens(x) if is_of_sequence else x
         self.sums_tokens |= over_tokens != x
         return over_tokens
