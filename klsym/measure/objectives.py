@@ -81,7 +81,7 @@ class Moved:
         """Return sum_t of a value at the prefix of each word, for each sequence."""
         return np.asarray(np.where(self.world.is_drawn, per_prefix[..., self.world.rows], 0).sum(-1))
 
-    def mean_over_words(self, term: Callable[[Array, Array], Array]) -> Array:
+    def sum_over_words(self, term: Callable[[Array, Array], Array]) -> Array:
         """Return sum_t sum_v term(log q, log p) of the next word."""
         return self.sum_next_words(term(self.log_q, self.world.log_p).sum(-1))
 
@@ -153,8 +153,8 @@ PENALTIES: dict[str, Form] = {
         m.world.is_drawn, np.exp(m.mu - m.q) - 1 + m.q - m.mu, 0
     ).sum(-1),
     "abs(log_q - log_mu)": lambda m: _take_modulus(m.q - m.mu).sum(-1),
-    "js(q, p)": lambda m: m.mean_over_words(_compute_js),
-    "full(abs(1 - r))": lambda m: m.mean_over_words(lambda q, p: _take_modulus(np.exp(q) - np.exp(p))),
+    "js(q, p)": lambda m: m.sum_over_words(_compute_js),
+    "full(abs(1 - r))": lambda m: m.sum_over_words(lambda q, p: _take_modulus(np.exp(q) - np.exp(p))),
 }
 SUMS = ("exp(log_mu - log_q) - 1 + log_q - log_mu",)  # in brackets where they are divided
 # Of rewards and lengths, [groups, n]: the weight of the first sample of each.  std_1 divides by n - 1.
@@ -221,7 +221,7 @@ class NamedGradients:
         for suffix in divisors:
             weight = self._weigh(DIVISORS[suffix])
             for name, term in NEXT_WORDS.items():
-                yield name + suffix, self._differentiate(moved.masses * weight * moved.mean_over_words(term))
+                yield name + suffix, self._differentiate(moved.masses * weight * moved.sum_over_words(term))
         for forms, penalties in ((SAMPLED, PENALTIES), (RATIOS_OF_SEQUENCES, {})):
             for suffix in divisors:
                 yield from self._list_sampled(suffix, forms, penalties)

@@ -52,7 +52,7 @@ def draw_questions() -> Any:
 
 def draw_bars(counts: Mapping[str, int], title: str, what: str) -> Any:
     """One bar a target, with its count."""
-    rows = [target for target in TARGETS if counts.get(target)]
+    rows = sorted(counts, key=[*TARGETS].index)
     with open_panels(PAGE * 0.75, 0.28 * len(rows) + 0.8) as (figure, ax):
         numbers, colours = [counts[row] for row in rows], [TARGETS[row][1] for row in rows]
         ax.bar_label(ax.barh(range(len(rows)), numbers, color=colours, height=0.7), padding=3)

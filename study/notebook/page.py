@@ -100,10 +100,11 @@ def draw_distances(distances: Mapping[str, float]) -> Any:
     from klsym.study.notebook.counted import GREEN, draw_distances
 
     green = [name for name, distance in distances.items() if distance < GREEN]
-    figure = draw_distances(distances, f"{len(green)} of {len(distances)} versions passes the gate")
+    verb = "passes" if len(green) == 1 else "pass"
+    figure = draw_distances(distances, f"{len(green)} of {len(distances)} versions {verb} the gate")
     figure.alt = (
         f"Bars on a log axis: the distance of the gradient of {len(distances)} versions of a loss from the"
-        f" intended one. That of {' and '.join(green) or 'none'} is rounding, the others are far larger."
+        f" intended one. Those of {', '.join(green) or 'none'} are rounding; all others are far larger."
     )
     return figure
 

@@ -16,7 +16,7 @@ from klsym.study.notebook.alternative_texts import ALTERNATIVE_TEXTS
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "notebooks" / "regenerate.py"))
 SAME, NEAR, DRAWING = SCRIPT["is_same_drawing"], SCRIPT["NEAR"], SCRIPT["DRAWING"]
-LINE = '<svg><path d="M 1 2.5 L 3 {}"/></svg>'
+LINE = '<svg><path id="p9e56664" d="M 1 2.5 L 3 {}"/></svg>'
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,7 @@ LINE = '<svg><path d="M 1 2.5 L 3 {}"/></svg>'
     ],
 )
 def test_which_drawings_count_as_the_same(fresh, same):
+    """An id that reads as a huge number is compared as a text."""
     assert SAME(LINE.format(4), fresh) is same
     assert SAME(LINE.format(4).splitlines(keepends=True), fresh) is same
 
