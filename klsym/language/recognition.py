@@ -93,8 +93,10 @@ def join_probabilities(e: Any) -> Any:
     """Return a product with a ratio such as rho in place of its probabilities, if they are one.
 
     >>> from sympy import exp
-    >>> join_probabilities(exp(log_q) * k1 / exp(log_mu)), join_probabilities(exp(log_q) * k1)
-    (k1*rho, k1*exp(log_q))
+    >>> join_probabilities(exp(log_q) * k1 / exp(log_mu))
+    k1*rho
+    >>> join_probabilities(exp(log_q) * k1) == exp(log_q) * k1
+    True
     """
     powers = [x for x in sympy.Mul.make_args(e) if isinstance(x, sympy.exp)]
     if len(powers) < 2:

@@ -189,7 +189,7 @@ def test_axioms_name_the_closing_that_was_used(capsys: Out) -> None:
 def test_claims(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", *PROOFS)
     lines = out.splitlines()
-    assert (code, err, len(lines)) == (0, "", 105)
+    assert (code, err, len(lines)) == (0, "", 107)
     row = r"[a-z]+\.[a-z0-9-]+ +(proved|refuted|corrected|exact) +settled +(kernel|sympy) +\S"
     assert all(re.match(row, line) for line in lines)
     assert len(run(capsys, "claims", "reward", "value.k2-biased")[1].splitlines()) == 9
@@ -198,7 +198,7 @@ def test_claims(capsys: Out) -> None:
 def test_claims_json(capsys: Out) -> None:
     code, out, err = run(capsys, "claims", "--json", *PROOFS)
     rows = json.loads(out)
-    assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 105, 105)
+    assert (code, err, len(rows), len({row["id"] for row in rows})) == (0, "", 107, 107)
     text, listed = (str, type(None)), ("hypotheses", "verified")
     for row in rows:
         assert list(row) == [

@@ -18,6 +18,7 @@ UNREAD = "def unread(logp, ref_logp, model):\n    return model(logp - ref_logp).
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     fork_processes(monkeypatch)
     return Path("losses.py")

@@ -143,7 +143,7 @@ def test_a_curl_is_shown_where_all_words_are_kept() -> None:
 def test_what_asks_for_words_that_are_not_drawn_is_open(loss: str) -> None:
     found = klsym.explain(loss, sampling="truncated", level="token", use="reward")
     assert (found.target, found.trust, found.proof.theorems) == (None, "open", ())
-    assert "rest on q << mu, and no word with M = 0 is drawn" in " ".join(str(found).split())
+    assert "assume q << mu, but no word with M = 0 is drawn" in " ".join(str(found).split())
     case = Case(loss, "truncated", "reward", level="token")
     assert not complaints_at_tokens(case, written_out(found.to_json()))
 
