@@ -61,8 +61,7 @@ def judge(case: Case) -> str:
         return "open"
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    trust = verdict.to_json()["trust"]  # "open" where no target is decided
-    return TRUST.get(trust, trust)
+    return "open" if verdict.target in (None, "open") else TRUST[verdict.trust]
 
 
 def _stop(*_: Any) -> None:
