@@ -96,7 +96,7 @@ class Run:
         return self.library.list_gradients(self._run, tensors, groups).gradient
 
     def describe_tokens_without_gradient(self, worlds: Sequence[MeasuredWorld]) -> str:
-        """Say at which tokens, by the sign of the reward and the ratio, the gradient is 0; "" if at none."""
+        """Run all groups, and name the tokens whose gradient is 0; "" if there are none."""
         parts = []
         for world in worlds:
             groups = [chosen for chosen, _ in world.list_groups(world.theta)]
@@ -141,7 +141,7 @@ class Run:
 
 # ---------------------------------------------------------------------------- tokens without a gradient
 def describe_dropped(ratios: Array, signs: Array, is_dropped: Array) -> str:
-    """Say of which tokens the gradient is 0, by the sign of the reward and the ratio; "" if of none.
+    """Name the tokens whose gradient is 0, by the sign of the reward and by the ratio; "" if there are none.
 
     >>> ratios, signs = np.array([0.7, 1.1, 1.4, 0.7, 1.4]), np.array([1, 1, 1, -1, -1])
     >>> describe_dropped(ratios, signs, np.array([False, False, True, False, False]))

@@ -29,7 +29,7 @@ SINGLE_RUNS = 3  # groups that are run one by one, to see whether a loss is rand
 FIRST_NAMES = (
     "policy-gradient", "reverse-kl", "forward-kl", "entropy", "next-token-reverse-kl",
     "next-token-forward-kl", "next-token-entropy", "token-policy-gradient", "log-likelihood", "sampler-kl",
-    "sampler-reverse-kl",    "length", "inverse-length",
+    "sampler-reverse-kl", "length", "inverse-length",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from klsym.language.recognition import LARGEST_FLOOR
 from klsym.measure.libraries import Groups, Library, Loss, Samples, Tensors, ValueAndGradient, as_scalar
 from klsym.measure.networks import Network, join_gradients
 from klsym.measure.torch_model import TorchModel
@@ -172,7 +173,8 @@ def _is_same(first: ValueAndGradient, second: ValueAndGradient) -> bool:
 class BoundWatch(TorchFunctionMode):  # type: ignore[misc]
     """Collects the sides of each bound on which values of the code are, while it is open.
 
-    A clamp that no value reaches has no effect: the loss is measured inside its range.
+    A clamp that no value reaches has no effect: the loss is measured inside its range.  Bounds that only
+    avoid a division by 0 are left out: those of counts of tokens, and floors of at most LARGEST_FLOOR.
 
     >>> with BoundWatch() as watch:
     ...     ratio = torch.tensor([0.5, 1.1, 1.5])
@@ -203,7 +205,8 @@ class BoundWatch(TorchFunctionMode):  # type: ignore[misc]
     @property
     def one_sided(self) -> dict[float, int]:
         """The bounds that no value crossed, with the side on which no value was."""
-        return {bound: -min(sides) for bound, sides in self.sides.items() if len(sides) == 1}
+        uncrossed = {bound: -min(sides) for bound, sides in self.sides.items() if len(sides) == 1}
+        return {bound: side for bound, side in uncrossed.items() if not _is_floor(bound, side)}
 
     def describe(self) -> str:
         """Say which bounds had no effect; "" if all were crossed."""
@@ -215,10 +218,15 @@ class BoundWatch(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _is_measured(values: Any) -> bool:
-    """Is it a tensor of real numbers, and no mask of 0 and 1?"""
+    """Is it a tensor of real numbers, and neither a mask nor a count?"""
     if not isinstance(values, torch.Tensor) or not values.is_floating_point() or not values.numel():
         return False
-    return bool(((values != 0) & (values != 1)).any())
+    return bool((values != values.round()).any())
+
+
+def _is_floor(bound: float, side: int) -> bool:
+    """Is it a bound that keeps a positive number from 0?"""
+    return side < 0 < bound <= LARGEST_FLOOR
 
 
 def _list_numbers(bounds: list[Any]) -> Iterator[float]:

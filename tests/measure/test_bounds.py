@@ -55,6 +55,24 @@ def test_without_bounds_nothing_is_said_of_them() -> None:
     assert answer.multiples == {"policy-gradient": -1.0} and not answer.is_inside
 
 
+def divide_by_count(b, floor: float):
+    return -((b.logp * b.mask).sum(-1) * b.rewards / b.mask.sum(-1).clamp(min=floor)).mean()
+
+
+def divide_by_spread(b, floor: float):
+    spread = (b.rewards**2).mean().sqrt().clamp(min=floor)
+    return -((b.logp * b.mask).sum(-1) * b.rewards * spread / spread).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "floor", "inside"),
+    [(divide_by_count, 1.0, False), (divide_by_spread, 1e-8, False), (divide_by_spread, 1e-3, True)],
+)
+def test_what_keeps_a_divisor_from_0_is_no_clip_range(loss, floor: float, inside: bool) -> None:
+    answer = klsym.measure(lambda b: loss(b, floor))
+    assert answer.multiples and answer.is_inside == inside
+
+
 def test_what_a_name_leaves_is_described() -> None:
     def loss(b):
         ratio = torch.exp(b.logp - b.sampler_logp)
