@@ -63,9 +63,9 @@ WHAT = {
     "losses": "Random losses over all settings and levels, in the ring, outside it and in batches. The"
     " campaign compares the answers of `explain` with a literal oracle that enumerates."
     " (`make random-losses`)",
-    "clamped losses": "Random losses with clamps, masks and a third policy, of tokens, sequences and"
-    " batches, every third of which names its sums, compared with the same oracle, also at points on their"
-    " bounds. (`make random-losses`)",
+    "clamped losses": "Random losses of tokens, sequences and batches with clamps, masks and a third policy;"
+    " a third of them contain named sums. The same oracle judges them, also at points on their bounds."
+    " (`make random-losses`)",
     "named sums": "Random losses that name their sums over tokens and samples, compared with the same"
     " oracle. (`make random-losses`)",
     "discounted losses": "Random losses of tokens with discounted sums, compared with the same oracle."

@@ -151,9 +151,9 @@ def _two_rewards():
 
 
 def _compute_factor(size, share):
-    """What multiplies grad J in E[mean_i (R_i - mean R)/std(R) s_i], with R in {0, 1} and groups of a size n.
+    """Return the factor of grad J in E[mean_i (R_i - mean R)/std(R) s_i], for R in {0, 1} and groups of n.
 
-    Given its own reward, a sample meets a group with k successes; (R - k/n)/std, std^2 = (k/n)(1 - k/n).
+    In a group with k successes the advantage is (R - k/n)/std, where std^2 = (k/n)(1 - k/n).
     """
     factor = 0
     for k in range(1, size):
@@ -165,7 +165,7 @@ def _compute_factor(size, share):
 
 
 def _enumerate_groups(size, chance):
-    """The same times J (1 - J), along the logit of a success, from all groups of that size."""
+    """Return that expectation along the logit of a success, J (1 - J) times the factor, over all groups."""
     total = 0.0
     for group in product((1, 0), repeat=size):
         deviation = pstdev(group)
@@ -177,7 +177,7 @@ def _enumerate_groups(size, chance):
 
 
 def _small_groups():
-    """By the number of successes in a group: 1 for n = 2, sqrt 2 for n = 3, a polynomial of J for n = 4."""
+    """The factor, summed over the number of successes in a group of 2, 3 and 4."""
     share = sympy.Symbol("J", positive=True)
     root = sympy.sqrt(3)
     wanted = {2: sympy.Integer(1), 3: sympy.sqrt(2), 4: root - (2 * root - 3) * share * (1 - share)}

@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
-import sympy
-
-from klsym.api import Verdict, ask
 from klsym.audit.aggregation import Tokens, split_aggregation
 from klsym.audit.binding import Bindings, bind, make_guesser, refuse_unused
 from klsym.audit.code import Code
@@ -47,16 +44,12 @@ from klsym.audit.reading import read
 from klsym.audit.report import Audit
 from klsym.audit.results import choose_loss, is_guess
 from klsym.audit.sequences import UnpairedSums, iterate_sums, list_summed, refuse_unpaired
-from klsym.audit.terms import VOCABULARY, Misfit, Refused
+from klsym.audit.terms import VOCABULARY, Disagreement, Misfit, Refused
 from klsym.audit.tracing.frameworks import Framework, choose_framework
 from klsym.errors import KlsymError, UsageError, spell_option
-from klsym.language.expressions import A, log_mu, log_p, log_q, unfold
+from klsym.language.expressions import log_mu, log_p, log_q, unfold
 
 MOST_NAMES = 200
-
-
-class Disagreement(KlsymError):
-    """A trace that the real function contradicts; nothing is said about such code."""
 
 
 def audit(
@@ -185,12 +178,11 @@ class AuditRun:
         return value
 
     def confirm_use(self, loss: Any = None) -> None:
-        """Note that the name says reward; or take for a loss what is one number, or a ratio times A."""
-        if self.use_notes and self.framework.differentiates:
-            weighs = loss is not None and unfold(sympy.diff(loss, A)).has(log_q)
-            if self.returns_number or weighs:
-                self.options["use"] = "loss"
-                self.use_notes = [assumptions.describe_loss(self.code.name, self.returns_number)]
+        """Keep the use that the name suggests, unless the code returns one number or weighs an advantage."""
+        is_loss = self.returns_number or assumptions.weighs_advantage(loss)
+        if self.use_notes and self.framework.differentiates and is_loss:
+            self.options["use"] = "loss"
+            self.use_notes = [assumptions.describe_loss(self.code.name, self.returns_number)]
         self.notes.extend(self.use_notes)
         self.use_notes = []
 
@@ -404,7 +396,7 @@ class AuditRun:
             raise Refused(
                 "a sum over the vocabulary is the same whatever word is sampled: no reward of a word"
             )
-        verdict = self.explain_tokens(traced.tokens, setting)
+        verdict = assumptions.explain_tokens(traced.tokens, setting, self.options["level"])
         with self.guard_user_code():
             overflows = self.find_overflows(traced, symbols)
         guess = is_guess(self.code.name, self.result, [*self.code.notes, *self.notes])
@@ -438,18 +430,6 @@ class AuditRun:
     def raise_disagreement(self, reason: str) -> NoReturn:
         statement = f"the trace disagrees with the code ({reason}), so that klsym gives no verdict"
         raise Disagreement(f"{self.code.name}: {statement}")
-
-    def explain_tokens(self, tokens: Tokens, setting: dict[str, Any]) -> Verdict:
-        """Return the verdict; if the level comes from the code, errors name the other level."""
-        try:
-            return ask(tokens.loss, **setting)
-        except UsageError as error:
-            if self.options["level"] or setting["level"] == "sample":
-                raise
-            hint = "the code aggregates over tokens, so this is asked at level token"
-            raise UsageError(
-                f"{error} ({hint}; {spell_option('level', 'sample')} explains a single token)"
-            ) from None
 
     @property
     def is_off_policy(self) -> bool:

@@ -111,7 +111,7 @@ class Bindings:
         return replace(self, roles=roles, texts=texts, guessed=sort_names(self.guessed))
 
     def take_as_sampled(self) -> list[str]:
-        """Make guessed probabilities of the vocabulary those of the sampled token; return their names."""
+        """Take guessed probabilities as those of the sampled tokens, not of all words; return their names."""
         names = [name for name in self.guessed if self.texts[name] in PROBABILITIES]
         self.texts.update({name: f"exp(log_{self.texts[name].removesuffix('[v]')})" for name in names})
         self.roles.update({name: parse_role(self.texts[name]) for name in names})

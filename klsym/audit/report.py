@@ -63,12 +63,12 @@ class Audit:
 
     @property
     def floors(self) -> list[str]:
-        """What is assumed of the probabilities that the code keeps from 0; empty if it has no such bound."""
+        """The assumption that no probability is below its floor in the code; [] if the code has no floor."""
         return [f"assumed: {describe_floors(self.tokens.floors)}"] if self.tokens.floors else []
 
     @property
     def temperatures(self) -> list[str]:
-        """Of which policies the answer is, where the code divides their logits; empty if it divides none."""
+        """The note that q and p have a temperature; [] if the code does not divide logits by one."""
         return ["q and p are the policies at the temperature of the code"] if self.bindings.tempered else []
 
     @property

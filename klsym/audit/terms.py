@@ -21,7 +21,7 @@ from typing import Any
 import sympy
 from sympy import Function, Rational, Symbol
 
-from klsym.errors import UsageError, spell_option
+from klsym.errors import KlsymError, UsageError, spell_option
 from klsym.language.expressions import OF_TABLE, above, k1, log_mu, log_p, log_q, r, remove_sg, rho, sg
 
 AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
@@ -34,6 +34,10 @@ every_log_q, every_log_p, every_log_mu = (
     Symbol(f"{x.name}[v]", real=True) for x in (log_q, log_p, log_mu)
 )  # of all words
 VOCABULARY = {every_log_q: log_q, every_log_p: log_p, every_log_mu: log_mu}
+
+
+class Disagreement(KlsymError):
+    """A trace that the real function contradicts; nothing is said about such code."""
 
 
 class Refused(UsageError):

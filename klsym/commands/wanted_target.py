@@ -1,4 +1,4 @@
-"""What to type in place of --target or --expect, where a command has no such option.
+"""Suggest the option to type if a command has no --target or no --expect.
 
 >>> suggest_target(["--target", "jsd"], {"expect": None})
 '; type --expect OBJECTIVE; for jsd write E_mu[js(q, p)], the Jensen-Shannon divergence of each next token'

@@ -15,7 +15,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from klsym.audit.audits import MOST_NAMES, AuditRun, Disagreement
+from klsym.audit.audits import MOST_NAMES, AuditRun
 from klsym.audit.binding import bind
 from klsym.audit.code import Code
 from klsym.audit.compiled.running import RoleRequest, ScaledLogits, UndecidedBranch
@@ -23,7 +23,16 @@ from klsym.audit.misread import refuse_twice
 from klsym.audit.options.assumptions import choose_sampling, describe_arguments
 from klsym.audit.reading import read
 from klsym.audit.report import Audit
-from klsym.audit.terms import VOCABULARY, AskedRole, Refused, mask, offsets, sequence_mask, token
+from klsym.audit.terms import (
+    VOCABULARY,
+    AskedRole,
+    Disagreement,
+    Refused,
+    mask,
+    offsets,
+    sequence_mask,
+    token,
+)
 from klsym.confirmed.answer import Confirmed
 from klsym.confirmed.filling import Filling, use_double
 from klsym.confirmed.pairing import PairedSamples, refuse_pairs

@@ -130,7 +130,7 @@ def _describe(answer: Audit, expected: str | None, form: str, *, meets: bool, wi
 
 def _describe_error(error: KlsymError) -> Reply:
     """Return the reply where there is no verdict; 1: the trace is not what the code does."""
-    from klsym.audit.audits import Disagreement
+    from klsym.audit.terms import Disagreement
 
     if isinstance(error, Disagreement):
         return {"error": str(error), "code": 1}

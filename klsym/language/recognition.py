@@ -185,7 +185,7 @@ def leave_out_floors(e: Any) -> tuple[Any, dict[Any, Any]]:
 
 
 class _Bounded(NamedTuple):
-    """What is bounded, and its bounds: 0 and 1 where a probability has none."""
+    """An expression and its bounds; a probability without bounds of its own lies between 0 and 1."""
 
     of: Any
     low: Any = sympy.S.Zero

@@ -205,9 +205,9 @@ def is_random(e: Any) -> bool:
 
 
 def is_probability(e: Any) -> bool:
-    """Is a factor a probability, whose exponent changes when all log densities are shifted alike?
+    """Is a factor a probability, so that its exponent changes when all log densities are shifted alike?
 
-    What a log or a comparison has of probabilities is no factor.
+    Probabilities inside a log or a comparison do not count as factors.
     """
     outside = e.replace(
         lambda x: isinstance(x, sympy.log | sympy.Heaviside), lambda _: sympy.Dummy(real=True)

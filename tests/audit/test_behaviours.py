@@ -12,7 +12,7 @@ import sympy
 
 import klsym
 from klsym.audit import audits
-from klsym.audit.audits import Disagreement
+from klsym.audit.terms import Disagreement
 from klsym.audit.tracing import operations
 from klsym.errors import UsageError
 from klsym.language.expressions import sg

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 import klsym
-from klsym.audit.audits import Disagreement
+from klsym.audit.terms import Disagreement
 from klsym.confirmed import answer
 
 FILE = "tests/support/audits/measured.py"

@@ -30,7 +30,7 @@ DETACHED = ("detach", "numpy", "tolist")
 
 
 def describe_free(name: str = "") -> str:
-    """Return the message for a name without a value, with what to type for one of the top k words."""
+    """Return the message for a name without a value; for values of the top k words, with a hint."""
     hint = suggest_for_top_words(name)
     return f"{FREE} {spell_option('map')} or {spell_option('set')}{'; ' * bool(hint)}{hint}"
 

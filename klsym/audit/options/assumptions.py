@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sympy import Add, Mul
+from sympy import Add, Mul, diff
 
-from klsym.api import Verdict
+from klsym.api import Verdict, ask
 from klsym.audit.aggregation import Tokens
 from klsym.audit.binding import Bindings, find_last_word
 from klsym.audit.code import Code
@@ -79,6 +79,23 @@ def describe_loss(name: str, is_number: bool) -> str:
     """Return the note on a loss whose name is that of a reward."""
     why = "it returns one number" if is_number else "it multiplies advantages with a ratio of the policy"
     return f"use loss: {why}, although {name} is named after rewards; {spell_option('use', 'reward')}"
+
+
+def weighs_advantage(loss: Any) -> bool:
+    """Is an advantage multiplied by what depends on the policy, as in a loss?  None: no loss was read."""
+    return loss is not None and bool(unfold(diff(loss, A)).has(log_q))
+
+
+def explain_tokens(tokens: Tokens, setting: dict[str, Any], typed_level: str | None) -> Verdict:
+    """Return the verdict; if the level comes from the code, errors name the other level."""
+    try:
+        return ask(tokens.loss, **setting)
+    except UsageError as error:
+        if typed_level or setting["level"] == "sample":
+            raise
+        hint = "the code aggregates over tokens, so this is asked at level token"
+        single = f"{spell_option('level', 'sample')} explains a single token"
+        raise UsageError(f"{error} ({hint}; {single})") from None
 
 
 def choose_setting(
