@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     for path in paths:
         if path.name in left_out:
             print(f"{path.name}: left out, it needs {NEEDS[path.name]}", flush=True)
-    failed = [path for path in paths if path.name not in left_out and not succeeds(step, path)]
+    failed = [path for path in paths if path.name not in left_out and not run_step(step, path)]
     return 1 if failed else 0
 
 
@@ -72,7 +72,7 @@ def lacking() -> list[str]:
     return [name for name, package in NEEDS.items() if importlib.util.find_spec(package) is None]
 
 
-def succeeds(step: Callable[[Path], str], path: Path) -> bool:
+def run_step(step: Callable[[Path], str], path: Path) -> bool:
     """Takes one step on one notebook; says on one line what came of it."""
     try:
         print(f"{path.name}: {step(path)}", flush=True)

@@ -34,7 +34,7 @@ from klsym.language.training_names import (
     expand_initial,
     find_density,
     find_meaning,
-    is_number,
+    is_training_setting,
     split_words,
 )
 
@@ -180,7 +180,9 @@ def bind(code: Code, maps: Mapping[str, str], options: Mapping[str, Any]) -> Bin
     bindings.defaulted = [
         a.name
         for a in code.arguments
-        if a.has_default and a.name not in bound and (guess_role(a.name) or (a.is_none and is_number(a.name)))
+        if a.has_default
+        and a.name not in bound
+        and (guess_role(a.name) or (a.is_none and is_training_setting(a.name)))
     ]
     return bindings
 
@@ -256,7 +258,7 @@ def make_guesser(code: Code) -> Callable[[str, str, bool], tuple[str, str] | Non
             return (name, meant) if meant and clear else None
         if meant:
             return name, meant
-        counted = is_number(_find_telling_word(name)) or is_count(last)
+        counted = is_training_setting(_find_telling_word(name)) or is_count(last)
         return (name, NUMBER) if name in numbers or counted else None
 
     return guess

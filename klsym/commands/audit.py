@@ -84,6 +84,8 @@ def _answer_targets(options: argparse.Namespace) -> int:
             said = f"{finding.code} {finding.name} is an error: the exit code is 1"
             print_complaint(f"{finding.function}: {said}")
     _print_replies(audited, options.format)
+    if options.format == "text" and len(audited) == 1 and audited[0][0].expect and not codes[0]:
+        print(f"  expected {audited[0][0].expect}: yes")
     if options.write:
         for target, reply in audited:
             path = store_target(Path.cwd(), build_target(target, reply.get("json")))

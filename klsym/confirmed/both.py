@@ -169,7 +169,7 @@ class MeasuredCode:
         self.returns_several = False
         self.may_pair = False  # samples with samples, where the code was not read
 
-    def _list_parameters(self) -> Iterator[dict[str, float]]:
+    def _draw_parameter_values(self) -> Iterator[dict[str, float]]:
         """Yield numbers of the parameters that meet the hypotheses of what was read, positive ones first."""
         if self.answer is None:
             yield {}
@@ -192,7 +192,7 @@ class MeasuredCode:
         refusals: list[Refused] = []
         for may_pair in (False, True):
             self.may_pair = may_pair
-            for layout, parameters in product(layouts, self._list_parameters()):
+            for layout, parameters in product(layouts, self._draw_parameter_values()):
                 self.parameters = parameters
                 try:
                     return self._measure_layout(layout)

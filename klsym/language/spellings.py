@@ -293,7 +293,7 @@ class SpelledReader(NameReader):
         if isinstance(operator, ast.Sub) and isinstance(right, Mean):
             return self.subtract_mean(left, right)
         if isinstance(operator, ast.Mult):
-            left, right = self.take_factor_over_tokens(left, right), self.take_factor_over_tokens(right, left)
+            left, right = self.sum_beside_reward(left, right), self.sum_beside_reward(right, left)
         value = super().apply_operator(operator, left, right, node)
         if not value.has(Std):
             return value
@@ -301,7 +301,7 @@ class SpelledReader(NameReader):
         self.divides_by_std |= divided != value
         return divided
 
-    def take_factor_over_tokens(self, x: Any, factor: Any) -> Any:
+    def sum_beside_reward(self, x: Any, factor: Any) -> Any:
         """Return x with the means and sums of log-probabilities over tokens, if a reward multiplies them."""
         is_alone = x.as_independent(Mean, as_Add=False)[1] == Mean(log_q)
         is_of_sequence = is_alone and factor.has(*REWARDS) and not factor.has(*DENSITIES, Mean)

@@ -172,11 +172,13 @@ def names_temperature(name: str) -> bool:
     return any({*split_words(name)} >= words for words in TEMPERATURE)
 
 
-def is_number(name: str) -> bool:
+def is_training_setting(name: str) -> bool:
     """Is it a usual name of a number that is the same for all samples: a coefficient, a bound, a size?
 
-    >>> [is_number(x) for x in ("num_items_in_batch", "mask_clip_low", "kl_loss_coef", "behave_imp_weight")]
-    [True, True, True, False]
+    >>> [is_training_setting(x) for x in ("num_items_in_batch", "mask_clip_low", "kl_loss_coef")]
+    [True, True, True]
+    >>> is_training_setting("behave_imp_weight")
+    False
     """
     words = split_words(name)
     varying = {*ADVANTAGES, *REWARDS, *LOGS, "prob", "probs", "ids", "labels", "losses", "frac"}

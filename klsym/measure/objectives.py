@@ -219,7 +219,7 @@ class NamedGradients:
             yield f"{name}/T", self._differentiate(WHOLE[name](moved) / self.world.lengths)
         divisors = [suffix for suffix in DIVISORS if suffix != "/N" or self.world.group > 1]
         for suffix in divisors:
-            weight = self._weigh(DIVISORS[suffix])
+            weight = self._average_over_group(DIVISORS[suffix])
             for name, term in NEXT_WORDS.items():
                 yield name + suffix, self._differentiate(moved.masses * weight * moved.sum_over_words(term))
         for forms, penalties in ((SAMPLED, PENALTIES), (RATIOS_OF_SEQUENCES, {})):
@@ -234,14 +234,14 @@ class NamedGradients:
         for reward, weigh in REWARDS.items():
             if reward != "R" and self.world.group == 1:
                 continue
-            weight = self._weigh(_multiply(weigh, divide))
+            weight = self._average_over_group(_multiply(weigh, divide))
             for name, form in forms.items():
                 whole = f"E_mu[{reward}*{name}]"
                 yield (
                     (CONTRACT[whole] + suffix if whole in CONTRACT else f"{whole[:-1]}{suffix}]"),
                     self._differentiate(moved.masses * weight * form(moved)),
                 )
-        weight = self._weigh(divide)
+        weight = self._average_over_group(divide)
         for name, form in {**forms, **penalties}.items():
             divided = f"({name}){suffix}" if suffix and name in SUMS else name + suffix
             yield f"E_mu[{divided}]", self._differentiate(moved.masses * weight * form(moved))
@@ -256,7 +256,7 @@ class NamedGradients:
         chosen = np.array([group for group, _ in pairs])
         return chosen, np.array([times for _, times in pairs]) * masses[chosen[:, 1:]].prod(-1)
 
-    def _weigh(self, weigh: Weigh) -> Array:
+    def _average_over_group(self, weigh: Weigh) -> Array:
         """Return the mean weight of each sequence over the other samples of its group."""
         chosen, masses = self._groups
         weights = np.zeros(len(self.world.tokens))

@@ -37,6 +37,7 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])  # of the si
 COLUMN, PAGE = 3.4, 7.0  # widths of one and two columns, inches
 PLACES = 2  # of a coordinate in a drawing, in points
 DIGITS = 6  # of the points of a line
+ROUNDING = 1e-9  # of heights of labels
 
 _PATHS = re.compile(r'\b(?:d|x|y|points)="[^"]*"')  # where coordinates stand in a drawing
 _NUMBERS = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
@@ -211,16 +212,24 @@ def _separate_heights(heights: list[float], gap: float) -> list[float]:
 
     >>> [round(h, 3) for h in _separate_heights([0.5, 0.5], 0.1)]
     [0.45, 0.55]
+    >>> [round(h, 3) for h in _separate_heights([0.84, 0.99, 1.0], 0.1)]
+    [0.8, 0.9, 1.0]
     """
     groups: list[tuple[float, int]] = []  # centre of a run of touching labels, and how many
     for height in heights:
-        centre, count = height, 1
-        while groups and groups[-1][0] + groups[-1][1] * gap / 2 > centre - count * gap / 2:
+        centre, count = _keep_within(height, 1, gap), 1
+        while groups and groups[-1][0] + groups[-1][1] * gap / 2 > centre - count * gap / 2 + ROUNDING:
             before, group_size = groups.pop()
             centre, count = (before * group_size + centre * count) / (group_size + count), group_size + count
-        half = (count - 1) * gap / 2
-        groups.append((min(max(centre, half), max(1 - half, half)), count))
+            centre = _keep_within(centre, count, gap)
+        groups.append((centre, count))
     return [c + (i - (n - 1) / 2) * gap for c, n in groups for i in range(n)]
+
+
+def _keep_within(centre: float, count: int, gap: float) -> float:
+    """The nearest centre at which so many labels stay within [0, 1]."""
+    half = (count - 1) * gap / 2
+    return min(max(centre, half), max(1 - half, half))
 
 
 KINDS: dict[str, Any] = {  # without what changes from one run to the next

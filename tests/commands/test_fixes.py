@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klsym.cli import main
-from support.forked import fork_processes
+from support.forked import enter_folder
 
 TRAINER = """import torch
 
@@ -48,9 +48,7 @@ code = "trainer.py:right"
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
-    fork_processes(monkeypatch)
+    enter_folder(tmp_path, monkeypatch)
     path = tmp_path / "trainer.py"
     path.write_bytes(TRAINER.replace("\n", "\r\n").encode())
     path.chmod(0o755)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import Out, run
-from support.forked import fork_processes
+from support.forked import enter_folder
 
 HELPER = "def pad(x):\n    return x\n"
 K2 = "def k2(logp, ref_logp):\n    return 0.5 * (logp - ref_logp) ** 2\n"
@@ -18,9 +18,7 @@ UNREAD = "def unread(logp, ref_logp, model):\n    return model(logp - ref_logp).
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
-    fork_processes(monkeypatch)
+    enter_folder(tmp_path, monkeypatch)
     return Path("losses.py")
 
 
@@ -83,3 +81,17 @@ def test_a_file_without_a_loss_that_can_be_read_is_refused_in_one_line(
 def test_what_is_no_file_of_python_is_refused_as_before(name: str, file: Path, capsys: Out) -> None:
     code, out, err = run(capsys, "audit", name)
     assert (code, out) == (2, "") and "FILE.py:FUNC, FILE.py:120-128 or MODULE:FUNC expected" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "is_said"),
+    [(["--expect", "reverse-kl"], True), (["--expect", "forward-kl"], False), ([], False),
+     (["--expect", "reverse-kl", "--json"], False)],
+)  # fmt: skip
+def test_an_expectation_that_is_met_has_a_line(
+    options: list[str], is_said: bool, file: Path, capsys: Out
+) -> None:
+    file.write_text(K2)
+    code, out, _ = run(capsys, "audit", "losses.py:k2", *options)
+    assert (out.splitlines()[-1] == "  expected reverse-kl: yes") == is_said
+    assert code == int("forward-kl" in options)

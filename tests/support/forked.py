@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -91,3 +92,10 @@ def fork_processes(monkeypatch: pytest.MonkeyPatch) -> None:
         return process
 
     monkeypatch.setattr(Asked, "_started", start_forked)
+
+
+def enter_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder, with audits in forked processes; skip the test where PyTorch is missing."""
+    pytest.importorskip("torch")
+    monkeypatch.chdir(folder)
+    fork_processes(monkeypatch)

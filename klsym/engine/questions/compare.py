@@ -110,7 +110,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     if uses is not None:
         return _describe_uses(pair, uses)
     used = _choose_options(questions, options)
-    setting = _drop_credit(checked_setting(**used), pair, options)
+    setting = _remove_or_refuse_credit(checked_setting(**used), pair, options)
     if places[0] != places[1]:
         pair = _write_rewards(pair, places, used, typed=(a, b))
     comparison = compare_losses(pair, setting)
@@ -150,7 +150,7 @@ def _add_readings(comparison: Comparison) -> Comparison:
     return replace(comparison, readings=(*notes, *comparison.readings))
 
 
-def _drop_credit(setting: Setting, pair: WrittenPair, options: Mapping[str, Any]) -> Setting:
+def _remove_or_refuse_credit(setting: Setting, pair: WrittenPair, options: Mapping[str, Any]) -> Setting:
     """Return the setting of losses that say themselves which tokens are summed without its credit."""
     slots = [has_token_sum(written.expression) for written in pair]
     if not any(slots) or not setting.credit:

@@ -106,9 +106,9 @@ class Choice:
         return self.setting.is_differentiated and is_attached(self.element)
 
     @property
-    def settles(self) -> bool:
+    def is_second_order(self) -> bool:
         """Near q = p, is the value of second order in log q/p, like the KL itself?"""
-        return not _slope(self.element)
+        return not _has_slope_at_equality(self.element)
 
     @property
     def needs_ratio(self) -> bool:
@@ -136,7 +136,7 @@ class Choice:
     def order(self) -> tuple[Any, ...]:
         """Among choices that push alike: exact, sturdy, plain, its value right, a quiet one, the simplest."""
         size = sum(1 for _ in sympy.preorder_traversal(self.written.expression))
-        wanting = not self.exact, self.fragile, self.padded, self.value is None, not self.settles
+        wanting = not self.exact, self.fragile, self.padded, self.value is None, not self.is_second_order
         return *wanting, size, self.needs_ratio, self.loss
 
     @cached_property
@@ -251,7 +251,7 @@ def recommend(
         raise UsageError(
             "sampling truncated: no sample from M*q/S lies where M = 0: choose level sample and use loss"
         )
-    return _recommended(target, use, setting)
+    return _recommend_in_setting(target, use, setting)
 
 
 def _read_target(target: str) -> KLTarget:
@@ -276,18 +276,20 @@ def _describe_other_target(target: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
+def _recommend_in_setting(target: str, use: str, setting: Setting) -> Recommendation:
     tried = list(list_candidates(target, setting, use))
     if setting.truncated:  # an exact sum needs no sample
         tried = [Candidate(EXACT_LOSSES[target], replace(setting, sampling="on-policy"), "exact")]
-    judgements = ((one, judged(one.loss, one.setting, target, use)) for one in tried)
-    ranked = _ranked([replace(found, source=one.source) for one, found in judgements if found], use)
+    judgements = ((one, judge_candidate(one.loss, one.setting, target, use)) for one in tried)
+    ranked = _rank_choices([replace(found, source=one.source) for one, found in judgements if found], use)
     wrong = tuple(
         one
-        for one in (_wrong(text, setting, target, use) for text in list_tempting_losses(setting, use))
+        for one in (
+            _judge_tempting_loss(text, setting, target, use) for text in list_tempting_losses(setting, use)
+        )
         if one
     )
-    elsewhere = None if ranked or target in NEXT_TOKENS else _elsewhere(target, use, setting)
+    elsewhere = None if ranked or target in NEXT_TOKENS else _find_at_other_level(target, use, setting)
     alone = use != "value" and not setting.is_per_token and not setting.truncated
     family = family_of(target, setting.sampling, use) if alone else None
     return Recommendation(
@@ -298,20 +300,22 @@ def _recommended(target: str, use: str, setting: Setting) -> Recommendation:
 
 def _find_weighted(target: str, setting: Setting) -> WeightedReward | None:
     """The first reward that is right on-policy and, times rho, as a loss of the older samples, too."""
-    for choice in _recommended(target, "reward", replace(setting, sampling="on-policy")).choices:
-        as_loss = judged(f"rho*sg({choice.loss})", replace(setting, use="loss", credit=""), target, "loss")
+    for choice in _recommend_in_setting(target, "reward", replace(setting, sampling="on-policy")).choices:
+        as_loss = judge_candidate(
+            f"rho*sg({choice.loss})", replace(setting, use="loss", credit=""), target, "loss"
+        )
         if as_loss is not None:
             return WeightedReward(choice.loss, as_loss)
     return None
 
 
 # ---------------------------------------------------------------------------- right or wrong
-def judged(text: str, setting: Setting, target: str, use: str) -> Choice | None:
+def judge_candidate(text: str, setting: Setting, target: str, use: str) -> Choice | None:
     """The loss as a choice, if the engine proves that it is one."""
     verdict, written = prove_choice(text, setting, target, use), as_written(text, ())
     if verdict is None:
         return None
-    return Choice(written, verdict, None if target in NEXT_TOKENS else _value(written, setting, target))
+    return Choice(written, verdict, None if target in NEXT_TOKENS else _prove_value(written, setting, target))
 
 
 def _in_ring(expression: Any) -> ExpPoly:
@@ -320,7 +324,7 @@ def _in_ring(expression: Any) -> ExpPoly:
     return to_ring(expression.replace(lambda e: isinstance(e, sums), lambda e: sympy.S.Zero))
 
 
-def _value(written: Written, setting: Setting, target: str) -> Proof | None:
+def _prove_value(written: Written, setting: Setting, target: str) -> Proof | None:
     """E_m[L] = KL, if so; at the level of tokens L is summed over t."""
     if has_vocabulary_sum(written.expression):
         return None
@@ -338,7 +342,7 @@ def _mean(written: Written, setting: Setting, under: str) -> Quantity:
     return replace(expectation(written.expression, under), labels={to_ring(written.expression): written})
 
 
-def _wrong(text: str, setting: Setting, target: str, use: str) -> TemptingLoss | None:
+def _judge_tempting_loss(text: str, setting: Setting, target: str, use: str) -> TemptingLoss | None:
     """A tempting loss that is not right in any placement; None if it is, or if it is beyond the engine."""
     written = as_written(text, ())
     try:
@@ -348,20 +352,20 @@ def _wrong(text: str, setting: Setting, target: str, use: str) -> TemptingLoss |
     return None if is_right(verdict, target, use) else TemptingLoss(written, verdict)
 
 
-def _elsewhere(target: str, use: str, setting: Setting) -> Choice | None:
+def _find_at_other_level(target: str, use: str, setting: Setting) -> Choice | None:
     """The first choice at another level, for the same use or in the reward."""
     for level in ("sequence", "sample"):
         if level != setting.level:
-            found = _recommended(target, use, replace(setting, level=level, credit="", weights=""))
+            found = _recommend_in_setting(target, use, replace(setting, level=level, credit="", weights=""))
             if found.choices:
                 return found.choices[0]
     return None
 
 
 # ---------------------------------------------------------------------------- which is better
-def _ranked(choices: Iterable[Choice], use: str) -> tuple[Choice, ...]:
+def _rank_choices(choices: Iterable[Choice], use: str) -> tuple[Choice, ...]:
     """By the variance in the region that holds q = p, as far as that is proved; then by `Choice.order`."""
-    key: Callable[[Choice], Any] = _pushes if use != "value" else lambda choice: choice.loss
+    key: Callable[[Choice], Any] = _key_by_gradient if use != "value" else lambda choice: choice.loss
     kinds: dict[Any, list[Choice]] = {}
     for choice in choices:
         kinds.setdefault(key(choice), []).append(choice)
@@ -380,7 +384,7 @@ def _ranked(choices: Iterable[Choice], use: str) -> tuple[Choice, ...]:
     )
 
 
-def _pushes(choice: Choice) -> Any:
+def _key_by_gradient(choice: Choice) -> Any:
     h = choice.verdict.gradient.score_coefficient
     slots = frozenset(h.items()) if isinstance(h, Mapping) else h
     return slots, choice.setting.weights, choice.setting.credit
@@ -402,7 +406,7 @@ def _spread(a: Choice, b: Choice, use: str) -> Spread | None:
     return compare_variances(first, second, "q" if a.setting.on_policy else "mu", True, scored=False)
 
 
-def _slope(element: ExpPoly) -> bool:
+def _has_slope_at_equality(element: ExpPoly) -> bool:
     """Does a value change with log q/p at q = p = mu?"""
     x = sympy.Symbol("x", real=True)
     moved = to_sympy(element.rename(lambda name: name.removeprefix("sg(").removesuffix(")")))

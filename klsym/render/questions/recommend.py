@@ -232,7 +232,7 @@ def list_choice_rows(choice: PrintedChoice, found: PrintedRecommendation) -> lis
     rows = [("proved", show_theorem(choice, found))]
     rows.append(("assumes", summarise_hypotheses(choice, found)))
     if found.use == "value":
-        order = "second" if choice.settles else "first"
+        order = "second" if choice.is_second_order else "first"
         rows.append(("near q = p", f"of {order} order in log q/p, where the KL is of second order"))
     else:
         rows += [("value", _value(choice))] if found.target not in NEXT_TOKENS else []
