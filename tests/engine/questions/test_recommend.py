@@ -143,9 +143,9 @@ def test_a_wrong_candidate_is_never_recommended(monkeypatch):
     """The list may hold anything: the engine decides."""
     bad = ["k1", "k3", "-k2", "2*k2", "k2 + beta*k1", "rho*k2", "abs(k1)", "k2 + k3"]
     offered(monkeypatch, bad)
-    engine._recommended.cache_clear()
+    engine._recommend_in_setting.cache_clear()
     answer = recommend("reverse-kl")
-    engine._recommended.cache_clear()
+    engine._recommend_in_setting.cache_clear()
     assert [choice.loss for choice in answer.choices] == ["k2 + beta*k1"]  # a constant adds noise alone
 
 
@@ -153,9 +153,9 @@ def test_a_better_candidate_is_found_wherever_it_stands(monkeypatch):
     losses = ["rho*k1", "rho*sg(k1 + 1)", "rho*k3"]
     for order in (losses, losses[::-1]):
         offered(monkeypatch, order)
-        engine._recommended.cache_clear()
+        engine._recommend_in_setting.cache_clear()
         assert recommend("reverse-kl", "off-policy").choices[0].loss == "rho*k3"
-    engine._recommended.cache_clear()
+    engine._recommend_in_setting.cache_clear()
 
 
 def test_what_is_recommended_comes_out_of_the_catalogue():
@@ -177,17 +177,17 @@ def test_what_the_catalogue_has_in_no_gradient_is_not_right_for_another_kl():
     for target, sampling, use in CASES:
         setting = engine.checked_setting(sampling=sampling, use="loss" if use == "value" else use)
         for one in list_candidates(target, setting, use):
-            assert engine.judged(one.loss, setting, target, use)
-            assert not engine.judged(one.loss, setting, other[target], use)
+            assert engine.judge_candidate(one.loss, setting, target, use)
+            assert not engine.judge_candidate(one.loss, setting, other[target], use)
 
 
 def test_where_none_is_right_it_says_so_and_where_one_is(monkeypatch):
     monkeypatch.setattr(engine, "list_candidates", lambda target, setting, use: (
         one for one in list_candidates(target, setting, use) if one.source != "tokens"
     ))  # fmt: skip
-    engine._recommended.cache_clear()
+    engine._recommend_in_setting.cache_clear()
     answer = recommend("forward-kl", level="token")
-    engine._recommended.cache_clear()
+    engine._recommend_in_setting.cache_clear()
     assert answer.choices == () and answer.elsewhere.loss == "k3"
     assert answer.elsewhere.setting.level == "sequence"
     assert "none of the" in str(answer) and "none of the" in answer.markdown()
