@@ -22,6 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sympy import Integer, S
@@ -123,6 +124,7 @@ class SpelledReader(NameReader):
         self.mean_names: dict[Any, str] = {}
         self.centred: dict[Any, None] = {}  # x of each x - x.mean()
         self.divides_by_std = False
+        self.std_guard: Fraction | str = ""  # 1e-4 of R.std() + 1e-4, or its name
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
@@ -289,6 +291,7 @@ class SpelledReader(NameReader):
         if isinstance(operator, ast.Add) and KEPT in (left, right) and (left.is_number or right.is_number):
             return KEPT  # mask.sum() + 1e-8
         if isinstance(operator, ast.Add) and isinstance(left, Std) and is_small(right):
+            self.std_guard = Fraction(int(right.p), int(right.q)) if right.is_number else str(right)
             return left  # R.std() + 1e-8
         if isinstance(operator, ast.Sub) and isinstance(right, Mean):
             return self.subtract_mean(left, right)
@@ -346,7 +349,7 @@ class SpelledReader(NameReader):
         averages = tuple(name for name in left_out if name not in NO_VALUE)
         if self.centred:
             names = tuple(map(str, self.centred))
-            yield Message("batch-mean-read", names=names, divided=self.divides_by_std)
+            yield Message("batch-mean-read", names=names, divided=self.divides_by_std, guard=self.std_guard)
         if self.sums_tokens:
             yield Message("over-tokens")
         elif averages:

@@ -98,14 +98,23 @@ def _collect_names(node: ast.AST) -> Iterator[str]:
                 yield key
 
 
+EXPECTATION = (
+    '# expect = "-E[A] + 0.04*reverse-kl"  # what it is to minimise; an audit of anything else fails'
+)
+
+
 def as_targets(candidates: list[Candidate], known: set[str]) -> str:
-    """Return the candidates that are no targets yet as tables of klsym.toml; a comment lists their names."""
+    """Return the candidates that are no targets yet as tables of klsym.toml.
+
+    Comments list their names, and how to say what the code is to minimise, which only its author knows.
+    """
     written = []
     for candidate in candidates:
         if candidate.code in known or not candidate.is_text:
             continue
         roles = ", ".join(f"{name} = {role}" for name, role in candidate.roles[:MOST])
-        written.append(f"\n[[target]]  # by their names: {roles}\ncode = {as_toml_string(candidate.code)}\n")
+        code = f"code = {as_toml_string(candidate.code)}"
+        written.append(f"\n[[target]]  # by their names: {roles}\n{code}\n{EXPECTATION}\n")
     return "".join(written)
 
 

@@ -8,20 +8,40 @@ import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from klsym.engine.answers.loss_hints import suggest_explain
+from klsym.engine.options.choices import is_on_policy
 from klsym.errors import UsageError, spell_option
 from klsym.measure.batch import ROLES, WRITTEN_AS, Batch
 from klsym.measure.libraries import Loss
 
 
-def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tuple[Loss, list[str]]:
-    """Return the loss as a function of one batch, and the guesses that were made.
+class BoundLoss(NamedTuple):
+    """A loss as a function of one batch, the field of each argument, and the fields that were guessed."""
+
+    function: Loss
+    fields: dict[str, str]
+    guessed: dict[str, str]
+
+    def describe(self, sampling: str) -> list[str]:
+        """List the guesses, and what the log densities of an older policy are where q draws the samples."""
+        others = [f"{name} is {field}" for name, field in self.guessed.items() if name != field]
+        notes = [f"guessed from the name{'s' * (len(others) > 1)}: {', '.join(others)}"] if others else []
+        old = [name for name, field in self.fields.items() if field in ("old_logp", "old_logits")]
+        if old and is_on_policy(sampling):
+            option = spell_option("sampling", "off-policy")
+            whose = "is that" if len(old) == 1 else "are those"
+            notes.append(f"{' and '.join(old)} {whose} of q, which draws the samples; {option}: an older one")
+        return notes
+
+
+def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> BoundLoss:
+    """Return the loss as a function of one batch.
 
     >>> def penalty(logp, ref_log_probs, beta=0.1):
     ...     return beta * (logp - ref_log_probs)
-    >>> bind_loss(penalty, {}, {"beta": 0.04})[1]
+    >>> bind_loss(penalty, {}, {"beta": 0.04}).describe("on-policy")
     ['guessed from the name: ref_log_probs is ref_logp']
 
     Raises UsageError: an argument whose field is unknown.
@@ -40,7 +60,7 @@ def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tupl
         if p.default is p.empty and p.name not in set and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     ]  # fmt: skip
     if len(needed) == 1 and needed[0].name not in map and guess_field(needed[0].name) is None:
-        return (lambda batch: function(batch, **set)), []
+        return BoundLoss(lambda batch: function(batch, **set), {}, {})
     roles = {name: _read_role(name, text) for name, text in map.items()}
     guessed = {}
     for parameter in parameters.values():
@@ -51,7 +71,8 @@ def bind_loss(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> tupl
             guessed[parameter.name] = role
         elif parameter in needed:
             raise _ask_for_field(parameter.name)
-    return _call_with(function, {**guessed, **roles}, set), _describe_guesses(guessed)
+    fields = {**guessed, **roles}
+    return BoundLoss(_call_with(function, fields, set), fields, guessed)
 
 
 def _ask_for_field(name: str) -> UsageError:
@@ -68,12 +89,6 @@ def _call_with(function: Callable[..., Any], roles: Mapping[str, str], set: Mapp
         return function(**{name: batch.read_role(role) for name, role in roles.items()}, **set)
 
     return run
-
-
-def _describe_guesses(guessed: Mapping[str, str]) -> list[str]:
-    """List the arguments whose names are not those of fields."""
-    others = [f"{name} is {role}" for name, role in guessed.items() if name != role]
-    return [f"guessed from the name{'s' * (len(others) > 1)}: {', '.join(others)}"] if others else []
 
 
 def _list_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

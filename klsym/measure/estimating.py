@@ -210,17 +210,17 @@ def measure_samples(
         )
     if not LEAST_RATE <= error_rate < 0.5:
         raise UsageError(f"error_rate={error_rate!r}: a number from {LEAST_RATE} to 0.5 expected")
-    function, notes = bind_loss(loss, map or {}, set or {})
+    bound = bind_loss(loss, map or {}, set or {})
     policy, reference = load_made(model), load_made(ref_model)
     sampler = policy if old_model is None else load_made(old_model)
     from klsym.measure.sampled import make_models, sample_moments
 
     models = make_models(policy, reference, sampler, prompts=prompts, length=length, end=end, reward=reward)
-    moments = sample_moments(function, models, samples, group, seed=seed)
+    moments = sample_moments(bound.function, models, samples, group, seed=seed)
     sampling = "on-policy" if models.is_on_policy else "off-policy"
     answer = SampledMeasurement(
-        "undecided", (), samples, group, sampling=sampling, error_rate=error_rate, notes=tuple(notes),
-        moments=moments,
+        "undecided", (), samples, group, sampling=sampling, error_rate=error_rate,
+        notes=tuple(bound.describe(sampling)), moments=moments,
     )  # fmt: skip
     answer = _decide(answer)
     return answer if expect is None else replace(answer, wanted=expect, expected=answer.compare(expect))

@@ -125,7 +125,8 @@ def measure(
         tool=tool, parameters=0 if network is None else network.size,
     )  # fmt: skip
     _check_setting(setting, worlds, near, seconds)
-    function, notes = bind_loss(loss, map or {}, set or {})
+    bound = bind_loss(loss, map or {}, set or {})
+    function, notes = bound.function, bound.describe(sampling)
     library = load_library(framework or choose_library(function), network)
     plan = _Plan(setting, binary, near, count=worlds, network=network)
     with library.in_float64():
@@ -133,7 +134,7 @@ def measure(
         if expect is not None:
             answer = replace(answer, expected=answer.compare(expect))
         if vs is not None:
-            second, _ = bind_loss(vs, map or {}, set or {})
+            second = bind_loss(vs, map or {}, set or {}).function
             answer = replace(answer, versus=_compare_variances(answer, Run(second, library, seconds), plan))
     return answer
 

@@ -249,13 +249,13 @@ REFUSED: dict[str, tuple[str, str, str]] = {  # body, other methods, words
     "a helper for two policies": (
         "new = self.get(self.model)\nref = self.get(self.ref_model)\nreturn new - ref",
         "def get(self, model):\n    logps = model(1)\n    return logps",
-        "is unknown",
+        "self.model and self.ref_model are unknown",
     ),
     "a loop over two policies": (
         "both = []\nfor m in (self.model, self.ref_model):\n    logps = m(1)\n"
         "    both.append(logps)\nreturn both[0] - both[1]",
         "",
-        "is unknown",
+        "self.model and self.ref_model are unknown",
     ),
     "a name given twice": (
         "ref_logps = self.ref(adv)\nkl = 0.5*(logp - ref_logps)**2\nref_logps = logp.detach()\n"

@@ -180,7 +180,8 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
             kl = kl * 2
         return kl""", {}, "branches on config.fast, config.kind, which are unknown: --set says so, as in"
                           " --set config.fast=False --set config.kind=mse"),
-    "free names at once": ("logp, x, y", "return logp * x.value + y", {}, "is unknown: say what it is"),
+    "free names at once": ("logp, x, y", "return logp * x.value + y", {},
+                           "x.value and y are unknown: say what each of them is"),
     "what is not imported": ("logp, ref_logp, mask", "return logger.mean(logp - ref_logp, mask)", {},
                              "heavy_package.logger is not imported"),
     "a hook on a view": ("logp, ref_logp", """

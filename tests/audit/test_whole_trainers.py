@@ -298,7 +298,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("of_other_key", OFF, "batch['ref_logprobs'] is unknown"),
     ("by_unknown", {}, "which is not known"),
     ("of_means", OFF, "which may be a sum or a mean over its tokens"),
-    ("no_pair", {}, "is unknown"),
+    ("no_pair", {}, "new and old are unknown"),
     ("infinite", {}, "the number inf"),
     ("flat_sum", {}, "Expected target size"),
     ("of_pairs", {}, "a loss of pairs, chosen and rejected, is out of scope"),

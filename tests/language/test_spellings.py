@@ -146,6 +146,14 @@ def test_other_spellings_are_read_as_the_grammar(typed: str, reading: str) -> No
     assert sympy.expand(unfold(read_loss(typed).expression - parse(reading, declared))) == 0
 
 
+@pytest.mark.parametrize(
+    ("guard", "says"), [("", ""), (" + 1e-4", "(without the + 0.0001)"), (" + eps", "(without the + eps)")]
+)
+def test_what_is_added_to_a_standard_deviation_is_said_to_be_left_out(guard: str, says: str) -> None:
+    answer = str(explain(f"-(R - R.mean())/(R.std(){guard})*logp"))
+    assert ("(without" in answer) == bool(guard) and says in answer
+
+
 OLD_AND_SAMPLER = "exp(log_q - log_old)*exp(log_old - log_mu)*A"
 
 

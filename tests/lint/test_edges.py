@@ -14,6 +14,7 @@ import pytest
 
 from klsym.cli import main
 from klsym.confirmed.child import Runner
+from klsym.engine.answers.objectives import read_objective
 from klsym.lint.config import Target, read_project
 from klsym.lint.findings import Finding, collect_findings
 from klsym.lint.reports import as_annotations, as_sarif, as_text
@@ -109,8 +110,12 @@ def test_a_string_of_toml_is_the_text(text: str) -> None:
 def test_only_candidates_that_are_text_become_targets(folder: Path) -> None:
     for name in (*NO_TEXT, *NAMES[:4]):
         made(name)
-    written = tomllib.loads(as_targets(find_candidates(Path()), set()))["target"]
+    text = as_targets(find_candidates(Path()), set())
+    written = tomllib.loads(text)["target"]
     assert sorted(row["code"] for row in written) == sorted(f"{name}:f" for name in NAMES[:4])
+    expected = tomllib.loads(text.replace("# expect", "expect"))["target"]  # as its author would say it
+    assert all("reverse-kl" in read_objective(row["expect"]).multiples for row in expected)
+    assert len(expected) == len(written)
 
 
 # ---------------------------------------------------------------------------- where a finding stands

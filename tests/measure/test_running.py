@@ -154,14 +154,13 @@ def test_arguments_are_bound_by_name_and_guesses_are_told() -> None:
     assert answer.multiples == {"policy-gradient": -1.0}
     assert answer.notes[0] == "guessed from the names: response_mask is mask, advantages is rewards[t]"
     spread = measure(loss, map={"advantages": "token_rewards"})
-    assert (
-        spread.notes == ("guessed from the name: response_mask is mask",)
-        and spread.multiples != answer.multiples
-    )
-    assert measure(loss, set={"clip": 9.0}, sampling="off-policy").multiples == {
-        "token-policy-gradient": -1.0
-    }
-    assert bind_loss(reinforce, {}, {})[1] == []
+    assert spread.notes[0] == "guessed from the name: response_mask is mask"
+    assert spread.multiples != answer.multiples
+    off_policy = measure(loss, set={"clip": 9.0}, sampling="off-policy")
+    assert off_policy.multiples == {"token-policy-gradient": -1.0}
+    of_sampler = "old_logp is that of q, which draws the samples; sampling='off-policy': an older one"
+    assert of_sampler in answer.notes and of_sampler not in off_policy.notes
+    assert bind_loss(reinforce, {}, {}).describe("on-policy") == []
     assert choose_library(loss) == "torch" and load_function(f"{FILE}:grpo").__name__ == "grpo"
 
 

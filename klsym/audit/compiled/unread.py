@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import chain
 from typing import Any
 
 from klsym.audit.compiled import running
@@ -18,7 +19,6 @@ from klsym.audit.terms import Refused
 from klsym.errors import spell_option
 from klsym.language.training_names import suggest_for_top_words
 
-FREE = "is unknown: say what it is with"
 SAME = {
     "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "contiguous", "clone", "detach", "type_as",
     "tolist", "numpy", "flatten", "keys",
@@ -29,10 +29,17 @@ DENSITIES = ("log_q", "log_p", "log_mu", "log_old")
 DETACHED = ("detach", "numpy", "tolist")
 
 
-def describe_free(name: str = "") -> str:
-    """Return the message for a name without a value; for values of the top k words, with a hint."""
-    hint = suggest_for_top_words(name)
-    return f"{FREE} {spell_option('map')} or {spell_option('set')}{'; ' * bool(hint)}{hint}"
+class UnknownNames(Refused):
+    """Names that say nothing of their values; for values of the top k words, with a hint."""
+
+    def __init__(self, names: Collection[str], line: int | None = None) -> None:
+        self.names = tuple(names)
+        *before, last = self.names
+        subject = f"{', '.join(before)} and {last} are" if before else f"{last} is"
+        options = f"{spell_option('map')} or {spell_option('set')}"
+        hint = next(filter(None, map(suggest_for_top_words, self.names)), "")
+        what = "each of them is" if before else "it is"
+        super().__init__(f"{subject} unknown: say what {what} with {options}{'; ' * bool(hint)}{hint}", line)
 
 
 class Record:
@@ -60,7 +67,15 @@ class UnreadValue:
     @classmethod
     def _from_name(cls, path: str, why: str = "") -> UnreadValue:
         """Return a value by its name, which is not bound."""
-        return cls(path, (Refused(f"{path} {why or describe_free()}"),))
+        return cls(path, (Refused(f"{path} {why}") if why else UnknownNames([path]),))
+
+    def _make_refusal(self) -> Refused:
+        """Return why it is not known; of unknown names, all at once."""
+        first = self._causes[0]
+        if not isinstance(first, UnknownNames):
+            return first
+        unknown = [cause for cause in self._causes if isinstance(cause, UnknownNames)]
+        return UnknownNames([*dict.fromkeys(chain(*(cause.names for cause in unknown)))], first.line)
 
     def _add_alias(self, alias: str) -> UnreadValue:
         """Return the value with the name of the variable that keeps it."""
@@ -80,12 +95,9 @@ class UnreadValue:
         bound = running.find_bound(path) if path else running.ABSENT
         if bound is not running.ABSENT:
             return bound
-        free = self._path and all(FREE in cause.reason for cause in self._causes)
-        part = UnreadValue(
-            path,
-            (Refused(f"{path} {describe_free(path)}", find_current_line()),) if free else self._causes,
-            self,
-        )
+        is_free = self._path and all(isinstance(cause, UnknownNames) for cause in self._causes)
+        causes = (UnknownNames([path], find_current_line()),) if is_free else self._causes
+        part = UnreadValue(path, causes, self)
         part.__dict__["_last"] = suffix.lstrip(".")
         return part
 
@@ -155,7 +167,7 @@ class UnreadValue:
         if mine is not running.ABSENT:
             return mine
         if not self._path:
-            raise self._causes[0]
+            raise self._make_refusal()
         if self._path in running.get_session().containers:
             raise running.make_undecided(self, find_current_line())
         raise Refused(f"a loop over {self._path}, which is not known", find_current_line())

@@ -81,7 +81,7 @@ def _read_formula(value: Any) -> Any:
     if isinstance(value, UnreadValue):
         [value] = resolve_values([value])
     if isinstance(value, UnreadValue):
-        raise value._causes[0]
+        raise value._make_refusal()
     if isinstance(value, TracedArray):
         return value.formula
     array = np.asarray(value)

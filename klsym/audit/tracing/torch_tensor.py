@@ -65,7 +65,7 @@ def read_formula(value: Any) -> Any:
     if is_traced(value):
         return value.formula
     if isinstance(value, UnreadValue):
-        raise value._causes[0]
+        raise value._make_refusal()
     if isinstance(value, torch.Tensor):
         if value.is_meta or value.numel() == 0 or not bool((value == value.flatten()[0]).all()):
             raise Refused("a tensor that is no argument and has more than one value")

@@ -86,7 +86,9 @@ def apply_function(func: Any, args: tuple[Any, ...], options: dict[str, Any]) ->
         missing = _find_unread(args) or _find_unread(options.values())
         if missing and name not in NOW:
             if is_in_place(name, options):
-                raise Refused(f"{name} of a tensor with what is not known: {missing[0]._causes[0].reason}")
+                raise Refused(
+                    f"{name} of a tensor with what is not known: {missing[0]._make_refusal().reason}"
+                )
             return make_unread(*missing)
         return _call_function(func, name, args, options)
     except UndecidedBranch:

@@ -73,9 +73,15 @@ def _averages_left_out(names: Sequence[str]) -> str:
     return f"{are} left out: klsym itself takes the mean over samples"
 
 
-def _list_batch_means(names: Sequence[str], divided: bool) -> str:
+def _list_batch_means(names: Sequence[str], divided: bool, guard: Fraction | str) -> str:
     pairs = [f"{x} - {x}.mean() is read as centred({x})" for x in names]
-    return f"{', '.join(pairs)}, over the batch{'; divided by its std, as normalised(..)' * divided}"
+    by_std = "; divided by its std, as normalised(..)" if divided else ""
+    added = f" (without the + {_format_guard(guard)})" if divided and guard else ""
+    return f"{', '.join(pairs)}, over the batch{by_std}{added}"
+
+
+def _format_guard(guard: Fraction | str) -> str:
+    return guard if isinstance(guard, str) else format_decimal(guard)
 
 
 def _masks_left_out(names: Sequence[str]) -> str:
