@@ -7,6 +7,7 @@ write k2: on-policy, as a loss, its expected gradient is grad KL(q||p) (proved)
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from klsym.diagnostics.codes import find_code, load_codes
 from klsym.engine.explain import explain as engine_explain
@@ -20,19 +21,17 @@ from klsym.engine.options.option_table import (
     Weights,
     document_options,
 )
-from klsym.engine.questions import compare as comparing
-from klsym.engine.questions import recommend as recommending
-from klsym.engine.questions.recommend import KLTarget, Purpose
 from klsym.language.named_losses import NamedLoss, load_named_losses
 from klsym.render.diagnoses import PrintedCode
 from klsym.render.printing import as_printed
-from klsym.render.questions.compare import PrintedComparison
-from klsym.render.questions.compare import printed as printed_comparison
 from klsym.render.questions.listing import Listing, build_listing
-from klsym.render.questions.recommend import PrintedRecommendation
-from klsym.render.questions.recommend import printed as printed_recommendation
 from klsym.render.verdict import PrintedVerdict as Verdict
 from klsym.render.verdict import printed as printed
+
+if TYPE_CHECKING:  # what one verdict does not need is loaded by the function that does
+    from klsym.engine.questions.recommend import KLTarget, Purpose
+    from klsym.render.questions.compare import PrintedComparison
+    from klsym.render.questions.recommend import PrintedRecommendation
 
 
 @document_options
@@ -141,12 +140,15 @@ def compare(
     >>> answer.variance.region
     '2*k1 + 1 >= 0, that is r <= exp(1/2)'
     """
+    from klsym.engine.questions import compare as comparing
+    from klsym.render.questions.compare import printed as print_comparison
+
     comparison = comparing.compare(
         a, b, parameters,
         sampling=sampling, use=use, level=level, credit=credit, weights=weights, aggregate=aggregate,
         batch=batch,
     )  # fmt: skip
-    return printed_comparison(comparison)
+    return print_comparison(comparison)
 
 
 def recommend(
@@ -184,7 +186,10 @@ def recommend(
     >>> print(recommend("reverse-kl").snippet("numpy").splitlines()[0])
     def penalty(log_q, log_p):
     """
-    return printed_recommendation(recommending.recommend(target, sampling, use, level))
+    from klsym.engine.questions import recommend as recommending
+    from klsym.render.questions.recommend import printed as print_recommendation
+
+    return print_recommendation(recommending.recommend(target, sampling, use, level))
 
 
 def examples() -> Listing[NamedLoss]:

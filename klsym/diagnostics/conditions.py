@@ -15,6 +15,7 @@ from klsym.diagnostics.neighbours import (
     NEIGHBOURS,
     has_inverted_weight,
     has_other_value,
+    invert_ratio,
     invert_weight,
     remove_weight,
 )
@@ -114,12 +115,18 @@ class DiagnosedLoss:
         e = self.written.expression
         return is_in_core(e) and len(e.expand().args) <= MAX_TERMS
 
+    def list_neighbours(self, name: str) -> list[Any]:
+        """Return the losses that are one change of this kind away."""
+        e = self.written.expression
+        changed = [change(e) for change in NEIGHBOURS[name]]
+        return [loss for loss in changed if has_other_value(loss, e)]
+
     def would_descend(self, loss: Any) -> bool:
         """Does the kernel prove that another loss descends KL(q||p), rewards aside?"""
         if self.setting.divides_by_std:
             return False
         try:
-            parts = find_named_parts(as_written(loss, ()), self.setting) or {}
+            parts = find_named_parts(Written("", loss), self.setting) or {}
         except KlsymError:
             return False
         named = "reverse-kl" in parts and set(parts) <= {"reverse-kl", "reward"}
@@ -227,10 +234,10 @@ def check_neighbour(name: str) -> Callable[[DiagnosedLoss], Messages]:
     def check(context: DiagnosedLoss) -> Messages:
         if context.setting.is_reward or is_reverse_kl_descent(context.verdict) or not context.is_small:
             return
-        for change in NEIGHBOURS[name]:
-            loss = change(context.written.expression)
-            if has_other_value(loss, context.written.expression) and context.would_descend(loss):
-                yield Message("one-change-away", kind=name, of=loss)
+        for loss in context.list_neighbours(name):
+            if context.would_descend(loss):
+                shown = sympy.expand(loss) if name == "KL016" else loss  # of an inverted ratio
+                yield Message("one-change-away", kind=name, of=shown)
                 return
 
     return check
@@ -239,22 +246,16 @@ def check_neighbour(name: str) -> Callable[[DiagnosedLoss], Messages]:
 def check_inverted_ratio(context: DiagnosedLoss) -> Messages:
     """Find a loss whose value or gradient would be right with the ratio inverted."""
     yield from _find_inverted_weight(context)
-    linear = context.verdict.value.target in (
-        "reverse-kl",
-        "forward-kl",
-    )  # a multiple of k1: a matter of sign
+    linear = context.verdict.value.target in ("reverse-kl", "forward-kl")  # k1: a matter of sign
     if linear or is_reverse_kl_descent(context.verdict) or not context.is_small or context.setting.is_reward:
         return
     yield from check_neighbour("KL016")(context)
-    change = NEIGHBOURS["KL016"][0]
-    loss = change(context.written.expression)
-    wrong = context.written.expression.has(log_p) and not context.verdict.value.is_unbiased_for("reverse-kl")
-    if (
-        wrong
-        and has_other_value(loss, context.written.expression)
-        and _is_reverse_kl_estimate(loss, context.setting)
-    ):
-        yield Message("one-change-away", kind="KL016", of=loss)
+    e = context.written.expression
+    if not e.has(log_p) or context.verdict.value.is_unbiased_for("reverse-kl"):
+        return
+    loss = invert_ratio(e)
+    if has_other_value(loss, e) and _is_reverse_kl_estimate(loss, context.setting):
+        yield Message("one-change-away", kind="KL016", of=sympy.expand(loss))
 
 
 def _find_inverted_weight(context: DiagnosedLoss) -> Messages:
@@ -292,7 +293,7 @@ def _says_that_it_lowers(verdict: Verdict) -> bool:
 def _is_reverse_kl_estimate(loss: Any, setting: Setting) -> bool:
     """Is the value of a loss an unbiased estimate of KL(q||p)?"""
     try:
-        value = find_expected_value(as_written(loss, ()), setting)
+        value = find_expected_value(Written("", loss), setting)
     except KlsymError:
         return False
     return value.target == "reverse-kl" and value.single and not value.constant

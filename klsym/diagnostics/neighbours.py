@@ -8,10 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import sympy
 
+from klsym.errors import NotInRing
+from klsym.language.convert import is_in_ring, to_ring
 from klsym.language.expressions import OF_TABLE, log_mu, log_p, log_q, rho, sg, unfold
 
 
@@ -33,8 +36,14 @@ def remove_weight(loss: Any) -> Any:
 
 def invert_ratio(loss: Any) -> Any:
     """Return the loss with q/p for p/q, under the name of an estimator if it is one."""
-    other = sympy.expand(unfold(loss).xreplace({log_p: 2 * log_q - log_p}))
-    return next((of for of in OF_TABLE.values() if not has_other_value(of, other)), other)
+    other = unfold(loss).xreplace({log_p: 2 * log_q - log_p})
+    return _index_estimators().get(to_ring(other), other) if is_in_ring(other) else other
+
+
+@cache
+def _index_estimators() -> dict[Any, Any]:
+    """Return the estimators by their normal forms; of equal ones, the first."""
+    return {to_ring(of): of for of in reversed(OF_TABLE.values()) if is_in_ring(of)}
 
 
 def invert_weight(loss: Any) -> Any:
@@ -58,4 +67,9 @@ NEIGHBOURS: dict[str, tuple[Callable[[Any], Any], ...]] = {
 
 def has_other_value(one: Any, other: Any) -> bool:
     """Are two losses different expressions?"""
-    return one != other and sympy.expand(unfold(one - other)) != 0
+    if one == other:
+        return False
+    try:
+        return to_ring(one) != to_ring(other)
+    except NotInRing:
+        return bool(sympy.expand(unfold(one - other)) != 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 from klsym.diagnostics.arithmetic import Arithmetic, Node
@@ -32,12 +32,18 @@ class CannotRun(Exception):
 
 def run_typed(text: str, parameters: Iterable[str], arithmetic: Arithmetic, value: Value) -> Node:
     """Return the value of a typed loss; a mean or a sum over samples is that of one.  Raises CannotRun."""
-    reader = SpelledReader(text, tuple(parameters))
-    run = _StatementRunner(reader, arithmetic, value)
     try:
-        return run.run_statements(reader.parse_statements())
+        reader, statements = _read_statements(text, tuple(parameters))
+        return _StatementRunner(reader, arithmetic, value).run_statements(statements)
     except (KlsymError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CannotRun(str(error)) from None
+
+
+@lru_cache(maxsize=8)
+def _read_statements(text: str, parameters: tuple[str, ...]) -> tuple[SpelledReader, list[ast.stmt]]:
+    """Return the statements of a loss, which is run at several points, and what reads their names."""
+    reader = SpelledReader(text, parameters)
+    return reader, reader.parse_statements()
 
 
 class _StatementRunner:

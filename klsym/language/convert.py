@@ -206,6 +206,8 @@ def find_generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
 @lru_cache(maxsize=4096)
 def _find_generic_functions(expression: Any) -> dict[str, tuple[str, ...]]:
     functions: dict[str, tuple[str, ...]] = {}
+    if not expression.has(AppliedUndef):
+        return functions
     written = expression.replace(lambda e: isinstance(e, sympy.Subs), _find_function)
     for call in written.atoms(AppliedUndef):
         name, arguments = parse_name(_name_function(call)).base, ARGUMENTS[_as_one_sample(call.args)]

@@ -7,6 +7,7 @@ x/10
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sympy import Float, Rational
@@ -18,7 +19,12 @@ BITS_OF_FLOAT = 53
 
 def with_exact_decimals(expression: Any) -> Any:
     """Return the expression with an exact number in place of each float."""
-    return expression.xreplace({x: _to_decimal(x) for x in expression.atoms(Float)})
+    return expression.xreplace({x: _to_decimal(x) for x in _find_floats(expression)})
+
+
+@lru_cache(maxsize=16384)
+def _find_floats(expression: Any) -> set[Any]:
+    return expression.atoms(Float)
 
 
 def refuse_floats(formula: Any) -> Any:

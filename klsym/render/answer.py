@@ -129,7 +129,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
 
 def write_summary(verdict: PrintedVerdict) -> str:
     """Say in one sentence what minimising the loss does; for a clipped sum of few terms, term by term."""
-    if not (_is_described_by_terms(verdict) and verdict.gradient.score_cases):
+    if not (verdict.gradient.score_cases and _is_described_by_terms(verdict)):
         return describe_update(verdict)
     parts = (describe_update(t.verdict, verdict.is_ascended, regions=False) for t in verdict.gradient.terms)
     return f"term by term: {', and '.join(parts)}"

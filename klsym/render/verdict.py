@@ -28,8 +28,6 @@ from klsym.render.details import (
     hypotheses_of,
     list_counterexample_lines,
 )  # fmt: skip
-from klsym.render.markup.parts import format_for_notebook
-from klsym.render.markup.verdict import format_verdict_html
 from klsym.render.printing import as_printed
 from klsym.render.sentences import describe_suggestion, write_sentences
 from klsym.render.verdict_json import build_verdict_json
@@ -140,6 +138,9 @@ class PrintedVerdict(Verdict):
         return format_verdict_markdown(self)
 
     def _repr_html_(self) -> str:
+        from klsym.render.markup.parts import format_for_notebook
+        from klsym.render.markup.verdict import format_verdict_html
+
         return format_for_notebook(format_verdict_html(self))
 
     def _repr_latex_(self) -> str | None:

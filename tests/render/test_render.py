@@ -17,9 +17,10 @@ from klsym.notation.printers import LATEX
 from klsym.notation.text import format_derivation, show_theorem, show_theorem_latex
 from klsym.render.details import describe_value
 from klsym.render.headline import describe_update
+from klsym.render.markup.verdict import format_verdict_html
 from klsym.render.objective import write_objective_latex
 from klsym.render.question import describe_answer, describe_question
-from klsym.render.verdict import format_verdict_html, format_verdict_markdown
+from klsym.render.verdict import format_verdict_markdown
 from klsym.render.words import describe_place
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_claim import recall

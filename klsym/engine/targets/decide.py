@@ -22,7 +22,6 @@ from klsym.engine.fields.named_terms import Decomposition, decompose, name_targe
 from klsym.engine.fields.primitives import WEIGHT, find_objective_under, find_primitive
 from klsym.engine.fields.slot_loss import SlotLoss, collect_random_names
 from klsym.engine.proof.derivation import Proof, derive
-from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
 from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t, token_gradient
 from klsym.engine.regions.in_span import is_combination
@@ -146,6 +145,8 @@ def decide_numerically(
     normalised: Mapping[str, SlotLoss] | None = None,
 ) -> Decision:
     """Decide no-objective if a model has a curl, else open; normalised: names -> h of normalised(h)."""
+    from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
+
     loss, on_policy = field.loss, field.loss.measure == "q" or field.loss.detached_q
     critic = {name: value for name, value in choose_tree_values(loss).items() if name != "A"}
     coefficients = {slot: attach(h.substitute(critic)) for slot, h in field.score_coefficients.items()}
@@ -155,13 +156,9 @@ def decide_numerically(
         for name, h in (normalised or {}).items()
     }
     pushes = ScoreCoefficients(
-        coefficients,
-        tokens=loss.index == "t",
-        on_policy=on_policy,
-        sums=sums,
-        normalised=inner,
+        coefficients, tokens=loss.index == "t", on_policy=on_policy, sums=sums, normalised=inner,
         defined=substitute_in_context(loss.defined, critic),
-    )
+    )  # fmt: skip
     counterexample = find_curl(pushes, field.start.left_text)
     if counterexample is None:
         return Decision(None, gradient, proofs, decomposition)
