@@ -35,7 +35,7 @@ LOSSES = (
     "loo(k1)", "normalised(k1)", "centred(k1)", "seqmean(k1)", "past(k1)*now(k1)", "k2 + sg(k1 - k2)",
     "r**3 - r",
     "full(log_q)", "exp(-k1**2)", "k3/T", "kk", "1/0", "R*log_q - beta*k3", "where(rho > 2, 2, rho)*k3",
-    "rho_old*A", "M*k3", "disc(1/2, k1)", "1/(1 + exp(1 - rho))", "log(r)**2*[rho > 2]",
+    "rho_old*A", "M*k3", "disc(1/2, k1)", "sigmoid(rho - 1)", "1/(1 + exp(1 - rho))", "log(r)**2*[rho > 2]",
     "d = ref_logp - logp; loss = (torch.expm1(d) - d).mean()", "ratio*A",
 )  # fmt: skip
 DIVERGENCES = (

@@ -251,13 +251,8 @@ FUNCTIONS: dict[str, Row] = {
     "relu": make_elementwise_row(
         "x", lambda reader, node, x: reader.call_function("max", [x, reader.zero], node)
     ),
-    "sigmoid": make_elementwise_row("x", lambda reader, node, x: 1 / (1 + _build_exp(reader, -x, node))),
-    **dict.fromkeys(
-        ("logsigmoid", "log_sigmoid"),
-        make_elementwise_row(
-            "x", lambda reader, node, x: -_build_log(reader, 1 + _build_exp(reader, -x, node), node)
-        ),
-    ),
+    "sigmoid": make_grammar_row("sigmoid"),
+    **dict.fromkeys(("logsigmoid", "log_sigmoid"), make_grammar_row("logsigmoid")),
     "softplus": make_elementwise_row(
         "x", lambda reader, node, x: _build_log(reader, 1 + _build_exp(reader, x, node), node)
     ),

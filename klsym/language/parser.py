@@ -342,8 +342,8 @@ class Reader:
             raise self.make_error_at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
             raise self.make_error_at(f"sqrt of {x}, which may be negative", node)
-        if name == "exp" and x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP):
-            raise self.make_error_at(f"exp of a number beyond {MAX_EXP}", node)
+        if name in EXPONENTIALS and x.is_number and not (x.is_Rational and abs(x) <= MAX_EXP):
+            raise self.make_error_at(f"{name} of a number beyond {MAX_EXP}", node)
         if name == "clip" and all(item.is_number for item in arguments[1:]) and arguments[1] > arguments[2]:
             raise self.make_error_at("clip with lo above hi", node)
         return self.check_size(function(*arguments), node)
@@ -416,11 +416,14 @@ OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
 OF_SAMPLES = {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised)}
+EXPONENTIALS = ("exp", "sigmoid", "logsigmoid")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "sg": (sg, ONE_ARGUMENT),
     "exp": (exp, ONE_ARGUMENT),
     "log": (log, ONE_ARGUMENT),
     "sqrt": (sqrt, ONE_ARGUMENT),
+    "sigmoid": (lambda x: 1 / (1 + exp(-x)), ONE_ARGUMENT),
+    "logsigmoid": (lambda x: -log(1 + exp(-x)), ONE_ARGUMENT),
     "abs": (Abs, ONE_ARGUMENT),
     "k": (k, ONE_ARGUMENT),
     "min": (Min, SEVERAL),

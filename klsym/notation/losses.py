@@ -23,6 +23,7 @@ from klsym.language.messages import Message
 from klsym.notation import tree
 from klsym.notation.positions import SLOT_ORDER, build_in_slot
 from klsym.notation.printers import Text
+from klsym.notation.sigmoids import write_by_sigmoids
 from klsym.notation.steps import drop_empty_regions
 from klsym.notation.tree import (
     Call,
@@ -71,7 +72,7 @@ def build_tree(loss: Any, sums: bool = False) -> Formula:
     """Build the tree of a loss; sums: in the notation of mathematics, with sums over positions."""
     if isinstance(loss, Written):
         return tree.Typed(loss.text, build_tree(loss.expression, sums))
-    return _walk(drop_empty_regions(_expand_logs(as_expression(loss))), sums)
+    return _walk(write_by_sigmoids(drop_empty_regions(_expand_logs(as_expression(loss)))), sums)
 
 
 def _expand_logs(e: Any) -> Any:

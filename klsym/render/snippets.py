@@ -37,27 +37,30 @@ class Framework:
     sg: str
     total: str  # over the last axis
     later: str  # sums from each place of the last axis to its end
-    functions: tuple[str, ...] = ("exp", "log", "sqrt", "abs")
+    sigmoid: str
+    logsigmoid: str
 
-    def names(self) -> dict[str, str]:
-        return {name: f"{self.module}.{name}(#)" for name in self.functions}
+    def spell_function(self, name: str) -> str | None:
+        """Return the call of a function of the grammar; None if the library has no such function."""
+        named = {name: f"{self.module}.{name}(#)" for name in ("exp", "log", "sqrt", "abs", "expm1")}
+        return {**named, "sigmoid": self.sigmoid, "logsigmoid": self.logsigmoid}.get(name)
 
 
 FRAMEWORKS = {
     "torch": Framework(
-        "PyTorch", "torch", "#.detach()", total="#.sum(-1{keep})", later="#.flip(-1).cumsum(-1).flip(-1)"
+        "PyTorch", "torch", "#.detach()", total="#.sum(-1{keep})", later="#.flip(-1).cumsum(-1).flip(-1)",
+        sigmoid="torch.sigmoid(#)", logsigmoid="torch.nn.functional.logsigmoid(#)",
     ),
     "jax": Framework(
-        "JAX",
-        module="jnp",
-        sg="jax.lax.stop_gradient(#)",
-        total="#.sum(-1{keep})",
-        later="#[..., ::-1].cumsum(-1)[..., ::-1]",
+        "JAX", "jnp", "jax.lax.stop_gradient(#)", total="#.sum(-1{keep})",
+        later="#[..., ::-1].cumsum(-1)[..., ::-1]", sigmoid="jax.nn.sigmoid(#)",
+        logsigmoid="jax.nn.log_sigmoid(#)",
     ),
     "numpy": Framework(
-        "NumPy", module="np", sg="#", total="#.sum(-1{keep})", later="#[..., ::-1].cumsum(-1)[..., ::-1]"
+        "NumPy", module="np", sg="#", total="#.sum(-1{keep})", later="#[..., ::-1].cumsum(-1)[..., ::-1]",
+        sigmoid="np.exp(-np.logaddexp(0, -(#)))", logsigmoid="-np.logaddexp(0, -(#))",
     ),
-}
+}  # fmt: skip
 KEEP = {"torch": ", keepdim=True", "jax": ", keepdims=True", "numpy": ", keepdims=True"}
 INPUTS = ("log_q", "log_p", "log_mu")
 KLS = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)"}
@@ -72,16 +75,13 @@ class Code(Text):
         self.framework = framework
 
     def call(self, function: str, argument: Piece, tall: bool) -> Piece:
-        module = self.framework.module
         if function == "sg":
             simple = str(argument).isidentifier() or self.framework.sg[0] != "#"
             return self.fill(self.framework.sg, argument if simple else f"({argument})")
-        if function in self.framework.functions:
-            return f"{module}.{function}({argument})"
+        if spelled := self.framework.spell_function(function):
+            return self.fill(spelled, argument)
         if function == "past":
             return f"({argument}.cumsum(-1) - {argument})"
-        if function == "expm1":
-            return f"{module}.expm1({argument})"
         raise UsageError(f"{function} has no code in {self.framework.title} yet")
 
 

@@ -152,6 +152,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": exp,
     "log": log,
     "sqrt": lambda x: power(x, 0.5),
+    "sigmoid": lambda x: power(1.0 + exp(-1.0 * x), -1),
+    "logsigmoid": lambda x: -1.0 * log(1.0 + exp(-1.0 * x)),
     "abs": lambda x: x * np.sign(x.value if isinstance(x, Jet) else x),  # slope 0 at 0
     "min": _extreme(np.less),
     "max": _extreme(np.greater),
