@@ -284,8 +284,8 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "open-no-tree": f"open: no tree that was tried gives {CURL_OPEN}, nor is an objective known",
     "open-short-trees": f"open: no tree of sequences of one token and of two that was tried gives"
     f" {CURL_OPEN}",
-    "open-detached": "open: off-policy nothing is tried for a factor of the score that depends on theta,"
-    " such as a detached weight",
+    "open-detached": "open: no loss without a detached part is known to have this gradient at every sample,"
+    f" and no tree of sequences of one token and of two that was tried gives {CURL_OPEN}",
     "open-support": "open: the theorems about it assume q << mu, but no word with M = 0 is drawn; level"
     " sample explains its effect on one token given its prefix",
     "open-held-means": "open: full(..) is detached, multiplies a sampled quantity or is inside a function; it"
@@ -324,6 +324,8 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     " not 0",
     "samples-fixed": "mu does not depend on theta: the gradient of the expectation is the expectation of"
     " the gradients",
+    "same-gradients": "the loss in the objective detaches nothing, and has the gradient of the typed loss at"
+    " every sample (not replayed by the kernel)",
     "taken-apart": "for any H in place of the coefficient: {proof}",
     "any-size": "divided by a constant, or each sequence by its own length, it is that of one sequence, for"
     " every n and H: {proof}",

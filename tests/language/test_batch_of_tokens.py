@@ -85,8 +85,8 @@ def test_it_is_the_gradient_of_no_function() -> None:
         derive(curl()).differs_from(0, model={"tree": same, "path": [], "parameters": {}})
 
 
-def forest(second: bool = False) -> Slotted:
-    return Slotted(trees(3, SHORT, 2), second=second)
+def forest(second: bool = False, sampling: str = "on-policy") -> Slotted:
+    return Slotted(trees(3, SHORT, 2), (sampling,), second=second)
 
 
 @pytest.mark.parametrize(("loss", "turns"), [("R/(T + others(T))", True), ("R/T", False), ("R/n", False)])
@@ -109,7 +109,7 @@ def test_for_large_batches_it_is_the_sum_over_the_mean_length() -> None:
 
 # ---------------------------------------------------------------------------- what explain says of it
 TOKEN, WHOLE = {"level": "token"}, {"level": "sequence"}
-BATCH = {"aggregate": "batch"}
+BATCH = {"aggregate": "batch", "sampling": "on-policy"}
 ON = {"sampling": "on-policy"}  # rho beside A says off-policy
 KEPT = "(whole(M) + others(whole(M)))"
 ROWS: tuple[tuple[str, dict[str, str], str, str | None, str], ...] = (
@@ -224,15 +224,17 @@ def test_off_policy_lengths_do_not_move() -> None:
     assert (verdict.target, verdict.trust) == ("own-mean", "sympy")
     assert verdict.gradient.quantities_text == "grad E_mu[sum_i sum_t (k3)/sum_i T_i]"
     detached = explain("sg(rho)*k3", sampling="off-policy", level="token", aggregate="batch")
-    assert detached.target is None
+    assert (detached.target, detached.trust) == ("objective", "sympy")
+    to_go = explain("k1", use="reward", sampling="off-policy", level="token", aggregate="batch")
+    assert (to_go.target, to_go.trust) == ("no-objective", "kernel")
 
 
 WEIGHTS = {"token": "rho", "prefix": "(exp(past(log_q - log_mu))*rho)"}  # what rho stands for
 
 
-def random_losses_of_tokens(count: int) -> list[Case]:
+def random_losses_of_tokens(count: int, sampling: str = "on-policy") -> list[Case]:
     cases = (generate("anywhere", 5, number) for number in range(100 * count))
-    fit = (c for c in cases if (c.level, c.use, c.sampling) == ("token", "loss", "on-policy"))
+    fit = (c for c in cases if (c.level, c.use, c.sampling) == ("token", "loss", sampling))
     return list(islice((c for c in fit if c.weights in WEIGHTS), count))
 
 
@@ -246,6 +248,21 @@ def test_random_losses_agree_with_enumeration(case: Case) -> None:
     twist = np.abs(found.ab - np.swapaxes(found.ab, 0, 1)).max() if moves else 0.0
     assert (verdict.target == "no-objective") == (twist > 1e-7)
     assert (verdict.target == "zero") == (pushes < 1e-12)
+
+
+@pytest.mark.parametrize("case", random_losses_of_tokens(scaled(16, 5), "off-policy"), ids=lambda c: c.text)
+def test_random_losses_off_policy_agree_with_enumeration(case: Case) -> None:
+    """Batches of two have no curl where there is an objective, and one where there is none."""
+    options = {"level": "token", "weights": case.weights, **BATCH, "sampling": "off-policy"}
+    verdict = explain(case.text, **options)
+    whole = re.sub(r"\brho\b", WEIGHTS[case.weights], case.text)
+    setting = Setting("off-policy", level="sequence")
+    batches = forest(second=True, sampling="off-policy")
+    found = batches.of_batches(f"n*whole({whole})/(T + others(T))", setting)
+    moves = np.abs(getattr(found, "ab", 0.0)).max()
+    twist = np.abs(found.ab - np.swapaxes(found.ab, 0, 1)).max() if moves else 0.0
+    assert verdict.target != "no-objective" or twist > 1e-7
+    assert verdict.target not in ("objective", "own-mean") or twist < 1e-9
 
 
 def test_what_is_assumed_of_a_mask() -> None:

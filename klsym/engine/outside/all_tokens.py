@@ -8,7 +8,8 @@ On-policy the lengths of the other sequences move with theta.  At n = 2, where l
     E[(11/12 - T/4) G] - E[T] E[G]/4 + E[T] E[T G]/12
 
 whose curl the kernel refutes to be 0 on a tree.  For large n (a limit) F is E[G]/E[T].  Off-policy mu does
-not move, and what is attached is its own objective.
+not move: what is attached is its own objective, and so is a loss whose gradient a loss with nothing detached
+has at every sample; of others, the curl of E_mu[(11/12 - T/4) G] + E_mu[T] E_mu[(T/12 - 1/4) G] is refuted.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 from sympy import Rational
 
 from klsym.engine.fields.field import collect_score_coefficients, reduce_loss
 from klsym.engine.fields.position_sums import T, n
+from klsym.engine.fields.primitives import find_primitive
 from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
@@ -47,10 +49,12 @@ from klsym.engine.verdicts.verdict import (
 )
 from klsym.engine.verdicts.warnings import DESCENT_WARNINGS
 from klsym.errors import NotInRing, ProofError, UsageError
+from klsym.kernel.derivatives import attach
+from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Indexed, Side
-from klsym.language.convert import substitute_on_policy, to_ring
+from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import (
     DENSITIES,
     REWARDS,
@@ -119,12 +123,13 @@ def explain_all_tokens(
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
     (loss, number), single_setting = over, replace(setting, aggregate="sum")
     single = explained(loss, single_setting)
-    target, proofs = _find_target(loss, single_setting) if single.gradient.is_nonzero else ("zero", ())
+    target, proofs, attached = _find_target(loss, single_setting, single.gradient.is_nonzero)
     all_of_them = target is None and setting.on_policy and number == ENTIRE
     counted = _find_constant_coefficient(loss, setting) if all_of_them else None
     target = target if counted is None else "objective"
-    any_n = derive(mean_over_i(own(H) * own(s), "q")).equals(expectation(H * s, "q"))
-    objective = _name_objective(single, counted) if target == "objective" else None
+    under = "q" if setting.on_policy else "mu"
+    any_n = derive(mean_over_i(own(H) * own(s), under)).equals(expectation(H * s, under))
+    objective = _name_objective(single, counted, attached) if target == "objective" else None
     exchange = [Message("exchange-in-lengths")] if counted is not None else []
     kept_lengths = () if number == ENTIRE else (Message("kept-lengths", some=number == KEPT),)
     presupposed = (*kept_lengths, Message("independent-sequences"), *exchange, *single.assumptions)
@@ -134,8 +139,12 @@ def explain_all_tokens(
         target,
         score_coefficient=divide_by_token_count(_build_scored_coefficient(single), to_ring(n), tokens),
         scores_named=(True, True),
-        in_quantities=_name_gradient(single, counted) if objective else None,
-        remarks=(*_list_remarks(single, target, counted, proofs[1:]), Message("any-size", proof=any_n)),
+        in_quantities=_name_gradient(single, counted, attached) if objective else None,
+        remarks=(
+            *_list_remarks(single, target, counted, proofs[1:]),
+            *([Message("same-gradients")] if attached else []),
+            Message("any-size", proof=any_n),
+        ),
     )
     return Verdict(
         loss=AnalysedLoss(written.text, expansion),
@@ -196,10 +205,10 @@ def _find_constant_coefficient(loss: Any, setting: Setting) -> Any | None:
 MEAN_OF_COUNT = TEXT.expectation("q", "1/sum_i T_i"), LATEX.expectation("q", r"\frac{1}{\sum_i T_i}")
 
 
-def _name_objective(single: Verdict, counted: Any | None) -> Words:
-    """Return the objective, in text and in LaTeX."""
+def _name_objective(single: Verdict, counted: Any | None, attached: Attached | None) -> Words:
+    """Return the objective, in text and in LaTeX; attached: the loss, if it is not the typed one."""
     if counted is None:
-        return Words(_write_objective(single, TEXT), _write_objective(single, LATEX))
+        return Words(*(_write_objective(single, spell, attached=attached) for spell in (TEXT, LATEX)))
     if counted == 1:
         return Words(*MEAN_OF_COUNT)
     factors = (_show_bracketed(counted, spell) for spell in (TEXT, LATEX))
@@ -208,10 +217,10 @@ def _name_objective(single: Verdict, counted: Any | None) -> Words:
     )
 
 
-def _name_gradient(single: Verdict, counted: Any | None) -> Formula:
+def _name_gradient(single: Verdict, counted: Any | None, attached: Attached | None) -> Formula:
     """Return the gradient of the objective; for a constant coefficient, times grad E_q[1/sum_i T_i]."""
     if counted is None:
-        return Gradient(Words(*(_write_objective(single, spell) for spell in (TEXT, LATEX))))
+        return Gradient(_name_objective(single, counted, attached))
     gradient = Gradient(Words(*MEAN_OF_COUNT))
     if counted == 1:
         return gradient
@@ -234,62 +243,120 @@ def _build_first_step(single: Verdict) -> ChainStep:
 
 
 def _write_objective(
-    single: Verdict, spell: Any, under: str = "mu", with_gradient: bool | None = None
+    single: Verdict,
+    spell: Any,
+    under: str = "mu",
+    with_gradient: bool | None = None,
+    attached: Attached | None = None,
 ) -> str:
     """Return E_m[sum_i sum_t L/sum_i T_i] as text.
 
-    with_gradient: True: with the gradient of L; False: with the score that multiplies a reward.
+    with_gradient: True: with the gradient of L; False: with the score that multiplies a reward.  attached: L,
+    if it is not the typed one.
     """
-    tokens, text = single.setting.is_per_token, spell is TEXT
-    loss = f"({single.loss.text})" if text else rf"\left({losses.show(single.loss.written, LATEX)}\right)"
+    tokens, text = single.setting.is_per_token if attached is None else attached.is_per_token, spell is TEXT
+    of_typed = single.loss.text if text else losses.show(single.loss.written, LATEX)
+    inner = of_typed if attached is None else losses.show(attached.loss, spell)
+    written = f"({inner})" if text else rf"\left({inner}\right)"
     if with_gradient is not None:
         before, after = ("grad" if text else r"\nabla"), ("*s" if text else r"\,s")
-        loss = before + loss if with_gradient else loss + after
+        written = before + written if with_gradient else written + after
     if text:
-        return f"E_{under}[sum_i {'sum_t ' * tokens}{loss}/sum_i T_i]"
-    every = r"\sum_i " + r"\sum_t " * tokens + loss
+        return f"E_{under}[sum_i {'sum_t ' * tokens}{written}/sum_i T_i]"
+    every = r"\sum_i " + r"\sum_t " * tokens + written
     return LATEX.expectation(under, rf"\frac{{{every}}}{{\sum_i T_i}}")
 
 
 # ---------------------------------------------------------------------------- the target
-def _find_target(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]:
-    """Return "objective" off-policy if nothing is detached, "no-objective" on-policy if a curl is proved."""
-    if not setting.on_policy:
-        return ("objective" if setting.is_differentiated and not detaches_policy(loss) else None), ()
+class Attached(NamedTuple):
+    """A loss with nothing detached, of each token or of the whole sequence."""
+
+    loss: Any
+    is_per_token: bool
+
+
+class BatchTarget(NamedTuple):
+    """The target, its proofs, and off-policy the loss whose mean is the objective, if not the typed one."""
+
+    target: str | None
+    proofs: tuple[Proof, ...] = ()
+    attached: Attached | None = None
+
+
+def _find_target(loss: Any, setting: Setting, is_nonzero: bool) -> BatchTarget:
+    """Return the target of the mean over the tokens of a batch."""
+    if not is_nonzero:
+        return BatchTarget("zero")
+    if not setting.on_policy and setting.is_differentiated and not detaches_policy(loss):
+        return BatchTarget("objective")
+    attached = None if setting.on_policy else _find_attached_loss(loss, setting)
+    if attached is not None:
+        return BatchTarget("objective", attached=attached)
+    return BatchTarget(*_refute_objective(loss, setting))
+
+
+def _find_attached_loss(loss: Any, setting: Setting) -> Attached | None:
+    """Return a loss that detaches nothing and has the same gradient at every sample from mu, or None."""
+    with suppress(NotInRing, UsageError):
+        field = reduce_loss(build_slot_loss(Written("", loss), setting))
+        if field.loss.measure != "mu" or field.loss.detached_q or field.loss.sums:
+            return None
+        pushes = {slot: attach(h) for slot, h in field.score_coefficients.items()}
+        if field.sequence_coefficient is not None:  # sum_t h s_t = h s
+            pushes = {"x": attach(to_ring(field.sequence_coefficient))}
+        [(slot, h), *others_pushed] = pushes.items()
+        primitive = find_primitive(h, slot) if slot in ("x", "now") and not others_pushed else None
+        defined = {parse_name(definition.name).base for definition in field.loss.defined.definitions}
+        if primitive is not None and defined.isdisjoint(parse_name(name).base for name in primitive.names()):
+            return Attached(to_sympy(primitive), slot == "now")
+    return None
+
+
+def _refute_objective(loss: Any, setting: Setting) -> tuple[str | None, tuple[Proof, ...]]:
+    """Return "no-objective" if the kernel proves that the curl is not 0 on a tree, for two sequences."""
+    if setting.truncated:  # the samplers of the trees draw every word
+        return None, ()
     with suppress(NotInRing, UsageError):
         start, slots = _build_curl(loss.xreplace({M: sympy.S.One}), setting)  # a mask that keeps all tokens
-        for model in islice(_iterate_short_trees(tuple(start.context.parameters)), MAX_TREES):
+        under, on_policy = ("q" if setting.on_policy else "mu"), setting.on_policy
+        for model in islice(_iterate_short_trees(tuple(start.context.parameters), on_policy), MAX_TREES):
             with suppress(ProofError):
-                return "no-objective", (start.differs_from(0, model=model), *map(_prove_split, slots))
+                curl_proof = start.differs_from(0, model=model)
+                return "no-objective", (curl_proof, *(_prove_split(slot, under) for slot in slots))
     return None, ()
 
 
-def _prove_split(slot: str) -> Proof:
-    """Prove what independence makes of E_q[mean_i sum_t H s_z n/(T_1 + T_2)]/2; slot x: of sequences."""
+def _prove_split(slot: str, under: str) -> Proof:
+    """Prove what independence makes of E_m[mean_i sum_t H s_z n/(T_1 + T_2)]/2; slot x: of sequences."""
     whole, score = slot == "x", s if slot == "x" else Slot(slot)(s)
     h, mine, push = (own(H), own(length), own(s)) if whole else (now(H), length, score)
     over = Rational(11, 12) - (mine + others(length)) / 4 + mine * others(length) / 12
 
     def build_mean(of: Any) -> Quantity:
-        return expectation(H * of * s, "q") if whole else sum_over_t(now(H) * of * score, "q")
+        return expectation(H * of * s, under) if whole else sum_over_t(now(H) * of * score, under)
 
-    right = build_mean(Rational(11, 12) - length / 4) + expectation(length, "q") * (
+    right = build_mean(Rational(11, 12) - length / 4) + expectation(length, under) * (
         build_mean(length) / 12 - build_mean(1) / 4
     )
-    field = mean_over_i(over * h * push, "q", steps=not whole)
+    field = mean_over_i(over * h * push, under, steps=not whole)
     return derive(field, premises=((n, 2),)).equals(right, using=[(0, None)])
 
 
-def _iterate_short_trees(names: tuple[str, ...]) -> Any:
+def _iterate_short_trees(names: tuple[str, ...], on_policy: bool) -> Any:
     """Yield those of `generate_tree_models` with sequences of one token and of two."""
-    for model in generate_tree_models(Context(parameters=names), on_policy=True):
+    for model in generate_tree_models(Context(parameters=names), on_policy=on_policy):
         first, *branches = model["tree"]["next"]
         if branches == [None] and first["next"] == [None, None]:
             yield model
 
 
 def _build_curl(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
-    """Return the curl of the expected gradient of two sequences, and the slots of its scores."""
+    """Return the curl of the expected gradient of two sequences, and the slots of its scores.
+
+    d E[T] ^ (E[T G]/12 - E[G]/4) is a part of it on-policy alone: mu does not move.
+    """
+    if setting.is_of_sequence and not setting.on_policy:
+        raise NotInRing("a function of log q of one sample is a gradient")
     if setting.is_of_sequence:
         written = Written("", loss.xreplace({T: length, A: R}))
         whole = reduce_loss(build_slot_loss(written, setting))
@@ -304,7 +371,7 @@ def _build_curl(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]
         derive(token_gradient(attached, field.loss.measure), **options).differentiate()
     )
     pushed = {slot: substitute_on_policy(c) for slot, c in pushed.items()}
-    mean_T = Side.from_atom(Indexed("t", "q", ONE, ()))
+    mean_T = Side.from_atom(Indexed("t", field.loss.measure, ONE, ()))
 
     def build_weighted_curl(weight: Any) -> Quantity:
         return curl(attached * weight, field.loss.measure)
@@ -312,7 +379,8 @@ def _build_curl(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]
     constant_part = build_weighted_curl(Rational(11, 12) - length / 4)
     length_part = build_weighted_curl(length / 12 - Rational(1, 4))
     labels = {**constant_part.labels, **length_part.labels}
-    side = constant_part.side + mean_T.multiply(length_part.side) + _build_wedge(pushed)
+    side = constant_part.side + mean_T.multiply(length_part.side)
+    side = side + _build_wedge(pushed) if setting.on_policy else side
     return derive(Quantity(side, constant_part.functions, labels), **options), pushed
 
 

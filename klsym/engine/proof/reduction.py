@@ -23,7 +23,7 @@ from klsym.errors import ProofError, Refused
 from klsym.kernel import EQUATION, apply_step
 from klsym.kernel.densities import build_density_ratio
 from klsym.kernel.derivatives import list_slots, move_to_slot
-from klsym.kernel.names import HELD, PROBABILITIES, SAMPLE, parse_name
+from klsym.kernel.names import HELD, PROBABILITIES, SAMPLE, THETA_FREE, parse_name
 from klsym.kernel.ring import ONE, ExpPoly, Key
 from klsym.kernel.slots import UPSTREAM, find_slot, name_in_slot
 from klsym.kernel.statements import Atom, Context, Curl, Gradient, Mean, MeanGradient, Side, walk_elements
@@ -200,7 +200,7 @@ def _choose_rule_for_mean(mean: Mean, context: Context, strategy: Strategy) -> R
     if is_sequence and (choice := _choose_parts(mean)):
         return choice
     if "i" in mean.index and mean.measure != SAMPLE:
-        if is_sequence and mean.measure != "q":
+        if is_sequence and mean.measure != "q" and _weighs_others(mean.coefficient):
             return "change of measure", {"to": "q"}
         return INDEPENDENCE, {}
     if mean.measure != SAMPLE and (is_sequence or len(mean.score) < 2):
@@ -220,6 +220,12 @@ def _choose_rule_for_mean(mean: Mean, context: Context, strategy: Strategy) -> R
         if strategy.stepwise
         else None
     )
+
+
+def _weighs_others(a: ExpPoly) -> bool:
+    """Do quantities of the other samples depend on theta, or on mu?  Their lengths and rewards do not."""
+    others = (parse_name(name) for name in a.names() if parse_name(name).slot == "others")
+    return any(name.base not in THETA_FREE for name in others)
 
 
 # ---------------------------------------------------------------------------- single samples

@@ -99,7 +99,8 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 
 READINGS = (  # codes of how a pasted loss was read
-    "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "parameters-declared",
+    "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
+    "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
     "at-each-token", "over-tokens", "level-assumed", "batch-mean-read", "drawn-words-are-kept",
     "cut-at-tokens",
@@ -113,6 +114,10 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f" {'is' if len(names) == 1 else 'are'} read; {spell_option('sampling', 'on-policy')}: from q"
     ),
     "floors-left-out": lambda floors: f"assumed: {describe_floors(floors)}",
+    "inner-clips-dropped": lambda clips: (
+        f"{_listed(clips, 'does nothing', 'do nothing')} near theta: q draws"
+        " the samples, and the argument lies strictly between the bounds (parameters are positive)"
+    ),
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
     "over-tokens": "a mean or sum of log-probabilities inside exp, or that a reward multiplies, is over the T"
