@@ -60,3 +60,9 @@ def distillation_of_sequences():
 def penalties_in_the_reward():
     """k1, k2 and k3 as detached penalties in the reward: which are stable, and where the policy ends."""
     return _found("reward-collapse")
+
+
+@claim("experiment.sh-off-policy", verdict="computed", source="SH abstract")
+def learning_from_old_samples():
+    """Does a KL penalty stabilise learning from samples of an older policy, with weights and without?"""
+    return _found("sh-off-policy")

@@ -65,6 +65,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         "klsym.experiments.reward_collapse.figures:draw",
         "k1 returns to the optimum; k3 loses arms", (1,),
         "klsym.experiments.reward_collapse.figures:draw_settings"),
+    "sh-off-policy": Experiment(
+        "learning from samples of an older policy",
+        "klsym.experiments.off_policy_runs.experiment:off_policy_runs",
+        "klsym.experiments.off_policy_runs.figures:draw",
+        "without importance weights a penalty saves runs; with them a strong one makes large steps fail",
+        (0, 3)),
 }  # fmt: skip
 
 
