@@ -77,6 +77,6 @@ ALTERNATIVE_TEXTS: dict[str, str] = {
     " with k3 arms are lost.",
     "reward-collapse-settings": "A table of coloured cells: the share of runs that collapse elsewhere.",
     "sh-off-policy": "Left: curves of the shortfall of the reward over the age of the sampler; without a"
-    " penalty it rises at the right, with one it stays low. Right: bars of runs that have fallen; the highest one is"
-    " that of weights with the largest penalty.",
+    " penalty it rises at the right, with one it stays low. Right: bars of runs that have fallen; the"
+    " highest one is that of weights with the largest penalty.",
 }
