@@ -21,7 +21,7 @@ from klsym.study.ledger.view import format_statement_latex
 # What a reader must see of each command: written down here, apart from the code under test.
 SEEN = {
     "mathbb{E}": "𝔼", "mathbb{R}": "ℝ", "mathcal{N}": "𝒩", "mathbf{u}": "𝐮", "mathbf{v}": "𝐯",
-    "mathbf{1}": "𝟏",
+    "mathbf{1}": "𝟏", "alpha": "α",
     "nabla": "∇", "beta": "β", "lambda": "λ", "mu": "μ", "nu": "ν", "rho": "ρ", "phi": "ϕ", "chi": "χ",
     "tau": "τ", "theta": "θ",
     "sigma": "σ", "varepsilon": "ε", "ell": "ℓ", "infty": "∞", "star": "⋆", "sum": "∑", "prod": "∏",

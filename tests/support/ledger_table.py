@@ -75,3 +75,17 @@ BEYOND = {
     "beyond.causality-variance": ("refuted", "sympy"),
     "beyond.token-penalty-optimum": ("proved", "sympy"),
 }
+
+# Losses of methods of 2026.
+METHODS = {
+    "methods.sapo-temperature": ("proved", "kernel"),
+    "methods.gmpo-geometric": ("proved", "kernel"),
+    "methods.luspo-length": ("proved", "kernel"),
+    "methods.vespo-weight": ("proved", "sympy"),
+    "methods.maxrl-order": ("proved", "sympy"),
+    "methods.maxrl-centred": ("corrected", "sympy"),
+    "methods.length-weighted-baseline": ("refuted", "sympy"),
+    "methods.clamped-words": ("refuted", "kernel"),
+    "methods.binary-kl": ("proved", "kernel"),
+    "methods.two-directions": ("proved", "sympy"),
+}

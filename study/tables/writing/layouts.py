@@ -155,7 +155,7 @@ def render_latex_piece(kind: str, text: str) -> str:
 
 
 def render_breaking_piece(kind: str, text: str) -> str:
-    r"""In a column that breaks lines: an id may break behind its stops, a formula between brackets too."""
+    r"""In a column that breaks lines: an id may break behind its stops, a formula at brackets and scores."""
     piece_latex = render_latex_piece(kind, text)
     if kind == CODE:
         piece_latex = re.sub(r"([.\-*/@(])(?=\w)", r"\1\\allowbreak{}", piece_latex)
@@ -167,7 +167,9 @@ def render_breaking_piece(kind: str, text: str) -> str:
         piece_latex = piece_latex.replace(r"\left", r"\bigl").replace(r"\right", r"\bigr")
         piece_latex = re.sub(r"([,;:])\\(?:quad|qquad| )\s*", r"\1$ $", piece_latex)
         piece_latex = re.sub(
-            r"\\,(?=\\(?:mathrm\{(?:E|Var|KL)\}|nabla|chi))", r"\\,\\penalty900 ", piece_latex
+            r"\\,(?=\\(?:mathrm\{(?:E|Var|KL)\}|nabla|chi))|(?<=\\bigr\))\\,(?=s_i)",
+            r"\\,\\penalty900 ",
+            piece_latex,
         )
         return re.sub(r", (?=\S)", r",\\allowbreak ", piece_latex)
     return re.sub(r"\*(?=[a-zA-Z(])", r"*\\allowbreak{}", piece_latex)

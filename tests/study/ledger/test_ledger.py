@@ -21,7 +21,7 @@ from klsym.study.ledger import stored
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import Claim, load, select
 from klsym.study.ledger.settle_claim import Settled, settle
-from support.ledger_table import BATCHES_AND_SEQUENCES, BEYOND, RECIPES
+from support.ledger_table import BATCHES_AND_SEQUENCES, BEYOND, METHODS, RECIPES
 
 Ledger = dict[str, Settled]
 # id: verdict, and theorems that its statement must hold
@@ -147,6 +147,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     **{name: (verdict, "kernel") for name, verdict in BATCHES_AND_SEQUENCES.items()},
     **RECIPES,
     **BEYOND,
+    **METHODS,
 }
 EXPERIMENTS = (*(f"experiment.tm-fig{i}" for i in (1, 2, 3, 4, 5, 6, 8)), "experiment.reward-collapse")
 COMPUTED = ("practice.wz1-crib-sheet", "practice.wz2-ratings", "practice.per-token-sum")  # no experiments
@@ -155,7 +156,7 @@ JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypothe
 
 def test_the_ledger_holds_exactly_these_claims() -> None:
     assert sorted(load()) == sorted([*EXPECTED, *ELSEWHERE, *EXPERIMENTS, *COMPUTED])
-    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 127, 8)
+    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 137, 8)
     assert {load()[name].verdict for name in (*EXPERIMENTS, *COMPUTED)} == {"computed"}
 
 
@@ -219,12 +220,13 @@ def test_what_is_printed_in_the_sources_is_what_was_refuted(proofs_settled: Ledg
 @pytest.mark.parametrize(
     ("ids", "count_"),
     [
-        ([], 188),
+        ([], 198),
         (["catalogue"], 11),
         (["clip"], 2),
         (["shipped"], 11),
         (["distill"], 8),
         (["discount"], 4),
+        (["methods"], 10),
         (["implied"], 5),
         (["optimum"], 7),
         (["gradient"], 17),
