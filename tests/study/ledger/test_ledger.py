@@ -149,14 +149,15 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     **BEYOND,
     **METHODS,
 }
-EXPERIMENTS = (*(f"experiment.tm-fig{i}" for i in (1, 2, 3, 4, 5, 6, 8)), "experiment.reward-collapse")
+OTHER_EXPERIMENTS = ("experiment.reward-collapse", "experiment.sh-off-policy")
+EXPERIMENTS = (*(f"experiment.tm-fig{i}" for i in (1, 2, 3, 4, 5, 6, 8)), *OTHER_EXPERIMENTS)
 COMPUTED = ("practice.wz1-crib-sheet", "practice.wz2-ratings", "practice.per-token-sum")  # no experiments
 JSON_KEYS = {"id", "verdict", "status", "trust", "source", "statement", "hypotheses", "printed", "verified"}
 
 
 def test_the_ledger_holds_exactly_these_claims() -> None:
     assert sorted(load()) == sorted([*EXPECTED, *ELSEWHERE, *EXPERIMENTS, *COMPUTED])
-    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 137, 8)
+    assert (len(EXPECTED), len(ELSEWHERE), len(EXPERIMENTS)) == (50, 137, 9)
     assert {load()[name].verdict for name in (*EXPERIMENTS, *COMPUTED)} == {"computed"}
 
 
@@ -220,7 +221,7 @@ def test_what_is_printed_in_the_sources_is_what_was_refuted(proofs_settled: Ledg
 @pytest.mark.parametrize(
     ("ids", "count_"),
     [
-        ([], 198),
+        ([], 199),
         (["catalogue"], 11),
         (["clip"], 2),
         (["shipped"], 11),
@@ -237,7 +238,7 @@ def test_what_is_printed_in_the_sources_is_what_was_refuted(proofs_settled: Ledg
         (["neighbour"], 15),
         (["batch"], 6),
         (["sequence"], 14),
-        (["experiment"], 8),
+        (["experiment"], 9),
         (["reward", "value"], 32),
         (["value.k2-biased"], 1),
         (["reward", "reward.k1", "reward"], 8),
