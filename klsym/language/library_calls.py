@@ -131,14 +131,18 @@ def _build_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
 def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
-        return reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name)
+        value = reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name)
+        reader.note_axis(value, given.get("axis"))
+        return value
 
     return Row(("x", "/", "axis", "keepdims"), build)
 
 
 def _build_std(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return the standard deviation over the batch; one over n or n - 1 is a constant factor."""
-    return Std(reader.build(given["x"], depth))
+    value = Std(reader.build(given["x"], depth))
+    reader.note_axis(value, given.get("axis"))
+    return value
 
 
 def _make_masked_row(kind: str) -> Row:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from sympy import Integer, S
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import DENSITIES, REWARDS, log_q
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.library_calls import Call, bind_arguments, suggest_instead
@@ -123,6 +123,7 @@ class SpelledReader(NameReader):
         self.mean_names: dict[Any, str] = {}
         self.centred: dict[Any, None] = {}  # x of each x - x.mean()
         self.divides_by_std = False
+        self.axes: dict[Any, str] = {}  # mean or standard deviation -> its axis as typed, "" for all
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
@@ -298,8 +299,30 @@ class SpelledReader(NameReader):
         if not value.has(Std):
             return value
         divided = divide_by_std(value)
-        self.divides_by_std |= divided != value
+        if divided != value:
+            self.divides_by_std = True
+            self.refuse_two_axes(value.atoms(Std) - divided.atoms(Std), node)
         return divided
+
+    def note_axis(self, value: Any, axis: ast.expr | None) -> None:
+        """Note over which axis a mean or a standard deviation is."""
+        self.axes[value] = "" if axis is None else ast.unparse(axis)
+
+    def refuse_two_axes(self, deviations: Iterable[Any], node: ast.expr) -> None:
+        """Refuse (R - R.mean(dim=1))/R.std(): a group has the mean, and several groups the deviation."""
+        for deviation in deviations:
+            pair = [self.axes.get(x, "") for x in (Mean(*deviation.args), deviation)]
+            if "" not in pair and len({axis.startswith("-") for axis in pair}) > 1:
+                continue  # 1 and -1 are the same axis of two
+            if len({*pair}) > 1:
+                mean, std = (f"over dim {axis}" if axis else "over all samples" for axis in pair)
+                param = spell_option("param", "sigma")
+                hint = (
+                    ": klsym reads one group: type normalised(R) for its own standard deviation, or"
+                    f" centred(R)/sigma, with {param}, for one that hardly differs from batch to batch"
+                )
+                reason = f"a mean {mean}, and a standard deviation {std}"
+                raise self.make_error_with_hint(reason, hint, node)
 
     def sum_beside_reward(self, x: Any, factor: Any) -> Any:
         """Return x with the means and sums of log-probabilities over tokens, if a reward multiplies them."""
