@@ -34,6 +34,7 @@ from klsym.render.headline import (
 )
 from klsym.render.objective import (
     aim_at_multiples,
+    aim_at_sampler_kl,
     describe_objective,
     orient_multiples,
     turns_with_reward,
@@ -103,8 +104,10 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
             return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
     if is_penalty_to_old(verdict, ascends):
         return "a penalty on KL(policy || old policy)"
-    if FROM_OLD.fullmatch(describe_objective(verdict, ascends)):
-        return "a penalty on KL(old policy mu || policy)"
+    if penalty := name_sampler_penalty(verdict, ascends):
+        return penalty
+    if aim_at_sampler_kl(verdict, ascends):
+        return f"a penalty on KL(old policy mu || policy) {describe_place(verdict)}"
     if verdict.target == "no-objective":
         return NO_OBJECTIVE
     if verdict.target == "f-divergence":
@@ -175,6 +178,15 @@ def describe_entropy(verdict: Verdict, ascends: bool) -> str:
 def is_penalty_to_old(verdict: Verdict, ascends: bool) -> bool:
     """Is the objective, to be minimised, a KL from the policy to the one that samples?"""
     return bool(TO_OLD.fullmatch(describe_objective(verdict, ascends)))
+
+
+def name_sampler_penalty(verdict: Verdict, ascends: bool) -> str:
+    """Name a loss whose objective is a multiple of KL(mu||q); a negative one has to compare q with mu."""
+    penalty, written = "a penalty on KL(old policy mu || policy)", verdict.loss.written
+    if FROM_OLD.fullmatch(describe_objective(verdict, ascends)):
+        return penalty
+    compares = written is not None and written.expression.has(log_mu) and not written.expression.has(log_p)
+    return f"the wrong sign for {penalty}" if compares and verdict.objective.is_sampler_kl else ""
 
 
 def compares_with_old(verdict: Verdict) -> bool:
