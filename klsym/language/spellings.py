@@ -41,7 +41,7 @@ from klsym.language.parser import (
     parse_asked,
     parse_python,
 )
-from klsym.language.pasted_text import as_python, suggest_statements
+from klsym.language.pasted_text import as_python, list_assumed_settings, suggest_statements
 from klsym.language.recognition import leave_out_floors, name_floors, recognise
 from klsym.language.reductions import (
     KEPT,
@@ -116,6 +116,7 @@ class SpelledReader(NameReader):
         self.source = as_python(text)
         self.text = self.source.replace("\n", " ")
         self.is_foreign = self.source != text.strip()
+        self.assumed = list_assumed_settings(text)
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
         self.used: set[str] = set()
@@ -156,7 +157,7 @@ class SpelledReader(NameReader):
         except SyntaxError as error:
             position = self.find_position(error.lineno or 1, max((error.offset or 1) - 1, 0))
             reading = self.make_error(f"cannot be read ({error.msg})", min(position, len(self.text) - 1))
-            raise UsageError(f"{reading}{suggest_statements(self.text)}") from None
+            raise UsageError(f"{reading}{suggest_statements(self.source)}") from None
         except ValueError:
             raise UsageError("the loss is nested too deeply to be read") from None
         for node in ast.walk(tree):
@@ -363,6 +364,8 @@ class SpelledReader(NameReader):
     def list_notes(self) -> Iterator[Message]:
         """Yield what was read as what, and what was left out."""
         yield from self.list_names_read()
+        if self.assumed:
+            yield Message("settings-assumed", conditions=self.assumed)
         if self.floors:
             yield Message("floors-left-out", floors=name_floors(self.floors))
         left_out = [name for name, count in self.left_out.items() if count]
