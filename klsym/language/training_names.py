@@ -59,10 +59,11 @@ MASKS = {"mask", "loss_mask", "response_mask", "action_mask", "attention_mask", 
          "padding_mask", "eos_mask"}  # fmt: skip
 COEFFICIENTS = {
     "beta", "coef", "coeff", "coefficient", "eps", "epsilon", "clip", "cliprange", "lam", "alpha", "gamma",
-    "tau", "temperature", "delta",
+    "tau", "temperature", "delta", "scale", "constant", "const", "ctl", "ctrl",
 }  # fmt: skip
+LETTERS = {"C"}  # of papers: the bound of a truncated weight, min(rho, C)
 SIZES = {
-    "c", "ctl", "ctrl", "scale", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
+    "c", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
     "num", "count", "steps", "processes", "factor", "pos", "neg", "penalty", "lambda", "weight", "coefs",
     "coeffs", "world",
 }  # fmt: skip
@@ -136,7 +137,8 @@ def is_coefficient(name: str) -> bool:
     (True, False)
     """
     words = {*split_words(name)}
-    return (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)) or is_weight_of_term(name)
+    of_number = name in LETTERS or (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS))
+    return of_number or is_weight_of_term(name)
 
 
 def is_weight_of_term(name: str) -> bool:
@@ -282,9 +284,11 @@ def find_density(name: str) -> str | None:
 
     >>> [find_density(name) for name in ("probs", "ref_probs", "old_prob", "teacher_probabilities")]
     ['log_q', 'log_p', 'log_mu', 'log_p']
-    >>> [find_density(name) for name in ("log_probs", "prob_ratio", "probs_of_words", "prop")]
-    [None, None, None, None]
+    >>> [find_density(name) for name in ("log_probs", "prob_ratio", "probs_of_words", "prop", "pi_old")]
+    [None, None, None, None, 'log_mu']
     """
+    if (whole := WHOLE.get(name, "")).startswith("exp(log_"):
+        return whole[4:-1]
     words = split_words(name)
     if {*words} & LOGS or not {*words} & PROBABILITIES:
         return None

@@ -182,6 +182,8 @@ class NameReader(Reader):
             raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         if name in MASKS:
             symbol = MASK
+        elif find_density(name) is not None:
+            symbol = self.read_probability(name, node)
         elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:

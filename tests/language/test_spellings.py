@@ -129,6 +129,12 @@ def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading
         ("-tf.reduce_mean(tf.minimum(ratio*adv, tf.clip_by_value(ratio, 0.8, 1.2)*adv))",
          "-min(rho*A, A*clip(rho, 0.8, 1.2))"),
         ("-(R - R.mean())*logp", "-centred(R)*log_q"),
+        ("x = -A*logp\nif self.beta != 0.0:\n    x = x + self.beta*k3\nloss = x", "beta*k3 - A*log_q"),
+        ("x = -A*logp\nif args.use_kl_loss:\n  x += kl_coef*k2\nx", "kl_coef*k2 - A*log_q"),
+        ("x = k3\nif mask is not None:\n    x = x*mask\nx.mean()", "k3"),
+        ("-(pi/pi_old)*advantages", "-rho*A"), ("torch.log(pi_theta/pi_ref)", "log(1/r)"),
+        ("kl_scale*(logp - ref_logp)", "kl_scale*k1"), ("-min(ratio, C)*adv", "-min(rho, C)*A"),
+        ("-(ratio*adv).sum()/normalize_constant", "-rho*A/normalize_constant"),
         ("-(rewards - rewards.mean())/(rewards.std() + 1e-4)*logp", "-normalised(R)*log_q"),
         ("adv = (R - torch.mean(R, dim=1))/R.std(dim=-1); -(adv*logp).mean()", "-normalised(R)*log_q"),
         ("-torch.sign(adv)*logp", "-((A > 0) - (A < 0))*log_q"),
@@ -142,7 +148,7 @@ def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading
     ],
 )  # fmt: skip
 def test_other_spellings_are_read_as_the_grammar(typed: str, reading: str) -> None:
-    declared = ["entropy_weight", "tau"]
+    declared = ["entropy_weight", "tau", "kl_coef", "kl_scale", "C", "normalize_constant"]
     assert sympy.expand(unfold(read_loss(typed).expression - parse(reading, declared))) == 0
 
 
@@ -202,7 +208,12 @@ REFUSED: dict[str, str] = {
     "a = b; b = a; a": "'b' is used before it is assigned",
     "x = x + 1": "'x' is used before it is assigned",
     "loss += k1": "'loss' is used before it is assigned",
-    "pi/pi_ref": r"'pi' is a probability.*type exp\(log_q\)",
+    "-pi*A": r"'pi' is a probability.*type exp\(log_q\)",
+    "pi*torch.log(pi/pi_ref)": r"'pi' is a probability.*full_kl",
+    "x = k3\nif self.mode == 'k2':\n    x = k2\nx": "type the lines that run, without \"if self.mode",
+    "x = k3\nif self.beta > 0:\n    x = k2\nelse:\n    x = k1\nx": "without 'if self.beta > 0:', or audit",
+    "x = k3\nif logp > 0:\n    x = k2\nx": "without 'if logp > 0:', or audit",
+    "-min(ratio, G)*adv": "--param G|param", "adv_scale*logp": "unknown name 'adv_scale'",
     "probs*probs.log()": r"'probs' is a probability",
     "(probs * logp).mean()": r"'probs' is a probability.*full_kl\(q, p\) or H\(q\)",
     "probs.clamp(min=1e-8)*A": r"'probs' is a probability",
