@@ -15,7 +15,7 @@ from typing import Any
 from sympy import S
 
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence
+from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence, suggest_losses
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
@@ -95,7 +95,7 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
             raise
         objectives = {normalise_name(name): name for name in KL_NAMES}
         if objective := objectives.get(normalise_name(typed)):
-            hint = f"klsym recommend --target {objective} says which losses have it"
+            hint = f"{suggest_losses(objective)}; klsym recommend --target {objective} lists others"
             raise UsageError(f"{typed.strip()!r} is an objective, and no loss: {hint}") from None
         if divergence := suggest_divergence(typed):
             raise UsageError(f"{typed.strip()!r} is a divergence, and no loss{divergence}") from None
