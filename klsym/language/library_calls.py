@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES as SYMBOLS
-from klsym.language.expressions import above
+from klsym.language.expressions import above, exp, log_q, sg
 from klsym.language.parser import SHOWN
-from klsym.language.reductions import MASK, SAMPLES, WORDS, Std
-from klsym.language.sums import DENSITIES, full_kl
+from klsym.language.recognition import recognise
+from klsym.language.reductions import MASK, SAMPLES, WORD_LOGS, WORDS, Std, has_words, select_drawn_word
+from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
 
 
 class Call(NamedTuple):
@@ -131,7 +132,7 @@ def _build_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
 def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
-        value = reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name)
+        value = reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name, "axis" in given)
         reader.note_axis(value, given.get("axis"))
         return value
 
@@ -197,13 +198,17 @@ def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth
 
 
 def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """Return F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a)."""
+    """Return F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a).
+
+    An input that is a, not log a, is read as PyTorch computes it: sum_y b (log b - a).
+    """
     flag, reduction = given.get("log_target"), given.get("reduction")
     is_log = isinstance(flag, ast.Constant) and flag.value is True
-    first, second = (reader.build(given[name], depth) for name in ("x", "target"))
+    first, second = (select_drawn_word(reader.build(given[name], depth)) for name in ("x", "target"))
     target = second if is_log else (second.args[0] if second.args else None)
     symbols = {symbol: name for name, symbol in DENSITIES.items()}
-    if first not in SYMBOLS or target not in SYMBOLS or first == target:
+    is_exponentiated = isinstance(first, exp) and first.args[0] in SYMBOLS
+    if not (first in SYMBOLS or is_exponentiated) or target not in SYMBOLS or first == target:
         hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
         raise reader.make_error_with_hint(f"{call.name} of other arguments", hint, call.node)
     reduction_name = (
@@ -212,10 +217,33 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     factors = {"none": 1 / WORDS, "mean": 1 / WORDS, "batchmean": 1, "sum": SAMPLES}
     if reduction_name not in factors:
         raise reader.make_error_at("kl_div with a reduction that is not read", call.node)
+    if is_exponentiated:
+        return factors[reduction_name] * OverVocabulary(recognise(exp(target - log_q)) * (target - first))
     return factors[reduction_name] * full_kl(symbols[target], symbols[first])
 
 
-OVER_WORDS = {"log_softmax", "softmax", "logsumexp", "gather"}
+def _make_softmax_row(is_log: bool) -> Row:
+    """Return the row of log_softmax or softmax: of every word; its argument is the logits of a policy."""
+
+    def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+        word = WORD_LOGS[reader.read_logits(given["x"], call)]
+        is_detached = any(isinstance(x, ast.Attribute) and x.attr == "detach" for x in ast.walk(given["x"]))
+        word = sg(word) if is_detached else word
+        return word if is_log else exp(word)
+
+    return Row(("x", "/", "axis", "dtype"), build)
+
+
+def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return a value of every word at the drawn word, which the index is taken for."""
+    value = reader.build(given["x"], depth)
+    if not has_words(value):
+        reason = f"{call.name} of a value that is not of every word"
+        raise reader.make_error_with_hint(reason, suggest_instead("gather"), call.node)
+    return select_drawn_word(value)
+
+
+OVER_WORDS = {"log_softmax", "softmax", "logsumexp", "gather", "cross_entropy"}
 OVER_A_BATCH = {"var", "whiten", "masked_whiten", "masked_std", "masked_var"}
 
 
@@ -285,6 +313,10 @@ FUNCTIONS: dict[str, Row] = {
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
+    "softmax": _make_softmax_row(is_log=False),
+    "log_softmax": _make_softmax_row(is_log=True),
+    "gather": Row(("x", "/", "axis", "index"), _build_gather),
+    "take_along_axis": Row(("x", "index", "/", "axis"), _build_gather),
     "masked_mean": _make_masked_row("mean"),
     "masked_sum": _make_masked_row("sum"),
     "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _build_kl_div),

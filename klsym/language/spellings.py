@@ -45,14 +45,18 @@ from klsym.language.pasted_text import as_python, list_assumed_settings, suggest
 from klsym.language.recognition import leave_out_floors, name_floors, recognise
 from klsym.language.reductions import (
     KEPT,
+    LOGITS,
+    WORDS,
     Mean,
     Misplaced,
     Std,
     divide_by_std,
     flatten,
+    has_words,
     is_small,
     reduce_to_mean,
     subtract_mean,
+    sum_over_words,
     take_over_tokens,
 )
 from klsym.language.sums import Centred
@@ -119,7 +123,6 @@ class SpelledReader(NameReader):
         self.assumed = list_assumed_settings(text)
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
-        self.used: set[str] = set()
         self.left_out: Counter[str] = Counter()  # means, and methods that change no value
         self.mean_names: dict[Any, str] = {}
         self.centred: dict[Any, None] = {}  # x of each x - x.mean()
@@ -128,6 +131,7 @@ class SpelledReader(NameReader):
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
+        self.modules: dict[str, list[ast.keyword]] = {}  # name of nn.KLDivLoss(..) -> its arguments
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
 
     # ------------------------------------------------------------------------ statements
@@ -139,14 +143,24 @@ class SpelledReader(NameReader):
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
             value = self.read_statement(statement, number == len(statements) - 1)
+        self.refuse_logits(value)
         try:
-            flat = flatten(value)
+            flat = flatten(sum_over_words(value) / WORDS if has_words(value) else value)
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
         self.refuse_two_names()
         self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
+
+    def refuse_logits(self, value: Any) -> None:
+        """Refuse logits outside softmax, and two temperatures."""
+        if value.has(*LOGITS.values()):
+            raise UsageError(f"logits outside softmax in {self.text[:SHOWN]!r}: type log_softmax(logits)")
+        if len(self.temperatures) > 1:
+            [one, other] = [*self.temperatures.values()][:2]
+            both = f"{one[:SHOWN]!r} and {other[:SHOWN]!r} have different temperatures"
+            raise UsageError(f"{both}: klsym reads policies at one temperature, such as q and p at T")
 
     def parse_statements(self) -> list[ast.stmt]:
         for position, character in enumerate(self.text):
@@ -183,8 +197,11 @@ class SpelledReader(NameReader):
 
     def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
         """Return the value of an assignment or of the loss."""
-        self.size, self.deepest = 0, 0
+        self.size, self.deepest, self.target = 0, 0, _find_target(node) or ""
         match node:
+            case ast.Assign([ast.Name(name)], ast.Call(_, [], keywords) as of) if _names_kl_module(of):
+                self.modules[name], self.last = keywords, name
+                return S.Zero
             case ast.Assign(targets, of) if all(isinstance(target, ast.Name) for target in targets):
                 value = self.build(of, 0)
                 for target in targets:
@@ -247,6 +264,7 @@ class SpelledReader(NameReader):
 
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
         """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
+        node = self.unfold_module(node)
         name, arguments, is_from_library = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
             return self.read_method_of_policy(name, node.func.value, node)
@@ -274,6 +292,18 @@ class SpelledReader(NameReader):
             return self.check_size(call.build(self, typed, bound, depth + 1), node)
         except Misplaced as error:
             raise self.make_error_with_hint(error.reason, f": {error.hint}", node) from None
+
+    def unfold_module(self, node: ast.Call) -> ast.Call:
+        """Return F.kl_div(a, b, ..) for nn.KLDivLoss(..)(a, b), or for the name of such a module."""
+        match node.func:
+            case ast.Call(_, [], keywords) as module if _names_kl_module(module):
+                pass
+            case ast.Name(name) if name in self.modules:
+                keywords = self.modules[name]
+            case _:
+                return node
+        function = ast.copy_location(ast.Attribute(ast.Name("F"), "kl_div"), node)
+        return ast.copy_location(ast.Call(function, node.args, [*node.keywords, *keywords]), node)
 
     def split_call(self, node: ast.Call) -> SplitCall:
         match node.func:
@@ -353,10 +383,10 @@ class SpelledReader(NameReader):
         self.floors |= {x: max(floor, self.floors.get(x, floor)) for x, floor in floors.items()}
         return value
 
-    def reduce_to_mean(self, kind: str, value: Any, name: str) -> Any:
-        self.refuse_probability_factor(value)
-        self.left_out[name] += 1
-        mean = reduce_to_mean(kind, value)
+    def reduce_to_mean(self, kind: str, value: Any, name: str, over_axis: bool = False) -> Any:
+        self.refuse_probability_factor(value, is_summed=kind == "sum")
+        self.left_out[name] += not (over_axis and has_words(value))
+        mean = reduce_to_mean(kind, value, over_axis)
         self.mean_names[mean] = name
         return mean
 
@@ -364,6 +394,8 @@ class SpelledReader(NameReader):
     def list_notes(self) -> Iterator[Message]:
         """Yield what was read as what, and what was left out."""
         yield from self.list_names_read()
+        if temperature := "".join(self.temperatures):
+            yield Message("temperature-read", temperature=temperature)
         if self.assumed:
             yield Message("settings-assumed", conditions=self.assumed)
         if self.floors:
@@ -390,6 +422,13 @@ def _find_target(node: ast.stmt) -> str | None:
         case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
             return name
     return None
+
+
+def _names_kl_module(node: ast.Call) -> bool:
+    """Is it nn.KLDivLoss(..)?"""
+    return (
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    ) == "KLDivLoss"
 
 
 def _is_condition(node: ast.expr) -> bool:

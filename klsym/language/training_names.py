@@ -25,6 +25,7 @@ TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", 
 DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical", "normal", "gaussian",
                  "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
                  "bernoulli"}  # fmt: skip
+OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm", "head", "self", "res"}
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
@@ -277,6 +278,28 @@ def find_meaning(name: str) -> str | None:
         return None
     named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
     return next((name for name, words in named.items() if others & words), "log_q")
+
+
+def names_policy(name: str) -> bool:
+    """Has a name a word for the trained policy, the reference or an older policy?
+
+    >>> [name for name in ("student", "ref_out", "old_probs", "logp", "out") if names_policy(name)]
+    ['student', 'ref_out', 'old_probs']
+    """
+    return bool({*split_words(name)} & (TRAINED | REFERENCE | BEHAVIOUR | OLD))
+
+
+def find_logits(name: str) -> str | None:
+    """Return the log density whose logits have this name; None for other names, and for unknown policies.
+
+    >>> [find_logits(x) for x in ("student_logits", "out_teacher_logits", "logits", "b_logits", "q_values")]
+    ['log_q', 'log_p', 'log_q', None, None]
+    """
+    words = split_words(name)
+    if not {*words} & {"logits", "logit"}:
+        return None
+    named = [word for word in words if word not in OF_LOGITS | DISTRIBUTIONS]
+    return find_meaning("_".join((*named, "logp")))
 
 
 def find_density(name: str) -> str | None:

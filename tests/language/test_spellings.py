@@ -311,7 +311,7 @@ REFUSED: dict[str, str] = {
     "max(rho.mean(), 1)": "a mean or a sum inside",
     "torch.signbit(k1).mean()": "signbit.* is not part",
     "k1/mask": "a division by a mask",
-    "(logp.exp()*k1).sum(-1)": r"type full_kl\(q, p\)",
+    "(logp.exp()*k1).sum(-1)": r"type full\(k1\), the sum over all next tokens",
     "masked_mean(k1, A)": "no mask of padding",
     "F.kl_div(logp, ref_logp)": "log_target=True",
     "F.kl_div(logp, k1, log_target=True)": "two log-probabilities",

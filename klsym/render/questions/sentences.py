@@ -96,7 +96,7 @@ READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
     "at-each-token", "over-tokens", "level-assumed", "batch-mean-read", "drawn-words-are-kept",
-    "cut-at-tokens", "settings-assumed",
+    "cut-at-tokens", "settings-assumed", "temperature-read",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -107,6 +107,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f" {'is' if len(names) == 1 else 'are'} read; {spell_option('sampling', 'on-policy')}: from q"
     ),
     "floors-left-out": lambda floors: f"assumed: {describe_floors(floors)}",
+    "temperature-read": "the logits are divided by {temperature}: q and p are policies at this temperature",
     "settings-assumed": lambda conditions: f"assumed: {' and '.join(conditions)}",
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
