@@ -132,18 +132,18 @@ def _build_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
 def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
-        value = reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name, "axis" in given)
-        reader.note_axis(value, given.get("axis"))
-        return value
+        mean = reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name, "axis" in given)
+        reader.note_axis(mean, given.get("axis"))
+        return mean
 
     return Row(("x", "/", "axis", "keepdims"), build)
 
 
 def _build_std(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return the standard deviation over the batch; one over n or n - 1 is a constant factor."""
-    value = Std(reader.build(given["x"], depth))
-    reader.note_axis(value, given.get("axis"))
-    return value
+    deviation = Std(reader.build(given["x"], depth))
+    reader.note_axis(deviation, given.get("axis"))
+    return deviation
 
 
 def _make_masked_row(kind: str) -> Row:

@@ -33,8 +33,8 @@ def list_assumed_settings(text: str) -> tuple[str, ...]:
     >>> list_assumed_settings("loss = k1\\nif self.beta != 0.0:\\n    loss = loss + self.beta*k3")
     ('self.beta != 0.0',)
     """
-    found = filter(None, map(find_setting, _remove_comments(text).splitlines()))
-    return () if list_branches(text) else tuple(found)
+    conditions = filter(None, map(find_setting, _remove_comments(text).splitlines()))
+    return () if list_branches(text) else tuple(conditions)
 
 
 def find_setting(line: str) -> str:

@@ -158,8 +158,8 @@ class SpelledReader(NameReader):
         if value.has(*LOGITS.values()):
             raise UsageError(f"logits outside softmax in {self.text[:SHOWN]!r}: type log_softmax(logits)")
         if len(self.temperatures) > 1:
-            [one, other] = [*self.temperatures.values()][:2]
-            both = f"{one[:SHOWN]!r} and {other[:SHOWN]!r} have different temperatures"
+            both = " and ".join(repr(logits[:SHOWN]) for logits in [*self.temperatures.values()][:2])
+            both += " have different temperatures"
             raise UsageError(f"{both}: klsym reads policies at one temperature, such as q and p at T")
 
     def parse_statements(self) -> list[ast.stmt]:
