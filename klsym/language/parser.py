@@ -54,6 +54,7 @@ from klsym.language.sums import (
     build_advantage_estimate,
     build_entropy,
     build_jensen_shannon,
+    centre_again,
     full_kl,
     is_mass,
     list_mixture_weights,
@@ -336,6 +337,8 @@ class Reader:
             raise self.make_error_at(
                 "disc(g, x) takes a number g between 0 and 1, the discount of one token", node
             )
+        if name in (Centred.name, Normalised.name) and isinstance(x, Centred | Normalised):
+            return centre_again(x, divided=name == Normalised.name)
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
         if name == "log" and not (x.is_positive or is_mass(x) or list_mixture_weights(x)):

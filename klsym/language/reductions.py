@@ -28,7 +28,7 @@ from klsym.language.expressions import (
     unfold,
 )
 from klsym.language.recognition import join_probabilities, recognise
-from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole
+from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole, centre_again
 
 MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
 SAMPLES = Symbol("the number of samples", positive=True)
@@ -91,6 +91,8 @@ def subtract_mean(x: Any, mean: Any) -> Any:
     >>> subtract_mean(R, reduce_to_mean("mean", R)), subtract_mean(k1 := parameter("x"), R)
     (centred(R), -R + x)
     """
+    if mean == Mean(x) and isinstance(x, Centred | Normalised):
+        return centre_again(x)
     is_own = mean == Mean(x) and not x.has(*DENSITIES, OverPositions)
     return Centred(x) if is_own else x - mean
 
@@ -106,19 +108,20 @@ def is_small(x: Any) -> bool:
 
 
 def divide_by_std(product: Any) -> Any:
-    """Return a product with normalised(x) in place of centred(x)/std(x).
+    """Return a product with normalised(x) in place of centred(x)/std(x); what is normalised has std 1.
 
     >>> from klsym.language.expressions import R, log_q
-    >>> divide_by_std(Centred(R) * log_q / Std(R))
-    log_q*normalised(R)
+    >>> divide_by_std(Centred(R) * log_q / Std(R)), divide_by_std(Normalised(R) / Std(Normalised(R)))
+    (log_q*normalised(R), normalised(R))
     """
     factors = list(sympy.Mul.make_args(product))
-    for centred in [factor for factor in factors if isinstance(factor, Centred)]:
-        divisor = 1 / Std(*centred.args)
-        if divisor in factors:
+    for centred in [factor for factor in factors if isinstance(factor, Centred | Normalised)]:
+        own = (1 / Std(centred), *([1 / Std(*centred.args)] if isinstance(centred, Centred) else ()))
+        divisor = next((divisor for divisor in own if divisor in factors), None)
+        if divisor is not None:
             factors.remove(centred)
             factors.remove(divisor)
-            factors.append(Normalised(*centred.args))
+            factors.append(centre_again(centred, divided=True))
     return sympy.Mul(*factors)
 
 

@@ -323,7 +323,7 @@ class SpelledReader(NameReader):
         if isinstance(operator, ast.Add) and isinstance(left, Std) and is_small(right):
             return left  # R.std() + 1e-8
         if isinstance(operator, ast.Sub) and isinstance(right, Mean):
-            return self.subtract_mean(left, right)
+            return self.subtract_mean(left, right, node)
         if isinstance(operator, ast.Mult):
             left, right = self.sum_beside_reward(left, right), self.sum_beside_reward(right, left)
         value = super().apply_operator(operator, left, right, node)
@@ -332,28 +332,28 @@ class SpelledReader(NameReader):
         divided = divide_by_std(value)
         if divided != value:
             self.divides_by_std = True
-            self.refuse_two_axes(value.atoms(Std) - divided.atoms(Std), node)
+            for deviation in value.atoms(Std) - divided.atoms(Std):
+                self.refuse_two_axes(Mean(*deviation.args), deviation, node)
         return divided
 
     def note_axis(self, value: Any, axis: ast.expr | None) -> None:
         """Note over which axis a mean or a standard deviation is."""
         self.axes[value] = "" if axis is None else ast.unparse(axis)
 
-    def refuse_two_axes(self, deviations: Iterable[Any], node: ast.expr) -> None:
+    def refuse_two_axes(self, mean: Any, second: Any, node: ast.expr) -> None:
         """Refuse (R - R.mean(dim=1))/R.std(): a group has the mean, and several groups the deviation."""
-        for deviation in deviations:
-            pair = [self.axes.get(x, "") for x in (Mean(*deviation.args), deviation)]
-            if "" not in pair and len({axis.startswith("-") for axis in pair}) > 1:
-                continue  # 1 and -1 are the same axis of two
-            if len({*pair}) > 1:
-                mean, std = (f"over dim {axis}" if axis else "over all samples" for axis in pair)
-                param = spell_option("param", "sigma")
-                hint = (
-                    ": klsym reads one group: type normalised(R) for its own standard deviation, or"
-                    f" centred(R)/sigma, with {param}, for one that hardly differs from batch to batch"
-                )
-                reason = f"a mean {mean}, and a standard deviation {std}"
-                raise self.make_error_with_hint(reason, hint, node)
+        pair = [self.axes.get(x, "") for x in (mean, second)]
+        is_turned = "" not in pair and len({axis.startswith("-") for axis in pair}) > 1
+        if len({*pair}) == 1 or is_turned:  # 1 and -1 are the same axis of two
+            return
+        first, last = (f"over dim {axis}" if axis else "over all samples" for axis in pair)
+        kind, param = "another mean" if isinstance(second, Mean) else "a standard deviation", "sigma"
+        hint = (
+            ": klsym reads one group: type normalised(R) for its own standard deviation, or"
+            f" centred(R)/sigma, with {spell_option('param', param)}, for one that hardly differs from batch"
+            " to batch"
+        )
+        raise self.make_error_with_hint(f"a mean {first}, and {kind} {last}", hint, node)
 
     def sum_beside_reward(self, x: Any, factor: Any) -> Any:
         """Return x with the means and sums of log-probabilities over tokens, if a reward multiplies them."""
@@ -363,12 +363,16 @@ class SpelledReader(NameReader):
         self.sums_tokens |= over_tokens != x
         return over_tokens
 
-    def subtract_mean(self, x: Any, mean: Any) -> Any:
+    def subtract_mean(self, x: Any, mean: Any, node: ast.expr) -> Any:
         """Return centred(x) for x - x.mean(), which leaves out no mean."""
         difference = subtract_mean(x, mean)
-        if isinstance(difference, Centred):
-            self.left_out[self.mean_names[mean]] -= 1
+        if difference == x:  # centred already
+            self.refuse_two_axes(Mean(*x.args), mean, node)
+        elif isinstance(difference, Centred):
             self.centred[x] = None
+        else:
+            return difference
+        self.left_out[self.mean_names[mean]] -= 1
         return difference
 
     def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
