@@ -10,7 +10,7 @@ value from the reader, the call and the arguments as trees.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from klsym.errors import spell_option
@@ -20,6 +20,7 @@ from klsym.language.parser import SHOWN
 from klsym.language.recognition import recognise
 from klsym.language.reductions import MASK, SAMPLES, WORD_LOGS, WORDS, Std, has_words, select_drawn_word
 from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
+from klsym.language.training_names import find_policy
 
 
 class Call(NamedTuple):
@@ -185,10 +186,17 @@ def _is_literal(node: ast.expr) -> bool:
 POLICIES = {"pi": "q", "pi_theta": "q", "policy": "q", "ref": "p", "pi_ref": "p", "pi_old": "mu"}
 
 
+def _name_policy(name: str) -> str:
+    """Return q, p or mu for the name of a policy; other names as they are."""
+    if name in POLICIES or name in DENSITIES:
+        return POLICIES.get(name, name)
+    return (find_policy(name) or name).removeprefix("log_")
+
+
 def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return KL(q||p), which the text has as KL(q, p)."""
     names = [node.id for node in given.values() if isinstance(node, ast.Name)]
-    policies = [POLICIES.get(name, name) for name in names]
+    policies = [_name_policy(name) for name in names]
     if len(policies) != 2 or not {*policies} <= {*DENSITIES} or len({*policies}) == 1:
         policy_names = ", ".join(DENSITIES)
         raise reader.make_error_at(
@@ -220,6 +228,28 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     if is_exponentiated:
         return factors[reduction_name] * OverVocabulary(recognise(exp(target - log_q)) * (target - first))
     return factors[reduction_name] * full_kl(symbols[target], symbols[first])
+
+
+def names_kl_module(node: ast.Call) -> bool:
+    """Is it nn.KLDivLoss(..)?"""
+    of = node.func
+    return (of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")) == "KLDivLoss"
+
+
+def unfold_module(node: ast.Call, modules: Mapping[str, list[ast.keyword]]) -> ast.Call:
+    """Return F.kl_div(a, b, ..) for nn.KLDivLoss(..)(a, b), or for the name of such a module.
+
+    modules: the name of each one, and its arguments.
+    """
+    match node.func:
+        case ast.Call(_, [], keywords) as module if names_kl_module(module):
+            pass
+        case ast.Name(name) if name in modules:
+            keywords = modules[name]
+        case _:
+            return node
+    function = ast.copy_location(ast.Attribute(ast.Name("F"), "kl_div"), node)
+    return ast.copy_location(ast.Call(function, node.args, [*node.keywords, *keywords]), node)
 
 
 def _make_softmax_row(is_log: bool) -> Row:
@@ -313,6 +343,8 @@ FUNCTIONS: dict[str, Row] = {
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
+    "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
+    "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
     "softmax": _make_softmax_row(is_log=False),
     "log_softmax": _make_softmax_row(is_log=True),
     "gather": Row(("x", "/", "axis", "index"), _build_gather),

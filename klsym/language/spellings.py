@@ -29,7 +29,13 @@ from sympy import Integer, S
 from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import DENSITIES, REWARDS, log_q
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import Call, bind_arguments, suggest_instead
+from klsym.language.library_calls import (
+    Call,
+    bind_arguments,
+    names_kl_module,
+    suggest_instead,
+    unfold_module,
+)
 from klsym.language.messages import Message
 from klsym.language.parser import (
     FUNCTIONS,
@@ -41,7 +47,12 @@ from klsym.language.parser import (
     parse_asked,
     parse_python,
 )
-from klsym.language.pasted_text import as_python, list_assumed_settings, suggest_statements
+from klsym.language.pasted_text import (
+    as_python,
+    find_setting,
+    list_assumed_settings,
+    suggest_statements,
+)
 from klsym.language.recognition import leave_out_floors, name_floors, recognise
 from klsym.language.reductions import (
     KEPT,
@@ -65,7 +76,10 @@ from klsym.language.usual_names import LIBRARIES, OF_DISTRIBUTIONS, NameReader
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
 FLOORED = {"min", "max", "clip"}  # functions that bound a value
-NO_VALUE = {"unsqueeze", "squeeze", "float", "contiguous", "clone"}  # methods that change no value
+NO_VALUE = {  # methods that change no value
+    "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
+    "expand", "expand_as", "to", "double", "half", "bfloat16",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -199,7 +213,7 @@ class SpelledReader(NameReader):
         """Return the value of an assignment or of the loss."""
         self.size, self.deepest, self.target = 0, 0, _find_target(node) or ""
         match node:
-            case ast.Assign([ast.Name(name)], ast.Call(_, [], keywords) as of) if _names_kl_module(of):
+            case ast.Assign([ast.Name(name)], ast.Call(_, [], keywords) as of) if names_kl_module(of):
                 self.modules[name], self.last = keywords, name
                 return S.Zero
             case ast.Assign(targets, of) if all(isinstance(target, ast.Name) for target in targets):
@@ -247,6 +261,9 @@ class SpelledReader(NameReader):
                 return self.call_function("sg", [self.build(of, depth + 1)], node)
             case ast.Attribute() | ast.Subscript():
                 return self.read_attribute(node)
+            case ast.IfExp(condition, value, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
+                self.is_foreign, self.assumed = True, (*self.assumed, setting)
+                return self.build(value, depth + 1)
         return super().build(node, depth)
 
     def count(self, nodes: int, depth: int, node: ast.expr) -> None:
@@ -264,7 +281,7 @@ class SpelledReader(NameReader):
 
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
         """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
-        node = self.unfold_module(node)
+        node = unfold_module(node, self.modules)
         name, arguments, is_from_library = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
             return self.read_method_of_policy(name, node.func.value, node)
@@ -292,18 +309,6 @@ class SpelledReader(NameReader):
             return self.check_size(call.build(self, typed, bound, depth + 1), node)
         except Misplaced as error:
             raise self.make_error_with_hint(error.reason, f": {error.hint}", node) from None
-
-    def unfold_module(self, node: ast.Call) -> ast.Call:
-        """Return F.kl_div(a, b, ..) for nn.KLDivLoss(..)(a, b), or for the name of such a module."""
-        match node.func:
-            case ast.Call(_, [], keywords) as module if _names_kl_module(module):
-                pass
-            case ast.Name(name) if name in self.modules:
-                keywords = self.modules[name]
-            case _:
-                return node
-        function = ast.copy_location(ast.Attribute(ast.Name("F"), "kl_div"), node)
-        return ast.copy_location(ast.Call(function, node.args, [*node.keywords, *keywords]), node)
 
     def split_call(self, node: ast.Call) -> SplitCall:
         match node.func:
@@ -426,13 +431,6 @@ def _find_target(node: ast.stmt) -> str | None:
         case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
             return name
     return None
-
-
-def _names_kl_module(node: ast.Call) -> bool:
-    """Is it nn.KLDivLoss(..)?"""
-    return (
-        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    ) == "KLDivLoss"
 
 
 def _is_condition(node: ast.expr) -> bool:

@@ -29,6 +29,7 @@ OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
+OF_REWARDS = {"score", "model", "rm"}  # words beside one, as in reward_score
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 LOG_WEIGHT = "log_q - log_mu"
 WHOLE = {
@@ -134,12 +135,14 @@ def is_coefficient(name: str) -> bool:
 
     >>> [is_coefficient(name) for name in ("kl_coef", "clip_range", "weight", "clip_advantage")]
     [True, True, False, False]
-    >>> is_coefficient("entropy_weight"), is_coefficient("is_weight")
-    (True, False)
+    >>> is_coefficient("entropy_weight"), is_coefficient("is_weight"), is_coefficient("clip_reward_value")
+    (True, False, True)
     """
-    words = {*split_words(name)}
-    of_number = name in LETTERS or (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS))
-    return of_number or is_weight_of_term(name)
+    ordered = split_words(name)
+    words = {*ordered}
+    if name in LETTERS or (ordered[:1] == ["clip"] and {*ordered[-1:]} <= {"value", "range", "max", "min"}):
+        return True
+    return (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)) or is_weight_of_term(name)
 
 
 def is_weight_of_term(name: str) -> bool:
@@ -220,6 +223,8 @@ def find_example(name: str) -> str:
     is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
     if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_bound:
         return ""
+    if {*words} & {"clipped", "clamped"} and {*words} & {"ratio", "ratios", "weight", "weights"}:
+        return "clip(exp(logp - old_logp), 1 - eps, 1 + eps)"
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]
     return next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
@@ -271,7 +276,7 @@ def find_meaning(name: str) -> str | None:
         return WHOLE[spaced]
     words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
     for meant, vocabulary in (("A", ADVANTAGES), ("R", REWARDS)):
-        if words & vocabulary and words <= vocabulary | OF_SHAPE:
+        if words & vocabulary and words <= vocabulary | OF_SHAPE | (OF_REWARDS if meant == "R" else set()):
             return meant
     others = words - LOGS
     if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:

@@ -17,7 +17,7 @@ from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.reductions import LOGITS, MASK, WORD_LOGS, average_over_words, is_probability
-from klsym.language.sums import build_entropy
+from klsym.language.sums import DENSITIES, build_entropy
 from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
@@ -48,7 +48,8 @@ TWO_RATIOS = (
     "say of both what they are, as in `{0} = exp(logp - old_logp); {1} = exp(old_logp - rollout_logp); ...`"
 )
 OF_UNKNOWN_LOGITS = (
-    ": type log_q and log_p, or full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
+    ": assign them first, as in `student_logits = ..`, `ref_logits = ..` or `old_logits = ..`, or type"
+    " full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
 )
 OF_FACTORS = {"detach", "float", "contiguous"}  # methods that leave a factor one
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
@@ -238,6 +239,8 @@ class NameReader(Reader):
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
         if name in self.names or name in self.later or self.is_weight(name) or self.has_meaning(name):
+            return False
+        if name in DENSITIES:  # a policy, as in H(q)
             return False
         return name in AMBIGUOUS or bool(ask_for_value(name))
 

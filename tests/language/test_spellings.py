@@ -135,6 +135,17 @@ def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading
         ("a = normalised(R); -a/a.std()*logp", "-centred(normalised(normalised(R)))*log_q"),
         ("x = -A*logp\nif self.beta != 0.0:\n    x = x + self.beta*k3\nloss = x", "beta*k3 - A*log_q"),
         ("x = -A*logp\nif args.use_kl_loss:\n  x += kl_coef*k2\nx", "kl_coef*k2 - A*log_q"),
+        (
+            "m = rewards.view(-1, self.n_gen).mean(dim=1); s = rewards.view(-1, self.n_gen).std(dim=1)\n"
+            "m = m.repeat_interleave(self.n_gen, dim=0); s = s.repeat_interleave(self.n_gen, dim=0)\n"
+            "-(rewards - m)/(s + 1e-4)*logp",
+            "-normalised(R)*log_q",
+        ),
+        ("w = adv.clamp(min=0) if cfg.relu else adv\n-ratio*w", "-rho*max(A, 0)"),
+        ("x = zeros_like(logp); -torch.exp(x)*A", "-A"), ("ones_like(logp)*k3", "k3"),
+        ("reward_score.clamp(-self.clip_reward_value, self.clip_reward_value)*logp",
+         "clip(R, -clip_reward_value, clip_reward_value)*log_q"),
+        ("rm_scores*logp", "R*log_q"), ("KL(old_policy || current_policy)", "full_kl(mu, q)"),
         ("x = k3\nif mask is not None:\n    x = x*mask\nx.mean()", "k3"),
         ("-(pi/pi_old)*advantages", "-rho*A"), ("torch.log(pi_theta/pi_ref)", "log(1/r)"),
         ("kl_scale*(logp - ref_logp)", "kl_scale*k1"), ("-min(ratio, C)*adv", "-min(rho, C)*A"),
@@ -152,7 +163,15 @@ def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading
     ],
 )  # fmt: skip
 def test_other_spellings_are_read_as_the_grammar(typed: str, reading: str) -> None:
-    declared = ["entropy_weight", "tau", "kl_coef", "kl_scale", "C", "normalize_constant"]
+    declared = [
+        "entropy_weight",
+        "tau",
+        "kl_coef",
+        "kl_scale",
+        "C",
+        "normalize_constant",
+        "clip_reward_value",
+    ]
     assert sympy.expand(unfold(read_loss(typed).expression - parse(reading, declared))) == 0
 
 
@@ -216,6 +235,11 @@ REFUSED: dict[str, str] = {
     "pi*torch.log(pi/pi_ref)": r"'pi' is a probability.*full_kl",
     "x = k3\nif self.mode == 'k2':\n    x = k2\nx": "type the lines that run, without \"if self.mode",
     "x = k3\nif self.beta > 0:\n    x = k2\nelse:\n    x = k1\nx": "without 'if self.beta > 0:', or audit",
+    "x = k3 if logp > 0 else k2; x": "if and else is not part of the loss grammar",
+    "x = k3 if mode == 'a' else k2; x": "if and else is not part of the loss grammar",
+    "KL(policy || student)": "of two different policies",
+    "KL(a || b)": "of two different policies", "score*logp": "unknown name 'score'",
+    "-clipped_ratio*A": r"such as `clipped_ratio = clip\(exp\(logp - old_logp\), 1 - eps, 1 \+ eps\)",
     "x = k3\nif logp > 0:\n    x = k2\nx": "without 'if logp > 0:', or audit",
     "-min(ratio, G)*adv": "--param G|param", "adv_scale*logp": "unknown name 'adv_scale'",
     "probs*probs.log()": r"'probs' is a probability",

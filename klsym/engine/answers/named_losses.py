@@ -72,7 +72,8 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         return _assume_level(_assume_sampling(Question(written, dict(options))))
     merged = merge_options(rows, options)
     notes = tuple(_describe_row(one, merged) for one in rows)
-    return Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+    named = Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+    return named if row is not None else _assume_sampling(named)
 
 
 def choose_place(place: str, typed_use: str) -> str:
@@ -122,7 +123,7 @@ def _assume_sampling(question: Question) -> Question:
         return question
     note = Message("sampling-assumed", names=tuple(names))
     options = {**question.options, "sampling": "off-policy"}
-    return Question(replace(written, notes=(*written.notes, note)), options)
+    return replace(question, written=replace(written, notes=(*written.notes, note)), options=options)
 
 
 def _is_weight(e: Any) -> bool:
