@@ -232,8 +232,9 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
 
 def names_kl_module(node: ast.Call) -> bool:
     """Is it nn.KLDivLoss(..)?"""
-    of = node.func
-    return (of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")) == "KLDivLoss"
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name == "KLDivLoss"
 
 
 def unfold_module(node: ast.Call, modules: Mapping[str, list[ast.keyword]]) -> ast.Call:
@@ -266,11 +267,11 @@ def _make_softmax_row(is_log: bool) -> Row:
 
 def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return a value of every word at the drawn word, which the index is taken for."""
-    value = reader.build(given["x"], depth)
-    if not has_words(value):
+    of_words = reader.build(given["x"], depth)
+    if not has_words(of_words):
         reason = f"{call.name} of a value that is not of every word"
         raise reader.make_error_with_hint(reason, suggest_instead("gather"), call.node)
-    return select_drawn_word(value)
+    return select_drawn_word(of_words)
 
 
 OVER_WORDS = {"log_softmax", "softmax", "logsumexp", "gather", "cross_entropy"}

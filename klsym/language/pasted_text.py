@@ -22,8 +22,8 @@ def as_python(text: str) -> str:
     An `if` of a setting that is on, such as `if self.beta != 0:`, is left out, and its lines stay.
     """
     lines = _remove_comments(text.replace("\r\n", "\n").replace("\t", " ")).split("\n")
-    kept = lines if list_branches(text) else [line for line in lines if not find_setting(line)]
-    source = "\n".join(line.strip() for line in kept).strip().replace("\\\n", " ")
+    statements = lines if list_branches(text) else [line for line in lines if not find_setting(line)]
+    source = "\n".join(line.strip() for line in statements).strip().replace("\\\n", " ")
     return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
 
 

@@ -150,8 +150,8 @@ def sum_over_words(x: Any) -> Any:
     >>> sum_over_words(2 * sympy.exp(q) * (q - p)), sum_over_words(sympy.exp(p) * q)
     (2*full(k1), full(log_q*r))
     """
-    factor, values = x.as_independent(*WORD_LOGS.values(), as_Add=False)
-    return factor * average_over_words(select_drawn_word(values))
+    factor, of_words = x.as_independent(*WORD_LOGS.values(), as_Add=False)
+    return factor * average_over_words(select_drawn_word(of_words))
 
 
 def average_over_words(x: Any) -> Any:

@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sympy import S
+
 from klsym.errors import UsageError, spell_option
 from klsym.kernel.names import is_declarable
 from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
@@ -290,12 +292,11 @@ class NameReader(Reader):
         match node:
             case ast.BinOp(logits, ast.Div(), divisor):
                 node, temperature = logits, ast.unparse(divisor)
-        value = self.names.get(node.id) if isinstance(node, ast.Name) else None
-        of_value = [density for density, logits in LOGITS.items() if value is not None and value.has(logits)]
-        if of_value:
-            [density] = of_value
+        assigned = self.names.get(node.id, S.Zero) if isinstance(node, ast.Name) else S.Zero
+        if densities := [density for density, logits in LOGITS.items() if assigned.has(logits)]:
+            [density] = densities
             self.used |= {*_list_names(node)}
-            factor = LOGITS[density] / value
+            factor = LOGITS[density] / assigned
             temperature = temperature if factor == 1 else str(factor)
         else:
             named = "_".join(_list_names(node))
