@@ -62,7 +62,12 @@ from klsym.language.sums import (
     sum_discounted,
     togo,
 )
-from klsym.language.training_names import ask_for_value, find_meaning, names_temperature
+from klsym.language.training_names import (
+    ask_for_value,
+    find_meaning,
+    find_policy_named,
+    names_temperature,
+)
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
@@ -271,6 +276,8 @@ class Reader:
             return f": write log_{name} for the log density"
         if find_meaning(name):
             return f": write {find_meaning(name)}"
+        if log := find_policy_named(name):
+            return f": of a policy, type {log} for the log-probability or exp({log}) for the probability"
         if name in list_names():
             return f": write its formula, which klsym examples {name} shows"
         names = " ".join(sorted(self.known, key=str.lower))

@@ -25,6 +25,7 @@ TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", 
 DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical", "normal", "gaussian",
                  "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
                  "bernoulli"}  # fmt: skip
+POLICY_WORDS = {"student", "teacher", "policy", "actor"}
 OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm", "head", "self", "res"}
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
@@ -283,6 +284,25 @@ def find_meaning(name: str) -> str | None:
         return None
     named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
     return next((name for name, words in named.items() if others & words), "log_q")
+
+
+def find_negative_density(name: str) -> str | None:
+    """Return the log density of a name such as neglogp, a negative log-probability; None for other names.
+
+    >>> [find_negative_density(x) for x in ("neglogpac", "OLDNEGLOGPAC", "old_neg_logp", "logp", "neg_ratio")]
+    ['log_q', 'log_mu', 'log_mu', None, None]
+    """
+    match = re.fullmatch(r"(.*?)_?neg_?(logp|logprob|log_prob)s?_?(?:acs?)?", name, re.IGNORECASE)
+    return find_meaning(f"{match[1].lower()}_logp") if match else None
+
+
+def find_policy_named(name: str) -> str | None:
+    """Return the log density of a name that is a word for a policy alone; None for other names.
+
+    >>> find_policy_named("student"), find_policy_named("teacher"), find_policy_named("student_out")
+    ('log_q', 'log_p', None)
+    """
+    return find_meaning(f"{name}_logp") if name in POLICY_WORDS else None
 
 
 def names_policy(name: str) -> bool:

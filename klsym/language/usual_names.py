@@ -30,6 +30,7 @@ from klsym.language.training_names import (
     find_density,
     find_logits,
     find_meaning,
+    find_negative_density,
     find_policy,
     is_coefficient,
     names_policy,
@@ -49,6 +50,7 @@ OF_TWO_POLICIES = (
 TWO_RATIOS = (
     "say of both what they are, as in `{0} = exp(logp - old_logp); {1} = exp(old_logp - rollout_logp); ...`"
 )
+MEANINGS = (find_meaning, find_logits, find_negative_density, is_coefficient)
 OF_UNKNOWN_LOGITS = (
     ": assign them first, as in `student_logits = ..`, `ref_logits = ..` or `old_logits = ..`, or type"
     " full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
@@ -189,9 +191,7 @@ class NameReader(Reader):
         return self.read_usual_name(name, name, node)
 
     def has_meaning(self, name: str) -> bool:
-        return name in MASKS or (
-            name not in AMBIGUOUS and bool(find_meaning(name) or find_logits(name) or is_coefficient(name))
-        )
+        return name in MASKS or (name not in AMBIGUOUS and any(find(name) for find in MEANINGS))
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
@@ -211,6 +211,8 @@ class NameReader(Reader):
             symbol = MASK
         elif find_density(name) is not None:
             symbol = self.read_probability(name, node)
+        elif (negative := find_negative_density(name)) is not None:
+            symbol = -ATOMS[self.choose_older_policy(name, negative)]
         elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:
