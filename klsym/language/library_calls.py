@@ -344,6 +344,7 @@ FUNCTIONS: dict[str, Row] = {
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
+    "len": Row(("x",), lambda reader, call, given, depth: SAMPLES),
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
     "softmax": _make_softmax_row(is_log=False),

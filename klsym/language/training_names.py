@@ -30,7 +30,9 @@ OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
-OF_REWARDS = {"score", "model", "rm"}  # words beside one, as in reward_score
+OF_REWARDS = {  # words beside one, as in reward_score
+    "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
+}  # fmt: skip
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 LOG_WEIGHT = "log_q - log_mu"
 WHOLE = {
@@ -54,6 +56,7 @@ LOG_RATIO = (
 PENALTY = "k1, k2 or k3 for samples (`{0} = logp - ref_logp; ...`) or full_kl(q, p) for the whole vocabulary"
 AMBIGUOUS = {
     **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio"), RATIO),
+    "G": "R for a return (`{0} = R; ...`) or n for the size of a group",
     **dict.fromkeys(("coef_1", "coef_2"), RATIO),  # TRL's ratio and its clipped one
     **dict.fromkeys(("log_ratio", "logratio", "logr", "log_ratios"), LOG_RATIO),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss", "kl_penalty", "per_token_kl"), PENALTY),
@@ -86,7 +89,8 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is"},
      "exp(logp - old_logp)"),
     ({*ADVANTAGES}, "A"),
-    ({*REWARDS, "return", "score"}, "R"),
+    ({*REWARDS, "return", "score", "gt"}, "R"),
+    ({"deltas"}, "A"), ({"baseline", "baselines"}, "rewards.mean()"),
     ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
     ({"prob", "probs", "likelihood"}, "exp(logp)"),
     (LOGS - {"log"}, "log_q"),
@@ -334,10 +338,14 @@ def find_density(name: str) -> str | None:
     ['log_q', 'log_p', 'log_mu', 'log_p']
     >>> [find_density(name) for name in ("log_probs", "prob_ratio", "probs_of_words", "prop", "pi_old")]
     [None, None, None, None, 'log_mu']
+    >>> find_density("pi_learner"), find_density("pi_sampler"), find_density("pi_loss")
+    ('log_q', 'log_mu', None)
     """
     if (whole := WHOLE.get(name, "")).startswith("exp(log_"):
         return whole[4:-1]
     words = split_words(name)
+    if words[:1] == ["pi"] and {*words[1:]} & (TRAINED | BEHAVIOUR | OLD | REFERENCE):
+        return find_meaning("_".join(("logp", *words[1:])))
     if {*words} & LOGS or not {*words} & PROBABILITIES:
         return None
     meant = find_meaning("_".join("logps" if word in PROBABILITIES else word for word in words))
