@@ -20,7 +20,7 @@ from klsym.language.parser import SHOWN
 from klsym.language.recognition import recognise
 from klsym.language.reductions import MASK, SAMPLES, WORD_LOGS, WORDS, Std, has_words, select_drawn_word
 from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
-from klsym.language.training_names import find_policy
+from klsym.language.training_names import find_policy, names_drawn_word
 
 
 class Call(NamedTuple):
@@ -216,6 +216,9 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     target = second if is_log else (second.args[0] if second.args else None)
     symbols = {symbol: name for name, symbol in DENSITIES.items()}
     is_exponentiated = isinstance(first, exp) and first.args[0] in SYMBOLS
+    if reader.gathers:
+        hint = ": kl_div adds up all words; for those that are gathered type full(M*..) with a mask M"
+        raise reader.make_error_with_hint(f"{call.name} beside gather", hint, call.node)
     if not (first in SYMBOLS or is_exponentiated) or target not in SYMBOLS or first == target:
         hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
         raise reader.make_error_with_hint(f"{call.name} of other arguments", hint, call.node)
@@ -266,11 +269,15 @@ def _make_softmax_row(is_log: bool) -> Row:
 
 
 def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """Return a value of every word at the drawn word, which the index is taken for."""
+    """Return a value of every word at the drawn word; the name of the index has to say that it is that."""
     of_words = reader.build(given["x"], depth)
     if not has_words(of_words):
         reason = f"{call.name} of a value that is not of every word"
         raise reader.make_error_with_hint(reason, suggest_instead("gather"), call.node)
+    if not names_drawn_word(ast.unparse(given["index"]) if "index" in given else ""):
+        hint = ": name the index of the drawn word token_ids or labels; for the top k words type full(M*..)"
+        raise reader.make_error_with_hint(f"{call.name} at unknown words", hint, call.node)
+    reader.gathers = True
     return select_drawn_word(of_words)
 
 

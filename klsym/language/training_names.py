@@ -26,6 +26,7 @@ DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical",
                  "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
                  "bernoulli"}  # fmt: skip
 POLICY_WORDS = {"student", "teacher", "policy", "actor"}
+DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts"}
 OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm", "head", "self", "res"}
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
@@ -288,6 +289,16 @@ def find_meaning(name: str) -> str | None:
         return None
     named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
     return next((name for name, words in named.items() if others & words), "log_q")
+
+
+def names_drawn_word(name: str) -> bool:
+    """Does the name of an index say that it is the word that was drawn?
+
+    >>> [names_drawn_word(x) for x in ("input_ids.unsqueeze(-1)", "labels", "topk_ids", "indices", "idx")]
+    [True, True, False, False, False]
+    """
+    words = {*split_words(name)}
+    return bool(words & DRAWN) and not words & {"top", "topk", "candidate", "candidates"}
 
 
 def find_negative_density(name: str) -> str | None:
