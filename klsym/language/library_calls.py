@@ -133,8 +133,11 @@ def _build_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
 def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
-        mean = reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name, "axis" in given)
+        x = reader.build(given["x"], depth)
+        mean = reader.reduce_to_mean(kind, x, call.name, "axis" in given)
         reader.note_axis(mean, given.get("axis"))
+        if kind == "sum" and x == MASK:
+            reader.mask_axes.add("axis" in given)
         return mean
 
     return Row(("x", "/", "axis", "keepdims"), build)
@@ -157,6 +160,7 @@ def _make_masked_row(kind: str) -> Row:
             raise reader.make_error_at(
                 f"{call.name} with a second argument that is no mask of padding", call.node
             )
+        reader.mask_axes |= {"axis" in given} if kind == "mean" else set()
         if kind == "mean":
             return reader.reduce_to_mean("sum", MASK * x, call.name) / reader.reduce_to_mean(
                 "sum", MASK, call.name

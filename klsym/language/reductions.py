@@ -57,6 +57,10 @@ INSIDE = (
     " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
 )
 VOCABULARY = "a sum of probabilities over the vocabulary"
+WEIGHTED_BY_LENGTH = (
+    "a loss of each token multiplied by the number of tokens",
+    "type T for the length of a sequence, and choose level token",
+)
 DIVIDED = ("a division by a mask", "multiply by the mask, and divide by its sum")
 
 
@@ -178,6 +182,9 @@ def reduce_to_mean(kind: str, x: Any, over_axis: bool = False) -> Any:
         raise Misplaced(VOCABULARY, f"type {average_over_words(flat.loss)}, the sum over all next tokens")
     if kind == "sum" and flat.factor.has(WORDS):  # a sum over the vocabulary, as after F.kl_div
         return flat.factor * WORDS * flat.loss * (MASK if flat.masked else 1)
+    power = flat.factor.as_powers_dict().get(KEPT, 0)  # 1 for a sum over tokens
+    if power > int(x.has(Mean)) and is_random(flat.loss):
+        raise Misplaced(*WEIGHTED_BY_LENGTH)
     count = SAMPLES if kind == "sum" else sympy.S.One
     if flat.masked:
         count = KEPT if kind == "sum" else KEPT / SAMPLES

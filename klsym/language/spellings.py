@@ -146,6 +146,7 @@ class SpelledReader(NameReader):
         self.last, self.factor = "", S.One
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
         self.modules: dict[str, list[ast.keyword]] = {}  # name of nn.KLDivLoss(..) -> its arguments
+        self.mask_axes: set[bool] = set()  # of each sum of a mask: is it over one axis, the tokens?
         self.gathers = False  # is a value of every word read at the drawn word?
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
 
@@ -419,6 +420,8 @@ class SpelledReader(NameReader):
             yield Message("over-tokens")
         elif averages:
             yield Message("averages-left-out", names=averages)
+        if len(self.mask_axes) == 1 and averages and not self.sums_tokens and not self.factor.has(KEPT):
+            yield Message("tokens-averaged", of_sequence=self.mask_axes == {True})
         if unchanged := tuple(name for name in left_out if name in NO_VALUE):
             yield Message("calls-left-out", names=unchanged)
         if self.factor != 1:

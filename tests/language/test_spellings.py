@@ -275,6 +275,8 @@ REFUSED: dict[str, str] = {
     "-loo(centred(R))*logp": r"centred\(..\) inside loo",
     "-normalised(centred(R) - k1)*logp": r"centred\(..\) inside normalised",
     "m = R.mean(0); s = R.std(1); -(R - m)/s*logp": "mean over dim 0, and a standard deviation over dim 1",
+    "(k3*mask.sum(1, keepdim=True)).mean()": "multiplied by the number of tokens.*level token",
+    "((k3*mask).sum(-1)*mask.sum(-1)).mean()": "multiplied by the number of tokens",
     "-torch.std(R)*logp": "normalised\\(R\\).*batch='std'", "-masked_whiten(A, mask)*logp": "batch='std'",
     "-torch.cumsum(R, 0)*logp": "cumsum.* is not read at character 2 of '-torch.cumsum\\(R, 0\\)\\*logp'$",
     "-stdev(R)*logp": "unknown function 'stdev' [^']*character",
@@ -451,3 +453,20 @@ def test_comparisons_say_what_was_read() -> None:
     answer = compare("(logp - ref_logp).square()/2", "k1.detach()*log_q")
     assert answer.losses == ("k2", "log_q*sg(k1)") and answer.per_sample.same
     assert "(logp - ref_logp).square()/2 is read as k2" in answer.text(full=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "aggregate"),
+    [
+        ("(k3*mask).sum()/mask.sum()", "batch"),
+        ("masked_mean(k3, mask)", "batch"),
+        ("((k3*mask).sum(1)/mask.sum(1)).mean()", "mean"),
+        ("masked_mean(k3, mask, axis=1).mean()", "mean"),
+        ("(k3*mask).sum(1).mean()", ""),
+        ("k3.mean()", ""),
+    ],
+)
+def test_a_mean_over_tokens_names_the_options_that_explain_it(typed: str, aggregate: str) -> None:
+    notes = [note for note in read_loss(typed).notes if note.code == "tokens-averaged"]
+    assert [note.values["of_sequence"] for note in notes] == ([aggregate == "mean"] if aggregate else [])
+    assert (f"aggregate='{aggregate}' explains" in explain(typed).text(full=True)) == bool(aggregate)

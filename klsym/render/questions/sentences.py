@@ -73,6 +73,14 @@ def _averages_left_out(names: Sequence[str]) -> str:
     return f"{are} left out: klsym itself takes the mean over samples"
 
 
+def _describe_average(of_sequence: bool) -> str:
+    over = "the tokens of each sequence" if of_sequence else "all tokens of the batch"
+    options = (
+        f"{spell_option('level', 'token')} {spell_option('aggregate', 'mean' if of_sequence else 'batch')}"
+    )
+    return f"it is averaged over {over}: {options} explains what that changes"
+
+
 def _list_batch_means(names: Sequence[str], divided: bool) -> str:
     pairs = [f"{x} - {x}.mean() is read as centred({x})" for x in names]
     return f"{', '.join(pairs)}, over the batch{'; divided by its std, as normalised(..)' * divided}"
@@ -97,6 +105,7 @@ READINGS = (  # codes of how a pasted loss was read
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
     "at-each-token", "over-tokens", "level-assumed", "batch-mean-read", "drawn-words-are-kept",
     "cut-at-tokens", "settings-assumed", "temperature-read",
+    "tokens-averaged",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -107,6 +116,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f" {'is' if len(names) == 1 else 'are'} read; {spell_option('sampling', 'on-policy')}: from q"
     ),
     "floors-left-out": lambda floors: f"assumed: {describe_floors(floors)}",
+    "tokens-averaged": _describe_average,
     "temperature-read": "the logits are divided by {temperature}: q and p are policies at this temperature",
     "settings-assumed": lambda conditions: f"assumed: {' and '.join(conditions)}",
     "parameters-declared": _declared,
