@@ -420,7 +420,9 @@ class NameReader(Reader):
         if chain is None or not plain or chain[0] in LIBRARIES:
             return super().build(node, MAX_DEPTH)  # refuses it
         self.is_foreign = True
-        return self.read_usual_name(".".join(chain), chain[-1], node, bool(SETTINGS & {*chain[:-1]}))
+        of_coefficient = chain[-1] == "value" and len(chain) > 1 and is_coefficient(chain[-2])
+        name = chain[-2] if of_coefficient else chain[-1]  # kl_ctl.value is kl_ctl
+        return self.read_usual_name(".".join(chain), name, node, bool(SETTINGS & {*chain[:-1]}))
 
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""
