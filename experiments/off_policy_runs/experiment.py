@@ -62,7 +62,7 @@ class OffPolicyRuns:
     def table(self) -> NumberTable:
         """The mean shortfall of the reward, and the per cent of runs that have fallen, for each set-up."""
         header = ("weights", "step", "age", "beta", "max R - E_q[R]", "fallen", "entropy")
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (
                 "q/mu" if weighted else "none", f"{step:g}", f"{age}", f"{beta:g}",
                 f"{one.regret.mean():.3f}", f"{(one.fallen > FALL).mean():.0%}", f"{one.entropy.mean():.2f}",

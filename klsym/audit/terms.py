@@ -23,6 +23,7 @@ from sympy import Function, Rational, Symbol
 
 from klsym.errors import KlsymError, UsageError, spell_option
 from klsym.language.expressions import OF_TABLE, above, k1, log_mu, log_p, log_q, r, remove_sg, rho, sg
+from klsym.language.reductions import WORD_LOGS
 
 AXES = "btv"  # sequences of a batch, tokens of a sequence, words of the vocabulary
 SMALL = 10**6  # denominators below are taken for what was meant: 0.30000000000000004 is 3/10
@@ -30,9 +31,7 @@ mask = Symbol("mask", real=True, nonnegative=True)
 token = Symbol("token", real=True)  # which word was sampled
 sequence_mask = Symbol("sequence_mask", real=True)  # one number a sequence, 1 at those that count: at all
 offsets = Symbol("offsets", real=True)  # where packed sequences begin and end, as cu_seqlens
-every_log_q, every_log_p, every_log_mu = (
-    Symbol(f"{x.name}[v]", real=True) for x in (log_q, log_p, log_mu)
-)  # of all words
+every_log_q, every_log_p, every_log_mu = (WORD_LOGS[x] for x in (log_q, log_p, log_mu))
 VOCABULARY = {every_log_q: log_q, every_log_p: log_p, every_log_mu: log_mu}
 
 

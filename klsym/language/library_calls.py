@@ -10,15 +10,17 @@ value from the reader, the call and the arguments as trees.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES as SYMBOLS
-from klsym.language.expressions import above
+from klsym.language.expressions import above, exp, log_q, sg
 from klsym.language.parser import SHOWN
-from klsym.language.reductions import MASK, SAMPLES, WORDS, Std
-from klsym.language.sums import DENSITIES, full_kl
+from klsym.language.recognition import recognise
+from klsym.language.reductions import MASK, SAMPLES, WORD_LOGS, WORDS, Std, has_words, select_drawn_word
+from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
+from klsym.language.training_names import find_policy, names_drawn_word
 
 
 class Call(NamedTuple):
@@ -131,14 +133,21 @@ def _build_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
 def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
-        return reader.reduce_to_mean(kind, reader.build(given["x"], depth), call.name)
+        x = reader.build(given["x"], depth)
+        mean = reader.reduce_to_mean(kind, x, call.name, "axis" in given)
+        reader.note_axis(mean, given.get("axis"))
+        if kind == "sum" and x == MASK:
+            reader.mask_axes.add("axis" in given)
+        return mean
 
     return Row(("x", "/", "axis", "keepdims"), build)
 
 
 def _build_std(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return the standard deviation over the batch; one over n or n - 1 is a constant factor."""
-    return Std(reader.build(given["x"], depth))
+    deviation = Std(reader.build(given["x"], depth))
+    reader.note_axis(deviation, given.get("axis"))
+    return deviation
 
 
 def _make_masked_row(kind: str) -> Row:
@@ -151,6 +160,7 @@ def _make_masked_row(kind: str) -> Row:
             raise reader.make_error_at(
                 f"{call.name} with a second argument that is no mask of padding", call.node
             )
+        reader.mask_axes |= {"axis" in given} if kind == "mean" else set()
         if kind == "mean":
             return reader.reduce_to_mean("sum", MASK * x, call.name) / reader.reduce_to_mean(
                 "sum", MASK, call.name
@@ -180,10 +190,17 @@ def _is_literal(node: ast.expr) -> bool:
 POLICIES = {"pi": "q", "pi_theta": "q", "policy": "q", "ref": "p", "pi_ref": "p", "pi_old": "mu"}
 
 
+def _name_policy(name: str) -> str:
+    """Return q, p or mu for the name of a policy; other names as they are."""
+    if name in POLICIES or name in DENSITIES:
+        return POLICIES.get(name, name)
+    return (find_policy(name) or name).removeprefix("log_")
+
+
 def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return KL(q||p), which the text has as KL(q, p)."""
     names = [node.id for node in given.values() if isinstance(node, ast.Name)]
-    policies = [POLICIES.get(name, name) for name in names]
+    policies = [_name_policy(name) for name in names]
     if len(policies) != 2 or not {*policies} <= {*DENSITIES} or len({*policies}) == 1:
         policy_names = ", ".join(DENSITIES)
         raise reader.make_error_at(
@@ -193,13 +210,20 @@ def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth
 
 
 def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """Return F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a)."""
+    """Return F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a).
+
+    An input that is a, not log a, is read as PyTorch computes it: sum_y b (log b - a).
+    """
     flag, reduction = given.get("log_target"), given.get("reduction")
     is_log = isinstance(flag, ast.Constant) and flag.value is True
-    first, second = (reader.build(given[name], depth) for name in ("x", "target"))
+    first, second = (select_drawn_word(reader.build(given[name], depth)) for name in ("x", "target"))
     target = second if is_log else (second.args[0] if second.args else None)
     symbols = {symbol: name for name, symbol in DENSITIES.items()}
-    if first not in SYMBOLS or target not in SYMBOLS or first == target:
+    is_exponentiated = isinstance(first, exp) and first.args[0] in SYMBOLS
+    if reader.gathers:
+        hint = ": kl_div adds up all words; for those that are gathered type full(M*..) with a mask M"
+        raise reader.make_error_with_hint(f"{call.name} beside gather", hint, call.node)
+    if not (first in SYMBOLS or is_exponentiated) or target not in SYMBOLS or first == target:
         hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
         raise reader.make_error_with_hint(f"{call.name} of other arguments", hint, call.node)
     reduction_name = (
@@ -208,10 +232,60 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     factors = {"none": 1 / WORDS, "mean": 1 / WORDS, "batchmean": 1, "sum": SAMPLES}
     if reduction_name not in factors:
         raise reader.make_error_at("kl_div with a reduction that is not read", call.node)
+    if is_exponentiated:
+        return factors[reduction_name] * OverVocabulary(recognise(exp(target - log_q)) * (target - first))
     return factors[reduction_name] * full_kl(symbols[target], symbols[first])
 
 
-OVER_WORDS = {"log_softmax", "softmax", "logsumexp", "gather"}
+def names_kl_module(node: ast.Call) -> bool:
+    """Is it nn.KLDivLoss(..)?"""
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name == "KLDivLoss"
+
+
+def unfold_module(node: ast.Call, modules: Mapping[str, list[ast.keyword]]) -> ast.Call:
+    """Return F.kl_div(a, b, ..) for nn.KLDivLoss(..)(a, b), or for the name of such a module.
+
+    modules: the name of each one, and its arguments.
+    """
+    match node.func:
+        case ast.Call(_, [], keywords) as module if names_kl_module(module):
+            pass
+        case ast.Name(name) if name in modules:
+            keywords = modules[name]
+        case _:
+            return node
+    function = ast.copy_location(ast.Attribute(ast.Name("F"), "kl_div"), node)
+    return ast.copy_location(ast.Call(function, node.args, [*node.keywords, *keywords]), node)
+
+
+def _make_softmax_row(is_log: bool) -> Row:
+    """Return the row of log_softmax or softmax: of every word; its argument is the logits of a policy."""
+
+    def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+        word = WORD_LOGS[reader.read_logits(given["x"], call)]
+        is_detached = any(isinstance(x, ast.Attribute) and x.attr == "detach" for x in ast.walk(given["x"]))
+        word = sg(word) if is_detached else word
+        return word if is_log else exp(word)
+
+    return Row(("x", "/", "axis", "dtype"), build)
+
+
+def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return a value of every word at the drawn word; the name of the index has to say that it is that."""
+    of_words = reader.build(given["x"], depth)
+    if not has_words(of_words):
+        reason = f"{call.name} of a value that is not of every word"
+        raise reader.make_error_with_hint(reason, suggest_instead("gather"), call.node)
+    if not names_drawn_word(ast.unparse(given["index"]) if "index" in given else ""):
+        hint = ": name the index of the drawn word token_ids or labels; for the top k words type full(M*..)"
+        raise reader.make_error_with_hint(f"{call.name} at unknown words", hint, call.node)
+    reader.gathers = True
+    return select_drawn_word(of_words)
+
+
+OVER_WORDS = {"log_softmax", "softmax", "logsumexp", "gather", "cross_entropy"}
 OVER_A_BATCH = {"var", "whiten", "masked_whiten", "masked_std", "masked_var"}
 
 
@@ -276,6 +350,13 @@ FUNCTIONS: dict[str, Row] = {
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
+    "len": Row(("x",), lambda reader, call, given, depth: SAMPLES),
+    "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
+    "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
+    "softmax": _make_softmax_row(is_log=False),
+    "log_softmax": _make_softmax_row(is_log=True),
+    "gather": Row(("x", "/", "axis", "index"), _build_gather),
+    "take_along_axis": Row(("x", "index", "/", "axis"), _build_gather),
     "masked_mean": _make_masked_row("mean"),
     "masked_sum": _make_masked_row("sum"),
     "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _build_kl_div),

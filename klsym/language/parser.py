@@ -54,6 +54,7 @@ from klsym.language.sums import (
     build_advantage_estimate,
     build_entropy,
     build_jensen_shannon,
+    centre_again,
     full_kl,
     is_mass,
     list_mixture_weights,
@@ -61,7 +62,12 @@ from klsym.language.sums import (
     sum_discounted,
     togo,
 )
-from klsym.language.training_names import ask_for_value, find_meaning, names_temperature
+from klsym.language.training_names import (
+    ask_for_value,
+    find_meaning,
+    find_policy_named,
+    names_temperature,
+)
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations
@@ -270,6 +276,8 @@ class Reader:
             return f": write log_{name} for the log density"
         if find_meaning(name):
             return f": write {find_meaning(name)}"
+        if log := find_policy_named(name):
+            return f": of a policy, type {log} for the log-probability or exp({log}) for the probability"
         if name in list_names():
             return f": write its formula, which klsym examples {name} shows"
         names = " ".join(sorted(self.known, key=str.lower))
@@ -336,6 +344,8 @@ class Reader:
             raise self.make_error_at(
                 "disc(g, x) takes a number g between 0 and 1, the discount of one token", node
             )
+        if name in (Centred.name, Normalised.name) and isinstance(x, Centred | Normalised):
+            return centre_again(x, divided=name == Normalised.name)
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
         if name == "log" and not (x.is_positive or is_mass(x) or list_mixture_weights(x)):

@@ -8,15 +8,62 @@ from __future__ import annotations
 
 import re
 
+from klsym.language.training_names import find_meaning, is_coefficient
+
 QUOTED_OR_COMMENT = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*")
+BRANCH = re.compile(r"(if|elif|else|for|while|with|def|try|except)\b.*:")
+CONDITION = re.compile(r"\s*if (((?:\w+\.)*)(\w+)( (?:!=|>) 0(?:\.0*)?)?( is not None)?)\s*:\s*")
 DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
 def as_python(text: str) -> str:
-    """Return statements, one a line; a backslash at the end of a line joins it to the next."""
+    """Return statements, one a line; a backslash at the end of a line joins it to the next.
+
+    An `if` of a setting that is on, such as `if self.beta != 0:`, is left out, and its lines stay.
+    """
     lines = _remove_comments(text.replace("\r\n", "\n").replace("\t", " ")).split("\n")
-    source = "\n".join(line.strip() for line in lines).strip().replace("\\\n", " ")
+    statements = lines if list_branches(text) else [line for line in lines if not find_setting(line)]
+    source = "\n".join(line.strip() for line in statements).strip().replace("\\\n", " ")
     return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
+
+
+def list_assumed_settings(text: str) -> tuple[str, ...]:
+    """Return the conditions that `as_python` takes to be true.
+
+    >>> list_assumed_settings("loss = k1\\nif self.beta != 0.0:\\n    loss = loss + self.beta*k3")
+    ('self.beta != 0.0',)
+    """
+    conditions = filter(None, map(find_setting, _remove_comments(text).splitlines()))
+    return () if list_branches(text) else tuple(conditions)
+
+
+def find_setting(line: str) -> str:
+    """Return the condition of a line that asks whether a setting is on; "" for other lines.
+
+    >>> conditions = ("kl_coef > 0", "args.use_kl", "mask is not None", "logp > 0", "x")
+    >>> [find_setting(f"if {condition}:") for condition in conditions]
+    ['kl_coef > 0', 'args.use_kl', 'mask is not None', '', '']
+    """
+    match = CONDITION.fullmatch(line)
+    if match is None:
+        return ""
+    condition, owner, name, _, is_given = match.groups()
+    is_setting = is_given or is_coefficient(name) or (owner and not find_meaning(name))
+    return condition if is_setting else ""
+
+
+def list_branches(text: str) -> list[str]:
+    """Return the lines that choose among statements, apart from those of a setting that is on.
+
+    >>> list_branches("if self.beta > 0:\\n  x = k3")
+    []
+    >>> list_branches("if mode == 'a':\\n  x = k3\\nelse:\\n  x = k2")
+    ["if mode == 'a':", 'else:']
+    """
+    lines = [line.strip() for line in _remove_comments(text).splitlines()]
+    branches = [line for line in lines if BRANCH.fullmatch(line)]
+    has_other = any(not line.startswith("if ") for line in branches)
+    return branches if has_other else [line for line in branches if not find_setting(line)]
 
 
 def join_lines(text: str) -> str:
@@ -42,5 +89,7 @@ def suggest_statements(text: str) -> str:
     >>> suggest_statements("r*k2, r = pi/pi_old"), suggest_statements("k1 +")
     ('; type what a name is first: r = ..; the formula', '')
     """
+    if branches := list_branches(text):
+        return f": type the lines that run, without {branches[0][:60]!r}, or audit the function"
     match = re.search(r",\s*(?:where\s+)?(\w+)\s*=(?!=)", text)
     return f"; type what a name is first: {match[1][:60]} = ..; the formula" if match else ""

@@ -18,14 +18,24 @@ import sympy
 from sympy import Dummy, Function, Symbol
 
 from klsym.errors import spell_option
-from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, parameter, remove_sg, unfold
-from klsym.language.recognition import join_probabilities
-from klsym.language.sums import Centred, Normalised, Whole
+from klsym.language.expressions import (
+    DENSITIES,
+    REWARDS,
+    OverPositions,
+    log_q,
+    parameter,
+    remove_sg,
+    unfold,
+)
+from klsym.language.recognition import join_probabilities, recognise
+from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole, centre_again
 
 MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
 SAMPLES = Symbol("the number of samples", positive=True)
 KEPT = Symbol("the number of tokens", positive=True)  # that the mask keeps
 WORDS = Symbol("the size of the vocabulary", positive=True)
+WORD_LOGS = {density: Symbol(f"{density.name}[v]", real=True) for density in DENSITIES}  # of every word
+LOGITS = {density: Symbol(f"the logits of {density.name}", real=True) for density in DENSITIES}
 COUNTS = (SAMPLES, KEPT, WORDS)
 
 
@@ -46,9 +56,10 @@ INSIDE = (
     "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; seqmean(log_q) for a"
     " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
 )
-VOCABULARY = (
-    "a sum of probabilities over the vocabulary",
-    "type full_kl(q, p), or full(x) for the sum of q(y) x(y) over all next tokens y",
+VOCABULARY = "a sum of probabilities over the vocabulary"
+WEIGHTED_BY_LENGTH = (
+    "a loss of each token multiplied by the number of tokens",
+    "type T for the length of a sequence, and choose level token",
 )
 DIVIDED = ("a division by a mask", "multiply by the mask, and divide by its sum")
 
@@ -84,6 +95,8 @@ def subtract_mean(x: Any, mean: Any) -> Any:
     >>> subtract_mean(R, reduce_to_mean("mean", R)), subtract_mean(k1 := parameter("x"), R)
     (centred(R), -R + x)
     """
+    if mean == Mean(x) and isinstance(x, Centred | Normalised):
+        return centre_again(x)
     is_own = mean == Mean(x) and not x.has(*DENSITIES, OverPositions)
     return Centred(x) if is_own else x - mean
 
@@ -99,19 +112,20 @@ def is_small(x: Any) -> bool:
 
 
 def divide_by_std(product: Any) -> Any:
-    """Return a product with normalised(x) in place of centred(x)/std(x).
+    """Return a product with normalised(x) in place of centred(x)/std(x); what is normalised has std 1.
 
     >>> from klsym.language.expressions import R, log_q
-    >>> divide_by_std(Centred(R) * log_q / Std(R))
-    log_q*normalised(R)
+    >>> divide_by_std(Centred(R) * log_q / Std(R)), divide_by_std(Normalised(R) / Std(Normalised(R)))
+    (log_q*normalised(R), normalised(R))
     """
     factors = list(sympy.Mul.make_args(product))
-    for centred in [factor for factor in factors if isinstance(factor, Centred)]:
-        divisor = 1 / Std(*centred.args)
-        if divisor in factors:
+    for centred in [factor for factor in factors if isinstance(factor, Centred | Normalised)]:
+        own = (1 / Std(centred), *([1 / Std(*centred.args)] if isinstance(centred, Centred) else ()))
+        divisor = next((divisor for divisor in own if divisor in factors), None)
+        if divisor is not None:
             factors.remove(centred)
             factors.remove(divisor)
-            factors.append(Normalised(*centred.args))
+            factors.append(centre_again(centred, divided=True))
     return sympy.Mul(*factors)
 
 
@@ -123,13 +137,54 @@ class Flat(NamedTuple):
     masked: bool = False
 
 
-def reduce_to_mean(kind: str, x: Any) -> Any:
-    """Return the "mean" or "sum" of an expression, its factors outside the mean; raises Misplaced."""
+def has_words(x: Any) -> bool:
+    """Is it a value of every word of the vocabulary?"""
+    return bool(x.has(*WORD_LOGS.values()))
+
+
+def select_drawn_word(x: Any) -> Any:
+    """Return a value of every word at the word that was drawn."""
+    return x.xreplace({word: density for density, word in WORD_LOGS.items()})
+
+
+def sum_over_words(x: Any) -> Any:
+    """Return the sum of a value of every word, full(x/q).
+
+    >>> q, p = WORD_LOGS[DENSITIES[0]], WORD_LOGS[DENSITIES[1]]
+    >>> sum_over_words(2 * sympy.exp(q) * (q - p)), sum_over_words(sympy.exp(p) * q)
+    (2*full(k1), full(log_q*r))
+    """
+    factor, of_words = x.as_independent(*WORD_LOGS.values(), as_Add=False)
+    return factor * average_over_words(select_drawn_word(of_words))
+
+
+def average_over_words(x: Any) -> Any:
+    """Return full(x/q), the sum of x over all words.
+
+    >>> average_over_words(sympy.exp(DENSITIES[1]) * DENSITIES[0])
+    full(log_q*r)
+    """
+    terms = sympy.Add.make_args(x)
+    return OverVocabulary(recognise(sympy.Add(*(term * sympy.exp(-log_q) for term in terms))))
+
+
+def reduce_to_mean(kind: str, x: Any, over_axis: bool = False) -> Any:
+    """Return the "mean" or "sum" of an expression, its factors outside the mean; raises Misplaced.
+
+    over_axis: over one axis alone, which is the vocabulary for a value of every word.
+    """
+    if has_words(x):
+        x = sum_over_words(x) / (WORDS if kind == "mean" else 1)
+        if over_axis:
+            return x
     flat = flatten(x)
     if kind == "sum" and is_probability(flat.loss):
-        raise Misplaced(*VOCABULARY)
+        raise Misplaced(VOCABULARY, f"type {average_over_words(flat.loss)}, the sum over all next tokens")
     if kind == "sum" and flat.factor.has(WORDS):  # a sum over the vocabulary, as after F.kl_div
         return flat.factor * WORDS * flat.loss * (MASK if flat.masked else 1)
+    power = flat.factor.as_powers_dict().get(KEPT, 0)  # 1 for a sum over tokens
+    if power > int(x.has(Mean)) and is_random(flat.loss):
+        raise Misplaced(*WEIGHTED_BY_LENGTH)
     count = SAMPLES if kind == "sum" else sympy.S.One
     if flat.masked:
         count = KEPT if kind == "sum" else KEPT / SAMPLES
@@ -201,7 +256,7 @@ def _split_factors(product: Any, of: Any = sympy.S.One) -> Flat:
 
 def is_random(e: Any) -> bool:
     """Does it differ from sample to sample?"""
-    return bool(e.has(*DENSITIES, *REWARDS, MASK, OverPositions, Mean))
+    return bool(e.has(*DENSITIES, *REWARDS, *WORD_LOGS.values(), MASK, OverPositions, Mean))
 
 
 def is_probability(e: Any) -> bool:
@@ -210,7 +265,8 @@ def is_probability(e: Any) -> bool:
     Probabilities inside a log or a comparison do not count as factors.
     """
     outside = e.replace(
-        lambda x: isinstance(x, sympy.log | sympy.Heaviside), lambda _: sympy.Dummy(real=True)
+        lambda x: isinstance(x, sympy.log | sympy.Heaviside | OverVocabulary),
+        lambda _: sympy.Dummy(real=True),
     )
     outside = outside.replace(lambda x: x.is_Mul, join_probabilities)
     for power in outside.atoms(sympy.exp):

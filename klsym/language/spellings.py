@@ -27,10 +27,16 @@ from typing import Any, NamedTuple
 
 from sympy import Integer, S
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.language.expressions import DENSITIES, REWARDS, log_q
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import Call, bind_arguments, suggest_instead
+from klsym.language.library_calls import (
+    Call,
+    bind_arguments,
+    names_kl_module,
+    suggest_instead,
+    unfold_module,
+)
 from klsym.language.messages import Message
 from klsym.language.parser import (
     FUNCTIONS,
@@ -42,18 +48,27 @@ from klsym.language.parser import (
     parse_asked,
     parse_python,
 )
-from klsym.language.pasted_text import as_python, suggest_statements
+from klsym.language.pasted_text import (
+    as_python,
+    find_setting,
+    list_assumed_settings,
+    suggest_statements,
+)
 from klsym.language.recognition import leave_out_floors, name_floors, recognise
 from klsym.language.reductions import (
     KEPT,
+    LOGITS,
+    WORDS,
     Mean,
     Misplaced,
     Std,
     divide_by_std,
     flatten,
+    has_words,
     is_small,
     reduce_to_mean,
     subtract_mean,
+    sum_over_words,
     take_over_tokens,
 )
 from klsym.language.sums import Centred
@@ -62,7 +77,10 @@ from klsym.language.usual_names import LIBRARIES, OF_DISTRIBUTIONS, NameReader
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
 FLOORED = {"min", "max", "clip"}  # functions that bound a value
-NO_VALUE = {"unsqueeze", "squeeze", "float", "contiguous", "clone"}  # methods that change no value
+NO_VALUE = {  # methods that change no value
+    "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
+    "expand", "expand_as", "to", "double", "half", "bfloat16",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,17 +135,21 @@ class SpelledReader(NameReader):
         self.source = as_python(text)
         self.text = self.source.replace("\n", " ")
         self.is_foreign = self.source != text.strip()
+        self.assumed = list_assumed_settings(text)
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
-        self.used: set[str] = set()
         self.left_out: Counter[str] = Counter()  # means, and methods that change no value
         self.mean_names: dict[Any, str] = {}
         self.centred: dict[Any, None] = {}  # x of each x - x.mean()
         self.divides_by_std = False
         self.std_guard: Fraction | str = ""  # 1e-4 of R.std() + 1e-4, or its name
+        self.axes: dict[Any, str] = {}  # mean or standard deviation -> its axis as typed, "" for all
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
+        self.modules: dict[str, list[ast.keyword]] = {}  # name of nn.KLDivLoss(..) -> its arguments
+        self.mask_axes: set[bool] = set()  # of each sum of a mask: is it over one axis, the tokens?
+        self.gathers = False  # is a value of every word read at the drawn word?
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
 
     # ------------------------------------------------------------------------ statements
@@ -139,14 +161,24 @@ class SpelledReader(NameReader):
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
             value = self.read_statement(statement, number == len(statements) - 1)
+        self.refuse_logits(value)
         try:
-            flat = flatten(value)
+            flat = flatten(sum_over_words(value) / WORDS if has_words(value) else value)
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
         self.refuse_two_names()
         self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
+
+    def refuse_logits(self, value: Any) -> None:
+        """Refuse logits outside softmax, and two temperatures."""
+        if value.has(*LOGITS.values()):
+            raise UsageError(f"logits outside softmax in {self.text[:SHOWN]!r}: type log_softmax(logits)")
+        if len(self.temperatures) > 1:
+            both = " and ".join(repr(logits[:SHOWN]) for logits in [*self.temperatures.values()][:2])
+            both += " have different temperatures"
+            raise UsageError(f"{both}: klsym reads policies at one temperature, such as q and p at T")
 
     def parse_statements(self) -> list[ast.stmt]:
         for position, character in enumerate(self.text):
@@ -157,7 +189,7 @@ class SpelledReader(NameReader):
         except SyntaxError as error:
             position = self.find_position(error.lineno or 1, max((error.offset or 1) - 1, 0))
             reading = self.make_error(f"cannot be read ({error.msg})", min(position, len(self.text) - 1))
-            raise UsageError(f"{reading}{suggest_statements(self.text)}") from None
+            raise UsageError(f"{reading}{suggest_statements(self.source)}") from None
         except ValueError:
             raise UsageError("the loss is nested too deeply to be read") from None
         for node in ast.walk(tree):
@@ -183,8 +215,11 @@ class SpelledReader(NameReader):
 
     def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
         """Return the value of an assignment or of the loss."""
-        self.size, self.deepest = 0, 0
+        self.size, self.deepest, self.target = 0, 0, _find_target(node) or ""
         match node:
+            case ast.Assign([ast.Name(name)], ast.Call(_, [], keywords) as of) if names_kl_module(of):
+                self.modules[name], self.last = keywords, name
+                return S.Zero
             case ast.Assign(targets, of) if all(isinstance(target, ast.Name) for target in targets):
                 value = self.build(of, 0)
                 for target in targets:
@@ -230,6 +265,9 @@ class SpelledReader(NameReader):
                 return self.call_function("sg", [self.build(of, depth + 1)], node)
             case ast.Attribute() | ast.Subscript():
                 return self.read_attribute(node)
+            case ast.IfExp(condition, value, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
+                self.is_foreign, self.assumed = True, (*self.assumed, setting)
+                return self.build(value, depth + 1)
         return super().build(node, depth)
 
     def count(self, nodes: int, depth: int, node: ast.expr) -> None:
@@ -247,6 +285,7 @@ class SpelledReader(NameReader):
 
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
         """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
+        node = unfold_module(node, self.modules)
         name, arguments, is_from_library = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
             return self.read_method_of_policy(name, node.func.value, node)
@@ -294,15 +333,37 @@ class SpelledReader(NameReader):
             self.std_guard = Fraction(int(right.p), int(right.q)) if right.is_number else str(right)
             return left  # R.std() + 1e-8
         if isinstance(operator, ast.Sub) and isinstance(right, Mean):
-            return self.subtract_mean(left, right)
+            return self.subtract_mean(left, right, node)
         if isinstance(operator, ast.Mult):
             left, right = self.sum_beside_reward(left, right), self.sum_beside_reward(right, left)
         value = super().apply_operator(operator, left, right, node)
         if not value.has(Std):
             return value
         divided = divide_by_std(value)
-        self.divides_by_std |= divided != value
+        if divided != value:
+            self.divides_by_std = True
+            for deviation in value.atoms(Std) - divided.atoms(Std):
+                self.refuse_two_axes(Mean(*deviation.args), deviation, node)
         return divided
+
+    def note_axis(self, value: Any, axis: ast.expr | None) -> None:
+        """Note over which axis a mean or a standard deviation is."""
+        self.axes[value] = "" if axis is None else ast.unparse(axis)
+
+    def refuse_two_axes(self, mean: Any, second: Any, node: ast.expr) -> None:
+        """Refuse (R - R.mean(dim=1))/R.std(): a group has the mean, and several groups the deviation."""
+        pair = [self.axes.get(x, "") for x in (mean, second)]
+        is_turned = "" not in pair and len({axis.startswith("-") for axis in pair}) > 1
+        if len({*pair}) == 1 or is_turned:  # 1 and -1 are the same axis of two
+            return
+        first, last = (f"over dim {axis}" if axis else "over all samples" for axis in pair)
+        kind, param = "another mean" if isinstance(second, Mean) else "a standard deviation", "sigma"
+        hint = (
+            ": klsym reads one group: type normalised(R) for its own standard deviation, or"
+            f" centred(R)/sigma, with {spell_option('param', param)}, for one that hardly differs from batch"
+            " to batch"
+        )
+        raise self.make_error_with_hint(f"a mean {first}, and {kind} {last}", hint, node)
 
     def sum_beside_reward(self, x: Any, factor: Any) -> Any:
         """Return x with the means and sums of log-probabilities over tokens, if a reward multiplies them."""
@@ -312,12 +373,16 @@ class SpelledReader(NameReader):
         self.sums_tokens |= over_tokens != x
         return over_tokens
 
-    def subtract_mean(self, x: Any, mean: Any) -> Any:
+    def subtract_mean(self, x: Any, mean: Any, node: ast.expr) -> Any:
         """Return centred(x) for x - x.mean(), which leaves out no mean."""
         difference = subtract_mean(x, mean)
-        if isinstance(difference, Centred):
-            self.left_out[self.mean_names[mean]] -= 1
+        if difference == x:  # centred already
+            self.refuse_two_axes(Mean(*x.args), mean, node)
+        elif isinstance(difference, Centred):
             self.centred[x] = None
+        else:
+            return difference
+        self.left_out[self.mean_names[mean]] -= 1
         return difference
 
     def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
@@ -332,10 +397,10 @@ class SpelledReader(NameReader):
         self.floors |= {x: max(floor, self.floors.get(x, floor)) for x, floor in floors.items()}
         return value
 
-    def reduce_to_mean(self, kind: str, value: Any, name: str) -> Any:
-        self.refuse_probability_factor(value)
-        self.left_out[name] += 1
-        mean = reduce_to_mean(kind, value)
+    def reduce_to_mean(self, kind: str, value: Any, name: str, over_axis: bool = False) -> Any:
+        self.refuse_probability_factor(value, is_summed=kind == "sum")
+        self.left_out[name] += not (over_axis and has_words(value))
+        mean = reduce_to_mean(kind, value, over_axis)
         self.mean_names[mean] = name
         return mean
 
@@ -343,6 +408,10 @@ class SpelledReader(NameReader):
     def list_notes(self) -> Iterator[Message]:
         """Yield what was read as what, and what was left out."""
         yield from self.list_names_read()
+        if temperature := "".join(self.temperatures):
+            yield Message("temperature-read", temperature=temperature)
+        if self.assumed:
+            yield Message("settings-assumed", conditions=self.assumed)
         if self.floors:
             yield Message("floors-left-out", floors=name_floors(self.floors))
         left_out = [name for name, count in self.left_out.items() if count]
@@ -354,6 +423,8 @@ class SpelledReader(NameReader):
             yield Message("over-tokens")
         elif averages:
             yield Message("averages-left-out", names=averages)
+        if len(self.mask_axes) == 1 and averages and not self.sums_tokens and not self.factor.has(KEPT):
+            yield Message("tokens-averaged", of_sequence=self.mask_axes == {True})
         if unchanged := tuple(name for name in left_out if name in NO_VALUE):
             yield Message("calls-left-out", names=unchanged)
         if self.factor != 1:

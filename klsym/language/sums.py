@@ -108,6 +108,15 @@ class Normalised(OverBatch):
     name = "normalised"
 
 
+def centre_again(x: Any, divided: bool = False) -> Any:
+    """Return a centred or normalised value less its mean, which is 0; divided: over its deviation, too.
+
+    >>> centre_again(Centred(R)), centre_again(Centred(R), divided=True), centre_again(Normalised(R))
+    (centred(R), normalised(R), normalised(R))
+    """
+    return Normalised(*x.args) if divided else x
+
+
 def togo(h: Any) -> Any:
     """Return togo(h) = sum_{u>=t} h_u."""
     return Here(h) + After(h)

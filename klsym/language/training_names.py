@@ -25,9 +25,15 @@ TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", 
 DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical", "normal", "gaussian",
                  "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
                  "bernoulli"}  # fmt: skip
+POLICY_WORDS = {"student", "teacher", "policy", "actor"}
+DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts"}
+OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm", "head", "self", "res"}
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
+OF_REWARDS = {  # words beside one, as in reward_score
+    "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
+}  # fmt: skip
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 LOG_WEIGHT = "log_q - log_mu"
 WHOLE = {
@@ -51,6 +57,7 @@ LOG_RATIO = (
 PENALTY = "k1, k2 or k3 for samples (`{0} = logp - ref_logp; ...`) or full_kl(q, p) for the whole vocabulary"
 AMBIGUOUS = {
     **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio"), RATIO),
+    "G": "R for a return (`{0} = R; ...`) or n for the size of a group",
     **dict.fromkeys(("coef_1", "coef_2"), RATIO),  # TRL's ratio and its clipped one
     **dict.fromkeys(("log_ratio", "logratio", "logr", "log_ratios"), LOG_RATIO),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss", "kl_penalty", "per_token_kl"), PENALTY),
@@ -59,10 +66,11 @@ MASKS = {"mask", "loss_mask", "response_mask", "action_mask", "attention_mask", 
          "padding_mask", "eos_mask"}  # fmt: skip
 COEFFICIENTS = {
     "beta", "coef", "coeff", "coefficient", "eps", "epsilon", "clip", "cliprange", "lam", "alpha", "gamma",
-    "tau", "temperature", "delta",
+    "tau", "temperature", "delta", "scale", "constant", "const", "ctl", "ctrl",
 }  # fmt: skip
+LETTERS = {"C"}  # of papers: the bound of a truncated weight, min(rho, C)
 SIZES = {
-    "c", "ctl", "ctrl", "scale", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
+    "c", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
     "num", "count", "steps", "processes", "factor", "pos", "neg", "penalty", "lambda", "weight", "coefs",
     "coeffs", "world",
 }  # fmt: skip
@@ -82,7 +90,8 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is"},
      "exp(logp - old_logp)"),
     ({*ADVANTAGES}, "A"),
-    ({*REWARDS, "return", "score"}, "R"),
+    ({*REWARDS, "return", "score", "gt"}, "R"),
+    ({"deltas"}, "A"), ({"baseline", "baselines"}, "rewards.mean()"),
     ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
     ({"prob", "probs", "likelihood"}, "exp(logp)"),
     (LOGS - {"log"}, "log_q"),
@@ -132,10 +141,13 @@ def is_coefficient(name: str) -> bool:
 
     >>> [is_coefficient(name) for name in ("kl_coef", "clip_range", "weight", "clip_advantage")]
     [True, True, False, False]
-    >>> is_coefficient("entropy_weight"), is_coefficient("is_weight")
-    (True, False)
+    >>> is_coefficient("entropy_weight"), is_coefficient("is_weight"), is_coefficient("clip_reward_value")
+    (True, False, True)
     """
-    words = {*split_words(name)}
+    ordered = split_words(name)
+    words = {*ordered}
+    if name in LETTERS or (ordered[:1] == ["clip"] and {*ordered[-1:]} <= {"value", "range", "max", "min"}):
+        return True
     return (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)) or is_weight_of_term(name)
 
 
@@ -217,6 +229,8 @@ def find_example(name: str) -> str:
     is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
     if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_bound:
         return ""
+    if {*words} & {"clipped", "clamped"} and {*words} & {"ratio", "ratios", "weight", "weights"}:
+        return "clip(exp(logp - old_logp), 1 - eps, 1 + eps)"
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]
     return next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
@@ -268,7 +282,7 @@ def find_meaning(name: str) -> str | None:
         return WHOLE[spaced]
     words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
     for meant, vocabulary in (("A", ADVANTAGES), ("R", REWARDS)):
-        if words & vocabulary and words <= vocabulary | OF_SHAPE:
+        if words & vocabulary and words <= vocabulary | OF_SHAPE | (OF_REWARDS if meant == "R" else set()):
             return meant
     others = words - LOGS
     if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:
@@ -277,15 +291,72 @@ def find_meaning(name: str) -> str | None:
     return next((name for name, words in named.items() if others & words), "log_q")
 
 
+def names_drawn_word(name: str) -> bool:
+    """Does the name of an index say that it is the word that was drawn?
+
+    >>> [names_drawn_word(x) for x in ("input_ids.unsqueeze(-1)", "labels", "topk_ids", "indices", "idx")]
+    [True, True, False, False, False]
+    """
+    words = {*split_words(name)}
+    return bool(words & DRAWN) and not words & {"top", "topk", "candidate", "candidates"}
+
+
+def find_negative_density(name: str) -> str | None:
+    """Return the log density of a name such as neglogp, a negative log-probability; None for other names.
+
+    >>> [find_negative_density(x) for x in ("neglogpac", "OLDNEGLOGPAC", "old_neg_logp", "logp", "neg_ratio")]
+    ['log_q', 'log_mu', 'log_mu', None, None]
+    """
+    match = re.fullmatch(r"(.*?)_?neg_?(logp|logprob|log_prob)s?_?(?:acs?)?", name, re.IGNORECASE)
+    return find_meaning(f"{match[1].lower()}_logp") if match else None
+
+
+def find_policy_named(name: str) -> str | None:
+    """Return the log density of a name that is a word for a policy alone; None for other names.
+
+    >>> find_policy_named("student"), find_policy_named("teacher"), find_policy_named("student_out")
+    ('log_q', 'log_p', None)
+    """
+    return find_meaning(f"{name}_logp") if name in POLICY_WORDS else None
+
+
+def names_policy(name: str) -> bool:
+    """Has a name a word for the trained policy, the reference or an older policy?
+
+    >>> [name for name in ("student", "ref_out", "old_probs", "logp", "out") if names_policy(name)]
+    ['student', 'ref_out', 'old_probs']
+    """
+    return bool({*split_words(name)} & (TRAINED | REFERENCE | BEHAVIOUR | OLD))
+
+
+def find_logits(name: str) -> str | None:
+    """Return the log density whose logits have this name; None for other names, and for unknown policies.
+
+    >>> [find_logits(x) for x in ("student_logits", "out_teacher_logits", "logits", "b_logits", "q_values")]
+    ['log_q', 'log_p', 'log_q', None, None]
+    """
+    words = split_words(name)
+    if not {*words} & {"logits", "logit"}:
+        return None
+    named = [word for word in words if word not in OF_LOGITS | DISTRIBUTIONS]
+    return find_meaning("_".join((*named, "logp")))
+
+
 def find_density(name: str) -> str | None:
     """Return the log density whose exp a name of a probability is; None for other names.
 
     >>> [find_density(name) for name in ("probs", "ref_probs", "old_prob", "teacher_probabilities")]
     ['log_q', 'log_p', 'log_mu', 'log_p']
-    >>> [find_density(name) for name in ("log_probs", "prob_ratio", "probs_of_words", "prop")]
-    [None, None, None, None]
+    >>> [find_density(name) for name in ("log_probs", "prob_ratio", "probs_of_words", "prop", "pi_old")]
+    [None, None, None, None, 'log_mu']
+    >>> find_density("pi_learner"), find_density("pi_sampler"), find_density("pi_loss")
+    ('log_q', 'log_mu', None)
     """
+    if (whole := WHOLE.get(name, "")).startswith("exp(log_"):
+        return whole[4:-1]
     words = split_words(name)
+    if words[:1] == ["pi"] and {*words[1:]} & (TRAINED | BEHAVIOUR | OLD | REFERENCE):
+        return find_meaning("_".join(("logp", *words[1:])))
     if {*words} & LOGS or not {*words} & PROBABILITIES:
         return None
     meant = find_meaning("_".join("logps" if word in PROBABILITIES else word for word in words))

@@ -11,13 +11,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sympy import S
+
 from klsym.errors import UsageError, spell_option
 from klsym.kernel.names import is_declarable
 from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
-from klsym.language.reductions import MASK, is_probability
-from klsym.language.sums import build_entropy
+from klsym.language.reductions import LOGITS, MASK, WORD_LOGS, average_over_words, is_probability
+from klsym.language.sums import DENSITIES, build_entropy
 from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
@@ -26,9 +28,12 @@ from klsym.language.training_names import (
     ask_for_value,
     expand_initial,
     find_density,
+    find_logits,
     find_meaning,
+    find_negative_density,
     find_policy,
     is_coefficient,
+    names_policy,
     split_words,
     suggest_for_top_words,
 )
@@ -45,9 +50,28 @@ OF_TWO_POLICIES = (
 TWO_RATIOS = (
     "say of both what they are, as in `{0} = exp(logp - old_logp); {1} = exp(old_logp - rollout_logp); ...`"
 )
-OF_FACTORS = {"detach", "float"}  # methods that leave a factor one
+MEANINGS = (find_meaning, find_logits, find_negative_density, is_coefficient)
+OF_UNKNOWN_LOGITS = (
+    ": assign them first, as in `student_logits = ..`, `ref_logits = ..` or `old_logits = ..`, or type"
+    " full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
+)
+OF_FACTORS = {"detach", "float", "contiguous"}  # methods that leave a factor one
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
 BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}
+
+
+def _list_names(node: ast.expr) -> list[str]:
+    """Return the names in x.y["z"], in their order."""
+    match node:
+        case ast.Name(name):
+            return [name]
+        case ast.Attribute(of, name) | ast.Subscript(of, ast.Constant(str(name))):
+            return [*_list_names(of), name]
+        case ast.Call(ast.Attribute(of, name)) if name in OF_FACTORS:
+            return _list_names(of)
+        case ast.Subscript(of) | ast.Call(of):
+            return _list_names(of)
+    return []
 
 
 def names_old(name: str) -> bool:
@@ -141,6 +165,9 @@ class NameReader(Reader):
         self.factors: frozenset[str] = frozenset()  # names that only multiply
         self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
+        self.target = ""  # the name that the line assigns
+        self.used: set[str] = set()  # assigned names that later lines read
+        self.temperatures: dict[str, str] = {}  # of softmax, "" for none -> its argument
 
     def collect_names(self, tree: ast.AST) -> None:
         """Note the names in the whole text, by which some of them are read."""
@@ -164,7 +191,7 @@ class NameReader(Reader):
         return self.read_usual_name(name, name, node)
 
     def has_meaning(self, name: str) -> bool:
-        return name in MASKS or (name not in AMBIGUOUS and bool(find_meaning(name) or is_coefficient(name)))
+        return name in MASKS or (name not in AMBIGUOUS and any(find(name) for find in MEANINGS))
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
@@ -182,12 +209,19 @@ class NameReader(Reader):
             raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         if name in MASKS:
             symbol = MASK
+        elif find_density(name) is not None:
+            symbol = self.read_probability(name, node)
+        elif (negative := find_negative_density(name)) is not None:
+            symbol = -ATOMS[self.choose_older_policy(name, negative)]
         elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:
             symbol = self.read_probability(name, node)
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
+        elif (density := find_logits(typed.replace(".", "_"))) is not None:
+            self.is_foreign = True
+            return LOGITS[ATOMS[density]]
         elif typed != name:
             declare = f"type {name[:SHOWN]} for a number that is the same for all samples, with"
             hint = ask_for_value(name) or f"{declare} {spell_option('param', name[:SHOWN])}"
@@ -209,6 +243,8 @@ class NameReader(Reader):
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
         if name in self.names or name in self.later or self.is_weight(name) or self.has_meaning(name):
+            return False
+        if name in DENSITIES:  # a policy, as in H(q)
             return False
         return name in AMBIGUOUS or bool(ask_for_value(name))
 
@@ -248,6 +284,35 @@ class NameReader(Reader):
         samplers = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
         return meaning if all(map(names_old, samplers)) else "log_old"
 
+    def read_logits(self, node: ast.expr, call: Any) -> Any:
+        """Return the log density of the policy whose logits are the argument of softmax.
+
+        The name of the logits says which policy it is, or else the name that the line assigns.
+        """
+        self.is_foreign, temperature = True, ""
+        typed = ast.unparse(node)
+        match node:
+            case ast.BinOp(logits, ast.Div(), divisor):
+                node, temperature = logits, ast.unparse(divisor)
+        assigned = self.names.get(node.id, S.Zero) if isinstance(node, ast.Name) else S.Zero
+        if densities := [density for density, logits in LOGITS.items() if assigned.has(logits)]:
+            [density] = densities
+            self.used |= {*_list_names(node)}
+            factor = LOGITS[density] / assigned
+            temperature = temperature if factor == 1 else str(factor)
+        else:
+            named = "_".join(_list_names(node))
+            meaning = find_logits(f"{named}_logits") if named else None
+            if meaning is None and names_policy(self.target):
+                meaning = find_logits(f"{self.target}_logits")
+            if meaning not in ATOMS:
+                reason = f"{call.name}(..) of {typed[:SHOWN]!r}, the logits of an unknown policy"
+                raise self.make_error_with_hint(reason, OF_UNKNOWN_LOGITS, call.node)
+            density = ATOMS[meaning]
+        self.read_as.setdefault(typed, WORD_LOGS[density])
+        self.temperatures.setdefault(temperature, typed)
+        return density
+
     def read_probability(self, name: str, node: ast.expr) -> Any:
         """Return exp(log_q) for probs, exp(log_p) for ref_probs: those of the sampled token."""
         density = find_density(expand_initial(name, self.names_typed))
@@ -256,21 +321,24 @@ class NameReader(Reader):
             return self.read_density(name, PROBABILITIES, node)  # refuses it
         return exp(ATOMS[self.choose_older_policy(name, density)])
 
-    def refuse_probability_factor(self, e: Any) -> None:
+    def refuse_probability_factor(self, e: Any, is_summed: bool = False) -> None:
         """Raise UsageError for a probability that multiplies: it may be one of the whole vocabulary."""
         if self.probabilities and is_probability(e):
             name, node = next(iter(self.probabilities.items()))
-            self.read_density(name, PROBABILITIES, node)
+            exact = str(average_over_words(e)) if is_summed else "full_kl(q, p) or H(q)"
+            self.read_density(name, PROBABILITIES, node, exact)
 
-    def read_density(self, name: str, meaning: str, node: ast.expr) -> Any:
+    def read_density(
+        self, name: str, meaning: str, node: ast.expr, exact: str = "full_kl(q, p) or H(q)"
+    ) -> Any:
         if meaning == LOG_WEIGHT:
             return ATOMS["log_q"] - ATOMS["log_mu"]
         if meaning not in ATOMS:
             self.is_foreign = True
             is_log = "log" in split_words(name) and meaning == PROBABILITIES
             kind, wanted = ("log-probability", LOG_PROBABILITIES) if is_log else ("probability", meaning)
-            exact = "; for a sum over the vocabulary type full_kl(q, p) or H(q)" * (meaning == PROBABILITIES)
-            raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}{exact}", node)
+            over_words = f"; for a sum over the vocabulary type {exact}" * (meaning == PROBABILITIES)
+            raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}{over_words}", node)
         return ATOMS[self.choose_older_policy(name, meaning)]
 
     def read_method_of_policy(self, method: str, receiver: ast.expr, node: ast.expr) -> Any:
@@ -352,7 +420,9 @@ class NameReader(Reader):
         if chain is None or not plain or chain[0] in LIBRARIES:
             return super().build(node, MAX_DEPTH)  # refuses it
         self.is_foreign = True
-        return self.read_usual_name(".".join(chain), chain[-1], node, bool(SETTINGS & {*chain[:-1]}))
+        of_coefficient = chain[-1] == "value" and len(chain) > 1 and is_coefficient(chain[-2])
+        name = chain[-2] if of_coefficient else chain[-1]  # kl_ctl.value is kl_ctl
+        return self.read_usual_name(".".join(chain), name, node, bool(SETTINGS & {*chain[:-1]}))
 
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""

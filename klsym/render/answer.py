@@ -26,6 +26,7 @@ from klsym.notation.values import format_lines as case_lines
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
 from klsym.render.headline import TRUST, describe_update, find_update, name_trust, says_push
+from klsym.render.objective import aim_at_sampler_kl
 from klsym.render.printing import WIDTH as WIDTH
 from klsym.render.question import (
     describe_answer,
@@ -33,6 +34,7 @@ from klsym.render.question import (
     describe_kinds,
     describe_question,
     describe_term,
+    name_sampler_penalty,
     write_remark,
 )
 from klsym.render.questions.fixes import list_fixes
@@ -149,8 +151,9 @@ def describe_verdict(verdict: Verdict, most: int | None = None) -> str:
 
 def _is_described_by_terms(verdict: Verdict) -> bool:
     """Has a sum of few terms an objective without a name, so that its terms say more?"""
-    terms = verdict.gradient.terms
-    unnamed = verdict.target in WITHOUT_NAME and 1 < len(terms) <= MAX_TERMS
+    terms, ascends = verdict.gradient.terms, verdict.is_ascended
+    named = name_sampler_penalty(verdict, ascends) or aim_at_sampler_kl(verdict, ascends)
+    unnamed = verdict.target in WITHOUT_NAME and 1 < len(terms) <= MAX_TERMS and not named
     return unnamed and not verdict.is_truncated and not _is_estimator(verdict)
 
 

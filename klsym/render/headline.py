@@ -29,7 +29,14 @@ from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Words
 from klsym.notation.values import LazyFormula, show_value, take_off_score
 from klsym.render.divergences import describe_generator
-from klsym.render.objective import VERB, Aim, aim_at_multiples, find_aim, orient_multiples
+from klsym.render.objective import (
+    VERB,
+    Aim,
+    aim_at_multiples,
+    aim_at_sampler_kl,
+    find_aim,
+    orient_multiples,
+)
 from klsym.render.option_words import DIVISORS, LEVELS, find_words
 from klsym.render.sentences import write_sentence
 from klsym.render.words import describe_place
@@ -155,6 +162,8 @@ def find_update(verdict: Verdict, ascends: bool) -> Update:
         update = replace(_combine(inside, ascends), place=describe_place(verdict))
     elif verdict.target in NAMED:
         update = _combine(verdict.gradient, ascends)
+    elif aim := aim_at_sampler_kl(verdict, ascends):
+        update = Update(aim.verb, TEXT(aim.formula), place=describe_place(verdict))
     else:
         update = _find_other_objective(verdict, ascends)
     return replace(

@@ -130,6 +130,21 @@ def find_aim(verdict: Verdict, ascends: bool) -> Aim | None:
     return Aim(*choose_sense(terms, ascends, rewards)) if terms else None
 
 
+def aim_at_sampler_kl(verdict: Verdict, ascends: bool) -> Aim | None:
+    """Return the aim of an update that lowers KL(mu||q) inside the clip range; None for any other update.
+
+    >>> from klsym.engine.explain import explain
+    >>> [str(aim_at_sampler_kl(explain(f"{sign}clip(log_q - log_mu, -5, 5)", sampling="off-policy"), False))
+    ...  for sign in "-+"]
+    ['minimises KL(mu||q)', 'None']
+    """
+    quantity = verdict.objective.inside
+    if quantity is None or not verdict.objective.is_sampler_kl_inside or verdict.target == "no-objective":
+        return None
+    aim = Aim(*choose_sense([formulas.build_tree(quantity.side)], ascends, rewards=False))
+    return None if aim.is_maximised or isinstance(aim.formula, Minus) else aim
+
+
 def describe_objective(verdict: Verdict, ascends: bool) -> str:
     """Describe what an update does to the objective of a verdict; empty if none is known."""
     return str(find_aim(verdict, ascends) or "")

@@ -13,13 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from sympy import Add, Basic, Heaviside
+from sympy import Add, Basic, Function, Heaviside, S, expand
 
 from klsym.engine.divergences.mixtures import find_mixture
 from klsym.engine.divergences.regressions import find_regression
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.language.expressions import A, R, V, V_next, log_mu, log_old, log_p, log_q
+from klsym.kernel.statements import Mean
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import ATOMS, A, R, V, V_next, log_mu, log_old, log_p, log_q
 from klsym.language.sums import OverVocabulary
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
@@ -34,6 +37,7 @@ from klsym.render.headline import (
 )
 from klsym.render.objective import (
     aim_at_multiples,
+    aim_at_sampler_kl,
     describe_objective,
     orient_multiples,
     turns_with_reward,
@@ -103,8 +107,10 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
             return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
     if is_penalty_to_old(verdict, ascends):
         return "a penalty on KL(policy || old policy)"
-    if FROM_OLD.fullmatch(describe_objective(verdict, ascends)):
-        return "a penalty on KL(old policy mu || policy)"
+    if penalty := name_sampler_penalty(verdict, ascends):
+        return penalty
+    if aim_at_sampler_kl(verdict, ascends):
+        return f"a penalty on KL(old policy mu || policy) {describe_place(verdict)}"
     if verdict.target == "no-objective":
         return NO_OBJECTIVE
     if verdict.target == "f-divergence":
@@ -161,20 +167,58 @@ def _name_combination(reading: TargetReading, ascends: bool) -> str:
 
 
 def describe_entropy(verdict: Verdict, ascends: bool) -> str:
-    """Say which side of the entropy H(q) an update follows; empty if the loss is no multiple of H(q)."""
+    """Say which side of the entropy H(q) an update follows, and which of a reward beside it.
+
+    Empty if the objective is not a multiple of E_q[log_q] with or without a reward.
+    """
     written = verdict.loss.written
     if written is None or verdict.target is None:
         return ""
     scale, entropy = written.expression.as_independent(OverVocabulary, as_Add=False)
-    if entropy != OverVocabulary(log_q) or scale.free_symbols & {A, R}:
+    if entropy == OverVocabulary(log_q) and not scale.free_symbols & {A, R}:
+        return BONUS if scale.could_extract_minus_sign() == ascends else ENTROPY
+    scale, reward = _split_entropy(verdict)
+    if not scale:
         return ""
-    is_bonus = scale.could_extract_minus_sign() == ascends
-    return BONUS if is_bonus else ENTROPY
+    kind = BONUS if scale.could_extract_minus_sign() == ascends else ENTROPY
+    if not reward:
+        return kind
+    rises = reward.could_extract_minus_sign() != ascends
+    gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
+    return f"{gradient} with {IN_A_SUM.get(kind, kind)}"
+
+
+def _split_entropy(verdict: Verdict) -> tuple[Any, Any]:
+    """Return the number before log_q, and the reward, of an objective E_q[c*log_q + reward]; else 0, 0.
+
+    A constant is left out.
+    """
+    quantity, neither = verdict.objective.quantity, (S.Zero, S.Zero)
+    terms = quantity.side.terms if quantity is not None else ()
+    if len(terms) != 1 or len(terms[0][1]) != 1 or not isinstance(mean := terms[0][1][0], Mean):
+        return neither
+    if mean.measure != "q" or mean.index or mean.score:
+        return neither
+    e = expand(to_sympy(terms[0][0]) * to_sympy(mean.coefficient))
+    scale, random = e.coeff(log_q), {*ATOMS.values()}
+    reward = expand(e - scale * log_q).as_independent(*random, as_Add=True)[1]
+    is_constant = not scale.free_symbols & random and not e.has(Function)
+    is_reward = not reward.free_symbols & (random - {R, A}) and not reward.is_Add
+    return (scale, reward) if is_constant and is_reward else neither
 
 
 def is_penalty_to_old(verdict: Verdict, ascends: bool) -> bool:
     """Is the objective, to be minimised, a KL from the policy to the one that samples?"""
     return bool(TO_OLD.fullmatch(describe_objective(verdict, ascends)))
+
+
+def name_sampler_penalty(verdict: Verdict, ascends: bool) -> str:
+    """Name a loss whose objective is a multiple of KL(mu||q); a negative one has to compare q with mu."""
+    penalty, written = "a penalty on KL(old policy mu || policy)", verdict.loss.written
+    if FROM_OLD.fullmatch(describe_objective(verdict, ascends)):
+        return penalty
+    compares = written is not None and written.expression.has(log_mu) and not written.expression.has(log_p)
+    return f"the wrong sign for {penalty}" if compares and verdict.objective.is_sampler_kl else ""
 
 
 def compares_with_old(verdict: Verdict) -> bool:

@@ -289,7 +289,7 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "open-support": "open: the theorems about it assume q << mu, but no word with M = 0 is drawn; level"
     " sample explains its effect on one token given its prefix",
     "open-held-means": "open: full(..) is detached, multiplies a sampled quantity or is inside a function; it"
-    " is not decided whether there is an objective",
+    " is not decided whether there is an objective; level sample explains one token given its prefix",
     "means-move-apart": "E_mu[h] and KL(mu||q) move along different directions, so that E_mu[h] grad"
     " KL(mu||q) has a curl on {on}",
     "product-rule": "grad Var_mu(x)/2 = grad E_mu[x**2]/2 - E_mu[x] grad E_mu[x] and, for b independent of"

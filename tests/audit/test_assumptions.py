@@ -313,3 +313,16 @@ def test_that_an_advantage_is_the_same_at_all_tokens_is_said(
 )
 def test_where_it_makes_no_difference_nothing_is_said(tmp_path: Path, body: str, arguments: str) -> None:
     assert not notes(audited(tmp_path, body, arguments), "token_rewards")
+
+
+@pytest.mark.parametrize(
+    ("other", "sampling", "assumed"),
+    [("old_probs", "off-policy", 1), ("ref_probs", "on-policy", 0), ("teacher_probs", "on-policy", 0)],
+)
+def test_probabilities_of_an_old_policy_are_those_of_the_sampler(
+    other: str, sampling: str, assumed: int, tmp_path: Path
+) -> None:
+    body = f"return (probs*(probs.log() - {other}.log())).sum(-1).mean()"
+    found = audited(tmp_path, body, f"probs, {other}")
+    assert (sampling == "off-policy") == ("samples from an older" in " ".join(found.text().split()))
+    assert len(notes(found, "sampling off-policy")) == assumed

@@ -96,10 +96,16 @@ def test_a_ratio_of_probabilities_is_rho_and_its_samples_are_old(typed: str) -> 
 
 
 @pytest.mark.parametrize(
-    "typed", ["probs*A", "(probs*(logp - ref_logp)).mean()", "(probs*probs.log()).sum(-1)", "probs"]
+    ("typed", "instead"),
+    [
+        ("probs*A", r"full_kl\(q, p\) or H\(q\)"),
+        ("(probs*(logp - ref_logp)).mean()", r"full_kl\(q, p\) or H\(q\)"),
+        ("(probs*probs.log()).sum(-1)", r"full\(log_q\)"),
+        ("probs", r"full_kl\(q, p\) or H\(q\)"),
+    ],
 )
-def test_a_probability_that_multiplies_is_refused_with_what_to_type(typed: str) -> None:
-    with pytest.raises(UsageError, match=r"is a probability .*full_kl\(q, p\) or H\(q\)"):
+def test_a_probability_that_multiplies_is_refused_with_what_to_type(typed: str, instead: str) -> None:
+    with pytest.raises(UsageError, match=f"is a probability .*type {instead}"):
         explain(typed)
 
 

@@ -229,7 +229,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
             "explain 'F.log_softmax(x)'",
             "full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions",
         ),
-        ("explain '(probs*k1).sum(-1)'", "for a sum over the vocabulary type full_kl(q, p) or H(q)"),
+        ("explain '(probs*k1).sum(-1)'", "for a sum over the vocabulary type full(k1)"),
         ("explain k3 --position loss", "type --use loss or --use reward (see klsym explain --help)"),
         (
             "explain grpo --beta 0.04",
@@ -238,8 +238,17 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain gkd --beta 0.9", "type the number in the formula, as in 0.04*k3, or js(q, p, 0.9) for gkd"),
         ("explain ppo --clip-higher 0.28", "klsym explain '-min(rho*A, clip(rho, 0.8, 1.28)*A)'"),
         ("explain ppo --eps 0.28", "klsym explain '-min(rho*A, clip(rho, 0.8, 1.28)*A)'"),
-        ("explain 'reverse kl'", "klsym recommend --target reverse-kl says which losses have it"),
-        ("explain 'forward KL'", "klsym recommend --target forward-kl says which losses have it"),
+        (
+            "explain 'reverse kl'",
+            "type k2; for forward-kl type k3; klsym recommend --target reverse-kl lists",
+        ),
+        (
+            "explain 'forward KL'",
+            "type k3; for reverse-kl type k2; klsym recommend --target forward-kl lists",
+        ),
+        ("explain DPO", "chosen and rejected, is out of scope; its beta is that of E[R] - beta*KL(policy"),
+        ("explain SimPO", "klsym reads losses of samples from a policy; try klsym examples"),
+        ("explain gdpo", "the grammar has a single R; try klsym measure FILE.py:FUNC"),
         ("explain 'k3 - min(q1, q2)'", "the Q of a reparametrised action (SAC): samples are taken as drawn"),
         ("explain '(R - values)**2'", "a critic's value or loss is out of scope"),
         ("explain 'values*k1' --param values", "a critic's value or loss is out of scope"),
@@ -250,7 +259,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain 'verl grpo'", "grpo here is that of TRL, loss_type grpo"),
         (
             "compare forward-kl k3",
-            "'forward-kl' is an objective, and no loss: klsym recommend --target forward-kl",
+            "'forward-kl' is an objective, and no loss: type k3; for reverse-kl type k2; klsym recommend",
         ),
         ("recommend --target entropy", "for an entropy bonus type klsym explain entropy"),
         ("explain tis", "'tis' is ambiguous: type klsym explain '-sg(min(rho, 2))*A*log_q' --sampling"),

@@ -129,8 +129,35 @@ def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading
         ("-tf.reduce_mean(tf.minimum(ratio*adv, tf.clip_by_value(ratio, 0.8, 1.2)*adv))",
          "-min(rho*A, A*clip(rho, 0.8, 1.2))"),
         ("-(R - R.mean())*logp", "-centred(R)*log_q"),
+        ("a = (R - R.mean())/R.std(); a = (a - a.mean())/(a.std() + 1e-6); -a*logp", "-normalised(R)*log_q"),
+        ("a = R - R.mean(dim=1); -(a - a.mean(dim=1))/a.std(dim=1)*logp", "-normalised(R)*log_q"),
+        ("a = R - R.mean(); -(a - a.mean())*logp", "-centred(R)*log_q"),
+        ("a = normalised(R); -a/a.std()*logp", "-centred(normalised(normalised(R)))*log_q"),
+        ("x = -A*logp\nif self.beta != 0.0:\n    x = x + self.beta*k3\nloss = x", "beta*k3 - A*log_q"),
+        ("x = -A*logp\nif args.use_kl_loss:\n  x += kl_coef*k2\nx", "kl_coef*k2 - A*log_q"),
+        (
+            "m = rewards.view(-1, self.n_gen).mean(dim=1); s = rewards.view(-1, self.n_gen).std(dim=1)\n"
+            "m = m.repeat_interleave(self.n_gen, dim=0); s = s.repeat_interleave(self.n_gen, dim=0)\n"
+            "-(rewards - m)/(s + 1e-4)*logp",
+            "-normalised(R)*log_q",
+        ),
+        ("w = adv.clamp(min=0) if cfg.relu else adv\n-ratio*w", "-rho*max(A, 0)"),
+        ("x = zeros_like(logp); -torch.exp(x)*A", "-A"), ("ones_like(logp)*k3", "k3"),
+        ("reward_score.clamp(-self.clip_reward_value, self.clip_reward_value)*logp",
+         "clip(R, -clip_reward_value, clip_reward_value)*log_q"),
+        ("self.kl_coef.value*(logp - ref_logp)", "kl_coef*k1"),
+        ("-(pi_learner/pi_sampler)*A", "-rho*A"), ("-log_pi*adjusted_reward", "-R*log_q"),
+        ("-(logp*R).sum()/len(R)", "-R*log_q"),
+        ("baseline = rewards.mean(); -logp*(rewards - baseline)", "-centred(R)*log_q"),
+        ("ratio = tf.exp(OLDNEGLOGPAC - neglogpac); -ADV*ratio", "-A*rho"), ("neg_logp*adv", "-A*log_q"),
+        ("(neglogp - ref_neglogp).square()/2", "k2"), ("rm_scores*logp", "R*log_q"),
+        ("KL(old_policy || current_policy)", "full_kl(mu, q)"),
+        ("x = k3\nif mask is not None:\n    x = x*mask\nx.mean()", "k3"),
+        ("-(pi/pi_old)*advantages", "-rho*A"), ("torch.log(pi_theta/pi_ref)", "log(1/r)"),
+        ("kl_scale*(logp - ref_logp)", "kl_scale*k1"), ("-min(ratio, C)*adv", "-min(rho, C)*A"),
+        ("-(ratio*adv).sum()/normalize_constant", "-rho*A/normalize_constant"),
         ("-(rewards - rewards.mean())/(rewards.std() + 1e-4)*logp", "-normalised(R)*log_q"),
-        ("adv = (R - torch.mean(R))/R.std(dim=1); -(adv*logp).mean()", "-normalised(R)*log_q"),
+        ("adv = (R - torch.mean(R, dim=1))/R.std(dim=-1); -(adv*logp).mean()", "-normalised(R)*log_q"),
         ("-torch.sign(adv)*logp", "-((A > 0) - (A < 0))*log_q"),
         ("-m.log_prob(action)*reward", "-R*log_q"),
         ("self.actor(obs).log_prob(a) - self.ref_policy(obs).log_prob(a)", "k1"),
@@ -142,7 +169,15 @@ def test_a_student_is_the_policy_and_a_teacher_the_reference(typed: str, reading
     ],
 )  # fmt: skip
 def test_other_spellings_are_read_as_the_grammar(typed: str, reading: str) -> None:
-    declared = ["entropy_weight", "tau"]
+    declared = [
+        "entropy_weight",
+        "tau",
+        "kl_coef",
+        "kl_scale",
+        "C",
+        "normalize_constant",
+        "clip_reward_value",
+    ]
     assert sympy.expand(unfold(read_loss(typed).expression - parse(reading, declared))) == 0
 
 
@@ -210,7 +245,25 @@ REFUSED: dict[str, str] = {
     "a = b; b = a; a": "'b' is used before it is assigned",
     "x = x + 1": "'x' is used before it is assigned",
     "loss += k1": "'loss' is used before it is assigned",
-    "pi/pi_ref": r"'pi' is a probability.*type exp\(log_q\)",
+    "-pi*A": r"'pi' is a probability.*type exp\(log_q\)",
+    "pi*torch.log(pi/pi_ref)": r"'pi' is a probability.*full_kl",
+    "x = k3\nif self.mode == 'k2':\n    x = k2\nx": "type the lines that run, without \"if self.mode",
+    "x = k3\nif self.beta > 0:\n    x = k2\nelse:\n    x = k1\nx": "without 'if self.beta > 0:', or audit",
+    "x = k3 if logp > 0 else k2; x": "if and else is not part of the loss grammar",
+    "x = k3 if mode == 'a' else k2; x": "if and else is not part of the loss grammar",
+    "KL(policy || student)": "of two different policies",
+    "F.kl_div(student.log(), teacher)": r"of a policy, type log_q for the log-probability or exp\(log_q\)",
+    "self.net.value*logp": "out of scope", "batch.value*logp": "out of scope",
+    "-G*logp": r"R for a return \(`G = R; ...`\) or n for the size of a group",
+    "-logp*(R - baseline)": r"such as `baseline = rewards.mean\(\); ...`",
+    "-logp*deltas": "such as `deltas = A; ...`",
+    "pi_loss*A": "unknown name 'pi_loss'", "neg_rewards*logp": "neg_rewards",
+    "neglog*A": "unknown name 'neglog'",
+    "current*A": "unknown name 'current'",
+    "KL(a || b)": "of two different policies", "score*logp": "unknown name 'score'",
+    "-clipped_ratio*A": r"such as `clipped_ratio = clip\(exp\(logp - old_logp\), 1 - eps, 1 \+ eps\)",
+    "x = k3\nif logp > 0:\n    x = k2\nx": "without 'if logp > 0:', or audit",
+    "-min(ratio, K)*adv": "param", "adv_scale*logp": "unknown name 'adv_scale'",
     "probs*probs.log()": r"'probs' is a probability",
     "(probs * logp).mean()": r"'probs' is a probability.*full_kl\(q, p\) or H\(q\)",
     "probs.clamp(min=1e-8)*A": r"'probs' is a probability",
@@ -224,6 +277,16 @@ REFUSED: dict[str, str] = {
     "target_policy.log_prob(a)*A": "'target_policy', an unknown policy .*type log_q, log_p or log_mu",
     "dist.log_prob(a)*A + logp": "would both be read as log_q: type log_mu for one of them",
     "torch.log_prob(a)*A": "log_prob.* is not part of the loss grammar",
+    "-(R - R.mean(dim=1, keepdim=True))/R.std()*logp": "dim 1, and a .* over all samples.*one group",
+    "-(R - R.mean())/(R.std(1) + 1e-6)*logp": "mean over all samples, and a standard deviation over dim 1",
+    "a = (R - R.mean(1))/R.std(1); a = (a - a.mean())/a.std(); -a*logp": "dim 1, and another mean over all",
+    "a = R - R.mean(0); -(a - a.mean(1))*logp": "a mean over dim 0, and another mean over dim 1",
+    "-normalised(loo(R))*logp": r"loo\(..\) inside normalised",
+    "-loo(centred(R))*logp": r"centred\(..\) inside loo",
+    "-normalised(centred(R) - k1)*logp": r"centred\(..\) inside normalised",
+    "m = R.mean(0); s = R.std(1); -(R - m)/s*logp": "mean over dim 0, and a standard deviation over dim 1",
+    "(k3*mask.sum(1, keepdim=True)).mean()": "multiplied by the number of tokens.*level token",
+    "((k3*mask).sum(-1)*mask.sum(-1)).mean()": "multiplied by the number of tokens",
     "-torch.std(R)*logp": "normalised\\(R\\).*batch='std'", "-masked_whiten(A, mask)*logp": "batch='std'",
     "-torch.cumsum(R, 0)*logp": "cumsum.* is not read at character 2 of '-torch.cumsum\\(R, 0\\)\\*logp'$",
     "-stdev(R)*logp": "unknown function 'stdev' [^']*character",
@@ -305,7 +368,7 @@ REFUSED: dict[str, str] = {
     "max(rho.mean(), 1)": "a mean or a sum inside",
     "torch.signbit(k1).mean()": "signbit.* is not part",
     "k1/mask": "a division by a mask",
-    "(logp.exp()*k1).sum(-1)": r"type full_kl\(q, p\)",
+    "(logp.exp()*k1).sum(-1)": r"type full\(k1\), the sum over all next tokens",
     "masked_mean(k1, A)": "no mask of padding",
     "F.kl_div(logp, ref_logp)": "log_target=True",
     "F.kl_div(logp, k1, log_target=True)": "two log-probabilities",
@@ -400,3 +463,20 @@ def test_comparisons_say_what_was_read() -> None:
     answer = compare("(logp - ref_logp).square()/2", "k1.detach()*log_q")
     assert answer.losses == ("k2", "log_q*sg(k1)") and answer.per_sample.same
     assert "(logp - ref_logp).square()/2 is read as k2" in answer.text(full=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "aggregate"),
+    [
+        ("(k3*mask).sum()/mask.sum()", "batch"),
+        ("masked_mean(k3, mask)", "batch"),
+        ("((k3*mask).sum(1)/mask.sum(1)).mean()", "mean"),
+        ("masked_mean(k3, mask, axis=1).mean()", "mean"),
+        ("(k3*mask).sum(1).mean()", ""),
+        ("k3.mean()", ""),
+    ],
+)
+def test_a_mean_over_tokens_names_the_options_that_explain_it(typed: str, aggregate: str) -> None:
+    notes = [note for note in read_loss(typed).notes if note.code == "tokens-averaged"]
+    assert [note.values["of_sequence"] for note in notes] == ([aggregate == "mean"] if aggregate else [])
+    assert (f"aggregate='{aggregate}' explains" in explain(typed).text(full=True)) == bool(aggregate)

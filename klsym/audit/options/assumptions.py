@@ -21,7 +21,7 @@ from klsym.audit.binding import Bindings, find_last_word
 from klsym.audit.code import Code
 from klsym.audit.compiled.running import Session
 from klsym.audit.sequences import list_summed
-from klsym.audit.terms import VOCABULARY, Total, mask, sequence_mask, token
+from klsym.audit.terms import VOCABULARY, Total, every_log_mu, mask, sequence_mask, token
 from klsym.audit.weights import find_data_symbols
 from klsym.errors import UsageError, spell_option
 from klsym.language import recognition
@@ -127,10 +127,11 @@ def choose_setting(
 
 
 def find_old_densities(formula: Any, bindings: Bindings) -> list[str]:
-    """Return the names whose log density is that of the old policy, if the loss depends on it."""
-    if log_mu not in unfold(formula).free_symbols:
+    """Return the names that are of the old policy, of drawn words or of all, if the loss depends on it."""
+    of_old = {log_mu, every_log_mu}
+    if not of_old & unfold(formula).free_symbols:
         return []
-    return [name for name, role in bindings.roles.items() if log_mu in unfold(role).free_symbols]
+    return [name for name, role in bindings.roles.items() if of_old & unfold(role).free_symbols]
 
 
 def find_unsized(formula: Any, bindings: Bindings) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from sympy import S
 
 from klsym.engine.answers.dispatch import as_written
-from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence
+from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence, suggest_losses
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
@@ -72,7 +72,8 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         return _assume_level(_assume_sampling(Question(written, dict(options))))
     merged = merge_options(rows, options)
     notes = tuple(_describe_row(one, merged) for one in rows)
-    return Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+    named = Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
+    return named if row is not None else _assume_sampling(named)
 
 
 def choose_place(place: str, typed_use: str) -> str:
@@ -95,7 +96,7 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
             raise
         objectives = {normalise_name(name): name for name in KL_NAMES}
         if objective := objectives.get(normalise_name(typed)):
-            hint = f"klsym recommend --target {objective} says which losses have it"
+            hint = f"{suggest_losses(objective)}; klsym recommend --target {objective} lists others"
             raise UsageError(f"{typed.strip()!r} is an objective, and no loss: {hint}") from None
         if divergence := suggest_divergence(typed):
             raise UsageError(f"{typed.strip()!r} is a divergence, and no loss{divergence}") from None
@@ -122,7 +123,7 @@ def _assume_sampling(question: Question) -> Question:
         return question
     note = Message("sampling-assumed", names=tuple(names))
     options = {**question.options, "sampling": "off-policy"}
-    return Question(replace(written, notes=(*written.notes, note)), options)
+    return replace(question, written=replace(written, notes=(*written.notes, note)), options=options)
 
 
 def _is_weight(e: Any) -> bool:

@@ -26,6 +26,7 @@ USUAL = {
     **dict.fromkeys(("alpha", "alphadivergence", "amari"), "alpha=1/2"),
     **dict.fromkeys(("tsallis", "renyi"), "tsallis=2"),
 }
+LOSSES = dict(zip(KL_NAMES, ("k2", "k3", "full_kl(q, p)", "full_kl(p, q)"), strict=True))
 TOTAL_VARIATION = {"tv", "totalvariation", "tvd", "tvdistance"}
 AS_OBJECTIVE = {  # how a divergence is written in the words for objectives, and what that is
     "jensen-shannon": "write E_mu[js(q, p)], the Jensen-Shannon divergence of each next token",
@@ -44,6 +45,17 @@ def _drop_kind(text: str) -> str:
 def find_divergence(text: str) -> str | None:
     """Return the name of a divergence in `klsym divergence`."""
     return USUAL.get(_drop_kind(text))
+
+
+def suggest_losses(objective: str) -> str:
+    """Return a loss with this objective, and one with the KL in the other direction.
+
+    >>> suggest_losses("forward-kl")
+    'type k3; for reverse-kl type k2'
+    """
+    words = {"reverse": "forward", "forward": "reverse"}
+    opposite = re.sub("reverse|forward", lambda word: words[word[0]], objective)
+    return f"type {LOSSES[objective]}; for {opposite} type {LOSSES[opposite]}"
 
 
 def suggest_divergence(text: str) -> str:

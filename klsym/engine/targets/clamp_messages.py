@@ -87,8 +87,10 @@ def add_clip_results(
     coefficients = _find_score_coefficients(
         single, setting, any(x.code == "away" for x in verdict.assumptions)
     )
+    of_inside = None if inside is None else _explain_inside(inside, setting, explain)
     extended = verdict.revise(
-        inside_clamps=None if inside is None else _read_target_inside(inside, setting, explain),
+        inside_clamps=None if inside is None else of_inside.gradient.reading if of_inside else OPEN,
+        inside=of_inside.objective.quantity if of_inside else None,
         assumptions=(*collect_region_assumptions(written, setting, field.loss.defined), *verdict.assumptions),
         messages=(
             *verdict.messages,
@@ -306,13 +308,14 @@ def _cancel_factors(c: Any) -> Any:
     return sympy.factor(c) if denominators else c
 
 
-def _read_target_inside(
+def _explain_inside(
     inside: Written, setting: Setting, explain: Callable[[Written, Setting], Verdict]
-) -> TargetReading:
+) -> Verdict | None:
+    """Return the verdict on the loss inside the clip range; None outside the ring."""
     try:
-        return explain(inside, setting).gradient.reading
+        return explain(inside, setting)
     except (NotInRing, UsageError):
-        return OPEN
+        return None
 
 
 def _find_bias(

@@ -192,8 +192,9 @@ class Objective:
 
     quantity: as the kernel's theorem has it; formula: where it is no quantity of the kernel; generator: as
     E_q[f(r)], for a coefficient that is a function of r; convexity: in q, of an objective without a name;
-    penalty: the coefficient c(r) behind it, without the reward in the same loss.  sense: does an update
-    descend the objective, so that it is "minimised", or ascend it, so that it is "maximised"?
+    penalty: the coefficient c(r) behind it, without the reward in the same loss.  inside: the quantity inside
+    the clip range.  sense: does an update descend the objective, so that it is "minimised", or ascend it, so
+    that it is "maximised"?
     """
 
     quantity: Quantity | None = None
@@ -201,18 +202,28 @@ class Objective:
     generator: Generated | None = None
     convexity: Functional | None = None
     penalty: ExpPoly | None = None
+    inside: Quantity | None = None
     sense: Literal["minimised", "maximised"] = "minimised"
 
     @property
     def is_sampler_kl(self) -> bool:
         """Is it a multiple of KL(mu||q), of whole sequences?"""
-        [(_, to_policy)] = KL("mu", "q").side.terms
-        return self.quantity is not None and [atoms for _, atoms in self.quantity.side.terms] == [to_policy]
+        return _is_sampler_kl(self.quantity)
+
+    @property
+    def is_sampler_kl_inside(self) -> bool:
+        """Is it a multiple of KL(mu||q) inside the clip range?"""
+        return _is_sampler_kl(self.inside)
 
     @cached_property
     def effects(self) -> Effects | None:
         """The effects of minimising f if it is no divergence."""
         return None if self.penalty is None else find_effects(self.penalty)
+
+
+def _is_sampler_kl(quantity: Quantity | None) -> bool:
+    [(_, to_policy)] = KL("mu", "q").side.terms
+    return quantity is not None and [atoms for _, atoms in quantity.side.terms] == [to_policy]
 
 
 @dataclass(frozen=True)

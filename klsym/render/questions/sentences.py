@@ -73,6 +73,14 @@ def _averages_left_out(names: Sequence[str]) -> str:
     return f"{are} left out: klsym itself takes the mean over samples"
 
 
+def _describe_average(of_sequence: bool) -> str:
+    over = "the tokens of each sequence" if of_sequence else "all tokens of the batch"
+    options = (
+        f"{spell_option('level', 'token')} {spell_option('aggregate', 'mean' if of_sequence else 'batch')}"
+    )
+    return f"it is averaged over {over}: {options} explains what that changes"
+
+
 def _list_batch_means(names: Sequence[str], divided: bool, guard: Fraction | str) -> str:
     pairs = [f"{x} - {x}.mean() is read as centred({x})" for x in names]
     by_std = "; divided by its std, as normalised(..)" if divided else ""
@@ -103,7 +111,8 @@ READINGS = (  # codes of how a pasted loss was read
     "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
     "at-each-token", "over-tokens", "level-assumed", "batch-mean-read", "drawn-words-are-kept",
-    "cut-at-tokens",
+    "cut-at-tokens", "settings-assumed", "temperature-read",
+    "tokens-averaged",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -118,6 +127,9 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f"{_listed(clips, 'does nothing', 'do nothing')} near theta: q draws"
         " the samples, and the argument lies strictly between the bounds (parameters are positive)"
     ),
+    "tokens-averaged": _describe_average,
+    "temperature-read": "the logits are divided by {temperature}: q and p are policies at this temperature",
+    "settings-assumed": lambda conditions: f"assumed: {' and '.join(conditions)}",
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
     "over-tokens": "a mean or sum of log-probabilities inside exp, or that a reward multiplies, is over the T"

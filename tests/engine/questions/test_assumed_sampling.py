@@ -29,6 +29,24 @@ def test_a_loss_with_log_mu_is_off_policy(loss: str) -> None:
 @pytest.mark.parametrize(
     ("loss", "options", "sampling"),
     [
+        ("-torch.exp(logp - old_logp)*A - 0.01*entropy", {}, "off-policy"),
+        ("-rho*A - 0.01*entropy", {}, "off-policy"),
+        ("-rho*A - 0.01*entropy", {"sampling": "on-policy"}, "on-policy"),
+        ("-A*logp - 0.01*entropy", {}, "on-policy"),
+        ("rho*k3 - 0.01*entropy", {}, "on-policy"),
+        ("entropy", {}, "on-policy"),
+        ("dr_grpo", {}, "on-policy"),
+    ],
+)
+def test_a_name_in_a_formula_leaves_the_sampler_to_the_formula(
+    loss: str, options: dict[str, str], sampling: str
+) -> None:
+    assert klsym.explain(loss, **options).setting.sampling == sampling
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "sampling"),
+    [
         ("(log_q - log_mu)**2/2", {"sampling": "on-policy"}, "on-policy"),
         ("(log_q - log_mu)**2/2", {"sampling": "off-policy"}, "off-policy"),
         ("rho*k3", {}, "on-policy"),

@@ -1,0 +1,125 @@
+"""Code over the whole vocabulary is read as exact expectations, with the value and slope of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy
+
+from klsym.errors import UsageError
+from klsym.language.expressions import log_p, log_q, unfold
+from klsym.language.spellings import read_loss
+from klsym.language.sums import OverVocabulary
+
+torch = pytest.importorskip("torch")
+F, KLDivLoss = torch.nn.functional, torch.nn.KLDivLoss
+QLOG, PLOG = "F.log_softmax(student_logits, dim=-1)", "F.log_softmax(teacher_logits, dim=-1)"
+Q, P = "F.softmax(student_logits, -1)", "F.softmax(teacher_logits, -1)"
+
+
+def mix(s: Any, t: Any) -> Any:
+    q, p = F.softmax(s, -1), F.softmax(t, -1)
+    m = (q + p) / 2
+    return (q * (q.log() - m.log())).sum() / 2 + (p * (p.log() - m.log())).sum() / 2
+
+
+READ: list[tuple[str, Callable[[Any, Any], Any]]] = [  # code, and the same as a function of both logits
+    (f"q = {QLOG}; p = {PLOG}; (q.exp()*(q - p)).sum(-1)",
+     lambda s, t: (F.softmax(s, -1) * (F.log_softmax(s, -1) - F.log_softmax(t, -1))).sum()),
+    (f"F.kl_div({QLOG}, {P}, reduction='sum')",
+     lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
+    (f"F.kl_div({QLOG}, {PLOG}, reduction='none', log_target=True).sum(-1)",
+     lambda s, t: F.kl_div(F.log_softmax(s, -1), F.log_softmax(t, -1), reduction="sum", log_target=True)),
+    ("nn.KLDivLoss(reduction='batchmean')(F.log_softmax(student_logits, -1), F.softmax(teacher_logits, -1))",
+     lambda s, t: KLDivLoss(reduction="sum")(F.log_softmax(s, -1), F.softmax(t, -1))),
+    (f"f = nn.KLDivLoss(reduction='batchmean'); f({QLOG}, {P})*2**2",
+     lambda s, t: 4 * F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
+    (f"s = {Q}; t = {P}\nF.kl_div(s, t, reduction='sum')",
+     lambda s, t: F.kl_div(F.softmax(s, -1), F.softmax(t, -1), reduction="sum")),
+    (f"-({P}*{QLOG}).sum(-1)", lambda s, t: -(F.softmax(t, -1) * F.log_softmax(s, -1)).sum()),
+    (f"q = {QLOG}; entropy = -(q.exp()*q).sum(-1); loss = -0.01*entropy",
+     lambda s, t: 0.01 * (F.softmax(s, -1) * F.log_softmax(s, -1)).sum()),
+    (f"t = {P}; s = {Q}; m = (t + s)/2; a = t.log() - m.log()\n(t*a + s*(s.log() - m.log())).sum(-1)/2", mix),
+    (f"({QLOG} - {PLOG}).sum(-1)", lambda s, t: (F.log_softmax(s, -1) - F.log_softmax(t, -1)).sum()),
+    (f"-({Q}**2).sum(-1)", lambda s, t: -(F.softmax(s, -1) ** 2).sum()),
+]  # fmt: skip
+REFUSED = {
+    "student_logits - teacher_logits": "logits outside softmax",
+    "F.log_softmax(x, -1)": "'x', the logits of an unknown policy",
+    "out = F.softmax(x['out'], 1); out.sum(-1)": "unknown policy",
+    "(F.softmax(outputs_kd, -1)*k1).sum(-1)": "unknown policy",
+    f"F.kl_div(F.log_softmax(student_logits/2, -1), {PLOG}, log_target=True)": "different temperatures",
+    f"F.kl_div({QLOG}, teacher_logits)": "kl_div of other arguments",
+    f"F.kl_div({QLOG}, {QLOG}, log_target=True)": "kl_div of other arguments",
+    f"{Q}.gather(-1, indices)": "gather at unknown words.*token_ids or labels",
+    f"{Q}.gather(-1, topk_ids)": "gather at unknown words",
+    f"p = {P}.gather(-1, ids); F.kl_div({QLOG}.gather(-1, ids), p)": "kl_div beside gather",
+    "torch.gather(logp, -1, ids)": "gather of a value that is not of every word",
+    "torch.logsumexp(student_logits, -1)": "klsym audit runs functions",
+    "(teacher_probs*student_log_probs).sum(-1)": r"for a sum over the vocabulary type full\(log_q\*r\)",
+    "(exp(log_p)*log_q).sum(-1)": r"type full\(log_q\*r\), the sum over all next tokens",
+    "f = nn.KLDivLoss(); f(logp)": "kl_div without its argument target",
+    f"({Q}*q_values).sum(-1)": "out of scope",
+    "F.log_softmax(student_logits, -1) + F.log_softmax(new_logits, -1)": r"would both be read as log_q\[v\]",
+}
+
+
+def evaluate(e: Any, student: np.ndarray, teacher: np.ndarray) -> float:
+    """Return the value of an expression with all that differs between words inside full(..)."""
+    logs = {log: x - np.log(np.sum(np.exp(x))) for log, x in ((log_q, student), (log_p, teacher))}
+
+    def sum_words(x: Any) -> Any:
+        each = sympy.lambdify([*logs], unfold(x.args[0]))(*logs.values())
+        return sympy.Float(float(np.sum(np.exp(logs[log_q]) * each)))
+
+    return float(e.xreplace({x: sum_words(x) for x in e.atoms(OverVocabulary)}))
+
+
+@pytest.mark.parametrize(("typed", "code"), READ, ids=[row[0][:50] for row in READ])
+def test_the_reading_has_the_value_and_slope_of_the_code(typed: str, code: Callable[[Any, Any], Any]) -> None:
+    e = read_loss(typed).expression
+    numbers = np.random.default_rng(0)
+    student, teacher = numbers.normal(size=5), numbers.normal(size=5)
+    s = torch.tensor(student, requires_grad=True)
+    value = code(s, torch.tensor(teacher))
+    value.backward()
+    assert evaluate(e, student, teacher) == pytest.approx(float(value), rel=1e-9)
+    for word, step in enumerate(1e-6 * np.eye(5)):
+        moved = [evaluate(e, student + sign * step, teacher) for sign in (1, -1)]
+        assert (moved[0] - moved[1]) / 2e-6 == pytest.approx(float(s.grad[word]), rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("typed", "grammar"),
+    [
+        ("F.log_softmax(logits, -1).gather(-1, ids.unsqueeze(-1)).squeeze(-1)", "log_q"),
+        ("-torch.gather(F.log_softmax(ref_model(x).logits, -1), dim=-1, index=ids)", "-log_p"),
+        ("F.softmax(student_logits.detach(), -1).gather(-1, ids)", "exp(sg(log_q))"),
+        ("teacher = F.log_softmax(x['out'], -1); teacher.gather(-1, ids)", "log_p"),
+    ],
+)
+def test_a_gathered_value_is_that_of_the_drawn_word(typed: str, grammar: str) -> None:
+    assert str(read_loss(typed).expression) == grammar
+
+
+def test_a_mean_over_the_words_leaves_their_number_out() -> None:
+    reading = read_loss(f"({QLOG} - {PLOG}).mean(-1)")
+    assert "factor-left-out" in [note.code for note in reading.notes]
+    assert reading.expression == read_loss(f"({QLOG} - {PLOG}).sum(-1)").expression
+
+
+def test_a_temperature_is_said() -> None:
+    code = "student_logits = student_logits/tau; p = F.softmax(teacher_logits/tau, -1)"
+    loss = f"{code}; -(p*{QLOG}).sum(-1)"
+    [note] = [note for note in read_loss(loss).notes if note.code == "temperature-read"]
+    assert note.values["temperature"] == "tau"
+
+
+@pytest.mark.parametrize(("typed", "words"), REFUSED.items(), ids=[typed[:50] for typed in REFUSED])
+def test_refused(typed: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        read_loss(typed)
+    assert "\n" not in str(caught.value)
