@@ -233,6 +233,9 @@ def test_a_name_that_is_assigned_wins_over_its_usual_meaning(typed: str) -> None
 # ---------------------------------------------------------------------------- refusals
 ONLY = "a statement that is not read"
 REFUSED: dict[str, str] = {
+    "-(R - R.mean())/R.mean()*logp": "a division by the mean of a batch .*methods.maxrl-centred",
+    "-R/(R.mean() + 1e-6)*logp": "a division by the mean of a batch",
+    "-(R - R.mean())/k1.mean()*logp": "a mean or a sum inside a product",
     "ratio - 1": "ambiguous name 'ratio' at character 1.*type rho for q/mu .*or r for p/q",
     "logp*A + ratio.log()": "ambiguous name 'ratio' at character 10 of",
     "-A*logp + beta*(ratio - 1 - ratio.log())": "ambiguous name 'ratio'",
