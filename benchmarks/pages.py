@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -82,6 +83,11 @@ AIMS = {  # what a ratio is meant to be, by the start of its name
     "counting 1e12": "about 1",
     "growth exponent": "at most 2",
 }
+GOLDEN, RATE = "tests/support/golden/corpus.json.xz", "study/tables/decision_rate.json"
+WORDS_OF_ANSWERS = {
+    "kernel": "proved", "sympy": "by SymPy alone", "numeric": "by numbers only", "open": "open",
+    "refused": "refused",
+}  # fmt: skip
 MADE = "<!-- Written by `make pages` from stored data; do not edit. -->\n"
 
 
@@ -112,6 +118,8 @@ def trust(settled: Iterable[Any], computed: int, found: list[Campaign]) -> str:
         *base(),
         "\n## Claims by trust\n",
         *claims(known, computed),
+        "\n## Answers by trust\n",
+        *answers(),
         "\n## The verified checker\n",
         *verified(),
         "\n## Attempts to break it\n",
@@ -142,6 +150,39 @@ def claims(known: list[Any], computed: int) -> Iterator[str]:
         "\nThe last three columns count claims by how many of their parts the verified checker accepted when"
         " it last ran."
     )
+
+
+SOURCES = {  # of the golden losses, in words
+    "settings": "usual losses in every setting", "grammar": "every part of the grammar",
+    "trainers": "losses of trainers", "questions": "questions of public threads",
+    "calls": "calls in notebooks and documentation", "anywhere": "random losses",
+    "sums": "random losses with sums", "tokens": "random losses of tokens",
+    "clamped": "random losses with clamps", "ties": "random losses at their bounds",
+    "refused": "texts that should be refused, and their like",
+}  # fmt: skip
+
+
+def answers() -> Iterator[str]:
+    """How far the answers to the golden losses, and to random ones, are known."""
+    rows = json.loads(lzma.decompress((HOME / GOLDEN).read_bytes()))
+    kinds = {name: Counter(_find_trust(row) for row in rows if row["source"] == name) for name in SOURCES}
+    random_losses = json.loads((HOME / RATE).read_text(encoding="utf-8"))["kinds"]
+    heads = ("losses", *WORDS_OF_ANSWERS.values())
+    yield (
+        f"The answers to {len(rows)} losses are stored and compared whenever the engine changes"
+        " (`make golden`); so many of them rest on the kernel, on SymPy, on numbers, are open or refused:\n"
+    )
+    yield table(
+        heads, [[SOURCES[name], *map(found.__getitem__, WORDS_OF_ANSWERS)] for name, found in kinds.items()]
+    )
+    yield "\nAnd of random losses, by kind (`benchmarks/decision_rate.py`):\n"
+    yield table(heads, [[kind, *found.values()] for kind, found in random_losses.items()])
+
+
+def _find_trust(row: Mapping[str, Any]) -> str:
+    """Return the trust of a stored answer, open or refused."""
+    answer = row["answer"]
+    return "refused" if "refusal" in answer else answer["trust"] if answer["target"] else "open"
 
 
 def verified() -> Iterator[str]:
