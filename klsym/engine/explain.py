@@ -31,7 +31,7 @@ from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unles
 from klsym.engine.options.choices import SAMPLERS
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.options.synonyms import read_choice
-from klsym.engine.outside.inner_clips import CLIPS_DROPPED, drop_inner_clips, is_without_inner_clips
+from klsym.engine.outside.inner_clips import drop_inner_clips
 from klsym.engine.proof.shown_counterexample import collect_used_names as collect_used_names
 from klsym.engine.verdicts.lazy import LazyCases, Search
 from klsym.engine.verdicts.verdict import Verdict
@@ -63,18 +63,19 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
 def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     """Return the verdict on a loss that was read, with its terms, and without what to write instead."""
     written = restrict_to_drawn_words(written) if asked.truncated else written
-    written = drop_inner_clips(written) if asked.on_policy else written
-    written, asked = rewrite_per_token(written, asked)
+    plain = drop_inner_clips(written, asked)
+    rewritten, asked = rewrite_per_token(plain, asked)
+    written = written if rewritten is plain else rewritten
     of_tokens = asked.truncated and asked.is_per_token
     written, setting = rewrite_under_mu(written, asked)
     verdict = explain_written(written, setting)
-    if is_without_inner_clips(written) and verdict.trust == "kernel":
-        verdict = verdict.revise(trust="sympy")
     verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
     text = written.typed or verdict.loss.text
-    assumed = (note for note in written.notes if note.code in ("floors-left-out", CLIPS_DROPPED))
-    assumptions = (*verdict.assumptions, *assumed)
+    floors = tuple(note for note in written.notes if note.code == "floors-left-out")
+    assumptions = (*verdict.assumptions, *floors)
+    dropped = tuple(note for note in plain.notes if note not in written.notes)
+    written = replace(written, notes=(*written.notes, *dropped))
     return verdict.revise(text=text, written=written, terms=terms, asked=asked, assumptions=assumptions)
 
 

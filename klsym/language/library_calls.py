@@ -272,16 +272,24 @@ def _make_softmax_row(is_log: bool) -> Row:
     return Row(("x", "/", "axis", "dtype"), build)
 
 
+def _count_samples(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the number of samples of a batch."""
+    reader.counts_samples = True
+    return SAMPLES
+
+
 def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return a value of every word at the drawn word; the name of the index has to say that it is that."""
     of_words = reader.build(given["x"], depth)
     if not has_words(of_words):
         reason = f"{call.name} of a value that is not of every word"
         raise reader.make_error_with_hint(reason, suggest_instead("gather"), call.node)
-    if not names_drawn_word(ast.unparse(given["index"]) if "index" in given else ""):
+    index = ast.unparse(given["index"]) if "index" in given else ""
+    if not names_drawn_word(index):
         hint = ": name the index of the drawn word token_ids or labels; for the top k words type full(M*..)"
         raise reader.make_error_with_hint(f"{call.name} at unknown words", hint, call.node)
     reader.gathers = True
+    reader.assumed = (*reader.assumed, f"{index} is the word that was drawn")
     return select_drawn_word(of_words)
 
 
@@ -350,7 +358,7 @@ FUNCTIONS: dict[str, Row] = {
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
-    "len": Row(("x",), lambda reader, call, given, depth: SAMPLES),
+    "len": Row(("x",), _count_samples),
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
     "softmax": _make_softmax_row(is_log=False),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from klsym.language.training_names import find_meaning, is_coefficient
@@ -13,6 +14,10 @@ from klsym.language.training_names import find_meaning, is_coefficient
 QUOTED_OR_COMMENT = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*")
 BRANCH = re.compile(r"(if|elif|else|for|while|with|def|try|except)\b.*:")
 CONDITION = re.compile(r"\s*if (((?:\w+\.)*)(\w+)( (?:!=|>) 0(?:\.0*)?)?( is not None)?)\s*:\s*")
+OWNERS = {  # of settings; of other objects a part may be data
+    "self", "args", "arg", "config", "cfg", "conf", "opt", "opts", "options", "hparams", "params", "flags",
+    "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
+}  # fmt: skip
 DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
@@ -40,15 +45,16 @@ def list_assumed_settings(text: str) -> tuple[str, ...]:
 def find_setting(line: str) -> str:
     """Return the condition of a line that asks whether a setting is on; "" for other lines.
 
-    >>> conditions = ("kl_coef > 0", "args.use_kl", "mask is not None", "logp > 0", "x")
+    >>> conditions = ("kl_coef > 0", "args.use_kl", "mask is not None", "logp > 0", "x", "batch.score > 0")
     >>> [find_setting(f"if {condition}:") for condition in conditions]
-    ['kl_coef > 0', 'args.use_kl', 'mask is not None', '', '']
+    ['kl_coef > 0', 'args.use_kl', 'mask is not None', '', '', '']
     """
     match = CONDITION.fullmatch(line)
     if match is None:
         return ""
     condition, owner, name, _, is_given = match.groups()
-    is_setting = is_given or is_coefficient(name) or (owner and not find_meaning(name))
+    is_owned = bool({*owner.lower().split(".")} & OWNERS) and not find_meaning(name)
+    is_setting = is_given or is_coefficient(name) or is_owned
     return condition if is_setting else ""
 
 
@@ -93,3 +99,18 @@ def suggest_statements(text: str) -> str:
         return f": type the lines that run, without {branches[0][:60]!r}, or audit the function"
     match = re.search(r",\s*(?:where\s+)?(\w+)\s*=(?!=)", text)
     return f"; type what a name is first: {match[1][:60]} = ..; the formula" if match else ""
+
+
+def find_assigned_name(node: ast.stmt) -> str | None:
+    """Return the name that a statement assigns to; None where it assigns to none."""
+    match node:
+        case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
+            return name
+    return None
+
+
+def is_condition(node: ast.expr) -> bool:
+    """Is it a comparison, or are several joined?"""
+    return isinstance(node, ast.Compare | ast.BoolOp) or (
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
+    )

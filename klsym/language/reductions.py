@@ -56,6 +56,10 @@ INSIDE = (
     "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; seqmean(log_q) for a"
     " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
 )
+DRAWN_INSIDE = (
+    "a value at the drawn word inside a sum over all words",
+    "klsym reads it where it multiplies the sum; klsym measure FILE.py:FUNC runs the code",
+)
 BY_A_MEAN = (
     "a division by the mean of a batch",
     "for rewards 0 and 1, klsym claims methods.maxrl-centred says what (R - R.mean())/R.mean() maximises; for"
@@ -160,6 +164,8 @@ def sum_over_words(x: Any) -> Any:
     (2*full(k1), full(log_q*r))
     """
     factor, of_words = x.as_independent(*WORD_LOGS.values(), as_Add=False)
+    if of_words.has(*DENSITIES):
+        raise Misplaced(*DRAWN_INSIDE)
     return factor * average_over_words(select_drawn_word(of_words))
 
 

@@ -50,7 +50,9 @@ from klsym.language.parser import (
 )
 from klsym.language.pasted_text import (
     as_python,
+    find_assigned_name,
     find_setting,
+    is_condition,
     list_assumed_settings,
     suggest_statements,
 )
@@ -149,6 +151,7 @@ class SpelledReader(NameReader):
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
         self.modules: dict[str, list[ast.keyword]] = {}  # name of nn.KLDivLoss(..) -> its arguments
         self.mask_axes: set[bool] = set()  # of each sum of a mask: is it over one axis, the tokens?
+        self.counts_samples = False  # by len(..)
         self.gathers = False  # is a value of every word read at the drawn word?
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
 
@@ -156,7 +159,7 @@ class SpelledReader(NameReader):
     def read(self) -> Any:
         """Return the loss: the last expression, or the last name that is assigned."""
         statements = self.parse_statements()
-        targets = [_find_target(statement) for statement in statements]
+        targets = [find_assigned_name(statement) for statement in statements]
         value = S.Zero
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
@@ -168,8 +171,15 @@ class SpelledReader(NameReader):
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
         self.refuse_two_names()
+        self.refuse_count_of_samples()
         self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
+
+    def refuse_count_of_samples(self) -> None:
+        """Refuse len(..) beside a sum over the tokens of each sample, which is not their number."""
+        if self.counts_samples and self.sums_tokens and any(self.axes.values()):
+            reason = f"len(..) counts samples in {self.text[:SHOWN]!r}, and a sum is over an axis"
+            raise UsageError(f"{reason}: divide by mask.sum(-1), or by T for the length of a sequence")
 
     def refuse_logits(self, value: Any) -> None:
         """Refuse logits outside softmax, and two temperatures."""
@@ -215,7 +225,7 @@ class SpelledReader(NameReader):
 
     def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
         """Return the value of an assignment or of the loss."""
-        self.size, self.deepest, self.target = 0, 0, _find_target(node) or ""
+        self.size, self.deepest, self.target = 0, 0, find_assigned_name(node) or ""
         match node:
             case ast.Assign([ast.Name(name)], ast.Call(_, [], keywords) as of) if names_kl_module(of):
                 self.modules[name], self.last = keywords, name
@@ -295,7 +305,7 @@ class SpelledReader(NameReader):
             receiver = node.func.value
             return (
                 self.build_condition(receiver, depth + 1)
-                if _is_condition(receiver)
+                if is_condition(receiver)
                 else self.build(receiver, depth + 1)
             )
         call = CALLS.get(name)
@@ -431,16 +441,3 @@ class SpelledReader(NameReader):
             yield Message("factor-left-out", factor=str(self.factor))
         if unused := tuple(name for name in self.assigned if name not in self.used and name != self.last):
             yield Message("names-unused", names=unused, loss=self.last)
-
-
-def _find_target(node: ast.stmt) -> str | None:
-    match node:
-        case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
-            return name
-    return None
-
-
-def _is_condition(node: ast.expr) -> bool:
-    return isinstance(node, ast.Compare | ast.BoolOp) or (
-        isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
-    )

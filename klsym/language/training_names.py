@@ -27,6 +27,10 @@ DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical",
                  "bernoulli"}  # fmt: skip
 POLICY_WORDS = {"student", "teacher", "policy", "actor"}
 DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts"}
+NOT_DRAWN = {  # beside one of these: words that were chosen otherwise, or those of another policy
+    "top", "topk", "candidate", "candidates", "greedy", "argmax", "best", "mode", "max", "teacher", "ref",
+    "reference", "expert", "gold", "demo", "mask",
+}  # fmt: skip
 OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm", "head", "self", "res"}
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
@@ -294,11 +298,11 @@ def find_meaning(name: str) -> str | None:
 def names_drawn_word(name: str) -> bool:
     """Does the name of an index say that it is the word that was drawn?
 
-    >>> [names_drawn_word(x) for x in ("input_ids.unsqueeze(-1)", "labels", "topk_ids", "indices", "idx")]
+    >>> [names_drawn_word(x) for x in ("input_ids.unsqueeze(-1)", "labels", "topk_ids", "greedy_ids", "idx")]
     [True, True, False, False, False]
     """
     words = {*split_words(name)}
-    return bool(words & DRAWN) and not words & {"top", "topk", "candidate", "candidates"}
+    return bool(words & DRAWN) and not words & NOT_DRAWN
 
 
 def find_negative_density(name: str) -> str | None:

@@ -55,7 +55,7 @@ def _rewrite(e: Any) -> Any:
             return _write_quotient(others, [*denominators.values()])
     read = _read_denominator(1 / e.args[0]) if isinstance(e, sympy.log) else None
     if read is not None and read.number == 1 and 0 in (read.first, read.second):
-        return -logsigmoid(_write_argument(-(read.first + read.second)))
+        return -read.power * logsigmoid(_write_argument(-(read.first + read.second)))
     return e.func(*map(_rewrite, e.args))
 
 
@@ -87,7 +87,10 @@ def _write_argument(x: Any) -> Any:
 
 
 def _write_quotient(factors: list[Any], denominators: list[Denominator]) -> Any:
-    """Return the product of the factors over the denominators, with as few exponentials as there may be."""
+    """Return the product of the factors over the denominators.
+
+    Of each, m is the power of exp(first) that leaves the simplest exponent; 1 - S(x) is written for S(-x).
+    """
     exponents = [_read_exponent(x) for x in factors]
     exponent = sympy.expand(sympy.Add(*(u for u in exponents if u is not None)))
     result = sympy.Mul(*(_rewrite(x) for x, u in zip(factors, exponents, strict=True) if u is None))

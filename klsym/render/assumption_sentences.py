@@ -48,8 +48,8 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "batch-mean": "x_1..x_n are independent samples, n at least 2; others is the sum over the other n - 1",
     "batch-leave-one-out": "x_1..x_n are independent samples, n at least 2; others is the sum over the other"
     " m = n - 1",
-    "independent-sequences": "x_1..x_n are independent sequences, n at least 2; sum_i T_i is the number of"
-    " all their tokens",
+    "independent-sequences": lambda every: "x_1..x_n are independent sequences, n at least 2"
+    + "; sum_i T_i is the number of all their tokens" * every,
     "reward-of-token": "R_now is the reward of token t, R that of the whole sequence, their sum",
     "advantage-of-sequence": "A is any function of the whole sequence that is independent of theta, the"
     " same at each of its tokens",

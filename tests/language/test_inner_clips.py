@@ -51,13 +51,24 @@ def test_parameters_in_bounds_are_positive_and_the_answer_says_so() -> None:
     assert answer.gradient.score_text == "-A/T" and "parameters are positive" in answer.text(full=True)
 
 
-@pytest.mark.parametrize("bounds", ["0, 0.2", "-0.2, 0", "0.1, 0.2", "eps, 1", "-1, -eps"])
+@pytest.mark.parametrize(
+    "bounds",
+    ["0, 0.2", "-0.2, 0", "0.1, 0.2", "eps, 1", "-1, -eps", "-A, A", "-R, R", "-log_q, log_q", "-k3, k3"],
+)
 def test_a_bound_that_the_ratio_meets_is_kept(bounds: str) -> None:
     try:
         answer = explain(f"-exp(seqmean(clip(log(rho), {bounds})))*A", sampling="on-policy", level="sequence")
     except UsageError:
         return
     assert "does nothing near theta" not in answer.text(full=True)
+
+
+def test_terms_and_fixes_with_such_a_clip_are_not_called_proved() -> None:
+    clipped = "exp(seqmean(clip(log(rho), -eps, eps)))*A"
+    text = str(explain(f"-{clipped} + beta*k2", sampling="on-policy", level="sequence"))
+    assert "policy gradient                                         by SymPy alone" in text
+    fix = str(explain(clipped, sampling="on-policy", level="sequence")).split("fix")[1]
+    assert "by SymPy alone" in fix and "proved" not in fix
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])

@@ -235,6 +235,12 @@ ONLY = "a statement that is not read"
 REFUSED: dict[str, str] = {
     "-(R - R.mean())/R.mean()*logp": "a division by the mean of a batch .*methods.maxrl-centred",
     "-R/(R.mean() + 1e-6)*logp": "a division by the mean of a batch",
+    "logps = F.log_softmax(logits, -1); drawn = logps.gather(-1, ids); (logps.exp()*(logps - drawn)).sum(-1)":
+        "a value at the drawn word inside a sum over all words",
+    "-(logp.sum(dim=1)/len(logp)*adv).sum()": "counts samples .* divide by mask.sum",
+    "ratio = torch.exp((logp - old_logp).sum(-1)/len(mask)); -(ratio*adv).mean()": "counts samples",
+    "logps = F.log_softmax(logits, -1); -(adv*logps.gather(-1, greedy_ids)).mean()": "gather at unknown words",
+    "loss = k1\nif batch.score > 0:\n    loss = -loss": "without 'if batch.score > 0:'",
     "-(R - R.mean())/k1.mean()*logp": "a mean or a sum inside a product",
     "ratio - 1": "ambiguous name 'ratio' at character 1.*type rho for q/mu .*or r for p/q",
     "logp*A + ratio.log()": "ambiguous name 'ratio' at character 10 of",

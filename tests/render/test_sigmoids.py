@@ -47,6 +47,13 @@ def test_a_quotient_with_fitting_exponents_has_no_exponential_left(a, above, bel
     assert not varies or not write_by_sigmoids(quotient).has(sympy.exp)
 
 
+@given(exponents, st.integers(1, 4))
+def test_the_log_of_a_power_has_the_numbers_of_the_log(a, power):
+    e = sympy.log((1 + sympy.exp(a)) ** power, evaluate=False)
+    for x in VALUES:
+        assert compute(write_by_sigmoids(e), x) == pytest.approx(compute(e, x), rel=1e-9, abs=1e-12)
+
+
 SAME = [1 / (1 + X), sympy.exp(X) / (2 + sympy.exp(X)), 1 / (1 - sympy.exp(X)), sympy.exp(X) + 1,
         (1 + sympy.exp(X)) ** sympy.Rational(-1, 2), 1 / (1 + sympy.exp(X) + sympy.exp(-X)),
         sympy.log(2 + sympy.exp(X)), 1 / (1 + X * sympy.exp(X)), sympy.log(X), X]  # fmt: skip

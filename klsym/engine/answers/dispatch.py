@@ -19,6 +19,7 @@ from klsym.engine.fields.slot_loss import (
 )
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
+from klsym.engine.outside.inner_clips import drop_inner_clips
 from klsym.engine.regions.in_steps import detaches_policy
 from klsym.engine.targets.ring import explain_ring
 from klsym.engine.verdicts.verdict import ExpectedValue, Verdict, build_open_verdict, find_sense
@@ -48,14 +49,18 @@ from klsym.notation.printers import TEXT
 
 def explain_written(written: Written, setting: Setting) -> Verdict:
     """Return the verdict on a loss in a setting."""
+    plain = drop_inner_clips(written, setting)
     try:
-        verdict = _explain_by_level(written, setting)
+        verdict = _explain_by_level(plain, setting)
     except TooManyRegions as error:
         named = {x.name for x in written.expression.free_symbols}
         names = tuple(sorted(named - {*ATOMS, "T", "n", str(s)}))
         reason = Message("too-many-regions", most=error.most, names=names)
         verdict = build_open_verdict(written, setting, reason)
     verdict = verdict.revise(sense=find_sense(written, setting))
+    if plain is not written:
+        trust = "sympy" if verdict.trust == "kernel" else verdict.trust
+        verdict = verdict.revise(trust=trust, assumptions=(*verdict.assumptions, plain.notes[-1]))
     return _name_own_mean(verdict) if minimises_own_mean(written, setting) else verdict
 
 

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from itertools import islice
+from operator import add
 from typing import Any, NamedTuple
 
 import sympy
@@ -132,7 +134,8 @@ def explain_all_tokens(
     objective = _name_objective(single, counted, attached) if target == "objective" else None
     exchange = [Message("exchange-in-lengths")] if counted is not None else []
     kept_lengths = () if number == ENTIRE else (Message("kept-lengths", some=number == KEPT),)
-    presupposed = (*kept_lengths, Message("independent-sequences"), *exchange, *single.assumptions)
+    independent = Message("independent-sequences", every=number == ENTIRE)
+    presupposed = (*kept_lengths, independent, *exchange, *single.assumptions)
     expansion = single.loss.expansion if not setting.divisor.over_batch else expand_options(written, setting)
     tokens = _build_token_count(number)
     gradient = ExpectedGradient(
@@ -254,25 +257,33 @@ def _write_objective(
     with_gradient: True: with the gradient of L; False: with the score that multiplies a reward.  attached: L,
     if it is not the typed one.
     """
-    tokens, text = single.setting.is_per_token if attached is None else attached.is_per_token, spell is TEXT
-    of_typed = single.loss.text if text else losses.show(single.loss.written, LATEX)
-    inner = of_typed if attached is None else losses.show(attached.loss, spell)
+    tokens, text = single.setting.is_per_token, spell is TEXT
+    inner = single.loss.text if text else losses.show(single.loss.written, LATEX)
+    if attached is not None:
+        tokens = attached.of_token != 0
+        inner = losses.show(attached.of_token if tokens else attached.of_sequence, spell)
     written = f"({inner})" if text else rf"\left({inner}\right)"
     if with_gradient is not None:
         before, after = ("grad" if text else r"\nabla"), ("*s" if text else r"\,s")
         written = before + written if with_gradient else written + after
+    every = ("sum_t " if text else r"\sum_t ") * tokens + written
+    if attached is not None and tokens and attached.of_sequence != 0:
+        every = f"({losses.show(attached.of_sequence, spell)} + {every})"
     if text:
-        return f"E_{under}[sum_i {'sum_t ' * tokens}{written}/sum_i T_i]"
-    every = r"\sum_i " + r"\sum_t " * tokens + written
+        return f"E_{under}[sum_i {every}/sum_i T_i]"
+    every = r"\sum_i " + every
     return LATEX.expectation(under, rf"\frac{{{every}}}{{\sum_i T_i}}")
 
 
 # ---------------------------------------------------------------------------- the target
 class Attached(NamedTuple):
-    """A loss with nothing detached, of each token or of the whole sequence."""
+    """A loss with nothing detached: its part of each token, and that of the whole sequence."""
 
-    loss: Any
-    is_per_token: bool
+    of_token: Any = sympy.S.Zero
+    of_sequence: Any = sympy.S.Zero
+
+    def __add__(self, other: tuple[Any, ...]) -> Attached:
+        return Attached(*map(sum, zip(self, other, strict=True)))
 
 
 class BatchTarget(NamedTuple):
@@ -297,6 +308,17 @@ def _find_target(loss: Any, setting: Setting, is_nonzero: bool) -> BatchTarget:
 
 def _find_attached_loss(loss: Any, setting: Setting) -> Attached | None:
     """Return a loss that detaches nothing and has the same gradient at every sample from mu, or None."""
+    if (whole := _integrate_coefficient(loss, setting)) is not None or not loss.is_Add:
+        return whole
+    parts = [_integrate_coefficient(term, setting) for term in loss.args]
+    return None if None in parts else reduce(add, parts, Attached())
+
+
+def _integrate_coefficient(loss: Any, setting: Setting) -> Attached | None:
+    """Return L with dL/dlog q = h, for h s at one token or of one sequence; None for other scores.
+
+    None, too, where L has a region or a log: it may jump at the bound.
+    """
     with suppress(NotInRing, UsageError):
         field = reduce_loss(build_slot_loss(Written("", loss), setting))
         if field.loss.measure != "mu" or field.loss.detached_q or field.loss.sums:
@@ -308,7 +330,7 @@ def _find_attached_loss(loss: Any, setting: Setting) -> Attached | None:
         primitive = find_primitive(h, slot) if slot in ("x", "now") and not others_pushed else None
         defined = {parse_name(definition.name).base for definition in field.loss.defined.definitions}
         if primitive is not None and defined.isdisjoint(parse_name(name).base for name in primitive.names()):
-            return Attached(to_sympy(primitive), slot == "now")
+            return Attached(**{"of_token" if slot == "now" else "of_sequence": to_sympy(primitive)})
     return None
 
 
@@ -327,7 +349,11 @@ def _refute_objective(loss: Any, setting: Setting) -> tuple[str | None, tuple[Pr
 
 
 def _prove_split(slot: str, under: str) -> Proof:
-    """Prove what independence makes of E_m[mean_i sum_t H s_z n/(T_1 + T_2)]/2; slot x: of sequences."""
+    """Prove what independence makes of 1/(T_1 + T_2), for n = 2 sequences and any H; slot x: of sequences.
+
+    E_m[mean_i sum_t H s (11/12 - (T_i + T_j)/4 + T_i T_j/12)] = E_m[sum_t (11/12 - T/4) H s]
+      + E_m[T] E_m[sum_t (T/12 - 1/4) H s],   j the other one
+    """
     whole, score = slot == "x", s if slot == "x" else Slot(slot)(s)
     h, mine, push = (own(H), own(length), own(s)) if whole else (now(H), length, score)
     over = Rational(11, 12) - (mine + others(length)) / 4 + mine * others(length) / 12
@@ -353,7 +379,7 @@ def _iterate_short_trees(names: tuple[str, ...], on_policy: bool) -> Any:
 def _build_curl(loss: Any, setting: Setting) -> tuple[Derivation, Iterable[str]]:
     """Return the curl of the expected gradient of two sequences, and the slots of its scores.
 
-    d E[T] ^ (E[T G]/12 - E[G]/4) is a part of it on-policy alone: mu does not move.
+    On-policy it has one more part, `_build_wedge`, since E_q[T] moves with theta.
     """
     if setting.is_of_sequence and not setting.on_policy:
         raise NotInRing("a function of log q of one sample is a gradient")

@@ -196,6 +196,7 @@ def _list_jumps(gradient: Gradient, context: Context) -> RuleStep:
 
 
 def _choose_rule_for_mean(mean: Mean, context: Context, strategy: Strategy) -> Reduced:
+    """Choose the rule for a mean, in this order: parts, independence, measure, evaluation, exchange."""
     is_sequence = "t" in mean.index
     if is_sequence and (choice := _choose_parts(mean)):
         return choice
