@@ -77,6 +77,8 @@ AREAS = {
     "discount": "Discounts",
     "distill": "Distillation",
     "shipped": "Losses of released trainers",
+    "beyond": "Questions left open",
+    "methods": "Losses of recent methods",
     "experiment": "Experiments",
 }
 VERDICTS = ("proved", "refuted", "corrected", "exact", "computed")
@@ -261,6 +263,7 @@ def _quotes(settled: list[Settled]) -> Iterator[str]:
     counts |= {"headlines": read_accepted()["headlines"], "verified-refused": read_accepted()["refused"]}
     counts |= {"theorems": theorems, "steps": steps, "rules": len(RULES), "closings": len(CLOSINGS)}
     counts |= {"map": len(list(penalty_map.cells())), **survey.counts(), **count_decisions()}
+    counts |= {f"area-{area}": len(_in_area(settled, area)) for area in AREAS}
     yield from (rf"\kldefine{{count/{name}}}{{{count}}}" for name, count in counts.items())
 
 

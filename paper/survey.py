@@ -22,11 +22,11 @@ HEADS = ("terms", "reverse", "forward", "combination", "zero", "other")
 
 def counts() -> dict[str, int]:
     """How many KL terms of released code are read, and what their documentation says."""
-    rows = stored()
+    rows = [row for row in stored() if "refused" not in row]
     said = Counter(one["holds"] for row in rows for one in row["says"])
     on = _targets("loss", "on-policy")
     return {
-        "survey-read": sum("refused" not in row for row in rows),
+        "survey-read": len(rows),
         "survey-packages": len({row["package"] for row in rows}),
         "survey-releases": len({(row["package"], row["version"]) for row in rows}),
         "survey-loss": on.total(), "survey-loss-reverse": on["reverse-kl"],

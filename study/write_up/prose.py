@@ -62,7 +62,9 @@ def split_pieces(text: str) -> Iterator[Piece]:
         end, core = next(readable, (place, Core("", "", "")))
         if end > place:
             yield from (
-                (kind, piece) for kind, piece in zip((WORDS, FORMULA, WORDS), core, strict=True) if piece
+                (kind, piece)
+                for kind, piece in zip((WORDS, FORMULA, WORDS), _keep_brackets(core), strict=True)
+                if piece
             )
         else:
             yield _mark_plain(words[place])
@@ -85,6 +87,14 @@ def _split_core(run: str) -> Core:
     while body.endswith(")") and body.count(")") > body.count("("):
         body, tail = body[:-1], ")" + tail
     return Core(lead, body, tail)
+
+
+def _keep_brackets(core: Core) -> Core:
+    """Take the brackets round a whole formula, which reading would drop, as words; a pair keeps its own."""
+    inner = core.formula[1:-1]
+    if f"({inner})" != core.formula or not _is_readable(inner):
+        return core
+    return Core(core.lead + "(", inner, ")" + core.tail)
 
 
 def _is_readable(text: str) -> bool:

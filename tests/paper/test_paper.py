@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from klsym.errors import KlsymError
 from klsym.experiments.catalogue import EXPERIMENTS
 from klsym.experiments.gallery import GALLERY
 from klsym.paper import generate as paper
+from klsym.paper import survey
 from klsym.paper.compile import compile_paper, first_fault, main
 from klsym.render.rules import CLOSINGS, RULES
 from klsym.study.figures.style import apply_style, save
@@ -20,6 +22,7 @@ from klsym.study.ledger.experiment_result import Finding
 from klsym.study.ledger.registry import load
 from klsym.study.ledger.settle_all import Judged
 from klsym.study.ledger.settle_claim import Settled, settle
+from klsym.study.tables.survey import stored
 from klsym.study.write_up.bibliography import SOURCES, TAG, cite_tags, listing, write_bibliography
 from klsym.study.write_up.page import write_page
 from klsym.study.write_up.page_material import Figure, Material
@@ -110,6 +113,20 @@ def test_counts_are_those_of_the_ledger(parts, ledger):
     counts = dict(re.findall(r"\\kldefine\{count/(\w+)\}\{(\d+)\}", parts["quotes"]))
     assert int(counts["claims"]) == len(ledger)
     assert sum(int(counts[verdict]) for verdict in paper.VERDICTS) == len(ledger)
+
+
+def test_every_area_has_a_name_and_a_count(parts, ledger):
+    areas = Counter(item.claim.area for item in ledger)
+    assert set(areas) == set(paper.AREAS)
+    assert all(rf"\kldefine{{count/area-{area}}}{{{n}}}" in parts["quotes"] for area, n in areas.items())
+
+
+def test_the_survey_counts_only_terms_that_are_read():
+    read_rows = [row for row in stored() if "refused" not in row]
+    counts = survey.counts()
+    assert counts["survey-read"] == len(read_rows) < len(stored())
+    assert counts["survey-silent"] == sum(not row["says"] for row in read_rows)
+    assert counts["survey-says"] == sum(len(row["says"]) for row in read_rows)
 
 
 def test_the_text_on_released_code_holds(parts):

@@ -64,6 +64,9 @@ def test_escape(text, latex):
         ("lambda = 1, M = 1 and f''(1) = 0", r"$\lambda \brk= 1$, $M \brk= 1$ and $f''(1) \brk= 0$"),
         ("is_above is 1 where sum_{j <= t} s_j < 1/2", None),
         ("a curve (b) of A sample", "a curve (b) of A sample"),
+        ("it is tau S (1 - S), so", r"it is tau S ($1 \brk- S$), so"),
+        ("a factor (1 - lambda) (rho - 1)", r"a factor $(1 \sbrk- \lambda)\,\cut (\rho \sbrk- 1)$"),
+        ("exp(-tau (rho - 1))", r"exp(-tau ($\rho \brk- 1$))"),
         ("KL(q||pi*) is 0.76", r"$\mathrm{KL}(q\,\Vert\,\pi^\star)$ is 0.76"),
     ],
 )
