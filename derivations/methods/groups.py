@@ -13,7 +13,7 @@ from klsym.study.ledger.registry import claim
 from klsym.worlds.draw import build_one_node
 
 J = expectation(R, under=q)
-K = others(R)  # the successes among the other samples
+SUCCEEDING = others(R)  # the successes among the other samples
 SLOPE = expectation(R * s, under=q)  # grad J
 TWO, THREE = ((n, 2),), ((n, 3),)
 SUCCESSES = (
@@ -68,10 +68,12 @@ def _compare_over_batches(coefficient, order):
 def rewards_over_their_mean():
     """The other samples are independent of R_i s_i, and the mean of n/(1 + K') is a geometric sum."""
     return (
-        derive(mean_over_i(own(R) * (2 - K) * own(s), under=q), premises=TWO).equals(
+        derive(mean_over_i(own(R) * (2 - SUCCEEDING) * own(s), under=q), premises=TWO).equals(
             2 * grad(J) - J * grad(J), using=[(0, None)]
         ),
-        derive(mean_over_i(own(R) * (3 - 2 * K + K**2 / 2) * own(s), under=q), premises=THREE).equals(
+        derive(
+            mean_over_i(own(R) * (3 - 2 * SUCCEEDING + SUCCEEDING**2 / 2) * own(s), under=q), premises=THREE
+        ).equals(
             3 * grad(J) - 4 * J * grad(J) + grad(J) * expectation(R**2, under=q) + J * J * grad(J),
             using=[(0, SLOPE * (2 * J - J * J * (n / 2) - expectation(R**2, under=q) / 2))],
         ),
@@ -135,8 +137,8 @@ def centred_rewards_over_their_mean():
     """Centring takes off a baseline that is 0 where K = 0, so that it depends on the sample itself."""
     model = build_one_node(HALVES, {"R": ["1", "0"]}, {})
     return (
-        derive(mean_over_i((own(R) - K) * own(s), under=q)).equals(grad(J)),
-        derive(mean_over_i(own(R) * (2 - K / 2) * own(s), under=q), premises=THREE).equals(
+        derive(mean_over_i((own(R) - SUCCEEDING) * own(s), under=q)).equals(grad(J)),
+        derive(mean_over_i(own(R) * (2 - SUCCEEDING / 2) * own(s), under=q), premises=THREE).equals(
             2 * grad(J) - J * grad(J), using=[(0, None)]
         ),
         _order_of_a_centred_group(),

@@ -239,7 +239,8 @@ REFUSED: dict[str, str] = {
         "a value at the drawn word inside a sum over all words",
     "-(logp.sum(dim=1)/len(logp)*adv).sum()": "counts samples .* divide by mask.sum",
     "ratio = torch.exp((logp - old_logp).sum(-1)/len(mask)); -(ratio*adv).mean()": "counts samples",
-    "logps = F.log_softmax(logits, -1); -(adv*logps.gather(-1, greedy_ids)).mean()": "gather at unknown words",
+    "logps = F.log_softmax(logits, -1); -(adv*logps.gather(-1, greedy_ids)).mean()":
+        "gather at unknown words",
     "loss = k1\nif batch.score > 0:\n    loss = -loss": "without 'if batch.score > 0:'",
     "-(R - R.mean())/k1.mean()*logp": "a mean or a sum inside a product",
     "ratio - 1": "ambiguous name 'ratio' at character 1.*type rho for q/mu .*or r for p/q",
