@@ -42,7 +42,8 @@ from klsym.kernel.statements import Context
 
 HOME = Path(klsym.__file__).parent
 WORDS = {
-    "the loss grammar": "log_q log_p log_mu k k1 r rho w o s R A M sg exp log sqrt sigmoid logsigmoid abs min max clip",
+    "the loss grammar": "log_q log_p log_mu k k1 r rho w o s R A M sg exp log sqrt abs min max clip",
+    "logistic functions": "sigmoid logsigmoid",
     "a third policy": "old log_old rho_old",
     "a critic": "V V_next gae",
     "batches and sequences": "T H H2 H3 H4 length sum mean loo centred normalised togo whole seqmean disc",
