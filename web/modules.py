@@ -25,7 +25,7 @@ from klsym.engine.options.option_table import OPTIONS  # noqa: E402
 from klsym.study.explorer import list_meaningful_values  # noqa: E402
 
 PACKAGES = ("sympy", "mpmath", "klsym")
-STEP = 17
+STEP = 61
 LOSSES = (
     "k1", "k2", "k3", "rho*k1", "rho*k3", "sg(rho)*k2", "k1*sg(k1)", "exp(k1) + k2**3",
     "clip(rho, 1-eps, 1+eps)*k1",
@@ -68,7 +68,7 @@ def others() -> Iterator[dict[str, Any]]:
         yield {"kind": "recommend", "options": {"target": "reverse-kl", "level": level, "framework": "jax"}}
     for one, other in itertools.combinations(LOSSES[::6], 2):
         yield {"kind": "compare", "loss": one, "other": other, "options": {}}
-    for divergence in DIVERGENCES:
+    for divergence in DIVERGENCES[::2]:  # they are settled alike
         yield {"kind": "divergence", "divergence": divergence, "options": {}}
     for loss in ("k1", "k2", "k3", "rho*k3", "k3 + log_q", "k1**2 + k1"):
         row = {"kind": "optimum", "loss": loss, "beta": "1/2", "rewards": "0,0.4,1"}
