@@ -5,7 +5,7 @@ draws fresh samples from it.  With w = q/mu where the weight is kept, and w = 1 
 
     theta <- theta + step/n sum_i w_i (R_i - beta k1_i - mean of the others') s_i
 
-so that with the weight the penalty descends KL(q||p).
+so that with the weight the penalty descends KL(q||p).  The exact update is its mean over the samples.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Setup:
     """One set-up: random bandits with log p = log softmax(N(0, 1)) and R = N(0, 1), which start at q = p.
 
     age: updates between two samplers; 1 is on-policy.  beta: weight of the penalty, 0 or more.
-    weighted: is each sample weighted by q/mu?  step, n: of the updates.  arms: 2 or more.
-    updates: of a run.
+    weighted: is each sample weighted by q/mu?  step, n: of the updates; n = 0 for the exact update.
+    arms: 2 or more.  updates: of a run.
     Raises UsageError: numbers out of range.
     """
 
@@ -50,7 +50,8 @@ class Setup:
 
     def __post_init__(self) -> None:
         positive("step", self.step)
-        counted = is_count(self.arms, 2) and is_count(self.n, 2) and is_count(self.age, 1)
+        sampled = self.n == 0 or is_count(self.n, 2)
+        counted = is_count(self.arms, 2) and sampled and is_count(self.age, 1)
         refuse_unless(counted and is_count(self.updates, 1), "2 arms, 2 samples, 1 update at least")
         refuse_unless(is_number(self.beta) and self.beta >= 0, f"beta = {self.beta!r}: 0 or more expected")
 
@@ -92,14 +93,31 @@ def run(setup: Setup, repeats: int, seed: int) -> Run:
     for number, uniforms in enumerate(_draw_uniforms(setup, repeats, seed)):
         rewards.append((np.exp(log_q) * reward).sum(axis=0))
         log_mu = log_q if number % setup.age == 0 else log_mu
-        at, _ = inverse_cdf(np.exp(log_mu), uniforms)
-        gain = centred(reward.take(at) - setup.beta * (log_q - log_p).take(at))
-        weight = np.exp((log_q - log_mu).take(at)) if setup.weighted else 1.0
-        logits = snap(logits + setup.step * score_sum(at, weight * gain / setup.n, np.exp(log_q)))
+        gain = reward - setup.beta * (log_q - log_p)
+        weight = np.exp(log_q - log_mu) if setup.weighted else np.ones_like(log_q)
+        push = (
+            _average(gain, weight, log_q, log_mu, uniforms)
+            if setup.n
+            else _expect(gain, weight, log_q, log_mu)
+        )
+        logits = snap(logits + setup.step * push)
         log_q = log_softmax(logits, 0)
     rewards.append((np.exp(log_q) * reward).sum(axis=0))
     entropy = -(np.exp(log_q) * log_q).sum(axis=0)
     return Run(setup, np.array(rewards), most=reward.max(axis=0), entropy=entropy)
+
+
+def _average(gain: Any, weight: Any, log_q: Any, log_mu: Any, uniforms: Any) -> Any:
+    """1/n sum_i w_i (gain_i - mean of the others') s_i, of arms drawn from mu."""
+    at, _ = inverse_cdf(np.exp(log_mu), uniforms)
+    return score_sum(at, weight.take(at) * centred(gain.take(at)) / len(at), np.exp(log_q))
+
+
+def _expect(gain: Any, weight: Any, log_q: Any, log_mu: Any) -> Any:
+    """E_mu[w (gain - E_mu[gain]) s], the mean of `_average`."""
+    mu = np.exp(log_mu)
+    pushed = mu * weight * (gain - (mu * gain).sum(axis=0))
+    return pushed - np.exp(log_q) * pushed.sum(axis=0)
 
 
 def _draw_uniforms(setup: Setup, repeats: int, seed: int) -> Iterable[Any]:

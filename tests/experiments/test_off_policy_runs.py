@@ -58,7 +58,7 @@ def data():
 
 def test_the_findings_hold_and_say_what_the_runs_show(data) -> None:
     assert all(finding.holds for finding in data.findings)
-    assert [finding.agrees for finding in data.findings[2:]] == [True, False, None]
+    assert [finding.agrees for finding in data.findings[2:]] == [True, False, None, True]
     assert draw(data).axes
 
 
@@ -69,7 +69,23 @@ def test_findings_of_exchanged_runs_do_not_hold(data) -> None:
     reversed_betas = dict(zip(BETAS, reversed(BETAS), strict=True))
     runs = {(w, s, age, reversed_betas[beta]): one for (w, s, age, beta), one in data.runs.items()}
     assert not all(finding.holds for finding in replace(data, runs=runs).findings)
-    assert AGES[0] == 1
+    exact = {(not weighted, *key): one for (weighted, *key), one in data.exact.items()}
+    assert not replace(data, exact=exact).findings[-1].holds and AGES[0] == 1
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_exact_update_is_the_mean_of_the_sampled_ones(weighted: bool) -> None:
+    """After one update, from the mean over all pairs of samples."""
+    setup = Setup(1, 0.3, weighted, arms=3, n=0, updates=1, step=1e-4)
+    drawn = np.random.default_rng([0, 0]).normal(size=(2, 3, 1))
+    p, R = np.exp(drawn[0][:, 0]), drawn[1][:, 0]
+    p = p / p.sum()
+    slope = sum(
+        p[i] * p[j] * (R[i] - R[j]) * (np.eye(3)[i] - p) for i in range(3) for j in range(3)
+    )  # at q = mu = p
+    found = run(replace(setup, step=1.0), 1, 0).reward[1, 0]
+    logits = np.log(p) + slope
+    assert found == pytest.approx(np.exp(logits) @ R / np.exp(logits).sum(), abs=1e-5)
 
 
 @pytest.mark.parametrize(
