@@ -285,7 +285,8 @@ def test_a_mask_of_ratios_is_a_region(condition: str, target: str, tmp_path: Pat
 @pytest.mark.parametrize("kept", ["torch.exp(ref_logp - logp).detach()", "(logp - old_logp).detach()"])
 def test_a_detached_factor_of_the_policy_is_no_region(kept: str, tmp_path: Path) -> None:
     body = f"return -(torch.exp(logp - old_logp)*{kept}*advantages*mask).sum()/mask.sum()"
-    assert audited_by_name(tmp_path, "masked_loss", body).verdict.target is None
+    verdict = audited_by_name(tmp_path, "masked_loss", body).verdict
+    assert verdict.target == "objective" and verdict.gradient.inside_clamps is None  # and not its own mean
 
 
 # ---------------------------------------------------------------------------- advantages of tokens
