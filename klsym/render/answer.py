@@ -446,6 +446,4 @@ def format_answer_markdown(answer: Answer) -> str:
 
 def escape_markdown(text: str) -> str:
     """Escape the signs that Markdown would interpret."""
-    for sign in ("*", "_", "|", "<"):
-        text = text.replace(sign, "\\" + sign)
-    return text
+    return text.translate({ord(sign): f"\\{sign}" for sign in "*_|<"})
