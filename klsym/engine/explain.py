@@ -64,8 +64,8 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     """Return the verdict on a loss that was read, with its terms, and without what to write instead."""
     written = restrict_to_drawn_words(written) if asked.truncated else written
     plain = drop_inner_clips(written, asked)
-    rewritten, asked = rewrite_per_token(plain, asked)
-    written = written if rewritten is plain else rewritten
+    if rewrite_per_token(plain, asked)[0] is not plain:
+        written, asked = rewrite_per_token(written, asked)
     of_tokens = asked.truncated and asked.is_per_token
     written, setting = rewrite_under_mu(written, asked)
     verdict = explain_written(written, setting)

@@ -73,6 +73,7 @@ def mean_of(loss: Callable[[Any], float]) -> Callable[[np.ndarray], float]:
 
 
 REWARD = {"use": "reward"}
+MIXED = "E_mu[sum_i (k1**2/2 + sum_t (k1_now**2/2))/sum_i T_i]"
 WITH_OBJECTIVE = [
     ("sg(rho)*k2", {}, lambda x: x.rho * x.k1, lambda x: (x.rho * x.k1 - x.rho).sum(),
      "E_mu[sum_i sum_t (rho_now*k1_now - rho_now)/sum_i T_i]"),
@@ -87,6 +88,10 @@ WITH_OBJECTIVE = [
     ("A", REWARD | {"credit": "to-go"}, lambda x: x.A + 0 * x.k1, lambda x: x.A * x.log_q.sum(),
      "E_mu[sum_i (A*log_q)/sum_i T_i]"),
 ]  # fmt: skip
+WITH_OBJECTIVE += [  # a term that does not depend on theta adds nothing
+    (loss, {}, lambda x: x.k1.sum() + x.k1, lambda x: x.k1.sum() ** 2 / 2 + (x.k1**2 / 2).sum(), MIXED)
+    for loss in ("sg(whole(k1))*log_q + k2", "sg(whole(k1))*log_q + k2 + R", "sg(whole(k1))*log_q + k2 + 3")
+]
 WITHOUT = [
     ("k1", REWARD | {"credit": "to-go", "weights": "token"}, lambda x: to_go(x.k1)),
     ("sg(rho)*k2", {"weights": "prefix"}, lambda x: np.cumprod(x.rho) * x.k1),

@@ -7,6 +7,7 @@ import pytest
 
 from klsym import explain
 from klsym.errors import UsageError
+from klsym.language.expressions import clip
 
 SEQUENCES = ([0], [1, 0], [1, 1])  # of words; logits: two at the first token, two at the second
 A = np.array([0.9, -0.5, 0.4])
@@ -43,6 +44,7 @@ def test_on_policy_the_bounds_never_act(low: float, high: float) -> None:
     answer = explain(text, sampling="on-policy", level="sequence")
     assert slope(loss, low, high) == pytest.approx(slope(objective), abs=1e-8)
     assert answer.gradient.score_text == "-A/T" and answer.trust == "sympy"
+    assert answer.loss.written.expression.has(clip)  # which a check with numbers runs
     assert "does nothing near theta" in str(answer).replace("\n           ", " ")
 
 
@@ -67,6 +69,8 @@ def test_terms_and_fixes_with_such_a_clip_are_not_called_proved() -> None:
     clipped = "exp(seqmean(clip(log(rho), -eps, eps)))*A"
     text = str(explain(f"-{clipped} + beta*k2", sampling="on-policy", level="sequence"))
     assert "policy gradient                                         by SymPy alone" in text
+    rewritten = explain(f"-{clipped} + whole(k3)", sampling="on-policy", level="sequence")
+    assert rewritten.trust == "sympy" and rewritten.loss.written.expression.has(clip)
     fix = str(explain(clipped, sampling="on-policy", level="sequence")).split("fix")[1]
     assert "by SymPy alone" in fix and "proved" not in fix
 

@@ -326,6 +326,8 @@ def _integrate_coefficient(loss: Any, setting: Setting) -> Attached | None:
         pushes = {slot: attach(h) for slot, h in field.score_coefficients.items()}
         if field.sequence_coefficient is not None:  # sum_t h s_t = h s
             pushes = {"x": attach(to_ring(field.sequence_coefficient))}
+        if not pushes:  # it does not depend on theta
+            return Attached()
         [(slot, h), *others_pushed] = pushes.items()
         primitive = find_primitive(h, slot) if slot in ("x", "now") and not others_pushed else None
         defined = {parse_name(definition.name).base for definition in field.loss.defined.definitions}
