@@ -12,6 +12,7 @@ Flat(loss=2*k1 + rho, factor=1, masked=False)
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, NamedTuple
 
 import sympy
@@ -241,6 +242,19 @@ def flatten(e: Any) -> Flat:
     if len({(part.factor, part.masked) for part in parts}) > 1:
         raise Misplaced(*MIXED)
     return parts[0]._replace(loss=sympy.Add(*(part.loss for part in parts))) if parts else Flat(e)
+
+
+def find_aggregate(factor: Any, mask_axes: Set[bool]) -> str:
+    """Return the aggregate of a loss that is added up under a mask of tokens; "" if it has none.
+
+    factor: of the mean over samples.  mask_axes: of each sum of the mask, whether it is over one axis alone.
+
+    >>> find_aggregate(KEPT / SAMPLES, set()), find_aggregate(sympy.S.One, {True}), find_aggregate(SAMPLES, set())
+    ('sum', 'mean', '')
+    """
+    if factor.has(KEPT):
+        return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""
+    return {frozenset({True}): "mean", frozenset({False}): "batch"}.get(frozenset(mask_axes), "")
 
 
 def _divides_by_rewards(node: Any) -> bool:

@@ -65,6 +65,7 @@ from klsym.language.reductions import (
     Misplaced,
     Std,
     divide_by_std,
+    find_aggregate,
     flatten,
     has_words,
     is_small,
@@ -433,11 +434,12 @@ class SpelledReader(NameReader):
             yield Message("over-tokens")
         elif averages:
             yield Message("averages-left-out", names=averages)
-        if len(self.mask_axes) == 1 and averages and not self.sums_tokens and not self.factor.has(KEPT):
-            yield Message("tokens-averaged", of_sequence=self.mask_axes == {True})
+        aggregate = "" if self.sums_tokens else find_aggregate(self.factor, self.mask_axes)
+        if averages and aggregate:
+            yield Message("tokens-added-up", aggregate=aggregate)
         if unchanged := tuple(name for name in left_out if name in NO_VALUE):
             yield Message("calls-left-out", names=unchanged)
-        if self.factor != 1:
+        if self.factor != 1 and not aggregate:
             yield Message("factor-left-out", factor=str(self.factor))
         if unused := tuple(name for name in self.assigned if name not in self.used and name != self.last):
             yield Message("names-unused", names=unused, loss=self.last)

@@ -196,7 +196,7 @@ def _iterate_terms(
         yield TermLine(
             term.loss if is_typed else write(term.loss),
             update=write(update),
-            kind=describe_term(term.verdict, verdict.is_ascended),
+            kind=write(describe_term(term.verdict, verdict.is_ascended)),
             missing=tuple(missing),
             trust=name_trust(term.verdict),
         )

@@ -17,9 +17,12 @@ from typing import Any
 
 from sympy import Add, Basic, Function, Heaviside, S, expand
 
+from klsym.engine.answers.dispatch import as_written, explain_written
+from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.divergences.mixtures import find_mixture
 from klsym.engine.divergences.regressions import find_regression
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.errors import spell_option
 from klsym.kernel.statements import Mean
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import ATOMS, A, R, V, V_next, log_mu, log_old, log_p, log_q
@@ -28,12 +31,15 @@ from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
 from klsym.notation.values import take_off_score
 from klsym.render.headline import (
+    KL,
     NAMED,
     Update,
+    describe_next_tokens,
     find_named_inside,
     find_policy_gradient,
     find_update,
     list_option_words,
+    name_trust,
 )
 from klsym.render.objective import (
     aim_at_multiples,
@@ -140,6 +146,10 @@ def describe_kinds(kinds: Sequence[str]) -> str:
 
 def describe_term(verdict: Verdict, ascends: bool) -> str:
     """Say in a few words what kind of term of a sum it is."""
+    next_token_kl = read_next_token_kl(verdict) if verdict.target == "no-objective" else None
+    if next_token_kl is not None:
+        multiple = f"{TEXT(next_token_kl.multiple)} times " if next_token_kl.multiple is not None else ""
+        return f"{'ascends' if ascends else 'descends'} {multiple}{KL[next_token_kl.name]} of each next token"
     kind = describe_kind(verdict, ascends)
     without = " without an objective" * (verdict.target == "no-objective" and kind != NO_OBJECTIVE)
     return describe_kinds([kind]) + without
@@ -266,7 +276,24 @@ def write_remark(verdict: Verdict) -> str:
     """Return what is to be known of a whole loss beside its objective; "" where nothing is."""
     if compares_with_old(verdict):
         return OLD_REFERENCE
-    return describe_mixture(verdict) or describe_regression(verdict)
+    return describe_mixture(verdict) or describe_regression(verdict) or describe_sum_over_tokens(verdict)
+
+
+def describe_sum_over_tokens(verdict: Verdict) -> str:
+    """Say which KL of each next token a loss without an objective descends where tokens are summed.
+
+    The length T in a mean over tokens depends on later tokens, and hides this KL.
+    """
+    setting, written = verdict.setting, verdict.loss.written
+    is_mean = setting.averaged or setting.divisor.over_batch
+    if written is None or not is_mean or verdict.target != "no-objective":
+        return ""
+    said = []
+    for name, part in [("it", written), *((x.loss, as_written(x.loss, ())) for x in verdict.gradient.terms)]:
+        summed = explain_written(part, replace(setting, aggregate="sum"))
+        if describe_next_tokens(summed):
+            said.append(f"{name} {find_update(summed, verdict.is_ascended).write()} ({name_trust(summed)})")
+    return f"summed over tokens ({spell_option('aggregate', 'sum')}), {'; '.join(said)}" if said else ""
 
 
 def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | None = None) -> str:

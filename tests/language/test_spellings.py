@@ -473,20 +473,3 @@ def test_comparisons_say_what_was_read() -> None:
     answer = compare("(logp - ref_logp).square()/2", "k1.detach()*log_q")
     assert answer.losses == ("k2", "log_q*sg(k1)") and answer.per_sample.same
     assert "(logp - ref_logp).square()/2 is read as k2" in answer.text(full=True)
-
-
-@pytest.mark.parametrize(
-    ("typed", "aggregate"),
-    [
-        ("(k3*mask).sum()/mask.sum()", "batch"),
-        ("masked_mean(k3, mask)", "batch"),
-        ("((k3*mask).sum(1)/mask.sum(1)).mean()", "mean"),
-        ("masked_mean(k3, mask, axis=1).mean()", "mean"),
-        ("(k3*mask).sum(1).mean()", ""),
-        ("k3.mean()", ""),
-    ],
-)
-def test_a_mean_over_tokens_names_the_options_that_explain_it(typed: str, aggregate: str) -> None:
-    notes = [note for note in read_loss(typed).notes if note.code == "tokens-averaged"]
-    assert [note.values["of_sequence"] for note in notes] == ([aggregate == "mean"] if aggregate else [])
-    assert (f"aggregate='{aggregate}' explains" in explain(typed).text(full=True)) == bool(aggregate)

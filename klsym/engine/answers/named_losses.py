@@ -16,6 +16,7 @@ from sympy import S
 
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence, suggest_losses
+from klsym.engine.options.choices import is_reward
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
@@ -43,11 +44,15 @@ Options = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Question:
-    """A loss as it is written, the options (those of its name where none was typed), and the names used."""
+    """A loss as it is written, the options (those of its name where none was typed), and the names used.
+
+    says_level: the loss itself adds up tokens, and its options are those of that level.
+    """
 
     written: Written
     options: dict[str, str | None]
     rows: tuple[NamedLoss, ...] = ()
+    says_level: bool = False
 
 
 def read_question(loss: object, parameters: Iterable[str], options: Options) -> Question:
@@ -131,12 +136,34 @@ def _is_weight(e: Any) -> bool:
 
 
 def _assume_level(question: Question) -> Question:
-    """Return the question of whole sequences, with a note, where a sum was read as one over their tokens."""
+    """Return the question at the level of the sums over tokens in the loss, with a note.
+
+    Where another level was typed, or the loss is a reward, the note says what explains the loss as written.
+    """
     written = question.written
-    if question.options.get("level") or all(note.code != "over-tokens" for note in written.notes):
+    implied = next(filter(None, map(_read_level, written.notes)), None)
+    typed = {
+        name: read_choice(name, value) for name in (implied or ()) if (value := question.options.get(name))
+    }
+    if implied is None or typed == implied:
         return question
-    options = {**question.options, "level": "sequence"}
-    return Question(replace(written, notes=(*written.notes, Message("level-assumed"))), options)
+    use = question.options.get("use")
+    is_differently_used = use is not None and is_reward(read_choice("use", use))
+    is_unlike = is_differently_used or any(typed[name] != implied[name] for name in typed)
+    assumed = {name: value for name, value in implied.items() if name not in typed}
+    note = (
+        Message("level-unlike", options=implied) if is_unlike else Message("level-assumed", options=assumed)
+    )
+    options = question.options if is_unlike else {**question.options, **implied}
+    written = replace(written, notes=(*written.notes, note))
+    return replace(question, written=written, options=options, says_level=not is_unlike)
+
+
+def _read_level(note: Message) -> dict[str, str] | None:
+    """Return the level, and how tokens are added up, that a note on the reading of a loss implies."""
+    if note.code == "tokens-added-up":
+        return {"level": "token", **note.values}
+    return {"level": "sequence"} if note.code == "over-tokens" else None
 
 
 def merge_options(rows: Iterable[NamedLoss], options: Options) -> dict[str, str | None]:
@@ -157,14 +184,14 @@ def merge_options(rows: Iterable[NamedLoss], options: Options) -> dict[str, str 
 
 
 def complete_options(question: Question) -> dict[str, str] | None:
-    """Return the options of a loss that is called by a name, with the defaults of those it leaves out.
+    """Return the options of a loss that brings some, with the defaults of those it leaves out.
 
-    None: no name in the loss brings options, so that it can be used like another loss.
+    None: neither a name in the loss nor a sum over tokens brings options: it can be used like another loss.
 
     >>> [complete_options(read_question(name, (), {})) is None for name in ("ppo", "k3")]
     [False, True]
     """
-    if not any(row.options for row in question.rows):
+    if not question.says_level and not any(row.options for row in question.rows):
         return None
     chosen = {name: value for name, value in question.options.items() if value}
     without_effect = _list_without_effect({**DEFAULT_CHOICES, **chosen}) - chosen.keys()

@@ -104,7 +104,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     typed_use = read_choice("use", options["use"]) if options.get("use") else ""
     places = [choose_place(place, typed_use) for _, place in split]
     options["use"] = places[0] if places[0] == places[1] else "loss"
-    questions = [read_question(text, names, options) for text, _ in split]
+    questions = _share_sampling([read_question(text, names, options) for text, _ in split])
     pair: WrittenPair = (questions[0].written, questions[1].written)
     uses = read_uses(questions, options, places)
     if uses is not None:
@@ -115,6 +115,17 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
         pair = _write_rewards(pair, places, used, typed=(a, b))
     comparison = compare_losses(pair, setting)
     return _add_readings(replace(comparison, written=pair))
+
+
+def _share_sampling(questions: Sequence[Question]) -> list[Question]:
+    """Return the questions with the sampler that one of them implies, where the other implies none."""
+    implied = next(filter(None, (one.options.get("sampling") for one in questions)), None)
+    return [
+        one
+        if one.rows or one.options.get("sampling")
+        else replace(one, options={**one.options, "sampling": implied})
+        for one in questions
+    ]
 
 
 def _choose_options(questions: Sequence[Question], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from klsym.errors import spell_option
@@ -73,12 +73,15 @@ def _averages_left_out(names: Sequence[str]) -> str:
     return f"{are} left out: klsym itself takes the mean over samples"
 
 
-def _describe_average(of_sequence: bool) -> str:
-    over = "the tokens of each sequence" if of_sequence else "all tokens of the batch"
-    options = (
-        f"{spell_option('level', 'token')} {spell_option('aggregate', 'mean' if of_sequence else 'batch')}"
-    )
-    return f"it is averaged over {over}: {options} explains what that changes"
+ADDED_UP = {
+    "sum": "it is summed over tokens",
+    "mean": "it is averaged over the tokens of each sequence",
+    "batch": "it is averaged over all tokens of the batch",
+}
+
+
+def _spell_options(options: Mapping[str, str]) -> str:
+    return " ".join(spell_option(name, value) for name, value in options.items())
 
 
 def _list_batch_means(names: Sequence[str], divided: bool, guard: Fraction | str) -> str:
@@ -110,9 +113,8 @@ READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
     "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
-    "at-each-token", "over-tokens", "level-assumed", "batch-mean-read", "drawn-words-are-kept",
+    "at-each-token", "over-tokens", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read", "drawn-words-are-kept",
     "cut-at-tokens", "settings-assumed", "temperature-read",
-    "tokens-averaged",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -127,7 +129,8 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f"{_listed(clips, 'does nothing', 'do nothing')} near theta: q draws"
         " the samples, and the argument lies strictly between the bounds (parameters are positive)"
     ),
-    "tokens-averaged": _describe_average,
+    "tokens-added-up": lambda aggregate: ADDED_UP[aggregate],
+    "level-unlike": lambda options: f"{_spell_options(options)} explains what that changes",
     "temperature-read": "the logits are divided by {temperature}: q and p are policies at this temperature",
     "settings-assumed": lambda conditions: f"assumed: {' and '.join(conditions)}",
     "parameters-declared": _declared,
@@ -135,7 +138,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "over-tokens": "a mean or sum of log-probabilities inside exp, or that a reward multiplies, is over the T"
     " tokens of a sequence; klsym itself takes the mean"
     " over samples",
-    "level-assumed": lambda: f"assumed: {spell_option('level', 'sequence')}",
+    "level-assumed": lambda options: f"assumed: {_spell_options(options)}",
     "batch-mean-read": _list_batch_means,
     "masks-left-out": _masks_left_out,
     "calls-left-out": _calls_left_out,

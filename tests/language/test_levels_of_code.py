@@ -1,0 +1,62 @@
+"""Sums over tokens in code say the level of a loss, and how its tokens are added up, unless a level was typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from klsym import compare, explain
+from klsym.language.spellings import read_loss
+
+LEVEL_OF_CODE = pytest.mark.parametrize(
+    ("typed", "aggregate"),
+    [
+        ("(k3*mask).sum()/mask.sum()", "batch"),
+        ("masked_mean(k3, mask)", "batch"),
+        ("((k3*mask).sum(1)/mask.sum(1)).mean()", "mean"),
+        ("masked_mean(k3, mask, axis=1).mean()", "mean"),
+        ("(k3*mask).sum(1).mean()", "sum"),
+        ("(k3*mask).sum()", "sum"),
+        ("k3.mean()", ""),
+        ("k3.sum(1).mean()", ""),
+    ],
+)
+
+
+@LEVEL_OF_CODE
+def test_a_masked_sum_says_the_level_and_how_tokens_are_added_up(typed: str, aggregate: str) -> None:
+    notes = [note for note in read_loss(typed).notes if note.code == "tokens-added-up"]
+    assert [note.values["aggregate"] for note in notes] == ([aggregate] if aggregate else [])
+    answer, level = explain(typed), "token" if aggregate else "sample"
+    assert (answer.setting.level, answer.setting.aggregate or "") == (level, aggregate)
+    assumed = f"assumed: level='token' aggregate='{aggregate}'"
+    assert (assumed in answer.text(full=True)) == bool(aggregate)
+    for choice in ("sum", "mean", "batch") * bool(aggregate):
+        other = explain(typed, level="token", aggregate=choice)
+        assert (other.setting.level, other.setting.aggregate) == ("token", choice)
+        assert ("explains what that changes" in other.text(full=True)) == (choice != aggregate)
+
+
+@pytest.mark.parametrize("options", [{"level": "sequence"}, {"level": "sample"}, {"use": "reward"}])
+@LEVEL_OF_CODE
+def test_another_level_that_was_typed_stays(typed: str, aggregate: str, options: dict[str, str]) -> None:
+    answer = explain(typed, **options)
+    assert answer.setting.level == options.get("level", "sample")
+    explained = f"level='token' aggregate='{aggregate}' explains what that changes"
+    assert (explained in answer.text(full=True)) == bool(aggregate)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        ("masked_mean(ratio*k3, mask)", "(rho*k3*mask).sum()/mask.sum()", True),
+        ("masked_mean(ratio*k3, mask)", "(rho*k3*mask).sum(-1).mean()", False),
+        ("masked_mean(k3, mask)", "masked_mean(ratio*k3, mask)", True),
+        ("masked_mean(k3, mask)", "k2", True),
+    ],
+)
+def test_losses_of_code_are_compared_at_their_own_levels(one: str, other: str, together: bool) -> None:
+    compared = compare(one, other)
+    assert bool(compared.settings) != together
+    if together:
+        assert (compared.setting.level, compared.setting.aggregate) == ("token", "batch")
+    assert compared.setting.sampling == ("off-policy" if "ratio" in one + other else "on-policy")
