@@ -249,8 +249,10 @@ def find_aggregate(factor: Any, mask_axes: Set[bool]) -> str:
 
     factor: of the mean over samples.  mask_axes: of each sum of the mask, whether it is over one axis alone.
 
-    >>> find_aggregate(KEPT / SAMPLES, set()), find_aggregate(sympy.S.One, {True}), find_aggregate(SAMPLES, set())
-    ('sum', 'mean', '')
+    >>> find_aggregate(KEPT / SAMPLES, set()), find_aggregate(sympy.S.One, {True})
+    ('sum', 'mean')
+    >>> find_aggregate(SAMPLES, set())
+    ''
     """
     if factor.has(KEPT):
         return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""

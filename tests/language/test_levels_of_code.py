@@ -1,4 +1,4 @@
-"""Sums over tokens in code say the level of a loss, and how its tokens are added up, unless a level was typed."""
+"""Sums over tokens in code say the level of a loss, and how tokens are added up, unless one was typed."""
 
 from __future__ import annotations
 

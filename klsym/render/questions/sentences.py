@@ -113,8 +113,8 @@ READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
     "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
-    "at-each-token", "over-tokens", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read", "drawn-words-are-kept",
-    "cut-at-tokens", "settings-assumed", "temperature-read",
+    "at-each-token", "over-tokens", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
+    "drawn-words-are-kept", "cut-at-tokens", "settings-assumed", "temperature-read",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
