@@ -226,15 +226,46 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     if not (first in SYMBOLS or is_exponentiated) or target not in SYMBOLS or first == target:
         hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
         raise reader.make_error_with_hint(f"{call.name} of other arguments", hint, call.node)
-    reduction_name = (
-        reduction.value if isinstance(reduction, ast.Constant) else "mean" if reduction is None else None
-    )
-    factors = {"none": 1 / WORDS, "mean": 1 / WORDS, "batchmean": 1, "sum": SAMPLES}
-    if reduction_name not in factors:
-        raise reader.make_error_at("kl_div with a reduction that is not read", call.node)
+    factor = _read_reduction(reader, call, reduction)
     if is_exponentiated:
-        return factors[reduction_name] * OverVocabulary(recognise(exp(target - log_q)) * (target - first))
-    return factors[reduction_name] * full_kl(symbols[target], symbols[first])
+        return factor * OverVocabulary(recognise(exp(target - log_q)) * (target - first))
+    return factor * full_kl(symbols[target], symbols[first])
+
+
+def _read_reduction(reader: Any, call: Call, reduction: ast.expr | None) -> Any:
+    """Return the factor of a sum over the vocabulary; a setting is assumed to be batchmean."""
+    factors = {"none": 1 / WORDS, "mean": 1 / WORDS, "batchmean": 1, "sum": SAMPLES}
+    match reduction:
+        case None:
+            return factors["mean"]
+        case ast.Constant(name) if name in factors:
+            return factors[name]
+        case ast.Name() | ast.Attribute():
+            typed = ast.unparse(reduction)[:40]
+            reader.assumed = (*reader.assumed, f"{typed} is 'batchmean', another one is another factor")
+            return factors["batchmean"]
+    raise reader.make_error_at("kl_div with a reduction that is not read", call.node)
+
+
+def _make_distance_row(of: Callable[[Any, ast.expr, Any], Any]) -> Row:
+    """Return the row of the mean of(reader, node, x - y), such as mse_loss(x, y)."""
+
+    def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+        x, y = (reader.build(given[name], depth) for name in ("x", "target"))
+        value, reduction = of(reader, call.node, x - y), given.get("reduction")
+        kind = reduction.value if isinstance(reduction, ast.Constant) else "" if reduction else "mean"
+        if kind not in ("none", "mean", "sum"):
+            raise reader.make_error_at(f"{call.name} with a reduction that is not read", call.node)
+        return value if kind == "none" else reader.reduce_to_mean(kind, value, call.name)
+
+    return Row(("x", "target", "/", "reduction"), build)
+
+
+def _build_huber(reader: Any, node: ast.expr, d: Any) -> Any:
+    """Return m*|d| - m**2/2 with m = min(|d|, 1): d**2/2 near 0, |d| - 1/2 beyond."""
+    size = reader.call_function("abs", [d], node)
+    near = reader.call_function("min", [size, reader.one], node)
+    return near * size - near**2 / 2
 
 
 def names_kl_module(node: ast.Call) -> bool:
@@ -368,5 +399,8 @@ FUNCTIONS: dict[str, Row] = {
     "masked_mean": _make_masked_row("mean"),
     "masked_sum": _make_masked_row("sum"),
     "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _build_kl_div),
+    "mse_loss": _make_distance_row(lambda reader, node, d: d**2),
+    "l1_loss": _make_distance_row(lambda reader, node, d: reader.call_function("abs", [d], node)),
+    **dict.fromkeys(("smooth_l1_loss", "huber_loss"), _make_distance_row(_build_huber)),
     **dict.fromkeys(("KL", "kl", "kl_divergence"), Row(("x", "y"), _build_divergence)),
 }

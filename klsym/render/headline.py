@@ -22,7 +22,7 @@ from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import ATOMS, SLOTTED, A, R, V, V_next, Weight, length, sg
+from klsym.language.expressions import ATOMS, SLOTTED, A, H, R, V, V_next, Weight, length, sg
 from klsym.language.sums import OverVocabulary
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
@@ -300,20 +300,26 @@ def find_policy_gradient(verdict: Verdict, ascends: bool) -> Update | None:
     whole = bool(cases) and all(divide_by_scores(h) is not None for h in cases)
     values = [divide_by_scores(h) for h in cases] if whole else cases
     values = values or _list_own_coefficients(verdict.gradient.score_coefficient)
-    for reward in (A, R):
+    for reward, name in _list_rewards(verdict):
         weights = [sign * h / reward for h in values if h is not None and h.has(reward)]
         if not weights or len(weights) < len(values) or any(not _is_weight(w) for w in weights):
             continue
         of_prefixes = verdict.setting.is_per_token and not verdict.setting.on_policy
         of_prefixes = of_prefixes and not isinstance(verdict.gradient.score_coefficient, LazyFormula)
         if len(set(weights)) == 1 and of_prefixes and show_value(weights[0]) == "rho_now":
-            return Update("maximises", f"E[{reward}] of each token, at prefixes of mu")
+            return Update("maximises", f"E[{name}] of each token, at prefixes of mu")
         weighed = " or ".join(dict.fromkeys(map(show_value, weights)))
         weighed += "*n/sum_i T_i" * isinstance(verdict.gradient.score_coefficient, LazyFormula)
         of = " of the whole sequence" * whole
-        text = f"{reward} times the score{of}, with the weight {weighed}"
+        text = f"{name} times the score{of}, with the weight {weighed}"
         return Update(kind="a policy gradient", text=text)
     return None
+
+
+def _list_rewards(verdict: Verdict) -> list[tuple[Any, str]]:
+    """Return the symbols of rewards in coefficients, with their names: H is that of normalised(R)."""
+    rows = [row for m in verdict.assumptions if m.code == "given" for row in m.values["rows"]]
+    return [(A, "A"), (R, "R"), *((H, text) for name, text in rows if name == H.name)]
 
 
 def _list_own_coefficients(h: Any) -> list[Any]:
@@ -334,5 +340,5 @@ def _is_weight(w: Any) -> bool:
     """Is it a positive factor that depends only on the ratio, the length and parameters?"""
     plain = w.replace(lambda e: isinstance(e, Weight), lambda e: sympy.Dummy("ratio", positive=True))
     bases = {x.name.partition("[")[0] for x in plain.free_symbols}
-    varying = {x.name for x in (*SLOTTED, A, V, V_next) if x != length}
+    varying = {x.name for x in (*SLOTTED, A, V, V_next, H) if x != length}
     return not bases & varying and not w.could_extract_minus_sign()

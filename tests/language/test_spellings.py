@@ -383,6 +383,7 @@ REFUSED: dict[str, str] = {
     "F.kl_div(logp, ref_logp)": "log_target=True",
     "F.kl_div(logp, k1, log_target=True)": "two log-probabilities",
     "F.kl_div(logp, ref_logp, log_target=True, reduction='x')": "a reduction that is not read",
+    "F.kl_div(logp, ref_logp, log_target=True, reduction=f(x))": "a reduction that is not read",
     "KL(q||q)": "two different policies",
     "KL(q||z)": "two different policies",
     "torch.log(k1)": "need not be positive",
@@ -462,6 +463,7 @@ def test_the_answer_says_what_was_read() -> None:
         ("adv.unsqueeze(1)*rho", r"unsqueeze() is left out: it changes no value"),
         ("loss = k2; h = -logp", "loss does not enter the loss, which is h, the last name assigned"),
         ("F.kl_div(logp, ref_logp, log_target=True)", "the factor 1/the size of the vocabulary is left out"),
+        ("F.kl_div(logp, ref_logp, log_target=True, reduction=cfg.how)", "assumed: cfg.how is 'batchmean'"),
         ("rollout_logp*old_logp.exp()", "rollout_logp is read as log_mu, old_logp as log_old"),
     ],
 )  # fmt: skip

@@ -18,6 +18,16 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     ("-rho*clip(A, -eps, eps)", OFF, "A policy gradient: maximises E_q[A*where(eps >= A"),
     ("rho*max(A, 0)", OFF, "The wrong sign for a policy gradient: minimises E_q[A*where(A > 0"),
     ("-min(R, 1)*log_q + 0.1*k2", {}, "A policy gradient with a penalty on KL(policy || reference)"),
+    ("-rho*normalised(R)", OFF, "A policy gradient: normalised(R) times the score, with the weight rho"),
+    (
+        "-min(rho*normalised(R), clip(rho, 1 - eps, 1 + eps)*normalised(R))",
+        OFF,
+        "A policy gradient inside the clip range: normalised(R) times the score",
+    ),
+    ("-rho*normalised(R) + beta*k3", OFF, "A policy gradient; and a penalty that is not a KL"),
+    ("rho*normalised(R)", OFF, "The wrong sign for a policy gradient: minimises its own mean under mu"),
+    ("-rho*R*normalised(R)", OFF, "No objective with a name: minimises its own mean under mu"),
+    ("masked_mean(k3, mask)", {}, "No objective: its expected gradient is not the gradient"),
     ("2*k2", TOKEN, "Descends 2 times the reverse KL of each next token"),
     ("k2/T", TOKEN, "No objective: its expected gradient is not the gradient"),
     (
