@@ -24,7 +24,8 @@ from klsym.calculus import (
     region,
     sample,
 )
-from klsym.kernel.statements import REGION, Context, Definition
+from klsym.kernel.definitions import REGION, Definition
+from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import claim

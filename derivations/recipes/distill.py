@@ -4,7 +4,6 @@ At one step q is the student's distribution of the next word and p the teacher's
 kept, and free of theta.  Over the steps of a sequence q_t and p_t are those after the prefix y_<t.
 """
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +16,7 @@ from klsym.calculus import (
     M,
     curl,
     derive,
+    exp,
     expectation,
     finite_model,
     future,
@@ -29,6 +29,8 @@ from klsym.calculus import (
     parameter,
     past,
     q,
+    r,
+    region,
     s,
     sg,
     sum_over_t,
@@ -36,6 +38,9 @@ from klsym.calculus import (
     token_KL,
     token_KL_gradient,
 )
+from klsym.kernel.definitions import LOG, REGION, Definition
+from klsym.kernel.statements import Context
+from klsym.language.convert import to_ring
 from klsym.study.ledger.evidence import Evidence
 from klsym.study.ledger.registry import claim
 
@@ -182,56 +187,108 @@ def truncated_reverse_kl():
     )
 
 
+STUDENT, TEACHER = ("a", "c", a, parameter("c")), ("b", "d", b, parameter("d"))  # mass, log(1 - mass)
+KEPT = region("kept")
+BUCKET = Context(
+    definitions=(
+        Definition(str(KEPT), REGION, to_ring(M)),
+        Definition("a", "E_q", to_ring(KEPT)),
+        Definition("b", "E_p", to_ring(KEPT)),
+        Definition("c", LOG, to_ring(1 - a)),
+        Definition("d", LOG, to_ring(1 - b)),
+    )
+)
+
+
 @claim(
     "distill.top-k-tail",
-    verdict="exact",
     source="new (a bucket for the rest; verl issues 7855, 7856)",
     reading=(
-        "a is E_q[M], the student's mass of the words kept, and b = E_p[M] the teacher's, both below 1",
-        "KL_M is E_q[M k1] + (1 - a) log((1 - a)/(1 - b))",
+        "is_kept is 1 at the words kept, here where M > 0; a = E_q[is_kept] is the student's mass of them,"
+        " b = E_p[is_kept] the teacher's, both below 1; c is log(1 - a) and d is log(1 - b)",
+        "by the first part E_q[is_kept k1] + (1 - a)(c - d), the KL of the words kept and of one bucket for"
+        " the rest, is E_q[g], with g the log ratio of the bucket where a word is not kept",
+        "its gradient is E_q[is_kept (k1 - c + d) s], which is 0 at q = p, as k1 is 0 and c is d there",
+        "as E_q[exp(-g)] = 1 and E_q[exp(g - k1)] = 1, the last two parts say 0 <= E_q[g] <= KL(q||p)",
     ),
 )
 def tail_bucket():
-    """With one bucket for the other words it is the KL of a coarser distribution, between 0 and KL(q||p)."""
-    student, teacher, slope = sympy.symbols("a b D")
-    rest = (1 - student) * sympy.log((1 - student) / (1 - teacher))
-    slopes = sympy.simplify(sympy.diff(rest, student) + sympy.log((1 - student) / (1 - teacher)) + 1)
-    at_equal = sympy.diff(rest, student).subs(teacher, student) * slope + slope  # E_q[M (k1 + 1) s] at k1 = 0
-    return Evidence(
-        "exact",
-        "0 <= KL_M <= KL(q||p), and grad KL_M = E_q[M (k1 + 1) s] - (log((1 - a)/(1 - b)) + 1) grad a, which"
-        " is 0 at q = p",
-        r"0 \le \mathbb{E}_q[M k_1] + (1-a)\log\tfrac{1-a}{1-b} \le \mathrm{KL}(q\Vert p)",
-        "sympy",
-        ("0 < a < 1 and 0 < b < 1; M is 0 or 1",),
-        _bucket,
-        (
-            ("KL of the words kept and one more word of chance 1 - a", r"\mathrm{KL}_M \ge 0"),
-            ("u - 1 >= log u at u = r (1 - a)/(1 - b), where M = 0",
-             r"\mathbb{E}_q[(1-M)(k_1 - \log\tfrac{1-a}{1-b})] \ge (1-a) - \tfrac{1-a}{1-b}(1-b) = 0"),
-            ("at q = p", r"\nabla\mathrm{KL}_M = \nabla a - \nabla a = 0"),
+    """exp(u) >= 1 + u at u = -g and at u = g - k1, where g is the log ratio of a word, or of the bucket."""
+    rest = STUDENT[3] - TEACHER[3]
+    loss, g = KEPT * k1 + (1 - a) * rest, KEPT * k1 + (1 - KEPT) * rest
+    named = derive(expectation(loss, under=q), defined=BUCKET)
+    ratio, opposite = (
+        _mean_by_cell(exp(-g), inside=r, outside=exp(-rest)),
+        _mean_by_cell(exp(g - k1), inside=1, outside=r * exp(rest)),
+    )
+    opposite = opposite.step("change of measure", to=p, part=_to_json((1 - KEPT) * r * exp(rest)))
+    ratio = _mean_of_bucket(ratio, own=STUDENT, other=TEACHER).step(
+        "change of measure", to=p, part=_to_json(KEPT * r)
+    )
+    return (
+        named.step("definition", name="a", times=_to_json(-rest)).equals(expectation(g, under=q)),
+        derive(grad(expectation(loss, under=q)), defined=BUCKET).equals(
+            expectation(KEPT * (k1 - rest) * s, under=q)
         ),
-        holds=slopes == 0 and sympy.simplify(at_equal) == 0,
-    )  # fmt: skip
+        _name_mass(ratio, under="q", name="b").equals(1),
+        _name_mass(_mean_of_bucket(opposite, own=TEACHER, other=STUDENT), under="p", name="a").equals(1),
+        derive(1 - expectation(exp(-g), under=q), defined=BUCKET).at_most(
+            expectation(g, under=q), rows=[{"u": -g, "at": q}]
+        ),
+        derive(expectation(g + 1 - exp(g - k1), under=q), defined=BUCKET).at_most(
+            KL(q, p), rows=[{"u": g - k1, "at": q}]
+        ),
+    )
 
 
-def _bucketed(x, y, kept):
-    """KL of the distributions with all words that are not kept as one."""
-    return _kl(np.append(x[kept], x[~kept].sum()), np.append(y[kept], y[~kept].sum()))
+def _to_json(x):
+    return to_ring(x).to_json()
 
 
-def _bucket():
-    """Between 0 and the KL of all words, and flat at q = p, on random distributions of 6 words."""
-    rng, worst, flat = np.random.default_rng(1), math.inf, 0.0
-    for _ in range(50):
-        x, y = rng.dirichlet([1] * 6, size=2)
-        kept = np.arange(6) < rng.integers(1, 6)
-        found = _bucketed(x, y, kept)
-        worst = min(worst, found, _kl(x, y) - found)
-        for i in range(6):
-            ends = [_bucketed(_moved(y, i, h), y, kept) for h in (1e-4, -1e-4)]
-            flat = max(flat, abs(ends[0] - ends[1]) / 2e-4)
-    return worst > -1e-12 and flat < 1e-6, f"50 pairs: least gap {worst:.1e}, slope at q = p below {flat:.0e}"
+def _mean_by_cell(value, inside, outside):
+    """Return E_q[value], by its values where words are kept and where they are not."""
+    chain = derive(expectation(value, under=q), defined=BUCKET)
+    for cell, at in ((1, inside), (0, outside)):
+        data = {"of": _to_json(value - at), "times": _to_json(1)}
+        chain = chain.step("region", cell={str(KEPT): cell}, apart=[], rows=[], **data)
+    return chain
+
+
+def _mean_of_bucket(chain, own, other):
+    """Return 1 - y for E_m[(1 - is_kept) (1 - y)/(1 - x)], where x = E_m[is_kept] is the mass of m itself.
+
+    own, other: the names of x and of log(1 - x), of y and of log(1 - y), then both as values.
+    """
+    (own_mass, own_log, x, own_rest), (_, other_log, y, other_rest) = own, other
+    bucket, of_each = (1 - KEPT) * exp(other_rest - own_rest), (1 - y) * exp(-own_rest)
+    start = _find_mean(chain, bucket)
+    chain = chain.step("definition", start, name=other_log, times=_to_json(-bucket))
+    chain = chain.step("definition", start, name=own_mass, times=_to_json(of_each))
+    term, factor = next(
+        (i, j)
+        for i, (_, atoms) in enumerate(chain.left.terms)
+        for j, atom in enumerate(atoms)
+        if len(atoms) == 2 and atom.coefficient == to_ring(of_each)
+    )
+    chain = chain.step("normalisation", term, factor)
+    start = _find_mean(chain, (1 - x) * of_each)
+    return chain.step("definition", start, name=own_log, times=_to_json(1 - y))
+
+
+def _name_mass(chain, under, name):
+    """Write -1 times the name of an expectation as that expectation."""
+    term = next(i for i, (_, atoms) in enumerate(chain.left.terms) if atoms[0].measure == under)
+    return chain.step("definition", term, name=name, times=_to_json(-1))
+
+
+def _find_mean(chain, part):
+    """Return the number of the term whose coefficient holds these summands."""
+    terms = to_ring(part).terms.items()
+    return next(
+        i
+        for i, (_, atoms) in enumerate(chain.left.terms)
+        if len(atoms) == 1 and terms <= atoms[0].coefficient.terms.items()
+    )
 
 
 def _moved(x, i, step):

@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from klsym.errors import NotInRing, Refused
+from klsym.kernel.definitions import LET, REGION
 from klsym.kernel.names import PROBABILITIES, SAMPLE, WHOLE, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.statements import BRIEF, LET, REGION, Atom, Context, Mean, Side, walk_atoms, walk_elements
+from klsym.kernel.statements import Atom, Context, Mean, Side, walk_atoms, walk_elements
 
 Hypothesis = tuple[Any, ...]
 Data = dict[str, Any]
@@ -33,6 +34,14 @@ Data = dict[str, Any]
 def refuse_unless(condition: bool, reason: str) -> None:
     if not condition:
         raise Refused(reason)
+
+
+BRIEF = 300  # characters of a side in a message
+
+
+def show_brief(side: Side) -> str:
+    """Return the start of a side in JSON, for a message: the first term, and no other is written out."""
+    return Side(side.terms[:1]).text[:BRIEF] + f" and {len(side.terms) - 1} more" * (len(side.terms) > 1)
 
 
 def read_choice(data: Data, key: str, known: Iterable[str]) -> str:

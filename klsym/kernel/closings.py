@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from klsym.errors import Refused
-from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
+from klsym.kernel.assumptions import Assumptions, Data, refuse_unless, show_brief
 from klsym.kernel.densities import list_denominators
 from klsym.kernel.names import PROBABILITIES
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import SLOTS
-from klsym.kernel.statements import Mean, Score, Side, Statement, read_atom, show_brief
+from klsym.kernel.statements import Mean, Score, Side, Statement, read_atom
 
 ROW = {"kind", "scale", "factor", "at", "v", "of", "score"}
 KINDS = ("tangent", "square", "variance")

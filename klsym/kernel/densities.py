@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from klsym.kernel.definitions import REGION
 from klsym.kernel.derivatives import move_to_slot
 from klsym.kernel.names import LOG_RATIOS, PROBABILITIES, SAMPLE, THETA_FREE, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Number
 from klsym.kernel.slots import PARTS, SEQUENCE, find_slot
-from klsym.kernel.statements import REGION, Context, Mean
+from klsym.kernel.statements import Context, Mean
 
 K1, W, LOG_Q = (ExpPoly.from_variable(name) for name in ("k1", "w", "log_q"))
 # log density of each measure: log p = log q - k1, log mu = log q - w
@@ -84,7 +85,7 @@ def find_power(density: str, slot: str, exponent: Exponent, context: Context) ->
     """
     total: Number = 0
     for monomial, value in exponent:
-        if all(n in context.parameters for n, _ in monomial):
+        if not any(context.is_sample(n) for n, _ in monomial):
             continue  # a constant factor
         name = parse_name(monomial[0][0])
         if len(monomial) != 1 or monomial[0][1] != 1 or name.base not in LOG_RATIOS:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from klsym.kernel.assumptions import refuse_unless
+from klsym.kernel.definitions import LOG, REGION
 from klsym.kernel.names import LOG_RATIOS, THETA_FREE, attach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 from klsym.kernel.slots import SINGLE, SLOTS, name_in_slot
-from klsym.kernel.statements import LOG, REGION, Context
+from klsym.kernel.statements import Context, Mean
 
 
 @lru_cache(maxsize=4096)
@@ -23,22 +25,10 @@ def differentiate_name(name: str) -> ExpPoly:
 
 
 def differentiate_loss(loss: ExpPoly, index: str, context: Context) -> dict[str, ExpPoly]:
-    """Return the c_z of grad L = sum_z c_z s_z, z over the slots, sg(.) held constant.
-
-    Regions are held constant too; for l = log(e), dl = exp(-l) de, and for v = e, dv = de.
-    """
+    """Return the c_z of grad L = sum_z c_z s_z, z over the slots, sg(.) and expectations held constant."""
 
     def differentiate(name: str, slot: str) -> ExpPoly:
-        if (e := context.find_definition(name)) is not None:
-            if parse_name(name).detached or context.find_definition(name, REGION) is not None:
-                return ZERO
-            scale = (
-                (-ExpPoly.from_variable(name)).exp()
-                if context.find_definition(name, LOG) is not None
-                else ONE
-            )
-            return scale * e.derive(lambda n: differentiate(n, slot))
-        if name in context.parameters or parse_name(name).slot != slot:
+        if name in context.parameters or context.find_mean(name) is not None or parse_name(name).slot != slot:
             return ZERO
         derivative = differentiate_name(name)
         is_single = slot in SINGLE or not derivative.names()
@@ -47,8 +37,43 @@ def differentiate_loss(loss: ExpPoly, index: str, context: Context) -> dict[str,
         )
         return derivative
 
-    derivatives = {z: loss.derive(lambda name, z=z: differentiate(name, z)) for z in SLOTS[index]}  # type: ignore[misc]
+    derivatives = {
+        z: _derive_through_definitions(loss, context, lambda name, z=z: differentiate(name, z))  # type: ignore[misc]
+        for z in SLOTS[index]
+    }
     return {z: c for z, c in derivatives.items() if c}
+
+
+def differentiate_by_means(loss: ExpPoly, context: Context) -> dict[Mean, ExpPoly]:
+    """Return dL/da of each expectation a that has a name, sg(.) held constant: a moves with theta, too."""
+    total: dict[Mean, ExpPoly] = {}
+    for a in context.list_means(loss):
+        mean = context.find_mean(a)
+        assert mean is not None
+        is_live_name = not parse_name(a).detached
+        c = _derive_through_definitions(loss, context, lambda name, a=a: ONE if name == a else ZERO)  # type: ignore[misc]
+        if c and is_live_name:
+            total[mean] = total.get(mean, ZERO) + c
+    return {mean: c for mean, c in total.items() if c}
+
+
+def _derive_through_definitions(e: ExpPoly, context: Context, rule: Callable[[str], ExpPoly]) -> ExpPoly:
+    """Return the derivative of an element, given that of each name that no value at a sample defines.
+
+    Regions are constant; for l = log(e), dl = exp(-l) de, and for v = e, dv = de.
+    """
+
+    def differentiate(name: str) -> ExpPoly:
+        inner = context.find_definition(name)
+        if inner is None:
+            return rule(name)
+        if parse_name(name).detached or context.find_definition(name, REGION) is not None:
+            return ZERO
+        is_log = context.find_definition(name, LOG) is not None
+        scale = (-ExpPoly.from_variable(name)).exp() if is_log else ONE
+        return scale * inner.derive(differentiate)
+
+    return e.derive(differentiate)
 
 
 def is_live(element: ExpPoly, context: Context) -> bool:
@@ -57,8 +82,12 @@ def is_live(element: ExpPoly, context: Context) -> bool:
 
 
 def _is_moving(name: str, context: Context) -> bool:
-    """Does a variable depend on theta: it, or what defines it, along the scores of any slot?"""
-    if not context.is_sample(name) or parse_name(name).detached:
+    """Does a variable depend on theta: it, or what defines it, along the scores of any slot, or by a mean?"""
+    if parse_name(name).detached:
+        return False
+    if context.list_means(ExpPoly.from_variable(name)):
+        return True
+    if not context.is_sample(name):
         return False
     if (e := context.find_definition(name)) is None:
         return bool(differentiate_name(name))

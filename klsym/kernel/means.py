@@ -9,19 +9,36 @@ from __future__ import annotations
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, read_choice, refuse_unless
 from klsym.kernel.densities import build_density_ratio, build_ratio_at, is_zero_where
-from klsym.kernel.derivatives import attach, differentiate_loss, is_live, list_slots, move_to_slot
+from klsym.kernel.derivatives import (
+    attach,
+    differentiate_by_means,
+    differentiate_loss,
+    is_live,
+    list_slots,
+    move_to_slot,
+)
 from klsym.kernel.names import MEASURES, PROBABILITIES, SAMPLE
 from klsym.kernel.regions import assume_crossings, assume_slopes
 from klsym.kernel.ring import ONE, ExpPoly
 from klsym.kernel.slots import SCORES, UPSTREAM, find_slot
-from klsym.kernel.statements import Context, Gradient, Mean, MeanGradient, Score, Side
+from klsym.kernel.statements import Atom, Context, Gradient, Mean, MeanGradient, Score, Side
 
 
 def apply_chain_rule(atom: MeanGradient, data: Data, assumed: Assumptions) -> Side:
-    """E_m[grad L] = sum_z E_m[(dL/dlog q_z) s_z]; differentiated, a detached quantity has its value."""
+    """E_m[grad L] = sum_z E_m[(dL/dlog q_z) s_z] + sum_a E_m[dL/da] grad a, a over names of expectations.
+
+    Differentiated, a detached quantity has its value.  Each grad a must exist.
+    """
     assume_slopes(atom, assumed)
-    coefficients = differentiate_loss(atom.loss, atom.index, assumed.context).items()
-    return assumed.combine_means([Mean(atom.index, atom.measure, attach(c), (z,)) for z, c in coefficients])
+    context, index, m = assumed.context, atom.index, atom.measure
+    coefficients = differentiate_loss(atom.loss, index, context).items()
+    terms: list[tuple[Atom, ...]] = [(Mean(index, m, attach(c), (z,)),) for z, c in coefficients]
+    for mean, c in differentiate_by_means(atom.loss, context).items():
+        gradient = Gradient(Side.from_atom(mean))
+        assumed.assume_existence(gradient)
+        terms.append((Mean(index, m, attach(c)), gradient))
+    assumed.assume_existence(*(term[0] for term in terms if len(terms) > 1 or len(term) > 1))
+    return Side.combine(*((1, term) for term in terms))
 
 
 def apply_stop_gradient(mean: Mean, data: Data, assumed: Assumptions) -> Side:
@@ -39,6 +56,7 @@ def apply_log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Si
     total, jumps = Side(), data.get("jumps", {})
     refuse_unless(not jumps or len(atom.of.terms) == 1, "jumps: the gradient of a single mean expected")
     for coefficient, atoms in atom.of.terms:
+        refuse_unless(not assumed.context.list_means(coefficient), "an expectation multiplies a mean")
         if not atoms:
             continue  # a constant
         mean = atoms[0]
@@ -61,6 +79,7 @@ def apply_product_rule(atom: Gradient, data: Data, assumed: Assumptions) -> Side
     """
     terms = []
     for coefficient, atoms in atom.of.terms:
+        refuse_unless(not assumed.context.list_means(coefficient), "an expectation multiplies a mean")
         plain = all(isinstance(a, Mean) and not a.score and a.measure != SAMPLE for a in atoms)
         refuse_unless(plain, "products of expectations without score function expected")
         for i, a in enumerate(atoms):

@@ -17,6 +17,7 @@ from typing import Any
 
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
+from klsym.kernel.definitions import LET, LOG, REGION
 from klsym.kernel.derivatives import is_live
 from klsym.kernel.intervals import (
     LARGEST_EXPONENT,
@@ -28,7 +29,7 @@ from klsym.kernel.intervals import (
 from klsym.kernel.names import LOG_RATIOS, PROBABILITIES, REWARDS, SAMPLE, Name, parse_name
 from klsym.kernel.ring import Exponent, ExpPoly, Monomial, Number, charge, read_number
 from klsym.kernel.slots import SEQUENCE, find_slot, is_second
-from klsym.kernel.statements import LET, LOG, REGION, Atom, Context, Mean, Side, Statement
+from klsym.kernel.statements import Atom, Context, Mean, Side, Statement
 
 NODE = {"q", "p", "mu", "u", "v", "rewards", "next"}
 OLD = {"old"}  # the one row that a node may do without

@@ -12,23 +12,12 @@ import json
 
 from klsym.kernel.assumptions import Hypothesis
 from klsym.kernel.closings import Zero
+from klsym.kernel.definitions import LOG, MEANS, REGION, Definition
 from klsym.kernel.names import SAMPLE
 from klsym.kernel.replay import Theorem
 from klsym.kernel.ring import ONE, ExpPoly, Monomial, Number
 from klsym.kernel.slots import find_slot, is_second
-from klsym.kernel.statements import (
-    LOG,
-    REGION,
-    Atom,
-    Context,
-    Curl,
-    Definition,
-    Field,
-    Gradient,
-    Mean,
-    Score,
-    Side,
-)
+from klsym.kernel.statements import Atom, Context, Curl, Field, Gradient, Mean, Score, Side
 
 OVER = {"": "", "i": "mean_i ", "ij": "mean_ij ", "t": "sum_t ", "it": "mean_i sum_t "}
 PLACES = {"count": "total", SAMPLE: "value"}
@@ -47,6 +36,7 @@ CONVENTIONS = (
 )
 MOVES = " and it moves with theta"
 OF_REGIONS = "grad(..) of a loss holds constant what is 1 where something is positive, as autograd does."
+OF_MEANS = "grad(..) moves what is defined as an expectation, the same number at each sample, with theta."
 
 
 # ---------------------------------------------------------------------------- formulas
@@ -225,13 +215,18 @@ def show(theorem: Theorem, full: bool = False) -> str:
         within = f"the left side is within {ends['left']}, the right side within {ends['right']}"
         lines.append(f"  in the model {model} {within}")
     lines += [f"  for every {line}" for line in _list_quantified(context)]
-    conventions = (*CONVENTIONS, *([OF_REGIONS] if context.definitions else []))
+    conventions = (
+        *CONVENTIONS,
+        *[OF_REGIONS] * bool(context.definitions),
+        *[OF_MEANS] * bool(context.named_means),
+    )
     return "\n".join([*lines, *assumed, *(f"  {line}" for line in conventions)])
 
 
 def _show_definition(definition: Definition) -> str:
     text = show_element(definition.e)
-    values = {LOG: f"log({text})", REGION: f"1 if {text} > 0, else 0"}
+    values = {kind: f"{kind}[{text}]" for kind in MEANS}
+    values |= {LOG: f"log({text})", REGION: f"1 if {text} > 0, else 0"}
     return f"{definition.name} = {values.get(definition.kind, text)}"
 
 

@@ -21,12 +21,13 @@ from typing import Any
 from klsym.errors import Refused
 from klsym.kernel.assumptions import Assumptions, Data, refuse_unless
 from klsym.kernel.closings import assume_positive
+from klsym.kernel.definitions import LET, LOG, REGION
 from klsym.kernel.densities import POWERS
 from klsym.kernel.derivatives import list_moving_names
 from klsym.kernel.names import SAMPLE, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import LENGTHS, SLOTS
-from klsym.kernel.statements import LET, LOG, REGION, Context, Field, Mean, Side
+from klsym.kernel.statements import Context, Field, Mean, Side
 
 ROW = {"weight", "factors", "square", "tangent"}
 
@@ -95,13 +96,23 @@ def _read_row(
 
 
 def apply_definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
-    """E_m[a s..s] = E_m[(a - b x) s..s] for x = e exp(-l) - 1, where every sample has e > 0, or x = v - e."""
+    """E_m[a s..s] = E_m[(a - b x) s..s] for x = e exp(-l) - 1, where every sample has e > 0, or x = v - e.
+
+    For the name v of an expectation E, it is E_m[(a - b v) s..s] + E E_m[b s..s].
+    """
     name, slots = data["name"], SLOTS[mean.index]
     b, e = assumed.read(data["times"], slots), assumed.context.find_definition(name, LOG, LET)
-    if e is None:
-        raise Refused(f"{str(name)[:20]!r} is no name of a log or of an element")
+    named = assumed.context.find_mean(name)
+    if named is None and e is None:
+        raise Refused(f"{str(name)[:20]!r} is no name of a log, an element or an expectation")
     variable, is_log = ExpPoly.from_variable(name), assumed.context.find_definition(name, LOG) is not None
     assumed.context.check(variable, slots)
+    if named is not None:
+        changed = mean.coefficient - b * variable
+        parts = replace(mean, coefficient=changed), replace(mean, coefficient=b)
+        assumed.assume_existence(*parts)
+        return Side.combine((1, parts[:1]), (1, (named, parts[1])))
+    assert e is not None
     if is_log:
         _assume_above(mean.measure, e, assumed)
     _assume_values(mean, (e, b), assumed)

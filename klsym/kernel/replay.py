@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import batches, means, regions, sums
-from klsym.kernel.assumptions import Assumptions, Data, Hypothesis, refuse_unless, write_hypothesis
+from klsym.kernel.assumptions import (
+    BRIEF,
+    Assumptions,
+    Data,
+    Hypothesis,
+    refuse_unless,
+    show_brief,
+    write_hypothesis,
+)
 from klsym.kernel.closings import Zero, check_equality, read_rows
 from klsym.kernel.meta import check_completeness, check_independence
 from klsym.kernel.models import check_finite_model
@@ -26,7 +34,6 @@ from klsym.kernel.names import HELD, parse_name
 from klsym.kernel.ring import set_budget
 from klsym.kernel.slots import SLOTS
 from klsym.kernel.statements import (
-    BRIEF,
     Atom,
     Context,
     Curl,
@@ -37,7 +44,6 @@ from klsym.kernel.statements import (
     Statement,
     canonical,
     pair_elements_with_slots,
-    show_brief,
     walk_atoms,
     walk_elements,
 )
@@ -246,6 +252,9 @@ def _replay(part: Any, known: Cited, where: str) -> Theorem:
     assumed.use(*sides.values(), *(side for pair in statement.context.premises for side in pair))
     defined = [definition.e for definition in statement.context.definitions]
     assumed.use(Side(tuple((e, ()) for e in (*defined, *statement.context.facts))))
+    for mean in statement.context.named_means:
+        assumed.draw("", mean.measure)
+        assumed.assume_existence(mean)
     zeros = []
     for row, zero in read_rows(close, statement, assumed):
         assumed.use(row)

@@ -22,15 +22,15 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from klsym.errors import Refused
+from klsym.kernel.definitions import FACT, KINDS, MEANS, OF_SAMPLES, Definition, read_defined
 from klsym.kernel.names import (
     LOG_RATIOS,
     MEASURES,
     SAMPLE,
     SAMPLE_BASES,
-    THETA_FREE,
     WHOLE,
     is_declarable,
     parse_name,
@@ -44,20 +44,6 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # JS
 
 
 # ---------------------------------------------------------------------------- the setting
-REGION, LOG, LET = KINDS = ("region", "log", "let")
-
-
-class Definition(NamedTuple):
-    """A name of the author's own: 1 where e > 0 and 0 elsewhere (region), log(e), or e itself (let).
-
-    Where a density in e is 0, a region is 0 or 1 and any other name any number; so is a log where e <= 0.
-    """
-
-    name: str
-    kind: str
-    e: ExpPoly
-
-
 @dataclass(frozen=True)
 class Context:
     """What a statement quantifies over.
@@ -91,16 +77,23 @@ class Context:
         return {}
 
     def find_definition(self, name: str, *kinds: str) -> ExpPoly | None:
-        """Return e in the slot of a name defined as one of these kinds; sg(name) has the same value."""
+        """Return e in the slot of a name with a value at each sample; sg(name) has the same value."""
         if not self.definitions:
             return None
         definition, slot = self._defined.get(parse_name(name).base), parse_name(name).slot
-        if definition is None or definition.kind not in (kinds or KINDS):
+        if definition is None or definition.kind not in (kinds or OF_SAMPLES):
             return None
         charge(definition.e.measure_work()[0])
         if slot == "x":
             return definition.e
         return definition.e.rename(lambda n: name_in_slot(n, slot) if self.is_sample(n) else n)
+
+    def find_mean(self, name: str) -> Mean | None:
+        """Return the expectation that a name stands for; sg(name) has the same value."""
+        definition = self._defined.get(parse_name(name).base) if self.definitions else None
+        if definition is None or definition.kind not in MEANS:
+            return None
+        return Mean("", MEANS[definition.kind], definition.e)
 
     def walk_definitions(self, *elements: ExpPoly, kinds: tuple[str, ...] = ()) -> Iterator[ExpPoly]:
         """Yield these elements, and those that define the names in them, as one of these kinds."""
@@ -111,9 +104,20 @@ class Context:
             seen |= new
             waiting += [e for name in new if (e := self.find_definition(name, *kinds)) is not None]
 
+    @property
+    def named_means(self) -> tuple[Mean, ...]:
+        """The expectations that have a name."""
+        found = (self.find_mean(definition.name) for definition in self.definitions)
+        return tuple(mean for mean in found if mean is not None)
+
+    def list_means(self, element: ExpPoly) -> list[str]:
+        """Return the names of expectations in an element, and in what defines names in it."""
+        names = {name for e in self.walk_definitions(element) for name in e.names()}
+        return sorted(name for name in names if self.find_mean(name) is not None)
+
     def find_slots(self, name: str) -> frozenset[str]:
         """Return the slots that a variable speaks of; none if it is constant."""
-        if name in self.parameters:
+        if name in self.parameters or self.find_mean(name) is not None:
             return frozenset()
         if name not in self._slots:
             plain = parse_name(name).base not in self._defined
@@ -127,7 +131,7 @@ class Context:
             name
             for e in self.walk_definitions(element)
             for name in e.names()
-            if self.find_definition(name) is None
+            if self.find_definition(name) is None and self.find_mean(name) is None
         }
         return frozenset(parse_name(name).slot for name in names - set(self.parameters))
 
@@ -201,30 +205,12 @@ class Context:
         context = Context(tuple(names), listed)
         for name, kind, e in defined:
             charge(len(context.definitions))
-            definition = Definition(name, kind, _read_defined(e, context))
+            definition = Definition(name, kind, read_defined(e, context, kind))
             context = replace(context, definitions=(*context.definitions, definition))
-        facts = tuple(_read_defined(e, context, fact=True) for e in data.get("facts", []))
+        facts = tuple(read_defined(e, context, FACT) for e in data.get("facts", []))
         witness = read_witness(data.get("witness", {}), facts)
         premises = tuple((Side.from_json(a), Side.from_json(b)) for a, b in data["premises"])
         return replace(context, premises=premises, facts=facts, witness=witness)
-
-
-EVERY_SLOT = frozenset(slot for slots in SLOTS.values() for slot in slots)
-
-
-def _read_defined(data: Any, context: Context, fact: bool = False) -> ExpPoly:
-    """Return what defines a name: no sg(..), and no f', which need not be continuous.
-
-    A fact restricts rewards, masks, lengths and parameters, and no density; it speaks of one sample or step.
-    """
-    element = ExpPoly.from_json(data)
-    context.check(element, SINGLE if fact else EVERY_SLOT)
-    parsed = [parse_name(name) for name in element.names() - set(context.parameters)]
-    if any(name.detached or name.primes for name in parsed):
-        raise Refused("context: a definition or a fact holds sg(..), or a derivative")
-    if fact and not (element.names() and {name.base for name in parsed} <= set(THETA_FREE)):
-        raise Refused(f"context: a fact speaks of {', '.join(THETA_FREE)} and parameters alone")
-    return element
 
 
 # ---------------------------------------------------------------------------- atoms
@@ -364,12 +350,6 @@ class Side:
 
 
 Term = tuple[ExpPoly | Number, tuple[Atom, ...]]
-BRIEF = 300  # characters of a side in a message
-
-
-def show_brief(side: Side) -> str:
-    """Return the start of a side in JSON, for a message: the first term, and no other is written out."""
-    return Side(side.terms[:1]).text[:BRIEF] + f" and {len(side.terms) - 1} more" * (len(side.terms) > 1)
 
 
 @lru_cache(maxsize=8192)

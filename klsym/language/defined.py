@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from klsym.kernel.definitions import LET, LOG
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import name_in_slot
-from klsym.kernel.statements import LET, LOG, canonical
+from klsym.kernel.statements import canonical
 
 __all__ = ["LET", "LOG", "find_definition", "name_definition"]
 

@@ -1,4 +1,4 @@
-"""What the names that a statement defines are worth: regions, 1 where e > 0 and 0 elsewhere, log(e), or e.
+"""What the names that a statement defines are worth: regions, 1 where e > 0, else 0, log(e), e, or E[e].
 
 A region is looked up where theta is not moved, and stays what it is there.  Differentiated that is right as
 long as no sample lies where e = 0 and e moves: the gradient of a mean is refused there, and `are_clear` tells
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from klsym.kernel.definitions import LET, LOG, REGION
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import SLOTS
-from klsym.kernel.statements import LET, LOG, REGION
 from klsym.language.abbreviations import Context
 from klsym.numeric.number_systems import FLOAT, Sized, System, refuse_unless
 
@@ -30,6 +30,9 @@ def find_defined_value(name: str, scope: Scope, origin: Scope, at: Frame) -> Siz
 
     origin: the same positions where theta is not moved.
     """
+    if (mean := at.context.find_mean(name)) is not None:
+        rows = at.get_rows(mean.index)
+        return rows.compute_mean(mean.measure, rows.evaluate_element(mean.coefficient))
     if (e := at.context.find_definition(name, LET)) is not None:
         return scope.evaluate_element(e)
     if (e := at.context.find_definition(name, LOG)) is not None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from klsym.errors import UsageError
+from klsym.kernel.definitions import LOG
 from klsym.kernel.names import SAMPLE, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import SECOND
-from klsym.kernel.statements import LOG
 from klsym.language.abbreviations import (
     Context,
     Curl,

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from klsym.kernel.definitions import LOG, REGION
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import Exponent, ExpPoly, Monomial
 from klsym.kernel.slots import name_in_slot
-from klsym.kernel.statements import LOG, REGION, Context
+from klsym.kernel.statements import Context
 from klsym.worlds.world import Place, World, list_other_places
 
 UNDER = {"k1": "p", "w": "mu", "o": "old"}  # the denominators of the ratios whose logs they are

@@ -13,8 +13,9 @@ from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.logs import find_log_step
 from klsym.engine.regions.relations import find_next_step, reduce_by_relations
+from klsym.kernel.definitions import Definition
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.statements import Context, Definition
+from klsym.kernel.statements import Context
 from klsym.language.defined import LET, LOG, find_definition, name_definition
 from klsym.language.parser import parse
 from klsym.language.unfolding import differentiate_in_log_q

@@ -17,9 +17,10 @@ from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.in_span import is_combination
 from klsym.engine.regions.relations import find_next_step, reduce_by_relations
+from klsym.kernel.definitions import REGION, Definition
 from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import REGION, Context, Definition
+from klsym.kernel.statements import Context
 from klsym.language.parser import parse
 from klsym.notation.losses import Written
 

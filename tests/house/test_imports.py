@@ -89,9 +89,19 @@ ALLOWED = {
     "klsym.kernel.ring": {"klsym.errors"},
     "klsym.kernel.names": {"klsym.errors"},
     "klsym.kernel.slots": set(),
+    "klsym.kernel.definitions": {
+        f"klsym.{name}" for name in ("errors", "kernel.names", "kernel.ring", "kernel.slots")
+    },
     "klsym.kernel.statements": {
         f"klsym.{name}"
-        for name in ("errors", "kernel.names", "kernel.ring", "kernel.slots", "kernel.witness")
+        for name in (
+            "errors",
+            "kernel.definitions",
+            "kernel.names",
+            "kernel.ring",
+            "kernel.slots",
+            "kernel.witness",
+        )
     },
     "klsym.kernel.witness": {f"klsym.{name}" for name in ("errors", "kernel.names", "kernel.ring")},
 }

@@ -12,10 +12,10 @@ import pytest
 
 from klsym.errors import Refused
 from klsym.kernel import certify, check, read
+from klsym.kernel.definitions import LET, Definition
 from klsym.kernel.intervals import Interval, enclose_log_of_interval
 from klsym.kernel.printer import show
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import LET, Definition
 from support.certificates.faulty_certificates import *
 from support.certificates.kernel_words import Mg
 from support.certificates.region_certificates import setting

@@ -10,11 +10,12 @@ import pytest
 
 from klsym.errors import Refused
 from klsym.kernel import certify
+from klsym.kernel.definitions import LET, Definition
 from klsym.kernel.intervals import LARGEST_EXPONENT, Interval
 from klsym.kernel.models import Model, Position, enclose, enclose_coefficient
 from klsym.kernel.names import REWARDS
 from klsym.kernel.ring import ExpPoly, set_budget
-from klsym.kernel.statements import LET, Context, Definition, Mean
+from klsym.kernel.statements import Context, Mean
 from support.certificates.faulty_certificates import (
     NOTHING,
     Draft,

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from klsym.errors import Refused
 from klsym.kernel import Theorem, check, read, show
-from klsym.kernel.printer import CONVENTIONS, OF_REGIONS, show_element, show_hypothesis, show_side
-from klsym.kernel.statements import Context, Curl, Definition, Gradient, Mean, MeanGradient, Side, Statement
+from klsym.kernel.definitions import Definition
+from klsym.kernel.printer import CONVENTIONS, OF_MEANS, OF_REGIONS, show_element, show_hypothesis, show_side
+from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side, Statement
 from support.certificates.faulty_certificates import *
 from support.certificates.printer_strategies import CONTEXTS, HYPOTHESIS, THEOREMS, atoms, sides
 from support.certificates.region_certificates import clamped_k3_no_ties, icepop, mask_objective
@@ -342,6 +343,18 @@ def test_what_grad_holds_constant_is_said_where_something_is_defined():
     assert OF_REGIONS not in show(Theorem("proved", Statement(QP, QP), (), (), {}), full=True)
     said = "grad(..) of a loss holds constant what is 1 where something is positive, as autograd does."
     assert said == OF_REGIONS
+
+
+def test_an_expectation_that_has_a_name_is_shown_and_said_to_move():
+    a = V("a")
+    names = Context(definitions=(Definition("a", "E_q", k1), Definition("c", "log", 1 - a)))
+    lines = show(Theorem("proved", Statement(QP, PQ, names), (), (), {}), full=True).splitlines()
+    assert [line.strip() for line in lines[1:3]] == ["where a = E_q[k1]", "where c = log(1 - a)"]
+    assert [line.strip() for line in lines[-2:]] == [OF_REGIONS, OF_MEANS]
+    without = Statement(QP, PQ, Context(**DEFINING))
+    assert OF_MEANS not in show(Theorem("proved", without, (), (), {}), full=True)
+    said = "grad(..) moves what is defined as an expectation, the same number at each sample, with theta."
+    assert said == OF_MEANS
 
 
 def test_the_short_form_is_what_is_shown_unless_all_is_asked_for():

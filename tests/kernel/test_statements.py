@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from klsym.errors import NotInRing, Refused
+from klsym.kernel.assumptions import show_brief
 from klsym.kernel.names import THETA_FREE
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, set_budget
 from klsym.kernel.statements import (
@@ -19,7 +20,6 @@ from klsym.kernel.statements import (
     Statement,
     pair_elements_with_slots,
     read_atom,
-    show_brief,
     walk_atoms,
     walk_elements,
 )

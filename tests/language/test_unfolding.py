@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klsym.errors import Refused
+from klsym.kernel.definitions import LOG, REGION, Definition
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import LOG, REGION, Definition
 from klsym.language.abbreviations import Context, MeanVariance, Side
 from klsym.language.unfolding import unfold
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from klsym.errors import UsageError
+from klsym.kernel.definitions import LOG, REGION, Definition
 from klsym.kernel.intervals import Interval
 from klsym.kernel.slots import SLOTS
-from klsym.kernel.statements import LOG, REGION, Definition
 from klsym.language.abbreviations import Bregman, E, ExpectedGradient, Point
 from klsym.numeric.exact import draw_models, enclose, evaluate, measure_agreement
 from klsym.numeric.indices import STRUCTURES, Structure

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from klsym.kernel.definitions import LOG, REGION, Definition
 from klsym.kernel.slots import SLOTS
-from klsym.kernel.statements import LOG, REGION, Definition
 from klsym.language.abbreviations import Bregman, Covariance, MeanVariance
 from klsym.language.unfolding import expand_context, unfold
 from klsym.numeric.exact import draw_models, enclose, evaluate

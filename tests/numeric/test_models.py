@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from klsym.errors import UsageError
-from klsym.kernel.statements import LOG, REGION, Definition
+from klsym.kernel.definitions import LOG, REGION, Definition
 from klsym.language.abbreviations import Context
 from klsym.numeric.exact import draw_models, enclose, evaluate
 from klsym.numeric.model_variables import Frame

@@ -14,7 +14,7 @@ from klsym.calculus import derive
 from klsym.errors import UsageError
 from klsym.kernel import Theorem
 from klsym.kernel.closings import Zero
-from klsym.kernel.statements import REGION, Definition
+from klsym.kernel.definitions import REGION, Definition
 from klsym.language.abbreviations import Statement
 from klsym.numeric.exact import check_theorem, draw_models
 from klsym.numeric.random_models import find_allowed_model

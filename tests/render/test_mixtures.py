@@ -10,8 +10,9 @@ from sympy import Rational
 import klsym
 from klsym.engine.divergences.mixtures import find_mixture
 from klsym.engine.regions.in_span import is_combination
+from klsym.kernel.definitions import LOG, Definition
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import LOG, Context, Definition
+from klsym.kernel.statements import Context
 from klsym.language.parser import parse
 
 TYPED = "full(0.9*r*log_p + 0.1*log_q - (0.9*r + 0.1)*log({0}*exp(log_q) + {1}*exp(log_p)))"

@@ -11,8 +11,9 @@ from typing import Any
 import mpmath
 import pytest
 
+from klsym.kernel.definitions import LET, LOG, REGION, Definition
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
+from klsym.kernel.statements import Context
 from klsym.worlds.draw import draw_sample_models, draw_tree_models
 from klsym.worlds.elements import ScoreCoefficients
 from klsym.worlds.means import compute_curl, compute_expected_gradient

@@ -35,8 +35,9 @@ from klsym.engine.divergences.f_divergence import R as RATIO
 from klsym.engine.fields.primitives import find_objective_under
 from klsym.engine.regions.relations import divide_exactly
 from klsym.engine.regions.root_isolation import Zero, find_sign_intervals
+from klsym.kernel.definitions import REGION
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.statements import REGION, Context
+from klsym.kernel.statements import Context
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import k1
 

@@ -17,13 +17,14 @@ from klsym.engine.proof.float_screen import is_plainly_at_most
 from klsym.engine.regions.piecewise import is_token_count
 from klsym.engine.regions.root_isolation import find_joint_signs
 from klsym.errors import ProofError, Refused
+from klsym.kernel.definitions import LET, LOG, REGION
 from klsym.kernel.derivatives import move_to_slot
 from klsym.kernel.intervals import Interval
 from klsym.kernel.models import Model, enclose
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import PARTS
-from klsym.kernel.statements import LET, LOG, REGION, Context
+from klsym.kernel.statements import Context
 from klsym.kernel.statements import Statement as Plain
 from klsym.language.abbreviations import (
     Curl,

@@ -25,10 +25,11 @@ from klsym.engine.regions.in_steps import split_leading_coefficient, to_steps
 from klsym.engine.regions.relations import find_contradiction
 from klsym.engine.regions.root_isolation import LOG_RATIOS, find_joint_signs, find_signs
 from klsym.errors import NotInRing
+from klsym.kernel.definitions import REGION, Definition
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
 from klsym.kernel.slots import LENGTHS, name_in_slot
-from klsym.kernel.statements import REGION, Context, Definition
+from klsym.kernel.statements import Context
 from klsym.language.expressions import DENSITIES, REWARDS
 
 ALL_SIGNS = (1, 0, -1)

@@ -21,9 +21,10 @@ from operator import mul
 from random import Random
 
 from klsym.engine.regions.root_isolation import find_joint_signs
+from klsym.kernel.definitions import LOG, REGION
 from klsym.kernel.names import HELD, parse_name
 from klsym.kernel.ring import ExpPoly, Monomial
-from klsym.kernel.statements import LOG, REGION, Context
+from klsym.kernel.statements import Context
 
 SIZES = (0.1, 0.5, 1.5, 5.0)  # of the log ratios at the samples
 SAMPLES, SEED = 12, 20_26  # of each size

@@ -13,10 +13,11 @@ import sympy
 from sympy import Heaviside
 
 from klsym.engine.regions.relations import find_contradiction
+from klsym.kernel.definitions import LOG, REGION
 from klsym.kernel.names import HELD, LOG_RATIOS, attach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import PARTS, SEQUENCE, name_in_slot
-from klsym.kernel.statements import LOG, REGION, Context
+from klsym.kernel.statements import Context
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import (
     DENSITIES,

@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from klsym.kernel.definitions import LET, LOG
 from klsym.kernel.ring import ZERO, ExpPoly, Key
-from klsym.kernel.statements import LET, LOG, Context
+from klsym.kernel.statements import Context
 
 Data = dict[str, Any]
 MAX_TERMS = 60  # of what is divided

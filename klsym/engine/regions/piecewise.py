@@ -34,11 +34,12 @@ from klsym.engine.regions.positivity import drop_positive_factors, find_positive
 from klsym.engine.regions.relations import divide_exactly, find_square_root, reduce_by_relations
 from klsym.engine.regions.root_isolation import find_joint_signs
 from klsym.errors import NotInRing, TooManyRegions, UsageError
+from klsym.kernel.definitions import LET, LOG, REGION, Definition
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import name_in_slot
-from klsym.kernel.statements import LET, LOG, REGION, Context, Definition
+from klsym.kernel.statements import Context
 from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.defined import name_definition
 from klsym.language.expressions import OF_REGIONS, clip

@@ -31,11 +31,12 @@ from typing import Any
 from klsym.engine.regions.logs import divide_exactly, find_log_step
 from klsym.engine.regions.positivity import find_positive_sum
 from klsym.engine.regions.root_isolation import find_joint_signs
+from klsym.kernel.definitions import REGION
 from klsym.kernel.derivatives import is_live
 from klsym.kernel.names import LOG_RATIOS
 from klsym.kernel.regions import list_moving_regions, reduce_powers
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Key, Number
-from klsym.kernel.statements import REGION, Context
+from klsym.kernel.statements import Context
 from klsym.language.convert import to_ring
 
 Data = dict[str, Any]

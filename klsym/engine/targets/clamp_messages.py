@@ -40,10 +40,11 @@ from klsym.engine.targets.ring_notes import find_canonical_coefficient
 from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, LazyCases
 from klsym.engine.verdicts.verdict import AnyReading, TargetReading, Verdict
 from klsym.errors import NotInRing, UsageError
+from klsym.kernel.definitions import LOG, REGION
 from klsym.kernel.derivatives import attach, differentiate_loss
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import SEQUENCE, name_in_slot
-from klsym.kernel.statements import LOG, REGION, Context
+from klsym.kernel.statements import Context
 from klsym.language.convert import normalise_expression, substitute_on_policy, to_ring
 from klsym.language.expressions import (
     DENSITIES,

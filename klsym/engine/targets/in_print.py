@@ -16,10 +16,11 @@ from klsym.engine.regions.in_steps import split_leading_coefficient, to_scored_s
 from klsym.engine.verdicts.lazy import Cases, LazyCases
 from klsym.engine.verdicts.verdict import AnyReading, Verdict
 from klsym.engine.verdicts.warnings import Sign
+from klsym.kernel.definitions import REGION
 from klsym.kernel.names import LOG_RATIOS, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import name_in_slot
-from klsym.kernel.statements import REGION, Context
+from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Side, walk_elements
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import others, own, remove_sg

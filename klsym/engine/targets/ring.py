@@ -53,9 +53,10 @@ from klsym.engine.verdicts.verdict import (
     is_ascended,
 )
 from klsym.errors import NotInRing, UsageError
+from klsym.kernel.definitions import REGION
 from klsym.kernel.names import SAMPLE_BASES
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
-from klsym.kernel.statements import REGION, Context
+from klsym.kernel.statements import Context
 from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import H, others, own, s
 from klsym.language.messages import Message

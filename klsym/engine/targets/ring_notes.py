@@ -48,9 +48,9 @@ from klsym.engine.verdicts.warnings import (
     needs_weight_gradient,
     select_unweighted,
 )
+from klsym.kernel.definitions import LOG, REGION
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
-from klsym.kernel.statements import LOG, REGION
 from klsym.language.convert import is_in_ring, substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import R, future, k1, now, remove_sg, rho, s, sg
 from klsym.language.messages import Message

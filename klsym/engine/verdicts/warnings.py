@@ -16,9 +16,10 @@ from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
 from klsym.engine.regions.case_split import split_into_cases
 from klsym.engine.regions.in_steps import to_steps
 from klsym.engine.verdicts.verdict import UNNAMED, Verdict
+from klsym.kernel.definitions import REGION
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
-from klsym.kernel.statements import REGION, Context
+from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Divergence
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import COUNTS, OF_REGIONS, REWARDS, A, M, R, log_mu, log_old, log_q

@@ -20,7 +20,8 @@ from support.certificates.faulty_certificates import *
 from support.certificates.region_certificates import *
 from support.certificates.region_words import KNOWN, log, region, win
 from support.certificates.slot_helpers import lone, mean_i, now, others, own, past, sum_t
-from support.faulty.definitions import PAIRS
+from support.faulty.definitions import PAIRS as OF_SAMPLES
+from support.faulty.expectations import PAIRS as OF_EXPECTATIONS
 
 
 def lipschitz(of: Side) -> tuple[Any, ...]:
@@ -117,6 +118,9 @@ def test_there_is_no_certificate_without_its_hypotheses():
     assert set(WHOLE) == set(CERTIFICATES) and len(WHOLE) >= 27
 
 
+PAIRS = [*OF_SAMPLES, *OF_EXPECTATIONS]
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.rule}-{pair.mistake}")
 def test_beside_each_false_certificate_there_is_a_true_one(pair):
     """What is refused differs from what is accepted: the mistake alone is refused (test_kernel_refusals)."""
@@ -126,7 +130,7 @@ def test_beside_each_false_certificate_there_is_a_true_one(pair):
 
 
 def test_there_are_many_pairs():
-    assert len(PAIRS) >= 110 and len({(pair.rule, pair.mistake) for pair in PAIRS}) == len(PAIRS)
+    assert len(PAIRS) >= 140 and len({(pair.rule, pair.mistake) for pair in PAIRS}) == len(PAIRS)
 
 
 # ---------------------------------------------------------------------------- contexts

@@ -15,10 +15,11 @@ import pytest
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel.assumptions import Assumptions
+from klsym.kernel.definitions import Definition
 from klsym.kernel.regions import apply_definition
 from klsym.kernel.regions import apply_region as compare
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import Context, Definition, Mean
+from klsym.kernel.statements import Context, Mean
 from support.certificates.faulty_certificates import *
 from support.certificates.region_words import bound, cell, log, region
 from support.scale import scaled

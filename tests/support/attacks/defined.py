@@ -6,9 +6,10 @@ import random
 from fractions import Fraction
 from typing import Any
 
+from klsym.kernel.definitions import Definition
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import SINGLE, SLOTS, name_in_slot
-from klsym.kernel.statements import Context, Definition, Mean
+from klsym.kernel.statements import Context, Mean
 
 V, N = ExpPoly.from_variable, ExpPoly.from_number
 K1, W, A, R, M, LAM = (V(name) for name in ("k1", "w", "A", "R", "M", "lam"))
@@ -30,15 +31,23 @@ MENU: tuple[tuple[str, str, ExpPoly], ...] = (
     ("price", "log", R), ("share", "log", LAM), ("steep", "region", V("pole")),
     ("odds", "log", W + R), ("size", "log", K1 * K1 + R_),
     ("ratio", "let", R_), ("gap", "let", V("up") * R - W),
+    ("mass", "E_q", M), ("masses", "E_q", M * R_ + W), ("theirs", "E_p", M * K1), ("cost", "E_mu", K1 * R),
+    ("gone", "E_q", V("up") * R), ("both_of", "E_q", V("mass") * K1 + LAM), ("spare", "log", V("mass") + 1),
+    ("owed", "log", 2 - V("theirs")), ("part", "let", V("mass") * R - V("theirs")),
+    ("curved", "log", R_ + V("mass")),
 )  # fmt: skip
 FACTS = (M, 1 - M, LAM, R + 2, V("M[now]"), V("length") - 1, 2 - R)
+PARTNERS = {
+    "up": ("down", "flip", "half"), "high": ("low", "far"), "pos": ("neg",), "rich": ("poor",),
+    "mass": ("spare", "part", "curved", "both_of"),
+}  # fmt: skip
 BY_NAME = {name: e for name, _, e in MENU}
 
 
 def with_definitions(context: Context, rng: random.Random, most: int = 7) -> Context:
     """Some names of the menu, and those that they speak of; some facts, and values at which they hold."""
     wanted = {name for name, _, _ in rng.sample(MENU, rng.randint(2, most))}
-    wanted |= {other for name in ("up", "high", "pos", "rich") for other in _partner(name) if name in wanted}
+    wanted |= {other for name in PARTNERS for other in PARTNERS[name] if name in wanted}
     known = {*context.parameters, *(name for name, _ in context.functions)}
     found: list[Definition] = []
     for name, kind, e in MENU:
@@ -52,10 +61,6 @@ def with_definitions(context: Context, rng: random.Random, most: int = 7) -> Con
         context.parameters, context.functions, context.premises, tuple(found), tuple(facts),
         tuple((name, 1) for name in names),
     )  # fmt: skip
-
-
-def _partner(name: str) -> tuple[str, ...]:
-    return {"up": ("down", "flip", "half"), "high": ("low", "far"), "pos": ("neg",), "rich": ("poor",)}[name]
 
 
 def names_in(context: Context, slots: tuple[str, ...]) -> list[str]:
@@ -154,5 +159,10 @@ def divided(index: str, maker: Any) -> dict[str, Any]:
     names = names_in(maker.context, SLOTS[index]) or ["k1"]
     times = Fraction(maker.rng.choice((1, -1, 2)))
     b = maker.element(SLOTS[index], 1) if maker.chance(0.6) else N(times)
-    logs = [name for name in names if maker.context.find_definition(name, "log", "let") is not None]
+    context = maker.context
+    logs = [
+        name
+        for name in names
+        if context.find_definition(name, "log", "let") is not None or context.find_mean(name) is not None
+    ]
     return {"name": maker.rng.choice(logs or names), "times": b.to_json()}

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from klsym.kernel import Theorem
+from klsym.kernel.definitions import MEANS
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Atom, Curl, Gradient, Mean, MeanGradient, Side, walk_atoms, walk_elements
@@ -110,6 +111,8 @@ class InfiniteWorld:
         kind, e = self.definitions[base]
         known = set(self.parameters)
         moved = e.rename(lambda n: n if slot == "x" or n in known else f"{n}[{slot}]")
+        if kind in MEANS:
+            return self._mean(e, MEANS[kind], live)
         value = self.element(moved, live)
         if kind == "region":
             return (value.real > NEAR) * 1.0
@@ -118,6 +121,14 @@ class InfiniteWorld:
         if np.any(self.there & (value.real < NEAR)):
             raise Unjudged("a log of what is not positive")
         return np.log(np.where(self.there, value, 1))
+
+    def _mean(self, e: ExpPoly, measure: str, live: bool) -> Array:
+        """E_m[e] of whole sequences, the same number everywhere."""
+        mean = Mean("", measure, e)
+        value = self.value(mean)[0] + 0 * self.there
+        if not live:
+            return value
+        return value + 1j * STEP * self.value(Gradient(Side.from_atom(mean)))[0]
 
     def values(self, e: ExpPoly) -> Array:
         """e at each step of each sequence."""
@@ -168,6 +179,8 @@ class InfiniteWorld:
 
     def _moved(self, factors: tuple[Atom, ...], c: ExpPoly) -> tuple[Array, Array]:
         """The derivative of the terms of a mean; it is dominated where its absolute values add up."""
+        if len(factors) > 1:
+            raise Unjudged("the gradient of a product")
         [mean] = factors
         if not isinstance(mean, Mean) or mean.index not in ("", "t") or mean.measure not in self.weight:
             raise Unjudged("a gradient")

@@ -336,6 +336,7 @@ MEANS = {
     ],
 }  # fmt: skip
 
+MASS = Em("q", V("M") + r)
 UP, DOWN = {"up[now]": 1, "down[now]": 1}, bound("down[now]")
 DEFINED_NAMES = {
     "region": [
@@ -377,7 +378,53 @@ DEFINED_NAMES = {
             "stands for no sum"),
         ("a step of one sample", only(Em("q", k1), name="inv[now]", times=ONE), PLAIN, "speaks of the slots"),
         ("a region", only(sum_t("q", now(up)), name="up[now]", times=ONE), PLAIN, "is no name of a log"),
+        ("an expectation", only(sum_t("mu", mass * now(k1) + R), name="mass", times=now(k1)), PLAIN,
+            sum_t("mu", R) + MASS.multiply(sum_t("mu", now(k1)))),
+        ("an expectation, put in", only(mean_i("q", own(R), "self"), name="theirs", times=-ONE), PLAIN,
+            mean_i("q", own(R) + theirs, "self") - Em("p", k1 * R).multiply(mean_i("q", ONE, "self"))),
+        ("a name of an expectation and a reward", only(Em("p", share), name="share", times=ONE), PLAIN,
+            Em("p", mass * R + theirs)),
+        ("an expectation at a step", only(sum_t("q", mass), name="mass[now]", times=ONE), PLAIN,
+            "unknown name|stands for no sum|is no name"),
+    ],
+}  # fmt: skip
+
+OF_MASS, OF_THEIRS = grad(MASS), grad(Em("p", k1 * R))
+EXPECTATIONS = {
+    "chain rule": [
+        ("an expectation that has a name", only(mean_grad("t", "mu", mass * now(k1))), PLAIN,
+            sum_t("mu", mass, "now") + sum_t("mu", now(k1)).multiply(OF_MASS)),
+        ("a log of an expectation", only(mean_grad("", "p", spare * R)), PLAIN,
+            Em("p", R * (-spare).exp()).multiply(OF_MASS)),
+        ("a name of two expectations", only(mean_grad("i", "q", own(share))), PLAIN,
+            mean_i("q", own(R)).multiply(OF_MASS) + mean_i("q", ONE).multiply(OF_THEIRS)),
+        ("a detached expectation", only(mean_grad("t", "mu", sg(mass) * now(k1))), PLAIN,
+            sum_t("mu", mass, "now")),
+        ("a detached log of an expectation", only(mean_grad("", "p", sg(spare) * k1)), PLAIN,
+            Em("p", spare, 1)),
+        ("an expectation at one sample", only(mean_grad("", "sample", mass**2)), PLAIN,
+            point(2 * mass).multiply(OF_MASS)),
+    ],
+    "log-derivative": [
+        ("beside an expectation", only(grad(Em("q", mass * R))), PLAIN,
+            Em("q", mass * R, 1) + mean_grad("", "q", mass * R)),
+        ("an expectation times a mean", only(grad(Em("q", R).multiply(Em("p", k1)) * mass)), PLAIN,
+            "an expectation multiplies a mean"),
+        ("an expectation alone", only(grad(constant(mass))), PLAIN, "an expectation multiplies a mean"),
+        ("a log of an expectation alone", only(grad(constant(spare))), PLAIN,
+            "an expectation multiplies a mean"),
+    ],
+    "product rule": [
+        ("an expectation times two means", only(grad(Em("q", R).multiply(Em("p", k1)) * mass)), PLAIN,
+            "an expectation multiplies a mean"),
+    ],
+    "curl": [
+        ("an expectation in the loss", only(curl("t", "q", mass * now(k1))), PLAIN, "moves with theta"),
+        ("a detached expectation", only(curl("", "q", sg(mass) * k1)), PLAIN, "moves with theta"),
+        ("a detached log of an expectation", only(curl("", "mu", sg(spare) * k1)), PLAIN, "moves with theta"),
     ],
 }  # fmt: skip
 
 CASES: dict[str, list[Any]] = {**SUMS, **BATCHES, **DERIVATIVES, **MEANS, **DEFINED_NAMES}
+for rule, cases in EXPECTATIONS.items():
+    CASES[rule] = [*CASES.get(rule, []), *cases]

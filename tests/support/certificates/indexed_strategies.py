@@ -18,7 +18,8 @@ FUNCTIONS = (("f", ("k1", "log_q", "w")), ("g", ("k1",)))
 PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS, **KNOWN)
 SUMS = ("k1", "w", "log_q", "R", "H", "length")
 BASES = (*SUMS, "A", "f", "g", "f'", "sg(k1)", "sg(w)", "sg(R)", "sg(f)")
-OF_ONE = ("up", "pos", "high", "inv", "sg(inv)", "sg(up)")
+OF_ONE = ("up", "pos", "high", "inv", "share", "sg(inv)", "sg(up)")
+OF_MEANS = ("mass", "theirs", "spare", "sg(mass)")  # the same at each position
 SMALL = st.sampled_from([-2, -1, 1, 2, Fraction(1, 2), Fraction(-3, 2)])
 PROBABILITY = st.sampled_from(["q", "q", "p", "mu"])
 INDEX = st.sampled_from(["t", "t", "i", "ij", "it", ""])
@@ -35,7 +36,8 @@ BEFORE = {
 
 def in_slots(slots: Any, bases: Any = (*BASES, *OF_ONE)) -> list[str]:
     """Names of variables in slots; what is defined stands at one position."""
-    return [name_in_slot(base, z) for z in slots for base in bases if base not in OF_ONE or z in SINGLE]
+    names = [name_in_slot(base, z) for z in slots for base in bases if base not in OF_ONE or z in SINGLE]
+    return [*names, *(OF_MEANS if set(OF_ONE) <= set(bases) else ())]
 
 
 @st.composite

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from klsym.kernel import Theorem
 from klsym.kernel.closings import Zero
-from klsym.kernel.statements import Context, Curl, Definition, Gradient, Mean, MeanGradient, Side, Statement
+from klsym.kernel.definitions import Definition
+from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side, Statement
 from support.certificates.faulty_certificates import *
 
 NAMES = st.sampled_from(["k1", "w", "sg(k1)", "R", "sg(R)", "beta", "b_star", "f", "f'", "sg(f')", "length"])

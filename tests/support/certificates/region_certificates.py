@@ -10,8 +10,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from klsym.kernel.definitions import Definition
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import Definition, Side
+from klsym.kernel.statements import Side
 from support.certificates.faulty_certificates import *
 from support.certificates.kernel_words import Mg
 from support.certificates.region_words import bound, cell, log, region

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from klsym.kernel.definitions import LOG, REGION, Definition
 from klsym.kernel.ring import ExpPoly
-from klsym.kernel.statements import LOG, REGION, Definition
 from support.certificates.faulty_certificates import ONE, ZERO, V, nu, plain
 from support.oracle.worlds import DEFINITIONS
 
@@ -13,7 +13,8 @@ from support.oracle.worlds import DEFINITIONS
 DEFINED = tuple(Definition(name, kind, e) for name, (kind, e) in DEFINITIONS.items())
 KNOWN: dict[str, Any] = {"definitions": DEFINED, "facts": (nu,), "witness": (("nu", 1),)}
 up, down, pos, high, low, below, some, small, over, win, flip, *logs = map(V, DEFINITIONS)
-inv, quot = ((-log).exp() for log in logs)  # 1/(1 + r), and 1/(1 + up)
+inv, quot = ((-log).exp() for log in logs[:2])  # 1/(1 + r), and 1/(1 + up)
+mass, theirs, spare, share = logs[2:]  # E_q[M + r], E_p[k1*R], log(1 + mass) and mass*R + theirs
 
 
 def region(name: str, e: ExpPoly) -> Definition:

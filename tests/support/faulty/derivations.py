@@ -14,6 +14,7 @@ from klsym.kernel.statements import Side
 from support.certificates.faulty_certificates import *
 from support.faulty.closings import CITATIONS, COMPLETENESS, EQUALITIES, REFUTATIONS
 from support.faulty.definitions import REGIONS
+from support.faulty.expectations import EXPECTATIONS
 from support.faulty.files import FILES
 from support.faulty.hypotheses import FORGOTTEN
 from support.faulty.indexed import INDEXED
@@ -432,5 +433,5 @@ def rows(*tables: dict[str, list]) -> list[Bad]:
 
 TABLE = rows(
     EXPANSIONS, DERIVATIVES, MEASURES, EQUATIONS, EQUALITIES, INEQUALITIES, REFUTATIONS, COMPLETENESS,
-    CITATIONS, FILES, STATEMENTS, HYPOTHESES, REGIONS, *INDEXED, *TREES, *FORGOTTEN,
+    CITATIONS, FILES, STATEMENTS, HYPOTHESES, REGIONS, EXPECTATIONS, *INDEXED, *TREES, *FORGOTTEN,
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Values of the names that a context defines: 1 where e > 0 and 0 elsewhere (a region), log(e), or e (let).
+"""Values of the names that a context defines: 1 where e > 0 and 0 elsewhere (a region), log(e), e (let), or
+E_m[e] of single samples, which is one number that moves with theta.
 
 Signs are found with fifty digits, so that e = 0 is told from an e that is small.  Where a density of which e
 speaks is 0, or e has no value, a region is 0 or 1 and other names any number; so is a log where e <= 0.  The
@@ -19,6 +20,7 @@ from .terms import VALUE, Mode, Term, Variable, terms_of
 from .worlds import MEASURES
 
 REGION, LOG, LET = "region", "log", "let"
+MEANS = {"E_q": "q", "E_p": "p", "E_mu": "mu"}
 TINY = LONG.mpf(10) ** -35  # a sum of numbers of fifty digits that is smaller is 0
 Terms = tuple[Term, ...]
 
@@ -29,12 +31,14 @@ class Kink(Undefined):
 
 # ---------------------------------------------------------------------------- names
 def kind_of(oracle: Any, variable: Variable) -> str:
-    """Region, log, let, or nothing for what is not defined."""
+    """Region, log, let, a mean, or nothing for what is not defined."""
     return str(oracle.world.definitions.get(variable.base, ("",))[0])
 
 
 def defined_value(oracle: Any, variable: Variable, place: Any, axes: str) -> Any:
     """The value of a defined name at a place, with derivatives along axes; those of a region are 0."""
+    if kind_of(oracle, variable) in MEANS:
+        return _mean(oracle, variable, axes)
     terms = _terms_at(oracle, variable)
     sign = sign_of(oracle, terms, place)
     if kind_of(oracle, variable) == REGION:
@@ -47,13 +51,24 @@ def defined_value(oracle: Any, variable: Variable, place: Any, axes: str) -> Any
     return log(value) if is_log else value
 
 
+def _mean(oracle: Any, variable: Variable, axes: str) -> Any:
+    """The mean that a name stands for, moved along axes with all that it holds and the measure q."""
+    kind, e = oracle.world.definitions[variable.base]
+    measure, key = MEANS[kind], ("mean", variable.base, axes)
+    if key not in oracle.named:
+        mode = Mode(live=axes, measure=axes if measure == "q" else "", threshold=len(axes.strip(".")))
+        oracle.named[key] = oracle.mean("", measure, e, (), mode)
+    return oracle.named[key]
+
+
 def refuse_kinks(oracle: Any, variable: Variable, place: Any, axes: str, regions: bool) -> None:
     """Raise Kink where a name, or one that defines it, has no derivative along axes.
 
     regions: theirs count, as they do unless they are held constant.
     """
-    if not regions and kind_of(oracle, variable) == REGION:
-        return
+    kind = kind_of(oracle, variable)
+    if kind in MEANS or (kind == REGION and not regions):
+        return  # of a mean they are refused where it is taken
     terms = _terms_at(oracle, variable)
     for inner in (v for v in _variables(terms) if kind_of(oracle, v)):
         refuse_kinks(oracle, inner, place, axes, regions)
@@ -65,8 +80,10 @@ def refuse_kinks(oracle: Any, variable: Variable, place: Any, axes: str, regions
 
 
 def plain_variables(oracle: Any, *variables: Variable) -> Iterator[Variable]:
-    """What variables stand for in the end: variables that are not defined."""
+    """What variables stand for in the end at a sample: variables that are not defined; a mean has none."""
     for variable in variables:
+        if kind_of(oracle, variable) in MEANS:
+            continue
         if kind_of(oracle, variable):
             yield from plain_variables(oracle, *_variables(_terms_at(oracle, variable)))
         else:

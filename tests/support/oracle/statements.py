@@ -84,6 +84,7 @@ class Oracle:
         self.parameters: dict[str, Any] = dict(world.parameters)
         self._places: dict[Any, list[tuple[tuple[Path, ...], list[Place]]]] = {}
         self._steps: dict[Any, Any] = {}
+        self.named: dict[Any, Any] = {}  # the means that have a name
         for name, side in world.solved:
             self.parameters[name] = self.side(side)
 

@@ -247,6 +247,10 @@ DEFINITIONS: dict[str, tuple[str, ExpPoly]] = {  # each speaks of those before i
     "flip": ("region", _V("up") * 2 - 1),
     "inv": ("log", (-_K1).exp() + 1),
     "quot": ("log", _V("up") + 1),
+    "mass": ("E_q", _V("M") + (-_K1).exp()),
+    "theirs": ("E_p", _K1 * _R),
+    "spare": ("log", _V("mass") + 1),
+    "share": ("let", _V("mass") * _R + _V("theirs")),
 }
 
 
