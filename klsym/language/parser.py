@@ -289,8 +289,9 @@ class Reader:
             number = f"for a number write {spell_option('param', name)}"
             declare = f"; {number}, else what it is, such as `{name} = logp; ...`"
         elif is_free_name(f"{name}1"):
-            number = f"for a number type {name}1 in place of {name}, and {spell_option('param', f'{name}1')}"
-            declare = f"; answers use {name}: {number}"
+            number = f"with {spell_option('param', f'{name}1')} for a number"
+            value = f"else what it is, such as `{name}1 = logp; ...`"
+            declare = f"; answers use {name}: type {name}1 in its place, {number}, {value}"
         return f"{nearest} (known: {names}{declare})"
 
     def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:

@@ -91,7 +91,7 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     ({"diff", "difference"}, "ref_logp - logp"),
     ({"logratio", "logr", "logrho"}, "logp - old_logp"),
     ({"tis", "mis"}, "exp(old_logp - rollout_logp)"),
-    ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is", "w"},
+    ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is"},
      "exp(logp - old_logp)"),
     ({*ADVANTAGES}, "A"),
     ({*REWARDS, "return", "score", "gt"}, "R"),

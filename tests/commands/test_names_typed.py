@@ -252,7 +252,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("explain 'k3 - min(q1, q2)'", "the Q of a reparametrised action (SAC): samples are taken as drawn"),
         ("explain '(R - values)**2'", "a critic's value or loss is out of scope"),
         ("explain 'values*k1' --param values", "a critic's value or loss is out of scope"),
-        ("explain c*k3", "for a number type c1 in place of c, and --param c1"),
+        ("explain c*k3", "type c1 in its place, with --param c1 for a number, else what it is"),
         ("explain grpo --num_iterations 1", "type --sampling on-policy for the first step on a batch"),
         ("explain ppo --kl_estimator k3", "type the estimator as the loss: klsym explain k3"),
         ("explain trl", "'trl' is ambiguous: type klsym explain grpo; or klsym explain rloo"),
