@@ -1,4 +1,4 @@
-"""Names for logs and elements.  A name is a digest of its definition, so that printers can write that out.
+"""Names for logs, elements and exact means: digests of definitions, so that printers can write these out.
 
 >>> from klsym.kernel.ring import ExpPoly
 >>> r = (-ExpPoly.from_variable("k1")).exp()
@@ -19,15 +19,22 @@ from klsym.kernel.statements import canonical
 
 __all__ = ["LET", "LOG", "find_definition", "name_definition"]
 
-OF_LOGS, OF_CONSTANTS = "ln_", "const_"  # how names begin, and no others
+OF_LOGS, OF_CONSTANTS, OF_FULL = "ln_", "const_", "full_"  # how names begin, and no others
+OF_EXPECTATIONS = "E_q"  # the kind of full(x), the expectation of x under the policy
 DIGITS = 6  # of a digest; more where two definitions share these
 _STANDS_FOR: dict[str, tuple[str, ExpPoly]] = {}
 
 
 def name_definition(kind: str, e: ExpPoly) -> str:
-    """Return the name of log(e), or of e: the same in every loss."""
+    """Return the name of log(e), of e, or of full(e): the same in every loss."""
     digest = sha256(canonical([kind, e.to_json()]).encode()).hexdigest()
-    lead = OF_LOGS if any(_is_random(name) for name in e.names()) else OF_CONSTANTS
+    lead = (
+        OF_FULL
+        if kind == OF_EXPECTATIONS
+        else OF_LOGS
+        if any(_is_random(name) for name in e.names())
+        else OF_CONSTANTS
+    )
     names = (lead + digest[:size] for size in range(DIGITS, len(digest) + 1))
     return next(name for name in names if _STANDS_FOR.setdefault(name, (kind, e)) == (kind, e))
 

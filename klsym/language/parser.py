@@ -24,7 +24,7 @@ from sympy import Abs, Max, Min, Mul, Pow, Rational, exp, log, sqrt
 
 from klsym.errors import UsageError, spell_option, suggest_nearest
 from klsym.kernel.names import PROBABILITIES, is_declarable
-from klsym.language.defined import OF_CONSTANTS, OF_LOGS
+from klsym.language.defined import OF_CONSTANTS, OF_FULL, OF_LOGS
 from klsym.language.expressions import (
     ATOMS,
     COUNTS,
@@ -89,7 +89,7 @@ def is_of_answers(name: str) -> bool:
     >>> is_of_answers("h"), is_of_answers("is_high"), is_of_answers("hi")
     (True, True, False)
     """
-    return name in OF_ANSWERS or name.startswith((OF_REGIONS, OF_LOGS, OF_CONSTANTS))
+    return name in OF_ANSWERS or name.startswith((OF_REGIONS, OF_LOGS, OF_CONSTANTS, OF_FULL))
 
 
 def is_free_name(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, Exponent, ExpPoly, Monomial
 from klsym.kernel.ring import Number as Rational
-from klsym.language.defined import LOG, OF_LOGS, find_definition
+from klsym.language.defined import LOG, OF_EXPECTATIONS, OF_LOGS, find_definition
 from klsym.notation.positions import SLOT_ORDER, build_in_slot
 from klsym.notation.printers import TEXT, Text
 from klsym.notation.tree import (
@@ -164,7 +164,8 @@ def build_letter(name: str, sums: bool = False) -> Formula:
     if (definition := find_definition(name)) is not None:
         kind, e = definition
         shown = _build_with_k3(e, sums)
-        inner: Formula = Call("log", (shown,)) if kind == LOG else shown
+        functions = {LOG: "log", OF_EXPECTATIONS: "full"}
+        inner: Formula = Call(functions[kind], (shown,)) if kind in functions else shown
     elif parsed.base in WEIGHTS:
         inner = Call("log", (build_in_slot(RATIOS[parsed.base], parsed.slot, sums, ratio=True),))
     else:

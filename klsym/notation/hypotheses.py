@@ -16,6 +16,7 @@ from klsym.kernel.names import LOG_RATIOS, SAMPLE, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Atom, Mean
 from klsym.language.abbreviations import Bregman, Context, Divergence, Gradient, TokenDivergence, walk_atoms
+from klsym.language.defined import OF_LOGS
 from klsym.language.messages import Message
 from klsym.language.unfolding import Theorem
 from klsym.notation import formulas
@@ -47,8 +48,10 @@ def build_assumption(hypothesis: Hypothesis, context: Context, labels: Labels | 
             return Message("exchange", under=mean.measure, of=formulas.show_atom(mean, labels or {}, TEXT))
         case ("lipschitz", Mean() as mean):
             return Message("lipschitz", under=mean.measure, of=formulas.show_atom(mean, labels or {}, TEXT))
-        case ("away" | "off" | "apart" | "above" as kind, at, ExpPoly() as element):
+        case ("away" | "off" | "apart" as kind, at, ExpPoly() as element):
             return Message(kind, at=str(at), element=_normalise_multiple(element))
+        case ("above", at, ExpPoly() as element):
+            return Message("above", at=str(at), element=_normalise_multiple(element, keeps_sign=True))
         case ("fact", ExpPoly() as element):
             return Message("fact", element=element)
         case ("exists", atom):
@@ -144,10 +147,11 @@ def _describe_region(at: str, element: ExpPoly) -> str:
     return shown
 
 
-def _normalise_multiple(element: ExpPoly) -> ExpPoly:
-    """Scale e, which keeps its zeros, so that one of its random terms has the coefficient 1."""
+def _normalise_multiple(element: ExpPoly, keeps_sign: bool = False) -> ExpPoly:
+    """Scale e, which keeps its zeros, so that one of its random terms has the coefficient 1, or -1 or 1."""
     random = [key for key in element.terms if _list_bases(ExpPoly({key: 1})) & {*SAMPLE_BASES}]
-    return element * (1 / Fraction(element.terms[max(random or element.terms)]))
+    scale = 1 / Fraction(element.terms[max(random or element.terms)])
+    return element * (abs(scale) if keeps_sign else scale)
 
 
 def _list_bases(element: ExpPoly) -> set[str]:
@@ -185,7 +189,14 @@ def _describe_above(at: str, element: ExpPoly | tuple[ExpPoly, ...]) -> str:
     several = _as_tuple(element)
     if all(e == ExpPoly.from_variable("M") for e in several):
         return f"a sequence from {at} has at least one token with M_now = 1, almost surely: M > 0"
+    if not any(_list_bases(e) & {*SAMPLE_BASES} or any(map(_names_log, e.names())) for e in several):
+        return " and ".join(f"{formulas.show_element(e)} > 0" for e in several)
     return f"{_describe_absence(at)} where {' or '.join(map(_format_not_positive, several))}"
+
+
+def _names_log(name: str) -> bool:
+    """Is it the name of a log of what differs from sample to sample?"""
+    return parse_name(name).base.startswith(OF_LOGS)
 
 
 def _format_not_positive(element: ExpPoly) -> str:

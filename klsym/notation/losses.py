@@ -17,9 +17,10 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from klsym.language.defined import LOG, OF_CONSTANTS, OF_LOGS, find_definition
+from klsym.language.defined import LOG, OF_CONSTANTS, OF_EXPECTATIONS, OF_FULL, OF_LOGS, find_definition
 from klsym.language.expressions import ATOMS, SLOTTED, Estimator, OverPositions, as_expression, clip, sg
 from klsym.language.messages import Message
+from klsym.language.sums import OverVocabulary
 from klsym.notation import tree
 from klsym.notation.positions import SLOT_ORDER, build_in_slot
 from klsym.notation.printers import Text
@@ -78,14 +79,19 @@ def build_tree(loss: Any, sums: bool = False) -> Formula:
 def _expand_logs(e: Any) -> Any:
     """Replace names of logs and constants by their definitions."""
     definitions = {
-        x: find_definition(x.name) for x in e.free_symbols if x.name.startswith((OF_LOGS, OF_CONSTANTS))
+        x: find_definition(x.name)
+        for x in e.free_symbols
+        if x.name.startswith((OF_LOGS, OF_CONSTANTS, OF_FULL))
     }
     if not definitions:
         return e
     from klsym.language.convert import to_sympy
 
     values = {x: (of[0], _expand_logs(to_sympy(of[1]))) for x, of in definitions.items() if of}
-    return e.xreplace({x: sympy.log(of) if kind == LOG else of for x, (kind, of) in values.items()})
+    functions = {LOG: sympy.log, OF_EXPECTATIONS: OverVocabulary}
+    return e.xreplace(
+        {x: functions[kind](of) if kind in functions else of for x, (kind, of) in values.items()}
+    )
 
 
 @lru_cache(maxsize=8192)

@@ -44,11 +44,13 @@ from klsym.engine.outside.as_typed import (
     build_slope,
     substitute_policy,
 )
+from klsym.engine.outside.named_means import prove_objective
 from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
 from klsym.engine.proof.counterexamples import describe_model, generate_models
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
 from klsym.engine.regions.in_steps import to_steps
+from klsym.engine.targets.ring_notes import collect_assumptions
 from klsym.engine.verdicts.verdict import (
     Counterexample,
     ExpectedValue,
@@ -207,6 +209,8 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
     steps, zero = add_first_step(written, setting, HELD_RULE, inner.proof.steps), inner.target == "zero"
     witness = find_counterexample(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
     known = not zero and _is_gradient_of_mean(loss, means, setting) and witness is not None
+    proof = prove_objective(loss, setting.on_policy) if known else None
+    proofs = () if proof is None else (proof,)
     return as_typed(
         inner,
         written,
@@ -217,11 +221,14 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         value=ExpectedValue(),
         in_quantities=Gradient(build_mean_formula(loss, setting)) if known else None,
         formula=build_mean_formula(loss, setting) if known else None,
-        assumptions=(_describe_reading(sampled, means), *inner.assumptions, *_list_hypotheses(loss)),
-        trust=inner.trust if zero else "sympy",
+        assumptions=tuple(dict.fromkeys((
+            _describe_reading(sampled, means), *inner.assumptions, *collect_assumptions(proofs),
+            *_list_hypotheses(loss, is_proved=proof is not None),
+        ))),
+        trust=inner.trust if zero or proof is not None else "sympy",
         steps=steps,
         remarks=tuple(_list_remarks(means, known or zero)),
-        theorems=inner.proof.theorems[:1],
+        theorems=(*inner.proof.theorems[:1], *proofs),
         counterexample=Counterexample(witness), quantity=None, generator=None, convexity=None, penalty=None,
         inside_clamps=None, terms=(), messages=tuple(_list_messages(loss, zero, written, setting)),
     )  # fmt: skip
@@ -275,11 +282,11 @@ def _describe_reading(sampled: Any, means: FixedMeans) -> Message:
     return Message("full-over-outcomes", of=sampled, numbers=tuple(means.names.items()))
 
 
-def _list_hypotheses(loss: Any) -> Iterator[Message]:
-    """Yield the hypotheses on exact means whose inverse or logarithm is taken."""
+def _list_hypotheses(loss: Any, is_proved: bool) -> Iterator[Message]:
+    """Yield the hypotheses on exact means whose inverse or logarithm is taken; a proof says what is not 0."""
     divided = (e.base for e in loss.atoms(sympy.Pow) if e.exp.could_extract_minus_sign())
     for element in sorted({*divided, *(e.args[0] for e in loss.atoms(sympy.log))}, key=str):
-        if element.atoms(OverVocabulary):
+        if element.atoms(OverVocabulary) and not is_proved:
             yield Message("nonzero", of=losses.show(element, TEXT))
         if is_mass(element) and not isinstance(element, OverVocabulary):
             yield Message("mass", of=losses.show(1 - element, TEXT))

@@ -19,7 +19,7 @@ PLAIN = Context(parameters=("beta", "nu", "n"), functions=FUNCTIONS, **KNOWN)
 SUMS = ("k1", "w", "log_q", "R", "H", "length")
 BASES = (*SUMS, "A", "f", "g", "f'", "sg(k1)", "sg(w)", "sg(R)", "sg(f)")
 OF_ONE = ("up", "pos", "high", "inv", "share", "sg(inv)", "sg(up)")
-OF_MEANS = ("mass", "theirs", "spare", "sg(mass)")  # the same at each position
+OF_MEANS = ("mass", "theirs", "cost", "spare", "sg(mass)")  # the same at each position
 SMALL = st.sampled_from([-2, -1, 1, 2, Fraction(1, 2), Fraction(-3, 2)])
 PROBABILITY = st.sampled_from(["q", "q", "p", "mu"])
 INDEX = st.sampled_from(["t", "t", "i", "ij", "it", ""])

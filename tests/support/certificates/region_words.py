@@ -14,7 +14,8 @@ DEFINED = tuple(Definition(name, kind, e) for name, (kind, e) in DEFINITIONS.ite
 KNOWN: dict[str, Any] = {"definitions": DEFINED, "facts": (nu,), "witness": (("nu", 1),)}
 up, down, pos, high, low, below, some, small, over, win, flip, *logs = map(V, DEFINITIONS)
 inv, quot = ((-log).exp() for log in logs[:2])  # 1/(1 + r), and 1/(1 + up)
-mass, theirs, spare, share = logs[2:]  # E_q[M + r], E_p[k1*R], log(1 + mass) and mass*R + theirs
+# E_q[M + r], E_p[k1*R], E_mu[rho*R], log(1 + mass) and mass*R + theirs
+mass, theirs, cost, spare, share = logs[2:]
 
 
 def region(name: str, e: ExpPoly) -> Definition:

@@ -249,6 +249,7 @@ DEFINITIONS: dict[str, tuple[str, ExpPoly]] = {  # each speaks of those before i
     "quot": ("log", _V("up") + 1),
     "mass": ("E_q", _V("M") + (-_K1).exp()),
     "theirs": ("E_p", _K1 * _R),
+    "cost": ("E_mu", _V("w").exp() * _R),
     "spare": ("log", _V("mass") + 1),
     "share": ("let", _V("mass") * _R + _V("theirs")),
 }
