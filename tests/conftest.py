@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -142,6 +143,20 @@ def proofs_settled() -> dict[str, Settled]:
     from klsym.study.ledger.settle_claim import recall
 
     return {id: recall(id) for id, claim in load().items() if claim.verdict != "computed"}
+
+
+@pytest.fixture
+def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands answer in this process, with what earlier tests imported and computed.
+
+    Otherwise each copies this process, which is ended at the time limit: tests/commands/test_time_limits.py.
+    """
+    from klsym.commands import timed
+
+    def answer(seconds: float, work: Callable[[], int], modules: tuple[str, ...] = ()) -> Any:
+        return json.loads(json.dumps(timed._make_reply(work)))
+
+    monkeypatch.setattr(timed, "run_within", answer)
 
 
 @contextlib.contextmanager
