@@ -94,6 +94,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if {item.nodeid, item.nodeid.split("::")[0]} & skipped]
 
 
+def pytest_collection_finish() -> None:
+    """Leave what is there before the first test, which nothing frees, out of each collection of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Remember what was skipped, for `--skipped-before`."""
     cache, stats = getattr(terminalreporter.config, "cache", None), terminalreporter.stats
