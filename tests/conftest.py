@@ -165,6 +165,14 @@ def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timed, "run_within", answer)
 
 
+@pytest.fixture
+def forked_audits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users' code runs in copies of this process, which has imported what a new one would import."""
+    from support.forked import fork_processes
+
+    fork_processes(monkeypatch)
+
+
 @contextlib.contextmanager
 def _at_most(seconds: int) -> Iterator[None]:
     """Of processor time, as other work on a machine is no fault of the block; or ten times that, waited."""

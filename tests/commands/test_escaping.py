@@ -15,7 +15,7 @@ from klsym.escaping import printable
 from klsym.kernel import digest
 from support.scale import scaled
 
-pytestmark = pytest.mark.usefixtures("without_copies")
+pytestmark = pytest.mark.usefixtures("without_copies", "forked_audits")
 
 HOSTILE = {
     "escape": "\x1b[2K\rok\x1b[8m",

@@ -11,7 +11,7 @@ import pytest
 import klsym
 from klsym.cli import main
 
-pytestmark = pytest.mark.usefixtures("without_copies")
+pytestmark = pytest.mark.usefixtures("without_copies", "forked_audits")
 
 AMBIGUOUS = """
 def loss(logp, ref_logp):
