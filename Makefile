@@ -19,7 +19,7 @@ INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install typed report site site-check paper test test-all lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
+.PHONY: help install typed report site site-check paper test test-all test-times lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
 	golden random-audits survey implied trainers pages rocq lock format clean try try-check
 
 help: ## list the targets
@@ -75,7 +75,8 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 # for the others of its file (loadfile), and the cells of a notebook share a kernel.  Files start in this order, not by
 # their number of tests: many short ones come last.  mypy runs beside it.
 PYTEST = $(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --nbval-sanitize-with notebooks/nbval.cfg -n auto --dist loadfile --no-loadscope-reorder \
-	notebooks/08-experiments.ipynb notebooks tests klsym
+	$(NOTEBOOKS) tests klsym
+NOTEBOOKS := notebooks/08-experiments.ipynb notebooks
 
 # As klsym is installed: what stands beside the library is a package of it (klsym.study is study/).
 TYPED := $(BUILD)/typed/klsym
@@ -88,6 +89,11 @@ test: lint typed ## lint, types, tests, doctests, and every notebook against its
 
 test-all: lint typed ## the same with every case of a table, and random tests at full size
 	@$(BIN)/mypy & types=$$!; KLSYM_TEST_ALL=1 $(PYTEST); tests=$$?; wait $$types && exit $$tests
+
+test-times: typed ## run tests and notebooks, then print the CPU time of each file and of the slowest tests
+	@rm -f $(BUILD)/cpu-times.jsonl
+	@KLSYM_CPU_TIMES=$(BUILD)/cpu-times.jsonl PYTHONPATH=tests $(PYTEST) -q -p support.cpu_times; tests=$$?; \
+	PYTHONPATH=tests $(BIN)/python -m support.cpu_times $(BUILD)/cpu-times.jsonl && exit $$tests
 
 lint: install ## ruff
 	$(BIN)/ruff check

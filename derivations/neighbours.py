@@ -6,6 +6,7 @@ of KL-Regularized Policy Gradient Algorithms"; SH = Shah et al. 2025, "A Comedy 
 """
 
 import math
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -318,6 +319,7 @@ FORCE = LATEX.expectation("q", r"\mathrm{sg}(k_3)\,s")
 TRUE = LATEX.gradient_of(LATEX.divergence("KL", "q", "p"), simple=True)
 
 
+@cache
 def _force(estimator):
     """E_q[s a] along the mean and the log scale of q = N(m, v), p = N(n, u): only the samples move.
 

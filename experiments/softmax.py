@@ -22,6 +22,7 @@ Counted = Callable[[int, int], Any] | None  # called with (work done, work in al
 
 PENALTIES = ("k1", "k2", "k3")
 EXPONENT = 700.0  # exp beyond it overflows; r is cut there
+FEW_ARMS = 16  # for as many, counting is faster than bisection
 GRID = 2.0**20  # steps a nat to which the logits of a run are rounded
 
 
@@ -120,11 +121,14 @@ def walk(logits: Any, update: Callable[[Any], Any], times: Iterable[int]) -> Ite
 def inverse_cdf(weights: Array, uniforms: Array) -> tuple[Any, Array]:
     """Samples from the columns of unnormalised weights, as indices into the raveled weights; and the totals.
 
-    The arm of u is the number of partial sums up to u times the total, found by bisection for all at once.
+    The arm of u is the number of partial sums up to u times the total: counted one after the other where they
+    are few, else found by bisection for all at once.
 
     weights: shape (arms, columns), positive somewhere.  uniforms: on [0, 1), shape (n, columns).
     """
     arms, columns = weights.shape
+    if arms <= FEW_ARMS:
+        return _count_sums(weights, uniforms)
     steps = [2**k for k in reversed(range(arms.bit_length()))]
     sums = np.full((2 * steps[0], columns), np.inf)
     sums[0] = weights[0]
@@ -137,6 +141,17 @@ def inverse_cdf(weights: Array, uniforms: Array) -> tuple[Any, Array]:
     for step in steps:
         at += (sums.take(at + (step - 1) * columns) <= wanted) * (step * columns)
     return at, totals
+
+
+def _count_sums(weights: Array, uniforms: Array) -> tuple[Any, Array]:
+    arms, columns = weights.shape
+    sums = [weights[0]]
+    for more in weights[1:]:
+        sums.append(sums[-1] + more)
+    wanted, counts = uniforms * sums[-1], np.zeros(uniforms.shape, dtype=np.uint8)
+    for below in sums[: arms - 1]:  # u times the total may round up to the total
+        counts += below <= wanted
+    return counts.astype(np.intp) * columns + np.arange(columns), sums[-1]
 
 
 def score_sum(at: Any, coefficients: Any, q: Any, axis: int = 0) -> Any:

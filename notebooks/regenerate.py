@@ -5,6 +5,7 @@ Usage, with the Python that has klsym and the packages of the lock:
     python notebooks/regenerate.py                  # all notebooks, in place
     python notebooks/regenerate.py a.ipynb b.ipynb  # only these
     python notebooks/regenerate.py --check          # write nothing, fail on any difference
+    python notebooks/regenerate.py --check --needing torch  # only those that need this package
 """
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Runs the notebooks and stores their outputs.")
     parser.add_argument("files", nargs="*", type=Path, help="all of this folder if none is named")
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    parser.add_argument("--needing", metavar="PACKAGE", help="only notebooks that need this package")
     options = parser.parse_args(argv)
     paths = options.files or sorted(FOLDER.glob("*.ipynb"))
+    if options.needing:
+        paths = [path for path in paths if NEEDS.get(path.name) == options.needing]
     if not paths:
         print(f"no notebook in {FOLDER}", file=sys.stderr)
         return 1

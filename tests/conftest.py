@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -94,6 +95,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if {item.nodeid, item.nodeid.split("::")[0]} & skipped]
 
 
+def pytest_collection_finish() -> None:
+    """Leave what is there before the first test, which nothing frees, out of each collection of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Remember what was skipped, for `--skipped-before`."""
     cache, stats = getattr(terminalreporter.config, "cache", None), terminalreporter.stats
@@ -143,6 +150,28 @@ def proofs_settled() -> dict[str, Settled]:
     from klsym.study.ledger.settle_claim import recall
 
     return {id: recall(id) for id, claim in load().items() if claim.verdict != "computed"}
+
+
+@pytest.fixture
+def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands answer in this process, with what earlier tests imported and computed.
+
+    Otherwise each copies this process, which is ended at the time limit: tests/commands/test_time_limits.py.
+    """
+    from klsym.commands import timed
+
+    def answer(seconds: float, work: Callable[[], int], modules: tuple[str, ...] = ()) -> Any:
+        return json.loads(json.dumps(timed._make_reply(work)))
+
+    monkeypatch.setattr(timed, "run_within", answer)
+
+
+@pytest.fixture
+def forked_audits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users' code runs in copies of this process, which has imported what a new one would import."""
+    from support.forked import fork_processes
+
+    fork_processes(monkeypatch)
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ sampler is the policy of up to 100 updates ago.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
-from klsym.experiments.off_policy_runs.runs import Run, Setup, run
+from klsym.experiments.off_policy_runs.runs import Run, Setup, run_together
 from klsym.experiments.softmax import Counted
 from klsym.experiments.summaries import NumberTable, Ticker, below
 from klsym.study.ledger.experiment_result import Finding
@@ -165,9 +165,12 @@ def off_policy_runs(seed: int = 0, repeats: int = 100, progress: Counted = None)
     tick = Ticker(progress, len(keys) + len(exact_keys))
 
     def run_all(chosen: list[Key], n: int) -> dict[Key, Run]:
-        return {
-            (weighted, step, age, beta): tick.after(run(Setup(age, beta, weighted, step, n), repeats, seed))
-            for weighted, step, age, beta in chosen
-        }
+        runs: dict[Key, Run] = {}
+        for _, group in groupby(chosen, key=lambda key: key[0]):  # those with weights run together
+            keys_of_group = list(group)
+            setups = [Setup(age, beta, weighted, step, n) for weighted, step, age, beta in keys_of_group]
+            for key, one in zip(keys_of_group, run_together(setups, repeats, seed), strict=True):
+                runs[key] = tick.after(one)
+        return runs
 
     return OffPolicyRuns(seed, repeats, run_all(keys, SAMPLES), run_all(exact_keys, 0))

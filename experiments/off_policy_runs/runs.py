@@ -10,7 +10,7 @@ so that with the weight the penalty descends KL(q||p).  The exact update is its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,39 +85,60 @@ def run(setup: Setup, repeats: int, seed: int) -> Run:
 
     Raises UsageError: seed or repeats out of range.
     """
+    return run_together([setup], repeats, seed)[0]
+
+
+def run_together(setups: Sequence[Setup], repeats: int, seed: int) -> list[Run]:
+    """Run set-ups with the same weights, n, arms and updates, one block of columns for each.
+
+    Raises UsageError: seed or repeats out of range, or set-ups that cannot run together.
+    """
     check_runs(seed, repeats, 1)
-    draws = np.random.default_rng([seed, 0]).normal(size=(2, setup.arms, repeats))
-    log_p, reward = log_softmax(draws[0], 0), draws[1]
-    logits, rewards = log_p, []
-    log_q = log_mu = log_p
-    for number, uniforms in enumerate(_draw_uniforms(setup, repeats, seed)):
-        rewards.append((np.exp(log_q) * reward).sum(axis=0))
-        log_mu = log_q if number % setup.age == 0 else log_mu
-        gain = reward - setup.beta * (log_q - log_p)
-        weight = np.exp(log_q - log_mu) if setup.weighted else np.ones_like(log_q)
+    first = setups[0]
+    alike = {(one.weighted, one.n, one.arms, one.updates) for one in setups}
+    refuse_unless(
+        len(alike) == 1, "set-ups that run together: the same weights, n, arms and updates expected"
+    )
+    draws = np.random.default_rng([seed, 0]).normal(size=(2, first.arms, repeats))
+    log_p, reward = (np.tile(x, len(setups)) for x in (log_softmax(draws[0], 0), draws[1]))
+    beta, step, age = (
+        np.repeat([getattr(one, name) for one in setups], repeats) for name in ("beta", "step", "age")
+    )
+    rewards, logits, log_q, log_mu = [], log_p, log_p, log_p
+    q = mu = np.exp(log_q)
+    for number, uniforms in enumerate(_draw_uniforms(first, repeats, seed)):
+        rewards.append((q * reward).sum(axis=0))
+        renewed = number % age == 0
+        log_mu, mu = np.where(renewed, log_q, log_mu), np.where(renewed, q, mu)
+        gain = reward - beta * (log_q - log_p)
+        weight = np.exp(log_q - log_mu) if first.weighted else np.ones_like(log_q)
         push = (
-            _average(gain, weight, log_q, log_mu, uniforms)
-            if setup.n
-            else _expect(gain, weight, log_q, log_mu)
+            _average(gain, weight, q, mu, np.tile(uniforms, len(setups)))
+            if first.n
+            else _expect(gain, weight, q, mu)
         )
-        logits = snap(logits + setup.step * push)
+        logits = snap(logits + step * push)
         log_q = log_softmax(logits, 0)
-    rewards.append((np.exp(log_q) * reward).sum(axis=0))
-    entropy = -(np.exp(log_q) * log_q).sum(axis=0)
-    return Run(setup, np.array(rewards), most=reward.max(axis=0), entropy=entropy)
+        q = np.exp(log_q)
+    rewards.append((q * reward).sum(axis=0))
+    entropy = -(q * log_q).sum(axis=0)
+    blocks = [slice(i * repeats, (i + 1) * repeats) for i in range(len(setups))]
+    return [
+        Run(setup, np.array([row[block] for row in rewards]), reward[:, block].max(axis=0), entropy[block])
+        for setup, block in zip(setups, blocks, strict=True)
+    ]
 
 
-def _average(gain: Any, weight: Any, log_q: Any, log_mu: Any, uniforms: Any) -> Any:
+def _average(gain: Any, weight: Any, q: Any, mu: Any, uniforms: Any) -> Any:
     """1/n sum_i w_i (gain_i - mean of the others') s_i, of arms drawn from mu."""
-    at, _ = inverse_cdf(np.exp(log_mu), uniforms)
-    return score_sum(at, weight.take(at) * centred(gain.take(at)) / len(at), np.exp(log_q))
+    at, _ = inverse_cdf(mu, uniforms)
+    return score_sum(at, weight.take(at) * centred(gain.take(at)) / len(at), q)
 
 
-def _expect(gain: Any, weight: Any, log_q: Any, log_mu: Any) -> Any:
+def _expect(gain: Any, weight: Any, q: Any, mu: Any) -> Any:
     """E_mu[w (gain - E_mu[gain]) s], the mean of `_average`."""
-    mu = np.exp(log_mu)
     pushed = mu * weight * (gain - (mu * gain).sum(axis=0))
-    return pushed - np.exp(log_q) * pushed.sum(axis=0)
+    return pushed - q * pushed.sum(axis=0)
 
 
 def _draw_uniforms(setup: Setup, repeats: int, seed: int) -> Iterable[Any]:

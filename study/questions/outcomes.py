@@ -223,10 +223,13 @@ class Outcome:
         return k if side(k) > 0 else piece.upper
 
     def _solve_level(self, low: float, high: float, nu: float, way: int) -> float:
-        """By bisection, with Newton's steps where they stay inside."""
+        """By bisection, with Newton's steps where they stay inside, until rounding decides the sign."""
         k = (low + high) / 2
         for _ in range(MAX_BISECTIONS):
-            gap = way * (self.compute_level(k)[0] - nu)
+            level, error = self.compute_level(k)
+            gap = way * (level - nu)
+            if abs(gap) <= error < math.inf:
+                return k
             low, high = (low, k) if gap > 0 else (k, high)
             rate = -way * self.beta * compute_value(self.slopes, k)[0]
             step = k - gap / rate if rate > 0 and math.isfinite(gap / rate) else low

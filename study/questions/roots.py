@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from klsym.errors import UsageError
-from klsym.study.questions.outcomes import LOWEST, Interval, MonotonePiece, Outcome
+from klsym.study.questions.outcomes import LOWEST, ROUNDING, Interval, MonotonePiece, Outcome
 
 MAX_CHOICES = 20_000  # of pieces, for all outcomes together
 CELLS = 2_000  # intervals of nu of one choice
@@ -222,13 +222,26 @@ class _Search:
             self._add_doubtful(low if not before else high)
 
     def _find_root(self, low: float, high: float, slope: int) -> float:
-        for _ in range(200):
-            middle = (low + high) / 2
-            if middle in (low, high):
+        """By the Illinois method, each third step a bisection, until rounding decides the sign of S - 1."""
+        below, above, side = -1.0, 1.0, 0  # weights of the ends: S - 1 there, halved where an end stays
+        for number in range(200):
+            nu = (low * above - high * below) / (above - below) if number % 3 else (low + high) / 2
+            nu = nu if low < nu < high else (low + high) / 2
+            if nu in (low, high):
                 break
-            gap = sum(o.compute_mass(k) for o, k in zip(self.on, self._compute_logs(middle), strict=True)) - 1
-            low, high = (low, middle) if gap * slope > 0 else (middle, high)
+            gap = slope * (self._compute_total(nu) - 1)
+            if abs(gap) <= ROUNDING:
+                return nu
+            if gap > 0:
+                high, above, below = nu, gap, below / 2 if side > 0 else below
+            else:
+                low, below, above = nu, gap, above / 2 if side < 0 else above
+            side = 1 if gap > 0 else -1
         return (low + high) / 2
+
+    def _compute_total(self, nu: float) -> float:
+        """S(nu) in floats."""
+        return sum(o.compute_mass(k) for o, k in zip(self.on, self._compute_logs(nu), strict=True))
 
     def _bound_errors(self, nu: float, logs: tuple[float, ...], ends: Interval) -> tuple[float, ...] | None:
         """Of each mass at the root near nu: that nu lies between two at which S - 1 has certain signs."""
@@ -255,10 +268,7 @@ class _Search:
         return tuple(high if low < LOWEST else (low + high) / 2 for low, high in boxes)
 
     def _is_near(self, nu: float) -> bool:
-        return (
-            abs(sum(o.compute_mass(k) for o, k in zip(self.on, self._compute_logs(nu), strict=True)) - 1)
-            < SAME
-        )
+        return abs(self._compute_total(nu) - 1) < SAME
 
     def _is_exact(self, nu: float) -> bool:
         boxes = [(o, o.enclose_inverse(piece, nu)) for o, piece in self.pairs]

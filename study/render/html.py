@@ -116,5 +116,5 @@ def _format_tokens(optimum: PrintedTokenOptimum) -> str:
 
 def _list_cells(place: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     numbers = (f"{value:.6f}" for value in row["policy"])
-    nu = "" if row["multiplier"] is None else f"{row['multiplier']:.6f}"
+    nu = "" if row["multiplier"] is None else f"{row['multiplier']:z.6f}"
     return (place, *numbers, nu, STABLE[row["stable"]])

@@ -158,7 +158,7 @@ def write_penalty(loss: str, beta: Fraction) -> str:
 
 def _describe_policy(policy: Stationary, is_inside: bool) -> str:
     """Return text such as "q = (0.880797, 0.119203), stable, nu = 0.5"."""
-    nu = "" if policy.multiplier is None else f", nu = {policy.multiplier:.6f}"
+    nu = "" if policy.multiplier is None else f", nu = {policy.multiplier:z.6f}"
     return f"q = {format_policy(policy.policy, is_inside)}, {STABLE[policy.stable]}{nu}"
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from support.commands import Out, one_line_of_complaint, run
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 NUMBERS = [
     "0", "-1", "-1e6", "nan", "-nan", "sNaN", "inf", "-inf", "1e40", "1e999999999", "1e-999999999", "1.5",
     "1e-3", "", " ", "abc", "1e", "0x10", "1/2", "1,000", "--", "10" * 30, "\u221e",

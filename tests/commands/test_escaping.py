@@ -15,6 +15,8 @@ from klsym.escaping import printable
 from klsym.kernel import digest
 from support.scale import scaled
 
+pytestmark = pytest.mark.usefixtures("without_copies", "forked_audits")
+
 HOSTILE = {
     "escape": "\x1b[2K\rok\x1b[8m",
     "line": "x\nok forged",

@@ -22,6 +22,8 @@ from klsym.render.answer import MAX_NAME, build_answer, shorten_formula
 from klsym.study.tables.trainers import trainer
 from support.commands import Out, run
 
+pytestmark = pytest.mark.usefixtures("without_copies", "forked_audits")
+
 ROWS = load_named_losses()
 LINES = 40  # of a help
 LONG = {"report", "paper"}  # commands that take minutes: their examples are parsed, and not run

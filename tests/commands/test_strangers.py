@@ -9,6 +9,8 @@ import pytest
 
 from klsym.cli import main
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 TYPED = (
     (Path(__file__).parents[1] / "support" / "typed_by_strangers.txt")
     .read_text(encoding="utf-8")

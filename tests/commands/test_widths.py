@@ -14,6 +14,8 @@ import pytest
 from klsym.commands.console import TERMINAL, explain_letters, wrap_for_terminal
 from support.commands import Out, run
 
+pytestmark = pytest.mark.usefixtures("without_copies", "forked_audits")
+
 AUDITED = Path(__file__).parents[1] / "support" / "audits" / "audited.py"
 MEASURED = Path(__file__).parents[1] / "support" / "measured" / "losses.py"
 ANSWERS = (

@@ -23,6 +23,8 @@ from klsym.errors import UsageError
 from klsym.language.parser import parse
 from support.losses.cases import options
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 EVERY = [pytest.param(one, id=one.code) for one in load_codes()]
 
 

@@ -11,6 +11,8 @@ import pytest
 import klsym
 from klsym.cli import main
 
+pytestmark = pytest.mark.usefixtures("without_copies", "forked_audits")
+
 AMBIGUOUS = """
 def loss(logp, ref_logp):
     return (logp.exp() * (logp - ref_logp)).sum(-1)

@@ -14,6 +14,7 @@ import pytest
 
 import klsym
 from klsym.commands.parser import STUDY_COMMANDS, build_parser
+from support.sources import read_tree
 
 FOLDER = Path(klsym.__file__).parent
 FILES = sorted(
@@ -47,7 +48,7 @@ def for_types_alone(tree: ast.Module) -> set[ast.AST]:
 
 def imported(path: Path) -> tuple[set[str], set[str]]:
     """The modules that a file names in an import, wherever it stands; and those of them that it may load."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = read_tree(path)
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     left_out = for_types_alone(tree)
     return named(path, imports), named(path, [node for node in imports if node not in left_out])

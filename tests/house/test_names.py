@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.sources import read_tree
+
 ROOT = Path(__file__).parents[2]
 WORDS = {
     kind: frozenset(words.split())
@@ -49,7 +51,7 @@ def count_names(folder: Path) -> Shares:
     functions: list[str] = []
     variables: list[str] = []
     for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(read_tree(path)):
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):
                 if not any("property" in ast.dump(decorator) for decorator in node.decorator_list):
                     functions.append(node.name.lstrip("_").partition("_")[0])

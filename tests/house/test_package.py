@@ -19,6 +19,7 @@ import pytest
 import klsym
 from klsym import calculus
 from klsym.engine.options.option_table import CHOICES, OPTIONS
+from support.sources import read_tree
 
 HOME = Path(__file__).parents[2]
 FUNCTIONS = ("explain", "compare", "explore")
@@ -82,9 +83,7 @@ def declared_packages() -> set[str]:
 
 @cache
 def imported_packages() -> set[str]:
-    trees = (
-        ast.parse(path.read_text()) for top in ("klsym", "derivations") for path in (HOME / top).rglob("*.py")
-    )
+    trees = (read_tree(path) for top in ("klsym", "derivations") for path in (HOME / top).rglob("*.py"))
     nodes = [node for tree in trees for node in ast.walk(tree)]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}

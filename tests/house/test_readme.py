@@ -12,6 +12,8 @@ import pytest
 
 from klsym.cli import main
 
+pytestmark = pytest.mark.usefixtures("without_copies", "forked_audits")
+
 HOME = Path(__file__).parents[2]
 FOLDERS = ("tutorials", "tasks", "guides", "explanation", "reference")
 FILES = [

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.sources import read_tree
+
 ROOT = Path(__file__).parents[2]
 MOST_POSITIONAL, MOST_VALUES = 4, 2
 # Functions of libraries that take a list of arguments, each of which means the same.
@@ -22,7 +24,7 @@ UNTYPED = {"klsym": 0}  # parameters called verdict without their type
 
 def trees(folder: str) -> Iterator[ast.Module]:
     for path in sorted((ROOT / folder).rglob("*.py")):
-        yield ast.parse(path.read_text(encoding="utf-8"))
+        yield read_tree(path)
 
 
 def collect_variadic_names(*trees_of_package: ast.AST) -> set[str]:

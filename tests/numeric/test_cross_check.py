@@ -21,6 +21,8 @@ from klsym.numeric.checks import cross_check
 from klsym.numeric.checks.cross_check import with_check
 from klsym.numeric.checks.field_check import Literal, Printed, check_formulas
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 STEP = "(1 + (k1 - {0})/abs(k1 - {0}))/2"  # 1[k1 > bound]
 UNDER = "(1 - (k1 + {0})/abs(k1 + {0}))/2"  # 1[k1 < -bound]
 PPO = "min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)"

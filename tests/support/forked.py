@@ -1,4 +1,4 @@
-"""Processes of audits that are forked from the tests, where PyTorch is imported already.
+"""Processes of audits that are forked from the tests, where PyTorch, if there is one, is imported already.
 
 A process of its own imports PyTorch and klsym, which takes longer than most questions.  Limits, signals and
 pipes are those of such a process; what differs is what was imported before.  The tests of the process itself
@@ -74,7 +74,8 @@ def _run(module: str, its_input: int, its_output: int) -> NoReturn:
 
 def fork_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork the processes that run users' code."""
-    import torch  # noqa: F401
+    with suppress(ImportError):
+        import torch  # noqa: F401
 
     import klsym.audit.audits
     import klsym.confirmed.both

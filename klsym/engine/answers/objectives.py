@@ -113,13 +113,40 @@ def _read_sum(text: str) -> Iterator[Part]:
         expression = parse(replaced, others={mark.name: mark for mark in sources})
     except UsageError:
         raise UsageError(describe_unknown(text)) from None
-    multiples = {mark: expression.diff(mark) for mark in sources}  # constants, if it is a sum of multiples
-    is_linear = not any(x.free_symbols - CONSTANTS for x in multiples.values())
-    if not sources or not is_linear or expression.xreplace(dict.fromkeys(sources, sympy.S.Zero)) != 0:
+    multiples = _find_multiples(expression, frozenset(sources))
+    if not sources or multiples is None or any(x.free_symbols - CONSTANTS for x in multiples.values()):
         raise UsageError(describe_unknown(text))
-    for mark, multiple in multiples.items():
-        for name, factor, loss in _read_part(sources[mark]):
-            yield name, multiple * factor, loss
+    for mark, source in sources.items():
+        for name, factor, loss in _read_part(source):
+            yield name, multiples.get(mark, sympy.S.Zero) * factor, loss
+
+
+def _find_multiples(expression: Any, marks: frozenset[Any]) -> dict[Any, Any] | None:
+    """Return the multiple of each mark in a sum of multiples of marks; None for any other expression.
+
+    >>> x, y, z = sympy.symbols("x y z")
+    >>> _find_multiples(2 * (x + z * y), frozenset({x, y}))
+    {x: 2, y: 2*z}
+    >>> _find_multiples(x * y, frozenset({x, y})) is _find_multiples(x + z, frozenset({x})) is None
+    True
+    """
+    if expression in marks:
+        return {expression: sympy.S.One}
+    if expression.is_Mul:
+        marked = [factor for factor in expression.args if factor.free_symbols & marks]
+        inner = _find_multiples(marked[0], marks) if len(marked) == 1 else None
+        scale = expression.func(*(factor for factor in expression.args if factor not in marked))
+        return None if inner is None else {mark: scale * multiple for mark, multiple in inner.items()}
+    if not expression.is_Add:
+        return {} if expression == 0 else None
+    multiples: dict[Any, Any] = {}
+    for term in expression.args:
+        inner = _find_multiples(term, marks)
+        if inner is None:
+            return None
+        for mark, multiple in inner.items():
+            multiples[mark] = multiples.get(mark, 0) + multiple
+    return multiples
 
 
 def _mark_objectives(text: str) -> tuple[str, dict[Any, str]]:

@@ -25,6 +25,8 @@ from support.float_sheet import PARAMETERS, evaluate
 from support.losses.cases import options
 from support.scale import scaled
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 YES, NO = True, False
 
 

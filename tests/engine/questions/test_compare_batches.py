@@ -14,6 +14,8 @@ import klsym
 from klsym.cli import main
 from klsym.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 Gradient = Callable[[Any, Any, float], Any]  # R and k1 of a batch, beta -> a_i of each sample
 
 

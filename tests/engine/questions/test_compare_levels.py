@@ -18,6 +18,8 @@ from support.judges.loss_fit import mean_of
 from support.judges.loss_worlds import flat, forest, settings
 from support.losses.cases import case, options
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 YES, NO = True, False
 # A, B, how they are used; same value, gradient at a sequence, expected gradient?  None: not decided
 TABLE: list[tuple[str, str, str, bool, bool | None, bool]] = [

@@ -15,6 +15,8 @@ from klsym.errors import UsageError
 from klsym.language.expressions import A, R, beta, k2, k3, rho, sg
 from klsym.language.parser import parse
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 READ: list[tuple[str, str, dict[str, Any]]] = [  # text, the word that it is, multiples
     *((kind, kind, {}) for kind in KINDS), *((name, name, {name: 1}) for name in NAMES),
     ("0", "zero", {}), ("undecided", "open", {}), ("Reverse-KL", "reverse-kl", {"reverse-kl": 1}),

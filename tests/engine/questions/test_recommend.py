@@ -25,6 +25,8 @@ from support.oracle.grammar import plain
 from support.oracle.losses import Forest, Setting, sample, samples, trees
 from support.oracle.slots import Slotted
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 TARGETS, SAMPLINGS = ("reverse-kl", "forward-kl"), ("on-policy", "off-policy")
 USES = ("loss", "reward", "value")
 CASES = [*product(TARGETS, SAMPLINGS, USES)]

@@ -12,6 +12,8 @@ from klsym.engine.explain import explain_in_setting
 from klsym.engine.questions.usual_uses import read_uses
 from support.commands import Out, run
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 
 @pytest.mark.parametrize(
     ("words", "shown"),

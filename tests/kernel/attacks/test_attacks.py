@@ -22,6 +22,7 @@ from support.oracle.worlds import Function, Step, World, square_family
 
 K1, W, LOG_Q = (ExpPoly.from_variable(name) for name in ("k1", "w", "log_q"))
 HALF = Fraction(1, 2)
+SEED = 12  # with 5, the first of these faults is found after 6 s of CPU time; with this one after 0.2 s
 
 
 def tree(*rows: tuple[int, int, int, int, int]) -> tuple[Step, ...]:
@@ -76,7 +77,7 @@ def test_a_broken_kernel_is_contradicted(
 ) -> None:
     change = monkeypatch.setitem if isinstance(place, dict) else monkeypatch.setattr
     change(place, name, broken)
-    assert attack(1000, 5, to_the_end=False).against
+    assert attack(1000, SEED, to_the_end=False).against
 
 
 def forgetful(kind: str) -> Any:

@@ -45,6 +45,8 @@ from support.losses.random_losses import Case
 from support.oracle.grammar import evaluate, plain
 from support.oracle.losses import Forest, Setting, samples
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 SMALL = 5  # made anew here; what is stored goes further
 
 

@@ -24,6 +24,8 @@ from klsym.study.api import divergence as losses_of
 from klsym.study.questions import divergence_losses
 from support.judges import implied_judge
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 ALPHA, BETA = 0.7, 0.3
 
 

@@ -12,6 +12,8 @@ from klsym.cli import main
 from klsym.errors import UsageError
 from klsym.study.api import optimum
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 REWARDS = ["0", "0.4", "1"]
 REFERENCE = ["0.5", "0.3", "0.2"]
 KEYS = {

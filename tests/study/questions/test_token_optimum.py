@@ -14,6 +14,8 @@ from klsym.errors import UsageError
 from klsym.study.api import optimum
 from support.scale import scaled
 
+pytestmark = pytest.mark.usefixtures("without_copies")
+
 K1, K2, K3 = (lambda k: k), (lambda k: k**2 / 2), (lambda k: np.expm1(-k) + k)
 ONE = np.ones_like
 TOKEN, PREFIX = {"level": "token"}, {"level": "token", "weights": "prefix"}
