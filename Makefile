@@ -75,8 +75,7 @@ paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-
 # for the others of its file (loadfile), and the cells of a notebook share a kernel.  Files start in this order, not by
 # their number of tests: many short ones come last.  mypy runs beside it.
 PYTEST = $(BIN)/pytest --nbval --nbval-current-env --nbval-cell-timeout 120 --nbval-sanitize-with notebooks/nbval.cfg -n auto --dist loadfile --no-loadscope-reorder \
-	$(NOTEBOOKS) tests klsym
-NOTEBOOKS := notebooks/08-experiments.ipynb notebooks
+	notebooks/08-experiments.ipynb notebooks tests klsym
 
 # As klsym is installed: what stands beside the library is a package of it (klsym.study is study/).
 TYPED := $(BUILD)/typed/klsym
