@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import quote
 
+from klsym import __version__
 from klsym.diagnostics.codes import load_codes
 from klsym.escaping import printable
 from klsym.lint.findings import NAMES, SAYS, UNREADABLE, Finding
@@ -74,18 +74,11 @@ def as_sarif(findings: Iterable[Finding]) -> dict[str, Any]:
     listed = list(findings)
     rules = sorted({finding.code for finding in listed})
     driver = {
-        "name": "klsym", "version": _read_version(),
+        "name": "klsym", "version": __version__,
         "rules": [_build_rule(code, listed) for code in rules],
     }  # fmt: skip
     results = [_build_result(finding, rules.index(finding.code)) for finding in listed]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-
-
-def _read_version() -> str:
-    try:
-        return version("klsym")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _build_rule(code: str, findings: list[Finding]) -> dict[str, Any]:
