@@ -8,9 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 HOME = Path(__file__).parents[2]
 TRAINER = """\
@@ -35,6 +38,8 @@ code = "trainer.py:pg_loss"
 sampling = "off-policy"
 expect = "-E[A]"
 """
+# sitecustomize.py of a Python that finds no package but those of PYTHONPATH.
+WITHOUT_OTHERS = "import sys\nsys.path[:] = [path for path in sys.path if not path.endswith('-packages')]\n"
 yaml = pytest.importorskip("yaml")
 ACTION = yaml.safe_load((HOME / "action.yml").read_text(encoding="utf-8"))
 [HOOK] = yaml.safe_load((HOME / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
@@ -129,9 +134,56 @@ def test_the_action_installs_itself_and_passes_words_without_a_shell(repository:
     assert "*.py" in done.stdout and "trainer.py" not in done.stdout + done.stderr  # no pattern
     assert not (repository / "spoiled").exists()
     installed = Path(os.environ["STUB_LOG"]).read_text(encoding="utf-8").splitlines()
-    assert installed == ["-m", "pip", "install", "--quiet", str(HOME), "torch==2.13.0"]
+    assert installed == ["-m", "pip", "install", "--quiet", f"{HOME}[torch]", "torch==2.13.0"]
     listed = run_action(arguments="--scan trainer.py --exit-zero")
     assert listed.returncode == 0, listed.stderr
+
+
+def list_distributions(requirements: list[str]) -> dict[str, metadata.Distribution]:
+    """The distributions that pip would install for these, by name, without extras."""
+    waiting, installed = list(requirements), dict[str, metadata.Distribution]()
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        name = requirement.name.lower()
+        is_wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if is_wanted and name not in installed:
+            installed[name] = metadata.distribution(name)
+            waiting += installed[name].requires or []
+    return installed
+
+
+def make_environment(folder: Path, requirements: list[str]) -> Path:
+    """A folder that has klsym and what is installed for these requirements, and no other package."""
+    for distribution in list_distributions(requirements).values():
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(Path(str(distribution.locate_file(top))))
+    (folder / "klsym").mkdir()
+    parts = [*(HOME / "klsym").iterdir(), *(HOME / name for name in ("study", "derivations", "experiments"))]
+    for part in parts:
+        (folder / "klsym" / part.name).symlink_to(part)
+    (folder / "sitecustomize.py").write_text(WITHOUT_OTHERS, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("missing", ["", "array-api-compat", "numpy"])
+def test_the_hook_installs_what_an_audit_needs(missing: str, repository: Path, tmp_path: Path) -> None:
+    """pre-commit installs klsym without extras, and the dependencies that the hook names."""
+    pytest.importorskip("torch")
+    dependencies = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "dependencies"
+    ]
+    named = [one for one in HOOK["additional_dependencies"] if not missing or not one.startswith(missing)]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    make_environment(alone, [*dependencies, *named])
+    command = [sys.executable, "-m", "klsym", "audit", "trainer.py:penalty", "--expect", "reverse-kl"]
+    environment = {**os.environ, "PYTHONPATH": str(alone)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if missing:
+        assert done.returncode == 2 and f"needs {missing.replace('-', '_')}, which is not" in done.stderr
+    else:
+        assert done.returncode == 1 and "minimises KL(p||q)" in done.stdout, done.stderr
 
 
 def test_the_hook_runs_for_code_and_for_what_is_expected() -> None:
