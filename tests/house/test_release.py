@@ -27,7 +27,10 @@ from support.release.archives import (
 from support.release.trials import Trial, find_block, list_trials, list_trials_with_torch
 
 HOME = Path(__file__).parents[2]
-LEFT_OUT = ("__pycache__", ".*", "build", "dist", "*.egg-info", "*.pyc", "node_modules")
+LEFT_OUT = (
+    "__pycache__", "build", "dist", "*.egg-info", "*.pyc", "node_modules", ".git*", ".venv", ".ci",
+    ".*_cache", ".hypothesis", ".ipynb_checkpoints", ".coverage",
+)  # fmt: skip
 Files = dict[str, bytes]
 
 

@@ -18,7 +18,8 @@ from typing import Any
 WHEEL_LIMIT = 3_000_000  # bytes
 SDIST_LIMIT = 8_000_000
 NEEDED_IN_SDIST = (
-    "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "Makefile",
+    "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "action.yml",
+    ".pre-commit-hooks.yaml", "Makefile",
     "requirements.lock", "tests/conftest.py", "docs/figure.png", "klsym/py.typed", "rocq/check.py",
 )  # fmt: skip
 TESTS = ("tests/", "web/tests/", "notebooks/conftest.py")  # those of the project belong to its sdist
