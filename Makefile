@@ -18,8 +18,11 @@ else
 INSTALL_LOCK = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
+# The tools that build and check a release, apart from .venv.
+RELEASE := $(BUILD)/release-venv
+
 .DEFAULT_GOAL := help
-.PHONY: help install typed report site site-check paper test test-all test-times lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
+.PHONY: help install typed release newest report site site-check paper test test-all test-times lint types notebooks notebooks-check bench calibrate attacks soundness fuzz mutants random-losses campaigns \
 	golden random-audits survey implied trainers pages rocq lock format clean try try-check
 
 help: ## list the targets
@@ -64,6 +67,26 @@ site-check: install ## links, formulas and widths of every page of build/site in
 $(SITE_STAMP): $(STAMP) docs/requirements.lock
 	@$(INSTALL_LOCK) --require-hashes -r docs/requirements.lock
 	@touch $@
+
+$(RELEASE)/.installed: tests/support/release/requirements.lock
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+release: $(RELEASE)/.installed ## build wheel and sdist, check them, and try the wheel on each Python that is here
+	PYTHONPATH=tests $(RELEASE)/bin/python -m support.release $(BUILD)/release
+
+NEWEST := $(BUILD)/newest
+newest: install ## test language, kernel and engine on the newest Python here, of every table one case in 20; no attacks
+	@rm -rf $(NEWEST)
+	@python=$$(PYTHONPATH=tests $(BIN)/python -m support.release.pythons); \
+	if [ -z "$$python" ]; then echo "No Python here is newer than that of $(VENV), skipped"; exit 0; fi; \
+	echo "Testing on $$python"; set -e; \
+	"$$python" -m venv $(NEWEST); \
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --no-deps -r requirements.lock; \
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	$(NEWEST)/bin/python -m pytest -q -n 2 --dist loadfile --share 20 -o cache_dir=$(NEWEST)/pytest-cache \
+		--ignore tests/kernel/attacks tests/language tests/kernel tests/engine
 
 paper: install ## write the paper as PDF; needs pdflatex (Debian: texlive-latex-recommended)
 	$(BIN)/klsym paper -o $(BUILD)/paper
@@ -200,9 +223,10 @@ survey: install ## download released packages, audit their KLs and whole losses,
 LOCK = uv pip compile --python-version 3.11 --universal --fork-strategy fewest --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header --quiet $(LOCK_FLAGS)
 
-lock: ## remake requirements.lock and docs/requirements.lock (needs uv)
+lock: ## remake requirements.lock, docs/requirements.lock and that of the release tools (needs uv)
 	$(LOCK) pyproject.toml --extra report --extra notebook --extra dev --output-file requirements.lock
 	$(LOCK) docs/requirements.in --constraint requirements.lock --output-file docs/requirements.lock
+	$(LOCK) tests/support/release/requirements.in --constraint requirements.lock --output-file tests/support/release/requirements.lock
 
 format: install ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # stated here; pyproject.toml reads it, and a test compares the files that repeat it
 
 _HOMES = {
     "klsym.api": ("Verdict", "compare", "examples", "explain", "recommend", "rule", "rules"),

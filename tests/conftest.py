@@ -76,6 +76,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run only what earlier runs skipped for want of a package",
     )
+    parser.addoption(
+        "--share",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of every table run one case in N, with the first",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,9 +90,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases = Counter[str]()  # of each test, so far
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
+    of_all: int = config.getoption("--share")
     for item in items:
         test, share = item.nodeid.partition("[")[0], item.get_closest_marker("share")
-        drawn = crc32(item.nodeid.encode()) % scaled(1, *share.args) == 0 if share else True
+        one_in = max(of_all, scaled(1, *share.args) if share else 1)
+        drawn = crc32(item.nodeid.encode()) % one_in == 0
         (kept if drawn or not cases[test] else left).append(item)
         cases[test] += 1
     items[:] = kept

@@ -13,6 +13,7 @@ from klsym.engine.options.synonyms import read_choice
 from klsym.language.estimators import NAMES
 
 LONGEST_WAIT = 1_000_000  # seconds
+MOST_MEMORY = 1_000_000  # gigabytes
 
 
 def guard_minus(argv: list[str]) -> list[str]:
@@ -38,6 +39,19 @@ def parse_seconds(text: str) -> float:
         limit = -1.0
     if not 0 <= limit <= LONGEST_WAIT:
         raise argparse.ArgumentTypeError(f"{text.strip()[:40]!r}: seconds from 0 to {LONGEST_WAIT} expected")
+    return limit
+
+
+def parse_gigabytes(text: str) -> float:
+    """A memory limit."""
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit <= MOST_MEMORY:
+        raise argparse.ArgumentTypeError(
+            f"{text.strip()[:40]!r}: gigabytes above 0, at most {MOST_MEMORY}, expected"
+        )
     return limit
 
 

@@ -19,6 +19,7 @@ from klsym.commands.option_groups import (
     add_parameters,
     add_setting,
     add_time_limit,
+    parse_gigabytes,
     parse_seconds,
 )
 from klsym.commands.wanted_target import suggest_target
@@ -358,7 +359,7 @@ def _add_limits(audit: Any, shows_memory: bool = True) -> None:
         help=f"end the code after so many seconds ({AUDIT_SECONDS:g})",
     )  # fmt: skip
     audit.add_argument(
-        "--memory-limit", type=float, default=AUDIT_GIGABYTES, metavar="GB",
+        "--memory-limit", type=parse_gigabytes, default=AUDIT_GIGABYTES, metavar="GB",
         help=f"memory beyond that of the libraries ({AUDIT_GIGABYTES:g})" if shows_memory
         else argparse.SUPPRESS,
     )  # fmt: skip

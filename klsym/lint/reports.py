@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import quote
 
+from klsym import __version__
 from klsym.diagnostics.codes import load_codes
 from klsym.escaping import printable
 from klsym.lint.findings import NAMES, SAYS, UNREADABLE, Finding
@@ -74,18 +75,11 @@ def as_sarif(findings: Iterable[Finding]) -> dict[str, Any]:
     listed = list(findings)
     rules = sorted({finding.code for finding in listed})
     driver = {
-        "name": "klsym", "version": _read_version(),
+        "name": "klsym", "version": __version__,
         "rules": [_build_rule(code, listed) for code in rules],
     }  # fmt: skip
     results = [_build_result(finding, rules.index(finding.code)) for finding in listed]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-
-
-def _read_version() -> str:
-    try:
-        return version("klsym")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _build_rule(code: str, findings: list[Finding]) -> dict[str, Any]:
@@ -104,12 +98,30 @@ def _build_rule(code: str, findings: list[Finding]) -> dict[str, Any]:
 
 def _build_result(finding: Finding, rule: int) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": quote(os.fsencode(finding.path))},
+        "artifactLocation": {"uri": quote(_encode_path(finding.path))},
         "region": {"startLine": finding.line},
     }
     return {
         "ruleId": finding.code, "ruleIndex": rule, "level": finding.level,
-        "message": {"text": printable(finding.message)},
+        "message": {"text": _escape_message(finding.message)},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"klsym/v1": "/".join(finding.key[1:])},
+        "partialFingerprints": {"klsym/v1": printable("/".join(finding.key[1:]))},
     }  # fmt: skip
+
+
+def _encode_path(path: str) -> bytes:
+    """Return the bytes of a file's name; a reply can also name a path that no file can have."""
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        return printable(path).encode()
+
+
+def _escape_message(text: str) -> str:
+    r"""Return text as a message of SARIF, in which [a](b) is a link and {0} a placeholder (3.11.5, 3.11.6).
+
+    >>> _escape_message("E_mu[k3]; table[kind](logp) is {0}")
+    'E_mu[k3]; table[kind\\](logp) is {{0}}'
+    """
+    without_links = re.sub(r"\](?=\()", r"\\]", printable(text))
+    return without_links.replace("{", "{{").replace("}", "}}")

@@ -53,6 +53,8 @@ def _answer(question: dict[str, Any], options: Options) -> Reply:
         answer = (measure_samples if is_sampled else measure)(question["target"], **question["options"])
     except KlsymError as error:
         return {"error": str(error), "code": 2}
+    except MemoryError:
+        return {"error": f"{question['target']}: running it needs more than --memory-limit", "code": 2}
     except Exception as error:  # of the code that is run, or of klsym
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return {"error": f"{question['target']}: running it raises {text}", "code": 2}

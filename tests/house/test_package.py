@@ -1,15 +1,12 @@
-"""What an installed klsym offers: typed names, the API alone in `dir`, an sdist that can be tested."""
+"""What an installed klsym offers: typed names, the API alone in `dir`, declared packages."""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import re
-import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -23,7 +20,6 @@ from support.sources import read_tree
 
 HOME = Path(__file__).parents[2]
 FUNCTIONS = ("explain", "compare", "explore")
-LEFT_OUT = ("__pycache__", ".*", "build", "dist", "*.egg-info", "*.pyc", "node_modules")
 
 
 def options() -> list[tuple[str, str, str]]:
@@ -101,22 +97,6 @@ def test_what_is_declared_is_locked():
     project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["report"]]
     assert {re.split(r"[>=<]", line)[0] for line in needed} <= set(locked)
-
-
-def test_the_sdist_holds_what_its_tests_need(tmp_path):
-    if importlib.util.find_spec("setuptools") is None:
-        pytest.skip("no setuptools here")
-    source = tmp_path / "source"
-    shutil.copytree(HOME, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    code = "from setuptools import build_meta; build_meta.build_sdist('made')"
-    subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
-    with tarfile.open(next((source / "made").iterdir())) as archive:
-        held = {name.partition("/")[2] for name in archive.getnames()}
-    there = (path for path in source.rglob("*") if path.is_file() and "made" not in path.parts)
-    needed = {str(path.relative_to(source)) for path in there if ".egg-info" not in str(path)}
-    assert {"tests/conftest.py", "docs/figure.png", "klsym/py.typed"} <= needed
-    assert needed <= held
-    assert not [name for name in held if name.endswith(".pyc")]
 
 
 def test_the_options_are_said_once() -> None:

@@ -16,6 +16,7 @@ from klsym.lint.config import read_project
 from klsym.lint.findings import Finding, sort_findings
 from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import find_candidates
+from support.audits.sarif_schema import SARIF
 from support.forked import fork_processes
 from support.kept_replies import keep_replies
 
@@ -337,52 +338,3 @@ def test_the_schema_refuses_what_is_wrong(name: str) -> None:
     WRONG[name](report)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(report, SARIF)
-
-
-TEXT = {"type": "object", "properties": {"text": {"type": "string"}, "markdown": {"type": "string"}},
-        "required": ["text"], "additionalProperties": False}  # fmt: skip
-RULE = {
-    "type": "object", "required": ["id"], "additionalProperties": False,
-    "properties": {
-        "id": {"type": "string"}, "name": {"type": "string"}, "shortDescription": TEXT,
-        "fullDescription": TEXT, "help": TEXT, "properties": {"type": "object"},
-    },
-}  # fmt: skip
-PLACE = {
-    "type": "object", "additionalProperties": False,
-    "properties": {"physicalLocation": {
-        "type": "object", "additionalProperties": False,
-        "properties": {
-            "artifactLocation": {
-                "type": "object", "properties": {"uri": {"type": "string", "pattern": r"^[^\s\\]+$"}}
-            },
-            "region": {"type": "object", "properties": {"startLine": {"type": "integer", "minimum": 1}}},
-        },
-    }},
-}  # fmt: skip
-RESULT = {
-    "type": "object", "required": ["message"], "additionalProperties": False,
-    "properties": {
-        "ruleId": {"type": "string"}, "ruleIndex": {"type": "integer", "minimum": -1},
-        "level": {"enum": ["none", "note", "warning", "error"]}, "message": TEXT,
-        "locations": {"type": "array", "items": PLACE},
-        "partialFingerprints": {"type": "object", "additionalProperties": {"type": "string"}},
-    },
-}  # fmt: skip
-# The part of SARIF 2.1.0 (OASIS, 2020; sections 3.13 to 3.49) that klsym writes, no key beyond it.
-SARIF = {
-    "type": "object", "required": ["version", "runs"], "additionalProperties": False,
-    "properties": {
-        "$schema": {"type": "string", "format": "uri"}, "version": {"const": "2.1.0"},
-        "runs": {"type": "array", "items": {
-            "type": "object", "required": ["tool"], "additionalProperties": False,
-            "properties": {
-                "tool": {"type": "object", "required": ["driver"], "properties": {"driver": {
-                    "type": "object", "required": ["name"],
-                    "properties": {"name": {"type": "string"}, "rules": {"type": "array", "items": RULE}},
-                }}},
-                "results": {"type": "array", "items": RESULT},
-            },
-        }},
-    },
-}  # fmt: skip

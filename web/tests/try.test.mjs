@@ -259,6 +259,50 @@ test("screenshots", async () => {
   }
 });
 
+// What a page could do if a question became part of it, and the directive that refuses it.
+const ATTEMPTS = {
+  "an inline script": ["script-src", () => document.head.append(Object.assign(document.createElement("script"), { text: "1" }))],
+  "a script of another host": ["script-src", () => add("script", { src: "https://other.test/a.js" })],
+  "a handler in an attribute": ["script-src", () => { document.body.setAttribute("onclick", "1"); document.body.click(); }],
+  "eval": ["script-src", () => { setTimeout("window.spoiled = true", 0); }],
+  "a request to another host": ["connect-src", () => { fetch("https://other.test/").catch(() => {}); }],
+  "a worker of a blob": ["worker-src", () => { try { new Worker(URL.createObjectURL(new Blob(["1"]))); } catch {} }],
+  "a picture of another host": ["img-src", () => add("img", { src: "https://other.test/a.png" })],
+  "a style of another host": ["style-src", () => add("link", { rel: "stylesheet", href: "https://other.test/a.css" })],
+  "an inline style": ["style-src", () => document.body.setAttribute("style", "color: red")],
+  "a frame": ["default-src", () => add("iframe", { src: location.href })],
+  "a plug-in": ["default-src", () => add("object", { data: location.href })],
+  "another base": ["base-uri", () => add("base", { href: "https://other.test/" })],
+  "a form": ["form-action", () => { add("form", { action: "?sent" }).submit(); }],
+};
+
+test("the policy of the page alone refuses what it does not need, and lets it answer", async (context) => {
+  const bare = await serve(FOLDER, "");
+  context.after(() => bare.close());
+  const response = await fetch(bare.address);
+  assert.equal(response.headers.get("content-security-policy"), null);
+  const { page, complaints } = await open(browser.context, bare.address, "#explain?loss=k3");
+  await page.waitForSelector("#result[data-number] .badge.proved");
+  assert.deepEqual(complaints, []);
+  await page.evaluate(() => {
+    window.refused = [];
+    document.addEventListener("securitypolicyviolation", (event) => {
+      window.refused.push([event.effectiveDirective, event.disposition]);
+    });
+    window.add = (name, properties) => document.body.appendChild(Object.assign(document.createElement(name), properties));
+  });
+  for (const [name, [directive, attempt]] of Object.entries(ATTEMPTS)) {
+    await page.evaluate(() => { window.refused.length = 0; });
+    await page.evaluate(attempt);
+    await page.waitForFunction(() => window.refused.length > 0, null, { timeout: 5000 }).catch(() => {});
+    const [first] = await page.evaluate(() => window.refused);
+    assert.ok(first, `${name} is not refused`);
+    const family = directive === "default-src" ? ["frame-src", "object-src", "default-src"] : [directive];
+    assert.ok(family.some((one) => first[0].startsWith(one)) && first[1] === "enforce", `${name}: ${first}`);
+  }
+  await page.close();
+});
+
 test("no request went outside, and the browser complained of nothing", () => {
   const outside = first.requests.filter((url) => !url.startsWith(host.address) && !url.startsWith("data:"));
   assert.deepEqual(outside, []);

@@ -60,7 +60,7 @@ def write_latex(table: Table, notation: str = USUAL) -> str:
     >>> columns = (Column("loss", words("loss")), Column("c", words("c")))
     >>> small = Table("x", words("5% of all."), columns, (Row((math("k_3"), math("-r"))),))
     >>> print(write_latex(small))
-    % Made by `klsym tables x --format latex`, klsym 0.1.0: do not edit.
+    % Made by `klsym tables x --format latex`, klsym 0.2.0: do not edit.
     % Needs \usepackage{booktabs,amsmath}.
     \begin{table*}[tbp]
       \centering\fontsize{8}{9.5}\selectfont\setlength{\tabcolsep}{4pt}\renewcommand{\arraystretch}{1.12}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,3 +145,32 @@ def test_what_is_kept_is_not_settled_again(
     assert main(["claims", ID]) == 0 and ID in capsys.readouterr().out
     with pytest.raises(AssertionError, match=r"gradient\.k1-loss"):
         main(["claims", "gradient.k1-loss"])
+
+
+WRITER = """
+import sys
+from klsym.study.ledger.cache import Kept
+from klsym.study.ledger.registry import load
+from klsym.study.ledger.settle_claim import settle
+settled = [settle(load()[id]) for id in sys.argv[2:]]
+for _ in range(int(sys.argv[1])):
+    Kept().add(settled)
+"""
+
+
+def test_processes_that_write_at_once_leave_a_whole_file(cache: Path) -> None:
+    """A reader sees a whole file at each moment, with what at least one of them has settled."""
+    ids = ["gradient.k2-loss", ID, "gradient.k1-loss"]
+    name = Kept().name
+    command = [sys.executable, "-c", WRITER, "20"]
+    writers = [subprocess.Popen([*command, *chosen]) for chosen in (ids[:2], ids[1:])]
+    reads = 0
+    while any(writer.poll() is None for writer in writers):
+        if (cache / name).exists():
+            entries = json.loads((cache / name).read_text())["entries"]
+            assert ID in entries and {*entries} <= {*ids}
+            reads += 1
+        time.sleep(0.002)
+    assert [writer.returncode for writer in writers] == [0, 0] and reads > 10
+    assert [path.name for path in cache.iterdir()] == [name]  # no draft is left
+    assert ID in Kept().replay_answers([CLAIM])
