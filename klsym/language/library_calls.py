@@ -225,6 +225,10 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
         raise reader.make_error_with_hint(f"{call.name} beside gather", hint, call.node)
     if not (first in SYMBOLS or is_exponentiated) or target not in SYMBOLS or first == target:
         hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
+        if second in SYMBOLS and not is_log:
+            hint = (
+                ": without log_target=True the target is a probability, as in F.kl_div(logp, ref_logp.exp())"
+            )
         raise reader.make_error_with_hint(f"{call.name} of other arguments", hint, call.node)
     factor = _read_reduction(reader, call, reduction)
     if is_exponentiated:

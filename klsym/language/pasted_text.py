@@ -106,6 +106,8 @@ def find_assigned_name(node: ast.stmt) -> str | None:
     match node:
         case ast.Assign([ast.Name(name), *_]) | ast.AugAssign(ast.Name(name)):
             return name
+        case ast.Assign([ast.Attribute(ast.Name("self"), name)]):
+            return name
     return None
 
 

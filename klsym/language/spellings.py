@@ -236,6 +236,10 @@ class SpelledReader(NameReader):
                 for target in targets:
                     self.assign(target.id, value)  # type: ignore[attr-defined]
                 return value
+            case ast.Assign([ast.Attribute(ast.Name("self"), name)], of):  # later lines read self.NAME
+                value = self.build(of, 0)
+                self.assign(name, value)
+                return value
             case ast.AugAssign(ast.Name(name), operator, of) if type(operator) in OPERATORS:
                 start = self.build(ast.copy_location(ast.Name(name), node), 1)
                 value = self.apply_operator(operator, start, self.build(of, 1), of)

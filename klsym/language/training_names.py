@@ -114,6 +114,11 @@ OF_TEMPERATURE = (
     "the loss of a temperature (SAC) trains no policy, and its log_pi is that of a reparametrised action: out"
     " of scope, as samples are taken as drawn"
 )
+OF_PAIRS = {"chosen", "rejected", "winner", "loser", "preferred", "dispreferred"}
+PAIRS_OUT_OF_SCOPE = (
+    "a loss of pairs, chosen and rejected (DPO, IPO, ..), is out of scope: klsym reads losses of samples from"
+    " a policy; its beta is that of `R - beta*k1` in the reward"
+)
 OUT_OF_SCOPE = (
     "a critic's value or loss is out of scope, and so is the Q of a reparametrised action (SAC): samples are"
     " taken as drawn; leave the term out, or write A for a detached advantage"
@@ -265,6 +270,8 @@ def ask_for_value(name: str) -> str:
     """
     if of_top_words := suggest_for_top_words(name):
         return of_top_words
+    if {*split_words(name)} & OF_PAIRS:
+        return PAIRS_OUT_OF_SCOPE
     if names_critic(name):
         return OUT_OF_SCOPE
     if names_temperature(name):

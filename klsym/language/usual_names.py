@@ -160,6 +160,8 @@ class NameReader(Reader):
         self.is_foreign = False
         self.read_as: dict[str, Any] = {}
         self.declared: dict[str, None] = {}
+        self.assumed: tuple[str, ...] = ()
+        self.assigned: dict[str, int] = {}  # name -> how deep its value is nested
         self.names_typed: set[str] = set()  # names, attributes and keys in the whole text
         self.values_typed: list[str] = []  # names of values, in their order
         self.factors: frozenset[str] = frozenset()  # names that only multiply
@@ -414,7 +416,16 @@ class NameReader(Reader):
             node = of
 
     def read_attribute(self, node: ast.expr) -> Any:
-        """Return the value of self.beta, cfg.kl_coef or batch["advantages"], by the last name."""
+        """Return the value of self.beta, cfg.kl_coef or batch["advantages"], by the last name; of x[:, j]."""
+        match node:
+            case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
+                self.used.add(name)
+                return self.names[name]
+            case ast.Subscript(of, index) if isinstance(index, ast.Tuple | ast.Slice):
+                places = getattr(index, "elts", [index])
+                if all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):
+                    self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
+                    return self.build(of, 1)
         chain = self.split_chain(node)
         plain = chain is not None and all(PARAMETER.fullmatch(name) for name in chain)
         if chain is None or not plain or chain[0] in LIBRARIES:

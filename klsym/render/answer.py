@@ -122,7 +122,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
         implied=tuple(d.code.code for d in findings if _is_said(d)),
         fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),
         facts=tuple((name, write(text)) for name, text in _iterate_facts(verdict)),
-        gradient=write(_write_gradient(verdict, inside=True)),
+        gradient=write(write_gradient(verdict, inside=True)),
         remark=write(write_remark(verdict)),
         notes=tuple(map(write, write_sentences(select_notes(verdict.messages)))),
         rows=tuple((label, write(text)) for label, text in rows),
@@ -204,7 +204,7 @@ def _iterate_terms(
 
 def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     if verdict.gradient.score_coefficient is not None:
-        yield "gradient", _write_gradient(verdict)
+        yield "gradient", write_gradient(verdict)
     if not verdict.loss.written or verdict.loss.written.expression.has(log_p) or verdict.value.multiples:
         yield "value", describe_value(verdict)
     if verdict.target == "no-objective" and verdict.gradient.quantities_text:
@@ -213,7 +213,7 @@ def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         yield "check", verdict.proof.check["text"]
 
 
-def _write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
+def write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
     """Write the expected gradient E_mu[h s], with h by cases; inside: with that of the clip range alone."""
     if verdict.gradient.score_coefficient is None:
         return ""

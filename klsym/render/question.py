@@ -22,7 +22,7 @@ from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.divergences.mixtures import find_mixture
 from klsym.engine.divergences.regressions import find_regression
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
-from klsym.errors import spell_option
+from klsym.errors import spell_command, spell_option
 from klsym.kernel.statements import Mean
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import ATOMS, A, R, V, V_next, log_mu, log_old, log_p, log_q
@@ -276,6 +276,8 @@ def write_remark(verdict: Verdict) -> str:
     """Return what is to be known of a whole loss beside its objective; "" where nothing is."""
     if compares_with_old(verdict):
         return OLD_REFERENCE
+    if verdict.target is None:
+        return f"{spell_command('measure', 'FILE.py:FUNC')} runs code with such a loss on small worlds"
     return describe_mixture(verdict) or describe_regression(verdict) or describe_sum_over_tokens(verdict)
 
 

@@ -32,7 +32,7 @@ def collect_clip_facts(loss: Any) -> list[Any]:
     for e in loss.atoms(clip):
         width, ordered = _measure_clip_width(e)
         if ordered and not width.is_nonnegative:
-            positive |= {x for x in width.free_symbols if not x.is_positive}
+            positive |= {x for x in width.free_symbols - FIXED if not x.is_positive}
     assumed = sorted(positive, key=str)
     gaps = {c - hi for e in loss.atoms(sympy.Min, sympy.Max) for c, hi in _iterate_dual_clip_bounds(e)}
     for gap in sorted(gaps, key=str):

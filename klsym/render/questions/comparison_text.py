@@ -31,6 +31,7 @@ from klsym.render.answer import (
     add_trust,
     describe_verdict,
     wrap_text,
+    write_gradient,
 )
 from klsym.render.headline import TRUST, list_option_words, name_trust
 from klsym.render.listing import format_list, list_model_lines
@@ -124,6 +125,7 @@ def _list_lines(
     labelled = [
         *list_uses(found, names),
         *(answers if is_asked else []),
+        *_list_regions(found, names),
         *list_noise(found, dict(zip(LETTERS, names, strict=True))),
         *list_noise_at_optimum(found, names),
         *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
@@ -166,6 +168,15 @@ def _format_losses(
             if len(lines) <= rows:
                 break
         yield from lines
+
+
+def _list_regions(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the gradient of each loss by regions, where a clip alone tells losses of one kind apart."""
+    said = {describe_verdict(verdict, MAX_FORMULA) for verdict in found.verdicts}
+    if len(said) != 1 or found.per_sample.same or not all(v.gradient.score_cases for v in found.verdicts):
+        return []
+    rows = (f"{name}: {write_gradient(verdict)}" for name, verdict in zip(names, found.verdicts, strict=True))
+    return [("regions", row) for row in rows]
 
 
 def _describe_use(setting: Any) -> str:
