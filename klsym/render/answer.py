@@ -213,7 +213,7 @@ def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         yield "check", verdict.proof.check["text"]
 
 
-def write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
+def write_gradient(verdict: Verdict, inside: bool = False) -> str:
     """Write the expected gradient E_mu[h s], with h by cases; inside: with that of the clip range alone."""
     if verdict.gradient.score_coefficient is None:
         return ""
@@ -242,7 +242,7 @@ def write_gradient(verdict: PrintedVerdict, inside: bool = False) -> str:
     return f"{mean}[{sums}{score}]" if h != "0" else "0 at every sample"
 
 
-def _write_batch_gradient(verdict: PrintedVerdict, mean: str) -> str:
+def _write_batch_gradient(verdict: Verdict, mean: str) -> str:
     """Write E_m[h s_self]; H in h is the coefficient of a sample before its baseline is subtracted."""
     h = verdict.gradient.score_text
     if not verdict.gradient.is_nonzero:
