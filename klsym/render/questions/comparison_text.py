@@ -83,24 +83,36 @@ def format_comparison(found: PrintedComparison, width: int = WIDTH, whole: bool 
     whole: leave out no statement and no reading, however long the answer becomes.
     """
     limit = MAX_LINES if width >= NARROW else MAX_NARROW
-    for most, reads, rows in (
-        (MAX_STATEMENT, True, 2),
-        (MAX_STATEMENT, True, 1),
-        (0, True, 1),
-        (0, False, 1),
+    regions = _list_regions(found, _choose_names(found))
+    for most, reads, rows, shown in (
+        (MAX_STATEMENT, True, 2, regions),
+        (0, True, 1, regions),
+        (MAX_STATEMENT, True, 2, []),
+        (MAX_STATEMENT, True, 1, []),
+        (0, True, 1, []),
+        (0, False, 1, []),
     ):
-        lines = _list_lines(found, width, most, reads, rows=rows + (width < NARROW), whole=whole)
+        lines = _list_lines(
+            found, width, most, reads, rows=rows + (width < NARROW), whole=whole, regions=shown
+        )
         if whole or len(lines) <= limit:
             break
     return "\n".join(lines)
 
 
 def _list_lines(
-    found: PrintedComparison, width: int, most: int, reads: bool, rows: int, whole: bool
+    found: PrintedComparison,
+    width: int,
+    most: int,
+    reads: bool,
+    rows: int,
+    whole: bool,
+    regions: list[tuple[str, str]],
 ) -> list[str]:
     """Return the lines of an answer.
 
     most: characters of a statement that is shown.  reads: are readings shown?  rows: lines for each loss.
+    regions: the gradient of each loss by regions, if it is shown.
     """
     write, names = choose_decimals(" ".join(found.losses)), _choose_names(found)
 
@@ -125,7 +137,7 @@ def _list_lines(
     labelled = [
         *list_uses(found, names),
         *(answers if is_asked else []),
-        *_list_regions(found, names),
+        *regions,
         *list_noise(found, dict(zip(LETTERS, names, strict=True))),
         *list_noise_at_optimum(found, names),
         *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),

@@ -35,10 +35,12 @@ def test_another_factor_is_another_loss() -> None:
 def test_what_differs_outside_of_the_clip_range_is_shown(
     one: str, other: str, regions: tuple[str, str]
 ) -> None:
-    text = " ".join(str(compare(one, other, sampling="off-policy")).split())
+    found = compare(one, other, sampling="off-policy")
+    text = " ".join(found.text(full=True).split())
     assert text.count("regions ") == 2
     for region in regions:
         assert region in text
+    assert len(str(found).splitlines()) <= 12
 
 
 @pytest.mark.parametrize(
