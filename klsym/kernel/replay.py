@@ -381,9 +381,8 @@ def apply_equation(side: Side, data: Data, assumed: Assumptions, known: Cited) -
 
 def _refuse_detached(left: Side, right: Side, context: Context) -> None:
     """Refuse gradients of a premise that holds something constant, or known at one theta."""
-    names = [
-        parse_name(name) for e in context.walk_definitions(*walk_elements(left, right)) for name in e.names()
-    ]
+    elements = *walk_elements(left, right), *(mean.coefficient for mean in context.named_means)
+    names = [parse_name(name) for e in context.walk_definitions(*elements) for name in e.names()]
     attached = not any(name.detached or name.base in HELD for name in names)
     refuse_unless(attached, "premise: it holds a detached quantity, whose gradient its value does not tell")
 

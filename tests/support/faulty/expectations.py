@@ -79,6 +79,13 @@ def in_a_model(c: ExpPoly) -> Draft:
     return draft.close("finite model", model=model, left=["1/3", "1/3"], right=["0", "0"])
 
 
+def differentiated(of: ExpPoly) -> Draft:
+    """grad E_q[a k1] = grad E_q[R], given that E_q[a k1] = E_q[R] for every theta."""
+    left, right = Em("q", mass * k1), Em("q", R)
+    context = setting("", Definition("mass", "E_q", of)) | {"premises": ((left, right),)}
+    return Draft(grad(left), grad(right), **context).equation(0, grad(right), gradient=1)
+
+
 def kinds(kind: str = "E_q", e: Any = M, name: str = "mass") -> Draft:
     return declared([name, kind, e])
 
@@ -129,6 +136,8 @@ PAIRS: list[Any] = [
         lambda: Draft(Em("q", mass**2), Em("q", mass), **KEPT).step(
             "region", Em("q", mass), **cell({}, times=ZERO)),
         taken_out),
+    Pair("equation", "an expectation of what is known at one theta, differentiated", STEP1,
+        "premise: it holds a detached", lambda: differentiated(H), lambda: differentiated(R)),
     Pair("linearity", "by an expectation, which may be 0", STEP1, "it depends on the sample, or may be 0",
         lambda: Draft(Em("q", mass * R).multiply(Em("q", R)), NOTHING, **KEPT).step(
             "linearity", NOTHING, constant=mass),
