@@ -101,7 +101,7 @@ def _is_moving(name: str, context: Context) -> bool:
 
 
 def list_moving_names(element: ExpPoly, context: Context, *kinds: str) -> set[str]:
-    """Return the names defined as one of these kinds that theta moves, also in what defines others."""
+    """Return the names defined as one of these kinds that theta moves, and those in what defines them."""
     live = (ExpPoly.from_variable(name) for name in element.names() if not parse_name(name).detached)
     names = {name for e in context.walk_definitions(*live, kinds=kinds) for name in e.names()}
     return {

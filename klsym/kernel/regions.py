@@ -110,7 +110,7 @@ def apply_definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
     if named is not None:
         changed = mean.coefficient - b * variable
         parts = replace(mean, coefficient=changed), replace(mean, coefficient=b)
-        assumed.assume_existence(*parts)
+        assumed.assume_existence(*(part for part in parts if part.coefficient))
         return Side.combine((1, parts[:1]), (1, (named, parts[1])))
     assert e is not None
     if is_log:
@@ -142,9 +142,10 @@ def _assume_values(mean: Mean, elements: Iterable[ExpPoly], assumed: Assumptions
 
 # ---------------------------------------------------------------------------- gradients of means
 def assume_slopes(field: Field, assumed: Assumptions) -> None:
-    """Assume e > 0 where log(e) is differentiated."""
-    for name in list_moving_names(field.loss, assumed.context, LOG):
-        _assume_above(field.measure, assumed.context.find_definition(name) or ZERO, assumed)
+    """Assume e > 0 where log(e) is differentiated, be it in what a name v = e or another log stands for."""
+    for name in list_moving_names(field.loss, assumed.context, LOG, LET):
+        if (e := assumed.context.find_definition(name, LOG)) is not None:
+            _assume_above(field.measure, e, assumed)
 
 
 def assume_crossings(mean: Mean, jumps: Any, assumed: Assumptions) -> None:

@@ -136,8 +136,7 @@ def _make_reduction_row(kind: str) -> Row:
         x = reader.build(given["x"], depth)
         mean = reader.reduce_to_mean(kind, x, call.name, "axis" in given)
         reader.note_axis(mean, given.get("axis"))
-        if kind == "sum" and x == MASK:
-            reader.mask_axes.add("axis" in given)
+        reader.token_sums.note(x, given.get("axis"))
         return mean
 
     return Row(("x", "/", "axis", "keepdims"), build)
@@ -160,8 +159,9 @@ def _make_masked_row(kind: str) -> Row:
             raise reader.make_error_at(
                 f"{call.name} with a second argument that is no mask of padding", call.node
             )
-        reader.mask_axes |= {"axis" in given} if kind == "mean" else set()
         if kind == "mean":
+            reader.token_sums.note(MASK * x, given.get("axis"))
+            reader.token_sums.note(MASK, given.get("axis"))
             return reader.reduce_to_mean("sum", MASK * x, call.name) / reader.reduce_to_mean(
                 "sum", MASK, call.name
             )

@@ -12,7 +12,7 @@ Flat(loss=2*k1 + rho, factor=1, masked=False)
 
 from __future__ import annotations
 
-from collections.abc import Set
+import ast
 from typing import Any, NamedTuple
 
 import sympy
@@ -244,19 +244,40 @@ def flatten(e: Any) -> Flat:
     return parts[0]._replace(loss=sympy.Add(*(part.loss for part in parts))) if parts else Flat(e)
 
 
-def find_aggregate(factor: Any, mask_axes: Set[bool]) -> str:
-    """Return the aggregate of a loss that is added up under a mask of tokens; "" if it has none.
+OF_SEQUENCE, OF_BATCH, OF_POSITION = "the tokens of each sequence", "all tokens", "the samples at a position"
 
-    factor: of the mean over samples.  mask_axes: of each sum of the mask, whether it is over one axis alone.
 
-    >>> find_aggregate(KEPT / SAMPLES, set()), find_aggregate(sympy.S.One, {True})
-    ('sum', 'mean')
-    >>> find_aggregate(SAMPLES, set())
-    ''
+class TokenSums:
+    """Over what masked losses, and the mask, are summed: what that makes of the tokens of a loss.
+
+    >>> sums = TokenSums()
+    >>> sums.note(MASK * log_q, None), sums.note(MASK, None), sums.find_aggregate(sympy.S.One)
+    (None, None, 'batch')
     """
-    if factor.has(KEPT):
-        return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""
-    return {frozenset({True}): "mean", frozenset({False}): "batch"}.get(frozenset(mask_axes), "")
+
+    def __init__(self) -> None:
+        self.losses: set[str] = set()
+        self.counts: set[str] = set()
+
+    def note(self, x: Any, axis: ast.expr | None) -> None:
+        """Note a sum over an axis, or over all: of a masked loss, of the mask, or of counts of tokens."""
+        over = OF_BATCH if axis is None else OF_POSITION if ast.unparse(axis) == "0" else OF_SEQUENCE
+        if x.has(KEPT) and not is_random(x):  # the counts of all sequences, added up
+            self.counts = {OF_BATCH}
+        elif x == MASK:
+            self.counts.add(over)
+        elif x.has(MASK):
+            self.losses.add(over)
+
+    def find_aggregate(self, factor: Any) -> str:
+        """Return the aggregate of the loss; "" if it has none.  factor: of the mean over samples."""
+        if OF_POSITION in {*self.losses, *self.counts}:
+            return ""
+        if factor.has(KEPT):
+            return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""
+        if self.counts == {OF_BATCH}:
+            return "batch"
+        return "mean" if self.counts == self.losses == {OF_SEQUENCE} else ""
 
 
 def _divides_by_rewards(node: Any) -> bool:

@@ -64,8 +64,8 @@ from klsym.language.reductions import (
     Mean,
     Misplaced,
     Std,
+    TokenSums,
     divide_by_std,
-    find_aggregate,
     flatten,
     has_words,
     is_small,
@@ -151,7 +151,7 @@ class SpelledReader(NameReader):
         self.last, self.factor = "", S.One
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
         self.modules: dict[str, list[ast.keyword]] = {}  # name of nn.KLDivLoss(..) -> its arguments
-        self.mask_axes: set[bool] = set()  # of each sum of a mask: is it over one axis, the tokens?
+        self.token_sums = TokenSums()
         self.counts_samples = False  # by len(..)
         self.gathers = False  # is a value of every word read at the drawn word?
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
@@ -438,7 +438,7 @@ class SpelledReader(NameReader):
             yield Message("over-tokens")
         elif averages:
             yield Message("averages-left-out", names=averages)
-        aggregate = "" if self.sums_tokens else find_aggregate(self.factor, self.mask_axes)
+        aggregate = "" if self.sums_tokens else self.token_sums.find_aggregate(self.factor)
         if averages and aggregate:
             yield Message("tokens-added-up", aggregate=aggregate)
         if unchanged := tuple(name for name in left_out if name in NO_VALUE):

@@ -205,7 +205,8 @@ def _find_other_objective(verdict: Verdict, ascends: bool) -> Update:
         if next_tokens:
             return Update(verb, next_tokens, is_objectless=True)
         return Update(kind="has no objective", text=f"its expected gradient is {none}")
-    if (verdict.gradient.score_cases or not ascends) and (update := find_policy_gradient(verdict, ascends)):
+    is_named = verdict.gradient.score_cases or not (ascends or _list_given(verdict))
+    if is_named and (update := find_policy_gradient(verdict, ascends)):
         return update  # between bounds an antiderivative of a reward says less
     if next_tokens:
         return Update(VERB[ascends], next_tokens)
@@ -318,8 +319,12 @@ def find_policy_gradient(verdict: Verdict, ascends: bool) -> Update | None:
 
 def _list_rewards(verdict: Verdict) -> list[tuple[Any, str]]:
     """Return the symbols of rewards in coefficients, with their names: H is that of normalised(R)."""
-    rows = [row for m in verdict.assumptions if m.code == "given" for row in m.values["rows"]]
-    return [(A, "A"), (R, "R"), *((H, text) for name, text in rows if name == H.name)]
+    return [(A, "A"), (R, "R"), *((H, text) for name, text in _list_given(verdict) if name == H.name)]
+
+
+def _list_given(verdict: Verdict) -> list[tuple[str, str]]:
+    """Return the names to which an assumption gives values, and the values: H, and normalised(R)."""
+    return [row for m in verdict.assumptions if m.code == "given" for row in m.values["rows"]]
 
 
 def _list_own_coefficients(h: Any) -> list[Any]:

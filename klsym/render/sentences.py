@@ -218,7 +218,7 @@ WARNINGS: dict[str, str | Callable[..., str]] = {
     "means-at-prefixes-of-mu": "prefixes are distributed as mu: write exp(past(log_q - log_mu)) in front of"
     " full(..)",
     "words-left-out": "where M is 0, c is 0: among these words the policy never moves towards the"
-    " reference; renormalised over the words kept, the loss does not depend on their mass either",
+    " reference; renormalise both policies over the words kept, and their mass does not matter either",
     "words-in-one-bucket": "where M is 0, c is the same for all words: among these words the policy never"
     " moves towards the reference; only their common mass moves",
     "words-never-drawn": "no word with M = 0 is drawn, and no weight recovers the part of such words in the"

@@ -16,6 +16,13 @@ LEVEL_OF_CODE = pytest.mark.parametrize(
         ("masked_mean(k3, mask, axis=1).mean()", "mean"),
         ("(k3*mask).sum(1).mean()", "sum"),
         ("(k3*mask).sum()", "sum"),
+        ("(k3*mask).sum()/mask.sum(-1).sum()", "batch"),
+        ("(k3*mask).sum(-1)/mask.sum(-1).mean()", "batch"),
+        ("(k3*mask).sum()/mask.sum(0).sum()", "batch"),
+        ("(k3*mask).mean()/mask.mean()", "batch"),
+        ("(k3*mask).mean(-1)/mask.mean(-1)", "mean"),
+        ("((k3*mask).sum()/mask.sum(-1)).mean()", ""),  # neither
+        ("((k3*mask).sum(0)/mask.sum(0)).mean()", ""),  # over the samples at each position
         ("k3.mean()", ""),
         ("k3.sum(1).mean()", ""),
     ],
@@ -34,6 +41,7 @@ def test_a_masked_sum_says_the_level_and_how_tokens_are_added_up(typed: str, agg
         other = explain(typed, level="token", aggregate=choice)
         assert (other.setting.level, other.setting.aggregate) == ("token", choice)
         assert ("explains what that changes" in other.text(full=True)) == (choice != aggregate)
+        assert explain(typed, aggregate=choice).setting == other.setting  # the level is that of the code
 
 
 @pytest.mark.parametrize("options", [{"level": "sequence"}, {"level": "sample"}, {"use": "reward"}])

@@ -18,7 +18,11 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     ("-rho*clip(A, -eps, eps)", OFF, "A policy gradient: maximises E_q[A*where(eps >= A"),
     ("rho*max(A, 0)", OFF, "The wrong sign for a policy gradient: minimises E_q[A*where(A > 0"),
     ("-min(R, 1)*log_q + 0.1*k2", {}, "A policy gradient with a penalty on KL(policy || reference)"),
-    ("-rho*normalised(R)", OFF, "A policy gradient: normalised(R) times the score, with the weight rho"),
+    (
+        "-rho*normalised(R)",
+        OFF,
+        "A policy gradient: minimises its own mean under mu, E_mu[-rho*normalised(R)]",
+    ),
     (
         "-min(rho*normalised(R), clip(rho, 1 - eps, 1 + eps)*normalised(R))",
         OFF,

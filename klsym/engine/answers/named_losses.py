@@ -136,27 +136,25 @@ def _is_weight(e: Any) -> bool:
 
 
 def _assume_level(question: Question) -> Question:
-    """Return the question at the level of the sums over tokens in the loss, with a note.
+    """Return the question at the level of the sums over tokens in the loss, with notes.
 
-    Where another level was typed, or the loss is a reward, the note says what explains the loss as written.
+    Where another level was typed, or the loss is a reward, nothing is assumed; where something typed differs,
+    a note says what explains the loss as written.
     """
-    written = question.written
-    implied = next(filter(None, map(_read_level, written.notes)), None)
-    typed = {
-        name: read_choice(name, value) for name in (implied or ()) if (value := question.options.get(name))
-    }
-    if implied is None or typed == implied:
+    implied = next(filter(None, map(_read_level, question.written.notes)), None)
+    if implied is None:
         return question
+    typed = {name: read_choice(name, value) for name in implied if (value := question.options.get(name))}
     use = question.options.get("use")
-    is_differently_used = use is not None and is_reward(read_choice("use", use))
-    is_unlike = is_differently_used or any(typed[name] != implied[name] for name in typed)
-    assumed = {name: value for name, value in implied.items() if name not in typed}
-    note = (
-        Message("level-unlike", options=implied) if is_unlike else Message("level-assumed", options=assumed)
-    )
-    options = question.options if is_unlike else {**question.options, **implied}
-    written = replace(written, notes=(*written.notes, note))
-    return replace(question, written=written, options=options, says_level=not is_unlike)
+    is_used_otherwise = use is not None and is_reward(read_choice("use", use))
+    is_used_otherwise |= typed.get("level", implied["level"]) != implied["level"]
+    assumed = {} if is_used_otherwise else {k: value for k, value in implied.items() if k not in typed}
+    differs = is_used_otherwise or any(typed[name] != implied[name] for name in typed)
+    notes = [Message("level-assumed", options=assumed)] if assumed else []
+    notes += [Message("level-unlike", options=implied)] if differs else []
+    written = replace(question.written, notes=(*question.written.notes, *notes))
+    options = {**question.options, **assumed}
+    return replace(question, written=written, options=options, says_level=not is_used_otherwise)
 
 
 def _read_level(note: Message) -> dict[str, str] | None:

@@ -230,7 +230,7 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         remarks=tuple(_list_remarks(means, known or zero)),
         theorems=(*inner.proof.theorems[:1], *proofs),
         counterexample=Counterexample(witness), quantity=None, generator=None, convexity=None, penalty=None,
-        inside_clamps=None, terms=(), messages=tuple(_list_messages(loss, zero, written, setting)),
+        inside_clamps=None, terms=(), messages=tuple(_list_messages(c, zero, written, setting)),
     )  # fmt: skip
 
 
@@ -292,12 +292,16 @@ def _list_hypotheses(loss: Any, is_proved: bool) -> Iterator[Message]:
             yield Message("mass", of=losses.show(1 - element, TEXT))
 
 
-def _list_messages(loss: Any, zero: bool, written: Written, setting: Setting) -> Iterator[Message]:
+def _list_messages(c: Any, zero: bool, written: Written, setting: Setting) -> Iterator[Message]:
+    """Yield what is to be known of a loss with the coefficient c: also what it is where M is 0."""
     if zero:
         yield Message("zero-gradient", loss=written.text, setting=setting)
-    if loss.has(M):
-        in_a_bucket = any(_is_mass_of_rest(log.args[0]) for log in loss.atoms(sympy.log))
-        yield Message("words-in-one-bucket" if in_a_bucket else "words-left-out")
+    if c.has(M):
+        left_out = c.replace(lambda e: isinstance(e, OverVocabulary), lambda e: sympy.Dummy(real=True))
+        left_out = sympy.expand(left_out.xreplace({M: S.Zero}))
+        in_a_bucket = any(_is_mass_of_rest(log.args[0]) for log in written.expression.atoms(sympy.log))
+        if not left_out.free_symbols & DRAWN:
+            yield Message("words-in-one-bucket" if in_a_bucket else "words-left-out")
 
 
 def _is_mass_of_rest(x: Any) -> bool:

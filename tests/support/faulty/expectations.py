@@ -36,6 +36,16 @@ def slope_of_log(believed: Side | None = None) -> Draft:
     return Draft(Mg("p", l), right, **KEPT).step("chain rule", believed)
 
 
+def slope_of_name(e: ExpPoly, m: str = "q", *, nested: bool = False) -> Draft:
+    """E_m[grad v] for a name v of log(e), or of log(1 + v^2)"""
+    names = [log("l", e), Definition("gain", "let", l)]
+    names += [log("outer", V("gain") ** 2 + 1), Definition("last", "let", V("outer"))] if nested else []
+    context = setting("", OF_MASS, *names)
+    draft = Draft(Mg(m, V("last") if nested else V("gain")), NOTHING, **context).step("chain rule")
+    draft.part["right"] = draft.sides["left"].to_json()
+    return draft
+
+
 def objective(believed: Side | None = None, of: ExpPoly = mass * R) -> Draft:
     """grad E_q[a R] = E_q[a R s] + E_q[R] grad a"""
     right = Em("q", of, 1) + Em("q", R).multiply(GRADIENT)
@@ -94,6 +104,18 @@ PAIRS: list[Any] = [
     Pair("chain rule", "an expectation taken for a number", STEP1, GOT, lambda: slope(NOTHING), slope),
     Pair("chain rule", "an expectation moved at each sample", STEP1, GOT,
         lambda: slope(Em("p", R, 1)), slope),
+    Pair("chain rule", "a log in the name of an element, where it is positive not recorded", PART,
+        "hypotheses: .*above.*recorded", lambda: slope_of_name(k1).without("above"),
+        lambda: slope_of_name(k1)),
+    Pair("chain rule", "a log of a negative number in the name of an element", PART,
+        "fails at the witness or at every sample", lambda: slope_of_name(-(k1.exp())),
+        lambda: slope_of_name(k1.exp() - 2)),
+    Pair("chain rule", "a log in a name in a log in a name, where it is positive not recorded", PART,
+        "hypotheses: .*above.*recorded", lambda: slope_of_name(k1, nested=True).without("above"),
+        lambda: slope_of_name(k1, nested=True)),
+    Pair("chain rule", "a log of an expectation in a name, where it is positive not recorded", PART,
+        "hypotheses: .*above.*recorded", lambda: slope_of_name(1 - mass, "p").without("above"),
+        lambda: slope_of_name(1 - mass, "p")),
     Pair("chain rule", "a detached expectation that moves", STEP1, GOT,
         lambda: slope(Em("p", R).multiply(GRADIENT), sg(mass) * R), slope),
     Pair("chain rule", "a log of an expectation without its divisor", STEP1, GOT,
