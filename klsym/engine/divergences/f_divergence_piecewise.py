@@ -5,7 +5,7 @@ There f = F + b r with F + dF/dk1 = c, each b from the continuity of f; a jump o
 given where the bounds are rational in k1, its region of convexity wherever the zeros can be told apart.
 
 >>> from klsym.kernel.ring import ExpPoly as E
->>> from klsym.kernel.statements import Definition
+>>> from klsym.kernel.definitions import Definition
 >>> up, down = Definition("up", REGION, K1), Definition("down", REGION, -K1)
 >>> sign = E.from_variable("up") - E.from_variable("down")
 >>> found = find_piecewise_divergence(sign, Context((), (), (), (up, down)))

@@ -4,7 +4,7 @@ Each region depends on the sign of an element.  The signs are determined one aft
 the signs before leave them open, so that the coefficients become a tree; equal branches are merged.
 
 >>> from klsym.kernel.ring import ExpPoly as E
->>> from klsym.kernel.statements import Definition
+>>> from klsym.kernel.definitions import Definition
 >>> k1, up, down = map(E.from_variable, ("k1", "is_up", "is_down"))
 >>> context = Context(definitions=(Definition("is_up", REGION, k1), Definition("is_down", REGION, -k1)))
 >>> show = lambda slots, context: to_steps(slots["x"], context)

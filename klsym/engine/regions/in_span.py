@@ -3,7 +3,7 @@
 Where regions occur in c = a k1 + b r + h(R, A), and no relation removes them, c may still be such a
 combination.  At samples with the same rewards it is one of k1, r and 1; if none fits, c has no name.
 
->>> from klsym.kernel.statements import REGION, Definition
+>>> from klsym.kernel.definitions import REGION, Definition
 >>> k1 = ExpPoly.from_variable("k1")
 >>> context = Context(definitions=(Definition("b", REGION, k1), Definition("d", REGION, -k1)))
 >>> b, d = ExpPoly.from_variable("b"), ExpPoly.from_variable("d")

@@ -6,7 +6,7 @@ A product P exp(n l) with n >= 1 is P e exp((n - 1) l); one with n < 0 and P = g
 beside R exp(n l).  P is divided as a polynomial in one variable x, or in one exponential: its powers of x
 come to lie between the lowest and the highest of e, and at one of the two.
 
->>> from klsym.kernel.statements import Definition
+>>> from klsym.kernel.definitions import Definition
 >>> r, ln = (-ExpPoly.from_variable("k1")).exp(), ExpPoly.from_variable("ln_1")
 >>> context = Context(definitions=(Definition("ln_1", LOG, 1 + r),))
 >>> def all_steps(a):

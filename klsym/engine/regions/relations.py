@@ -11,7 +11,7 @@ Relations of logs are in `logs`.  `reduce_by_relations` applies all relations un
 where no certificate is found, regions stay as they are.
 
 >>> from klsym.kernel.ring import ExpPoly as E
->>> from klsym.kernel.statements import Definition
+>>> from klsym.kernel.definitions import Definition
 >>> w, A = E.from_variable("w").exp(), E.from_variable("A")
 >>> high, low = Definition("high", REGION, w - 2), Definition("low", REGION, 1 - w)
 >>> context = Context(definitions=(high, low))
