@@ -18,7 +18,7 @@ FACT = "fact"
 class Definition(NamedTuple):
     """A name of the author's own: 1 where e > 0 and 0 elsewhere (region), log(e), e itself (let), or E_m[e].
 
-    Where a density in e is 0, a region is 0 or 1 and any other name any number; so is a log where e <= 0.
+    Where a density in e is 0, a region is 0 or 1 and any other name is any number; so is a log where e <= 0.
     An expectation is the same at each sample, and moves with theta.
     """
 
@@ -43,6 +43,6 @@ def read_defined(data: Any, context: Any, kind: str) -> ExpPoly:
         raise Refused("context: a definition or a fact holds sg(..), or a derivative")
     if kind == FACT and not (element.names() and {name.base for name in parsed} <= set(THETA_FREE)):
         raise Refused(f"context: a fact speaks of {', '.join(THETA_FREE)} and parameters alone")
-    if kind == REGION and context.list_means(element):
+    if kind == REGION and context.list_names_of_means(element):
         raise Refused("context: a region is defined by an expectation, which moves with theta")
     return element

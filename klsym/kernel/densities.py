@@ -80,9 +80,7 @@ def _list_covered_slots(slot: str) -> tuple[str, ...]:
 
 
 def find_power(density: str, slot: str, exponent: Exponent, context: Context) -> Number | None:
-    """Return the power of a slot's density in exp(exponent); None where it depends on parameters or is no
-    power.
-    """
+    """Return the power of a slot's density in exp(exponent); None if a log ratio has another factor."""
     total: Number = 0
     for monomial, value in exponent:
         if not any(context.is_sample(n) for n, _ in monomial):

@@ -47,18 +47,19 @@ def differentiate_loss(loss: ExpPoly, index: str, context: Context) -> dict[str,
 def differentiate_by_means(loss: ExpPoly, context: Context) -> dict[Mean, ExpPoly]:
     """Return dL/da of each expectation a that has a name, sg(.) held constant: a moves with theta, too."""
     total: dict[Mean, ExpPoly] = {}
-    for a in context.list_means(loss):
+    for a in context.list_names_of_means(loss):
         mean = context.find_mean(a)
         assert mean is not None
-        is_live_name = not parse_name(a).detached
+        if parse_name(a).detached:
+            continue
         c = _derive_through_definitions(loss, context, lambda name, a=a: ONE if name == a else ZERO)  # type: ignore[misc]
-        if c and is_live_name:
+        if c:
             total[mean] = total.get(mean, ZERO) + c
     return {mean: c for mean, c in total.items() if c}
 
 
 def _derive_through_definitions(e: ExpPoly, context: Context, rule: Callable[[str], ExpPoly]) -> ExpPoly:
-    """Return the derivative of an element, given that of each name that no value at a sample defines.
+    """Return the derivative of an element, given that of plain names and of names of expectations.
 
     Regions are constant; for l = log(e), dl = exp(-l) de, and for v = e, dv = de.
     """
@@ -85,7 +86,7 @@ def _is_moving(name: str, context: Context) -> bool:
     """Does a variable depend on theta: it, or what defines it, along the scores of any slot, or by a mean?"""
     if parse_name(name).detached:
         return False
-    if context.list_means(ExpPoly.from_variable(name)):
+    if context.list_names_of_means(ExpPoly.from_variable(name)):
         return True
     if not context.is_sample(name):
         return False

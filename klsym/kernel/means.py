@@ -37,7 +37,8 @@ def apply_chain_rule(atom: MeanGradient, data: Data, assumed: Assumptions) -> Si
         gradient = Gradient(Side.from_atom(mean))
         assumed.assume_existence(gradient)
         terms.append((Mean(index, m, attach(c)), gradient))
-    assumed.assume_existence(*(term[0] for term in terms if len(terms) > 1 or len(term) > 1))
+    is_single = len(terms) == len(terms[0]) == 1 if terms else True  # one mean exists with what it replaces
+    assumed.assume_existence(*(() if is_single else (term[0] for term in terms)))
     return Side.combine(*((1, term) for term in terms))
 
 
@@ -56,7 +57,9 @@ def apply_log_derivative(atom: Gradient, data: Data, assumed: Assumptions) -> Si
     total, jumps = Side(), data.get("jumps", {})
     refuse_unless(not jumps or len(atom.of.terms) == 1, "jumps: the gradient of a single mean expected")
     for coefficient, atoms in atom.of.terms:
-        refuse_unless(not assumed.context.list_means(coefficient), "an expectation multiplies a mean")
+        refuse_unless(
+            not assumed.context.list_names_of_means(coefficient), "an expectation multiplies a mean"
+        )
         if not atoms:
             continue  # a constant
         mean = atoms[0]
@@ -79,7 +82,9 @@ def apply_product_rule(atom: Gradient, data: Data, assumed: Assumptions) -> Side
     """
     terms = []
     for coefficient, atoms in atom.of.terms:
-        refuse_unless(not assumed.context.list_means(coefficient), "an expectation multiplies a mean")
+        refuse_unless(
+            not assumed.context.list_names_of_means(coefficient), "an expectation multiplies a mean"
+        )
         plain = all(isinstance(a, Mean) and not a.score and a.measure != SAMPLE for a in atoms)
         refuse_unless(plain, "products of expectations without score function expected")
         for i, a in enumerate(atoms):

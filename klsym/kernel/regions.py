@@ -96,9 +96,11 @@ def _read_row(
 
 
 def apply_definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
-    """E_m[a s..s] = E_m[(a - b x) s..s] for x = e exp(-l) - 1, where every sample has e > 0, or x = v - e.
+    """Put in what a name stands for, b times.
 
-    For the name v of an expectation E, it is E_m[(a - b v) s..s] + E E_m[b s..s].
+    l = log(e)    E_m[a s..s] = E_m[(a - b (e exp(-l) - 1)) s..s], where every sample has e > 0
+    v = e         E_m[a s..s] = E_m[(a - b (v - e)) s..s]
+    v = E         E_m[a s..s] = E_m[(a - b v) s..s] + E E_m[b s..s], E an expectation
     """
     name, slots = data["name"], SLOTS[mean.index]
     b, e = assumed.read(data["times"], slots), assumed.context.find_definition(name, LOG, LET)

@@ -110,7 +110,7 @@ class Context:
         found = (self.find_mean(definition.name) for definition in self.definitions)
         return tuple(mean for mean in found if mean is not None)
 
-    def list_means(self, element: ExpPoly) -> list[str]:
+    def list_names_of_means(self, element: ExpPoly) -> list[str]:
         """Return the names of expectations in an element, and in what defines names in it."""
         names = {name for e in self.walk_definitions(element) for name in e.names()}
         return sorted(name for name in names if self.find_mean(name) is not None)

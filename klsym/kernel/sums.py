@@ -97,7 +97,7 @@ def apply_curl(atom: Curl, data: Data, assumed: Assumptions) -> Side:
     """
     index, m, context = atom.index, atom.measure, assumed.context
     refuse_unless(m in PROBABILITIES, "a field is a mean under q, p or mu")
-    refuse_unless(not context.list_means(atom.loss), "an expectation in the loss moves with theta")
+    refuse_unless(not context.list_names_of_means(atom.loss), "an expectation in the loss moves with theta")
     field = {z: attach(detached) for z, detached in differentiate_loss(atom.loss, index, context).items()}
     terms: list[tuple[str, str, ExpPoly]] = []
     for z, c in field.items():

@@ -148,7 +148,7 @@ def _describe_region(at: str, element: ExpPoly) -> str:
 
 
 def _normalise_multiple(element: ExpPoly, keeps_sign: bool = False) -> ExpPoly:
-    """Scale e, which keeps its zeros, so that one of its random terms has the coefficient 1, or -1 or 1."""
+    """Scale e, which keeps its zeros, so that a random term has the coefficient 1, or 1 or -1."""
     random = [key for key in element.terms if _list_bases(ExpPoly({key: 1})) & {*SAMPLE_BASES}]
     scale = 1 / Fraction(element.terms[max(random or element.terms)])
     return element * (abs(scale) if keeps_sign else scale)

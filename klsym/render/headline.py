@@ -318,7 +318,7 @@ def find_policy_gradient(verdict: Verdict, ascends: bool) -> Update | None:
 
 
 def _list_rewards(verdict: Verdict) -> list[tuple[Any, str]]:
-    """Return the symbols of rewards in coefficients, with their names: H is that of normalised(R)."""
+    """Return the symbols of rewards in coefficients, with their names: H is given, as normalised(R) is."""
     return [(A, "A"), (R, "R"), *((H, text) for name, text in _list_given(verdict) if name == H.name)]
 
 

@@ -138,6 +138,7 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
         steps=tuple(verdict.proof.steps)[:2],
         value=ExpectedValue(),
         generator=None,
+        inside_clamps=None,
         convexity=None,
         penalty=None,
         assumptions=(*reading, Message("given", place="sample", rows=rows), *verdict.assumptions),

@@ -118,7 +118,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
 
 
 def _share_sampling(questions: Sequence[Question]) -> list[Question]:
-    """Return the questions with the sampler that one of them implies, where the other implies none."""
+    """Return the questions with the sampler that one implies, where the other, no name, implies none."""
     implied = next(filter(None, (one.options.get("sampling") for one in questions)), None)
     return [
         one

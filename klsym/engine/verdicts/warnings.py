@@ -39,8 +39,7 @@ class Facts:
     unweighted_terms: a message on those that do not.  attached: the loss contains rho outside sg.
     literal: on-policy, 1 for rho gives another expected gradient.  noisy: a multiple of rho s is added.
     unbounded_ratio: the ratio that is unbounded in the gradient at a sample, r or rho*r = p/mu.
-    proximal: the terms without rho all contain rho_old.
-    named_multiples: the multiples of E_q[1/T] and of other named quantities of sequences.
+    proximal: the terms without rho hold rho_old.  named_multiples: of E_q[1/T] and its like of sequences.
     is_token_weight_only: a token's rho appears without those before it.  rho_typed: rho itself was typed.
     defined: the definitions of the names of regions and logs.
     """

@@ -121,7 +121,7 @@ SENTENCES: list[tuple[str, str, str]] = [
     ("token reward", "1", r"a constant at each token counts tokens: ascending it lengthens sequences"),
     ("off", "rho*loo(R - k1)", r"put sg\(..\) around a baseline"),
     ("reward std", "R - beta*k1", r"whatever their weight"),
-    ("", "full(M*k1)/full(M) - log(full(M)) + log(full(M*r))", r"does not depend on their mass"),
+    ("", "full(M*k1)/full(M) - log(full(M)) + log(full(M*r))", r"their mass does not matter either"),
     *(("token", loss, r"the mask leaves words out") for loss in ("full(M*k1)", "full(-M*k1*r)")),
     ("", "clip(rho, 1, 2)*A", r"every sample lies on a tie.*PyTorch up to 2.13"),
     *(("off", loss, "a term of the objective, minimised alone, ") for loss in ("k2 + k1", "rho*k3 + k1")),
