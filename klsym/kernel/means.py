@@ -37,8 +37,8 @@ def apply_chain_rule(atom: MeanGradient, data: Data, assumed: Assumptions) -> Si
         gradient = Gradient(Side.from_atom(mean))
         assumed.assume_existence(gradient)
         terms.append((Mean(index, m, attach(c)), gradient))
-    is_single = len(terms) == len(terms[0]) == 1 if terms else True  # one mean exists with what it replaces
-    assumed.assume_existence(*(() if is_single else (term[0] for term in terms)))
+    is_lone = [len(term) for term in terms] in ([], [1])  # one mean exists together with what it replaces
+    assumed.assume_existence(*(() if is_lone else (term[0] for term in terms)))
     return Side.combine(*((1, term) for term in terms))
 
 

@@ -96,7 +96,7 @@ def _read_row(
 
 
 def apply_definition(mean: Mean, data: Data, assumed: Assumptions) -> Side:
-    """Put in what a name stands for, b times.
+    """Replace b times a name by b times what it stands for.
 
     l = log(e)    E_m[a s..s] = E_m[(a - b (e exp(-l) - 1)) s..s], where every sample has e > 0
     v = e         E_m[a s..s] = E_m[(a - b (v - e)) s..s]
@@ -144,7 +144,7 @@ def _assume_values(mean: Mean, elements: Iterable[ExpPoly], assumed: Assumptions
 
 # ---------------------------------------------------------------------------- gradients of means
 def assume_slopes(field: Field, assumed: Assumptions) -> None:
-    """Assume e > 0 where log(e) is differentiated, be it in what a name v = e or another log stands for."""
+    """Assume e > 0 wherever log(e) is differentiated, also inside names v = e and inside other logs."""
     for name in list_moving_names(field.loss, assumed.context, LOG, LET):
         if (e := assumed.context.find_definition(name, LOG)) is not None:
             _assume_above(field.measure, e, assumed)

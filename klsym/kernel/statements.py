@@ -89,7 +89,7 @@ class Context:
         return definition.e.rename(lambda n: name_in_slot(n, slot) if self.is_sample(n) else n)
 
     def find_mean(self, name: str) -> Mean | None:
-        """Return the expectation that a name stands for; sg(name) has the same value."""
+        """Return the expectation that has this name, or None; sg(name) has the same value."""
         definition = self._defined.get(parse_name(name).base) if self.definitions else None
         if definition is None or definition.kind not in MEANS:
             return None

@@ -1,4 +1,4 @@
-"""What the names that a statement defines are worth: regions, 1 where e > 0, else 0, log(e), e, or E[e].
+"""Values of the names in a statement: regions (1 where e > 0, else 0), log(e), e, and E[e].
 
 A region is looked up where theta is not moved, and stays what it is there.  Differentiated that is right as
 long as no sample lies where e = 0 and e moves: the gradient of a mean is refused there, and `are_clear` tells

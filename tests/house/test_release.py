@@ -89,7 +89,7 @@ def change(end: str, old: bytes, new: bytes) -> Callable[[Files], Files]:
     return changed
 
 
-WHEELS = {  # what is wrong with a wheel, and what is said of it
+WHEELS = {  # a fault of a wheel, and the complaint
     "a module is missing": (drop("klsym/kernel/ring.py"), "the wheel lacks klsym/kernel/ring.py"),
     "the types are missing": (drop("py.typed"), "the wheel lacks klsym/py.typed"),
     "the stored ledger is missing": (drop(".xz"), "the wheel lacks klsym/study/ledger/stored.json.xz"),

@@ -51,7 +51,7 @@ class MeanNames:
 
     @property
     def context(self) -> Context:
-        """What a statement that uses the names quantifies over."""
+        """The context of a statement that uses the names."""
         return Context(definitions=tuple(self.definitions.values()))
 
     def write(self, e: Any) -> Any:

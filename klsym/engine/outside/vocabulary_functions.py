@@ -297,11 +297,11 @@ def _list_messages(c: Any, zero: bool, written: Written, setting: Setting) -> It
     if zero:
         yield Message("zero-gradient", loss=written.text, setting=setting)
     if c.has(M):
-        left_out = c.replace(lambda e: isinstance(e, OverVocabulary), lambda e: sympy.Dummy(real=True))
-        left_out = sympy.expand(left_out.xreplace({M: S.Zero}))
+        held = {exact_mean: sympy.Dummy(real=True) for exact_mean in c.atoms(OverVocabulary)}
+        left_out = sympy.expand(c.xreplace(held).xreplace({M: S.Zero}))
         in_a_bucket = any(_is_mass_of_rest(log.args[0]) for log in written.expression.atoms(sympy.log))
         if not left_out.free_symbols & DRAWN:
-            yield Message("words-in-one-bucket" if in_a_bucket else "words-left-out")
+            yield Message("words-in-one-bucket" if in_a_bucket or left_out != 0 else "words-left-out")
 
 
 def _is_mass_of_rest(x: Any) -> bool:

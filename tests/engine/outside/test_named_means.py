@@ -88,3 +88,17 @@ def test_what_is_drawn_beside_a_mean_has_no_such_theorem(loss: str) -> None:
 @pytest.mark.parametrize("loss", [full(sympy.Abs(k1)) ** 2, full(sympy.log(1 + r)), sympy.Abs(full(k1))])
 def test_a_mean_outside_of_the_ring_has_no_certificate(loss: Any) -> None:
     assert prove_objective(loss, on_policy=True) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        ("full(M*k1)/full(M)", "where M is 0, c is 0"),
+        ("full(1 - M)**2", "where M is 0, c is 0"),  # c = -2*M*full(1 - M)
+        ("full(k3)/full(M)", ""),  # words with M = 0 move one by one
+        ("full(k1) - log(full(M))", ""),
+    ],
+)
+def test_what_is_said_of_words_that_are_left_out_is_what_c_is_there(loss: str, said: str) -> None:
+    text = " ".join(explain(loss).text(full=True).split())
+    assert said in text if said else "where M is 0" not in text
