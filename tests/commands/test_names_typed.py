@@ -231,7 +231,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
             "explain 'F.log_softmax(x)'",
             "full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions",
         ),
-        ("explain '(probs*k1).sum(-1)'", "for a sum over the vocabulary type full(k1)"),
+        ("explain '(probs*A).sum(-1)'", "for a sum over the vocabulary type full(A)"),
         ("explain k3 --position loss", "type --use loss or --use reward (see klsym explain --help)"),
         (
             "explain grpo --beta 0.04",

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
+from textwrap import dedent
+from typing import Any
 
 from klsym.language.training_names import find_meaning, is_coefficient
 
@@ -18,6 +21,7 @@ OWNERS = {  # of settings; of other objects a part may be data
     "self", "args", "arg", "config", "cfg", "conf", "opt", "opts", "options", "hparams", "params", "flags",
     "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
 }  # fmt: skip
+BLOCKS = (ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
 DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
@@ -26,10 +30,31 @@ def as_python(text: str) -> str:
 
     An `if` of a setting that is on, such as `if self.beta != 0:`, is left out, and its lines stay.
     """
-    lines = _remove_comments(text.replace("\r\n", "\n").replace("\t", " ")).split("\n")
+    plain = _remove_comments(text.replace("\r\n", "\n").expandtabs(8))
+    if is_block(indented := as_operators(dedent(plain).strip())):
+        return indented
+    lines = plain.split("\n")
     statements = lines if list_branches(text) else [line for line in lines if not find_setting(line)]
     source = "\n".join(line.strip() for line in statements).strip().replace("\\\n", " ")
+    return as_operators(source)
+
+
+def as_operators(source: str) -> str:
+    """Return a text with KL(q, p) for KL(q||p), and ** for ^."""
     return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
+
+
+def is_block(source: str) -> bool:
+    """Is it code with a function, a loop or another block, indented as Python reads it?
+
+    >>> is_block("for x in y:\n    z = x"), is_block("z = x"), is_block("for x in y:\nz = x")
+    (True, False, False)
+    """
+    try:
+        statements = parse_python(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(x, BLOCKS) for x in statements)
 
 
 def list_assumed_settings(text: str) -> tuple[str, ...]:
@@ -54,7 +79,8 @@ def find_setting(line: str) -> str:
         return ""
     condition, owner, name, _, is_given = match.groups()
     is_owned = bool({*owner.lower().split(".")} & OWNERS) and not find_meaning(name)
-    is_setting = is_given or is_coefficient(name) or is_owned
+    is_switch = name.startswith(("use_", "with_", "enable_", "add_", "apply_")) and not find_meaning(name)
+    is_setting = is_given or is_coefficient(name) or is_owned or is_switch
     return condition if is_setting else ""
 
 
@@ -70,6 +96,13 @@ def list_branches(text: str) -> list[str]:
     branches = [line for line in lines if BRANCH.fullmatch(line)]
     has_other = any(not line.startswith("if ") for line in branches)
     return branches if has_other else [line for line in branches if not find_setting(line)]
+
+
+def parse_python(text: str, **options: Any) -> Any:
+    """Return Python's tree of a text; what Python would print a warning of is passed over in silence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, **options)
 
 
 def join_lines(text: str) -> str:
@@ -96,9 +129,14 @@ def suggest_statements(text: str) -> str:
     ('; type what a name is first: r = ..; the formula', '')
     """
     if branches := list_branches(text):
-        return f": type the lines that run, without {branches[0][:60]!r}, or audit the function"
+        return ask_for_lines(branches[0])
     match = re.search(r",\s*(?:where\s+)?(\w+)\s*=(?!=)", text)
     return f"; type what a name is first: {match[1][:60]} = ..; the formula" if match else ""
+
+
+def ask_for_lines(branch: str) -> str:
+    """Return what to type in place of code with a line that chooses among statements."""
+    return f": type the lines that run, without {branch[:60]!r}, or audit the function"
 
 
 def find_assigned_name(node: ast.stmt) -> str | None:
