@@ -13,11 +13,12 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from klsym.language.expressions import above
+from klsym.language.expressions import DENSITIES, REWARDS, above
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
 from klsym.language.pasted.names import selects_by_mask
-from klsym.language.pasted.vocabulary import VOCABULARY
+from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
 from klsym.language.reductions import MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
+from klsym.language.sums import Normalised
 
 
 # ---------------------------------------------------------------------------- elementwise
@@ -93,11 +94,24 @@ def _build_std(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) 
     return deviation
 
 
-def _make_masked_row(kind: str) -> Row:
+def _build_whitened(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return normalised(x) for whiten(x), where x is of rewards alone."""
+    x = reader.build(given["x"], depth)
+    if x.has(*DENSITIES) or not x.has(*REWARDS) or "shift_mean" in given:
+        raise reader.make_error_with_hint(
+            f"{call.name} of other values than rewards", suggest_instead("whiten"), call.node
+        )
+    reader.centred[x], reader.divides_by_std = None, True
+    return Normalised(x)
+
+
+def _make_masked_row(kind: str, last: str = "axis") -> Row:
     """Return the row of masked_mean(x, mask) or masked_sum(x, mask)."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
+        if "mode" in given:
+            _assume_token_mean(reader, call, given["mode"])
         x, mask = reader.read_averaged(kind, given["x"], depth), reader.build(given["mask"], depth)
         if mask != MASK:
             raise reader.make_error_at(
@@ -107,7 +121,17 @@ def _make_masked_row(kind: str) -> Row:
             return _average_kept(reader, call, x, given.get("axis"))
         return reader.reduce_to_mean(kind, MASK * x, call.name)
 
-    return Row(("x", "mask", "/", "axis"), build)
+    return Row(("x", "mask", "/", last), build)
+
+
+def _assume_token_mean(reader: Any, call: Call, mode: ast.expr) -> None:
+    """Read agg_loss of verl as the mean over all tokens, its default; the answer says so of a setting."""
+    typed = ast.unparse(mode)
+    if isinstance(mode, ast.Constant) and mode.value != "token-mean":
+        hint = ": type the sums, as in ((x*mask).sum(-1)/mask.sum(-1)).mean()"
+        raise reader.make_error_with_hint(f"{call.name} with {typed[:40]}", hint, call.node)
+    if not isinstance(mode, ast.Constant):
+        reader.assumed = (*reader.assumed, f"{typed[:40]} is 'token-mean'")
 
 
 def _average_kept(reader: Any, call: Call, x: Any, axis: ast.expr | None) -> Any:
@@ -244,6 +268,8 @@ FUNCTIONS: dict[str, Row] = {
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
     "masked_mean": _make_masked_row("mean"),
+    "agg_loss": _make_masked_row("mean", last="mode"),
+    **dict.fromkeys(("whiten", "masked_whiten"), Row(("x", "/", "mask", "shift_mean"), _build_whitened)),
     "masked_sum": _make_masked_row("sum"),
     "mse_loss": _make_distance_row(lambda reader, node, d: d**2),
     "l1_loss": _make_distance_row(lambda reader, node, d: reader.call_function("abs", [d], node)),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 from sympy import Integer, S
 
 from klsym.errors import UsageError
-from klsym.language.expressions import DENSITIES, unfold
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q, unfold
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.messages import Message
 from klsym.language.parser import (
@@ -45,6 +46,7 @@ from klsym.language.pasted.policies import OF_DISTRIBUTIONS
 from klsym.language.pasted.statements import Flat
 from klsym.language.pasted.text import (
     BLOCKS,
+    adds_to_itself,
     as_python,
     ask_for_lines,
     find_assigned_name,
@@ -62,12 +64,17 @@ from klsym.language.reductions import (
     Misplaced,
     flatten,
     has_words,
+    is_probability,
     sum_over_words,
 )
-from klsym.language.training_names import OUT_OF_SCOPE, names_state_value
+from klsym.language.training_names import OF_PAIRS, OUT_OF_SCOPE, names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
+OF_LABELS = (
+    "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
+    " drawn from the policy its expected gradient is 0"
+)
 NO_VALUE = {  # methods that change no value
     "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
     "expand", "expand_as", "to", "double", "half", "bfloat16",
@@ -152,19 +159,44 @@ class SpelledReader(AverageReader):
         value = S.Zero
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
-            value = self.read_statement(statement, number == len(statements) - 1)
+            value = self.read_or_pass(statement, number == len(statements) - 1)
+        for name, error in self.unread.items():
+            if {*split_words(name)} & {"loss", "losses", "objective"} and name not in self.names:
+                raise error
         self.refuse_logits(value)
         try:
             flat = flatten(sum_over_words(value) / WORDS if has_words(value) else value)
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
+        if self.labels_typed and flat.loss.as_independent(log_q, as_Add=False)[1] == log_q:
+            raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
         if self.has_critic and not unfold(flat.loss).has(*DENSITIES):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         self.refuse_two_names()
         self.refuse_count_of_samples()
+        if self.probabilities and is_probability(flat.loss) and not flat.loss.has(*REWARDS, OverPositions):
+            self.read_anew_over_words(statements)
         self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
+
+    def read_or_pass(self, statement: ast.stmt, is_last: bool) -> Any:
+        """Return the value of a statement; a name whose value is not read is read by what it says itself."""
+        name = find_assigned_name(statement)
+        if is_last or name is None or name in self.names:
+            return self.read_statement(statement, is_last)
+        counts, read_as, declared = Counter(self.left_out), dict(self.read_as), dict(self.declared)
+        try:
+            return self.read_statement(statement, is_last)
+        except UsageError as error:
+            names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name)}
+            if names & self.assigned.keys() or any(OF_PAIRS & {*split_words(x)} for x in names):
+                raise  # it is made of values that are read: its name does not say of which
+            self.left_out, self.read_as, self.declared = counts, read_as, declared
+            self.unread[name], self.is_foreign = error, True
+            if self.has_meaning(name):
+                self.assumed = (*self.assumed, f"{name} is what its name says")
+            return S.Zero
 
     def refuse_count_of_samples(self) -> None:
         """Refuse len(..) beside a sum over the tokens of each sample, which is not their number."""
@@ -223,6 +255,8 @@ class SpelledReader(AverageReader):
     def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
         """Return the value of an assignment or of the loss."""
         self.size, self.deepest, self.target = 0, 0, find_assigned_name(node) or ""
+        if adds_to_itself(node) and self.starts_at_zero(self.target):
+            self.names[self.target], self.assumed = S.Zero, (*self.assumed, f"{self.target} is 0 before")
         match node:
             case ast.Assign([ast.Name(name) | ast.Attribute(ast.Name("self"), name)], ast.Call() as of) if (
                 names_module(of) or names_distribution(of)
@@ -245,7 +279,7 @@ class SpelledReader(AverageReader):
             case ast.AugAssign(ast.Name(name), operator, of) if type(operator) in OPERATORS:
                 start = self.build(ast.copy_location(ast.Name(name), node), 1)
                 value = self.apply_operator(operator, start, self.build(of, 1), of)
-                self.assign(name, value, *self.trees.get(name, ()), of)
+                self.assign(name, value, of)
                 return value
             case ast.Expr(of) | ast.Return(of) if is_last and of is not None:
                 self.last = ""
@@ -259,9 +293,19 @@ class SpelledReader(AverageReader):
         is_block = isinstance(node, BLOCKS)
         raise UsageError(f"{error}{ask_for_lines(ast.unparse(node).split(chr(10))[0]) if is_block else ''}")
 
+    def read_anew_over_words(self, statements: list[ast.stmt]) -> None:
+        """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""
+        names = frozenset(self.densities_typed - self.of_words)
+        if names and not any(map(count_reductions, statements)):
+            raise OfWords(names)
+
+    def starts_at_zero(self, name: str) -> bool:
+        """Is it a loss to which terms are added, and of which the text has no beginning?"""
+        return name not in self.names and not self.has_meaning(name) and "loss" in split_words(name)
+
     def assign(self, name: str, value: Any, *trees: ast.expr) -> None:
         """Give a name its value, with which later lines are read."""
-        self.trees[name] = [*trees]
+        self.trees.setdefault(name, []).extend(trees)
         if len(name) > SHOWN:
             raise UsageError(f"a name of more than {SHOWN} characters: {name[:SHOWN]!r}")
         self.names[name] = recognise(value)
@@ -319,7 +363,7 @@ class SpelledReader(AverageReader):
                 else self.build(receiver, depth + 1)
             )
         call = CALLS.get(name)
-        if call is None and names_state_value(name):
+        if call is None and names_state_value(name) and not any("next" in ast.unparse(x) for x in node.args):
             return self.read_usual_name(f"{name}()", name, node)
         if call is None:
             instead = suggest_instead(name)
@@ -373,5 +417,27 @@ class SpelledReader(AverageReader):
             yield Message("calls-left-out", names=unchanged)
         if self.factor != 1 and not aggregate:
             yield Message("factor-left-out", factor=str(self.factor))
-        if unused := tuple(name for name in self.assigned if name not in self.used and name != self.last):
+        passed = [name for name in self.unread if not self.has_meaning(name) and name not in self.names]
+        if unused := (
+            *(name for name in self.assigned if name not in self.used and name != self.last),
+            *passed,
+        ):
             yield Message("names-unused", names=unused, loss=self.last)
+
+
+def list_names_of_words(text: str) -> frozenset[str]:
+    """Return the names in pasted code that stand for values of every word of the vocabulary.
+
+    >>> sorted(list_names_of_words("-(probs*log_probs).sum(-1) + unknown"))
+    ['log_probs', 'probs']
+    """
+    of_words: frozenset[str] = frozenset()
+    while True:
+        try:
+            SpelledReader(text, (), of_words).read()
+        except OfWords as error:
+            of_words |= error.names
+        except (UsageError, RecursionError, MemoryError):
+            return of_words
+        else:
+            return of_words

@@ -8,7 +8,20 @@ from collections.abc import Collection
 from klsym.language.estimators import NAMES
 
 # Words of names, which are split at _ and before capitals.
-LOGS = {"log", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis"}
+LOGS = {
+    "log",
+    "lp",
+    "lps",
+    "lprob",
+    "lprobs",
+    "logp",
+    "logps",
+    "logpi",
+    "logq",
+    "logprob",
+    "logprobs",
+    "logpis",
+}
 OF_SHAPE = {
     "token", "tokens", "per", "seq", "sequence", "level", "batch", "mb", "micro", "mini", "minibatch",
     "response", "completion", "action", "sample", "samples", "packed", "flat", "flattened", "masked", "local",
@@ -74,7 +87,15 @@ COEFFICIENTS = {
     "beta", "coef", "coeff", "coefficient", "eps", "epsilon", "clip", "cliprange", "lam", "alpha", "gamma",
     "tau", "temperature", "delta", "scale", "constant", "const", "ctl", "ctrl",
 }  # fmt: skip
-LETTERS = {"C", "logZ", "log_Z"}  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
+OF_COUNTS = {"num", "n", "total", "count", "number"}
+COUNTED = {"token", "tokens", "samples", "sequences", "items", "batch"}
+LETTERS = {
+    "C",
+    "done",
+    "dones",
+    "logZ",
+    "log_Z",
+}  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
 SIZES = {
     "c", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
     "num", "count", "steps", "processes", "factor", "pos", "neg", "penalty", "lambda", "weight", "coefs",
@@ -112,7 +133,7 @@ OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux",
 # Parts of names of a critic: q1a, values, vf, critic.
 CRITIC = re.compile(r"(q|qf|qs|qvals?|qvalues?|v|vf|vs|vpreds?|values?|critic|td|returns?)\d*[a-z]?")
 OF_CRITICS = {"v", "vf", "vs", "vpred", "vpreds", "value", "values", "critic", "baseline", "baselines"}
-OF_STATES = {"old", "new", "next", "state", "states", "s", "pred", "preds", "current", "b", "mb", "batch",
+OF_STATES = {"old", "new", "state", "states", "s", "pred", "preds", "current", "b", "mb", "batch",
              "loss", "net", "network", "function", "fn", "estimate", "estimates", "clipped"}  # fmt: skip
 # Words of names of SAC's temperature and of what it is trained for.
 TEMPERATURE = ({"log", "alpha"}, {"log", "ent", "coef"}, {"log", "temperature"}, {"target", "entropy"})
@@ -163,7 +184,9 @@ def is_coefficient(name: str) -> bool:
     words = {*ordered}
     if name in LETTERS or (ordered[:1] == ["clip"] and {*ordered[-1:]} <= {"value", "range", "max", "min"}):
         return True
-    return (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)) or is_weight_of_term(name)
+    is_count = bool(words & OF_COUNTS) and bool(words & COUNTED) and not words & (VARYING | LOGS)
+    is_factor = bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
+    return is_factor or is_count or is_weight_of_term(name)
 
 
 def is_weight_of_term(name: str) -> bool:

@@ -67,6 +67,7 @@ OF_ENTROPY = {
     "pi",
 }
 LETTERS_OF_POLICIES = {"p": "log_p", "q": "log_q"}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
+STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 
 OF_TWO_POLICIES = (
@@ -96,6 +97,8 @@ class NameReader(Reader):
         self.of_words = of_words  # names of values of every word of the vocabulary
         self.densities_typed: set[str] = set()  # names of log-probabilities and probabilities
         self.trees: dict[str, list[ast.expr]] = {}  # assigned name -> its value as typed
+        self.labels_typed: list[str] = []  # indices that may be those of a data set
+        self.unread: dict[str, UsageError] = {}  # name -> why its value is not read
         self.has_critic = False  # is a name read as a value that a critic gives to a state?
         self.divisors: set[str] = set()  # names by which logits are divided
         self.is_foreign = False
@@ -124,9 +127,15 @@ class NameReader(Reader):
         self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
+        if name in self.unread and name not in self.names and not self.has_meaning(name):
+            raise self.unread[name]
         if name in self.later and name not in self.names and not self.has_meaning(name):
             self.is_foreign = True
-            raise self.make_error_at(f"{name[:SHOWN]!r} is used before it is assigned", node)
+            raise self.make_error_with_hint(
+                f"{name[:SHOWN]!r} is used before it is assigned",
+                f": {ask_for_value(name)}".rstrip(": "),
+                node,
+            )
         if name == "T" and name in self.divisors:
             return self.declare_parameter(name, "temperature", node)
         if name in self.names:
@@ -169,6 +178,7 @@ class NameReader(Reader):
         elif (negative := find_negative_density(name)) is not None:
             symbol = -ATOMS[self.choose_older_policy(name, negative)]
         elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
+            meaning = "log_mu" if meaning == "log_q" and self.is_stored_beside_new(typed) else meaning
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:
             symbol = self.read_probability(name, node)
@@ -192,6 +202,11 @@ class NameReader(Reader):
         self.is_foreign = True
         self.read_as[typed] = symbol = self.read_at_words(typed, symbol)
         return symbol
+
+    def is_stored_beside_new(self, typed: str) -> bool:
+        """Is it batch["log_probs"] beside a log-probability of no batch?  Then it is that of the sampler."""
+        others = {name for name in self.values_typed if find_meaning(name) == "log_q"}
+        return typed.split(".")[0] in STORES and "." in typed and bool(others)
 
     def is_weight(self, name: str) -> bool:
         """Is a ratio read as rho: it only multiplies, or an advantage, or the text names an old policy?
@@ -364,6 +379,9 @@ class NameReader(Reader):
     def assume_drawn(self, index: str) -> None:
         """Note that an index is taken for the word that was drawn."""
         self.is_foreign, self.assumed = True, (*self.assumed, f"{index} is the word that was drawn")
+        self.labels_typed += (
+            [index] if {*split_words(index)} & {"label", "labels", "target", "targets"} else []
+        )
 
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""

@@ -30,7 +30,7 @@ def list_chain(node: ast.expr) -> list[str]:
 def split_operands(call: ast.Call) -> tuple[str, list[ast.expr]]:
     """Return the name of a function and what it is of: of x.clamp(0, 1) x is the first."""
     match call.func:
-        case ast.Attribute(ast.Name(owner), name) if owner in LIBRARIES:
+        case ast.Attribute(owner, name) if {*list_chain(owner)[:1]} & LIBRARIES:
             return name, call.args
         case ast.Attribute(receiver, name):
             return name, [receiver, *call.args]
@@ -131,11 +131,13 @@ def list_summed_names(node: ast.expr, trees: Mapping[str, list[ast.expr]]) -> fr
     ['old', 'p.logits', 'probs']
     """
     names: set[str] = set()
+    expanded: set[str] = set()
 
     def visit(inner: ast.AST) -> None:
         match inner:
             case ast.Name(name) if name in trees:
-                for tree in trees[name]:
+                for tree in trees[name] if name not in expanded else ():
+                    expanded.add(name)
                     visit(tree)
             case ast.Name(name):
                 names.add(name)
@@ -177,7 +179,8 @@ def names_mask(index: ast.expr) -> bool:
     match index:
         case ast.Compare(of, _, [ast.Constant()]):
             return names_mask(of)
-    return bool({*list_chain(index)[-1:]} & MASKS)
+    last = list_chain(index)[-1:]
+    return bool({*last} & MASKS) or (bool(last) and last[0].endswith("_mask"))
 
 
 FAMILIES = {"Categorical", "Normal", "Bernoulli", "Beta", "OneHotCategorical", "MultivariateNormal",

@@ -71,7 +71,7 @@ class Flat:
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])) if name in self.lists:
                 self.lists.discard(name)  # a second one would be of other samples
                 yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), statement)
-            case ast.Expr(ast.Call(function, arguments)) if _changes_no_value(function, len(arguments)):
+            case ast.Expr(ast.Call(function, arguments)) if changes_no_value(function, len(arguments)):
                 if isinstance(function, ast.Attribute) and function.attr == "backward":
                     self.loss = function.value
             case _:
@@ -148,7 +148,7 @@ def _is_without_gradient(block: ast.With) -> bool:
     )
 
 
-def _changes_no_value(function: ast.expr, arguments: int) -> bool:
+def changes_no_value(function: ast.expr, arguments: int) -> bool:
     """Is it a call such as optimizer.step() or wandb.log(x), and not torch.log(x) or x.log()?"""
     owner = list_chain(function.value)[:1] if isinstance(function, ast.Attribute) else []
     is_logarithm = _name_last(function) == "log" and ({*owner} <= LIBRARIES or not arguments)

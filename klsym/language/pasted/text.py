@@ -47,7 +47,7 @@ def as_operators(source: str) -> str:
 def is_block(source: str) -> bool:
     """Is it code with a function, a loop or another block, indented as Python reads it?
 
-    >>> is_block("for x in y:\n    z = x"), is_block("z = x"), is_block("for x in y:\nz = x")
+    >>> is_block("for x in y: z = x"), is_block("z = x"), is_block("for x in y")
     (True, False, False)
     """
     try:
@@ -147,6 +147,23 @@ def find_assigned_name(node: ast.stmt) -> str | None:
         case ast.Assign([ast.Attribute(ast.Name("self"), name)]):
             return name
     return None
+
+
+def adds_to_itself(node: ast.stmt) -> bool:
+    """Does a statement add to the name that it assigns, as in `loss = loss - x + y` or `loss -= x`?
+
+    >>> [adds_to_itself(ast.parse(x).body[0]) for x in ("a = a - b + c", "a += b", "a = a*b", "a = b - a")]
+    [True, True, False, False]
+    """
+    match node:
+        case ast.AugAssign(ast.Name(), ast.Add() | ast.Sub()):
+            return True
+        case ast.Assign([ast.Name(name)], ast.BinOp() as value):
+            start: ast.expr = value
+            while isinstance(start, ast.BinOp) and isinstance(start.op, ast.Add | ast.Sub):
+                start = start.left
+            return isinstance(start, ast.Name) and start.id == name
+    return False
 
 
 def is_condition(node: ast.expr) -> bool:
