@@ -56,8 +56,7 @@ from klsym.language.sums import (
     build_jensen_shannon,
     centre_again,
     full_kl,
-    is_mass,
-    list_mixture_weights,
+    has_logarithm,
     seqmean,
     sum_discounted,
     togo,
@@ -349,7 +348,7 @@ class Reader:
             return centre_again(x, divided=name == Normalised.name)
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
-        if name == "log" and not (x.is_positive or is_mass(x) or list_mixture_weights(x)):
+        if name == "log" and not has_logarithm(x):
             raise self.make_error_at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
             raise self.make_error_at(f"sqrt of {x}, which may be negative", node)
