@@ -17,6 +17,7 @@ from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES as SYMBOLS
 from klsym.language.expressions import above, exp, log_q, sg
 from klsym.language.parser import SHOWN
+from klsym.language.pasted_text import QUANTILES
 from klsym.language.recognition import recognise
 from klsym.language.reductions import MASK, SAMPLES, WORD_LOGS, WORDS, Std, has_words, select_drawn_word
 from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
@@ -342,6 +343,8 @@ def suggest_instead(name: str) -> str:
         return (
             ": type log_q and log_p, full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
         )
+    if name in QUANTILES:
+        return ": it is read in comparisons, as in (x >= quantile(x, 0.8))*A*logp, a mask M that is held"
     if name not in OVER_A_BATCH:
         return ""
     option = spell_option("batch", "std")

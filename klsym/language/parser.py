@@ -39,6 +39,7 @@ from klsym.language.expressions import (
 )
 from klsym.language.named_losses import list_names
 from klsym.language.pasted_text import suggest_statements
+from klsym.language.recognition import is_indicator
 from klsym.language.sums import (
     DENSITIES,
     After,
@@ -66,6 +67,7 @@ from klsym.language.training_names import (
     find_meaning,
     find_policy_named,
     names_temperature,
+    names_token_advantage,
 )
 
 MAX_LENGTH = 20_000  # characters
@@ -221,6 +223,8 @@ class Reader:
                 values = [self.build(item, depth + 1) for item in (first, *others)]
                 links = zip(signs, values, values[1:], strict=False)
                 return Mul(*(COMPARISONS[type(sign)](a, b) for sign, a, b in links))
+            case ast.Name() if is_indicator(value := self.build(node, depth + 1)):
+                return value
             case ast.UnaryOp(ast.Not() | ast.Invert(), of):
                 return 1 - self.build_condition(of, depth + 1)
             case ast.BoolOp(sign, of):
@@ -282,7 +286,7 @@ class Reader:
         names = " ".join(sorted(self.known, key=str.lower))
         nearest, declare = suggest_nearest(name, (*self.known, *list_names())), ""
         if ask_for_value(name):
-            near = "" if names_temperature(name) else nearest
+            near = "" if names_temperature(name) or names_token_advantage(name) else nearest
             return f"{near}: {ask_for_value(name)}"
         if is_free_name(name):
             number = f"for a number write {spell_option('param', name)}"

@@ -50,8 +50,10 @@ from klsym.language.parser import (
 )
 from klsym.language.pasted_text import (
     as_python,
+    calls_quantile,
     find_assigned_name,
     find_setting,
+    hold_selections,
     is_condition,
     list_assumed_settings,
     suggest_statements,
@@ -152,8 +154,7 @@ class SpelledReader(NameReader):
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
         self.modules: dict[str, list[ast.keyword]] = {}  # name of nn.KLDivLoss(..) -> its arguments
         self.token_sums = TokenSums()
-        self.counts_samples = False  # by len(..)
-        self.gathers = False  # is a value of every word read at the drawn word?
+        self.counts_samples = self.gathers = False  # by len(..); a value of every word at the drawn one
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
 
     # ------------------------------------------------------------------------ statements
@@ -207,6 +208,8 @@ class SpelledReader(NameReader):
             if isinstance(node, ast.expr | ast.stmt):
                 end = self.find_position(node.end_lineno or 1, node.end_col_offset or 0)
                 node.col_offset, node.end_col_offset = self.find_position(node.lineno, node.col_offset), end
+        self.is_foreign |= calls_quantile(tree)
+        self.selection = hold_selections(tree)
         self.collect_names(tree)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
@@ -249,11 +252,9 @@ class SpelledReader(NameReader):
                 self.last = ""
                 return self.build(of, 0)
             case ast.Expr(of):
-                raise self.make_error_at(
-                    "a formula that is not used: each line but the last needs NAME =", of
-                )
-        reason = "only NAME = ... and the loss are read, one a line"
-        raise self.make_error(f"a statement that is not read ({reason})", node.col_offset)
+                raise self.make_error_at("a formula that is not used: each line but the last needs NAME", of)
+        reason = "a statement that is not read (only NAME = ... and the loss are read, one a line)"
+        raise self.make_error(reason, node.col_offset)
 
     def assign(self, name: str, value: Any) -> None:
         """Give a name its value, with which later lines are read."""
@@ -290,9 +291,7 @@ class SpelledReader(NameReader):
         if depth > MAX_DEPTH:
             raise self.make_error_at(f"nested more than {MAX_DEPTH} deep", node)
         if self.size > MAX_NODES:
-            raise self.make_error_at(
-                f"more than {MAX_NODES} operations, the assigned names written out", node
-            )
+            raise self.make_error_at(f"more than {MAX_NODES} operations, with names written out", node)
 
     def build_condition(self, node: ast.expr, depth: int) -> Any:
         self.count(1, depth, node)
@@ -423,6 +422,7 @@ class SpelledReader(NameReader):
     def list_notes(self) -> Iterator[Message]:
         """Yield what was read as what, and what was left out."""
         yield from self.list_names_read()
+        yield from [Message("selection-held", of=self.selection)] * bool(self.selection)
         if temperature := "".join(self.temperatures):
             yield Message("temperature-read", temperature=temperature)
         if self.assumed:

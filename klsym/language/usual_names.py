@@ -35,6 +35,7 @@ from klsym.language.training_names import (
     is_coefficient,
     names_policy,
     split_words,
+    suggest_for_token_advantage,
     suggest_for_top_words,
 )
 
@@ -230,8 +231,7 @@ class NameReader(Reader):
             raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}", node)
         else:
             return super().read_name(name, node)  # refuses it
-        self.is_foreign = True
-        self.read_as[typed] = symbol
+        self.is_foreign, self.read_as[typed] = True, symbol
         return symbol
 
     def is_weight(self, name: str) -> bool:
@@ -386,13 +386,13 @@ class NameReader(Reader):
                 if symbol == rho:
                     pair = sorted((first_name, typed), key=self.order_ratio)
                     raise UsageError(f"{both}: {TWO_RATIOS.format(*(name[:SHOWN] for name in pair))}")
+                if of_token := suggest_for_token_advantage(first_name, typed):
+                    raise UsageError(f"{both}: {of_token}")
                 name_typed, instead = first_name, ANOTHER.get(str(symbol), "...")
                 if (letters := {name[-1:]: name for name in (first_name, typed)}).keys() == {"p", "q"}:
                     name_typed, instead = letters["p"], "log_p"  # as in the grammar
-                example = (
-                    f"assign one of them first, as in `{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
-                )
-                is_call = name_typed.endswith(")")
+                is_call, short = name_typed.endswith(")"), name_typed.split(".")[-1][:SHOWN]
+                example = f"assign one of them first, as in `{short} = {instead}; ...`"
                 raise UsageError(f"{both}: {f'type {instead} for one of them' if is_call else example}")
 
     def order_ratio(self, name: str) -> tuple[bool, bool]:

@@ -98,3 +98,79 @@ def test_the_log_of_the_probability_of_all_other_words(x: str) -> None:
 def test_a_log_of_what_may_be_negative_is_refused(x: str) -> None:
     with pytest.raises(UsageError, match="need not be positive"):
         explain(f"log({x})*A", level="token")
+
+
+# ---------------------------------------------------------------------------- what answers say of new losses
+def said(loss: str, **options: str) -> str:
+    return " ".join(explain(loss, **options).text(full=True).split())
+
+
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.parametrize(
+    ("loss", "level", "note"),
+    [
+        (
+            "(beta*k1 - A)**2",
+            "token",
+            "depends on later tokens: in general no policy has loss 0 at every token",
+        ),
+        ("(beta*k1 - R)**2", "token", "q = p*exp(R/beta) of each next token, if E_p[exp(R/beta)] = 1"),
+        ("(beta*k1 - A)**2", "sequence", "at q = p*exp(A/beta), if E_p[exp(A/beta)] = 1"),
+        ("(beta*k1 - M*A)**2", "token", ""),
+        ("(beta*k1 - A)**2*rho", "token", ""),
+        ("-(beta*k1 - A)**2", "token", ""),
+    ],
+)
+def test_a_regression_on_rewards(loss: str, level: str, note: str, sampling: str) -> None:
+    text = said(loss, level=level, sampling=sampling)
+    assert note in text if note else "a regression" not in text
+
+
+STEPS, USUAL = "accumulation_steps", "its gradient is that of the loss divided once, times"
+
+
+@pytest.mark.parametrize(
+    ("loss", "note"),
+    [
+        (f"l = -ratio*A/{STEPS}; l/{STEPS}", f"divided by {STEPS} 2 times: {USUAL} 1/{STEPS}"),
+        (f"-ratio*A/{STEPS}**3", f"divided by {STEPS} 3 times: {USUAL} 1/{STEPS}**2"),
+        (f"-ratio*A/{STEPS} + k3/{STEPS}**2", f"some terms are divided by {STEPS} more often than others"),
+        (f"-ratio*A/{STEPS}", ""),
+        (f"-ratio*A/{STEPS}/world_size", ""),
+        ("-ratio*A/beta**2", ""),
+    ],
+)  # fmt: skip
+def test_a_loss_that_is_divided_several_times(loss: str, note: str) -> None:
+    text = said(loss, sampling="off-policy")
+    assert note in text if note else ("divided by" not in text and "are divided" not in text)
+
+
+@pytest.mark.parametrize(
+    ("loss", "hint"),
+    [
+        ("-A_token*ratio - A*ratio", "type `A_token = R; ...`: R is a number at each token"),
+        ("token_advantages*ratio + seq_advantages*ratio", "type `token_advantages = R; ...`"),
+        ("opsm_mask*ratio*A", "such as `opsm_mask = M; ...`"),
+        ("entropy_mask*ratio*A", "such as `entropy_mask = M; ...`"),
+        ("accum_loss*3", "such as `accum_loss = -A*logp; ...`"),
+    ],
+)
+def test_names_of_masks_and_of_token_advantages_are_asked_for(loss: str, hint: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        explain(loss, level="token", sampling="off-policy")
+    assert hint in str(refusal.value) and "did you mean gspo" not in str(refusal.value)
+
+
+def test_advantages_of_tokens_beside_those_of_sequences() -> None:
+    answer = explain("A_token = R; -M*A_token*rho - A*rho", level="token", sampling="off-policy")
+    summaries = {term["summary"] for term in answer.to_json()["gradient"]["terms"]}
+    means = {"minimises -E_mu[sum_t rho_now*M_now*R_now]", "maximises E[A] of each token, at prefixes of mu"}
+    assert summaries == means
+
+
+@pytest.mark.parametrize("grain", ["whole(log_mu - log_q)/T > 0.1", "whole(log_mu - log_q) > 2"])
+def test_two_masks_of_different_grain(grain: str) -> None:
+    """OPSM: a mask of the sequence beside one of each token."""
+    case = written(f"-M*where({grain} and A < 0, 0, 1)*rho*A", "off token")
+    outcome = examine(case)
+    assert (outcome.target, outcome.complaints) == ("own-mean", ())
