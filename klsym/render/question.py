@@ -270,7 +270,7 @@ def describe_regression(verdict: Verdict) -> str:
     if setting.is_per_token and regression.exponent.has(A):
         return (
             "a regression at each token on A, which depends on later tokens: in general no policy has loss 0"
-            f" at every token; with {spell_option('level', 'sequence')} it is 0 at q = {policy}*exp({exponent}),"
+            f" at every token; {spell_option('level', 'sequence')}: it is 0 at q = {policy}*exp({exponent}),"
             f" if E_{policy}[exp({exponent})] = 1"
         )
     place = " of each next token" * setting.is_per_token
