@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klsym import explain
+from klsym import compare, explain
 from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.language.spellings import read_loss
@@ -96,3 +96,17 @@ def test_a_truncated_sampler_has_a_mask_of_its_own() -> None:
 )
 def test_a_condition_may_have_a_name(typed: str, loss: str) -> None:
     assert (read_loss(typed).expression - parse(loss)).expand() == 0
+
+
+def test_compared_losses_have_the_same_selection() -> None:
+    """M is one mask: with two thresholds, or beside a mask that is typed, nothing would be compared."""
+    kept = "-({} > quantile({}, {}))*rho*A"
+    loss = kept.format("x", "x", 0.8)
+    for other in (kept.format("x", "x", 0.5), kept.format("y", "y", 0.8), "-M*rho*A"):
+        with pytest.raises(UsageError, match="M would be two masks"):
+            compare(loss, other, **OFF)
+    plain = compare(loss, "-rho*A", **OFF)
+    assert "is read as a mask M that is held" in " ".join(str(plain).split())
+    assert plain.gradient.same is False
+    same = compare(loss, loss.replace("rho*A", "A*rho"), **OFF)
+    assert same.gradient.same is True

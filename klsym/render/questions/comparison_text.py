@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from klsym.engine.explain import SELECTION
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
 from klsym.notation import formulas
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 LETTERS = ("A", "B")  # names of losses that are long
 MAX_STATEMENT = 70  # characters of a theorem in a short answer
-ASSUMED = "sampling-assumed"
+ASSUMED = ("sampling-assumed", SELECTION)
 SAID = ("neither-proof-nor-model", "order-of-variances", "used-differently")  # that other rows say
 CANCELS = ", as all terms of the gradient cancel"
 AT_OPTIMUM = {
@@ -151,12 +152,12 @@ def _list_readings(
 ) -> list[tuple[str, str]]:
     """Return what A and B stand for, and how the losses were read; whole: also whose names they have.
 
-    What was assumed of the samples is shown without reads, too.
+    What was assumed of the samples, and of a selection, is shown without reads, too.
     """
     labelled = [*zip(LETTERS, found.losses, strict=True)] if names == LETTERS and reads else []
     shown = [
         m for m in found.readings
-        if m.code == ASSUMED or (reads and m.code in READINGS and (whole or m.code != "named-loss"))
+        if m.code in ASSUMED or (reads and m.code in READINGS and (whole or m.code != "named-loss"))
     ]  # fmt: skip
     sentences = dict.fromkeys(map(write_sentence, shown))  # both losses may be read with the same assumption
     return labelled + [("" if i else "read as", text) for i, text in enumerate(sentences)]
