@@ -36,10 +36,12 @@ from klsym.engine.proof.shown_counterexample import collect_used_names as collec
 from klsym.engine.verdicts.lazy import LazyCases, Search
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
-from klsym.language.expressions import ATOMS, PARAMETERS
+from klsym.language.expressions import ATOMS, PARAMETERS, M
 from klsym.language.sums import OverVocabulary
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
+
+SELECTION = "selection-held"  # the code of a note that a comparison with a quantile is read as the mask M
 
 
 def explain(loss: object, parameters: Iterable[str] = (), **options: str | None) -> Verdict:
@@ -72,8 +74,8 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
     text = written.typed or verdict.loss.text
-    floors = tuple(note for note in written.notes if note.code == "floors-left-out")
-    assumptions = (*verdict.assumptions, *floors)
+    assumed = tuple(note for note in written.notes if note.code in ("floors-left-out", SELECTION))
+    assumptions = (*verdict.assumptions, *assumed)
     dropped = tuple(note for note in plain.notes if note not in written.notes)
     written = replace(written, notes=(*written.notes, *dropped))
     return verdict.revise(text=text, written=written, terms=terms, asked=asked, assumptions=assumptions)
@@ -92,6 +94,11 @@ def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting
             "sampling truncated: an exact mean over all words, such as full(..), needs no sample and is not"
             " cut off: ask for it on-policy, and for the rest of the loss with this option"
         )
+    if setting.truncated and any(note.code == SELECTION for note in written.notes):
+        raise UsageError(
+            "sampling truncated: M is the mask of the sampler, and a comparison with a quantile would be"
+            " another one: choose on-policy or off-policy"
+        )
     return replace(setting, credit="") if sums else setting
 
 
@@ -101,7 +108,15 @@ def _explain_terms(written: Written, setting: Setting) -> tuple[Any, ...]:
         return ()
     from klsym.engine.answers.term_analysis import explain_terms
 
-    return explain_terms(list_addends(written), lambda e: _explain_term(e, setting))
+    held = tuple(note for note in written.notes if note.code == SELECTION)
+
+    def explain_term(e: Any) -> Verdict:
+        verdict = _explain_term(e, setting)
+        if not held or not e.has(M) or verdict.loss.written is None:
+            return verdict
+        return verdict.revise(written=replace(verdict.loss.written, notes=held))
+
+    return explain_terms(list_addends(written), explain_term)
 
 
 def list_addends(written: Written) -> list[Written]:

@@ -128,6 +128,7 @@ class sg(Function):
     def eval(cls, argument: Any) -> Any:
         symbols = argument.free_symbols
         moving = any(x.name.partition("[")[0] == log_q.name or isinstance(x, Log) for x in symbols)
+        moving = moving or any(getattr(x, "is_mean_under_policy", False) for x in argument.atoms(Function))
         if isinstance(argument, sg) or not moving:
             return argument  # sg(sg(x)) = sg(x); what is free of theta is already constant
 

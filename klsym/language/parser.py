@@ -38,6 +38,7 @@ from klsym.language.expressions import (
 )
 from klsym.language.named_losses import list_names
 from klsym.language.pasted.text import parse_python, suggest_statements
+from klsym.language.recognition import is_indicator
 from klsym.language.sums import (
     DENSITIES,
     After,
@@ -55,8 +56,7 @@ from klsym.language.sums import (
     build_jensen_shannon,
     centre_again,
     full_kl,
-    is_mass,
-    list_mixture_weights,
+    has_logarithm,
     seqmean,
     sum_discounted,
     togo,
@@ -66,6 +66,7 @@ from klsym.language.training_names import (
     find_meaning,
     find_policy_named,
     names_temperature,
+    names_token_advantage,
 )
 
 MAX_LENGTH = 20_000  # characters
@@ -214,6 +215,8 @@ class Reader:
                 values = [self.build(item, depth + 1) for item in (first, *others)]
                 links = zip(signs, values, values[1:], strict=False)
                 return Mul(*(COMPARISONS[type(sign)](a, b) for sign, a, b in links))
+            case ast.Name() if is_indicator(value := self.build(node, depth + 1)):
+                return value
             case ast.UnaryOp(ast.Not() | ast.Invert(), of):
                 return 1 - self.build_condition(of, depth + 1)
             case ast.BoolOp(sign, of):
@@ -275,7 +278,7 @@ class Reader:
         names = " ".join(sorted(self.known, key=str.lower))
         nearest, declare = suggest_nearest(name, (*self.known, *list_names())), ""
         if ask_for_value(name):
-            near = "" if names_temperature(name) else nearest
+            near = "" if names_temperature(name) or names_token_advantage(name) else nearest
             return f"{near}: {ask_for_value(name)}"
         if is_free_name(name):
             number = f"for a number write {spell_option('param', name)}"
@@ -341,7 +344,7 @@ class Reader:
             return centre_again(x, divided=name == Normalised.name)
         if name in (*OF_TOKENS, *OF_SAMPLES):
             self.refuse_sums_of_samples(name, x, node)
-        if name == "log" and not (x.is_positive or is_mass(x) or list_mixture_weights(x)):
+        if name == "log" and not has_logarithm(x):
             raise self.make_error_at(f"log of {x}, which need not be positive", node)
         if name == "sqrt" and not x.is_nonnegative:
             raise self.make_error_at(f"sqrt of {x}, which may be negative", node)

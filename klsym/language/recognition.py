@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 import sympy
@@ -24,6 +25,7 @@ from klsym.language.expressions import (
     IN_R,
     OF_TABLE,
     Estimator,
+    M,
     clip,
     k1,
     log_mu,
@@ -31,6 +33,7 @@ from klsym.language.expressions import (
     log_p,
     log_q,
     r,
+    remove_sg,
     rho,
     rho_old,
 )
@@ -38,6 +41,7 @@ from klsym.language.expressions import (
 LARGEST_FLOOR = sympy.Rational(1, 10_000)  # of a probability, below which code keeps it from being 0
 RATIOS = {log_p: (r, -1), log_mu: (rho, 1), log_old: (rho_old, 1)}  # other density -> its ratio, power of q
 MOST = 64  # the largest power of a ratio
+MOST_SWITCHES = 6  # comparisons in a condition
 
 
 def _split_monomials(formula: Any) -> dict[Any, Any]:
@@ -214,3 +218,20 @@ def name_floors(floors: Mapping[Any, Any]) -> tuple[tuple[str, Fraction], ...]:
 def _is_density(e: Any) -> bool:
     """Is it the probability of a sample under one policy?"""
     return isinstance(e, sympy.exp) and e.args[0] in DENSITIES
+
+
+def is_indicator(e: Any) -> bool:
+    """Is it 1 or 0 everywhere: a mask, a comparison, or several joined?
+
+    >>> from klsym.language.expressions import M, above, rho
+    >>> [is_indicator(e) for e in (M, 1 - above(rho, 2), M * above(rho, 2), 2 * M, rho, M - above(rho, 2))]
+    [True, True, True, False, False, False]
+    """
+    plain = remove_sg(e)
+    switches = sorted({M} & plain.free_symbols | plain.atoms(sympy.Heaviside), key=str)
+    dummies = {switch: sympy.Dummy() for switch in switches}
+    form = plain.xreplace(dummies)
+    if len(switches) > MOST_SWITCHES or not form.free_symbols <= {*dummies.values()}:
+        return False
+    ends = product((sympy.S.Zero, sympy.S.One), repeat=len(switches))
+    return all(form.xreplace(dict(zip(dummies.values(), x, strict=True))) in (0, 1) for x in ends)

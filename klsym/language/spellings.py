@@ -43,6 +43,7 @@ from klsym.language.pasted.averages import AverageReader, OfWords
 from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import LIBRARIES, count_reductions, names_distribution
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
+from klsym.language.pasted.selections import calls_quantile, hold_selections
 from klsym.language.pasted.statements import Flat
 from klsym.language.pasted.text import (
     BLOCKS,
@@ -229,6 +230,8 @@ class SpelledReader(AverageReader):
             if isinstance(node, ast.expr | ast.stmt):
                 end = self.find_position(node.end_lineno or 1, node.end_col_offset or 0)
                 node.col_offset, node.end_col_offset = self.find_position(node.lineno, node.col_offset), end
+        self.is_foreign |= calls_quantile(tree)
+        self.selection = hold_selections(tree)
         self.collect_names(tree)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
@@ -395,6 +398,7 @@ class SpelledReader(AverageReader):
     def list_notes(self) -> Iterator[Message]:
         """Yield what was read as what, and what was left out."""
         yield from self.list_names_read()
+        yield from [Message("selection-held", of=self.selection)] * bool(self.selection)
         if temperature := "".join(self.temperatures):
             yield Message("temperature-read", temperature=temperature)
         if self.assumed:

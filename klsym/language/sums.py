@@ -149,6 +149,7 @@ class OverVocabulary(OverPositions):
     """full(x) = sum_y q(y|y_<t) x(y): the mean of x over all next tokens, or all outcomes of a sample."""
 
     name = "full"
+    is_mean_under_policy = True  # full(M) depends on theta, although M does not
 
     @property
     def of_masses(self) -> bool:
@@ -172,6 +173,21 @@ def is_mass(x: Any) -> bool:
 
 
 DENSITIES = {"q": log_q, "p": log_p, "mu": log_mu, "old": log_old}
+
+
+def is_probability_of_others(x: Any) -> bool:
+    """Is it the probability of all words but the drawn one, such as 1 - exp(log_q), or 1 + 1e-8 - exp(log_q)?
+
+    >>> from klsym.language.expressions import rho
+    >>> [is_probability_of_others(x) for x in (1 - sympy.exp(log_q), 2 - sympy.exp(log_p), 1 - r, 1 - rho)]
+    [True, True, False, False]
+    """
+    return any((x + sympy.exp(log)).is_Rational and x + sympy.exp(log) >= 1 for log in DENSITIES.values())
+
+
+def has_logarithm(x: Any) -> bool:
+    """Is it positive, or is the log taken where it is, as one of the hypotheses then says?"""
+    return bool(x.is_positive or is_mass(x) or is_probability_of_others(x) or list_mixture_weights(x))
 
 
 def full_kl(a: str, b: str) -> Any:

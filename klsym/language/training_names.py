@@ -85,8 +85,9 @@ MASKS = {"mask", "loss_mask", "response_mask", "action_mask", "attention_mask", 
          "padding_mask", "eos_mask"}  # fmt: skip
 COEFFICIENTS = {
     "beta", "coef", "coeff", "coefficient", "eps", "epsilon", "clip", "cliprange", "lam", "alpha", "gamma",
-    "tau", "temperature", "delta", "scale", "constant", "const", "ctl", "ctrl",
+    "tau", "temperature", "delta", "scale", "constant", "const", "ctl", "ctrl", "accumulation", "accum",
 }  # fmt: skip
+DEVICES, STEPS = {"world_size", "dp_size"}, {"accumulation", "accum"}  # whose number divides a loss
 OF_COUNTS = {"num", "n", "total", "count", "number"}
 COUNTED = {"token", "tokens", "samples", "sequences", "items", "batch"}
 LETTERS = {
@@ -108,6 +109,7 @@ VARYING = {*ADVANTAGES, *REWARDS, "loss", "prob", "probs", "kls"}
 # Words of values that may depend on the sample -> an example of what such a name may be; the first row with
 # a word of the name is taken.
 KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
+    ({"mask", "masks"}, "M"),
     ({"entropy", "entropies", "ent"}, "H(q)"),
     ({"kl", "kld", "kls", "klds", "divergence", "div", "distill", "distil", "distillation"},
      "logp - ref_logp"),
@@ -182,7 +184,9 @@ def is_coefficient(name: str) -> bool:
     """
     ordered = split_words(name)
     words = {*ordered}
-    if name in LETTERS or (ordered[:1] == ["clip"] and {*ordered[-1:]} <= {"value", "range", "max", "min"}):
+    if name in LETTERS | DEVICES or (
+        ordered[:1] == ["clip"] and {*ordered[-1:]} <= {"value", "range", "max", "min"}
+    ):
         return True
     is_count = bool(words & OF_COUNTS) and bool(words & COUNTED) and not words & (VARYING | LOGS)
     is_factor = bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
@@ -315,8 +319,32 @@ def ask_for_value(name: str) -> str:
         return OUT_OF_SCOPE
     if names_temperature(name):
         return OF_TEMPERATURE
+    if names_token_advantage(name):
+        return suggest_for_token_advantage(name)
     example = find_example(name)
     return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
+
+
+def counts_steps(name: str) -> bool:
+    """Is it a usual name of the number of steps, or of devices, over which gradients are added up?"""
+    return name in DEVICES or bool({*split_words(name)} & STEPS)
+
+
+def names_token_advantage(name: str) -> bool:
+    """Is it an advantage of each token, in code that also has one of the whole sequence?
+
+    >>> [names_token_advantage(x) for x in ("A_token", "token_advantages", "token_level_adv", "advantages")]
+    [True, True, True, False]
+    """
+    words = {*split_words(name)}
+    return "token" in words and bool(words & (ADVANTAGES | {"a"}))
+
+
+def suggest_for_token_advantage(*names: str) -> str:
+    """Return what to type for the first of the names that is an advantage of each token; "" for others."""
+    name = next(filter(names_token_advantage, names), "")
+    typed = f"type `{name[:60]} = R; ...`: R is a number at each token, A one of the whole sequence"
+    return typed if name else ""
 
 
 def find_meaning(name: str) -> str | None:

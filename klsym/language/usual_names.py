@@ -47,6 +47,7 @@ from klsym.language.training_names import (
     names_drawn_word,
     names_state_value,
     split_words,
+    suggest_for_token_advantage,
     suggest_for_top_words,
 )
 
@@ -319,6 +320,8 @@ class NameReader(Reader):
                 if symbol == rho:
                     pair = sorted((first_name, typed), key=self.order_ratio)
                     raise UsageError(f"{both}: {TWO_RATIOS.format(*(name[:SHOWN] for name in pair))}")
+                if of_token := suggest_for_token_advantage(first_name, typed):
+                    raise UsageError(f"{both}: {of_token}")
                 if symbol.has(exp):  # probabilities
                     name_both = "say of both what they are, as in `{} = exp(log_q); {} = exp(log_p); ...`"
                     raise UsageError(f"{both}: {name_both.format(first_name[:SHOWN], typed[:SHOWN])}")

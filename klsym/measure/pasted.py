@@ -134,7 +134,8 @@ def _list_results_of(text: str, unknown: str) -> frozenset[str]:
     frozenset({'lp'})
     """
     lines = [line for line in parse_python(text.strip()).body if isinstance(line, ast.Assign)]
-    results, assigned = set(), set()
+    results: set[str] = set()
+    assigned: set[str | None] = set()
     for line in lines:
         name = find_assigned_name(line)
         names = {x.id for x in ast.walk(line.value) if isinstance(x, ast.Name)}

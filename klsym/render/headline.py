@@ -18,6 +18,7 @@ import sympy
 from klsym.diagnostics.reward_signs import divide_by_scores
 from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.answers.term_analysis import find_zero_regions
+from klsym.engine.explain import SELECTION
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ExpPoly
@@ -45,6 +46,7 @@ NAMED = ("reverse-kl", "forward-kl", "combination")
 KL = {"reverse-kl": "the reverse KL", "forward-kl": "the forward KL"}
 KL_NAMES = {"KL(q||p)": KL["reverse-kl"], "KL(p||q)": KL["forward-kl"]}
 HELD = "with M and S held as they are at theta, "
+SELECTED = "with M held, "  # a selection that depends on the batch
 NO_WHOLE = "; the sum has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
@@ -80,7 +82,7 @@ class Update:
     it; remark: the same, said at the end.  headline: the text after a kind, where it is another one.
     own_mean: the objective as the mean of the loss itself under an older policy, if it is that.  sampler: the
     policy under which the objective is an expectation.  place: where this is so, if not everywhere; beyond:
-    where there is no gradient.  is_objectless: is the formula no objective?  is_held: are M and S held?
+    where there is no gradient.  is_objectless: is the formula no objective?  held: what is held at theta.
     is_subtracted: is the loss subtracted from the reward?
     """
 
@@ -96,7 +98,7 @@ class Update:
     place: str = ""
     beyond: str = ""
     is_objectless: bool = False
-    is_held: bool = False
+    held: str = ""
     is_subtracted: bool = False
 
     def write(self) -> str:
@@ -105,7 +107,7 @@ class Update:
         main += NO_WHOLE * self.is_objectless
         kind = f"{self.kind}: " if self.kind else ""
         place = f"{',' * (', ' in main)} {self.place}" if self.place else ""
-        lead = f"{'subtracted from the reward, ' * self.is_subtracted}{HELD * self.is_held}"
+        lead = f"{'subtracted from the reward, ' * self.is_subtracted}{self.held}"
         return f"{lead}{kind}{main}{place}{self.beyond}"
 
     def write_as_clause(self) -> str:
@@ -121,7 +123,7 @@ class Update:
         formula = f"its own mean under mu, {self.own_mean}" if self.own_mean else self.formula
         if most is not None and len(f"{self.verb} {formula}") > most:
             formula = self.words or formula
-        lead = f"{HELD * self.is_held}{'subtracted from the reward, it ' * self.is_subtracted}"
+        lead = f"{self.held}{'subtracted from the reward, it ' * self.is_subtracted}"
         whole = NO_WHOLE * self.is_objectless
         return f"{lead}{self.headline or self.text or f'{self.verb} {formula}'}{self.note}{whole}"
 
@@ -169,9 +171,15 @@ def find_update(verdict: Verdict, ascends: bool) -> Update:
     return replace(
         update,
         beyond="" if verdict.target in NAMED else describe_zero_regions(verdict),
-        is_held=verdict.setting.truncated,
+        held=HELD if verdict.setting.truncated else SELECTED if is_selection_held(verdict) else "",
         is_subtracted=verdict.setting.is_reward and not ascends and verdict.target != "no-objective",
     )
+
+
+def is_selection_held(verdict: Verdict) -> bool:
+    """Is a selection by a quantile of the batch read as the mask M?"""
+    written = verdict.loss.written
+    return written is not None and any(note.code == SELECTION for note in written.notes)
 
 
 def find_named_inside(verdict: Verdict) -> TargetReading | None:

@@ -27,6 +27,7 @@ from klsym.kernel.statements import Mean
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import ATOMS, A, R, V, V_next, log_mu, log_old, log_p, log_q
 from klsym.language.sums import OverVocabulary
+from klsym.language.training_names import counts_steps
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
 from klsym.notation.values import take_off_score
@@ -263,13 +264,37 @@ def describe_regression(verdict: Verdict) -> str:
     """Say at which policy a regression is 0, and on which hypotheses; "" for other losses."""
     written, setting = verdict.loss.written, verdict.setting
     regression = None if written is None else find_regression(written.expression)
-    if regression is None or setting.is_reward or setting.is_per_token or setting.is_centred:
+    if regression is None or setting.is_reward or setting.is_centred:
         return ""
     policy, exponent = regression.policy, show(regression.exponent, TEXT)
+    if setting.is_per_token and regression.exponent.has(A):
+        return (
+            "a regression at each token on A, which depends on later tokens: in general no policy has loss 0"
+            f" at every token; {spell_option('level', 'sequence')}: it is 0 at q = {policy}*exp({exponent}),"
+            f" if E_{policy}[exp({exponent})] = 1"
+        )
+    place = " of each next token" * setting.is_per_token
     return (
-        f"a regression: the loss is 0, its minimum, at q = {policy}*exp({exponent}), if"
-        f" E_{policy}[exp({exponent})] = 1; else no policy has loss 0 at every sample"
+        f"a regression: the loss is 0, its minimum, at q = {policy}*exp({exponent}){place}, if"
+        f" E_{policy}[exp({exponent})] = 1; else no policy has loss 0 at every {setting.level}"
     )
+
+
+def describe_repeated_division(verdict: Verdict) -> str:
+    """Say that a loss is divided several times by the number of steps that are accumulated; "" for others."""
+    written = verdict.loss.written
+    e = S.Zero if written is None else written.expression
+    for symbol in sorted((x for x in e.free_symbols if counts_steps(x.name)), key=str):
+        powers = {-term.as_powers_dict().get(symbol, 0) for term in Add.make_args(expand(e))}
+        if not all(power in range(10) for power in powers) or max(powers) < 2:
+            continue
+        if len(powers) > 1:
+            return f"some terms are divided by {symbol} more often than others: it changes their weights"
+        [count] = powers
+        more = f"{symbol}{f'**{count - 1}' if count > 2 else ''}"
+        of_once = f"its gradient is that of the loss divided once, times 1/{more}"
+        return f"the loss is divided by {symbol} {count} times: {of_once}"
+    return ""
 
 
 def write_remark(verdict: Verdict) -> str:
@@ -278,7 +303,13 @@ def write_remark(verdict: Verdict) -> str:
         return OLD_REFERENCE
     if verdict.target is None:
         return f"{spell_command('measure', 'FILE.py:FUNC')} runs code with such a loss on small worlds"
-    return describe_mixture(verdict) or describe_regression(verdict) or describe_sum_over_tokens(verdict)
+    writers = (
+        describe_mixture,
+        describe_regression,
+        describe_repeated_division,
+        describe_sum_over_tokens,
+    )
+    return next(filter(None, (write(verdict) for write in writers)), "")
 
 
 def describe_sum_over_tokens(verdict: Verdict) -> str:

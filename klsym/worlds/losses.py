@@ -324,7 +324,8 @@ class LossWorld(World):
         if base in CRITICS or (base == "A" and slot in ("past", "now")):
             return self._compute_critic(place, CRITICS.get(base, slot))
         if base == "A":
-            return self.advantages[place.batch[place.i]]
+            outcome = place.word if len(self.layout.nodes) == 1 else None  # in place of the one drawn
+            return self.advantages[place.batch[place.i] if outcome is None else outcome]
         if base in ("T", "length"):
             return lift(len(self.list_branches(place, slot or "x")))
         if base in ("n", "m"):

@@ -52,9 +52,10 @@ def test_elsewhere_a_missing_weight_is_still_said(loss: str) -> None:
     assert "KL004" in text and "a regression" not in text
 
 
-@pytest.mark.parametrize("level", ["token"])
-def test_nothing_is_said_of_tokens(level: str) -> None:
-    assert "a regression" not in str(klsym.explain("(log_q - log_mu - A)**2", level=level, **OFF))
+def test_at_tokens_the_advantage_of_the_sequence_cannot_be_fitted() -> None:
+    text = " ".join(str(klsym.explain("(log_q - log_mu - A)**2", level="token", **OFF)).split())
+    assert "a regression at each token on A, which depends on later tokens" in text
+    assert "a regression" not in str(klsym.explain("(log_q - log_mu - A)**2", use="reward", **OFF))
 
 
 def test_the_minimum_is_there_if_it_is_a_policy_and_only_then() -> None:

@@ -14,7 +14,7 @@ Each term has a lead: a coefficient with which no later term of its table multip
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -170,12 +170,18 @@ def split_terms(element: ExpPoly) -> Iterator[ExpPoly]:
 
 
 # ---------------------------------------------------------------------------- values of tokens
-def recognise_token_term(term: ExpPoly) -> tuple[str, ExpPoly]:
-    """Return the part to which a term of sum_t v_t belongs, and its multiple: R A for sum_t R_t A."""
+def recognise_token_term(term: ExpPoly, defined: RandomNames = NO_NAMES) -> tuple[str, ExpPoly]:
+    """Return the part to which a term of sum_t v_t belongs, and its multiple: R A for sum_t R_t A.
+
+    defined: names of regions.  Those of the whole sequence are random, too: sum_t 1(A > 0) k1_t is no KL.
+    """
+    if term.names() & defined.random:
+        return "remainder", term
+    in_region = term.names() & defined.rewards
     names = {name for name in term.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
     [(monomial, exponent)] = term.terms
     fixed = not names & {name for part, _ in exponent for name, _ in part}  # exp(lam) is a constant
-    if names == {"k1[now]"} and ("k1[now]", 1) in monomial and fixed:
+    if names == {"k1[now]"} and ("k1[now]", 1) in monomial and fixed and not in_region:
         return "reverse", term * ExpPoly.from_variable("k1[now]").invert()
     forward = term * FORWARD_VALUE.invert()
     if not forward.names():
@@ -188,7 +194,7 @@ def recognise_token_term(term: ExpPoly) -> tuple[str, ExpPoly]:
     )
 
 
-def find_whole_reward(element: ExpPoly) -> ExpPoly | None:
+def find_whole_reward(element: ExpPoly, defined: RandomNames = NO_NAMES) -> ExpPoly | None:
     """Return F with sum_t v_t = F(R), R the rewards of all tokens; None if v is no such difference.
 
     v_t = F(R_past + R_now) - F(R_past), F(0) = 0;  R_now**2 + 2*R_now*R_past is that of F = R**2
@@ -198,7 +204,8 @@ def find_whole_reward(element: ExpPoly) -> ExpPoly | None:
     difference = first.substitute({"R[now]": now + past}) - first.substitute({"R[now]": past})
     slots = {parse_name(name).slot for name in element.names() if name in ("R[now]", "R[past]")}
     others = {name for name in element.names() if parse_name(name).slot != "x" or name in SAMPLE_BASES}
-    if difference != element or not slots or others - {"R[now]", "R[past]", "A"}:
+    allowed = {"R[now]", "R[past]", "A"}
+    if difference != element or not slots or others - allowed or element.names() & defined.random:
         return None
     return first.rename(lambda name: name.removesuffix("[now]"))
 
@@ -404,35 +411,37 @@ def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain
     """Yield named terms grad E_q[h] that the coefficients may contain, for h that are not in the table."""
     known_leads = {term.lead for term in TERMS["t"] if term.objective is not None}
     rewards = sort_random_names(defined).rewards
+    declared = replace(defined, parameters=tuple(dict.fromkeys((*defined.parameters, *context.parameters))))
     for slot in ("past", "now"):
         for monomial, exponent in coefficients.get(slot, ZERO).terms:
             lead = select_sample_part(monomial, exponent, context)
-            h = _find_sample_reward(lead, slot, rewards)
+            h = _find_sample_reward(lead, slot, rewards, frozenset(context.parameters))
             if h is None or lead in known_leads:
                 continue
             known_leads = known_leads | {lead}
             name, objective = f"advantage {formulas.show_element(h)}", _build_mean(to_sympy(h))
-            yield NamedTerm(name, slot, lead, objective, part="reward", h=h, defined=defined)
+            yield NamedTerm(name, slot, lead, objective, part="reward", h=h, defined=declared)
 
 
-def _find_sample_reward(lead: ExpPoly, slot: str, regions: Names = frozenset()) -> ExpPoly | None:
+def _find_sample_reward(
+    lead: ExpPoly, slot: str, regions: Names = frozenset(), parameters: Names = frozenset()
+) -> ExpPoly | None:
     """Return h(R, A), perhaps over T, with the term `lead` in grad E_q[h] = E_q[sum_t h s_t]; else None.
 
-    regions: those of A; where they are of R no sum over tokens remains.
+    regions: those of A, and logs of functions of A; where they are of R no sum over tokens remains.
 
     R = R_past + R_now + R_future, and sum_t R_future s_t = sum_t R_t s_past.
     """
     [(monomial, exponent)] = lead.terms
-    powers = dict(monomial)
+    powers, known = dict(monomial), {"A", "length", *regions, *parameters}
     rewards = {name: powers.pop(name) for name in [*powers] if parse_name(name).base == "R"}
     whole = powers.keys() <= {"A", "length", *regions} and powers.get("length", -1) == -1
     once = slot == "past" and rewards == {"R[now]": 1}
     often = slot == "now" and (not rewards or (rewards.keys() == {"R[future]"} and rewards["R[future]"] > 1))
-    if exponent or not whole or not (once or often):
+    if not whole or not (once or often) or not {name for part, _ in exponent for name, _ in part} <= known:
         return None
-    return ExpPoly(
-        {(tuple(sorted({**powers, "R": sum(rewards.values())}.items())), ()): 1} if rewards else lead.terms
-    )
+    powers |= {"R": sum(rewards.values())} if rewards else {}
+    return ExpPoly({(tuple(sorted(powers.items())), exponent): 1})
 
 
 def _find_multiple(coefficient: ExpPoly, lead: ExpPoly, context: Context) -> ExpPoly:

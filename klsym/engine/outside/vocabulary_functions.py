@@ -45,7 +45,7 @@ from klsym.engine.outside.as_typed import (
     substitute_policy,
 )
 from klsym.engine.outside.named_means import prove_objective
-from klsym.engine.outside.vocabulary_means import RANDOM, write_loss
+from klsym.engine.outside.vocabulary_means import INSIDE, RANDOM, write_loss
 from klsym.engine.proof.counterexamples import describe_model, generate_models
 from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.sequence_quantities import token_gradient
@@ -105,6 +105,7 @@ def find_counterexample(c: Any, on_policy: bool, refuted: str) -> dict[str, Any]
                 continue
         if abs(left - right) > APART * max(abs(left), abs(right)):
             used = {str(x) for x in c.free_symbols} | (set() if on_policy else {"w"})
+            used |= {"o"} if "rho_old" in used or "log_old" in used else set()
             first, second = ([mpmath.nstr(x, 15)] * 2 for x in (left, right))
             return describe_model(refuted, model=simplify_model(model), left=first, right=second, used=used)
     return None
@@ -154,6 +155,7 @@ def fix_means(loss: Any, on_policy: bool, use: str = "loss") -> FixedMeans:
     names: dict[Any, Any] = {}
 
     def name_number(value: Any) -> Any:
+        value = substitute_policy(value) if on_policy else value
         if not value.atoms(OverVocabulary) or value in names.values():
             return next((h for h, exact_mean in names.items() if exact_mean == value), value)
         used_names = {x.name for x in loss.free_symbols} | {h.name for h in names}
@@ -196,9 +198,16 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
     inner = explained(write_loss(sampled), setting)
     if not _has_numbers(inner, means):
+        centred = setting.is_centred or loss.atoms(OverBatch)
+        h = inner.gradient.score_coefficient if centred else _build_per_sample(means, setting, explained)
         return as_typed(
             inner,
             written,
+            score_coefficient=h,
+            scores_named=(
+                not centred and setting.is_differentiated and h != 0,
+                inner.gradient.scores_named[1],
+            ),
             value=ExpectedValue(),
             assumptions=(_describe_reading(sampled, means), *inner.assumptions),
             remarks=(*inner.gradient.remarks, *([Message("one-number")] if setting.is_reward else [])),
@@ -322,7 +331,11 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
 
     typed: the loss with the weights of its options.
     """
-    loss, pushes = typed.expression, _build_gradient(typed.expression, setting)
+    loss = typed.expression
+    for exact_mean in sorted(loss.atoms(OverVocabulary), key=str):
+        if exact_mean.args[0].atoms(Summed):
+            raise UsageError(f"{losses.show(exact_mean, TEXT)[:60]!r} is {INSIDE}")
+    pushes = _build_gradient(loss, setting)
     verdict = build_open_verdict(written, setting, Message("open-held-means"), pushes)
     verdict = verdict.revise(messages=(), remarks=verdict.messages, scores_named=(True, True))
     at_mu = Message("means-at-prefixes-of-mu")

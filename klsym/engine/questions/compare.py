@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from klsym.engine.answers.dispatch import refuse_taken_names
 from klsym.engine.answers.named_losses import Question, choose_place, complete_options, read_question
-from klsym.engine.explain import explain_in_setting
+from klsym.engine.explain import SELECTION, explain_in_setting
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.in_trees import list_tree_values, substitute_in_loss
 from klsym.engine.fields.slot_loss import (
@@ -55,7 +55,7 @@ from klsym.kernel.ring import ZERO
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Point, Side
 from klsym.language.convert import to_ring
-from klsym.language.expressions import length
+from klsym.language.expressions import M, length
 from klsym.language.messages import Message
 from klsym.language.named_losses import split_place
 from klsym.notation.losses import Written
@@ -106,6 +106,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     options["use"] = places[0] if places[0] == places[1] else "loss"
     questions = _share_sampling([read_question(text, names, options) for text, _ in split])
     pair: WrittenPair = (questions[0].written, questions[1].written)
+    _refuse_two_selections(pair)
     uses = read_uses(questions, options, places)
     if uses is not None:
         return _describe_uses(pair, uses)
@@ -115,6 +116,18 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
         pair = _write_rewards(pair, places, used, typed=(a, b))
     comparison = compare_losses(pair, setting)
     return _add_readings(replace(comparison, written=pair))
+
+
+def _refuse_two_selections(pair: WrittenPair) -> None:
+    """Refuse losses whose masks M are selections by different quantiles, or one of them is typed."""
+    if not all(written.expression.has(M) for written in pair):
+        return
+    first, second = (
+        next((note.values["of"] for note in written.notes if note.code == SELECTION), "M") for written in pair
+    )
+    if first != second:
+        masks = f"{first[:60]!r} and {second[:60]!r}"
+        raise UsageError(f"compare: M would be two masks, {masks}: compare losses with the same selection")
 
 
 def _share_sampling(questions: Sequence[Question]) -> list[Question]:

@@ -8,6 +8,7 @@ from typing import Any
 from klsym.engine.fields.field import rewrite_in_n, split_sequence_loss
 from klsym.engine.fields.named_terms import (
     NamedParts,
+    RandomNames,
     find_whole_reward,
     recognise_token_term,
     recognise_value,
@@ -63,11 +64,11 @@ def find_expected_value(written: Written, setting: Setting, roots: bool = False)
             case (E("q", a, ()),):
                 sequence_terms = sequence_terms + a * scale
             case (Indexed("t", "q", a, ()),):
-                token_parts = _add_terms(token_parts, a * scale)
+                token_parts = _add_terms(token_parts, a * scale, names)
             case _:
                 return ExpectedValue("objective", constant=ZERO)
     constant, sequence_terms = rewrite_in_n(constant), rewrite_in_n(sequence_terms)
-    value = _name_value(recognise_value(sequence_terms, names), token_parts, start)
+    value = _name_value(recognise_value(sequence_terms, names), token_parts, start, names)
     printer = ValuePrinter(defined, tokens=False)
     return replace(printer.rewrite_reading(value), constant=printer.rewrite_value(constant))
 
@@ -83,21 +84,23 @@ def _build_mean(e: Any, index: str, measure: str, defined: Context) -> Quantity:
     return sum_over_t(token_part, measure) + (expectation(sequence_part, measure) if sequence_part else 0)
 
 
-def _add_terms(parts: NamedParts, element: ExpPoly) -> NamedParts:
+def _add_terms(parts: NamedParts, element: ExpPoly, names: RandomNames) -> NamedParts:
     for term in split_terms(element):
-        name, multiple = recognise_token_term(term)
+        name, multiple = recognise_token_term(term, names)
         parts = replace(parts, **{name: getattr(parts, name) + multiple})
     return parts
 
 
-def _name_value(sequence_parts: NamedParts, token_parts: NamedParts, start: Derivation) -> ExpectedValue:
+def _name_value(
+    sequence_parts: NamedParts, token_parts: NamedParts, start: Derivation, names: RandomNames
+) -> ExpectedValue:
     parts = NamedParts(
         *(
             getattr(sequence_parts, x) + getattr(token_parts, x)
             for x in ("reverse", "forward", "reward", "constant", "remainder")
         )
     )
-    if parts.remainder and (reward := find_whole_reward(token_parts.remainder)) is not None:
+    if parts.remainder and (reward := find_whole_reward(token_parts.remainder, names)) is not None:
         parts = replace(
             parts, reward=parts.reward + reward, remainder=parts.remainder - token_parts.remainder
         )

@@ -342,7 +342,7 @@ def find_sign(value: Any) -> Sign | None:
     if value.subs(size).factor().is_nonnegative or value.has(*REWARDS):
         return None
     weights = {x: sympy.Dummy(positive=True) for x in value.free_symbols}
-    return Sign(bool(value.subs(weights).factor().is_negative), value)
+    return Sign(bool(value.subs(weights).factor().is_negative), value / abs(value.as_coeff_Mul()[0]))
 
 
 def check_tail(verdict: Verdict, facts: Facts) -> Message | None:

@@ -14,6 +14,7 @@ from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES as SYMBOLS
 from klsym.language.expressions import exp, log_q, sg
 from klsym.language.pasted.calls import Call, Row
+from klsym.language.pasted.selections import QUANTILES
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
     ONE_HOT,
@@ -211,6 +212,8 @@ def suggest_instead(name: str) -> str:
         return (
             ": type log_q and log_p, full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
         )
+    if name in QUANTILES:
+        return ": it is read in comparisons, as in (x >= quantile(x, 0.8))*A*logp, a mask M that is held"
     if name not in OVER_A_BATCH:
         return ""
     option = spell_option("batch", "std")

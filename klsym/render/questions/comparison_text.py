@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from klsym.engine.explain import SELECTION
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
 from klsym.notation import formulas
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 LETTERS = ("A", "B")  # names of losses that are long
 MAX_STATEMENT = 70  # characters of a theorem in a short answer
-ASSUMED = "sampling-assumed"
+ASSUMED = ("sampling-assumed", SELECTION)
 SAID = ("neither-proof-nor-model", "order-of-variances", "used-differently")  # that other rows say
 CANCELS = ", as all terms of the gradient cancel"
 AT_OPTIMUM = {
@@ -87,7 +88,6 @@ def format_comparison(found: PrintedComparison, width: int = WIDTH, whole: bool 
     for most, reads, rows, shown in (
         (MAX_STATEMENT, True, 2, regions),
         (0, True, 1, regions),
-        (0, False, 1, regions),
         (MAX_STATEMENT, True, 2, []),
         (MAX_STATEMENT, True, 1, []),
         (0, True, 1, []),
@@ -140,7 +140,7 @@ def _list_lines(
         *(answers if is_asked else []),
         *regions,
         *list_factors(found, names),
-        *(_list_noise_rows(found, names) if whole or reads or not regions else []),
+        *(_list_noise_rows(found, names) if whole or most or not regions else []),
         ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
     ]
     return lines + [line for name, text in labelled for line in add_label(name, write(text), width)]
@@ -170,12 +170,12 @@ def _list_readings(
 ) -> list[tuple[str, str]]:
     """Return what A and B stand for, and how the losses were read; whole: also whose names they have.
 
-    What was assumed of the samples is shown without reads, too.
+    What was assumed of the samples, and of a selection, is shown without reads, too.
     """
     labelled = [*zip(LETTERS, found.losses, strict=True)] if names == LETTERS and reads else []
     shown = [
         m for m in found.readings
-        if m.code == ASSUMED or (reads and m.code in READINGS and (whole or m.code != "named-loss"))
+        if m.code in ASSUMED or (reads and m.code in READINGS and (whole or m.code != "named-loss"))
     ]  # fmt: skip
     sentences = dict.fromkeys(map(write_sentence, shown))  # both losses may be read with the same assumption
     return labelled + [("" if i else "read as", text) for i, text in enumerate(sentences)]

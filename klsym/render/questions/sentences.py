@@ -114,7 +114,7 @@ READINGS = (  # codes of how a pasted loss was read
     "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
     "at-each-token", "over-tokens", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
-    "drawn-words-are-kept", "cut-at-tokens", "settings-assumed", "temperature-read",
+    "drawn-words-are-kept", "cut-at-tokens", "settings-assumed", "temperature-read", "selection-held",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -135,6 +135,8 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "settings-assumed": lambda conditions: f"assumed: {' and '.join(conditions)}",
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
+    "selection-held": "{of} is read as a mask M that is held: taken as independent of theta and of the other"
+    " samples; klsym measure runs the selection itself",
     "over-tokens": "a mean or sum of log-probabilities inside exp, or that a reward multiplies, is over the T"
     " tokens of a sequence; klsym itself takes the mean"
     " over samples",

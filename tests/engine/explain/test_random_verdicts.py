@@ -34,6 +34,7 @@ KINDS = {
     "sums": (200, 24),
     "discounted": (400, 16),
     "clamped": (40, 4),
+    "methods": (300, 24),
 }
 
 

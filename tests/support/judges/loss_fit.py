@@ -8,7 +8,17 @@ from functools import cache
 import numpy as np
 
 from support.judges.loss_witness import AGREE
-from support.judges.loss_worlds import flat, forest, forest_of, in_batch, rewards_of, scales, settings, slope
+from support.judges.loss_worlds import (
+    flat,
+    forest,
+    forest_of,
+    in_batch,
+    rewards_of,
+    scales,
+    settings,
+    slope,
+    which_are_kept,
+)
 from support.losses.random_losses import Case
 from support.oracle.grammar import plain
 from support.oracle.losses import Forest, Setting
@@ -40,9 +50,9 @@ class Fit:
 
 
 @cache
-def _basis(level: str, sampling: str, columns: tuple[str, ...]) -> np.ndarray:
+def _basis(level: str, sampling: str, columns: tuple[str, ...], kept: str) -> np.ndarray:
     """grad KL(q||p), grad KL(p||q), and the gradients of E_q of rewards: (worlds, logits, columns)."""
-    where = forest_of(level, "cells", sampling, False)
+    where = forest_of(level, "cells", sampling, False, kept)
     slopes = [slope("k1", where), slope("-k1", where, "p"), *(slope(text, where) for text in columns)]
     return np.stack(slopes, axis=-1).transpose(1, 0, 2)
 
@@ -53,7 +63,8 @@ def fit_gradient(case: Case, n: int = 2, more: tuple[str, ...] = (), level: str 
     where, setting = forest(case, "cells", level=level), settings(case)[n - 2]
     batched = in_batch(case) and case.level == "sample"
     usual = "batch" if batched else case.level
-    basis = _basis(level or usual, case.sampling, (*rewards_of(case), *more))
+    columns = (*rewards_of(case), *more)
+    basis = _basis(level or usual, case.sampling, columns, which_are_kept(case.text))
     scale = scales(case, where, setting)
     exact = flat(where.field(case.text, setting).a, where).T
     return _solve(basis / scale[:, None, None], exact / scale[:, None])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from support.judges.loss_worlds import combination, constants_of, flat, in_batch, settings
+from support.judges.loss_worlds import combination, constants_of, flat, in_batch, settings, which_are_kept
 from support.losses.random_losses import Case
 from support.oracle.losses import Forest, Node, Setting, Tree
 from support.oracle.slots import Slotted
@@ -118,7 +118,8 @@ def _witness_forest(witness: dict[str, Any], case: Case, second: bool) -> tuple[
             tokens = int(data["T"][k]) - 1 if "T" in data else 0
             after.append(forced(tokens) if then is None else grown(then, before + R[k]))
         tilted = q * np.arange(1, len(q) + 1)  # on no bound that old = q would meet
-        old, M = numbers(data, "old", tilted / tilted.sum()), numbers(data, "M", 0 * q + 1)
+        kept = 1.0 * (np.arange(len(q)) < len(q) - 1) if which_are_kept(case.text) == "words" else 0 * q + 1
+        old, M = numbers(data, "old", tilted / tilted.sum()), numbers(data, "M", kept)
         return Node(np.log(q), np.log(p), np.log(mu), R, tuple(after), np.log(old), M)
 
     tree = Tree(grown(witness.get("tree") or {**witness, **rewards}), A, parameters)

@@ -12,7 +12,7 @@ import numpy as np
 
 from support.losses.random_losses import Case
 from support.oracle.grammar import DERIVED, derived, evaluate, plain
-from support.oracle.losses import PARAMETERS, Forest, Setting, Tree, samples, trees
+from support.oracle.losses import PARAMETERS, Forest, Node, Setting, Tree, samples, trees
 from support.oracle.slots import OF_SAMPLES, Slotted, holds
 
 # The least size that errors are measured against: losses are of order one, and where they cancel
@@ -25,6 +25,7 @@ REWARDS = ("R", "A", "R*A")  # with two values of each, all functions of one sam
 FAR = 1.6  # of the logits, where wide bounds are met
 MASK = re.compile(r"\bM\b")
 DIVIDED = re.compile(r"/ *\(?(\d \+ )?whole\(M\)")
+MASSES = re.compile(r"full\([^()]*\bM\b")
 REWARDS_OF_SEQUENCES = (*REWARDS, "R**2", "R**2*A")
 
 
@@ -47,13 +48,22 @@ def worlds(level: str, rewards: str) -> tuple[Tree, ...]:
 
 
 @cache
-def forest_of(level: str, rewards: str, sampling: str, second: bool, kept: bool = False) -> Forest:
-    """kept: the mask is 1 at the first token of every sequence, so that whole(M) is not 0."""
+def forest_of(level: str, rewards: str, sampling: str, second: bool, kept: str = "") -> Forest:
+    """kept: "tokens", the mask is 1 at the first token of every sequence, so that whole(M) is not 0; "words",
+    it is 1 at some words of each token and 0 at others, so that full(M) is neither 0 nor 1."""
     found = list(worlds(level, rewards))
-    if kept:
+    if kept == "words":
+        found = [replace(tree, root=_mask_words(tree.root)) for tree in found]
+    elif kept:
         roots = (replace(tree.root, M=np.ones(len(tree.root.logits))) for tree in found)
         found = [replace(tree, root=root) for tree, root in zip(found, roots, strict=True)]
     return Slotted(found, (sampling,), second)
+
+
+def _mask_words(at: Node) -> Node:
+    masked = np.array(at.M)
+    masked[0], masked[-1] = 1, 0
+    return replace(at, M=masked, after=tuple(x and _mask_words(x) for x in at.after))
 
 
 def in_batch(case: Case) -> bool:
@@ -64,7 +74,11 @@ def in_batch(case: Case) -> bool:
 def forest(case: Case, rewards: str = "generic", second: bool = False, level: str = "") -> Forest:
     batched = in_batch(case) and case.level == "sample"
     level = level or ("batch" if batched else case.level)
-    return forest_of(level, rewards, case.sampling, second, bool(DIVIDED.search(case.text)))
+    return forest_of(level, rewards, case.sampling, second, which_are_kept(case.text))
+
+
+def which_are_kept(text: str) -> str:
+    return "words" if MASSES.search(text) else "tokens" if DIVIDED.search(text) else ""
 
 
 def settings(case: Case) -> list[Setting]:

@@ -256,7 +256,54 @@ TOKENS = {
     "tokens": (*("{t terms}",) * 6, "rho*({t terms})", "({t terms})*{t factor}", "({t terms})/length"),
 }  # fmt: skip
 
-RULES: dict[str, tuple[str, ...]] = {**PIECES, **CORE, **KINKS, **RELEASED, **SUMS, **SHIPPED, **TOKENS}
+# Methods of 2026: gates by a sigmoid, geometric means of clipped ratios, logs of 1 - q, exact means.
+METHODS = {
+    "tau": ("", "", "2*", "5*", "1/2*", "lam*"),
+    "moved": ("(rho - 1)", "(rho - 1)", "(log_q - log_mu)", "k1", "(rho_old - 1)", "(-k1)",
+              "(A - beta*k1)", "(rho*A)", "(log_q + 1)"),
+    "gate": ("sigmoid({tau}{moved})", "sigmoid({tau}{moved})", "sg(sigmoid({tau}{moved}))",
+             "logsigmoid({tau}{moved})", "(1 - sigmoid({tau}{moved}))", "4/5*sigmoid(5*(rho - 1))",
+             "where(A > 0, 4*sigmoid(rho - 1), 2*sigmoid(2*(rho - 1)))"),
+    "beside a gate": ("*A", "*A", "*R", "*A*log_q", "*k1", "*k3", ""),
+    "gated": ("{sign}{gate}{beside a gate}", "{sign}{gate}{beside a gate}", "{sign}{gate}*sigmoid(A)*A"),
+    "left": ("log(1 - exp(log_q))", "log(1 - exp(log_q))", "sg(log(1 - exp(log_q)))",
+             "log(1 + 0.01 - exp(log_q))", "log(1 - exp(log_p))"),
+    "beside a log": ("", "*A", "*(1 - R)", "*log_q", "*exp(log_q)", "*k1", "*rho*A"),
+    "unlikely": ("{sign}{left}{beside a log}", "-R*log_q - (1 - R)*log(1 - exp(log_q))",
+                 "{sign}sg(rho)*{left}*A"),
+    "exact": ("full(M*k1)", "full(M*k1)", "full(M)", "full(M*r)", "full(k1)", "full(-log_q)", "full(k3)",
+              "full(R)", "full(M*R)", "full(k1**2)", "full(-M*r*k1)", "full(rho*k1)"),
+    "of exact": ("{exact}/full(M)", "{exact}/full(M)", "log(full(M))", "log(full(M*r))", "log(1 - full(M))",
+                 "log(1 - full(M*r))", "{exact}**2", "{exact}*{exact}", "exp({exact}/5)",
+                 "{exact}/(1 + full(k1**2))", "full(M*k1)/full(M) - log(full(M)) + log(full(M*r))",
+                 "full(M*k1) + (1 - full(M))*(log(1 - full(M)) - log(1 - full(M*r)))",
+                 "full(-M*r*k1)/full(M*r) + log(full(M)) - log(full(M*r))", "full({gate}{beside a gate})"),
+    "beside exact": (*("",) * 5, "*A", "*log_q", "*k1", "*R*log_q", "*rho*A", "*M*log_q"),
+    "exactly": ("{sign}({of exact}){beside exact}", "{sign}({of exact}){beside exact}",
+                "{sign}sg({of exact})*log_q"),
+    "geometric": ("-exp(whole(clip(log_q - log_mu, -0.2, 0.2))/T)*A",
+                  "-exp(seqmean(clip(log(rho), -0.4, 0.4)))*A", "exp(seqmean(clip(log(rho), -0.1, 0.3)))*k1",
+                  "-exp(seqmean(clip(log(rho), -eps, 2*eps)))*(A - beta*k1)"),
+    "behind a mask": ("M*({method})", "sg(M)*({method})"),
+    "method": ("{gated}", "{gated}", "{unlikely}", "{exactly}", "{exactly}"),
+    "method reward": ("{gated}", "{unlikely}", "{exactly}"),
+    "method batch": ("{gated}", "{gated}", "{unlikely}"),
+    "method sequence": ("{gated}", "{geometric}", "{geometric}"),
+    "methods": ("{method}", "{method}", "{behind a mask}", "{method}{penalty}"),
+    "methods batch": ("{method batch}", "{method batch}{penalty}"),
+    "methods sequence": ("{method}", "{method} + 0.1*k3", "{method} - R*log_q"),
+}  # fmt: skip
+
+RULES: dict[str, tuple[str, ...]] = {
+    **PIECES,
+    **CORE,
+    **KINKS,
+    **RELEASED,
+    **SUMS,
+    **SHIPPED,
+    **TOKENS,
+    **METHODS,
+}
 
 # Names written out by their definitions, and slips: what stands there, and what is written for it.
 DISGUISES = {

@@ -6,7 +6,7 @@ roles only shape the mixture: what a loss targets is for the judge to find out.
 >>> generate("core", seed=0, number=3) == generate("core", seed=0, number=3)
 True
 >>> sorted(KINDS)
-['anywhere', 'clamped', 'core', 'discounted', 'shipped', 'sums', 'ties']
+['anywhere', 'clamped', 'core', 'discounted', 'methods', 'shipped', 'sums', 'ties']
 """
 
 from __future__ import annotations
@@ -176,9 +176,32 @@ def _shipped(stream: random.Random, number: int) -> Case:
     return _case("shipped", stream, sampling, "loss", level="token", weights=weights)
 
 
+METHODS: tuple[dict[str, str], ...] = (
+    *({},) * 4, {"level": "token"}, {"level": "token"}, {"level": "token", "aggregate": "mean"},
+    {"level": "sequence"}, {"batch": "mean"}, {"batch": "leave-one-out"},
+)  # fmt: skip
+
+
+def _methods(stream: random.Random, number: int) -> Case:
+    """Gates, logs of 1 - q, functions of exact means, geometric means: as losses, and some in the reward."""
+    options = dict(stream.choice(METHODS))
+    use = stream.choice(("loss", "loss", "loss", "reward"))
+    sampling = stream.choice(("on-policy", "off-policy"))
+    if options.get("level") == "token":
+        options |= (
+            {"weights": stream.choice(("token", "token", "prefix"))} if sampling == "off-policy" else {}
+        )
+        options |= {"credit": "same-token"} if use == "reward" else {}
+    place = "batch" if "batch" in options else options.get("level", "sample")
+    text = written("methods", stream, f"{place} {use}", place, use)
+    if "full(" in text:  # with aggregate mean a sum over the vocabulary is refused
+        options.pop("aggregate", None)
+    return Case(text, sampling, use, ring=False, **options)
+
+
 KINDS: dict[str, Callable[[random.Random, int], Case]] = {
     "core": _core, "ties": _ties, "anywhere": _anywhere, "clamped": _clamped, "sums": _sums,
-    "discounted": _discounted, "shipped": _shipped,
+    "discounted": _discounted, "shipped": _shipped, "methods": _methods,
 }  # fmt: skip
 
 
