@@ -170,7 +170,8 @@ class SpelledReader(AverageReader):
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
-        if self.labels_typed and flat.loss.as_independent(log_q, as_Add=False)[1] == log_q:
+        weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
+        if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
             raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
         if self.has_critic and not unfold(flat.loss).has(*DENSITIES):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")

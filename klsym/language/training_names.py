@@ -26,7 +26,8 @@ OF_SHAPE = {
     "token", "tokens", "per", "seq", "sequence", "level", "batch", "mb", "micro", "mini", "minibatch",
     "response", "completion", "action", "sample", "samples", "packed", "flat", "flattened", "masked", "local",
     "current", "cur", "curr", "group", "shaped", "normalized", "norm", "estimates", "generated", "selected",
-    "values", "data", "tf", "tensor", "ph", "np", "of", "taken", "act", "acts", "actions", "a", "the", "for",
+    "values", "b", "data", "tf", "tensor", "ph", "np", "of", "taken", "act", "acts",
+    "actions", "a", "the", "for",
 }  # fmt: skip
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
 DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
@@ -41,6 +42,7 @@ DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical",
 POLICY_WORDS = {"student", "teacher", "policy", "actor"}
 DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts",
          "act", "a"}  # fmt: skip
+OF_BATCH = {"inds", "ind", "idx", "idxs", "indices", "perm", "minibatch"}  # words of indices of samples
 NOT_DRAWN = {  # beside one of these: words that were chosen otherwise, or those of another policy
     "top", "topk", "candidate", "candidates", "greedy", "argmax", "best", "mode", "max", "teacher", "ref",
     "reference", "expert", "gold", "demo", "mask", "soft",
@@ -51,6 +53,7 @@ ADVANTAGES = {"adv", "advs", "advantage", "advantages", "gae", "gaes"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
 OF_REWARDS = {  # words beside one, as in reward_score
     "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
+    "task", "env", "extrinsic", "raw", "verifier", "verifiable",
 }  # fmt: skip
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 LOG_WEIGHT = "log_q - log_mu"
@@ -95,6 +98,9 @@ LETTERS = {
     "done",
     "dones",
     "logZ",
+    "log_z",
+    "logz",
+    "c",
     "log_Z",
 }  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
 SIZES = {

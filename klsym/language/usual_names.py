@@ -18,6 +18,7 @@ from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.pasted.names import (
     LIBRARIES,
+    list_chain,
     list_divisors_of_logits,
     list_factors,
     list_multipliers_of_advantage,
@@ -36,7 +37,9 @@ from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
     MASKS,
+    OF_BATCH,
     RATIO,
+    TRAINED,
     ask_for_value,
     expand_initial,
     find_density,
@@ -209,6 +212,16 @@ class NameReader(Reader):
         others = {name for name in self.values_typed if find_meaning(name) == "log_q"}
         return typed.split(".")[0] in STORES and "." in typed and bool(others)
 
+    def read_stored(self, node: ast.expr) -> Any:
+        """Return entries of a buffer: beside new log-probabilities, those in a buffer are the sampler's."""
+        densities = {name for name in self.names_typed if find_meaning(name) == "log_q"}
+        new = {name for name in densities if name.startswith("new") or TRAINED & {*split_words(name)}}
+        name = next(iter(list_chain(node)[-1:]), "")
+        if new - {name} and name not in self.names and find_meaning(name) == "log_q":
+            self.is_foreign, self.read_as[name] = True, ATOMS["log_mu"]
+            return ATOMS["log_mu"]
+        return self.build(node, 1)
+
     def is_weight(self, name: str) -> bool:
         """Is a ratio read as rho: it only multiplies, or an advantage, or the text names an old policy?
 
@@ -296,6 +309,8 @@ class NameReader(Reader):
             name = f"{name}_value"
         elif name in ("V", "value"):  # of a critic
             name = f"{name}_of_state"
+        elif is_of_answers(name):
+            name = f"{name}1"
         is_plain = PARAMETER.fullmatch(name) and not is_of_answers(name) and is_declarable(name)
         if not is_plain or name in COUNTS:
             hint = f": assign its value to another name, or declare one with {spell_option('param')}"
@@ -365,6 +380,9 @@ class NameReader(Reader):
             case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)):
                 self.assume_drawn(ast.unparse(index))
                 return select_drawn_word(self.build(of, 1))
+            case ast.Subscript(of, ast.Name(index)) if {*split_words(index)} & OF_BATCH:
+                self.assumed = (*self.assumed, f"{index} are samples of a minibatch")
+                return self.read_stored(of)
             case ast.Subscript(of, index) if isinstance(index, ast.Tuple | ast.Slice):
                 places = getattr(index, "elts", [index])
                 if all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):

@@ -24,7 +24,7 @@ from klsym.errors import UsageError
 from klsym.language.pasted.names import FAMILIES, has_call, list_chain, names_mask, split_operands
 from klsym.language.pasted.statements import changes_no_value
 from klsym.language.pasted.text import find_assigned_name, parse_python
-from klsym.language.training_names import names_drawn_word
+from klsym.language.training_names import OF_BATCH, names_drawn_word, split_words
 
 IMPORTS = {
     "torch": "import torch", "F": "import torch.nn.functional as F", "nn": "import torch.nn as nn",
@@ -191,6 +191,8 @@ class _NamedParts(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             return self._write_part(node)
+        if isinstance(node.slice, ast.Name) and {*split_words(node.slice.id)} & OF_BATCH:
+            return self.visit(node.value)  # samples of a minibatch
         if isinstance(node.value, ast.Name) and "None" in ast.unparse(node.slice):
             self.per_sample.add(node.value.id)
         if names_mask(node.slice) and not has_call(node.slice):

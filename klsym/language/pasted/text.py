@@ -98,6 +98,15 @@ def list_branches(text: str) -> list[str]:
     return branches if has_other else [line for line in branches if not find_setting(line)]
 
 
+def is_statements(text: str) -> bool:
+    """Is it code that assigns names or calls methods, and no formula?
+
+    >>> is_statements("loss = pg - entropy.mean()"), is_statements("-A*log_q - 0.01*entropy")
+    (True, False)
+    """
+    return bool(re.search(r"\n|(?<![<>=!])=(?!=)|\w\.\w+\(", text))
+
+
 def parse_python(text: str, **options: Any) -> Any:
     """Return Python's tree of a text; what Python would print a warning of is passed over in silence."""
     with warnings.catch_warnings():
@@ -130,6 +139,8 @@ def suggest_statements(text: str) -> str:
     """
     if branches := list_branches(text):
         return ask_for_lines(branches[0])
+    if re.search(r"\bE(_\w+)?\s*\[|\|\s*s\b", text):
+        return ": type what stands inside E[..], as in -A*log_q, with exp(log_q) for pi(a|s)"
     match = re.search(r",\s*(?:where\s+)?(\w+)\s*=(?!=)", text)
     return f"; type what a name is first: {match[1][:60]} = ..; the formula" if match else ""
 
