@@ -6,7 +6,6 @@ import argparse
 import json
 import time
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass
 from pathlib import Path
 
 from klsym.commands.console import iterate_shown, print_complaint, wrap_for_terminal
@@ -26,10 +25,11 @@ from klsym.lint.findings import (
 )
 from klsym.lint.reports import as_annotations, as_sarif, as_text
 from klsym.lint.scan import as_targets, find_candidates
+from klsym.records import record
 from klsym.worker_process import Reply
 
 
-@dataclass(frozen=True)
+@record
 class Judged:
     """The findings of some targets; new: those that no baseline has.  suppressed: how many comments suppress.
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from klsym.engine.answers.loss_hints import suggest_explain
 from klsym.errors import UsageError, suggest_nearest
+from klsym.records import record
 
 PAGES = Path(__file__).with_name("codes.toml")
 
 
-@dataclass(frozen=True)
+@record
 class Example:
     """A loss and the options of `klsym explain` with it."""
 
@@ -34,7 +35,7 @@ class Example:
         return " ".join([quoted, *(f"--{name} {value}" for name, value in self.options.items())])
 
 
-@dataclass(frozen=True)
+@record
 class Code:
     """One diagnostic: what it says, what it means, why it matters, an example, the fix, the theorem.
 

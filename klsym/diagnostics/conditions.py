@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +38,7 @@ from klsym.language.messages import Message
 from klsym.language.sums import Normalised, find_word_bounds
 from klsym.notation.losses import Written
 from klsym.notation.values import collect_names
+from klsym.records import record
 
 UNBOUNDED = Message("unbounded-below")
 WITHOUT_REWARDS = {R: sympy.S.Zero, A: sympy.S.Zero}
@@ -60,7 +60,7 @@ ORDER = (  # the most important first
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class Diagnostic:
     """A code that applies, with what is to be said of this loss."""
 
@@ -68,7 +68,7 @@ class Diagnostic:
     messages: tuple[Message, ...]
 
 
-@dataclass(frozen=True)
+@record
 class DiagnosedLoss:
     """A verdict with the loss it is about: what each condition looks at."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -37,6 +36,7 @@ from klsym.language.expressions import (
     sg,
 )  # fmt: skip
 from klsym.notation.losses import Written
+from klsym.records import record
 
 AT = (-100, 100)  # log q - log p, in nats: the smaller of both densities is that of a very rare token
 LIKELY = -1.0  # the larger of both log densities
@@ -46,7 +46,7 @@ NOISE = 0.5  # the error of a value that is rounding and nothing else, relative 
 OTHERS = 0.5  # rewards and parameters
 
 
-@dataclass(frozen=True)
+@record
 class Overflow:
     """at: log q - log p.  what: "value" or "gradient", along log q.  value: inf, -inf or nan."""
 
@@ -55,7 +55,7 @@ class Overflow:
     value: float
 
 
-@dataclass(frozen=True)
+@record
 class Cancellation:
     """at: log q - log p.  value: in float32.  exact: without rounding of what is calculated."""
 

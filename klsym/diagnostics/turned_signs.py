@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -24,13 +23,14 @@ from klsym.engine.fields.position_sums import remove_slots
 from klsym.engine.regions.case_split import Condition
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import DENSITIES, REWARDS, Estimator, k1, log_p, r, unfold
+from klsym.records import record
 
 LOG_RATIOS = tuple(0.01 * 1.12**i for i in range(80))  # log p/q, from 0.01 to 77
 PARAMETER = sympy.Rational(1, 5)  # a positive number for each parameter
 Compiled = Callable[[float], float]
 
 
-@dataclass(frozen=True)
+@record
 class TurnedSign:
     """The bounds beyond which h > 0, though h < 0 before them; lasts: for every larger p/q, too."""
 
@@ -38,7 +38,7 @@ class TurnedSign:
     lasts: bool
 
 
-@dataclass(frozen=True)
+@record
 class _Case:
     """The conditions of a region, and h there, as functions of log p/q."""
 

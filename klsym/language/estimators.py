@@ -13,11 +13,12 @@ Fraction(9, 2)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from klsym.records import record
 
-@dataclass(frozen=True)
+
+@record
 class Row:
     """An estimator of the KL, or of another f-divergence, at one sample.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
 from klsym.language.pasted_text import QUOTED_OR_COMMENT
+from klsym.records import record
 
 TABLE = Path(__file__).with_suffix(".toml")
 WORD = re.compile(
@@ -28,7 +29,7 @@ PLACE = re.compile(r"^(.*\S)\s+(?:in|as)\s+(?:the\s+|a\s+)?(loss|reward)s?$", re
 MANY_WORDS = 3  # of a sentence
 
 
-@dataclass(frozen=True)
+@record
 class NamedLoss:
     """A loss with its usual options.
 

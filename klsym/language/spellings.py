@@ -21,7 +21,6 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -76,6 +75,7 @@ from klsym.language.reductions import (
 )
 from klsym.language.sums import Centred
 from klsym.language.usual_names import LIBRARIES, OF_DISTRIBUTIONS, NameReader
+from klsym.records import record
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
@@ -86,7 +86,7 @@ NO_VALUE = {  # methods that change no value
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class Reading:
     """A loss; in_grammar: is it typed in the grammar?  notes: how other spellings were read."""
 

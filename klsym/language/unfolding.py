@@ -15,7 +15,6 @@ premises (`list_given_means`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +48,7 @@ from klsym.language.abbreviations import (
     walk_elements,
     with_coefficient,
 )
+from klsym.records import record
 
 PLAIN = statements.Context()
 
@@ -273,7 +273,7 @@ def expand_context(context: Context) -> statements.Context:
 
 
 # ---------------------------------------------------------------------------- theorems
-@dataclass(frozen=True)
+@record
 class Theorem:
     """A theorem of the kernel, and the statement as its author wrote it, which unfolds to what was proved."""
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -39,6 +38,7 @@ from klsym.notation.tree import (
     multiply,
     negate,
 )
+from klsym.records import record
 
 WEIGHT = re.compile(r"rho(_[a-z]+)*|sg\(rho(_[a-z]+)*\)")
 CALLS = {
@@ -48,7 +48,7 @@ CALLS = {
 SIGNS = {"==": "="}
 
 
-@dataclass(frozen=True)
+@record
 class Written:
     """A loss with its text in the grammar; typed: what the user typed instead, notes: how it was read.
 

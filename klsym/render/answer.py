@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from klsym.diagnostics.conditions import Diagnostic, select_notes
@@ -23,6 +23,7 @@ from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
 from klsym.notation.values import describe_conditions, show_value
 from klsym.notation.values import format_lines as case_lines
+from klsym.records import record
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
 from klsym.render.headline import TRUST, describe_update, find_update, name_trust, says_push
@@ -55,7 +56,7 @@ HARD_SPACE, MIN_HARD = "\xa0", 45  # where a line is not broken; the least colum
 DEFINITIONS = {"r": "r = p/q", "rho": "rho = q/mu", "s": "s = grad log q"}
 
 
-@dataclass(frozen=True)
+@record
 class TermLine:
     """A term of a sum; update: what it does, kind: the same in a few words; missing: a weight."""
 
@@ -71,7 +72,7 @@ class TermLine:
         return "; ".join([self.update, *self.missing])
 
 
-@dataclass(frozen=True)
+@record
 class Answer:
     """The content of a short answer, before it is laid out.
 
@@ -264,7 +265,7 @@ def format_answer(answer: Answer, width: int = WIDTH, proof: bool = False, whole
     return "\n".join(page.format_whole() if whole else page.format_short())
 
 
-@dataclass(frozen=True)
+@record
 class Page:
     """An answer laid out for a terminal of so many columns; proof: the proof is printed below it."""
 

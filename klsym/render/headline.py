@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -28,6 +28,7 @@ from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Words
 from klsym.notation.values import LazyFormula, show_value, take_off_score
+from klsym.records import record
 from klsym.render.divergences import describe_generator
 from klsym.render.objective import (
     VERB,
@@ -71,7 +72,7 @@ def list_option_words(setting: Any) -> list[str]:
     return [find_words(LEVELS, "level", setting.level).title, *options]
 
 
-@dataclass(frozen=True)
+@record
 class Update:
     """What an update does: the parts of one sentence, which `write` and `write_after_kind` join.
 

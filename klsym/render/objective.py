@@ -10,7 +10,6 @@ The headline and the line of each term take their verb and their signs from here
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sympy import Expr, Heaviside, sign
@@ -29,11 +28,12 @@ from klsym.notation.ratios import rewrite_in_r
 from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Formula, Mean, Minus, Number, Product, Sum, add_terms, negate
 from klsym.notation.values import build_tree, show_value
+from klsym.records import record
 
 VERB = {False: "minimises", True: "maximises"}
 
 
-@dataclass(frozen=True)
+@record
 class Aim:
     """An objective, and whether an update maximises or minimises it."""
 

@@ -11,15 +11,15 @@ klsym.errors.UsageError: aggregate sqrt: there are no words for it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from klsym.errors import UsageError
+from klsym.records import record
 
 Words = TypeVar("Words")
 
 
-@dataclass(frozen=True)
+@record
 class LevelWords:
     """title: after "loss" in the title of an answer.  described: in a list of the options.  asked: in a
     recommendation.  names: what the names of a formula are of; empty where they are of one sample.
@@ -31,7 +31,7 @@ class LevelWords:
     names: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class DivisorWords:
     """title, described: as those of LevelWords.
 

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from klsym.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """One rule: its name, the equation in LaTeX and in text, what it assumes, why it holds, a citation."""
 

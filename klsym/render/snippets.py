@@ -13,7 +13,6 @@ jax.lax.stop_gradient(rho)*k1**2/2
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from klsym.engine.options.choices import is_differentiated, is_reward
@@ -24,11 +23,12 @@ from klsym.language.parser import parse
 from klsym.notation.losses import Written, build_tree
 from klsym.notation.printers import IN_TEXT, Piece, Text, is_sum
 from klsym.notation.tree import Call, Formula, Minus, Name, Number, Power, Product, Quotient, Sum
+from klsym.records import record
 from klsym.render.headline import describe_next_tokens
 from klsym.render.option_words import find_words
 
 
-@dataclass(frozen=True)
+@record
 class Framework:
     """The spelling of functions in a library; # stands for the argument."""
 

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from klsym.engine.answers.dispatch import as_written, explain_written
@@ -23,6 +22,7 @@ from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import A, M, R, Weight, log_mu, log_p, parameter
 from klsym.notation.losses import Written
 from klsym.notation.tree import Divergence, Formula, Gradient, Mean, Minus, Name, Over, Product
+from klsym.records import record
 
 DENSITIES_OF_KL = {"reverse-kl": ("q", "p"), "forward-kl": ("p", "q")}
 NEXT_TOKENS = {f"next-token-{name}": name for name in DENSITIES_OF_KL}  # at the prefixes that are drawn
@@ -60,7 +60,7 @@ def _is_right_for_a_sample(text: str, setting: Setting, target: str, use: str) -
     return is_single_part(as_written(text, ()), setting, target)
 
 
-@dataclass(frozen=True)
+@record
 class NextTokenKL:
     """A KL of each next token: its multiple (None: once), its name, and the policy of the prefixes."""
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sympy import S
@@ -34,6 +34,7 @@ from klsym.language.named_losses import (
     split_place,
 )
 from klsym.notation.losses import Written
+from klsym.records import record
 
 # The choices of the options that the row of a name leaves out.
 DEFAULT_CHOICES = {
@@ -42,7 +43,7 @@ DEFAULT_CHOICES = {
 Options = Mapping[str, str | None]
 
 
-@dataclass(frozen=True)
+@record
 class Question:
     """A loss as it is written, the options (those of its name where none was typed), and the names used.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import sympy
@@ -22,6 +22,7 @@ from klsym.language.expressions import PARAMETERS, REWARDS, A, R, log_q, paramet
 from klsym.language.parser import parse
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
+from klsym.records import record
 
 KLS = ("reverse-kl", "forward-kl")
 WHICH_KL = "reverse-kl for KL(policy || reference), or forward-kl for KL(reference || policy)"
@@ -59,7 +60,7 @@ TYPED = re.compile(r"[A-Za-z]\w*(?:-[A-Za-z]\w*)*(?:/[TN](?!\w))?")
 OF_GROUPS = re.compile(r"\b(?:std|std_1|sum)\((?:R|T|T\*R)\)")  # in what measure says of groups
 
 
-@dataclass(frozen=True)
+@record
 class WantedObjective:
     """An objective as it was typed.
 

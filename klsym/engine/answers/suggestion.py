@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import sympy
 
@@ -24,13 +24,14 @@ from klsym.errors import NotInRing, ProofError, UsageError
 from klsym.language.convert import to_ring
 from klsym.language.expressions import A, R, log_p, remove_sg, s, sg
 from klsym.notation.losses import Written
+from klsym.records import record
 
 # Tried in this order, each judged; the first that is right is also the first that `recommend` names.
 SHORT_LOSSES = ("k2", "k1", "k3", "1 - r", "rho*k3", "rho*k1", "rho*(1 - r)", "rho*(1 - r - r*k1)")
 TO_THE_SAMPLER = ("rho*(log_q - log_mu) + 1 - rho", "rho*(log_q - log_mu)")  # k3 and k1, of mu for p
 
 
-@dataclass(frozen=True)
+@record
 class Suggestion:
     """A loss that is right where another is wrong, with the theorem that it is.
 

@@ -7,7 +7,7 @@ setting.  Said of sums that have no name as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -19,6 +19,7 @@ from klsym.language.expressions import DENSITIES, REWARDS, A, Estimator, OverPos
 from klsym.language.messages import Message
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
+from klsym.records import record
 
 MAX_SHOWN_TERMS = 6  # terms that are told
 NEAR_BOUND = sympy.Rational(1, 10**9)  # how far from a bound it is looked at
@@ -27,7 +28,7 @@ MISSING = {"missing-weight": Message("no-weight"), "weighed-by-old": Message("ol
 NAMED = ("zero", "reverse-kl", "forward-kl", "combination")
 
 
-@dataclass(frozen=True)
+@record
 class Term:
     """One term, its verdict, and what it does."""
 

@@ -16,7 +16,6 @@ Objectives that are no divergence get messages: where they push q away from p, o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any, NamedTuple
@@ -31,6 +30,7 @@ from klsym.engine.regions.root_isolation import Zero, find_sign_intervals, find_
 from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
 from klsym.language.messages import Message
+from klsym.records import record
 
 R = (-K1).exp()
 FREE_NAMES = ("k1", "w", "log_q")
@@ -120,7 +120,7 @@ def _find_multiple(f: ExpPoly, known: ExpPoly) -> ExpPoly:
 
 
 # ---------------------------------------------------------------------------- where it restores
-@dataclass(frozen=True)
+@record
 class Stretch:
     """An interval of k1 = -log r between zeros, each enclosed by rationals; None is infinity."""
 
@@ -132,7 +132,7 @@ class Stretch:
         return self.lower is None is self.upper
 
 
-@dataclass(frozen=True)
+@record
 class Inequality:
     """element >= 0, in k1 and parameters; where that is everywhere: `always`, each of which is >= 0 then.
 
@@ -227,7 +227,7 @@ def _is_never_negative(element: ExpPoly) -> bool:
 
 
 # ---------------------------------------------------------------------------- all of it
-@dataclass(frozen=True)
+@record
 class Generated:
     """The f-divergence E_q[f(r)] whose gradient is E_q[c s], c = c(r): f, its convexity, f''(1), boundedness.
 
@@ -287,7 +287,7 @@ def _is_unbounded_below(f: ExpPoly) -> bool | None:
 
 
 # ---------------------------------------------------------------------------- beyond c(r)
-@dataclass(frozen=True)
+@record
 class Functional:
     """sum_x Phi(q; p, mu) with dPhi/dq = c: where it is convex in q, which is where c rises with log q.
 

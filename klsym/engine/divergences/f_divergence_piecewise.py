@@ -16,7 +16,6 @@ given where the bounds are rational in k1, its region of convexity wherever the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -40,12 +39,13 @@ from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import Context
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import k1
+from klsym.records import record
 
 HALF = Fraction(1, 2)
 MOST_BOUNDS = 6
 
 
-@dataclass(frozen=True)
+@record
 class GeneratorPiece:
     """The coefficient c on an interval of k1."""
 

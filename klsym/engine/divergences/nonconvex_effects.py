@@ -14,7 +14,6 @@ The force between outcomes is what c gains along log q: its slope dc/dk1, which 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 from klsym.engine.divergences.f_divergence import (
@@ -32,9 +31,10 @@ from klsym.engine.regions.root_isolation import find_signs
 from klsym.errors import ProofError, Refused
 from klsym.kernel.ring import ExpPoly, Number
 from klsym.language.convert import to_sympy
+from klsym.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Effects:
     """slope: dc/dlog q, with what it goes to where q >> p (overweight) and where q << p (underweight).
 

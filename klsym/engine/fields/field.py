@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +44,7 @@ from klsym.language.expressions import Slot, length, log_q, now, own, s, sg
 from klsym.language.parser import parse
 from klsym.language.unfolding import differentiate_in_log_q, expand_context
 from klsym.notation.losses import Written
+from klsym.records import record
 
 BATCH_SIZE = ((n, m + 1),)
 N, M = ExpPoly.from_variable("n"), ExpPoly.from_variable("m")
@@ -56,7 +57,7 @@ class NotCanonical(KlsymError):
     """Means that do not reduce to E_q[c s] and products of two means."""
 
 
-@dataclass(frozen=True)
+@record
 class ReducedGradient:
     """An expected gradient, reduced to coefficients of score functions.
 

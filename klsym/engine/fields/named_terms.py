@@ -14,7 +14,6 @@ Each term has a lead: a coefficient with which no later term of its table multip
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import A, R, k1, length, log_q, now, past, r, rho
 from klsym.language.unfolding import PLAIN, unfold
 from klsym.notation import formulas
+from klsym.records import record
 
 Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient, all under q
 Names = frozenset[str]
@@ -60,7 +60,7 @@ FORWARD_VALUE = to_ring(-past(r) * now(r) * now(k1))  # KL(p||q), as tokens to c
 
 
 # ---------------------------------------------------------------------------- one sample
-@dataclass(frozen=True)
+@record
 class NamedParts:
     """Multiples of the named parts at one sample, and the remainder."""
 
@@ -204,7 +204,7 @@ def find_whole_reward(element: ExpPoly) -> ExpPoly | None:
 
 
 # ---------------------------------------------------------------------------- tokens
-@dataclass(frozen=True)
+@record
 class NamedTerm:
     """A named term: in its canonical form, `lead` is a coefficient of the score of `slot`.
 
@@ -295,7 +295,7 @@ TERMS = {
 
 
 # ---------------------------------------------------------------------------- decomposition
-@dataclass(frozen=True)
+@record
 class Decomposition:
     """Multiples of named terms, and the remainder."""
 

@@ -12,7 +12,7 @@ The options weights, credit, aggregate and batch are written into the loss here,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -71,6 +71,7 @@ from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Name, divide
+from klsym.records import record
 
 DRAWN = M / parameter("S")  # what M q/S draws, over q; S = E_q[M]
 ADVANTAGE = A  # theta-free, of the whole sequence: the same at each of its tokens
@@ -85,7 +86,7 @@ RANDOM_ADVANTAGE = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class SlotLoss:
     """A loss at one position.
 
@@ -170,7 +171,7 @@ def _apply_options(written: Written, setting: Setting, expanded: ExpandedLoss) -
     return replace(loss, uncredited=expanded.expression, defined=defined, typed=typed)
 
 
-@dataclass(frozen=True)
+@record
 class ExpandedLoss:
     """A loss at one position: as it is typed, and with its sums and regions written out."""
 

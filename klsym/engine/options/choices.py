@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from klsym.errors import UsageError
 from klsym.language.expressions import exp, log_mu, log_q, now, parameter, past, rho
 from klsym.language.sums import Before, Centred, LeftOut, OfOthers, OverBatch, Whole, togo
+from klsym.records import record
 
 Row = TypeVar("Row")
 T = parameter("T")  # the length of a sequence
 
 
-@dataclass(frozen=True)
+@record
 class Sampler:
     """The policy that samples: q or mu.  is_cut: q restricted to the words with M = 1, M*q/S."""
 
@@ -33,7 +33,7 @@ class Sampler:
     is_cut: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Usage:
     """A loss is differentiated; a reward is detached and multiplies the score.  A value is logged alone."""
 
@@ -41,7 +41,7 @@ class Usage:
     trains: bool = True
 
 
-@dataclass(frozen=True)
+@record
 class Position:
     """A loss is one of a sample, of a token or of a sequence.
 
@@ -62,7 +62,7 @@ class Position:
         return "t" if self.per_token else ""
 
 
-@dataclass(frozen=True)
+@record
 class Centring:
     """The baseline of a batch, which is subtracted from the score coefficient h.
 
@@ -82,7 +82,7 @@ class Centring:
     reserves_m: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Crediting:
     """The rewards that a token is credited with.
 
@@ -98,7 +98,7 @@ class Crediting:
         return self.word is not None
 
 
-@dataclass(frozen=True)
+@record
 class Weighting:
     """The importance weight rho of a token.  at_token: in slots; typed: in the grammar."""
 
@@ -111,7 +111,7 @@ class Weighting:
         return bool(self.typed == rho)
 
 
-@dataclass(frozen=True)
+@record
 class Divisor:
     """The number by which the sum over tokens is divided.
 

@@ -7,9 +7,10 @@ its row in `klsym.engine.options.choices`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Literal, TypeVar, get_args
+
+from klsym.records import record
 
 Sampling = Literal["on-policy", "off-policy", "truncated"]
 Use = Literal["loss", "reward"]
@@ -21,7 +22,7 @@ Aggregate = Literal["sum", "mean", "batch"]
 Documented = TypeVar("Documented")
 
 
-@dataclass(frozen=True)
+@record
 class Need:
     """An option has an effect only where another one has one of these values."""
 
@@ -30,7 +31,7 @@ class Need:
     otherwise: str
 
 
-@dataclass(frozen=True)
+@record
 class Option:
     """An option: its choices, the first one holding where nothing is said; what it means, and where."""
 

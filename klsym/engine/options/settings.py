@@ -10,7 +10,6 @@ klsym.errors.UsageError: credit: needs level token
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from klsym.engine.options.choices import (
@@ -34,9 +33,10 @@ from klsym.engine.options.choices import (
 from klsym.engine.options.option_table import CHOICES, DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, suggest_nearest
+from klsym.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Setting:
     """How the loss is used; credit, weights and aggregate are empty where they mean nothing."""
 

@@ -24,7 +24,7 @@ Where such a coefficient is not that of the reverse KL, a model shows it, to 15 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -86,6 +86,7 @@ from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 from klsym.notation.tree import Gradient
 from klsym.notation.values import collect_names
+from klsym.records import record
 from klsym.worlds.draw import add_rows
 from klsym.worlds.losses import LossWorld
 
@@ -119,7 +120,7 @@ IN_PRODUCT = "full(..) multiplies what is drawn, whose mean over a batch is not 
 HELD_RULE = "exact means held"
 
 
-@dataclass(frozen=True)
+@record
 class FixedMeans:
     """L(x, h) + sum_i h_i rho x_i, and what each h is.
 

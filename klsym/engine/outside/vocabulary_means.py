@@ -19,7 +19,7 @@ or of an earlier one, times the score of token t, has the mean 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -45,6 +45,7 @@ from klsym.language.sums import After, Before, Here, OverBatch, OverVocabulary, 
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
+from klsym.records import record
 
 RANDOM = {*DENSITIES, *REWARDS, parameter("T")}  # not known at the prefix
 # ratios of the token and of the whole sequence -> what is left of them at the prefix
@@ -78,7 +79,7 @@ class NotALinearMean(UsageError):
         super().__init__(f"{reason}; of one token, its prefix given, level sample says what it does")
 
 
-@dataclass(frozen=True)
+@record
 class ExactMean:
     """A term c place(inner full(x)) of a loss.
 
@@ -107,7 +108,7 @@ class ExactMean:
         return self.place == "past" or (self.place == "" and self.is_multiplied_by_score(setting))
 
 
-@dataclass(frozen=True)
+@record
 class SampledLoss:
     """A loss with exact means, and the sampled loss with the same expected gradient.
 

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,7 @@ from klsym.language.unfolding import (
     unfold,
 )
 from klsym.notation.text import ProofView, show_side
+from klsym.records import record
 
 BATCH_SLOTS = (*SIZES, "self", "other")
 
@@ -107,7 +108,7 @@ def _add_parameters(context: Context, elements: Iterable[ExpPoly]) -> Context:
     return replace(context, parameters=tuple(sorted(new | set(context.parameters))))
 
 
-@dataclass(frozen=True, repr=False)
+@record
 class Derivation:
     """A left side, and the moves (step, side after it) from it.
 
@@ -424,7 +425,7 @@ def _as_part_data(part: Any) -> dict[str, Any]:
     return {} if part is None else {"part": to_ring(part).to_json()}
 
 
-@dataclass(frozen=True, repr=False)
+@record
 class Proof(ProofView):
     """A finished derivation: its certificate part, and the theorem that the kernel's replay gave."""
 

@@ -8,7 +8,7 @@ E_mu[grad(rho*k3)] - grad KL(q||p)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import sympy
@@ -36,11 +36,12 @@ from klsym.language.expressions import s as score_symbol
 from klsym.language.unfolding import substitute_detached
 from klsym.notation.formulas import SidedLabels
 from klsym.notation.text import show_side
+from klsym.records import record
 
 q, p, mu, count = MEASURES
 
 
-@dataclass(frozen=True)
+@record
 class Quantity:
     """A side of a statement, the generic functions in it, and how its losses were written."""
 

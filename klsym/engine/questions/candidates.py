@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,13 @@ from klsym.language.convert import to_ring
 from klsym.language.estimators import NAMES
 from klsym.language.expressions import rho
 from klsym.language.parser import parse
+from klsym.records import record
 
 STORED = Path(__file__).with_name("catalogue.json")
 MAX_BYTES = 10_000_000  # of a file that is read
 
 
-@dataclass(frozen=True)
+@record
 class CatalogueChoice:
     """The gradient a s at a sample that has the expected gradient of a KL, with c = k1 + b or -r + b.
 
@@ -64,7 +65,7 @@ class CatalogueChoice:
     nearest: tuple[str | None, str | None]
 
 
-@dataclass(frozen=True)
+@record
 class CatalogueSearch:
     """What there is in one setting.
 
@@ -83,7 +84,7 @@ class CatalogueSearch:
     estimates: dict[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True)
+@record
 class Catalogue:
     """All settings, for spellings up to a size.
 
@@ -149,7 +150,7 @@ BARE, ATTACHED, DETACHED_WEIGHT = "{}", "rho*{}", "sg(rho)*{}"  # how a weight m
 CALLED_KL = (*NAMES, "abs(k1)", "clip(k3, -10, 10)", "-r*k1")  # what training code calls a KL
 
 
-@dataclass(frozen=True)
+@record
 class Candidate:
     """A loss, a setting in which it may be right, and its source: catalogue, generator, tokens or exact."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from klsym.engine.options.settings import Setting
@@ -14,11 +14,12 @@ from klsym.kernel.ring import ExpPoly
 from klsym.language.abbreviations import Side
 from klsym.language.messages import Message
 from klsym.notation.losses import Written
+from klsym.records import record
 
 WrittenPair = tuple[Written, Written]
 
 
-@dataclass(frozen=True)
+@record
 class Instance:
     """An equation for all advantages and critics, and the values for which a model refutes it."""
 
@@ -26,7 +27,7 @@ class Instance:
     values: Mapping[str, ExpPoly]
 
 
-@dataclass(frozen=True)
+@record
 class Answer:
     """Is something the same for both losses?  None: open.
 
@@ -49,7 +50,7 @@ class Answer:
 OPEN_ANSWER = Answer()
 
 
-@dataclass(frozen=True)
+@record
 class NoiseAtOptimum:
     """The gradient of a loss where its expectation is 0.
 
@@ -72,7 +73,7 @@ class NoiseAtOptimum:
         return True if self.quiet else False if self.noisy else None
 
 
-@dataclass(frozen=True)
+@record
 class Comparison:
     """Compare two losses; `klsym.render.questions.compare` prints it.
 

@@ -46,13 +46,14 @@ from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import log_mu, log_p, log_q, rho, sg, unfold
 from klsym.language.sums import OverVocabulary, Summed
 from klsym.notation.losses import Written
+from klsym.records import record
 
 KLTarget = Literal["reverse-kl", "forward-kl", "next-token-reverse-kl", "next-token-forward-kl"]
 Purpose = Literal["loss", "reward", "value"]
 BOUND, MAX_WEIGHT = 10, 2  # of what is clamped, and of a weight that is truncated: as training code has them
 
 
-@dataclass(frozen=True)
+@record
 class Clamped:
     """What is left of a choice where a bound is put on it.
 
@@ -150,7 +151,7 @@ class Choice:
         return tuple(found for found in (_clamped(text, self.setting) for text in bounded) if found)
 
 
-@dataclass(frozen=True)
+@record
 class TemptingLoss:
     """A tempting choice that is none, and its verdict."""
 
@@ -167,7 +168,7 @@ class TemptingLoss:
         return bool(self.written.expression.has(rho))
 
 
-@dataclass(frozen=True)
+@record
 class Family:
     """What the catalogue knows of all losses with the gradient that was asked for.
 
@@ -213,7 +214,7 @@ class WeightedReward:
     as_loss: Choice
 
 
-@dataclass(frozen=True)
+@record
 class Recommendation:
     """What to write for a KL penalty or its value; `klsym.render.questions.recommend` prints it.
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -20,9 +20,10 @@ from klsym.engine.options.settings import Setting
 from klsym.engine.questions.wanted_loss import T
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
+from klsym.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Uses:
     """Two losses that their names use differently.
 

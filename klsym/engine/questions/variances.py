@@ -9,7 +9,6 @@ adds more.  An order for all models is proved by squares and tangents; models sh
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import chain
@@ -38,12 +37,13 @@ from klsym.language.convert import to_sympy
 from klsym.language.expressions import COUNTS
 from klsym.language.unfolding import expand_context
 from klsym.notation.text import show_statement
+from klsym.records import record
 from klsym.worlds.draw import list_uneven_models
 
 TWICE = ("x", "x")
 
 
-@dataclass(frozen=True)
+@record
 class Estimate:
     """The gradient a s of a loss at a sample, and the theorem grad L = a s."""
 
@@ -51,7 +51,7 @@ class Estimate:
     proof: Proof
 
 
-@dataclass(frozen=True)
+@record
 class Pair:
     """The coefficients of two estimates under the sampler m.
 
@@ -103,7 +103,7 @@ class Pair:
         return derive(self.build_variance(self.a) - self.build_variance(self.b)).equals(right)
 
 
-@dataclass(frozen=True)
+@record
 class Spread:
     """How the variances of a s (loss A) and b s (loss B) compare.
 

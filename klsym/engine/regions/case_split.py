@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +31,7 @@ from klsym.kernel.ring import ONE, ZERO, ExpPoly, Number
 from klsym.kernel.slots import LENGTHS, name_in_slot
 from klsym.kernel.statements import Context
 from klsym.language.expressions import DENSITIES, REWARDS
+from klsym.records import record
 
 ALL_SIGNS = (1, 0, -1)
 FEW_CASES, MAX_CASES = 4, 12  # beyond the first another order may say it in fewer; at most as many are shown
@@ -43,7 +44,7 @@ KnownSigns = tuple[tuple[ExpPoly, tuple[int, ...]], ...]  # elements, and the si
 Rows = list[tuple[KnownSigns, Leaf]]
 
 
-@dataclass(frozen=True)
+@record
 class Condition:
     """x has one of these signs."""
 
@@ -51,7 +52,7 @@ class Condition:
     signs: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Split:
     """The coefficients for each sign that x may have."""
 

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd, lcm
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Number
 from klsym.language.convert import to_sympy
+from klsym.records import record
 
 MAX_TANGENTS = 3  # that are taken out of one sum
 MAX_SUMMANDS = 30  # of a sum that is searched
@@ -28,7 +28,7 @@ ProofRow = dict[str, Any]
 
 
 # ---------------------------------------------------------------------------- factors
-@dataclass(frozen=True)
+@record
 class SignSplit:
     """a^2 - b^2 = scale unit root^2 remainder: scale > 0 is a number, unit an exponential.
 
@@ -147,7 +147,7 @@ def find_multiple(a: ExpPoly, b: ExpPoly) -> Number:
 
 
 # ---------------------------------------------------------------------------- sums
-@dataclass(frozen=True)
+@record
 class Rows:
     """Squares scale exp(v) b^2 and tangents scale exp(v) (exp(u) - 1 - u), as `at_most` takes them."""
 

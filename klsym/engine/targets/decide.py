@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from klsym.engine.fields.field import ReducedGradient, split_sequence_part
@@ -35,9 +35,10 @@ from klsym.kernel.ring import ONE, ZERO
 from klsym.language.abbreviations import E, Side
 from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import remove_sg, s
+from klsym.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Decision:
     """The target of an expected gradient, with its proofs.
 

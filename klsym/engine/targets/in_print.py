@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import sympy
@@ -30,6 +30,7 @@ from klsym.notation import formulas, losses
 from klsym.notation.formulas import Labels
 from klsym.notation.tree import Formula, Name, replace_parts
 from klsym.notation.values import LazyFormula, collect_names
+from klsym.records import record
 
 KINDS = {"past": Before, "future": After, "others": OfOthers}
 
@@ -80,7 +81,7 @@ def write_regions_as_steps(quantity: Quantity, context: Context) -> Quantity:
     )
 
 
-@dataclass(frozen=True)
+@record
 class ValuePrinter:
     """Rewrites values for print; tokens: values have slots.  sums: H of a slot -> future(k3) and its like.
 

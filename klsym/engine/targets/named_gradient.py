@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from klsym.engine.fields.field import ReducedGradient, split_own_share
 from klsym.engine.fields.named_terms import Decomposition, decompose
 from klsym.engine.fields.primitives import WEIGHT, select_constant_terms
@@ -14,6 +12,7 @@ from klsym.errors import ProofError
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.abbreviations import E, Side
 from klsym.language.convert import to_sympy
+from klsym.records import record
 
 
 def prove_gradient(field: ReducedGradient, gradient: Quantity) -> Proof:
@@ -47,7 +46,7 @@ def build_named_gradient(field: ReducedGradient, decomposition: Decomposition) -
     return total + centred_form.mean * grad(KL("mu", "q")) * to_sympy(centred_form.share)
 
 
-@dataclass(frozen=True)
+@record
 class CentredForm:
     """The expected gradient E_q[c s] - share E_mu[h] E_mu[s]; share is 1, or 1 - 1/n."""
 

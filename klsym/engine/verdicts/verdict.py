@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar
 
@@ -24,12 +24,13 @@ from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import Formula
 from klsym.notation.values import build_tree, show_value
+from klsym.records import record
 
 WITHOUT_NAME = ("own-mean", "objective")  # targets with an objective that has no name
 UNNAMED = ("f-divergence", *WITHOUT_NAME, "no-objective", None)  # whose objective no combination names
 
 
-@dataclass(frozen=True)
+@record
 class AnalysedLoss:
     """The loss as asked, as text.
 
@@ -56,7 +57,7 @@ class AnalysedLoss:
         return f"{self.text} {self.read_as}".strip()
 
 
-@dataclass(frozen=True)
+@record
 class TargetReading:
     """A target with the multiples of its named parts, and the remainder; the target None is open."""
 
@@ -106,7 +107,7 @@ class TargetReading:
 AnyReading = TypeVar("AnyReading", bound=TargetReading)
 
 
-@dataclass(frozen=True)
+@record
 class ExpectedGradient(TargetReading):
     """E_m[grad L] = E_m[h s] = E_q[c s]: its named parts and its coefficients, as values (`notation.values`).
 
@@ -161,7 +162,7 @@ def _format_coefficient(value: Any) -> str:
     return value if isinstance(value, str) else TEXT(with_k3(build_tree(value)))
 
 
-@dataclass(frozen=True)
+@record
 class ExpectedValue(TargetReading):
     """E_m[L]: its named parts, the constant added to them (None where not known), and its assumptions."""
 
@@ -186,7 +187,7 @@ class ExpectedValue(TargetReading):
         return self.target == name and self.single and self.constant is not None and not self.constant
 
 
-@dataclass(frozen=True)
+@record
 class Objective:
     """What the expected gradient is the gradient of, where the target itself does not say so.
 
@@ -226,7 +227,7 @@ def _is_sampler_kl(quantity: Quantity | None) -> bool:
     return quantity is not None and [atoms for _, atoms in quantity.side.terms] == [to_policy]
 
 
-@dataclass(frozen=True)
+@record
 class VerdictProof:
     """The kernel's theorems behind a verdict (none outside the ring), and the printed steps of the first.
 
@@ -244,7 +245,7 @@ class VerdictProof:
         return steps.in_latex if isinstance(steps, Chain) else [(rule, latex) for rule, _, latex in steps]
 
 
-@dataclass(frozen=True)
+@record
 class Counterexample:
     """A finite model in which the expected gradient is not grad KL(q||p), or not the gradient of anything."""
 
@@ -256,7 +257,7 @@ class Counterexample:
         return self.source.result if isinstance(self.source, Search) else self.source
 
 
-@dataclass(frozen=True, repr=False)
+@record
 class Verdict:
     """The answer of `explain`, as values; `klsym.render.verdict` prints it.
 

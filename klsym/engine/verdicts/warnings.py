@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,13 +25,14 @@ from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import COUNTS, OF_REGIONS, REWARDS, A, M, R, log_mu, log_old, log_q
 from klsym.language.messages import Message
 from klsym.notation.values import collect_names
+from klsym.records import record
 
 # What a loss under q would speak of: the reference, rewards, a critic.
 TARGET_NAMES = re.compile(r"\b(k\d*|r|log_p|p|R|A|V|V_next)(_(past|now|future|self|others))?\b")
 Check = Callable[[Verdict, "Facts"], Message | None]
 
 
-@dataclass(frozen=True)
+@record
 class Facts:
     """The facts that the warnings depend on.
 
@@ -321,7 +322,7 @@ def _find_kl_of_mu(verdict: Verdict) -> list[ExpPoly]:
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
 
 
-@dataclass(frozen=True)
+@record
 class Sign:
     """A negative multiple: always, or where the condition `where` < 0 holds."""
 

@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, reduce
 from html import escape, unescape
 from string import ascii_letters
@@ -20,6 +20,7 @@ from klsym.errors import UsageError
 from klsym.escaping import SPECIAL
 from klsym.notation.printers import Latex, Piece
 from klsym.notation.tree import Formula
+from klsym.records import record
 
 OPERAND, FENCED, SIGN, RELATION, OPEN, CLOSE, BAR, FUNCTION, LARGE, SPACE = range(10)
 LETTERS = {
@@ -61,7 +62,7 @@ TIGHT = ' lspace="0" rspace="0"'
 THIN = '<mspace width="0.167em"/>'  # that TeX sets between a function's name and its argument
 
 
-@dataclass(frozen=True)
+@record
 class Item:
     """An element of a row: a letter, a sign, or a bracket with its content."""
 
