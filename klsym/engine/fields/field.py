@@ -19,14 +19,13 @@ from typing import Any
 
 from klsym.engine.fields.named_terms import (
     RandomNames,
-    Slots,
-    read_slot_coefficients,
     sort_random_names,
     split_terms,
 )
 from klsym.engine.fields.position_sums import PLAIN, T, is_summable, m, n, sum_over_slot
 from klsym.engine.fields.primitives import depends_on_theta, find_primitive, substitute_detached_on_policy
 from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss
+from klsym.engine.fields.term_table import Slots, read_slot_coefficients
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
