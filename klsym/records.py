@@ -10,6 +10,10 @@ shared.
 ...     y: int = 0
 >>> Point(1), Point(1) == Point(1, 0), replace(Point(1), y=2)
 (Point(x=1, y=0), True, Point(x=1, y=2))
+>>> Point(1).x = 2
+Traceback (most recent call last):
+    ...
+dataclasses.FrozenInstanceError: Point.x cannot be changed
 """
 
 from __future__ import annotations
