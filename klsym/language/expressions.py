@@ -78,8 +78,7 @@ def as_loss(value: Any) -> Any:
     while waiting:
         node, detached = waiting.pop()
         compared = isinstance(node, Heaviside) and (detached or sg(node) == node)
-        name = "" if compared else _name_foreign(node)
-        if name:
+        if not compared and (name := _name_foreign(node)):
             raise UsageError(f"{name} is not part of the loss grammar, in {str(expression)[:60]}")
         waiting += [(part, detached or isinstance(node, sg)) for part in reversed(node.args)]
     return expression
@@ -126,9 +125,8 @@ class sg(Function):
 
     @classmethod
     def eval(cls, argument: Any) -> Any:
-        symbols = argument.free_symbols
-        moving = any(x.name.partition("[")[0] == log_q.name or isinstance(x, Log) for x in symbols)
-        if isinstance(argument, sg) or not moving:
+        names = {x.name.partition("[")[0] for x in argument.free_symbols}
+        if isinstance(argument, sg) or not (log_q.name in names or argument.atoms(Log)):
             return argument  # sg(sg(x)) = sg(x); what is free of theta is already constant
 
     def fdiff(self, argindex: int = 1) -> Any:

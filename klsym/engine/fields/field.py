@@ -117,9 +117,8 @@ def reduce_loss(loss: SlotLoss) -> ReducedGradient:
     exchanged = start
     if loss.sums and loss.index == "t":
         exchanged = _exchange_sums(start if loss.detached else _differentiate(start))
-    score_coefficients = collect_score_coefficients(
-        _differentiate(start_derivation(loss) if sequence_part else start)
-    )
+    differentiated = _differentiate(start_derivation(loss) if sequence_part else start)
+    score_coefficients = collect_score_coefficients(differentiated)
     if loss.index == "i":
         score_coefficients = {
             slot: coefficient for slot, c in score_coefficients.items() if (coefficient := rewrite_in_n(c))
@@ -133,7 +132,7 @@ def reduce_loss(loss: SlotLoss) -> ReducedGradient:
         index="t" if loss.index == "t" else "",
     )
     try:
-        canonical_form = exchanged.reduce()
+        canonical_form = (exchanged if loss.index else differentiated).reduce()
         c, products = (ZERO, ()) if loss.index == "t" else _split_canonical_form(canonical_form)
     except (Refused, NotCanonical):
         return partly_reduced

@@ -38,7 +38,6 @@ from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.regions.in_steps import to_steps
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.targets.clamp_messages import add_clip_results
-from klsym.engine.targets.counterexample import find_counterexample
 from klsym.engine.targets.decide import Decision, decide
 from klsym.engine.targets.expected_value import find_expected_value
 from klsym.engine.targets.in_print import ValuePrinter, build_side, write_regions_as_steps
@@ -182,7 +181,7 @@ def build_verdict(
         trust=decision.trust,
         assumptions=tuple(dict.fromkeys((*reading_notes, *collect_assumptions(assuming)))),
         steps=Chain(proofs[0], decision.proof_of_objective),
-        counterexample=Counterexample(Search(find_counterexample, field, decision)),
+        counterexample=Counterexample(Search(_find_counterexample, field, decision)),
         theorems=proofs,
         quantity=decision.objective and write_regions_as_steps(decision.objective, field.loss.defined),
         in_quantities=_name_gradient(field, decision),
@@ -197,6 +196,12 @@ def build_verdict(
     if setting.is_centred:
         return verdict
     return ValuePrinter.build_for_loss(field.loss).rewrite_sums(verdict)
+
+
+def _find_counterexample(field: ReducedGradient, decision: Decision) -> dict[str, Any] | None:
+    from klsym.engine.targets.counterexample import find_counterexample
+
+    return find_counterexample(field, decision)
 
 
 def build_partial_verdict(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:
