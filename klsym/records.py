@@ -31,7 +31,7 @@ def record(cls: type[T]) -> type[T]:
     dataclass(init=False, repr=False, eq=False)(cls)
     rows = fields(cls)  # type: ignore[arg-type]
     members = {
-        "__init__": _compile_init(rows),
+        "__init__": _compile_init(rows, hasattr(cls, "__post_init__")),
         "_compared": attrgetter("__class__", *(row.name for row in rows if row.compare)),
         **{name: method for name, method in METHODS.items() if getattr(cls, name) is getattr(object, name)},
     }
@@ -40,8 +40,8 @@ def record(cls: type[T]) -> type[T]:
     return cls
 
 
-def _compile_init(rows: tuple[Field[Any], ...]) -> Any:
-    """Return `__init__`, which sets the fields in their order."""
+def _compile_init(rows: tuple[Field[Any], ...], is_checked: bool) -> Any:
+    """Return `__init__`, which sets the fields in their order; is_checked: and calls `__post_init__`."""
     names: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
     arguments, lines = ["self"], []
     for row in rows:
@@ -55,6 +55,7 @@ def _compile_init(rows: tuple[Field[Any], ...]) -> Any:
             default = ""
         arguments.append(row.name + default)
         lines.append(f"    _set(self, {row.name!r}, {row.name})")
+    lines += ["    self.__post_init__()"] if is_checked else []
     exec("\n".join([f"def __init__({', '.join(arguments)}):", *lines]), names)  # text of this module alone
     return names["__init__"]
 
