@@ -1,10 +1,12 @@
 """What klsym costs, as ratios within one run, kept release by release in benchmarks/releases.json.
 
     python benchmarks/ratios.py [--repeats 5] [--only verdicts ledger ...]
+    PYTHONPATH=FOLDER python benchmarks/ratios.py --only verdicts   klsym of another folder
 
 The unit is `import sympy` in a fresh interpreter, measured in the same run.  Times are of the processor,
 children included, the least of several where they are short.  As a machine gets faster and slower while it
 is measured, what has an aim is timed in turns with what it is compared with, and the median ratio counts.
+Beside each ratio that of the release before is printed.
 `make pages` writes docs/benchmarks.md from what is stored.
 """
 
@@ -21,7 +23,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import count
+from importlib.util import find_spec
+from itertools import combinations, count
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +32,53 @@ HOME = Path(__file__).resolve().parents[1]
 STORED = Path(__file__).with_name("releases.json")
 Measures = dict[str, float]
 SIZES = (4, 8, 16, 32, 64)  # terms of a loss
-EXPLAINED = ("explain", "rho*k3", "--sampling", "off-policy", "--json")
-AUDITED = ("audit", "tests/support/audits/audited.py:detached_ratio_k3", "--sampling", "off-policy")
+OFF_POLICY = ("--sampling", "off-policy")
+ASKED = {  # one verdict each, as it is asked for on the command line
+    "one verdict": ("explain", "rho*k3", *OFF_POLICY, "--json"),
+    "a verdict on PPO's clip": ("explain", "-min(rho*A, clip(rho, 1-eps, 1+eps)*A)", *OFF_POLICY),
+    "a verdict on k3 per token": ("explain", "k3", "--level", "token"),
+    "a verdict on GSPO": ("explain", "gspo"),
+    "klsym --help": ("--help",),
+}
+TERMS = (
+    "k1",
+    "rho*k1",
+    "sg(rho)*k3",
+    "rho*k3",
+    "R*log_q",
+    "rho*A",
+    "rho*k1**2",
+    "r*k1",
+    "sg(k1)*log_q",
+    "k2",
+)
+PAIRS = [*combinations(TERMS, 2)]
+STREAM = [*(f"{a} - lam*{b}" for a, b in PAIRS), *(f"{a} + {n}*{b}" for n, (a, b) in enumerate(PAIRS, 2))]
+AUDITED = ("audit", "tests/support/audits/audited.py:ratio_k3", *OFF_POLICY)
 
 
 # ---------------------------------------------------------------------------- measuring
-def child(*command: str) -> tuple[float, float]:
-    """Seconds of the processor and megabytes that a command takes at most."""
+def child(*command: str, text: str = "") -> tuple[float, float]:
+    """Seconds of the processor and megabytes that a command takes at most; text: what it reads."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     installed = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    process = subprocess.Popen(command, cwd=HOME, env=installed, **quiet)
+    process = subprocess.Popen(command, cwd=tree(), env=installed, stdin=subprocess.PIPE, text=True, **quiet)
+    assert process.stdin is not None
+    with process.stdin:
+        process.stdin.write(text)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)[:80]}: exit code {process.returncode}")
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+@cache
+def tree() -> Path:
+    """The folder of the klsym that is imported."""
+    found = find_spec("klsym")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).resolve().parents[1]
 
 
 def cli(*arguments: str) -> tuple[str, ...]:
@@ -81,10 +116,15 @@ def unit(repeats: int) -> tuple[float, float]:
 def verdicts(repeats: int) -> Iterator[tuple[str, float]]:
     """One verdict, with all that is loaded for it; and many, in a process that runs."""
     seconds, megabytes = unit(repeats)
-    one = [child(*cli(*EXPLAINED))[1] for _ in range(repeats)]
-    spent = in_turns(lambda: bare("sympy"), lambda: child(*cli(*EXPLAINED))[0], 4 * repeats)
-    yield "one verdict over import sympy", spent
+    for name, words in ASKED.items():
+        spent = in_turns(lambda: bare("sympy"), lambda words=words: child(*cli(*words))[0], 4 * repeats)
+        yield f"{name} over import sympy", spent
+    yield "import klsym over import sympy", in_turns(lambda: bare("sympy"), lambda: bare("klsym"), repeats)
+    one = [child(*cli(*ASKED["one verdict"]))[1] for _ in range(repeats)]
     yield "peak memory of a verdict over that of import sympy", min(one) / megabytes
+    spent = in_turns(lambda: bare("sympy"), stream, repeats)
+    yield "losses of a stream with JSON in the time of one import sympy", len(STREAM) / spent
+    yield "losses of a stream with JSON in a second of this processor", len(STREAM) / spent / seconds
     from klsym import explain
 
     losses = ("k1", "k2", "k3", "rho*k1", "sg(rho)*k3 + R*k1", "rho*k3 - lam*k2", "k1*r + k2", "sg(k1)*log_q")
@@ -97,6 +137,13 @@ def verdicts(repeats: int) -> Iterator[tuple[str, float]]:
 
     spent = least(some, repeats + 1)
     yield "verdicts in the time of one import sympy", seconds * len(losses) / spent
+
+
+def stream() -> float:
+    """Seconds for the losses of a stream, off-policy with two terms each, less what it costs to start."""
+    asked = cli("explain", "-", *OFF_POLICY)
+    whole, start = (child(*asked, text="\n".join(losses))[0] for losses in (["k1", *STREAM], ["k1"]))
+    return whole - start
 
 
 def ledger(repeats: int) -> Iterator[tuple[str, float]]:
@@ -222,6 +269,13 @@ def record(measures: Measures, release: str, stored: Path = STORED) -> None:
     stored.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
+def previous(release: str, what: str) -> str:
+    """What the release before measured, for print."""
+    releases = json.loads(STORED.read_text(encoding="utf-8"))
+    found = [(name, row[what]) for name, row in releases.items() if name != release and what in row]
+    return f"{found[-1][0]}: {found[-1][1]:g}" if found else ""
+
+
 def main() -> None:
     from klsym import __version__
 
@@ -231,7 +285,7 @@ def main() -> None:
     chosen = parser.parse_args()
     for name in chosen.only:
         for what, value in GROUPS[name](chosen.repeats):
-            print(f"{what:60} {value:8.3g}", flush=True)
+            print(f"{what:60} {value:8.3g}   {previous(__version__, what)}", flush=True)
             record({what: value}, __version__)
 
 

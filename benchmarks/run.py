@@ -58,7 +58,7 @@ WORDS = {
 }
 EXPLAIN = ("-m", "klsym", "explain", "rho*k3", "--sampling", "off-policy", "--json")
 IMPORT = ("-c", "import sympy")
-AUDITED = Path(__file__).parents[1] / "tests" / "audited.py"
+AUDITED = Path(__file__).parents[1] / "tests" / "support" / "audits" / "audited.py"
 AUDIT = ("-m", "klsym", "audit", f"{AUDITED}:ratio_k3", "--sampling", "off-policy", "--json")
 
 

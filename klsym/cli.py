@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from klsym.commands.console import escape_output, note_terminal, print_complaint
+from klsym.commands.console import FEW_COLLECTIONS, escape_output, note_terminal, print_complaint
 from klsym.commands.help_texts import format_overview
 from klsym.commands.option_groups import guard_minus
 from klsym.commands.parser import build_parser
@@ -19,9 +19,7 @@ from klsym.errors import KlsymError, lacking, speak_of_flags
 
 def command() -> int:
     """`klsym` in a process of its own; the exit code."""
-    # Nearly all that is made stays.  To look through it for cycles every 700 objects, and once more when
-    # Python exits, takes a quarter of a verdict; SymPy and klsym alone make more than 100,000 objects.
-    gc.set_threshold(200_000)
+    gc.set_threshold(FEW_COLLECTIONS)
     code = main()
     gc.freeze()
     return code

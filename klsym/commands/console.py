@@ -30,6 +30,9 @@ LETTERS = {
     "rho": "rho = q/mu", "s": "s = grad log q",
 }  # fmt: skip
 TERMINAL = {"stdout": False}  # is it one?  set when a command starts
+# Nearly all that is made stays.  To look through it for cycles every 700 objects, and once more when Python
+# exits, takes a quarter of a verdict; SymPy and klsym alone make more than 100,000 objects.
+FEW_COLLECTIONS = 200_000  # new objects until Python looks for cycles
 LONGEST = 10_000  # characters of a complaint: it may end in a command to paste, with many settings
 
 

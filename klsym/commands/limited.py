@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import gc
 from typing import ClassVar
 
+from klsym.commands.console import FEW_COLLECTIONS
 from klsym.commands.verdicts import answer_loss, load_modules
 from klsym.worker_process import Asked, Options, Reply, serve
 
@@ -31,4 +33,5 @@ def _answer(loss: str, options: Options) -> Reply:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(FEW_COLLECTIONS)
     serve(_prepare, _answer)

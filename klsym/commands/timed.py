@@ -26,7 +26,8 @@ from klsym.errors import KlsymError, UsageError, lacking
 
 ON_THE_CLOCK = 3  # times the limit
 LOADING = 300.0  # seconds in which libraries are imported, before the limit counts
-LOADED = ("klsym.engine.explain", "klsym.render.verdict")
+# SymPy first: below those of klsym, its imports cross the end of a chunk of Python's stack a thousand times.
+LOADED = ("sympy", "klsym.engine.explain", "klsym.render.verdict")
 Answer = Callable[[argparse.Namespace], int]
 Reply = dict[str, Any]  # {"text", "code"} or {"error"}
 

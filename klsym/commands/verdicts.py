@@ -33,6 +33,8 @@ def answer_loss(loss: str, options: argparse.Namespace) -> Reply:
 
 def load_modules(check: bool) -> None:
     """Import all modules that an answer needs."""
+    import sympy  # noqa: F401  first, as klsym.commands.timed says
+
     import klsym.api
 
     if check:

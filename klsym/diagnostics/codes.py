@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -57,6 +56,8 @@ class Code:
 @cache
 def load_codes() -> tuple[Code, ...]:
     """Return all codes, in their order."""
+    import tomllib
+
     rows = tomllib.loads(PAGES.read_text(encoding="utf-8"))["code"]
     return tuple(
         Code(**{**row, **{name: _read_example(row[name]) for name in ("example", "write")}}) for row in rows

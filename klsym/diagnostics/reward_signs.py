@@ -45,6 +45,8 @@ def find_opposed_reward(verdict: Verdict) -> Any | None:
 
 def divide_by_scores(h: Any) -> Any | None:
     """Return h over the score of the whole sequence; None if that is no factor of it."""
+    if not h.has(*ALL_SCORES.args):
+        return None
     quotient = h / ALL_SCORES
     return None if any(quotient.has(score) for score in ALL_SCORES.args) else quotient
 

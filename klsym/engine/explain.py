@@ -16,11 +16,6 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.answers.cut_sampler import (
-    restrict_to_cut_sampler,
-    restrict_to_drawn_words,
-    rewrite_under_mu,
-)
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explain_written as explain_written
 from klsym.engine.answers.is_correct import guess_intended_target
@@ -32,7 +27,6 @@ from klsym.engine.options.choices import SAMPLERS
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.options.synonyms import read_choice
 from klsym.engine.outside.inner_clips import drop_inner_clips
-from klsym.engine.proof.shown_counterexample import collect_used_names as collect_used_names
 from klsym.engine.verdicts.lazy import LazyCases, Search
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError
@@ -64,14 +58,17 @@ def explain(loss: object, parameters: Iterable[str] = (), **options: str | None)
 
 def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     """Return the verdict on a loss that was read, with its terms, and without what to write instead."""
-    written = restrict_to_drawn_words(written) if asked.truncated else written
+    if asked.truncated:
+        from klsym.engine.answers import cut_sampler  # seldom needed
+
+        written = cut_sampler.restrict_to_drawn_words(written)
     plain = drop_inner_clips(written, asked)
     if rewrite_per_token(plain, asked)[0] is not plain:
         written, asked = rewrite_per_token(written, asked)
     of_tokens = asked.truncated and asked.is_per_token
-    written, setting = rewrite_under_mu(written, asked)
+    written, setting = cut_sampler.rewrite_under_mu(written, asked) if of_tokens else (written, asked)
     verdict = explain_written(written, setting)
-    verdict = restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
+    verdict = cut_sampler.restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
     text = written.typed or verdict.loss.text
     assumed = tuple(note for note in written.notes if note.code in ("floors-left-out", SELECTION))

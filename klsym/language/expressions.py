@@ -11,7 +11,7 @@ estimators of klsym/language/estimators.py are functions that keep their names a
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import sympy
@@ -78,8 +78,7 @@ def as_loss(value: Any) -> Any:
     while waiting:
         node, detached = waiting.pop()
         compared = isinstance(node, Heaviside) and (detached or sg(node) == node)
-        name = "" if compared else _name_foreign(node)
-        if name:
+        if not compared and (name := _name_foreign(node)):
             raise UsageError(f"{name} is not part of the loss grammar, in {str(expression)[:60]}")
         waiting += [(part, detached or isinstance(node, sg)) for part in reversed(node.args)]
     return expression
@@ -126,8 +125,8 @@ class sg(Function):
 
     @classmethod
     def eval(cls, argument: Any) -> Any:
-        symbols = argument.free_symbols
-        moving = any(x.name.partition("[")[0] == log_q.name or isinstance(x, Log) for x in symbols)
+        names = {x.name.partition("[")[0] for x in argument.free_symbols}
+        moving = log_q.name in names or argument.atoms(Log)
         moving = moving or any(getattr(x, "is_mean_under_policy", False) for x in argument.atoms(Function))
         if isinstance(argument, sg) or not moving:
             return argument  # sg(sg(x)) = sg(x); what is free of theta is already constant
@@ -233,6 +232,9 @@ class OfRow(Estimator):
         slope = differentiate_in_k1(self.row.formula(IN_K1, IN_R))
         return slope.xreplace({IN_K1: K1(*self.args), IN_R: Ratio(*self.args)})
 
+    def _eval_is_nonnegative(self) -> bool | None:
+        return _is_nonnegative(self.row.formula(IN_K1, IN_R)) or None
+
 
 ROWS = "klsym/language/estimators.py"
 IN_K1, IN_R = Symbol("k1", real=True), Symbol("r", positive=True)
@@ -256,12 +258,12 @@ def _build_estimator_class(row: Row) -> type[OfRow]:
     if foreign or not formula.free_symbols or not formula.is_real or formula.free_symbols - {IN_K1, IN_R}:
         complaint = f"{formula} is no smooth function of k1 and r with a real value at every sample"
         raise UsageError(f"{ROWS}: {row.name}: {complaint}")
-    sign_facts = {"is_nonnegative": True} if _is_nonnegative(formula) else {}
-    members = {"row": row, "name": row.name, "latex_name": row.latex, "__module__": __name__, **sign_facts}
+    members = {"row": row, "name": row.name, "latex_name": row.latex, "__module__": __name__}
     metaclass: Any = type(OfRow)
     return metaclass(row.name.upper(), (OfRow,), {**members, "__doc__": f"{row.name} = {formula}."})
 
 
+@cache
 def _is_nonnegative(formula: Any) -> bool:
     """Is it 0 or above for SymPy, or convex in k1 with its minimum 0 at k1 = 0?"""
     slope, at_zero = differentiate_in_k1(formula), {IN_K1: sympy.S.Zero, IN_R: sympy.S.One}

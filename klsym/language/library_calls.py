@@ -15,7 +15,7 @@ from typing import Any
 
 from klsym.language.expressions import DENSITIES, REWARDS, above
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
-from klsym.language.pasted.names import selects_by_mask
+from klsym.language.pasted.names import has_mask_index
 from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
 from klsym.language.reductions import MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
 from klsym.language.sums import Normalised
@@ -77,7 +77,7 @@ def _make_reduction_row(kind: str) -> Row:
         x = reader.read_averaged(kind, given["x"], depth)
         if x.has(ONE_HOT):
             return select_one_hot(x) / (WORDS if kind == "mean" else 1)
-        if kind == "mean" and selects_by_mask(given["x"]):
+        if kind == "mean" and has_mask_index(given["x"]):
             return _average_kept(reader, call, x.xreplace({MASK: reader.one}), given.get("axis"))
         mean = reader.reduce_to_mean(kind, x, call.name, "axis" in given)
         reader.note_axis(mean, given.get("axis"))

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -63,6 +62,8 @@ def load_named_losses() -> tuple[NamedLoss, ...]:
 
 @cache
 def _read_table() -> dict[str, Any]:
+    import tomllib
+
     return tomllib.loads(TABLE.read_text(encoding="utf-8"))
 
 

@@ -43,15 +43,15 @@ from klsym.language.pasted.averages import AverageReader, OfWords
 from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import LIBRARIES, count_reductions, names_distribution
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
-from klsym.language.pasted.selections import calls_quantile, hold_selections
+from klsym.language.pasted.selections import has_quantile, hold_selections
 from klsym.language.pasted.statements import Flat
 from klsym.language.pasted.text import (
     BLOCKS,
-    adds_to_itself,
     as_python,
     ask_for_lines,
     find_assigned_name,
     find_setting,
+    is_addition_to_itself,
     is_condition,
     list_assumed_settings,
     parse_python,
@@ -231,7 +231,7 @@ class SpelledReader(AverageReader):
             if isinstance(node, ast.expr | ast.stmt):
                 end = self.find_position(node.end_lineno or 1, node.end_col_offset or 0)
                 node.col_offset, node.end_col_offset = self.find_position(node.lineno, node.col_offset), end
-        self.is_foreign |= calls_quantile(tree)
+        self.is_foreign |= has_quantile(tree)
         self.selection = hold_selections(tree)
         self.collect_names(tree)
         if not tree.body:
@@ -259,7 +259,7 @@ class SpelledReader(AverageReader):
     def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
         """Return the value of an assignment or of the loss."""
         self.size, self.deepest, self.target = 0, 0, find_assigned_name(node) or ""
-        if adds_to_itself(node) and self.starts_at_zero(self.target):
+        if is_addition_to_itself(node) and self.is_loss_without_start(self.target):
             self.names[self.target], self.assumed = S.Zero, (*self.assumed, f"{self.target} is 0 before")
         match node:
             case ast.Assign([ast.Name(name) | ast.Attribute(ast.Name("self"), name)], ast.Call() as of) if (
@@ -303,7 +303,7 @@ class SpelledReader(AverageReader):
         if names and not any(map(count_reductions, statements)):
             raise OfWords(names)
 
-    def starts_at_zero(self, name: str) -> bool:
+    def is_loss_without_start(self, name: str) -> bool:
         """Is it a loss to which terms are added, and of which the text has no beginning?"""
         return name not in self.names and not self.has_meaning(name) and "loss" in split_words(name)
 

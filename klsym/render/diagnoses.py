@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import textwrap
-from html import escape
 
 from klsym.diagnostics.codes import Code
 from klsym.diagnostics.conditions import Diagnostic
@@ -25,6 +24,8 @@ class PrintedCode(Code):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         from klsym.render.markup.parts import format_for_notebook
         from klsym.render.markup.questions import format_code_html
 

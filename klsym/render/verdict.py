@@ -30,7 +30,6 @@ from klsym.render.details import (
 )  # fmt: skip
 from klsym.render.printing import as_printed
 from klsym.render.sentences import describe_suggestion, write_sentences
-from klsym.render.verdict_json import build_verdict_json
 
 
 class PrintedSuggestion(Suggestion):
@@ -119,6 +118,8 @@ class PrintedVerdict(Verdict):
 
     def to_json(self, proof: bool = True) -> dict[str, Any]:
         """Return the verdict as JSON data, as `--json` prints it; proof: with its steps and the model."""
+        from klsym.render.verdict_json import build_verdict_json
+
         return build_verdict_json(self, proof)
 
     def text(self, proof: bool = False, full: bool = False, width: int = WIDTH) -> str:

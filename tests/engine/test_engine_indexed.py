@@ -9,9 +9,9 @@ import pytest
 import sympy
 
 from klsym.calculus import *
-from klsym.engine.proof.counterexamples import find_model, generate_tree_models, has_steps
+from klsym.engine.proof.counterexamples import find_model, generate_tree_models
 from klsym.engine.proof.reduction import reduce_side
-from klsym.engine.proof.sequence_quantities import split_scores
+from klsym.engine.proof.sequence_quantities import has_steps, split_scores
 from klsym.errors import KlsymError, NotInRing, ProofError, UsageError
 from klsym.kernel import check, read
 from klsym.kernel.models import Model

@@ -108,9 +108,9 @@ ALLOWED = {
 }
 # The rooms of the house, from the ground up: each may use what stands before it.
 TOOL = [
-    "errors", "escaping", "files", "worker_process", "kernel", "language", "notation", "worlds", "engine",
-    "diagnostics", "render", "numeric", "calculus", "api", "audit", "measure", "confirmed", "fixing",
-    "testing", "lint", "commands", "cli", "__main__",
+    "errors", "escaping", "files", "worker_process", "kernel", "language", "notation", "worlds",
+    "engine", "diagnostics", "render", "numeric", "calculus", "api", "audit", "measure", "confirmed",
+    "fixing", "testing", "lint", "commands", "cli", "__main__",
 ]  # fmt: skip
 STUDY = [
     "study", "study.templates", "study.gaussian", "study.sequences", "study.questions", "study.render",

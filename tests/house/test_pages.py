@@ -68,7 +68,22 @@ def test_releases_stand_beside_one_another(tmp_path):
     assert found == {"0.1": {"a": 1.23, "one verdict over import sympy": 1.1}, "0.2": {"a": 3.0}}
     page = pages.benchmarks(found)
     assert "| measured | 0.2 | 0.1 | aim |" in page and "| a | 3 | 1.23 |  |" in page
-    assert "| one verdict over import sympy |  | 1.1 | at most 1.15 |" in page
+    assert "| one verdict over import sympy |  | 1.1 | at most 1.05 |" in page
+
+
+def test_the_release_before_stands_beside_what_is_printed():
+    released = json.loads(ratios.STORED.read_text(encoding="utf-8"))
+    measured = "one verdict over import sympy"
+    assert ratios.previous("0.2.0", measured) == f"0.1.0: {released['0.1.0'][measured]:g}"
+    assert ratios.previous("0.2.0", "never measured") == ""
+
+
+def test_what_has_an_aim_is_measured():
+    measured = {
+        name for row in json.loads(ratios.STORED.read_text(encoding="utf-8")).values() for name in row
+    }
+    assert all(any(name.startswith(start) for name in measured) for start in pages.AIMS)
+    assert {f"{name} over import sympy" for name in ratios.ASKED} <= measured
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1, 2])

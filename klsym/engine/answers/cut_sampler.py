@@ -64,9 +64,7 @@ def restrict_to_drawn_words(written: Written) -> Written:
 
 
 def rewrite_under_mu(written: Written, setting: Setting) -> tuple[Written, Setting]:
-    """Return the off-policy loss for a sampler that is cut off at each token; other losses unchanged."""
-    if not setting.truncated or not setting.is_per_token:
-        return written, setting
+    """Return the off-policy loss for a sampler that is cut off at each token."""
     e = written.expression.xreplace({rho: setting.weighting.typed})
     e = e.replace(lambda x: isinstance(x, Weight), lambda x: exp(x.args[0] - x.args[1]))
     e = e.xreplace({log_mu: sg(log_q)})

@@ -113,12 +113,14 @@ def guess_intended_target(verdict: Verdict, written: Written) -> str | None:
         return None
     if verdict.setting.centring is not None and not verdict.setting.centring.keeps_gradient:
         return None
-    names = written.expression.replace(lambda e: isinstance(e, Weight), lambda e: parameter("weight"))
-    if written.expression.has(M):  # masked on purpose
+    e = written.expression
+    if e.has(M):  # masked on purpose
         return None
-    if not written.expression.has(log_p):
-        compared = names.has(log_mu) and not names.has(R, A)
-        return "sampler" if compared and not verdict.setting.on_policy else None
+    if not e.has(log_p):
+        if verdict.setting.on_policy or e.has(R, A):
+            return None
+        names = e.replace(lambda e: isinstance(e, Weight), lambda e: parameter("weight"))
+        return "sampler" if names.has(log_mu) else None
     parts = set(verdict.gradient.multiples) if not verdict.gradient.rest else {"rest"}
     if parts and parts <= {"reward", "reverse-kl"}:
         return None

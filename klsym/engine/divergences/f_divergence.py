@@ -16,6 +16,7 @@ Objectives that are no divergence get messages: where they push q away from p, o
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -329,9 +330,23 @@ def _is_negative_somewhere(element: ExpPoly) -> bool:
         return False
     ratios: tuple[Number, ...] = (-5, -1, Fraction(1, 3), 1, 5)
     for at in product(ratios, ratios, (-9, -1)):
-        value = element.substitute({n: ExpPoly.from_number(x) for n, x in zip(FREE_NAMES, at, strict=True)})
-        if _enclose(value).b < 0:
+        point = dict(zip(FREE_NAMES, at, strict=True))
+        if _is_plainly_positive(element, point):
+            continue
+        if _enclose(element.substitute({n: ExpPoly.from_number(x) for n, x in point.items()})).b < 0:
             return True
+    return False
+
+
+def _is_plainly_positive(element: ExpPoly, point: dict[str, Number]) -> bool:
+    """Do floats decide that the element is positive at a point?  Exponents are small there."""
+    at, total, size = {name: float(x) for name, x in point.items()}, 0.0, 0.0
+    with suppress(OverflowError):
+        for (monomial, exponent), value in element.terms.items():
+            power = sum(float(v) * math.prod(at[name] ** n for name, n in m) for m, v in exponent)
+            term = float(value) * math.prod(at[name] ** n for name, n in monomial) * math.exp(power)
+            total, size = total + term, size + abs(term) * (1 if abs(power) < 300 else math.inf)
+        return total > 1e-9 * size
     return False
 
 

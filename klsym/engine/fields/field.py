@@ -19,14 +19,13 @@ from typing import Any
 
 from klsym.engine.fields.named_terms import (
     RandomNames,
-    Slots,
-    read_slot_coefficients,
     sort_random_names,
     split_terms,
 )
 from klsym.engine.fields.position_sums import PLAIN, T, is_summable, m, n, sum_over_slot
 from klsym.engine.fields.primitives import depends_on_theta, find_primitive, substitute_detached_on_policy
 from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss
+from klsym.engine.fields.term_table import Slots, read_slot_coefficients
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.proof.derivation import Derivation, derive
 from klsym.engine.proof.quantities import Quantity, expected_gradient
@@ -117,9 +116,8 @@ def reduce_loss(loss: SlotLoss) -> ReducedGradient:
     exchanged = start
     if loss.sums and loss.index == "t":
         exchanged = _exchange_sums(start if loss.detached else _differentiate(start))
-    score_coefficients = collect_score_coefficients(
-        _differentiate(start_derivation(loss) if sequence_part else start)
-    )
+    differentiated = _differentiate(start_derivation(loss) if sequence_part else start)
+    score_coefficients = collect_score_coefficients(differentiated)
     if loss.index == "i":
         score_coefficients = {
             slot: coefficient for slot, c in score_coefficients.items() if (coefficient := rewrite_in_n(c))
@@ -133,7 +131,7 @@ def reduce_loss(loss: SlotLoss) -> ReducedGradient:
         index="t" if loss.index == "t" else "",
     )
     try:
-        canonical_form = exchanged.reduce()
+        canonical_form = (exchanged if loss.index else differentiated).reduce()
         c, products = (ZERO, ()) if loss.index == "t" else _split_canonical_form(canonical_form)
     except (Refused, NotCanonical):
         return partly_reduced

@@ -15,24 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 from typing import NamedTuple
 
-from klsym.engine.fields.slot_loss import ADVANTAGE
-from klsym.engine.proof.quantities import KL, Quantity, expectation, grad
-from klsym.engine.proof.reduction import Strategy, reduce_side
-from klsym.engine.proof.sequence_quantities import sum_over_t, token_KL, token_KL_gradient
+from klsym.engine.fields.term_table import (
+    NamedTerm,
+    Slots,
+    build_mean,
+    list_sample_terms,
+    list_token_terms,
+)
+from klsym.engine.proof.quantities import Quantity
 from klsym.kernel.derivatives import select_sample_part
 from klsym.kernel.names import REWARDS, SAMPLE_BASES, THETA_FREE, parse_name
-from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Key, Monomial
 from klsym.kernel.statements import Context as Plain
 from klsym.language.abbreviations import Context, Indexed, Side
-from klsym.language.convert import to_ring, to_sympy
-from klsym.language.expressions import A, R, k1, length, log_q, now, past, r, rho
-from klsym.language.unfolding import PLAIN, unfold
+from klsym.language.convert import to_sympy
+from klsym.language.unfolding import PLAIN
 from klsym.notation import formulas
 
-Slots = dict[str, ExpPoly]  # the slot of the score function -> its coefficient, all under q
 Names = frozenset[str]
 
 
@@ -56,7 +58,8 @@ KLS = ("reverse-kl", "forward-kl")
 K1 = ExpPoly.from_variable("k1")
 R_RATIO = (-K1).exp()
 LENGTH = frozenset({"length"})  # the number of tokens of a sequence, which is random: no reward
-FORWARD_VALUE = to_ring(-past(r) * now(r) * now(k1))  # KL(p||q), as tokens to come average to 1
+_PAST, _NOW = (ExpPoly.from_variable(f"k1[{slot}]") for slot in ("past", "now"))
+FORWARD_VALUE = -(-_PAST - _NOW).exp() * _NOW  # -r k1: KL(p||q), as tokens to come average to 1
 
 
 # ---------------------------------------------------------------------------- one sample
@@ -157,12 +160,24 @@ def _is_reward_in_region(term: ExpPoly, names: RandomNames) -> bool:
 
 
 def _name_part(term: ExpPoly, patterns: dict[str, ExpPoly], rewards: Names) -> str:
-    densities = {n for n in _collect_sample_names(term) if parse_name(n).base not in THETA_FREE}
-    rewarded = term.names() & rewards or _collect_sample_names(term) - densities
+    names = _collect_sample_names(term)
+    densities = {n for n in names if parse_name(n).base not in THETA_FREE}
+    rewarded = term.names() & rewards or names - densities
     if not densities:
         return "reward" if rewarded else "constant"
-    matching = (name for name, p in patterns.items() if not _collect_sample_names(term * p.invert()))
-    return "remainder" if rewarded else next(matching, "remainder")
+    random = set() if rewarded else {_select_random_part(*key) for key in term.terms}
+    matching = (name for name, pattern in patterns.items() if random == {*pattern.terms})
+    return next(matching, "remainder")
+
+
+@lru_cache(maxsize=8192)
+def _select_random_part(monomial: Monomial, exponent: Exponent) -> Key:
+    """Return the factor of a term that changes from sample to sample."""
+
+    def is_random(power: Monomial) -> bool:
+        return any(parse_name(name).base in SAMPLE_BASES for name, _ in power)
+
+    return tuple(x for x in monomial if is_random((x,))), tuple(x for x in exponent if is_random(x[0]))
 
 
 def split_terms(element: ExpPoly) -> Iterator[ExpPoly]:
@@ -208,97 +223,6 @@ def find_whole_reward(element: ExpPoly, defined: RandomNames = NO_NAMES) -> ExpP
     if difference != element or not slots or others - allowed or element.names() & defined.random:
         return None
     return first.rename(lambda name: name.removesuffix("[now]"))
-
-
-# ---------------------------------------------------------------------------- tokens
-@dataclass(frozen=True)
-class NamedTerm:
-    """A named term: in its canonical form, `lead` is a coefficient of the score of `slot`.
-
-    objective: what it is the gradient of, if anything; expected_gradient: the quantity, if it is no gradient.
-    part: its name in the combination that a verdict prints; a reward is the multiple times h.
-    defined: the regions in h.
-    """
-
-    name: str
-    slot: str
-    lead: ExpPoly
-    objective: Quantity | None
-    expected_gradient: Quantity | None = None
-    part: str = ""
-    h: ExpPoly = ONE
-    defined: Plain = PLAIN
-
-    @property
-    def quantity(self) -> Quantity:
-        if self.expected_gradient is not None:
-            return self.expected_gradient
-        assert self.objective is not None
-        return grad(self.objective)
-
-    @cached_property
-    def canonical(self) -> Slots:
-        if self.slot == "x":
-            return {"x": self.lead}
-        side = unfold(self.quantity.side, Context())
-        for _, reached in reduce_side(side, self.defined, strategy=Strategy(stepwise=True)):
-            side = reached
-        return read_slot_coefficients(side)
-
-
-def read_slot_coefficients(side: Side) -> Slots:
-    """Return the coefficient of the score of each slot in a canonical side."""
-    coefficients: Slots = {}
-    for coefficient, atoms in side.terms:
-        [atom] = atoms
-        assert isinstance(atom, Indexed) and atom.measure == "q" and len(atom.score) == 1
-        coefficients[atom.score[0]] = atom.coefficient * coefficient
-    return coefficients
-
-
-def _build_term(
-    name: str, slot: str, lead: object, objective: Quantity, part: str = "", h: object = 1
-) -> NamedTerm:
-    return NamedTerm(name, slot, to_ring(lead), objective, part=part, h=to_ring(h))
-
-
-def _build_mean(integrand: object) -> Quantity:
-    return expectation(integrand, under="q")
-
-
-OVER_T = ADVANTAGE / length
-TO_PREFIX_OF_Q = past(rho) ** -1  # brings the tokens before t from q to mu
-TERMS = {
-    "": (
-        _build_term("reverse-kl", "x", k1, KL("q", "p"), part="reverse-kl"),
-        _build_term("forward-kl", "x", -r, KL("p", "q"), part="forward-kl"),
-    ),
-    "t": (
-        _build_term("reverse-kl", "past", now(k1), KL("q", "p"), part="reverse-kl"),
-        _build_term("forward-kl", "now", -past(r) * now(r), KL("p", "q"), part="forward-kl"),
-        _build_term("reward", "past", now(R), _build_mean(R), part="reward", h=R),
-        _build_term("log_q", "past", now(log_q), _build_mean(log_q)),
-        _build_term("k1/T", "past", now(k1) / length, _build_mean((k1 - 1) / length)),
-        _build_term("log_q/T", "past", now(log_q) / length, _build_mean((log_q - 1) / length)),
-        _build_term("R/T", "past", now(R) / length, _build_mean(R / length)),
-        _build_term("T", "past", 1, _build_mean(length)),
-        _build_term("1/T", "now", 1 / length, _build_mean(1 / length)),
-        _build_term("kl of mu", "now", TO_PREFIX_OF_Q / now(rho), KL("mu", "q")),
-        _build_term("reverse at mu", "now", now(k1) * TO_PREFIX_OF_Q, token_KL("q", "p", prefixes="mu")),
-        _build_term("forward at mu", "now", -now(r) * TO_PREFIX_OF_Q, token_KL("p", "q", prefixes="mu")),
-        _build_term(
-            "advantages", "past", ADVANTAGE, sum_over_t(ADVANTAGE, under="q"), part="reward", h=A * length
-        ),
-        _build_term("advantage", "now", ADVANTAGE, _build_mean(ADVANTAGE), part="reward", h=A),
-        _build_term("advantage/T", "now", OVER_T, _build_mean(OVER_T), part="reward", h=OVER_T),
-        NamedTerm(
-            "reverse at q", "now", to_ring(now(k1)), None, expected_gradient=token_KL_gradient("q", "p")
-        ),
-        NamedTerm(
-            "forward at q", "now", to_ring(-now(r)), None, expected_gradient=token_KL_gradient("p", "q")
-        ),
-    ),
-}
 
 
 # ---------------------------------------------------------------------------- decomposition
@@ -375,7 +299,7 @@ def decompose(
             recognise_coefficient(coefficients.get("x", ZERO), sort_random_names(defined))
         )
     fixed = [name for name, _, e in defined.definitions if defined.is_constant(e)]
-    context, table = Context(parameters=(*parameters, *fixed)), TERMS[index]
+    context, table = Context(parameters=(*parameters, *fixed)), list_token_terms()
     named = []
     for term in (*_generate_reward_terms(coefficients, context, defined), *table):
         multiple = _find_multiple(coefficients.get(term.slot, ZERO), term.lead, context)
@@ -393,12 +317,12 @@ def _decompose_sample(parts: NamedParts) -> Decomposition:
     """Decompose a coefficient at one sample, where any h(R, A) is named: E_q[h s] = grad E_q[h]."""
     named = [
         (t, multiple)
-        for t, multiple in zip(TERMS[""], (parts.reverse, parts.forward), strict=True)
+        for t, multiple in zip(list_sample_terms(), (parts.reverse, parts.forward), strict=True)
         if multiple
     ]
     if parts.reward:
         h = parts.reward
-        term = NamedTerm("reward", "x", h, _build_mean(to_sympy(h)), part="reward", h=h)
+        term = NamedTerm("reward", "x", h, build_mean(to_sympy(h)), part="reward", h=h)
         named.append((term, ONE))
     return Decomposition(tuple(named), {"x": parts.remainder} if parts.remainder else {})
 
@@ -409,7 +333,7 @@ def _count_terms(slots: Slots) -> int:
 
 def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain) -> Iterator[NamedTerm]:
     """Yield named terms grad E_q[h] that the coefficients may contain, for h that are not in the table."""
-    known_leads = {term.lead for term in TERMS["t"] if term.objective is not None}
+    known_leads = {term.lead for term in list_token_terms() if term.objective is not None}
     rewards = sort_random_names(defined).rewards
     declared = replace(defined, parameters=tuple(dict.fromkeys((*defined.parameters, *context.parameters))))
     for slot in ("past", "now"):
@@ -419,7 +343,7 @@ def _generate_reward_terms(coefficients: Slots, context: Context, defined: Plain
             if h is None or lead in known_leads:
                 continue
             known_leads = known_leads | {lead}
-            name, objective = f"advantage {formulas.show_element(h)}", _build_mean(to_sympy(h))
+            name, objective = f"advantage {formulas.show_element(h)}", build_mean(to_sympy(h))
             yield NamedTerm(name, slot, lead, objective, part="reward", h=h, defined=declared)
 
 

@@ -215,6 +215,7 @@ def remove_slots(expression: Any) -> Any:
         {
             x: type(x)(x.name.removesuffix("[now]").removesuffix("[self]"), **x.assumptions0)
             for x in expression.free_symbols
+            if "[" in x.name
         }
     )
 

@@ -357,10 +357,11 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
     divisors = {x for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}
     has_count = any(summed.has(M) for x in divisors for summed in x.atoms(Whole))
     sums = {summed: sympy.Dummy(log_q.name, real=True) for summed in e.atoms(Summed)}  # so that sg(..) stays
+    if not (setting.is_of_sequence and (has_count or not all(map(_is_summable_over_tokens, sums)))):
+        return written, setting
     is_whole = all(isinstance(summed, Whole) for summed in sums) and not e.xreplace(sums).has(M)
     is_single = not setting.is_centred and not has_batch_sum(e.xreplace(dict.fromkeys(divisors, sympy.S.One)))
-    is_rewritten = setting.is_of_sequence and (has_count or not all(map(_is_summable_over_tokens, sums)))
-    if not (is_rewritten and is_whole and is_single):
+    if not (is_whole and is_single):
         return written, setting
     bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.express_in_k1())
     sequence_values = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
@@ -388,7 +389,7 @@ def rewrite_for_sequence(written: Written) -> Written:
         sequence_sums[token_sum] = to_sympy(
             sum_over_slot(to_ring(now(token_sum.args[0]).xreplace({now(A): ADVANTAGE, T: length})), "x")
         )
-    return Written(written.text, expression.xreplace(sequence_sums).xreplace({T: length}))
+    return Written(written.text, expression.xreplace({**sequence_sums, T: length}))
 
 
 def _convert_token_term(expression: Any) -> ExpPoly | None:

@@ -33,12 +33,16 @@ def expand_options(written: Written, setting: Setting, h: Formula | None = None)
 
     h: what multiplies the score of a sample.
     """
-    expression = written.expression.xreplace({rho: setting.weighting.typed})
-    weighted = expression != written.expression
+    typed = setting.weighting.typed
+    weighted = typed != rho and written.expression.has(rho)
+    expression = written.expression.xreplace({rho: typed}) if weighted else written.expression
+    divisor, centring = setting.divisor, setting.centring
+    has_options = weighted or setting.truncated or divisor.divides or setting.credits_other_tokens or centring
+    if not has_options:
+        return None
     formula = losses.build_tree(expression if weighted else written)
     if setting.credits is not None and setting.credits.word is not None:
         formula = _apply_credit(expression if expression.has(A) else None, formula, setting.credits.word)
-    divisor, centring = setting.divisor, setting.centring
     if divisor.divides and not divisor.over_batch:
         formula = divide(formula, losses.build_tree(divisor.number))
     if setting.truncated:
@@ -49,8 +53,7 @@ def expand_options(written: Written, setting: Setting, h: Formula | None = None)
         formula = Call(centring.word, (formula,))
     elif centring is not None and h is not None:
         formula = multiply(Call("sg", (Call(centring.word, (h,)),)), Name("log_q"))
-    has_options = weighted or setting.truncated or divisor.divides or setting.credits_other_tokens or centring
-    return TEXT(formula) if has_options else None
+    return TEXT(formula)
 
 
 def _apply_credit(expression: Any, formula: Formula, credit: str) -> Formula:

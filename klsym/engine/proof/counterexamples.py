@@ -27,13 +27,7 @@ from klsym.kernel.slots import PARTS
 from klsym.kernel.statements import Context
 from klsym.kernel.statements import Statement as Plain
 from klsym.language.abbreviations import (
-    Curl,
-    Gradient,
-    Indexed,
-    IndexedGradient,
     Side,
-    TokenDivergence,
-    pair_elements_with_slots,
     walk_elements,
 )
 from klsym.worlds.draw import (
@@ -93,19 +87,6 @@ def _compute_fact(fact: ExpPoly, values: dict[str, Fraction]) -> Fraction:
 
 def _compute_parameter_value(difference: Side, values: dict[str, Fraction]) -> Fraction:
     return enclose(difference, Model((), (), values)).lower
-
-
-def has_steps(*sides: Side) -> bool:
-    """Do sides contain a sum over the tokens of sequences, or their length?"""
-    for side in sides:
-        atoms = [atom for _, factors in side.terms for atom in factors]
-        if any("t" in a.index for a in atoms if isinstance(a, Indexed | IndexedGradient)):
-            return True
-        if any(isinstance(a, TokenDivergence | Curl) for a in atoms):
-            return True
-        if has_steps(*(a.of for a in atoms if isinstance(a, Gradient))):
-            return True
-    return any("length" in element.names() for side in sides for element, _ in pair_elements_with_slots(side))
 
 
 def choose_rows(names: Iterable[str], context: Context) -> frozenset[str]:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from klsym.engine.proof import inequalities
 from klsym.engine.proof.completeness_data import find_foreign_term, solve_for_family
-from klsym.engine.proof.counterexamples import find_model, has_steps
-from klsym.engine.proof.inequalities import fill_multiples, read_premise_multiples, read_rows
 from klsym.engine.proof.lemmas import collect_cited_parts, prove_lemmas
 from klsym.engine.proof.quantities import Quantity, choose_labels, to_quantity
 from klsym.engine.proof.reduction import Move, RuleStep, Strategy, make_step, reduce_side
+from klsym.engine.proof.sequence_quantities import has_steps
 from klsym.errors import ProofError, Refused, UsageError
 from klsym.kernel import EQUATION, FORMAT, certify, digest
 from klsym.kernel.assumptions import Assumptions
@@ -268,15 +268,15 @@ class Derivation:
         A square may hold "nonnegative": a function of k1 and w that multiplies it, and that the theorem
         assumes to be at least 0 wherever m has mass: the region it speaks of.  using: as in `equals`.
         """
-        return self._compare(right, "<=", read_rows(rows), using)
+        return self._compare(right, "<=", inequalities.read_rows(rows), using)
 
     def _compare(
         self, right: Any, relation: str, rows: list[Any], using: Iterable[Any], whole: bool = False
     ) -> Proof:
         """Prove a relation: evaluate both sides, after adding the rows and the premises to the left one."""
-        right_quantity, uses = to_quantity(right), read_premise_multiples(using, self.context)
+        right_quantity, uses = to_quantity(right), inequalities.read_premise_multiples(using, self.context)
         multiples = (e for _, times in uses if times for e in walk_elements(times))
-        chain = self._declare_names(right_quantity, *_collect_row_elements(rows), *multiples)
+        chain = self._declare_names(right_quantity, *inequalities.collect_row_elements(rows), *multiples)
         plain = expand_context(chain.context)
         start = unfold(self.start, chain.context)
         for row in rows:
@@ -286,7 +286,9 @@ class Derivation:
         strategy = Strategy(stepwise=stepwise, evaluate=True, cited=prove_lemmas())
         chain = chain._add_given_means(start, target, strategy=strategy)
         plain, moves = expand_context(chain.context), list[Move]()
-        for number, times in fill_multiples(uses, start, target, context=plain, strategy=strategy):
+        for number, times in inequalities.fill_multiples(
+            uses, start, target, context=plain, strategy=strategy
+        ):
             data = {"of": number, "times": times.to_json(), "gradient": 0}
             left = _find_last_side(start, tuple(moves))
             moves.append(make_step(left, plain, "left", None, factor=None, rule=EQUATION, data=data))
@@ -303,6 +305,8 @@ class Derivation:
         self, right: Any, relation: str = "=", model: dict[str, Any] | None = None, mu_is_q: bool = False
     ) -> Proof:
         """Refute left = right (or left <= right) by a finite model; mu_is_q: one in which mu is q."""
+        from klsym.engine.proof.counterexamples import find_model
+
         steps = has_steps(self.start, to_quantity(right).side)
 
         def close(left: Side, other: Side, context: Context) -> dict[str, Any]:
@@ -397,11 +401,6 @@ def _raise_proof_error(make: Any) -> Any:
         return make()
     except Refused as refusal:
         raise ProofError(str(refusal)) from None
-
-
-def _collect_row_elements(rows: list[Any]) -> Iterable[ExpPoly]:
-    names = ("scale", "factor", "v", "of", "nonnegative")
-    return [ExpPoly.from_json(row[name]) for row in rows for name in names if name in row]
 
 
 def _drop_common_moves(

@@ -57,6 +57,12 @@ def _read_row(row: Any) -> Data:
     return {"kind": ROW_KINDS[kinds[0]], "at": ["", at], "score": ["x"] * power, **json_values}
 
 
+def collect_row_elements(rows: Iterable[Data]) -> list[ExpPoly]:
+    """Return the elements in rows as the kernel reads them."""
+    names = ("scale", "factor", "v", "of", "nonnegative")
+    return [ExpPoly.from_json(row[name]) for row in rows for name in names if name in row]
+
+
 def read_premise_multiples(using: Iterable[Any], context: Context) -> list[tuple[int, Side | None]]:
     """Read pairs (number of a premise F = G, multiple m): right - left contains the term m (F - G).
 

@@ -17,6 +17,7 @@ from klsym.kernel.ring import ExpPoly
 from klsym.kernel.slots import is_score
 from klsym.language.abbreviations import (
     Curl,
+    Gradient,
     Indexed,
     IndexedGradient,
     MeanVariance,
@@ -24,9 +25,23 @@ from klsym.language.abbreviations import (
     Side,
     TokenDivergence,
     as_side,
+    pair_elements_with_slots,
 )
 from klsym.language.convert import find_generic_functions, to_ring
 from klsym.language.expressions import s as score_symbol
+
+
+def has_steps(*sides: Side) -> bool:
+    """Do sides contain a sum over the tokens of sequences, or their length?"""
+    for side in sides:
+        atoms = [atom for _, factors in side.terms for atom in factors]
+        if any("t" in a.index for a in atoms if isinstance(a, Indexed | IndexedGradient)):
+            return True
+        if any(isinstance(a, TokenDivergence | Curl) for a in atoms):
+            return True
+        if has_steps(*(a.of for a in atoms if isinstance(a, Gradient))):
+            return True
+    return any("length" in element.names() for side in sides for element, _ in pair_elements_with_slots(side))
 
 
 def split_scores(expression: Any, index: str) -> dict[Score, ExpPoly]:

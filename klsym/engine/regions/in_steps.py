@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import sympy
@@ -14,6 +15,7 @@ from sympy import Heaviside
 
 from klsym.engine.regions.relations import find_contradiction
 from klsym.kernel.definitions import LOG, REGION
+from klsym.kernel.derivatives import attach
 from klsym.kernel.names import HELD, LOG_RATIOS, attach_name, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import PARTS, SEQUENCE, name_in_slot
@@ -59,10 +61,27 @@ def to_steps(element: ExpPoly, context: Context, tokens: bool = False) -> Any:
             step = Heaviside(inner, 0) if is_region else sympy.log(inner) if is_log else inner
             steps |= {kind(name, real=True): step for kind in (sympy.Symbol, Region, Log)}
     expression = to_sympy(element).xreplace(steps)
-    positive_symbols = {sympy.Symbol(name, real=True) for e in context.facts for name in e.names()}
+    names = {name for e in context.facts for name in e.names()}
+    positive = {sympy.Symbol(name, real=True): sympy.Symbol(name, positive=True) for name in names}
+    lasting = {steps[sympy.Symbol(name, real=True)] for name in _find_lasting_regions(element, context)}
     return _combine_steps_to_signs(
-        expression.xreplace({x: sympy.Symbol(x.name, positive=True) for x in positive_symbols})
+        expression.xreplace(positive), {step.args[0].xreplace(positive) for step in lasting}
     )
+
+
+def _find_lasting_regions(element: ExpPoly, context: Context) -> set[str]:
+    """Return the regions x > 0 and -x > 0 whose steps do not add up to the sign of x."""
+    element = attach(element)
+    regions = {
+        name: e for name in element.names() if (e := context.find_definition(name, REGION)) is not None
+    }
+    pairs = [(a, b) for a, b in combinations(regions, 2) if regions[a] == -regions[b]]
+    return {
+        name
+        for a, b in pairs
+        if a in element.substitute({b: ExpPoly.from_variable(a)}).names()
+        for name in (a, b)
+    }
 
 
 def _replace_complements(element: ExpPoly, context: Context) -> tuple[ExpPoly, dict[str, ExpPoly]]:
@@ -96,9 +115,9 @@ def _split_off_k3(e: ExpPoly) -> tuple[Any, ExpPoly]:
     return sympy.S.Zero, e
 
 
-def _combine_steps_to_signs(expression: Any) -> Any:
-    """Write [x > 0] - [-x > 0] as sign(x)."""
-    steps = {step.args[0] for step in expression.atoms(Heaviside)}
+def _combine_steps_to_signs(expression: Any, lasting: set[Any]) -> Any:
+    """Write [x > 0] - [-x > 0] as sign(x); lasting: x of which that is known to be no part."""
+    steps = {step.args[0] for step in expression.atoms(Heaviside)} - lasting
     if any(-x in steps for x in steps) and expression.count_ops() > MOST_OPERATIONS:
         return expression
     for x in sorted(steps, key=sympy.default_sort_key):

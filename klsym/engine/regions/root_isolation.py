@@ -172,7 +172,7 @@ def _enclose_zero(g: ExponentialTerms, slope: ExponentialTerms, zero: Zero) -> t
         sign = _find_sign_over(g, zero)
         if sign is not None:
             return zero, sign
-        zero = _halve_interval(slope, zero)
+        zero = _halve_interval(slope, zero, _find_sign_at(slope, zero[0]))
     raise Undecided
 
 
@@ -187,18 +187,18 @@ def _enclose_crossing(
             return integer, integer
     zero = low, high
     while zero[1] - zero[0] > ZERO_WIDTH:
-        zero = _halve_interval(g, zero)
+        zero = _halve_interval(g, zero, before)
     simple = ((zero[0] + zero[1]) / 2).limit_denominator(1000)
     return (simple, simple) if _find_sign_over(g, (simple, simple)) == 0 else zero
 
 
-def _halve_interval(g: ExponentialTerms, zero: Zero) -> Zero:
+def _halve_interval(g: ExponentialTerms, zero: Zero, sign_below: int) -> Zero:
     low, high = zero
     middle = (low + high) / 2
     sign = _find_sign_at(g, middle)
     if sign == 0:
         return middle, middle
-    return (middle, high) if sign == _find_sign_at(g, low) else (low, middle)
+    return (middle, high) if sign == sign_below else (low, middle)
 
 
 def _find_far_point(g: ExponentialTerms, start: Fraction, direction: int, sign: int) -> Fraction:

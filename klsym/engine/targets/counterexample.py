@@ -94,7 +94,7 @@ def _build_derivation(field: ReducedGradient, decision: Decision) -> Derivation:
         derivation = derive(loss_gradient, on_policy=context.on_policy, defined=field.loss.defined)
         return derivation if context.given else field.exchanged
     if not context.given and (field.loss.centred_coefficient is not None or not context.premises):
-        return field.start
+        return field.start if field.index else field.canonical_form or field.start
     holds_m = any("m" in element.names() for element in walk_elements(decision.gradient.side))
     premises = BATCH_SIZE if holds_m else ()
     return derive(decision.gradient, premises=premises, defined=field.loss.defined)

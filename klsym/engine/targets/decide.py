@@ -27,7 +27,6 @@ from klsym.engine.proof.sequence_quantities import curl, mean_over_i, sum_over_t
 from klsym.engine.regions.in_span import is_combination
 from klsym.engine.targets.named_gradient import build_named_gradient, find_centred_form, prove_gradient
 from klsym.engine.targets.objectives import build_covariances, build_objective, differentiate_terms
-from klsym.engine.targets.product_curl import decide_products
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
@@ -365,6 +364,8 @@ def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decompositi
 def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
     """Decide objective if the curl is 0, no-objective if it is not 0 on some model."""
     if field.products:
+        from klsym.engine.targets.product_curl import decide_products
+
         centred_form = find_centred_form(field)
         target, curl_proofs = decide_products(
             [(centred_form.h, ONE)] if centred_form else field.products,

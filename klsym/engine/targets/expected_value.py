@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from klsym.engine.fields.named_terms import (
     sort_random_names,
     split_terms,
 )
+from klsym.engine.fields.primitives import WEIGHT, select_constant_terms
 from klsym.engine.fields.slot_loss import (
     choose_measure,
     needs_sampler,
@@ -28,10 +30,12 @@ from klsym.engine.regions.piecewise import keep_used_regions
 from klsym.engine.targets.in_print import ValuePrinter
 from klsym.engine.verdicts.lazy import Search
 from klsym.engine.verdicts.verdict import ExpectedValue, TargetReading
+from klsym.kernel.densities import build_density_ratio
 from klsym.kernel.derivatives import attach
+from klsym.kernel.names import PROBABILITIES
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.statements import Context
-from klsym.language.abbreviations import E, Indexed
+from klsym.language.abbreviations import E, Indexed, Side
 from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.messages import Message
 from klsym.language.sums import Centred, LeftOut
@@ -53,11 +57,16 @@ def find_expected_value(written: Written, setting: Setting, roots: bool = False)
         e = to_sympy(substitute_on_policy(to_ring(e)))
     measure, detached_q = choose_measure(to_ring(e), setting), needs_sampler(to_ring(e), setting)
     defined = keep_used_regions(loss.regions.context, to_ring(e))
-    start = derive(_build_mean(e, index, measure, defined), on_policy=detached_q, defined=defined)
+
+    def start() -> Derivation:
+        return derive(_build_mean(e, index, measure, defined), on_policy=detached_q, defined=defined)
+
     names = sort_random_names(defined)
     sequence_terms = constant = ZERO
     token_parts = NamedParts(ZERO, forward=ZERO, reward=ZERO, constant=ZERO, remainder=ZERO)
-    for scale, atoms in start.reduce().left.terms:
+    is_plain = not (index or defined.definitions)
+    reduced = _reduce_sample_mean(to_ring(e), setting) if is_plain else start().reduce().left
+    for scale, atoms in reduced.terms:
         match atoms:
             case ():
                 constant = constant + scale
@@ -71,6 +80,17 @@ def find_expected_value(written: Written, setting: Setting, roots: bool = False)
     value = _name_value(recognise_value(sequence_terms, names), token_parts, start, names)
     printer = ValuePrinter(defined, tokens=False)
     return replace(printer.rewrite_reading(value), constant=printer.rewrite_value(constant))
+
+
+def _reduce_sample_mean(element: ExpPoly, setting: Setting) -> Side:
+    """Return E_m[L] at one sample as c + E_q[v], without a derivation: densities have the mean 1."""
+    value, constant = attach(element), ZERO
+    value = substitute_on_policy(value) if setting.on_policy else value * WEIGHT.invert()
+    for measure in PROBABILITIES:
+        ratio = build_density_ratio(measure, "q")
+        part = select_constant_terms(value * ratio.invert()) * ratio
+        value, constant = value - part, constant + part * ratio.invert()
+    return Side.from_atom(E("q", value)) + Side.from_constant(constant)
 
 
 def _build_mean(e: Any, index: str, measure: str, defined: Context) -> Quantity:
@@ -92,7 +112,10 @@ def _add_terms(parts: NamedParts, element: ExpPoly, names: RandomNames) -> Named
 
 
 def _name_value(
-    sequence_parts: NamedParts, token_parts: NamedParts, start: Derivation, names: RandomNames
+    sequence_parts: NamedParts,
+    token_parts: NamedParts,
+    start: Callable[[], Derivation],
+    names: RandomNames,
 ) -> ExpectedValue:
     parts = NamedParts(
         *(
@@ -111,8 +134,9 @@ def _name_value(
     return ExpectedValue(reading.target, reading.parts, reading.rest, assumed_messages=assumptions)
 
 
-def collect_value_assumptions(start: Derivation, names: tuple[str, ...]) -> tuple[Message, ...]:
+def collect_value_assumptions(start: Callable[[], Derivation], names: tuple[str, ...]) -> tuple[Message, ...]:
     """Return the hypotheses of a mean in canonical form; names: the divergences that replace its terms."""
-    proof = start.equals(Quantity(start.reduce().left))
+    mean = start().reduce()
+    proof = mean.equals(Quantity(mean.left))
     supports = (Message("support", first=a, second=b) for a, b in (FINITE[x] for x in names if x in FINITE))
     return tuple(dict.fromkeys((*proof.assumptions, *supports)))

@@ -14,12 +14,21 @@ from klsym.engine.divergences.f_divergence import (
     find_convexity,
     find_divergence,
 )
-from klsym.engine.fields.field import ReducedGradient, reduce_loss, reduce_typed_loss, split_own_share
+from klsym.engine.fields.field import (
+    ReducedGradient,
+    reduce_loss,
+    reduce_typed_loss,
+    split_own_share,
+)
 from klsym.engine.fields.named_terms import KLS, decompose, recognise_coefficient, split_terms
+from klsym.engine.fields.primitives import WEIGHT, depends_on_theta
 from klsym.engine.fields.slot_loss import (
+    LENGTHS,
     build_centred_loss,
     build_slot_loss,
     collect_random_names,
+    has_batch_sum,
+    refuse_unless_moderate,
     rewrite_for_sequence,
 )
 from klsym.engine.options.expand_options import expand_options
@@ -29,7 +38,6 @@ from klsym.engine.proof.quantities import grad, sample, sample_gradient
 from klsym.engine.regions.in_steps import to_steps
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.targets.clamp_messages import add_clip_results
-from klsym.engine.targets.counterexample import find_counterexample
 from klsym.engine.targets.decide import Decision, decide
 from klsym.engine.targets.expected_value import find_expected_value
 from klsym.engine.targets.in_print import ValuePrinter, build_side, write_regions_as_steps
@@ -54,10 +62,11 @@ from klsym.engine.verdicts.verdict import (
 )
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.definitions import REGION
+from klsym.kernel.derivatives import attach
 from klsym.kernel.names import SAMPLE_BASES
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.statements import Context
-from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
+from klsym.language.convert import is_in_core, substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import H, others, own, s
 from klsym.language.messages import Message
 from klsym.language.sums import Centred, LeftOut
@@ -113,11 +122,27 @@ def is_single_part(written: Written, setting: Setting, part: str) -> bool:
 def find_named_parts(written: Written, setting: Setting) -> Mapping[str, ExpPoly] | None:
     """Return the named terms of the expected gradient; None if there is a remainder; proves nothing."""
     typed_loss = rewrite_for_sequence(written) if setting.is_of_sequence else written
+    c = _find_sample_coefficient(typed_loss, setting)
+    if c is not None:
+        parts = recognise_coefficient(c)
+        return None if parts.remainder else parts.multiples
     field = reduce_typed_loss(typed_loss, setting)
     if setting.is_centred:
         field = reduce_loss(build_centred_loss(find_sample_h(field, setting), setting, field.loss.defined))
     decomposition = decompose(field.index, field.coefficients, field.reduced_parameters, field.loss.defined)
     return None if decomposition.remainder or field.products else decomposition.combination
+
+
+def _find_sample_coefficient(written: Written, setting: Setting) -> ExpPoly | None:
+    """Return c of E_m[grad L] = E_q[c s] without a derivation; None where L has bounds or other positions."""
+    e = written.expression
+    is_of_others = setting.is_per_token or setting.averaged or setting.is_centred or setting.truncated
+    if is_of_others or has_batch_sum(e) or not is_in_core(e):
+        return None
+    element = to_ring(e)
+    refuse_unless_moderate(element, written, {*LENGTHS})
+    h = element if setting.is_reward else element.derive(lambda x: ONE if depends_on_theta(x) else ZERO)
+    return substitute_on_policy(attach(h)) if setting.on_policy else attach(h) * WEIGHT.invert()
 
 
 def find_sample_h(single: ReducedGradient, setting: Setting) -> ExpPoly:
@@ -156,7 +181,7 @@ def build_verdict(
         trust=decision.trust,
         assumptions=tuple(dict.fromkeys((*reading_notes, *collect_assumptions(assuming)))),
         steps=Chain(proofs[0], decision.proof_of_objective),
-        counterexample=Counterexample(Search(find_counterexample, field, decision)),
+        counterexample=Counterexample(Search(_find_counterexample, field, decision)),
         theorems=proofs,
         quantity=decision.objective and write_regions_as_steps(decision.objective, field.loss.defined),
         in_quantities=_name_gradient(field, decision),
@@ -171,6 +196,12 @@ def build_verdict(
     if setting.is_centred:
         return verdict
     return ValuePrinter.build_for_loss(field.loss).rewrite_sums(verdict)
+
+
+def _find_counterexample(field: ReducedGradient, decision: Decision) -> dict[str, Any] | None:
+    from klsym.engine.targets.counterexample import find_counterexample
+
+    return find_counterexample(field, decision)
 
 
 def build_partial_verdict(written: Written, setting: Setting, single: ReducedGradient) -> Verdict:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sympy import expand
 
 from klsym.engine.divergences.f_divergence import Functional, Generated
-from klsym.engine.divergences.nonconvex_effects import Effects, find_effects
 from klsym.engine.fields.named_terms import NamedParts
 from klsym.engine.options.settings import Setting as Setting
 from klsym.engine.proof.derivation import Proof
@@ -24,6 +23,9 @@ from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
 from klsym.notation.tree import Formula
 from klsym.notation.values import build_tree, show_value
+
+if TYPE_CHECKING:
+    from klsym.engine.divergences.nonconvex_effects import Effects
 
 WITHOUT_NAME = ("own-mean", "objective")  # targets with an objective that has no name
 UNNAMED = ("f-divergence", *WITHOUT_NAME, "no-objective", None)  # whose objective no combination names
@@ -218,6 +220,8 @@ class Objective:
     @cached_property
     def effects(self) -> Effects | None:
         """The effects of minimising f if it is no divergence."""
+        from klsym.engine.divergences.nonconvex_effects import find_effects
+
         return None if self.penalty is None else find_effects(self.penalty)
 
 

@@ -38,10 +38,9 @@ class Facts:
     vanishes: the gradient is zero at every sample.  weighted: some of its terms contain rho.
     unweighted_terms: a message on those that do not.  attached: the loss contains rho outside sg.
     literal: on-policy, 1 for rho gives another expected gradient.  noisy: a multiple of rho s is added.
-    unbounded_ratio: the ratio that is unbounded in the gradient at a sample, r or rho*r = p/mu.
-    proximal: the terms without rho hold rho_old.  named_multiples: of E_q[1/T] and its like of sequences.
-    is_token_weight_only: a token's rho appears without those before it.  rho_typed: rho itself was typed.
-    defined: the definitions of the names of regions and logs.
+    unbounded_ratio: r or rho*r = p/mu, where it is unbounded in the gradient at a sample.  proximal: the
+    terms without rho hold rho_old.  named_multiples: of E_q[1/T] and its like.  is_token_weight_only: a
+    token's rho appears without those before it.  rho_typed: rho was typed.  defined: regions and logs.
     """
 
     vanishes: bool

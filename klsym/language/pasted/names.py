@@ -165,7 +165,7 @@ def count_reductions(tree: ast.AST) -> int:
     return sum(isinstance(node, ast.Call) and split_operands(node)[0] in REDUCING for node in ast.walk(tree))
 
 
-def selects_by_mask(node: ast.expr) -> bool:
+def has_mask_index(node: ast.expr) -> bool:
     """Is it of the tokens that a mask keeps, as in (x*y)[mask]?"""
     return any(isinstance(inner, ast.Subscript) and names_mask(inner.slice) for inner in ast.walk(node))
 

@@ -25,7 +25,7 @@ def hold_selections(tree: ast.Module) -> str:
     thresholds = {
         name: line.value
         for line in assignments
-        if (name := find_assigned_name(line)) and calls_quantile(line.value) and not _compares(line.value)
+        if (name := find_assigned_name(line)) and has_quantile(line.value) and not _compares(line.value)
     }
     typed = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     holder = _Holder(thresholds)
@@ -42,7 +42,7 @@ def hold_selections(tree: ast.Module) -> str:
     return masks[0]
 
 
-def calls_quantile(node: ast.AST) -> bool:
+def has_quantile(node: ast.AST) -> bool:
     """Does it call a function for a quantile of a batch?"""
     functions = (call.func for call in ast.walk(node) if isinstance(call, ast.Call))
     return any(getattr(f, "id", getattr(f, "attr", "")) in QUANTILES for f in functions)
@@ -94,7 +94,7 @@ class _Holder(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-        if not (calls_quantile(node) or names & self.thresholds.keys()):
+        if not (has_quantile(node) or names & self.thresholds.keys()):
             return node
         whole = _Inliner(self.thresholds).visit(copy.deepcopy(node))
         opposite = OPPOSITE.get(type(whole.ops[0])) if len(whole.ops) == 1 else None

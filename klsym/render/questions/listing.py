@@ -11,7 +11,6 @@ k10  10
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from html import escape
 from typing import TypeVar
 
 from klsym.render.listing import align_columns
@@ -31,6 +30,8 @@ class Listing(dict[str, Row]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         from klsym.render.markup.parts import format_for_notebook, format_table
 
         return format_for_notebook(format_table(self.head, (map(escape, row) for row in self.cells)))
