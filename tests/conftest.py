@@ -40,7 +40,6 @@ NEEDS = {
     "klsym/measure/networks.py": "torch",
     "klsym/measure/sampled.py": "torch",
     "klsym/measure/torch_library.py": "torch",
-    "klsym/measure/torch_model.py": "torch",
     "tests/support/audits/audited.py": "torch",
     "tests/support/audits/audited_jax.py": "jax",
     "tests/support/audits/measured.py": "torch",

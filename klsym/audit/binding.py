@@ -24,7 +24,8 @@ from klsym.audit.terms import VOCABULARY, mask, offsets, sequence_mask, token
 from klsym.errors import UsageError
 from klsym.language import expressions as language
 from klsym.language.expressions import parameter
-from klsym.language.parser import parse, parse_asked, parse_python
+from klsym.language.parser import parse, parse_asked
+from klsym.language.pasted.text import parse_python
 from klsym.language.sums import OverPositions, Whole
 from klsym.language.training_names import (
     BEHAVIOUR,

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.language.parser import parse_python
+from klsym.language.pasted.text import parse_python
 
 
 def normalise_text(text: str) -> str:

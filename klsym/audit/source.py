@@ -29,7 +29,7 @@ from klsym.audit.compiled.unread import UnreadValue
 from klsym.audit.notebooks import NOTEBOOK, join_cells, list_lasting
 from klsym.audit.terms import Refused
 from klsym.errors import UsageError, spell_option
-from klsym.language.parser import parse_python
+from klsym.language.pasted.text import parse_python
 
 LOADED = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "jax"}
 DROPPED = {"torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.compiler.disable", "jax.jit",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from klsym.audit.binding import parse_option, split_pair
 from klsym.commands.console import describe_work, get_terminal_width, print_complaint, show_waiting
 from klsym.engine.answers.objectives import read_objective
 from klsym.errors import UsageError
+from klsym.language.pasted.function import name_code
 from klsym.measure.child import Runner
 
 OPTIONS = (
@@ -17,12 +19,15 @@ OPTIONS = (
     "framework", "expect", "vs", "model",
 )  # fmt: skip
 OF_SAMPLES = ("samples", "ref_model", "old_model", "error_rate")  # what klsym.measure_samples takes beside
+LONGEST = 100_000  # characters of code from standard input
 OF_BOTH = ("model", "group", "length", "expect")
 LEEWAY = 1.2  # the process gets more time than the runs in it, whose own message says more
 
 
 def measure_code(options: argparse.Namespace) -> int:
     """Print what the expected gradient of a loss is the gradient of; 1 if it is not what is expected."""
+    if options.target == "-":
+        options.target = sys.stdin.read(LONGEST)
     chosen = _choose_options(options)
     if options.expect is not None:
         read_objective(options.expect)  # refused before any code is run
@@ -31,14 +36,14 @@ def measure_code(options: argparse.Namespace) -> int:
     if options.samples is None:
         chosen["seconds"] = options.time_limit
     runner = Runner(LEEWAY * options.time_limit + 1, options.memory_limit)
-    with runner, show_waiting(lambda: describe_work(runner, options.target)):
+    with runner, show_waiting(lambda: describe_work(runner, name_code(options.target))):
         width = get_terminal_width()
         reply = runner.ask({"target": options.target, "options": chosen, "width": width})
     if "error" in reply:
         raise UsageError(reply["error"])
     print(json.dumps(reply["json"]) if options.format == "json" else reply["text"])
     if not reply["ok"]:
-        print_complaint(f"{options.target} is not {options.expect} in expectation")
+        print_complaint(f"{name_code(options.target)} is not {options.expect} in expectation")
         return 1
     return 0
 

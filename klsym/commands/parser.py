@@ -275,7 +275,7 @@ def _add_measure(commands: Any) -> None:
     measure.add_argument(
         "target",
         metavar="CODE",
-        help="FILE.py:FUNC or MODULE:FUNC, a function of a klsym.Batch or of its fields",
+        help="FILE.py:FUNC or MODULE:FUNC; or lines of code, - for those of standard input",
     )
     for flag, form, meaning in (
         ("--map", "NAME=FIELD", "the field of the batch for an argument, such as ref_logps=ref_logp"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from klsym.commands.console import explain_letters, format_line, get_terminal_width
 from klsym.engine.options.option_table import CHOICES
-from klsym.errors import KlsymError
+from klsym.errors import KlsymError, UsageError
 
 if TYPE_CHECKING:
     from klsym.render.verdict import PrintedVerdict
@@ -47,13 +47,29 @@ def get_exit_code(verdict: PrintedVerdict) -> int:
 def explain_typed(loss: str, options: argparse.Namespace) -> Any:
     from klsym.api import explain
 
-    verdict = explain(loss, parameters=options.param, **read_setting(options))
+    try:
+        verdict = explain(loss, parameters=options.param, **read_setting(options))
+    except UsageError as error:
+        raise UsageError(f"{error}{_suggest_measure(loss)}") from None
     if not options.check:
         return verdict
     from klsym.numeric.checks.cross_check import with_check
 
     assert verdict.loss.written is not None  # as explain gives it
     return with_check(verdict, verdict.loss.written.expression)
+
+
+def _suggest_measure(loss: str) -> str:
+    """Return "; klsym measure .." for code that is not read, and all names of which can be run; else ""."""
+    from klsym.language.pasted.function import is_pasted
+
+    if not is_pasted(loss):
+        return ""
+    try:
+        from klsym.measure.pasted import is_runnable
+    except ImportError:  # without NumPy
+        return ""
+    return "; klsym measure with the same code runs it" if is_runnable(loss) else ""
 
 
 def read_setting(options: argparse.Namespace) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from typing import Any
 from klsym.diagnostics.arithmetic import Arithmetic, Node
 from klsym.errors import KlsymError
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import Call, bind_arguments
 from klsym.language.parser import FUNCTIONS, MAX_DEPTH
+from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.reductions import KEPT, MASK
 from klsym.language.spellings import NO_VALUE, SpelledReader
 

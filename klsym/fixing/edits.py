@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from klsym.language.parser import parse_python
+from klsym.language.pasted.text import parse_python
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")  # as Python counts lines
 TOKEN = re.compile(r"\w+|\S")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klsym.fixing.traced import TracedCode
-from klsym.language.parser import parse_python
+from klsym.language.pasted.text import parse_python
 
 SIMPLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant)
 ALIASES = {"torch": "torch", "jax": "jax.numpy", "numpy": "numpy"}

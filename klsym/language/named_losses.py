@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.language.pasted_text import QUOTED_OR_COMMENT
+from klsym.language.pasted.text import QUOTED_OR_COMMENT
 
 TABLE = Path(__file__).with_suffix(".toml")
 WORD = re.compile(

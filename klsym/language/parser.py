@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from keyword import iskeyword
 from typing import Any
@@ -38,7 +37,7 @@ from klsym.language.expressions import (
     where,
 )
 from klsym.language.named_losses import list_names
-from klsym.language.pasted_text import suggest_statements
+from klsym.language.pasted.text import parse_python, suggest_statements
 from klsym.language.recognition import is_indicator
 from klsym.language.sums import (
     DENSITIES,
@@ -118,13 +117,6 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
         if advice := ask_for_value(name):
             raise UsageError(f"parameter {name!r}: {OF_NEITHER}; {advice}")
     return expression
-
-
-def parse_python(text: str, **options: Any) -> Any:
-    """Return Python's tree of a text; what Python would print a warning of is passed over in silence."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text, **options)
 
 
 class Reader:

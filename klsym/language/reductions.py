@@ -34,6 +34,7 @@ from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole, cent
 MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at padding
 SAMPLES = Symbol("the number of samples", positive=True)
 KEPT = Symbol("the number of tokens", positive=True)  # that the mask keeps
+ONE_HOT = Symbol("one at the drawn word", nonnegative=True)  # and zero at the other words
 WORDS = Symbol("the size of the vocabulary", positive=True)
 WORD_LOGS = {density: Symbol(f"{density.name}[v]", real=True) for density in DENSITIES}  # of every word
 LOGITS = {density: Symbol(f"the logits of {density.name}", real=True) for density in DENSITIES}
@@ -157,6 +158,14 @@ def select_drawn_word(x: Any) -> Any:
     return x.xreplace({word: density for density, word in WORD_LOGS.items()})
 
 
+def select_one_hot(x: Any) -> Any:
+    """Return the sum over all words of a product with a one-hot factor, the value at the drawn word."""
+    at_word, one_hot = x.as_independent(ONE_HOT, as_Add=False)
+    if one_hot != ONE_HOT:
+        raise Misplaced("a one-hot vector that multiplies no other factor", "type its sum as log_q")
+    return select_drawn_word(at_word)
+
+
 def sum_over_words(x: Any) -> Any:
     """Return the sum of a value of every word, full(x/q).
 
@@ -165,7 +174,7 @@ def sum_over_words(x: Any) -> Any:
     (2*full(k1), full(log_q*r))
     """
     factor, of_words = x.as_independent(*WORD_LOGS.values(), as_Add=False)
-    if of_words.has(*DENSITIES):
+    if of_words.has(*DENSITIES, *REWARDS) or is_probability(factor):
         raise Misplaced(*DRAWN_INSIDE)
     return factor * average_over_words(select_drawn_word(of_words))
 

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from klsym.errors import UsageError
 from klsym.language.messages import Message
-from klsym.language.parser import FUNCTIONS, MAX_LENGTH, OF_DENSITIES, SHOWN, parse_python
-from klsym.language.pasted_text import as_python
+from klsym.language.parser import FUNCTIONS, MAX_LENGTH, OF_DENSITIES, SHOWN
+from klsym.language.pasted.names import LIBRARIES
+from klsym.language.pasted.text import as_python, parse_python
 from klsym.language.spellings import SpelledReader
 from klsym.language.training_names import AMBIGUOUS, find_meaning
-from klsym.language.usual_names import LIBRARIES, NameReader
+from klsym.language.usual_names import NameReader
 
 ROLES = ("log_q", "log_p", "log_mu", "log_old", "rho", "rho_old", "r", "k1", "k2", "k3", "A", "R", "M")
 KNOWN = {*FUNCTIONS, *OF_DENSITIES, *LIBRARIES, "where", "true", "false"}

@@ -22,21 +22,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sympy import Integer, S
 
-from klsym.errors import UsageError, spell_option
-from klsym.language.expressions import DENSITIES, REWARDS, log_q
+from klsym.errors import UsageError
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q, unfold
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.library_calls import (
-    Call,
-    bind_arguments,
-    names_kl_module,
-    suggest_instead,
-    unfold_module,
-)
 from klsym.language.messages import Message
 from klsym.language.parser import (
     FUNCTIONS,
@@ -46,42 +38,44 @@ from klsym.language.parser import (
     OPERATORS,
     SHOWN,
     parse_asked,
-    parse_python,
 )
-from klsym.language.pasted_text import (
+from klsym.language.pasted.averages import AverageReader, OfWords
+from klsym.language.pasted.calls import Call, bind_arguments
+from klsym.language.pasted.names import LIBRARIES, count_reductions, names_distribution
+from klsym.language.pasted.policies import OF_DISTRIBUTIONS
+from klsym.language.pasted.selections import calls_quantile, hold_selections
+from klsym.language.pasted.statements import Flat
+from klsym.language.pasted.text import (
+    BLOCKS,
+    adds_to_itself,
     as_python,
-    calls_quantile,
+    ask_for_lines,
     find_assigned_name,
     find_setting,
-    hold_selections,
     is_condition,
     list_assumed_settings,
+    parse_python,
     suggest_statements,
 )
-from klsym.language.recognition import leave_out_floors, name_floors, recognise
+from klsym.language.pasted.vocabulary import names_module, suggest_instead, unfold_module
+from klsym.language.recognition import name_floors, recognise
 from klsym.language.reductions import (
-    KEPT,
     LOGITS,
     WORDS,
-    Mean,
     Misplaced,
-    Std,
-    TokenSums,
-    divide_by_std,
     flatten,
     has_words,
-    is_small,
-    reduce_to_mean,
-    subtract_mean,
+    is_probability,
     sum_over_words,
-    take_over_tokens,
 )
-from klsym.language.sums import Centred
-from klsym.language.usual_names import LIBRARIES, OF_DISTRIBUTIONS, NameReader
+from klsym.language.training_names import OF_PAIRS, OUT_OF_SCOPE, names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
-FLOORED = {"min", "max", "clip"}  # functions that bound a value
+OF_LABELS = (
+    "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
+    " drawn from the policy its expected gradient is 0"
+)
 NO_VALUE = {  # methods that change no value
     "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
     "expand", "expand_as", "to", "double", "half", "bfloat16",
@@ -110,9 +104,18 @@ def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
             raise
         refusal = error
     parse_asked("1", names)  # a wrong parameter is no matter of spelling
-    reader = SpelledReader(text, names)
+    return _read_pasted(text, names, refusal)
+
+
+def _read_pasted(
+    text: str, names: Iterable[str], refusal: UsageError, of_words: frozenset[str] = frozenset()
+) -> Reading:
+    """Return a loss in the spelling of libraries; of_words: names of values of every word."""
+    reader = SpelledReader(text, names, of_words)
     try:
         expression = reader.read()
+    except OfWords as error:
+        return _read_pasted(text, names, refusal, of_words | error.names)
     except UsageError:
         if reader.is_foreign:
             raise
@@ -130,32 +133,24 @@ class SplitCall(NamedTuple):
     is_from_library: bool
 
 
-class SpelledReader(NameReader):
+class SpelledReader(AverageReader):
     """One pass over statements: assignments, then the loss."""
 
     zero, one, two = S.Zero, S.One, Integer(2)
 
-    def __init__(self, text: str, parameters: Iterable[str]) -> None:
-        super().__init__(text, parameters)
+    def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str] = frozenset()) -> None:
+        super().__init__(text, parameters, of_words)
         self.source = as_python(text)
         self.text = self.source.replace("\n", " ")
         self.is_foreign = self.source != text.strip()
         self.assumed = list_assumed_settings(text)
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
-        self.left_out: Counter[str] = Counter()  # means, and methods that change no value
-        self.mean_names: dict[Any, str] = {}
-        self.centred: dict[Any, None] = {}  # x of each x - x.mean()
-        self.divides_by_std = False
-        self.std_guard: Fraction | str = ""  # 1e-4 of R.std() + 1e-4, or its name
-        self.axes: dict[Any, str] = {}  # mean or standard deviation -> its axis as typed, "" for all
         self.size = self.deepest = 0
         self.last, self.factor = "", S.One
-        self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
-        self.modules: dict[str, list[ast.keyword]] = {}  # name of nn.KLDivLoss(..) -> its arguments
-        self.token_sums = TokenSums()
-        self.counts_samples = self.gathers = False  # by len(..); a value of every word at the drawn one
-        self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
+        self.modules: dict[str, ast.Call] = {}  # name of nn.KLDivLoss(..) -> its call
+        self.counts_samples = False  # by len(..)
+        self.gathers = False  # is a value of every word read at the drawn word?
 
     # ------------------------------------------------------------------------ statements
     def read(self) -> Any:
@@ -165,17 +160,45 @@ class SpelledReader(NameReader):
         value = S.Zero
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
-            value = self.read_statement(statement, number == len(statements) - 1)
+            value = self.read_or_pass(statement, number == len(statements) - 1)
+        for name, error in self.unread.items():
+            if {*split_words(name)} & {"loss", "losses", "objective"} and name not in self.names:
+                raise error
         self.refuse_logits(value)
         try:
             flat = flatten(sum_over_words(value) / WORDS if has_words(value) else value)
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor
+        weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
+        if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
+            raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
+        if self.has_critic and not unfold(flat.loss).has(*DENSITIES):
+            raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         self.refuse_two_names()
         self.refuse_count_of_samples()
+        if self.probabilities and is_probability(flat.loss) and not flat.loss.has(*REWARDS, OverPositions):
+            self.read_anew_over_words(statements)
         self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
+
+    def read_or_pass(self, statement: ast.stmt, is_last: bool) -> Any:
+        """Return the value of a statement; a name whose value is not read is read by what it says itself."""
+        name = find_assigned_name(statement)
+        if is_last or name is None or name in self.names:
+            return self.read_statement(statement, is_last)
+        counts, read_as, declared = Counter(self.left_out), dict(self.read_as), dict(self.declared)
+        try:
+            return self.read_statement(statement, is_last)
+        except UsageError as error:
+            names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name)}
+            if names & self.assigned.keys() or any(OF_PAIRS & {*split_words(x)} for x in names):
+                raise  # it is made of values that are read: its name does not say of which
+            self.left_out, self.read_as, self.declared = counts, read_as, declared
+            self.unread[name], self.is_foreign = error, True
+            if self.has_meaning(name):
+                self.assumed = (*self.assumed, f"{name} is what its name says")
+            return S.Zero
 
     def refuse_count_of_samples(self) -> None:
         """Refuse len(..) beside a sum over the tokens of each sample, which is not their number."""
@@ -213,8 +236,14 @@ class SpelledReader(NameReader):
         self.collect_names(tree)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
+        flat = Flat(tree.body)
+        self.reduces_samples = count_reductions(tree) > 1
+        self.assumed = tuple(dict.fromkeys((*self.assumed, *flat.assumed)))
+        if not flat.statements:
+            self.is_foreign = True
+            raise UsageError("no loss in these statements: write NAME = .., or the loss, in the last line")
         self.is_foreign |= len(tree.body) > 1 or not isinstance(tree.body[0], ast.Expr)
-        return tree.body
+        return flat.statements
 
     def find_position(self, line: int, column: int) -> int:
         """Return where a place of the source stands in the text, which is one line."""
@@ -230,34 +259,57 @@ class SpelledReader(NameReader):
     def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
         """Return the value of an assignment or of the loss."""
         self.size, self.deepest, self.target = 0, 0, find_assigned_name(node) or ""
+        if adds_to_itself(node) and self.starts_at_zero(self.target):
+            self.names[self.target], self.assumed = S.Zero, (*self.assumed, f"{self.target} is 0 before")
         match node:
-            case ast.Assign([ast.Name(name)], ast.Call(_, [], keywords) as of) if names_kl_module(of):
-                self.modules[name], self.last = keywords, name
+            case ast.Assign([ast.Name(name) | ast.Attribute(ast.Name("self"), name)], ast.Call() as of) if (
+                names_module(of) or names_distribution(of)
+            ):
+                self.last = name
+                if names_module(of):
+                    self.modules[name] = of
+                else:
+                    self.policies[name] = self.find_policy_of(of, name)
                 return S.Zero
             case ast.Assign(targets, of) if all(isinstance(target, ast.Name) for target in targets):
                 value = self.build(of, 0)
                 for target in targets:
-                    self.assign(target.id, value)  # type: ignore[attr-defined]
+                    self.assign(target.id, value, of)  # type: ignore[attr-defined]
                 return value
             case ast.Assign([ast.Attribute(ast.Name("self"), name)], of):  # later lines read self.NAME
                 value = self.build(of, 0)
-                self.assign(name, value)
+                self.assign(name, value, of)
                 return value
             case ast.AugAssign(ast.Name(name), operator, of) if type(operator) in OPERATORS:
                 start = self.build(ast.copy_location(ast.Name(name), node), 1)
                 value = self.apply_operator(operator, start, self.build(of, 1), of)
-                self.assign(name, value)
+                self.assign(name, value, of)
                 return value
             case ast.Expr(of) | ast.Return(of) if is_last and of is not None:
                 self.last = ""
                 return self.build(of, 0)
             case ast.Expr(of):
-                raise self.make_error_at("a formula that is not used: each line but the last needs NAME", of)
-        reason = "a statement that is not read (only NAME = ... and the loss are read, one a line)"
-        raise self.make_error(reason, node.col_offset)
+                raise self.make_error_at(
+                    "a formula that is not used: each line but the last needs NAME =", of
+                )
+        reason = "only NAME = ... and the loss are read, one a line"
+        error = self.make_error(f"a statement that is not read ({reason})", node.col_offset)
+        is_block = isinstance(node, BLOCKS)
+        raise UsageError(f"{error}{ask_for_lines(ast.unparse(node).split(chr(10))[0]) if is_block else ''}")
 
-    def assign(self, name: str, value: Any) -> None:
+    def read_anew_over_words(self, statements: list[ast.stmt]) -> None:
+        """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""
+        names = frozenset(self.densities_typed - self.of_words)
+        if names and not any(map(count_reductions, statements)):
+            raise OfWords(names)
+
+    def starts_at_zero(self, name: str) -> bool:
+        """Is it a loss to which terms are added, and of which the text has no beginning?"""
+        return name not in self.names and not self.has_meaning(name) and "loss" in split_words(name)
+
+    def assign(self, name: str, value: Any, *trees: ast.expr) -> None:
         """Give a name its value, with which later lines are read."""
+        self.trees.setdefault(name, []).extend(trees)
         if len(name) > SHOWN:
             raise UsageError(f"a name of more than {SHOWN} characters: {name[:SHOWN]!r}")
         self.names[name] = recognise(value)
@@ -291,7 +343,9 @@ class SpelledReader(NameReader):
         if depth > MAX_DEPTH:
             raise self.make_error_at(f"nested more than {MAX_DEPTH} deep", node)
         if self.size > MAX_NODES:
-            raise self.make_error_at(f"more than {MAX_NODES} operations, with names written out", node)
+            raise self.make_error_at(
+                f"more than {MAX_NODES} operations, the assigned names written out", node
+            )
 
     def build_condition(self, node: ast.expr, depth: int) -> Any:
         self.count(1, depth, node)
@@ -313,6 +367,8 @@ class SpelledReader(NameReader):
                 else self.build(receiver, depth + 1)
             )
         call = CALLS.get(name)
+        if call is None and names_state_value(name) and not any("next" in ast.unparse(x) for x in node.args):
+            return self.read_usual_name(f"{name}()", name, node)
         if call is None:
             instead = suggest_instead(name)
             if isinstance(node.func, ast.Name) and not instead:
@@ -338,85 +394,6 @@ class SpelledReader(NameReader):
                     return SplitCall(name, node.args, is_from_library=True)
                 return SplitCall(name, [of, *node.args], is_from_library=False)
         raise self.make_error_at("this call is not part of the loss grammar", node)
-
-    # ------------------------------------------------------------------------ values
-    def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
-        if isinstance(operator, ast.Add) and KEPT in (left, right) and (left.is_number or right.is_number):
-            return KEPT  # mask.sum() + 1e-8
-        if isinstance(operator, ast.Add) and isinstance(left, Std) and is_small(right):
-            self.std_guard = Fraction(int(right.p), int(right.q)) if right.is_number else str(right)
-            return left  # R.std() + 1e-8
-        if isinstance(operator, ast.Sub) and isinstance(right, Mean):
-            return self.subtract_mean(left, right, node)
-        if isinstance(operator, ast.Mult):
-            left, right = self.sum_beside_reward(left, right), self.sum_beside_reward(right, left)
-        value = super().apply_operator(operator, left, right, node)
-        if not value.has(Std):
-            return value
-        divided = divide_by_std(value)
-        if divided != value:
-            self.divides_by_std = True
-            for deviation in value.atoms(Std) - divided.atoms(Std):
-                self.refuse_two_axes(Mean(*deviation.args), deviation, node)
-        return divided
-
-    def note_axis(self, value: Any, axis: ast.expr | None) -> None:
-        """Note over which axis a mean or a standard deviation is."""
-        self.axes[value] = "" if axis is None else ast.unparse(axis)
-
-    def refuse_two_axes(self, mean: Any, second: Any, node: ast.expr) -> None:
-        """Refuse (R - R.mean(dim=1))/R.std(): a group has the mean, and several groups the deviation."""
-        pair = [self.axes.get(x, "") for x in (mean, second)]
-        is_turned = "" not in pair and len({axis.startswith("-") for axis in pair}) > 1
-        if len({*pair}) == 1 or is_turned:  # 1 and -1 are the same axis of two
-            return
-        first, last = (f"over dim {axis}" if axis else "over all samples" for axis in pair)
-        kind, param = "another mean" if isinstance(second, Mean) else "a standard deviation", "sigma"
-        hint = (
-            ": klsym reads one group: type normalised(R) for its own standard deviation, or"
-            f" centred(R)/sigma, with {spell_option('param', param)}, for one that hardly differs from batch"
-            " to batch"
-        )
-        raise self.make_error_with_hint(f"a mean {first}, and {kind} {last}", hint, node)
-
-    def sum_beside_reward(self, x: Any, factor: Any) -> Any:
-        """Return x with the means and sums of log-probabilities over tokens, if a reward multiplies them."""
-        is_alone = x.as_independent(Mean, as_Add=False)[1] == Mean(log_q)
-        is_of_sequence = is_alone and factor.has(*REWARDS) and not factor.has(*DENSITIES, Mean)
-        over_tokens = take_over_tokens(x) if is_of_sequence else x
-        self.sums_tokens |= over_tokens != x
-        return over_tokens
-
-    def subtract_mean(self, x: Any, mean: Any, node: ast.expr) -> Any:
-        """Return centred(x) for x - x.mean(), which leaves out no mean."""
-        difference = subtract_mean(x, mean)
-        if difference == x:  # centred already
-            self.refuse_two_axes(Mean(*x.args), mean, node)
-        elif isinstance(difference, Centred):
-            self.centred[x] = None
-        else:
-            return difference
-        self.left_out[self.mean_names[mean]] -= 1
-        return difference
-
-    def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
-        if KEPT in arguments and all(item == KEPT or item.is_number for item in arguments):
-            return KEPT  # mask.sum().clamp(min=1)
-        if name == "exp" and (over_tokens := [take_over_tokens(x) for x in arguments]) != arguments:
-            self.sums_tokens, arguments = True, over_tokens
-        value = super().call_function(name, arguments, node)
-        if name not in FLOORED:
-            return value
-        value, floors = leave_out_floors(value)
-        self.floors |= {x: max(floor, self.floors.get(x, floor)) for x, floor in floors.items()}
-        return value
-
-    def reduce_to_mean(self, kind: str, value: Any, name: str, over_axis: bool = False) -> Any:
-        self.refuse_probability_factor(value, is_summed=kind == "sum")
-        self.left_out[name] += not (over_axis and has_words(value))
-        mean = reduce_to_mean(kind, value, over_axis)
-        self.mean_names[mean] = name
-        return mean
 
     # ------------------------------------------------------------------------ notes
     def list_notes(self) -> Iterator[Message]:
@@ -445,5 +422,27 @@ class SpelledReader(NameReader):
             yield Message("calls-left-out", names=unchanged)
         if self.factor != 1 and not aggregate:
             yield Message("factor-left-out", factor=str(self.factor))
-        if unused := tuple(name for name in self.assigned if name not in self.used and name != self.last):
+        passed = [name for name in self.unread if not self.has_meaning(name) and name not in self.names]
+        if unused := (
+            *(name for name in self.assigned if name not in self.used and name != self.last),
+            *passed,
+        ):
             yield Message("names-unused", names=unused, loss=self.last)
+
+
+def list_names_of_words(text: str) -> frozenset[str]:
+    """Return the names in pasted code that stand for values of every word of the vocabulary.
+
+    >>> sorted(list_names_of_words("-(probs*log_probs).sum(-1) + unknown"))
+    ['log_probs', 'probs']
+    """
+    of_words: frozenset[str] = frozenset()
+    while True:
+        try:
+            SpelledReader(text, (), of_words).read()
+        except OfWords as error:
+            of_words |= error.names
+        except (UsageError, RecursionError, MemoryError):
+            return of_words
+        else:
+            return of_words

@@ -8,12 +8,26 @@ from collections.abc import Collection
 from klsym.language.estimators import NAMES
 
 # Words of names, which are split at _ and before capitals.
-LOGS = {"log", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis"}
+LOGS = {
+    "log",
+    "lp",
+    "lps",
+    "lprob",
+    "lprobs",
+    "logp",
+    "logps",
+    "logpi",
+    "logq",
+    "logprob",
+    "logprobs",
+    "logpis",
+}
 OF_SHAPE = {
     "token", "tokens", "per", "seq", "sequence", "level", "batch", "mb", "micro", "mini", "minibatch",
     "response", "completion", "action", "sample", "samples", "packed", "flat", "flattened", "masked", "local",
     "current", "cur", "curr", "group", "shaped", "normalized", "norm", "estimates", "generated", "selected",
-    "values",
+    "values", "b", "data", "tf", "tensor", "ph", "np", "of", "taken", "act", "acts",
+    "actions", "a", "the", "for",
 }  # fmt: skip
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
 DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
@@ -26,17 +40,20 @@ DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical",
                  "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
                  "bernoulli"}  # fmt: skip
 POLICY_WORDS = {"student", "teacher", "policy", "actor"}
-DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts"}
+DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts",
+         "act", "a"}  # fmt: skip
+OF_BATCH = {"inds", "ind", "idx", "idxs", "indices", "perm", "minibatch"}  # words of indices of samples
 NOT_DRAWN = {  # beside one of these: words that were chosen otherwise, or those of another policy
     "top", "topk", "candidate", "candidates", "greedy", "argmax", "best", "mode", "max", "teacher", "ref",
-    "reference", "expert", "gold", "demo", "mask",
+    "reference", "expert", "gold", "demo", "mask", "soft",
 }  # fmt: skip
 OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm", "head", "self", "res"}
 INITIALS = {"t": "teacher", "s": "student"}
-ADVANTAGES = {"adv", "advs", "advantage", "advantages"}
+ADVANTAGES = {"adv", "advs", "advantage", "advantages", "gae", "gaes"}
 REWARDS = {"reward", "rewards", "scores", "returns"}
 OF_REWARDS = {  # words beside one, as in reward_score
     "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
+    "task", "env", "extrinsic", "raw", "verifier", "verifiable",
 }  # fmt: skip
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 LOG_WEIGHT = "log_q - log_mu"
@@ -48,6 +65,7 @@ WHOLE = {
     **dict.fromkeys(("log_importance_ratio", "log_importance_weight", "log_rho", "log_iw"), LOG_WEIGHT),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), WHICH),
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
+    "td": "A", "td_error": "A", "td_errors": "A",
     "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
@@ -73,7 +91,18 @@ COEFFICIENTS = {
     "tau", "temperature", "delta", "scale", "constant", "const", "ctl", "ctrl", "accumulation", "accum",
 }  # fmt: skip
 DEVICES, STEPS = {"world_size", "dp_size"}, {"accumulation", "accum"}  # whose number divides a loss
-LETTERS = {"C"}  # of papers: the bound of a truncated weight, min(rho, C)
+OF_COUNTS = {"num", "n", "total", "count", "number"}
+COUNTED = {"token", "tokens", "samples", "sequences", "items", "batch"}
+LETTERS = {
+    "C",
+    "done",
+    "dones",
+    "logZ",
+    "log_z",
+    "logz",
+    "c",
+    "log_Z",
+}  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
 SIZES = {
     "c", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
     "num", "count", "steps", "processes", "factor", "pos", "neg", "penalty", "lambda", "weight", "coefs",
@@ -96,6 +125,7 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is"},
      "exp(logp - old_logp)"),
     ({*ADVANTAGES}, "A"),
+    ({"ce", "nll", "sft", "xent"}, "-logp"),
     ({*REWARDS, "return", "score", "gt"}, "R"),
     ({"deltas"}, "A"), ({"baseline", "baselines"}, "rewards.mean()"),
     ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
@@ -110,6 +140,9 @@ OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux",
 
 # Parts of names of a critic: q1a, values, vf, critic.
 CRITIC = re.compile(r"(q|qf|qs|qvals?|qvalues?|v|vf|vs|vpreds?|values?|critic|td|returns?)\d*[a-z]?")
+OF_CRITICS = {"v", "vf", "vs", "vpred", "vpreds", "value", "values", "critic", "baseline", "baselines"}
+OF_STATES = {"old", "new", "state", "states", "s", "pred", "preds", "current", "b", "mb", "batch",
+             "loss", "net", "network", "function", "fn", "estimate", "estimates", "clipped"}  # fmt: skip
 # Words of names of SAC's temperature and of what it is trained for.
 TEMPERATURE = ({"log", "alpha"}, {"log", "ent", "coef"}, {"log", "temperature"}, {"target", "entropy"})
 OF_TEMPERATURE = (
@@ -161,7 +194,9 @@ def is_coefficient(name: str) -> bool:
         ordered[:1] == ["clip"] and {*ordered[-1:]} <= {"value", "range", "max", "min"}
     ):
         return True
-    return (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)) or is_weight_of_term(name)
+    is_count = bool(words & OF_COUNTS) and bool(words & COUNTED) and not words & (VARYING | LOGS)
+    is_factor = bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
+    return is_factor or is_count or is_weight_of_term(name)
 
 
 def is_weight_of_term(name: str) -> bool:
@@ -186,6 +221,16 @@ def names_critic(name: str) -> bool:
         return False
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
     return any(CRITIC.fullmatch(part) for part in parts)
+
+
+def names_state_value(name: str) -> bool:
+    """Is it a usual name of what a critic says of a state, or of its loss?  It depends on no action.
+
+    >>> [x for x in ("values", "V", "old_values", "vf_loss", "Q", "q_value") if names_state_value(x)]
+    ['values', 'V', 'old_values', 'vf_loss']
+    """
+    words = split_words(name)
+    return bool({*words} & OF_CRITICS) and {*words} <= OF_CRITICS | OF_STATES and words[:1] != ["loss"]
 
 
 def names_temperature(name: str) -> bool:
@@ -394,6 +439,8 @@ def find_density(name: str) -> str | None:
     if (whole := WHOLE.get(name, "")).startswith("exp(log_"):
         return whole[4:-1]
     words = split_words(name)
+    if words[:1] == ["soft"] and {*words[1:]} <= {"label", "labels", "target", "targets"} != {*words[1:]}:
+        return "log_p"
     if words[:1] == ["pi"] and {*words[1:]} & (TRAINED | BEHAVIOUR | OLD | REFERENCE):
         return find_meaning("_".join(("logp", *words[1:])))
     if {*words} & LOGS or not {*words} & PROBABILITIES:

@@ -11,38 +11,67 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sympy import S
-
 from klsym.errors import UsageError, spell_option
 from klsym.kernel.names import is_declarable
 from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
 from klsym.language.messages import Message
-from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
-from klsym.language.reductions import LOGITS, MASK, WORD_LOGS, average_over_words, is_probability
+from klsym.language.parser import FUNCTIONS, MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
+from klsym.language.pasted.names import (
+    LIBRARIES,
+    list_chain,
+    list_divisors_of_logits,
+    list_factors,
+    list_multipliers_of_advantage,
+    names_mask,
+)
+from klsym.language.reductions import (
+    LOGITS,
+    MASK,
+    WORD_LOGS,
+    average_over_words,
+    is_probability,
+    select_drawn_word,
+)
 from klsym.language.sums import DENSITIES, build_entropy
 from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
     MASKS,
+    OF_BATCH,
     RATIO,
+    TRAINED,
     ask_for_value,
     expand_initial,
     find_density,
     find_logits,
     find_meaning,
     find_negative_density,
-    find_policy,
     is_coefficient,
-    names_policy,
+    names_drawn_word,
+    names_state_value,
     split_words,
     suggest_for_token_advantage,
     suggest_for_top_words,
 )
 
-LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx"}
-OF_DISTRIBUTIONS = {"log_prob", "entropy"}  # methods of torch.distributions, and their like
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
+OF_ENTROPY = {
+    "entropy",
+    "mean",
+    "policy",
+    "action",
+    "dist",
+    "avg",
+    "token",
+    "per",
+    "batch",
+    "actor",
+    "b",
+    "pi",
+}
+LETTERS_OF_POLICIES = {"p": "log_p", "q": "log_q"}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
+STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 
 OF_TWO_POLICIES = (
@@ -51,103 +80,14 @@ OF_TWO_POLICIES = (
 TWO_RATIOS = (
     "say of both what they are, as in `{0} = exp(logp - old_logp); {1} = exp(old_logp - rollout_logp); ...`"
 )
-MEANINGS = (find_meaning, find_logits, find_negative_density, is_coefficient)
-OF_UNKNOWN_LOGITS = (
-    ": assign them first, as in `student_logits = ..`, `ref_logits = ..` or `old_logits = ..`, or type"
-    " full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
-)
-OF_FACTORS = {"detach", "float", "contiguous"}  # methods that leave a factor one
-BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
-BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}
-
-
-def _list_names(node: ast.expr) -> list[str]:
-    """Return the names in x.y["z"], in their order."""
-    match node:
-        case ast.Name(name):
-            return [name]
-        case ast.Attribute(of, name) | ast.Subscript(of, ast.Constant(str(name))):
-            return [*_list_names(of), name]
-        case ast.Call(ast.Attribute(of, name)) if name in OF_FACTORS:
-            return _list_names(of)
-        case ast.Subscript(of) | ast.Call(of):
-            return _list_names(of)
-    return []
+MEANINGS = (
+    find_meaning, find_density, find_logits, find_negative_density, is_coefficient, names_state_value,
+)  # fmt: skip
 
 
 def names_old(name: str) -> bool:
     """Is it a name with the word old?"""
     return "old" in split_words(name)
-
-
-def _split_operands(call: ast.Call) -> tuple[str, list[ast.expr]]:
-    """Return the name of a function and what it is of: of x.clamp(0, 1) x is the first."""
-    match call.func:
-        case ast.Attribute(ast.Name(owner), name) if owner in LIBRARIES:
-            return name, call.args
-        case ast.Attribute(receiver, name):
-            return name, [receiver, *call.args]
-        case ast.Name(name):
-            return name, call.args
-    return "", [call.func, *call.args]
-
-
-def list_factors(tree: ast.AST) -> frozenset[str]:
-    """Return the names that occur as factors of products alone: w in -(w.detach() * x).mean().
-
-    >>> sorted(list_factors(ast.parse("k = a - 1 - log(a); -w.detach()*b*k + c*d.x + a*2")))
-    ['b', 'c', 'd', 'k', 'w']
-    """
-    of_products: set[str] = set()
-    elsewhere: set[str] = set()
-
-    def visit(node: ast.AST, is_factor: bool) -> None:
-        match node:
-            case ast.Name(name, ast.Load()):
-                (of_products if is_factor else elsewhere).add(name)
-            case ast.BinOp(first, ast.Mult(), second):
-                visit(first, True)
-                visit(second, True)
-            case ast.UnaryOp(_, operand) | ast.Attribute(operand):
-                visit(operand, is_factor)
-            case ast.Call(_, _, keywords):
-                name, operands = _split_operands(node)
-                for number, operand in enumerate(operands):
-                    is_kept = name in BOUNDS_OF_ONE or (is_factor and name in OF_FACTORS)
-                    is_bounded = name in BOUNDS_OF_TWO and isinstance(operand, ast.Name)
-                    visit(operand, is_bounded or (number == 0 and is_kept))
-                for keyword in keywords:
-                    visit(keyword.value, False)
-            case ast.Compare(first, _, others):  # a mask of ratios, as ratio < 1.2
-                for operand in (first, *others):
-                    visit(operand, isinstance(operand, ast.Name))
-            case _:
-                for child in ast.iter_child_nodes(node):
-                    visit(child, False)
-
-    visit(tree, False)
-    return frozenset(of_products - elsewhere)
-
-
-def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
-    """Return the names in what an advantage is multiplied by.
-
-    >>> sorted(list_multipliers_of_advantage(ast.parse("f(b*(c - 1))*adv + beta*(d - 1)")))
-    ['b', 'c', 'f']
-    """
-    found: set[str] = set()
-
-    def has_advantage(names: set[str]) -> bool:
-        return any(find_meaning(name) == "A" or name == "A" for name in names)
-
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            left, right = (
-                {x.id for x in ast.walk(side) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
-                for side in (node.left, node.right)
-            )
-            found |= (right if has_advantage(left) else set()) | (left if has_advantage(right) else set())
-    return frozenset(found)
 
 
 class NameReader(Reader):
@@ -156,8 +96,15 @@ class NameReader(Reader):
     is_foreign: is something read that the grammar has not?  read_as: the symbol of each name that is typed.
     """
 
-    def __init__(self, text: str, parameters: Iterable[str]) -> None:
+    def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
         super().__init__(text, parameters, {})
+        self.of_words = of_words  # names of values of every word of the vocabulary
+        self.densities_typed: set[str] = set()  # names of log-probabilities and probabilities
+        self.trees: dict[str, list[ast.expr]] = {}  # assigned name -> its value as typed
+        self.labels_typed: list[str] = []  # indices that may be those of a data set
+        self.unread: dict[str, UsageError] = {}  # name -> why its value is not read
+        self.has_critic = False  # is a name read as a value that a critic gives to a state?
+        self.divisors: set[str] = set()  # names by which logits are divided
         self.is_foreign = False
         self.read_as: dict[str, Any] = {}
         self.declared: dict[str, None] = {}
@@ -170,7 +117,6 @@ class NameReader(Reader):
         self.later: set[str] = set()  # names that are assigned further below
         self.target = ""  # the name that the line assigns
         self.used: set[str] = set()  # assigned names that later lines read
-        self.temperatures: dict[str, str] = {}  # of softmax, "" for none -> its argument
 
     def collect_names(self, tree: ast.AST) -> None:
         """Note the names in the whole text, by which some of them are read."""
@@ -181,17 +127,33 @@ class NameReader(Reader):
                     self.values_typed += [name] if isinstance(context, ast.Load) else []
                 case ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
                     self.names_typed.add(name)
+        self.divisors = list_divisors_of_logits(tree)
         self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
+        if name in self.unread and name not in self.names and not self.has_meaning(name):
+            raise self.unread[name]
         if name in self.later and name not in self.names and not self.has_meaning(name):
             self.is_foreign = True
-            raise self.make_error_at(f"{name[:SHOWN]!r} is used before it is assigned", node)
+            raise self.make_error_with_hint(
+                f"{name[:SHOWN]!r} is used before it is assigned",
+                f": {ask_for_value(name)}".rstrip(": "),
+                node,
+            )
+        if name == "T" and name in self.divisors:
+            return self.declare_parameter(name, "temperature", node)
         if name in self.names:
             if name in ATOMS:
-                self.read_as[name] = self.names[name]
-            return self.names[name]
+                self.read_as[name] = self.read_at_words(name, self.names[name])
+            return self.read_as.get(name, self.names[name]) if name in ATOMS else self.names[name]
         return self.read_usual_name(name, name, node)
+
+    def read_at_words(self, typed: str, value: Any) -> Any:
+        """Return a value of log densities, of every word where the name stands for that."""
+        if not value.has(*WORD_LOGS):
+            return value
+        self.densities_typed.add(typed)
+        return value.xreplace(WORD_LOGS) if typed in self.of_words else value
 
     def has_meaning(self, name: str) -> bool:
         return name in MASKS or (name not in AMBIGUOUS and any(find(name) for find in MEANINGS))
@@ -206,22 +168,32 @@ class NameReader(Reader):
             self.is_foreign = True
             self.read_as[typed] = ATOMS["rho"]
             return ATOMS["rho"]
+        if name == "G" and name in self.factors:
+            self.is_foreign, self.read_as[typed] = True, ATOMS["R"]
+            return ATOMS["R"]
         if name in AMBIGUOUS:
             self.is_foreign = True
             hint = f": type {AMBIGUOUS[name].format(name)}{self.ask_for_others(name)}"
             raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         if name in MASKS:
             symbol = MASK
-        elif find_density(name) is not None:
+        elif find_density(name) is not None or name in LETTERS_OF_POLICIES:
             symbol = self.read_probability(name, node)
         elif (negative := find_negative_density(name)) is not None:
             symbol = -ATOMS[self.choose_older_policy(name, negative)]
         elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
+            meaning = "log_mu" if meaning == "log_q" and self.is_stored_beside_new(typed) else meaning
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:
             symbol = self.read_probability(name, node)
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
+        elif names_state_value(name):
+            self.has_critic = True
+            return self.declare_parameter(typed, name, node)
+        elif set(split_words(name)) <= OF_ENTROPY and "entropy" in split_words(name):
+            self.read_as[typed], self.is_foreign = (symbol := build_entropy("q")), True
+            return symbol
         elif (density := find_logits(typed.replace(".", "_"))) is not None:
             self.is_foreign = True
             return LOGITS[ATOMS[density]]
@@ -231,8 +203,24 @@ class NameReader(Reader):
             raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}", node)
         else:
             return super().read_name(name, node)  # refuses it
-        self.is_foreign, self.read_as[typed] = True, symbol
+        self.is_foreign = True
+        self.read_as[typed] = symbol = self.read_at_words(typed, symbol)
         return symbol
+
+    def is_stored_beside_new(self, typed: str) -> bool:
+        """Is it batch["log_probs"] beside a log-probability of no batch?  Then it is that of the sampler."""
+        others = {name for name in self.values_typed if find_meaning(name) == "log_q"}
+        return typed.split(".")[0] in STORES and "." in typed and bool(others)
+
+    def read_stored(self, node: ast.expr) -> Any:
+        """Return entries of a buffer: beside new log-probabilities, those in a buffer are the sampler's."""
+        densities = {name for name in self.names_typed if find_meaning(name) == "log_q"}
+        new = {name for name in densities if name.startswith("new") or TRAINED & {*split_words(name)}}
+        name = next(iter(list_chain(node)[-1:]), "")
+        if new - {name} and name not in self.names and find_meaning(name) == "log_q":
+            self.is_foreign, self.read_as[name] = True, ATOMS["log_mu"]
+            return ATOMS["log_mu"]
+        return self.build(node, 1)
 
     def is_weight(self, name: str) -> bool:
         """Is a ratio read as rho: it only multiplies, or an advantage, or the text names an old policy?
@@ -286,38 +274,9 @@ class NameReader(Reader):
         samplers = (candidate for candidate in self.names_typed if find_meaning(candidate) == "log_mu")
         return meaning if all(map(names_old, samplers)) else "log_old"
 
-    def read_logits(self, node: ast.expr, call: Any) -> Any:
-        """Return the log density of the policy whose logits are the argument of softmax.
-
-        The name of the logits says which policy it is, or else the name that the line assigns.
-        """
-        self.is_foreign, temperature = True, ""
-        typed = ast.unparse(node)
-        match node:
-            case ast.BinOp(logits, ast.Div(), divisor):
-                node, temperature = logits, ast.unparse(divisor)
-        assigned = self.names.get(node.id, S.Zero) if isinstance(node, ast.Name) else S.Zero
-        if densities := [density for density, logits in LOGITS.items() if assigned.has(logits)]:
-            [density] = densities
-            self.used |= {*_list_names(node)}
-            factor = LOGITS[density] / assigned
-            temperature = temperature if factor == 1 else str(factor)
-        else:
-            named = "_".join(_list_names(node))
-            meaning = find_logits(f"{named}_logits") if named else None
-            if meaning is None and names_policy(self.target):
-                meaning = find_logits(f"{self.target}_logits")
-            if meaning not in ATOMS:
-                reason = f"{call.name}(..) of {typed[:SHOWN]!r}, the logits of an unknown policy"
-                raise self.make_error_with_hint(reason, OF_UNKNOWN_LOGITS, call.node)
-            density = ATOMS[meaning]
-        self.read_as.setdefault(typed, WORD_LOGS[density])
-        self.temperatures.setdefault(temperature, typed)
-        return density
-
     def read_probability(self, name: str, node: ast.expr) -> Any:
         """Return exp(log_q) for probs, exp(log_p) for ref_probs: those of the sampled token."""
-        density = find_density(expand_initial(name, self.names_typed))
+        density = LETTERS_OF_POLICIES.get(name) or find_density(expand_initial(name, self.names_typed))
         self.probabilities.setdefault(name, node)
         if density is None:
             return self.read_density(name, PROBABILITIES, node)  # refuses it
@@ -343,25 +302,15 @@ class NameReader(Reader):
             raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}{over_words}", node)
         return ATOMS[self.choose_older_policy(name, meaning)]
 
-    def read_method_of_policy(self, method: str, receiver: ast.expr, node: ast.expr) -> Any:
-        """Return log_q for dist.log_prob(a), log_p for ref_policy.log_prob(a), H(q) for dist.entropy()."""
-        self.is_foreign = True
-        named = (x for x in ast.walk(receiver) if isinstance(x, ast.Name | ast.Attribute))
-        last = next((x.attr if isinstance(x, ast.Attribute) else x.id for x in named), "")
-        meaning = find_policy(last)
-        if meaning is None:
-            hint = f": type {LOG_PROBABILITIES}"
-            raise self.make_error_with_hint(
-                f"{method}(..) of {last[:SHOWN]!r}, an unknown policy", hint, node
-            )
-        if method == "entropy":
-            return build_entropy(meaning.removeprefix("log_"))
-        self.read_as[f"{last}.{method}()"] = ATOMS[meaning]
-        return ATOMS[meaning]
-
     def declare_parameter(self, typed: str, name: str, node: ast.expr) -> Any:
         """Return the parameter for a coefficient that is not declared."""
         self.is_foreign = True
+        if name in FUNCTIONS:  # a number called clip
+            name = f"{name}_value"
+        elif name in ("V", "value"):  # of a critic
+            name = f"{name}_of_state"
+        elif is_of_answers(name):
+            name = f"{name}1"
         is_plain = PARAMETER.fullmatch(name) and not is_of_answers(name) and is_declarable(name)
         if not is_plain or name in COUNTS:
             hint = f": assign its value to another name, or declare one with {spell_option('param')}"
@@ -388,11 +337,16 @@ class NameReader(Reader):
                     raise UsageError(f"{both}: {TWO_RATIOS.format(*(name[:SHOWN] for name in pair))}")
                 if of_token := suggest_for_token_advantage(first_name, typed):
                     raise UsageError(f"{both}: {of_token}")
+                if symbol.has(exp):  # probabilities
+                    name_both = "say of both what they are, as in `{} = exp(log_q); {} = exp(log_p); ...`"
+                    raise UsageError(f"{both}: {name_both.format(first_name[:SHOWN], typed[:SHOWN])}")
                 name_typed, instead = first_name, ANOTHER.get(str(symbol), "...")
                 if (letters := {name[-1:]: name for name in (first_name, typed)}).keys() == {"p", "q"}:
                     name_typed, instead = letters["p"], "log_p"  # as in the grammar
-                is_call, short = name_typed.endswith(")"), name_typed.split(".")[-1][:SHOWN]
-                example = f"assign one of them first, as in `{short} = {instead}; ...`"
+                example = (
+                    f"assign one of them first, as in `{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
+                )
+                is_call = name_typed.endswith(")")
                 raise UsageError(f"{both}: {f'type {instead} for one of them' if is_call else example}")
 
     def order_ratio(self, name: str) -> tuple[bool, bool]:
@@ -421,6 +375,14 @@ class NameReader(Reader):
             case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
                 self.used.add(name)
                 return self.names[name]
+            case ast.Subscript(of, index) if names_mask(index):
+                return self.build(of, 1) * MASK
+            case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)):
+                self.assume_drawn(ast.unparse(index))
+                return select_drawn_word(self.build(of, 1))
+            case ast.Subscript(of, ast.Name(index)) if {*split_words(index)} & OF_BATCH:
+                self.assumed = (*self.assumed, f"{index} are samples of a minibatch")
+                return self.read_stored(of)
             case ast.Subscript(of, index) if isinstance(index, ast.Tuple | ast.Slice):
                 places = getattr(index, "elts", [index])
                 if all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):
@@ -434,6 +396,13 @@ class NameReader(Reader):
         of_coefficient = chain[-1] == "value" and len(chain) > 1 and is_coefficient(chain[-2])
         name = chain[-2] if of_coefficient else chain[-1]  # kl_ctl.value is kl_ctl
         return self.read_usual_name(".".join(chain), name, node, bool(SETTINGS & {*chain[:-1]}))
+
+    def assume_drawn(self, index: str) -> None:
+        """Note that an index is taken for the word that was drawn."""
+        self.is_foreign, self.assumed = True, (*self.assumed, f"{index} is the word that was drawn")
+        self.labels_typed += (
+            [index] if {*split_words(index)} & {"label", "labels", "target", "targets"} else []
+        )
 
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from klsym.audit.binding import guess_role
 from klsym.errors import UsageError
 from klsym.files import read_text
-from klsym.language.parser import parse_python
+from klsym.language.pasted.text import parse_python
 from klsym.lint.computing import find_lines, list_functions
 
 LARGEST = 5_000_000  # bytes of a file

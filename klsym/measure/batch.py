@@ -8,7 +8,7 @@ from typing import Any
 WRITTEN_AS = {  # roles in the words of the loss grammar, and of `klsym audit`
     "log_q": "logp", "log_p": "ref_logp", "log_mu": "old_logp", "log_old": "old_logp", "token": "tokens",
     "log_q[v]": "logits", "log_p[v]": "ref_logits", "log_mu[v]": "old_logits", "R": "rewards",
-    "A": "rewards[t]",
+    "q[v]": "probs", "p[v]": "ref_probs", "mu[v]": "old_probs", "A": "rewards[t]",
 }  # fmt: skip
 
 
@@ -60,10 +60,21 @@ class Batch:
     ref_model: Any = None
 
     def read_role(self, role: str) -> Any:
-        """Return the field of a role; "rewards[t]" is the reward of the sequence at each of its words."""
+        """Return the field of a role; "rewards[t]" is the reward of the sequence at each of its words.
+
+        The probabilities of all words are "probs", "ref_probs" and "old_probs", those of the drawn words
+        "prob", "ref_prob" and "old_prob".
+        """
         if role == "rewards[t]":
             return self.rewards[:, None] + 0 * self.mask
+        if role in OF_PROBABILITIES:
+            log_probs = getattr(self, OF_PROBABILITIES[role])
+            return log_probs.exp() if hasattr(log_probs, "exp") else 2.718281828459045**log_probs
         return getattr(self, role)
 
 
-ROLES = (*(f.name for f in fields(Batch)), "rewards[t]")
+OF_PROBABILITIES = {
+    "probs": "logits", "ref_probs": "ref_logits", "old_probs": "old_logits",
+    "prob": "logp", "ref_prob": "ref_logp", "old_prob": "old_logp",
+}  # fmt: skip
+ROLES = (*(f.name for f in fields(Batch)), "rewards[t]", *OF_PROBABILITIES)

@@ -17,17 +17,37 @@ from klsym.measure.batch import ROLES, WRITTEN_AS, Batch
 from klsym.measure.libraries import Loss
 
 
+class Shape(NamedTuple):
+    """What pasted code shows of the worlds that it needs.
+
+    one_token: it has no mask and no sums over tokens, so that its values have no axis of tokens; padded: it
+    has a mask; compares: it averages rewards over samples.
+    """
+
+    one_token: bool = False
+    padded: bool = True
+    compares: bool = False
+
+
 class BoundLoss(NamedTuple):
-    """A loss as a function of one batch, the field of each argument, and the fields that were guessed."""
+    """A loss as a function of one batch, the field of each argument, and what was guessed of them.
+
+    guessed: fields by the names; numbers: values of coefficients in pasted code, which has a shape.
+    """
 
     function: Loss
     fields: dict[str, str]
     guessed: dict[str, str]
+    numbers: Mapping[str, float] = {}
+    shape: Shape = Shape()
 
     def describe(self, sampling: str) -> list[str]:
         """List the guesses, and what the log densities of an older policy are where q draws the samples."""
         others = [f"{name} is {field}" for name, field in self.guessed.items() if name != field]
         notes = [f"guessed from the name{'s' * (len(others) > 1)}: {', '.join(others)}"] if others else []
+        if self.numbers:
+            numbers = ", ".join(f"{name} = {value:g}" for name, value in self.numbers.items())
+            notes.append(f"assumed: {numbers}; {spell_option('set', 'NAME=VALUE')} for another value")
         old = [name for name, field in self.fields.items() if field in ("old_logp", "old_logits")]
         if old and is_on_policy(sampling):
             option = spell_option("sampling", "off-policy")
@@ -111,8 +131,8 @@ def guess_field(name: str) -> str | None:
     >>> [guess_field(x) for x in ("old_log_probs", "response_mask", "advantages", "kl_coef", "token_rewards")]
     ['old_logp', 'mask', 'rewards[t]', None, 'token_rewards']
     """
-    if name in ROLES:
-        return name
+    if name in ROLES or name in WRITTEN_AS:
+        return WRITTEN_AS.get(name, name)
     from klsym.audit.binding import guess_role
 
     role = guess_role(name)

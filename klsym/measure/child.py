@@ -6,6 +6,7 @@ import subprocess
 from typing import Any, ClassVar
 
 from klsym.errors import KlsymError
+from klsym.language.pasted.function import name_code
 from klsym.worker_process import Asked, Options, Reply, refuse_missing, serve, set_memory_limit
 
 KINDS = ("zero", "named", "own-mean", "objective", "no-objective", "undecided")
@@ -54,11 +55,15 @@ def _answer(question: dict[str, Any], options: Options) -> Reply:
     except KlsymError as error:
         return {"error": str(error), "code": 2}
     except MemoryError:
-        return {"error": f"{question['target']}: running it needs more than --memory-limit", "code": 2}
+        return {
+            "error": f"{name_code(question['target'])}: running it needs more than --memory-limit",
+            "code": 2,
+        }
     except Exception as error:  # of the code that is run, or of klsym
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return {"error": f"{question['target']}: running it raises {text}", "code": 2}
-    text = answer.text(question["target"].rpartition("/")[2], question.get("width", WIDTH))
+        return {"error": f"{name_code(question['target'])}: running it raises {text}", "code": 2}
+    name = name_code(question["target"]).rpartition("/")[2]
+    text = answer.text(name, question.get("width", WIDTH))
     return {"text": text, "json": answer.to_json(), "ok": answer.ok}
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from klsym.errors import UsageError
-from klsym.measure.binding import bind_loss, choose_library, load_network
+from klsym.measure.binding import choose_library, load_network
 from klsym.measure.field import Run, Turning, measure_turning
 from klsym.measure.fit import Basis, Fit
 from klsym.measure.libraries import Unmeasured, load_library
 from klsym.measure.measurement import Measurement, Setting
 from klsym.measure.objectives import NamedGradients
+from klsym.measure.pasted import bind_code
 from klsym.measure.world import Array, MeasuredWorld
 from klsym.worlds.words import WordTree, draw_tables
 
@@ -63,7 +64,9 @@ def measure(
     Parameters
     ----------
     loss : callable or str
-        A function of one `Batch`, or of arguments that are bound by name; or "FILE.py:FUNC".  It is run.
+        A function of one `Batch`, or of arguments that are bound by name; "FILE.py:FUNC", or statements as
+        text, whose free names are bound: without a mask no word ends a sequence; without sums over tokens,
+        either, it is of one token; if rewards are averaged a group has 3 samples at least.  It is run.
     sampling : str
         "on-policy", samples from q; "off-policy", from mu; "truncated", from q without its least likely word
         after each prefix.
@@ -120,12 +123,14 @@ def measure(
     ({'next-token-forward-kl': 1.0}, False)
     """
     network = None if model is None else load_network(model)
+    bound = bind_code(loss, map or {}, set or {})
+    group, fixed_length = max(group, 3 * bound.shape.compares), fixed_length or not bound.shape.padded
+    length = 1 if bound.shape.one_token else length
     setting = Setting(
         sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length,
         tool=tool, parameters=0 if network is None else network.size,
     )  # fmt: skip
     _check_setting(setting, worlds, near, seconds)
-    bound = bind_loss(loss, map or {}, set or {})
     function, notes = bound.function, bound.describe(sampling)
     library = load_library(framework or choose_library(function), network)
     plan = _Plan(setting, binary, near, count=worlds, network=network)
@@ -134,7 +139,7 @@ def measure(
         if expect is not None:
             answer = replace(answer, expected=answer.compare(expect))
         if vs is not None:
-            second = bind_loss(vs, map or {}, set or {}).function
+            second = bind_code(vs, map or {}, set or {}).function
             answer = replace(answer, versus=_compare_variances(answer, Run(second, library, seconds), plan))
     return answer
 

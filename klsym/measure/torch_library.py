@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from klsym.language.recognition import LARGEST_FLOOR
 from klsym.measure.libraries import Groups, Library, Loss, Samples, Tensors, ValueAndGradient, as_scalar
 from klsym.measure.networks import Network, join_gradients
-from klsym.measure.torch_model import TorchModel
+from klsym.measure.toy_model import Output, TableModel
 from klsym.measure.world import Array
 from klsym.worlds.words import WordTree
 
@@ -27,6 +27,26 @@ COMPARISONS = {
 }  # fmt: skip
 BOUNDS = ("min", "max")
 SAME = 1e-12  # relative: between a run of all groups at once and one by one
+
+
+class TorchModel(torch.nn.Module):
+    """A causal language model over the words of a world; trainers ask its config, device and mode."""
+
+    def __init__(self, table: TableModel) -> None:
+        super().__init__()
+        self.table = table
+        self.config, self.device, self.dtype = table.config, torch.device("cpu"), torch.float64
+
+    def forward(
+        self, input_ids: Any, attention_mask: Any = None, labels: Any = None, **options: Any
+    ) -> Output:
+        """Return logits; with labels, also the mean negative log-likelihood of those but -100."""
+        output = self.table.compute(input_ids, attention_mask, **options)
+        if labels is None:
+            return output
+        logits, targets = output.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+        loss = torch.nn.functional.cross_entropy(logits, targets, ignore_index=-100)
+        return Output(output.logits, loss)
 
 
 class TorchLibrary(Library):

@@ -231,7 +231,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
             "explain 'F.log_softmax(x)'",
             "full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions",
         ),
-        ("explain '(probs*k1).sum(-1)'", "for a sum over the vocabulary type full(k1)"),
+        ("explain '(probs*A).sum(-1)'", "for a sum over the vocabulary type full(A)"),
         ("explain k3 --position loss", "type --use loss or --use reward (see klsym explain --help)"),
         (
             "explain grpo --beta 0.04",
@@ -299,7 +299,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("'(logp - ref_logp).square()'", "type klsym explain '(logp - ref_logp).square()'"),
         ("rule k3", "no diagnostic code; for a loss: klsym explain k3; known:"),
         ("measure k3", "expected; for a loss: klsym explain k3"),
-        ("measure '-A*logp'", "for a loss: klsym explain '-A*logp'"),
+        ("measure 'k3*unknown'", "what is 'k3'"),
         ("audit k3", "for a loss: klsym explain k3"),
         ("audit .", "to list its functions: klsym audit --scan ."),
         ("explain k3 --off-policy", "--off-policy; did you mean --sampling off-policy?"),

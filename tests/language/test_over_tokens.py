@@ -41,7 +41,6 @@ REFUSED = {
     "-abs(mean(logp - old_logp))*A": "a mean or a sum inside",
     "-mean(logp - old_logp)*A": "a mean or a sum inside",
     "-exp(mean(logp - old_logp)).mean()*A": "a mean or a sum inside",
-    "-exp(mask*mean(logp - old_logp))*A": "mask",
     "-(k1 - k1.mean())*exp(mean(logp - old_logp))": "a mean or a sum inside",
     "-exp((logp - old_logp).mean(axis=k))*A": "axis",
     "-exp(logp - old_logp, mean)*A": "unknown name .mean",

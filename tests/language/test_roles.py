@@ -34,7 +34,7 @@ READ = [  # text, guesses, the loss in the grammar
 ]
 REFUSED = [  # what is pasted, a part of the one line that says why not
     ('__import__("os").system("true")', "unexpected"),
-    ("import os; k1", "a statement that is not read"),
+    ("import os; del k1", "a statement that is not read"),
     ("exec(k1)", "unknown function"),
     ("open(k1)", "unknown function"),
     ("logp.__class__", "not part of the loss grammar"),
@@ -43,7 +43,7 @@ REFUSED = [  # what is pasted, a part of the one line that says why not
     ("torch.load(logp)", "is not part of the loss grammar, and is not read"),
     ("torch.nn.Module()", "is not part of the loss grammar, and is not read"),
     ("logp if k1 else k2", "not part of the loss grammar"),
-    ("def f(x): return k1", "not read"),
+    ("def f(x): return g(k1)", "unknown function"),
     ("for x in k1: k2", "not read"),
     ("loss = (ratio - 1)*logp + adv", "ambiguous name 'ratio'"),
     ("d = logp - x; loss = d**2", "unknown name 'x'"),

@@ -24,7 +24,7 @@ from klsym.audit.compiled.unread import UnreadValue, make_unread, resolve_values
 from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused, token
 from klsym.errors import UsageError, spell_option
-from klsym.language.parser import parse_python
+from klsym.language.pasted.text import parse_python
 
 __all__ = ["record_value"]  # and what is defined here
 DEEPEST = 4  # functions that call one another

@@ -40,7 +40,7 @@ from klsym.language.expressions import (
 )
 from klsym.language.messages import Message
 from klsym.language.parser import is_of_answers
-from klsym.language.pasted_text import join_lines
+from klsym.language.pasted.text import join_lines
 from klsym.language.spellings import read_loss
 from klsym.language.sums import DENSITIES as POLICIES
 from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch, OverVocabulary, full_kl

@@ -33,12 +33,14 @@ from klsym.language.named_losses import (
     refuse_sentence,
     split_place,
 )
+from klsym.language.pasted.text import is_statements
 from klsym.notation.losses import Written
 
 # The choices of the options that the row of a name leaves out.
 DEFAULT_CHOICES = {
     option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")
 }
+VALUES = {"entropy"}
 Options = Mapping[str, str | None]
 
 
@@ -71,7 +73,8 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         text, rows = row.loss, (row,)
     else:
         refuse_sentence(loss)
-        text, rows = expand_names(loss, {*ATOMS, *PARAMETERS, *names})
+        values = VALUES if is_statements(loss) else set()  # in code `entropy` is a value, and no loss
+        text, rows = expand_names(loss, {*ATOMS, *PARAMETERS, *names, *values})
     written = _read_formula(text, names, loss, rows)
     if not rows:
         return _assume_level(_assume_sampling(Question(written, dict(options))))

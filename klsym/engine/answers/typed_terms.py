@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from klsym.errors import UsageError
-from klsym.language.parser import parse, parse_python
+from klsym.language.parser import parse
+from klsym.language.pasted.text import parse_python
 
 
 def split_terms(text: str, parameters: Iterable[str] = ()) -> list[tuple[str, Any]]:

@@ -56,7 +56,8 @@ NOT_LINEAR = (
 PRODUCT = "stands beside another one: a product of two exact means is no mean of a product"
 IN_BATCH = (
     "in a batch full(..) is read in a reward of single samples alone, where it is one number for all of them:"
-    " in a loss it pushes with the scores of all outcomes, and no sample's own score is there to be centred"
+    " in a loss it pushes with the scores of all outcomes, and no sample's own score is there to be centred;"
+    " explain the terms with full(..) and those that compare samples one by one"
 )
 MEAN_BESIDE_SUM = (
     "stands beside what is not known at the prefix: only constants, past(..), rho and a detached sum of later"

@@ -139,12 +139,30 @@ def _list_lines(
         *list_uses(found, names),
         *(answers if is_asked else []),
         *regions,
-        *list_noise(found, dict(zip(LETTERS, names, strict=True))),
-        *list_noise_at_optimum(found, names),
-        *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
+        *list_factors(found, names),
+        *(_list_noise_rows(found, names) if whole or most or not regions else []),
         ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
     ]
     return lines + [line for name, text in labelled for line in add_label(name, write(text), width)]
+
+
+def _list_noise_rows(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return which gradient varies less, and what is open."""
+    return [
+        *list_noise(found, dict(zip(LETTERS, names, strict=True))),
+        *list_noise_at_optimum(found, names),
+        *(("open", write_sentence(m)) for m in found.open_questions if m.code not in SAID),
+    ]
+
+
+def list_factors(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the constant factors that the reading of the losses left out, if they differ."""
+    left_out = [
+        next((write_sentence(m) for m in written.notes if m.code == "factor-left-out"), "")
+        for written in found.written
+    ]
+    rows = [(name, text) for name, text in zip(names, left_out, strict=True) if text]
+    return [("factor", f"{name}: {text}") for name, text in rows] if len({*left_out}) > 1 else []
 
 
 def _list_readings(

@@ -18,7 +18,7 @@ from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.suggestion import has_penalty
 from klsym.errors import KlsymError, add_options
 from klsym.language.expressions import ATOMS, A, R, log_mu, log_old, log_p, rho, unfold
-from klsym.language.parser import parse_python
+from klsym.language.pasted.text import parse_python
 from klsym.language.recognition import recognise
 from klsym.notation import losses
 from klsym.notation.printers import TEXT, is_sum

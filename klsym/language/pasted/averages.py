@@ -1,0 +1,187 @@
+"""Means and sums of pasted code: over samples, over tokens, over the words of the vocabulary.
+
+A sum of probabilities is one over the vocabulary: what stands in it is of every word, not of the drawn one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from sympy import Add, S
+
+from klsym.errors import spell_option
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q
+from klsym.language.pasted.names import list_summed_names
+from klsym.language.pasted.policies import PolicyReader
+from klsym.language.recognition import leave_out_floors
+from klsym.language.reductions import (
+    KEPT,
+    MASK,
+    SAMPLES,
+    WORD_LOGS,
+    Mean,
+    Std,
+    TokenSums,
+    divide_by_std,
+    has_words,
+    is_probability,
+    is_small,
+    reduce_to_mean,
+    subtract_mean,
+    take_over_tokens,
+)
+from klsym.language.sums import Centred
+
+FLOORED = {"min", "max", "clip"}  # functions that bound a value
+
+
+class OfWords(Exception):
+    """Names whose values turn out to be of every word of the vocabulary: the text is read anew with them."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(names)
+        self.names = names
+
+
+class AverageReader(PolicyReader):
+    """A reader that knows means and sums."""
+
+    def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
+        super().__init__(text, parameters, of_words)
+        self.mean_names: dict[Any, str] = {}
+        self.centred: dict[Any, None] = {}  # x of each x - x.mean()
+        self.divides_by_std = False
+        self.std_guard: Fraction | str = ""  # 1e-4 of R.std() + 1e-4, or its name
+        self.axes: dict[Any, str] = {}  # mean or standard deviation -> its axis as typed, "" for all
+        self.left_out: Counter[str] = Counter()  # means, and methods that change no value
+        self.token_sums = TokenSums()
+        self.reduces_samples = True  # does the text reduce more than a sum over the vocabulary?
+        self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
+        self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
+
+    def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        if isinstance(operator, ast.Add) and KEPT in (left, right) and (left.is_number or right.is_number):
+            return KEPT  # mask.sum() + 1e-8
+        if isinstance(operator, ast.Add) and isinstance(left, Std) and is_small(right):
+            self.std_guard = Fraction(int(right.p), int(right.q)) if right.is_number else str(right)
+            return left  # R.std() + 1e-8
+        if isinstance(operator, ast.Sub) and isinstance(right, Mean):
+            return self.subtract_mean(left, right, node)
+        if isinstance(operator, ast.Mult):
+            left, right = self.sum_beside_factor(left, right), self.sum_beside_factor(right, left)
+        value = super().apply_operator(operator, left, right, node)
+        if not value.has(Std):
+            return value
+        divided = divide_by_std(value)
+        if divided != value:
+            self.divides_by_std = True
+            for deviation in value.atoms(Std) - divided.atoms(Std):
+                self.refuse_two_axes(Mean(*deviation.args), deviation, node)
+        return divided
+
+    def note_axis(self, value: Any, axis: ast.expr | None) -> None:
+        """Note over which axis a mean or a standard deviation is."""
+        self.axes[value] = "" if axis is None else ast.unparse(axis)
+
+    def refuse_two_axes(self, mean: Any, second: Any, node: ast.expr) -> None:
+        """Refuse (R - R.mean(dim=1))/R.std(): a group has the mean, and several groups the deviation."""
+        pair = [self.axes.get(x, "") for x in (mean, second)]
+        is_turned = "" not in pair and len({axis.startswith("-") for axis in pair}) > 1
+        if len({*pair}) == 1 or is_turned:  # 1 and -1 are the same axis of two
+            return
+        first, last = (f"over dim {axis}" if axis else "over all samples" for axis in pair)
+        kind, param = "another mean" if isinstance(second, Mean) else "a standard deviation", "sigma"
+        hint = (
+            ": klsym reads one group: type normalised(R) for its own standard deviation, or"
+            f" centred(R)/sigma, with {spell_option('param', param)}, for one that hardly differs from batch"
+            " to batch"
+        )
+        raise self.make_error_with_hint(f"a mean {first}, and {kind} {last}", hint, node)
+
+    def sum_beside_factor(self, x: Any, factor: Any) -> Any:
+        """Return x with its means and sums of log-probabilities over tokens, if they multiply a reward.
+
+        A sum that multiplies a value of each token is over tokens, too.
+        """
+        if factor.has(Mean) or not x.has(Mean):
+            return x
+        is_alone = x.as_independent(Mean, as_Add=False)[1] == Mean(log_q)
+        beside_reward = is_alone and factor.has(*REWARDS) and not factor.has(*DENSITIES)
+        beside_token = x.has(SAMPLES, KEPT) and not x.is_Add and factor.has(*DENSITIES)
+        over_tokens = take_over_tokens(x) if beside_reward or beside_token else x
+        self.sums_tokens |= over_tokens != x
+        return over_tokens
+
+    def subtract_mean(self, x: Any, mean: Any, node: ast.expr) -> Any:
+        """Return centred(x) for x - x.mean(), which leaves out no mean."""
+        difference = subtract_mean(x, mean)
+        if difference == x:  # centred already
+            self.refuse_two_axes(Mean(*x.args), mean, node)
+        elif isinstance(difference, Centred):
+            self.centred[x] = None
+        else:
+            return difference
+        self.left_out[self.mean_names[mean]] -= 1
+        return difference
+
+    def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
+        if KEPT in arguments and all(item == KEPT or item.is_number for item in arguments):
+            return KEPT  # mask.sum().clamp(min=1)
+        if name == "exp" and (over_tokens := [take_over_tokens(x) for x in arguments]) != arguments:
+            self.sums_tokens, arguments = True, over_tokens
+        if any(x.has(MASK) and not x.has(Mean) for x in arguments):  # f(mask x) is f(x) where that counts
+            return MASK * self.call_function(name, [x.xreplace({MASK: S.One}) for x in arguments], node)
+        if name == "log":
+            arguments = [self.leave_out_guard(x) for x in arguments]
+        value = super().call_function(name, arguments, node)
+        if name not in FLOORED:
+            return value
+        value, floors = leave_out_floors(value)
+        self.floors |= {x: max(floor, self.floors.get(x, floor)) for x, floor in floors.items()}
+        return value
+
+    def leave_out_guard(self, x: Any) -> Any:
+        """Return q for q + 1e-8, of whose log the small number keeps the code from infinity."""
+        small = [term for term in Add.make_args(x) if is_small(term)]
+        if len(small) == 1 and (x - small[0]).has(*DENSITIES, *WORD_LOGS.values()):
+            self.assumed = (*self.assumed, f"{small[0]} inside log is left out")
+            return x - small[0]
+        return x
+
+    def reduce_to_mean(self, kind: str, value: Any, name: str, over_axis: bool = False) -> Any:
+        self.refuse_probability_factor(value, is_summed=kind == "sum")
+        over_axis = over_axis or not self.reduces_samples
+        self.left_out[name] += not (over_axis and has_words(value))
+        mean = reduce_to_mean(kind, value, over_axis)
+        self.mean_names[mean] = name
+        return mean
+
+    def read_averaged(self, kind: str, node: ast.expr, depth: int) -> Any:
+        """Return what a mean or a sum is of.
+
+        Raises OfWords: its names turn out to be those of values of every word.
+        """
+        value = self.build(node, depth)
+        factor, of_words = value.as_independent(*WORD_LOGS.values(), as_Add=False)
+        is_of_words = has_words(value) and (of_words.has(*DENSITIES) or is_probability(factor))
+        is_of_words |= kind == "sum" and is_probability(value)
+        if is_of_words and not value.has(*REWARDS, OverPositions, Mean):
+            self.read_anew(node)
+        return value
+
+    def read_words(self, node: ast.expr, depth: int) -> Any:
+        """Return probabilities of all words.  Raises OfWords: they are read as that of the drawn word."""
+        value = self.build(node, depth)
+        if value.has(*DENSITIES):
+            self.read_anew(node)
+        return value
+
+    def read_anew(self, node: ast.expr) -> None:
+        """Raise OfWords for the names of densities that are summed one by one, if there are any."""
+        names = list_summed_names(node, self.trees) & self.densities_typed - self.of_words
+        if names:
+            raise OfWords(names)

@@ -1,0 +1,209 @@
+"""Pasted statements as a function of the names that they use, which `klsym measure` runs.
+
+    loss = -logp*batch["adv"] + self.beta*kl      def loss(logp, adv, beta, kl):
+                                           ->         loss = -logp*adv + beta*kl
+                                                      return loss
+
+>>> print(write_function("x = torch.exp(logp - self.ref_logp)\\nloss = x.mean()").source, end="")
+import torch
+def loss(logp, ref_logp):
+    x = torch.exp(logp - ref_logp)
+    loss = x.mean()
+    return loss
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Collection
+from dataclasses import dataclass
+from textwrap import dedent
+
+from klsym.errors import UsageError
+from klsym.language.pasted.names import FAMILIES, has_call, list_chain, names_mask, split_operands
+from klsym.language.pasted.statements import changes_no_value
+from klsym.language.pasted.text import find_assigned_name, parse_python
+from klsym.language.training_names import OF_BATCH, names_drawn_word, split_words
+
+IMPORTS = {
+    "torch": "import torch", "F": "import torch.nn.functional as F", "nn": "import torch.nn as nn",
+    "np": "import numpy as np", "numpy": "import numpy", "math": "import math", "jax": "import jax",
+    "jnp": "import jax.numpy as jnp", "lax": "from jax import lax",
+    **{name: f"from torch.distributions import {name}" for name in FAMILIES},
+    "kl_divergence": "from torch.distributions import kl_divergence",
+}  # fmt: skip
+"""What pasted code calls libraries, and the line that imports each."""
+
+MASKED_MEAN = """def masked_mean(x, mask, dim=None, axis=None):
+    dim = axis if dim is None else dim
+    return (x * mask).sum() / mask.sum() if dim is None else (x * mask).sum(dim) / mask.sum(dim)
+"""
+OVER_WORDS = {"softmax", "log_softmax", "gather", "take_along_axis", "cross_entropy", "nll_loss"}
+OF_TENSORS = {"shape", "device", "dtype", "data", "T", "ndim", "grad", "logits", "probs"}
+MAX_LENGTH = 20_000
+
+
+@dataclass(frozen=True)
+class PastedFunction:
+    """The source of a module with one function, its name and the names of its arguments.
+
+    per_sample: advantages that the code itself spreads over the tokens, as in adv.unsqueeze(1).
+    averaged: names of which it takes a mean or a standard deviation over samples.
+    of_words: names from which it takes entries, or that functions over the vocabulary have.
+    indices: masks by which it takes entries.
+    """
+
+    source: str
+    name: str
+    arguments: tuple[str, ...] = ()
+    per_sample: frozenset[str] = frozenset()
+    averaged: frozenset[str] = frozenset()
+    of_words: frozenset[str] = frozenset()
+    indices: frozenset[str] = frozenset()
+
+
+def is_pasted(text: str) -> bool:
+    """Is it code, and not the place of code: FILE.py:FUNC or MODULE:FUNC?
+
+    >>> is_pasted("loss.py:f"), is_pasted("-(logp*adv).mean()"), is_pasted("a/b.py"), is_pasted("x = 1")
+    (False, True, False, True)
+    """
+    return any(sign in text for sign in "(=*+\n")
+
+
+def name_code(target: str) -> str:
+    """Return the name of a file and a function, or "the code" for pasted statements."""
+    return "the code" if is_pasted(target) else target
+
+
+def write_function(text: str, left_out: Collection[str] = ()) -> PastedFunction:
+    """Return pasted statements as the source of a function; a text with a function is taken as it is.
+
+    left_out: assigned names whose values are not computed, but arguments of the function.
+
+    Raises UsageError: no Python, or no loss in it.
+    """
+    source = dedent(text).strip()
+    try:
+        if len(source) > MAX_LENGTH:
+            raise ValueError("too long")
+        body = parse_python(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = f"the code cannot be read as Python ({str(error)[:60]})"
+        raise UsageError(f"{reason}: FILE.py:FUNC runs a file") from None
+    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    if functions:
+        return PastedFunction(f"{_write_imports(source)}{source}\n", functions[-1])
+    body = [line for line in body if not _is_left_out(line) and find_assigned_name(line) not in left_out]
+    if not body:
+        raise UsageError("no loss in the code: its last line assigns or names it")
+    named = _NamedParts({name for line in body if (name := find_assigned_name(line))})
+    lines = [named.visit(line) for line in body]
+    lines = [*lines[:-1], *_return_last(lines[-1])]
+    arguments = ", ".join(named.arguments)
+    written = "\n".join(f"    {row}" for line in lines for row in ast.unparse(line).split("\n"))
+    module = f"{_write_imports(source)}def loss({arguments}):\n{written}\n"
+    sets = (named.per_sample, named.averaged, named.of_words, named.indices)
+    return PastedFunction(module, "loss", (*named.arguments,), *map(frozenset, sets))
+
+
+def _write_imports(source: str) -> str:
+    names = {node.id for node in ast.walk(parse_python(source)) if isinstance(node, ast.Name)}
+    imports = "".join(f"{line}\n" for name, line in IMPORTS.items() if name in names)
+    return imports + MASKED_MEAN * ("masked_mean" in names)
+
+
+def _is_left_out(line: ast.stmt) -> bool:
+    if isinstance(line, ast.Import | ast.ImportFrom):
+        return True
+    is_call = isinstance(line, ast.Expr) and isinstance(line.value, ast.Call)
+    return is_call and changes_no_value(line.value.func, len(line.value.args))  # type: ignore[attr-defined]
+
+
+def _return_last(line: ast.stmt) -> list[ast.stmt]:
+    """Return the last statement so that it returns the loss."""
+    match line:
+        case ast.Return():
+            return [line]
+        case ast.Expr(value):
+            return [ast.Return(value)]
+    name = find_assigned_name(line)
+    if name is None:
+        raise UsageError("the last line of the code is no loss: it assigns or names it")
+    return [line, ast.Return(ast.Name(name, ast.Load()))]
+
+
+class _NamedParts(ast.NodeTransformer):
+    """Writes beta for self.beta, adv for batch["adv"], and collects the names that have no value yet."""
+
+    def __init__(self, assigned: set[str]) -> None:
+        self.assigned = assigned
+        self.known: set[str] = {*IMPORTS, *dir(builtins), "masked_mean"}
+        self.arguments: dict[str, None] = {}
+        self.per_sample: set[str] = set()
+        self.averaged: set[str] = set()
+        self.of_words: set[str] = set()
+        self.indices: set[str] = set()
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        node.value = self.visit(node.value)
+        node.targets = [self._write_target(target) for target in node.targets]
+        return node
+
+    def _write_target(self, target: ast.expr) -> ast.expr:
+        name = target.attr if isinstance(target, ast.Attribute) else None
+        written = ast.Name(name, ast.Store()) if name else target
+        self.known |= {part.id for part in ast.walk(written) if isinstance(part, ast.Name)}
+        return written
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id not in self.known and isinstance(node.ctx, ast.Load):
+            self.arguments[node.id] = None
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        node.iter = self.visit(node.iter)
+        self.known |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+        node.body = [self.visit(line) for line in node.body]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node.func:
+            case ast.Name():
+                node.func = self.visit(node.func)
+            case ast.Attribute(of, method):
+                name = next(iter(list_chain(of)[-1:]), "")
+                self.per_sample |= {name} if method == "unsqueeze" else set()
+                self.averaged |= {name} if method in ("mean", "std", "var", "view", "reshape") else set()
+                node.func = ast.Attribute(self.visit(of), method, ast.Load())
+        called, operands = split_operands(node)
+        values = operands[:2] if called == "kl_div" else operands[:1] if called in OVER_WORDS else []
+        values += [keyword.value for keyword in node.keywords if keyword.arg in ("probs", "logits", "target")]
+        self.of_words |= {chain[-1] for value in values if (chain := list_chain(value))}
+        node.args = [self.visit(x) for x in node.args]
+        node.keywords = [ast.keyword(x.arg, self.visit(x.value)) for x in node.keywords]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return self._write_part(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            return self._write_part(node)
+        if isinstance(node.slice, ast.Name) and {*split_words(node.slice.id)} & OF_BATCH:
+            return self.visit(node.value)  # samples of a minibatch
+        if isinstance(node.value, ast.Name) and "None" in ast.unparse(node.slice):
+            self.per_sample.add(node.value.id)
+        if names_mask(node.slice) and not has_call(node.slice):
+            self.indices |= {*list_chain(node.slice)[-1:]}
+        if names_drawn_word(ast.unparse(node.slice)) and (chain := list_chain(node.value)):
+            self.of_words.add(chain[-1])
+        return self.generic_visit(node)
+
+    def _write_part(self, node: ast.Attribute | ast.Subscript) -> ast.AST:
+        chain = list_chain(node)
+        is_part = len(chain) > 1 and chain[0] not in self.known and chain[-1] not in OF_TENSORS
+        if not is_part or any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
+            return self.generic_visit(node)
+        return self.visit_Name(ast.Name(chain[-1], ast.Load()))

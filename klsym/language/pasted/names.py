@@ -1,0 +1,192 @@
+"""Names in the tree of pasted code: which only multiply, and which an advantage is multiplied by."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from klsym.language.training_names import MASKS, find_meaning
+
+LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx"}
+OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
+BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
+BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}
+
+
+def list_chain(node: ast.expr) -> list[str]:
+    """Return the names in x.y["z"], in their order."""
+    match node:
+        case ast.Name(name):
+            return [name]
+        case ast.Attribute(of, name) | ast.Subscript(of, ast.Constant(str(name))):
+            return [*list_chain(of), name]
+        case ast.Call(ast.Attribute(of, name)) if name in OF_FACTORS:
+            return list_chain(of)
+        case ast.Subscript(of) | ast.Call(of):
+            return list_chain(of)
+    return []
+
+
+def split_operands(call: ast.Call) -> tuple[str, list[ast.expr]]:
+    """Return the name of a function and what it is of: of x.clamp(0, 1) x is the first."""
+    match call.func:
+        case ast.Attribute(owner, name) if {*list_chain(owner)[:1]} & LIBRARIES:
+            return name, call.args
+        case ast.Attribute(receiver, name):
+            return name, [receiver, *call.args]
+        case ast.Name(name):
+            return name, call.args
+    return "", [call.func, *call.args]
+
+
+def list_factors(tree: ast.AST) -> frozenset[str]:
+    """Return the names that occur as factors of products alone: w in -(w.detach() * x).mean().
+
+    >>> sorted(list_factors(ast.parse("k = a - 1 - log(a); -w.detach()*b*k + c*d.x + a*2")))
+    ['b', 'c', 'd', 'k', 'w']
+    """
+    of_products: set[str] = set()
+    elsewhere: set[str] = set()
+
+    def visit(node: ast.AST, is_factor: bool) -> None:
+        match node:
+            case ast.Name(name, ast.Load()):
+                (of_products if is_factor else elsewhere).add(name)
+            case ast.BinOp(first, ast.Mult(), second):
+                visit(first, True)
+                visit(second, True)
+            case ast.UnaryOp(_, operand) | ast.Attribute(operand):
+                visit(operand, is_factor)
+            case ast.Call(_, _, keywords):
+                name, operands = split_operands(node)
+                for number, operand in enumerate(operands):
+                    is_kept = name in BOUNDS_OF_ONE or (is_factor and name in OF_FACTORS)
+                    is_bounded = name in BOUNDS_OF_TWO and isinstance(operand, ast.Name)
+                    visit(operand, is_bounded or (number == 0 and is_kept))
+                for keyword in keywords:
+                    visit(keyword.value, False)
+            case ast.Compare(first, _, others):  # a mask of ratios, as ratio < 1.2
+                for operand in (first, *others):
+                    visit(operand, isinstance(operand, ast.Name))
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    visit(child, False)
+
+    visit(tree, False)
+    return frozenset(of_products - elsewhere)
+
+
+def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
+    """Return the names in what an advantage is multiplied by.
+
+    >>> sorted(list_multipliers_of_advantage(ast.parse("f(b*(c - 1))*adv + beta*(d - 1)")))
+    ['b', 'c', 'f']
+    """
+    found: set[str] = set()
+
+    def has_advantage(names: set[str]) -> bool:
+        return any(find_meaning(name) == "A" or name == "A" for name in names)
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            left, right = (
+                {x.id for x in ast.walk(side) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
+                for side in (node.left, node.right)
+            )
+            found |= (right if has_advantage(left) else set()) | (left if has_advantage(right) else set())
+    return frozenset(found)
+
+
+def list_divisors_of_logits(tree: ast.AST) -> set[str]:
+    """Return the names by which the arguments of softmax are divided, the temperatures.
+
+    >>> list_divisors_of_logits(ast.parse("F.softmax(logits/T, -1)*x/y"))
+    {'T'}
+    """
+    arguments = [
+        operand
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and split_operands(node)[0] in ("softmax", "log_softmax")
+        for operand in split_operands(node)[1]
+    ]
+    return {
+        node.right.id
+        for argument in arguments
+        for node in ast.walk(argument)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Name)
+    }
+
+
+SELECTING = {"gather", "log_prob", "take_along_axis", "take_along_dim", "nll_loss", "cross_entropy"}
+REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_sum"}
+
+
+def list_summed_names(node: ast.expr, trees: Mapping[str, list[ast.expr]]) -> frozenset[str]:
+    """Return the names whose values are summed one by one; trees: what stands for an assigned name.
+
+    Not those in an inner sum, nor those at the drawn word.
+
+    >>> code = ast.parse("x = probs*log(probs)*p.logits; y = (x*(old - z.sum())).sum()").body
+    >>> sorted(list_summed_names(code[1].value.func.value, {"x": [code[0].value]}))
+    ['old', 'p.logits', 'probs']
+    """
+    names: set[str] = set()
+    expanded: set[str] = set()
+
+    def visit(inner: ast.AST) -> None:
+        match inner:
+            case ast.Name(name) if name in trees:
+                for tree in trees[name] if name not in expanded else ():
+                    expanded.add(name)
+                    visit(tree)
+            case ast.Name(name):
+                names.add(name)
+            case ast.Attribute() | ast.Subscript() if (chain := list_chain(inner)) and not has_call(inner):
+                names.add(".".join(chain))
+            case ast.Call():
+                called, operands = split_operands(inner)
+                for operand in () if called in SELECTING | REDUCING else operands:
+                    visit(operand)
+            case _:
+                for child in ast.iter_child_nodes(inner):
+                    visit(child)
+
+    visit(node)
+    return frozenset(names)
+
+
+def has_call(node: ast.expr) -> bool:
+    """Is there a call in it?"""
+    return any(isinstance(inner, ast.Call) for inner in ast.walk(node))
+
+
+def count_reductions(tree: ast.AST) -> int:
+    """Return how many means and sums are in it."""
+    return sum(isinstance(node, ast.Call) and split_operands(node)[0] in REDUCING for node in ast.walk(tree))
+
+
+def selects_by_mask(node: ast.expr) -> bool:
+    """Is it of the tokens that a mask keeps, as in (x*y)[mask]?"""
+    return any(isinstance(inner, ast.Subscript) and names_mask(inner.slice) for inner in ast.walk(node))
+
+
+def names_mask(index: ast.expr) -> bool:
+    """Is it a mask of padding, or a comparison of one?
+
+    >>> [names_mask(ast.parse(x, mode="eval").body) for x in ("mask", "b['mask'].bool()", "mask == 1", "m")]
+    [True, True, True, False]
+    """
+    match index:
+        case ast.Compare(of, _, [ast.Constant()]):
+            return names_mask(of)
+    last = list_chain(index)[-1:]
+    return bool({*last} & MASKS) or (bool(last) and last[0].endswith("_mask"))
+
+
+FAMILIES = {"Categorical", "Normal", "Bernoulli", "Beta", "OneHotCategorical", "MultivariateNormal",
+            "Independent", "TransformedDistribution", "MultiCategorical", "DiagGaussian"}  # fmt: skip
+
+
+def names_distribution(node: ast.expr) -> bool:
+    """Is it a distribution that is built, as in Categorical(logits=logits)?"""
+    return isinstance(node, ast.Call) and split_operands(node)[0] in FAMILIES

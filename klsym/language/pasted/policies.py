@@ -1,0 +1,109 @@
+"""Policies in pasted code: logits, distributions, and what is drawn from them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+from sympy import S
+
+from klsym.language.expressions import ATOMS
+from klsym.language.parser import SHOWN
+from klsym.language.pasted.names import FAMILIES, list_chain, names_distribution
+from klsym.language.reductions import LOGITS, WORD_LOGS
+from klsym.language.sums import build_entropy
+from klsym.language.training_names import (
+    BEHAVIOUR,
+    OLD,
+    REFERENCE,
+    find_logits,
+    find_policy,
+    names_policy,
+    split_words,
+)
+from klsym.language.usual_names import LOG_PROBABILITIES, NameReader
+
+OF_DISTRIBUTIONS = {"log_prob", "entropy"}  # methods of torch.distributions, and their like
+OF_UNKNOWN_LOGITS = (
+    ": assign them first, as in `student_logits = ..`, `ref_logits = ..` or `old_logits = ..`, or type"
+    " full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
+)
+
+
+class PolicyReader(NameReader):
+    """A reader that knows logits and distributions."""
+
+    def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
+        super().__init__(text, parameters, of_words)
+        self.logits_typed: set[str] = set()  # arguments of softmax
+        self.temperatures: dict[str, str] = {}  # of softmax, "" for none -> its argument
+        self.policies: dict[str, str | None] = {}  # name of a distribution -> its log density
+
+    def read_logits(self, node: ast.expr, call: Any) -> Any:
+        """Return the log density of the policy whose logits are the argument of softmax.
+
+        The name of the logits says which policy it is, or else the name that the line assigns.
+        """
+        self.is_foreign, temperature = True, ""
+        typed = ast.unparse(node)
+        match node:
+            case ast.BinOp(logits, ast.Div(), divisor):
+                node, temperature = logits, ast.unparse(divisor)
+        assigned = self.names.get(node.id, S.Zero) if isinstance(node, ast.Name) else S.Zero
+        if densities := [density for density, logits in LOGITS.items() if assigned.has(logits)]:
+            [density] = densities
+            self.used |= {*list_chain(node)}
+            factor = LOGITS[density] / assigned
+            temperature = temperature if factor == 1 else str(factor)
+        else:
+            named = "_".join(list_chain(node))
+            meaning = find_logits(f"{named}_logits") if named else None
+            if meaning is None and names_policy(self.target):
+                meaning = find_logits(f"{self.target}_logits")
+            if meaning is None and named and self.names_older_logits():
+                meaning = "log_q"
+            if meaning not in ATOMS:
+                reason = f"{call.name}(..) of {typed[:SHOWN]!r}, the logits of an unknown policy"
+                raise self.make_error_with_hint(reason, OF_UNKNOWN_LOGITS, call.node)
+            density = ATOMS[meaning]
+        self.read_as.setdefault(typed, WORD_LOGS[density])
+        self.logits_typed.add(ast.unparse(node))
+        self.temperatures.setdefault(temperature, typed)
+        return density
+
+    def names_older_logits(self) -> bool:
+        """Has the text logits of a reference or an older policy?  Other logits are q's then."""
+        meanings = (find_logits(f"{name}_logits") for name in self.names_typed)
+        return any(meaning in ATOMS and meaning != "log_q" for meaning in meanings)
+
+    def read_method_of_policy(self, method: str, receiver: ast.expr, node: ast.expr) -> Any:
+        """Return log_q for dist.log_prob(a), log_p for ref_policy.log_prob(a), H(q) for dist.entropy()."""
+        self.is_foreign = True
+        last = next(iter(list_chain(receiver)[-1:]), "a policy")
+        meaning = self.find_policy_of(receiver)
+        if meaning is None:
+            hint = f": type {LOG_PROBABILITIES}"
+            raise self.make_error_with_hint(
+                f"{method}(..) of {last[:SHOWN]!r}, an unknown policy", hint, node
+            )
+        if method == "entropy":
+            return build_entropy(meaning.removeprefix("log_"))
+        self.read_as[f"{last}.{method}()"] = ATOMS[meaning]
+        return ATOMS[meaning]
+
+    def find_policy_of(self, policy: ast.expr, assigned: str = "") -> str | None:
+        """Return the log density of a distribution, by its name or what it is built of; None if unknown."""
+        last = assigned or next(iter(list_chain(policy)[-1:]), "")
+        if last in self.policies:
+            return self.policies[last]
+        if isinstance(policy, ast.Call) and (assigned or names_distribution(policy)):
+            words = {word for x in ast.walk(policy) for word in split_words(getattr(x, "id", ""))} - {"mu"}
+            older = {find_policy(word) for word in words & (REFERENCE | BEHAVIOUR | OLD)}
+            if older:
+                return older.pop() if len(older) == 1 else None
+        return find_policy(last) if last and last not in FAMILIES else "log_q"
+
+    def has_words_of(self, node: ast.expr) -> bool:
+        """Is it the name of logits, or of a value of every word?"""
+        return ast.unparse(node) in self.logits_typed

@@ -1,0 +1,241 @@
+"""Functions of PyTorch, JAX and TensorFlow over the words of the vocabulary: softmax, kl_div, cross_entropy.
+
+>>> sorted(VOCABULARY)[:3]
+['KL', 'cross_entropy', 'gather']
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from klsym.errors import spell_option
+from klsym.language.expressions import DENSITIES as SYMBOLS
+from klsym.language.expressions import exp, log_q, sg
+from klsym.language.pasted.calls import Call, Row
+from klsym.language.pasted.selections import QUANTILES
+from klsym.language.recognition import recognise
+from klsym.language.reductions import (
+    ONE_HOT,
+    SAMPLES,
+    WORD_LOGS,
+    WORDS,
+    has_words,
+    select_drawn_word,
+    select_one_hot,
+    sum_over_words,
+)
+from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
+from klsym.language.training_names import find_policy, names_drawn_word
+
+NAME_DRAWN = ": name the index of the drawn word token_ids or labels; for the top k words type full(M*..)"
+
+# ---------------------------------------------------------------------------- divergences
+POLICIES = {"pi": "q", "pi_theta": "q", "policy": "q", "ref": "p", "pi_ref": "p", "pi_old": "mu"}
+
+
+def _name_policy(name: str) -> str:
+    """Return q, p or mu for the name of a policy; other names as they are."""
+    if name in POLICIES or name in DENSITIES:
+        return POLICIES.get(name, name)
+    return (find_policy(name) or name).removeprefix("log_")
+
+
+def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return KL(q||p), which the text has as KL(q, p)."""
+    policies = [
+        reader.policies.get(node.id, "").removeprefix("log_") or _name_policy(node.id)
+        for node in given.values()
+        if isinstance(node, ast.Name)
+    ]
+    if len(policies) != 2 or not {*policies} <= {*DENSITIES} or len({*policies}) == 1:
+        policy_names = ", ".join(DENSITIES)
+        raise reader.make_error_at(
+            f"{call.name} is of two different policies among {policy_names}, as in KL(q||p)", call.node
+        )
+    return full_kl(*policies)
+
+
+def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a).
+
+    An input that is a, not log a, is read as PyTorch computes it: sum_y b (log b - a).
+    """
+    flag, reduction = given.get("log_target"), given.get("reduction")
+    is_log = isinstance(flag, ast.Constant) and flag.value is True
+    first, second = (select_drawn_word(reader.build(given[name], depth)) for name in ("x", "target"))
+    target = second if is_log else (second.args[0] if second.args else None)
+    symbols = {symbol: name for name, symbol in DENSITIES.items()}
+    is_exponentiated = isinstance(first, exp) and first.args[0] in SYMBOLS
+    if reader.gathers:
+        hint = ": kl_div adds up all words; for those that are gathered type full(M*..) with a mask M"
+        raise reader.make_error_with_hint(f"{call.name} beside gather", hint, call.node)
+    if not (first in SYMBOLS or is_exponentiated) or target not in SYMBOLS or first == target:
+        hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
+        if second in SYMBOLS and not is_log:
+            hint = (
+                ": without log_target=True the target is a probability, as in F.kl_div(logp, ref_logp.exp())"
+            )
+        raise reader.make_error_with_hint(f"{call.name} of other arguments", hint, call.node)
+    factor = _read_reduction(reader, call, reduction)
+    if is_exponentiated:
+        return factor * OverVocabulary(recognise(exp(target - log_q)) * (target - first))
+    return factor * full_kl(symbols[target], symbols[first])
+
+
+def _read_reduction(reader: Any, call: Call, reduction: ast.expr | None) -> Any:
+    """Return the factor of a sum over the vocabulary; a setting is assumed to be batchmean."""
+    factors = {"none": 1 / WORDS, "mean": 1 / WORDS, "batchmean": 1, "sum": SAMPLES}
+    match reduction:
+        case None:
+            return factors["mean"]
+        case ast.Constant(name) if name in factors:
+            return factors[name]
+        case ast.Name() | ast.Attribute():
+            typed = ast.unparse(reduction)[:40]
+            reader.assumed = (*reader.assumed, f"{typed} is 'batchmean', another one is another factor")
+            return factors["batchmean"]
+    raise reader.make_error_at("kl_div with a reduction that is not read", call.node)
+
+
+MODULES = {
+    "KLDivLoss": "kl_div", "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss",
+    "L1Loss": "l1_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss",
+}  # fmt: skip
+"""The function of each module of torch.nn that is a loss."""
+
+
+def names_module(node: ast.Call) -> bool:
+    """Is it nn.KLDivLoss(..), or another module that is a loss?"""
+    return name_called(node) in MODULES and not node.args
+
+
+def name_called(node: ast.Call) -> str:
+    """Return the last name of what is called."""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def unfold_module(node: ast.Call, modules: Mapping[str, ast.Call]) -> ast.Call:
+    """Return F.kl_div(a, b, ..) for nn.KLDivLoss(..)(a, b), or for the name of such a module.
+
+    modules: the name of each one, and its call.
+    """
+    match node.func:
+        case ast.Call() as module if names_module(module):
+            pass
+        case ast.Name(name) | ast.Attribute(ast.Name("self"), name) if name in modules:
+            module = modules[name]
+        case _:
+            return node
+    function = ast.copy_location(ast.Attribute(ast.Name("F"), MODULES[name_called(module)]), node)
+    return ast.copy_location(ast.Call(function, node.args, [*node.keywords, *module.keywords]), node)
+
+
+def _make_softmax_row(is_log: bool) -> Row:
+    """Return the row of log_softmax or softmax: of every word; its argument is the logits of a policy."""
+
+    def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+        word = WORD_LOGS[reader.read_logits(given["x"], call)]
+        is_detached = any(isinstance(x, ast.Attribute) and x.attr == "detach" for x in ast.walk(given["x"]))
+        word = sg(word) if is_detached else word
+        return word if is_log else exp(word)
+
+    return Row(("x", "/", "axis", "dtype"), build)
+
+
+def _build_cross_entropy(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return -log q of the drawn word for F.cross_entropy(logits, labels), or -sum_v target_v log q_v."""
+    word = WORD_LOGS[reader.read_logits(given["x"], call)]
+    return _reduce(reader, call, given, -_take_at(reader, word, given["target"], depth))
+
+
+def _build_nll(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return -log q of the drawn word for F.nll_loss(log_probs, labels)."""
+    log_q = reader.build(given["x"], depth)
+    return _reduce(reader, call, given, -_take_at(reader, log_q, given["target"], depth))
+
+
+def _take_at(reader: Any, of_words: Any, target: ast.expr, depth: int) -> Any:
+    """Return a value of every word at the drawn word, or its mean under the probabilities of a target."""
+    typed = ast.unparse(target)
+    if names_drawn_word(typed):
+        reader.assume_drawn(typed)
+        return select_drawn_word(of_words)
+    product = reader.read_words(target, depth) * of_words
+    return select_one_hot(product) if product.has(ONE_HOT) else sum_over_words(product)
+
+
+def _reduce(reader: Any, call: Call, given: dict[str, ast.expr], value: Any) -> Any:
+    reduction = given.get("reduction")
+    kind = reduction.value if isinstance(reduction, ast.Constant) else "" if reduction else "mean"
+    if kind not in ("none", "mean", "sum"):
+        raise reader.make_error_at(f"{call.name} with a reduction that is not read", call.node)
+    is_single = kind == "none" or call.name.startswith("s")  # softmax_cross_entropy_.. of TensorFlow
+    return value if is_single else reader.reduce_to_mean(kind, value, call.name)
+
+
+def _build_one_hot(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    typed = ast.unparse(given["index"])
+    if not names_drawn_word(typed):
+        raise reader.make_error_with_hint(f"{call.name} at unknown words", NAME_DRAWN, call.node)
+    reader.assume_drawn(typed)
+    return ONE_HOT
+
+
+def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return a value of every word at the drawn word; the name of the index has to say that it is that."""
+    of_words = reader.build(given["x"], depth)
+    if not has_words(of_words):
+        reason = f"{call.name} of a value that is not of every word"
+        raise reader.make_error_with_hint(reason, suggest_instead("gather"), call.node)
+    index = ast.unparse(given["index"]) if "index" in given else ""
+    if not names_drawn_word(index):
+        raise reader.make_error_with_hint(f"{call.name} at unknown words", NAME_DRAWN, call.node)
+    reader.gathers = True
+    reader.assume_drawn(index)
+    return select_drawn_word(of_words)
+
+
+OVER_WORDS = {"logsumexp"}
+OVER_A_BATCH = {"var", "whiten", "masked_whiten", "masked_std", "masked_var"}
+
+
+def suggest_instead(name: str) -> str:
+    """Return what to type for a function over the batch or the vocabulary that is not read; empty for others.
+
+    >>> suggest_instead("var")
+    ": type normalised(R) for (R - R.mean())/R.std(), or R alone and choose batch='std'"
+    """
+    if name in OVER_WORDS:
+        return (
+            ": type log_q and log_p, full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
+        )
+    if name in QUANTILES:
+        return ": it is read in comparisons, as in (x >= quantile(x, 0.8))*A*logp, a mask M that is held"
+    if name not in OVER_A_BATCH:
+        return ""
+    option = spell_option("batch", "std")
+    return f": type normalised(R) for (R - R.mean())/R.std(), or R alone and choose {option}"
+
+
+VOCABULARY: dict[str, Row] = {
+    "softmax": _make_softmax_row(is_log=False),
+    "log_softmax": _make_softmax_row(is_log=True),
+    "gather": Row(("x", "/", "axis", "index"), _build_gather),
+    "take_along_axis": Row(("x", "index", "/", "axis"), _build_gather),
+    "one_hot": Row(("index", "/", "num_classes", "depth", "dtype"), _build_one_hot),
+    "cross_entropy": Row(("x", "target", "/", "reduction"), _build_cross_entropy),
+    **dict.fromkeys(
+        (
+            "sparse_softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits",
+            "softmax_cross_entropy_with_logits_v2",
+        ),
+        Row(("target", "x"), _build_cross_entropy),
+    ),
+    "nll_loss": Row(("x", "target", "/", "reduction"), _build_nll),
+    "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _build_kl_div),
+    **dict.fromkeys(("KL", "kl", "kl_divergence"), Row(("x", "y"), _build_divergence)),
+}  # fmt: skip
+"""The functions over the vocabulary that are read."""

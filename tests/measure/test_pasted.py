@@ -1,0 +1,118 @@
+"""Lines of code that are pasted, run on small worlds: their names are fields or numbers, by what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+from klsym import measure
+from klsym.errors import UsageError
+from klsym.measure.pasted import is_runnable, plan_pasted, sums_over_tokens
+
+BONUS = "entropy = -(probs * log_probs).sum(-1)\nloss = -log_prob * advantage\nloss -= 0.1 * entropy"
+PENALTY = "kl = (ref_log_probs.exp() * (ref_log_probs - log_probs)).sum(-1)\n-logp * adv + self.beta * kl"
+CATEGORICAL = "d = Categorical(probs=probs)\nloss = -(d.log_prob(action) * adv).mean() - 0.1 * d.entropy()"
+GATHERED = (
+    "lp = F.log_softmax(logits, -1).gather(1, actions.unsqueeze(1)).squeeze(1)\nloss = -(lp * R).mean()"
+)
+MASKED = "r = torch.exp(logp - old_logp)\nloss = -(r * advantages.unsqueeze(1) * mask).sum(-1)\nloss.mean()"
+HALF = "k = (logp - ref_logp)[mask]\nloss = 0.5 * (k ** 2).sum()"
+FUNCTION = "def loss(logp, ref_logp, mask):\n    return (0.5 * (logp - ref_logp) ** 2 * mask).sum(-1)"
+MEASURED = {
+    BONUS: {"policy-gradient": -1.0, "entropy": -0.1},
+    PENALTY: {"policy-gradient": -1.0, "forward-kl": 0.1},
+    CATEGORICAL: {"policy-gradient": -1.0, "entropy": -0.1},
+    GATHERED: {"policy-gradient": -1.0},
+    "(q * (q.log() - p.log())).sum(-1)": {"reverse-kl": 1.0},
+    "F.kl_div(logp, ref_logp, reduction='none', log_target=True).sum(-1)": {"forward-kl": 1.0},
+    "-(new_probs / old_probs) * adv": {"policy-gradient": -1.0},
+    "ref_logp = reference(x)\nlogp = get_logps(model, x)\n0.5 * (logp - ref_logp) ** 2": {"reverse-kl": 1.0},
+    "-logp * (rewards - values)": {"policy-gradient": -1.0},
+    MASKED: {"policy-gradient": -1.0},
+    HALF: {"reverse-kl": 1.0},
+    FUNCTION: {"reverse-kl": 1.0},
+}
+REFUSED = {
+    "prob1 * (prob2.log() - prob1.log())": "prob1 and prob2 would both be prob",
+    "-logp * ratio": r"what is 'ratio'\?  A line before says it, rho for q/mu",
+    "-logp * (R - Q(s, a))": "what is 'Q'",
+    "tf.reduce_mean(logp)": "TensorFlow's code is not run",
+    "loss = logp[": "cannot be read as Python",
+    "import torch\n": "no loss in the code",
+    "loss = logp\nfor x in y: pass": "the last line of the code is no loss",
+    "logp * unknown": "what is 'unknown'",
+    "a = R - (logp - ref_logp)\nadvantages = whiten(a)\n-advantages.detach() * logp": "what is 'whiten'",
+    "-min(coef_1, coef_2) * adv + per_token_kl + logp": "what is 'coef_1'",
+}
+
+
+@pytest.mark.parametrize(("code", "multiples"), MEASURED.items(), ids=[code[:40] for code in MEASURED])
+def test_pasted_code_is_measured(code: str, multiples: dict[str, float]) -> None:
+    answer = measure(code)
+    found = {name.replace("next-token-", ""): value for name, value in answer.multiples.items()}
+    assert found == pytest.approx(multiples), answer
+
+
+def test_rewards_that_are_averaged_are_those_of_a_group() -> None:
+    code = "a = rewards - rewards.mean()\n-(a * logp).mean()"
+    answer = measure(code)
+    assert answer.setting.group == 3
+    assert answer.multiples == pytest.approx({"policy-gradient": -2 / 3})
+    clamped = measure(code.replace("rewards.mean()\n", "rewards.mean()\na = a.clamp(min=0)\n"))
+    assert clamped.kind == "no-objective"
+
+
+def test_what_is_assumed_is_said() -> None:
+    notes = " ".join(measure(PENALTY).notes)
+    assert "assumed: beta = 0.1" in notes and "ref_log_probs is ref_logits" in notes
+    assert measure(PENALTY, set={"beta": 2.0}).multiples["forward-kl"] == pytest.approx(2)
+    swapped = measure("logp * (logp - x).detach()", map={"x": "ref_logp"})
+    assert swapped.multiples == pytest.approx({"reverse-kl": 1})
+
+
+@pytest.mark.parametrize(("code", "words"), REFUSED.items(), ids=[code[:40] for code in REFUSED])
+def test_refused(code: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        measure(code)
+    assert "\n" not in str(caught.value) and not is_runnable(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "one_token", "padded"),
+    [("-logp*adv", True, False), ("(logp.sum(-1)*R).mean()", False, False), (MASKED, False, True)],
+)
+def test_the_worlds_that_code_needs(code: str, one_token: bool, padded: bool) -> None:
+    shape = plan_pasted(code, {}, {}).shape
+    assert (shape.one_token, shape.padded) == (one_token, padded)
+
+
+def test_a_sum_over_the_vocabulary_is_none_over_tokens() -> None:
+    assert sums_over_tokens("x = logp*adv; x.sum(dim=1)", ())
+    assert not sums_over_tokens("x = F.softmax(logits, -1); (x*x).sum(-1)", ())
+
+
+def run_klsym(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "klsym", *words], capture_output=True, text=True, input=text, timeout=120
+    )
+
+
+def test_the_command_takes_lines_of_code() -> None:
+    done = run_klsym("measure", "-", "--expect", "next-token-reverse-kl", text=FUNCTION)
+    assert done.returncode == 0 and "the code, run on-policy" in done.stdout, done.stderr
+    wrong = run_klsym("measure", FUNCTION, "--expect", "next-token-forward-kl")
+    assert wrong.returncode == 1
+    assert wrong.stderr == "klsym: the code is not next-token-forward-kl in expectation\n"
+    failing = run_klsym("measure", "logp.foo()")
+    assert failing.returncode == 2 and "running it raises AttributeError" in failing.stderr
+
+
+def test_what_is_not_read_is_said_to_be_runnable_and_is_not_run() -> None:
+    done = run_klsym("explain", "torch.cumsum(logp*adv, 0).mean()")
+    assert done.returncode == 2 and done.stderr.endswith("; klsym measure with the same code runs it\n")
+    other = run_klsym("explain", "torch.cumsum(logp*unknown, 0).mean()")
+    assert other.returncode == 2 and "klsym measure" not in other.stderr
