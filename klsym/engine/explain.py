@@ -93,7 +93,7 @@ def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting
         )
     if setting.truncated and any(note.code == SELECTION for note in written.notes):
         raise UsageError(
-            "sampling truncated: M is the mask of the sampler, and a comparison with a quantile would be"
+            "sampling truncated: M is the mask of the sampler, and a selection that is held would be"
             " another one: choose on-policy or off-policy"
         )
     return replace(setting, credit="") if sums else setting

@@ -94,7 +94,8 @@ def _unite_regions(regions: Sequence[Any]) -> Sequence[Any]:
     first, *others = regions
     if len(first) != 1 or any(len(on) != 1 or on[0].x != first[0].x for on in others):
         return regions
-    return [(replace(first[0], signs=tuple(sorted({sign for on in regions for sign in on[0].signs}))),)]
+    signs = tuple(sorted({sign for on in regions for sign in on[0].signs}))
+    return regions if len(signs) == 3 else [(replace(first[0], signs=signs),)]
 
 
 def _describe_clamped_words(of: Sequence[Any]) -> str:

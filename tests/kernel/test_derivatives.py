@@ -7,9 +7,11 @@ from fractions import Fraction
 import pytest
 
 from klsym.kernel.assumptions import Assumptions
+from klsym.kernel.definitions import Definition
 from klsym.kernel.densities import LOG_DENSITY, POWERS, find_power
-from klsym.kernel.derivatives import attach, move_to_slot, select_sample_part
+from klsym.kernel.derivatives import attach, differentiate_by_means, move_to_slot, select_sample_part
 from klsym.kernel.means import apply_log_derivative
+from klsym.kernel.regions import apply_definition
 from klsym.kernel.ring import ExpPoly
 from klsym.kernel.statements import Context, Gradient, Mean, Side
 from support.certificates.faulty_certificates import ONE, V, beta, k1, lam, number, r, sg, w
@@ -88,3 +90,29 @@ def test_the_power_of_a_density(exponent: ExpPoly, power: Fraction | None):
     """exp(2 k1 + beta + 1) holds q^2: constants hold none, and what is no power of q has no number."""
     [(_, held)] = exponent.exp().terms
     assert find_power("q", "x", held, CONTEXT) == power
+
+
+def test_two_names_of_one_expectation_move_together():
+    """a = b = E_q[M]: d(a + 2 b)/dE_q[M] = 3, and a - b does not move."""
+    a, b, M, R = map(V, ("first", "second", "M", "R"))
+    context = Context(definitions=(Definition("first", "E_q", M), Definition("second", "E_q", M)))
+    mean = Mean("", "q", M)
+    assert differentiate_by_means(a + 2 * b, context) == {mean: number(3)}
+    assert differentiate_by_means((a + b) * R, context) == {mean: 2 * R}
+    assert differentiate_by_means((a - b) * R, context) == {}
+    assert differentiate_by_means(a + sg(b), context) == {mean: ONE}
+
+
+@pytest.mark.parametrize(
+    ("index", "loss", "times", "parts"),
+    [
+        ("", V("mass") * V("R"), k1, (k1, V("mass") * (V("R") - k1))),
+        ("", V("mass") * k1, k1, (k1,)),
+        ("t", V("mass") * V("k1[now]"), V("k1[now]"), (V("k1[now]"),)),  # nothing is left beside it
+    ],
+)
+def test_means_into_which_an_expectation_splits_one_are_assumed_to_exist(index, loss, times, parts):
+    """E_p[a] = E_p[a - b v] + E E_p[b] with v = E: each mean that is not a constant's must exist."""
+    assumed = Assumptions(Context(definitions=(Definition("mass", "E_q", V("M")),)))
+    apply_definition(Mean(index, "p", loss), {"name": "mass", "times": times.to_json()}, assumed)
+    assert {h for h in assumed.found if h[0] == "exists"} == {("exists", Mean(index, "p", x)) for x in parts}

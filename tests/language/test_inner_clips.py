@@ -77,5 +77,5 @@ def test_terms_and_fixes_with_such_a_clip_are_not_called_proved() -> None:
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_off_policy_it_is_refused(level: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"whole\(clip\(log\(rho\), -1/5, 1/5\)\) is no sum"):
         explain("-exp(seqmean(clip(log(rho), -0.2, 0.2)))*A", sampling="off-policy", level=level)

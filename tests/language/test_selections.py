@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from klsym import compare, explain
 from klsym.errors import UsageError
 from klsym.language.parser import parse
 from klsym.language.spellings import read_loss
+from support.judges.loss_worlds import forest, settings
+from support.losses.cases import case as written
+from support.oracle.grammar import evaluate
 
 OFF = {"sampling": "off-policy", "level": "token"}
 COV = "cov = (advantages - advantages.mean())*(logp - logp.mean()); "
@@ -110,3 +114,36 @@ def test_compared_losses_have_the_same_selection() -> None:
     assert plain.gradient.same is False
     same = compare(loss, loss.replace("rho*A", "A*rho"), **OFF)
     assert same.gradient.same is True
+
+
+THRESHOLD = "(full(-1*log_q) > 0.8)"
+
+
+@pytest.mark.parametrize("loss", ["-{}*rho*A", "-{}*rho*A + 0.1*k3", "where({}, k2, k3)"])
+def test_a_threshold_of_an_exact_mean_is_a_mask_too(loss: str) -> None:
+    """The gradient with the comparison in place of M is that of the loss, in every world of the oracle."""
+    text = loss.format(THRESHOLD)
+    answer = explain(loss.format("(entropy > 0.8)"), **OFF)
+    [note] = [note for note in answer.loss.written.notes if note.code == "selection-held"]
+    assert answer.target == "own-mean" and "full(log_q) < -4/5" in note.values["of"]
+    case = written(text, "off token")
+    where, [setting] = forest(case), settings(case)
+    per_sample = answer.to_json()["gradient"]["per_sample"]
+    assert "M_now" in per_sample
+    shown = per_sample.replace("M_now", THRESHOLD)
+    shown = shown if "s_now" in shown else f"({shown})*s_now"
+    exact, said = where.field(text, setting).a, where.form(shown, "m").a
+    assert np.allclose(exact, said, rtol=1e-9, atol=1e-12) and np.abs(exact).max() > 0.01
+    kept = evaluate(THRESHOLD, where.finder(where.steps, setting))
+    assert 0 < np.mean(kept) < 1
+
+
+@pytest.mark.parametrize("loss", ["(H(q) > 1)*(H(q) < 2)*rho*A", "M*(H(q) > 1)*rho*A"])
+def test_two_masks_of_exact_means_stay_open(loss: str) -> None:
+    answer = explain(loss, **OFF)
+    assert answer.target is None and "held" not in str(answer)
+
+
+def test_losses_with_different_thresholds_are_not_compared() -> None:
+    with pytest.raises(UsageError, match="M would be two masks"):
+        compare("-(H(q) > 1)*rho*A", "-(H(q) > 2)*rho*A", **OFF)

@@ -31,17 +31,19 @@ from klsym.language.expressions import (
     DENSITIES,
     PARAMETERS,
     REWARDS,
+    M,
     OverPositions,
     as_loss,
     length,
     s,
+    sg,
 )
 from klsym.language.messages import Message
 from klsym.language.parser import is_of_answers
 from klsym.language.pasted.text import join_lines
 from klsym.language.spellings import read_loss
 from klsym.language.sums import DENSITIES as POLICIES
-from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch, full_kl
+from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch, OverVocabulary, full_kl
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -197,13 +199,25 @@ def as_written(loss: Any, parameters: Iterable[str]) -> Written:
     """Return a loss with its text, typed or printed."""
     if isinstance(loss, str):
         reading = read_loss(loss, parameters)
-        if reading.in_grammar:
-            return Written(loss, reading.expression)
-        text = _replace_full_kl(losses.show(reading.expression, TEXT))
-        return Written(text, reading.expression, join_lines(loss), reading.notes)
+        expression, held = _hold_comparison(reading.expression)
+        if reading.in_grammar and not held:
+            return Written(loss, expression)
+        text = _replace_full_kl(losses.show(expression, TEXT))
+        return Written(text, expression, join_lines(loss), (*reading.notes, *held))
     expression = as_loss(loss)
     _refuse_names_of_answers(expression)
     return Written(losses.show(expression, TEXT), expression)
+
+
+def _hold_comparison(e: Any) -> tuple[Any, tuple[Message, ...]]:
+    """Return a loss with the mask M for its one comparison of an exact mean, such as H(q) > 1/2, and a note.
+
+    Autograd gives a comparison the slope 0, so that it is held, too.
+    """
+    compared = [x for x in e.atoms(sg) if isinstance(x.args[0], sympy.Heaviside) and x.has(OverVocabulary)]
+    if len(compared) != 1 or e.has(M):
+        return e, ()
+    return e.xreplace({compared[0]: M}), (Message("selection-held", of=losses.show(compared[0], TEXT)),)
 
 
 def _replace_full_kl(text: str) -> str:

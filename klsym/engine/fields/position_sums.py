@@ -66,9 +66,8 @@ def replace_sums(
             if sum_values != previous_values:
                 raise UnsupportedSum(NESTED_SUMS)
             context = PLAIN if regions is None else regions.context
-            return (_replace_token_sum if index == "t" else _replace_batch_sum)(
-                inner, in_sg, sum_values, context
-            )
+            replace_sum = _replace_token_sum if index == "t" else _replace_batch_sum
+            return replace_sum(inner, in_sg, sum_values, context, typed=e)
         if isinstance(e, PIECEWISE) and regions is not None:
             return to_sympy(regions(e, [to_ring(walk(part, in_sg)) for part in e.args], in_sg))
         if index == "i" and e.is_Pow and e.exp.is_negative and e.base == n - 1:
@@ -95,13 +94,15 @@ def simplify_sum(token_sum: Any) -> Any:
     )
 
 
-def _replace_token_sum(token_sum: Any, in_sg: bool, sum_values: dict[str, Any], context: Context) -> Any:
+def _replace_token_sum(
+    token_sum: Any, in_sg: bool, sum_values: dict[str, Any], context: Context, typed: Any
+) -> Any:
     if token_sum.slot == "now":
         return token_sum.args[0]
     element, total = to_ring(token_sum.args[0]), sympy.S.Zero
     if is_summable(element, "now", context):
         return to_sympy(sum_over_slot(element, token_sum.slot))
-    _refuse_attached_sum(token_sum, element, ATTACHED_SUM, in_sg)
+    _refuse_attached_sum(typed, element, ATTACHED_SUM, in_sg)
     slots = ("past", "now", "future") if token_sum.slot == "x" else (token_sum.slot,)
     for common_factor, summand in _split_common_factors(
         element, context
@@ -119,12 +120,14 @@ def _replace_token_sum(token_sum: Any, in_sg: bool, sum_values: dict[str, Any], 
     return total
 
 
-def _replace_batch_sum(batch_sum: Any, in_sg: bool, sum_values: dict[str, Any], context: Context) -> Any:
+def _replace_batch_sum(
+    batch_sum: Any, in_sg: bool, sum_values: dict[str, Any], context: Context, typed: Any
+) -> Any:
     element = to_ring(batch_sum.args[0])
     if is_summable(element, "self", context):
         own_term, other_terms = batch_sum.args[0], to_sympy(sum_over_slot(element, "others", "self"))
     else:
-        _refuse_attached_sum(batch_sum, element, ATTACHED_BATCH_SUM, in_sg)
+        _refuse_attached_sum(typed, element, ATTACHED_BATCH_SUM, in_sg)
         value = to_ring(remove_sg(batch_sum.args[0])).rename(lambda x: x.replace("[self]", ""))
         sum_name = _name_detached_sum(sum_values, "x", value)
         own_term, other_terms = own(sum_name), others(sum_name)

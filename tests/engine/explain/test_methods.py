@@ -32,6 +32,9 @@ JUDGED = [
     (written("-exp(A)*whole(R)*log_q", "token"), "combination"),
     (written("-exp(A)*k2", "token"), "no-objective"),
     (written("-exp(R)*log_q", "token"), "no-objective"),
+    # a bias on both sides of a bound, and at it
+    (written("max(log_q - log_mu, 0)*min(log_q - log_mu, 0)*A + min(log_q - log_mu, 0)*k1", "off"),
+     "own-mean"),
 ]  # fmt: skip
 
 

@@ -30,6 +30,13 @@ def slope(believed: Side | None = None, loss: ExpPoly = mass * R) -> Draft:
     return Draft(Mg("p", loss), Em("p", R).multiply(GRADIENT), **KEPT).step("chain rule", believed)
 
 
+def slope_of_twins(believed: Side | None = None) -> Draft:
+    """E_p[grad ((a + b) R)] = 2 E_p[R] grad a for two names a, b of E_q[M]"""
+    context = setting("", OF_MASS, Definition("again", "E_q", M))
+    right = Em("p", R * 2).multiply(GRADIENT)
+    return Draft(Mg("p", (mass + V("again")) * R), right, **context).step("chain rule", believed)
+
+
 def slope_of_log(believed: Side | None = None) -> Draft:
     """E_p[grad log(1 - a)] = -E_p[1/(1 - a)] grad a"""
     right = Em("p", -(-l).exp()).multiply(GRADIENT)
@@ -104,6 +111,8 @@ PAIRS: list[Any] = [
     Pair("chain rule", "an expectation taken for a number", STEP1, GOT, lambda: slope(NOTHING), slope),
     Pair("chain rule", "an expectation moved at each sample", STEP1, GOT,
         lambda: slope(Em("p", R, 1)), slope),
+    Pair("chain rule", "one of two names of an expectation taken for a number", STEP1, GOT,
+        lambda: slope_of_twins(Em("p", R).multiply(GRADIENT)), slope_of_twins),
     Pair("chain rule", "a log in the name of an element, where it is positive not recorded", PART,
         "hypotheses: .*above.*recorded", lambda: slope_of_name(k1).without("above"),
         lambda: slope_of_name(k1)),
