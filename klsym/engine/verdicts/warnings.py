@@ -10,7 +10,7 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.divergences.regressions import find_regression
+from klsym.engine.divergences.needed_weights import needs_no_weight
 from klsym.engine.fields.named_terms import recognise_coefficient
 from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
 from klsym.engine.regions.case_split import split_into_cases
@@ -212,7 +212,7 @@ def check_missing_weight(verdict: Verdict, facts: Facts) -> Message | None:
     """
     if (
         verdict.setting.on_policy
-        or (verdict.loss.written and find_regression(verdict.loss.written.expression))
+        or (verdict.loss.written and needs_no_weight(verdict.loss.written.expression, facts.weighted))
         or facts.vanishes
         or not facts.unweighted_terms
         or not TARGET_NAMES.search(verdict.loss.text)

@@ -60,6 +60,7 @@ WARNED: dict[str, dict[str, str]] = {  # how a loss is used: a loss, the codes o
         "-rho*A + beta*rho*k3": "", "-rho*A + beta*abs(k1)": "missing-weight", "exp(-k2)": "missing-weight",
         # a truncated weight is a weight, and a mask is none
         "sg(min(rho, 2))*A*log_q": "", "sg(min(rho, 1))*k2": "", "sg(clip(rho, 1, 6/5))*k2": "",
+        "sg(min(rho, alpha))*A*log_q": "", "sg(min(rho, alpha))*A*log_q - A*log_q": "missing-weight",
         "where(rho < 2, rho, 0)*A": "boundary-dropped", "max(k1, 0)": "missing-weight",
         "where(rho < 2, 1, 0)*A*log_q": "missing-weight boundary-dropped", "sg(rho)*max(k1, 0)": "",
         "clip(log_q - log_mu, -1, 1)*sg(k3)": "missing-weight",
