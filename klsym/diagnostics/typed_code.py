@@ -20,8 +20,9 @@ from klsym.errors import KlsymError
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.parser import FUNCTIONS, MAX_DEPTH
 from klsym.language.pasted.calls import Call, bind_arguments
+from klsym.language.pasted.notes import NO_VALUE
 from klsym.language.reductions import KEPT, MASK
-from klsym.language.spellings import NO_VALUE, SpelledReader
+from klsym.language.spellings import SpelledReader
 
 Value = Callable[[Any], Node]  # of a name of the grammar
 

@@ -282,10 +282,10 @@ class Reader:
             return f"{near}: {ask_for_value(name)}"
         if is_free_name(name):
             number = f"for a number write {spell_option('param', name)}"
-            declare = f"; {number}, else what it is, such as `{name} = logp; ...`"
+            declare = f"; {number}, else what it is, such as `{name} = logp; ...` or `{name} = R; ...`"
         elif is_free_name(f"{name}1"):
             number = f"with {spell_option('param', f'{name}1')} for a number"
-            value = f"else what it is, such as `{name}1 = logp; ...`"
+            value = f"else what it is, such as `{name}1 = logp; ...` or `{name}1 = R; ...`"
             declare = f"; answers use {name}: type {name}1 in its place, {number}, {value}"
         return f"{nearest} (known: {names}{declare})"
 

@@ -322,6 +322,16 @@ def is_random(e: Any) -> bool:
     return bool(e.has(*DENSITIES, *REWARDS, *WORD_LOGS.values(), MASK, OverPositions, Mean))
 
 
+def has_other_factors(e: Any) -> bool:
+    """Does a factor depend on the policies that is no power of e, as the log in q*log(q)?
+
+    >>> has_other_factors(sympy.exp(log_q) * log_q), has_other_factors(sympy.exp(log_q))
+    (True, False)
+    """
+    factors = (factor for term in sympy.Add.make_args(e) for factor in sympy.Mul.make_args(term))
+    return any(unfold(factor).has(*DENSITIES) for factor in factors if not isinstance(factor, sympy.exp))
+
+
 def is_probability(e: Any) -> bool:
     """Is a factor a probability, so that its exponent changes when all log densities are shifted alike?
 

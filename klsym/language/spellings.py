@@ -20,14 +20,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sympy import Integer, S
 
 from klsym.errors import UsageError
-from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q, unfold
+from klsym.language.expressions import ATOMS, DENSITIES, REWARDS, OverPositions, log_q, unfold
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.messages import Message
 from klsym.language.parser import (
@@ -41,7 +41,15 @@ from klsym.language.parser import (
 )
 from klsym.language.pasted.averages import AverageReader, OfWords
 from klsym.language.pasted.calls import Call, bind_arguments
-from klsym.language.pasted.names import LIBRARIES, count_reductions, names_distribution
+from klsym.language.pasted.names import (
+    LIBRARIES,
+    count_reductions,
+    list_chain,
+    names_distribution,
+    names_mask,
+    split_operands,
+)
+from klsym.language.pasted.notes import NO_VALUE, list_notes
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
 from klsym.language.pasted.selections import has_quantile, hold_selections
 from klsym.language.pasted.statements import Flat
@@ -58,12 +66,13 @@ from klsym.language.pasted.text import (
     suggest_statements,
 )
 from klsym.language.pasted.vocabulary import names_module, suggest_instead, unfold_module
-from klsym.language.recognition import name_floors, recognise
+from klsym.language.recognition import recognise
 from klsym.language.reductions import (
     LOGITS,
     WORDS,
     Misplaced,
     flatten,
+    has_other_factors,
     has_words,
     is_probability,
     sum_over_words,
@@ -76,10 +85,6 @@ OF_LABELS = (
     "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
     " drawn from the policy its expected gradient is 0"
 )
-NO_VALUE = {  # methods that change no value
-    "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
-    "expand", "expand_as", "to", "double", "half", "bfloat16",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ def _read_pasted(
         raise refusal from None
     except (RecursionError, MemoryError):
         raise UsageError("the loss is nested too deeply to be read") from None
-    return Reading(expression, False, tuple(reader.list_notes()))
+    return Reading(expression, False, tuple(list_notes(reader)))
 
 
 class SplitCall(NamedTuple):
@@ -177,8 +182,8 @@ class SpelledReader(AverageReader):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         self.refuse_two_names()
         self.refuse_count_of_samples()
-        if self.probabilities and is_probability(flat.loss) and not flat.loss.has(*REWARDS, OverPositions):
-            self.read_anew_over_words(statements)
+        if self.probabilities and is_probability(flat.loss) and has_other_factors(flat.loss):
+            self.read_anew_over_words(flat.loss, statements)
         self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
 
@@ -192,8 +197,9 @@ class SpelledReader(AverageReader):
             return self.read_statement(statement, is_last)
         except UsageError as error:
             names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name)}
-            if names & self.assigned.keys() or any(OF_PAIRS & {*split_words(x)} for x in names):
-                raise  # it is made of values that are read: its name does not say of which
+            is_made_of_values = bool(names & self.assigned.keys()) or not self.has_unknown_call(statement)
+            if is_made_of_values or any(OF_PAIRS & {*split_words(x)} for x in names):
+                raise  # its name does not say of which
             self.left_out, self.read_as, self.declared = counts, read_as, declared
             self.unread[name], self.is_foreign = error, True
             if self.has_meaning(name):
@@ -297,9 +303,19 @@ class SpelledReader(AverageReader):
         is_block = isinstance(node, BLOCKS)
         raise UsageError(f"{error}{ask_for_lines(ast.unparse(node).split(chr(10))[0]) if is_block else ''}")
 
-    def read_anew_over_words(self, statements: list[ast.stmt]) -> None:
+    def has_unknown_call(self, statement: ast.stmt) -> bool:
+        """Does it call what klsym does not know, or use what it could not read?"""
+        names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        unknown = [c for c in calls if (n := split_operands(c)[0]) not in CALLS and n not in OF_GRAMMAR]
+        is_of_library = all({*list_chain(call.func)[:1]} & LIBRARIES for call in unknown)
+        return bool(names & self.unread.keys()) or not is_of_library
+
+    def read_anew_over_words(self, value: Any, statements: list[ast.stmt]) -> None:
         """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""
         names = frozenset(self.densities_typed - self.of_words)
+        if value.has(*REWARDS, OverPositions):
+            return
         if names and not any(map(count_reductions, statements)):
             raise OfWords(names)
 
@@ -349,6 +365,8 @@ class SpelledReader(AverageReader):
 
     def build_condition(self, node: ast.expr, depth: int) -> Any:
         self.count(1, depth, node)
+        if names_mask(node):
+            return self.build(node, depth)
         return super().build_condition(node, depth)
 
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
@@ -395,54 +413,29 @@ class SpelledReader(AverageReader):
                 return SplitCall(name, [of, *node.args], is_from_library=False)
         raise self.make_error_at("this call is not part of the loss grammar", node)
 
-    # ------------------------------------------------------------------------ notes
-    def list_notes(self) -> Iterator[Message]:
-        """Yield what was read as what, and what was left out."""
-        yield from self.list_names_read()
-        yield from [Message("selection-held", of=self.selection)] * bool(self.selection)
-        if temperature := "".join(self.temperatures):
-            yield Message("temperature-read", temperature=temperature)
-        if self.assumed:
-            yield Message("settings-assumed", conditions=self.assumed)
-        if self.floors:
-            yield Message("floors-left-out", floors=name_floors(self.floors))
-        left_out = [name for name, count in self.left_out.items() if count]
-        averages = tuple(name for name in left_out if name not in NO_VALUE)
-        if self.centred:
-            names = tuple(map(str, self.centred))
-            yield Message("batch-mean-read", names=names, divided=self.divides_by_std, guard=self.std_guard)
-        if self.sums_tokens:
-            yield Message("over-tokens")
-        elif averages:
-            yield Message("averages-left-out", names=averages)
-        aggregate = "" if self.sums_tokens else self.token_sums.find_aggregate(self.factor)
-        if averages and aggregate:
-            yield Message("tokens-added-up", aggregate=aggregate)
-        if unchanged := tuple(name for name in left_out if name in NO_VALUE):
-            yield Message("calls-left-out", names=unchanged)
-        if self.factor != 1 and not aggregate:
-            yield Message("factor-left-out", factor=str(self.factor))
-        passed = [name for name in self.unread if not self.has_meaning(name) and name not in self.names]
-        if unused := (
-            *(name for name in self.assigned if name not in self.used and name != self.last),
-            *passed,
-        ):
-            yield Message("names-unused", names=unused, loss=self.last)
+
+class ReadNames(NamedTuple):
+    """Names of pasted code: those of values of every word of the vocabulary, and those of q/mu."""
+
+    of_words: frozenset[str]
+    ratios: frozenset[str]
 
 
-def list_names_of_words(text: str) -> frozenset[str]:
-    """Return the names in pasted code that stand for values of every word of the vocabulary.
+def read_names(text: str) -> ReadNames:
+    """Return what the names of pasted code are read as, as far as it is read.
 
-    >>> sorted(list_names_of_words("-(probs*log_probs).sum(-1) + unknown"))
-    ['log_probs', 'probs']
+    >>> names = read_names("-(probs*log_probs).sum(-1)*ratio*A + unknown")
+    >>> sorted(names.of_words), sorted(names.ratios)
+    (['log_probs', 'probs'], ['ratio'])
     """
     of_words: frozenset[str] = frozenset()
     while True:
+        reader = SpelledReader(text, (), of_words)
         try:
-            SpelledReader(text, (), of_words).read()
+            reader.read()
         except OfWords as error:
             of_words |= error.names
+            continue
         except (UsageError, RecursionError, MemoryError):
-            return of_words
-        else:
-            return of_words
+            pass
+        return ReadNames(of_words, frozenset(x for x, e in reader.read_as.items() if e == ATOMS["rho"]))

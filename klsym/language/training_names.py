@@ -66,7 +66,7 @@ WHOLE = {
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), WHICH),
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
     "td": "A", "td_error": "A", "td_errors": "A",
-    "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
+    "score": "R", "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
 # Names that stand for one thing in one codebase and for another elsewhere: what to type for each.
@@ -382,7 +382,8 @@ def names_drawn_word(name: str) -> bool:
     [True, True, False, False, False]
     """
     words = {*split_words(name)}
-    return bool(words & DRAWN) and not words & NOT_DRAWN
+    is_drawn = bool(words & (DRAWN - {"a"})) or split_words(name)[:1] == ["a"]
+    return is_drawn and not words & NOT_DRAWN
 
 
 def find_negative_density(name: str) -> str | None:
@@ -423,6 +424,8 @@ def find_logits(name: str) -> str | None:
     if not {*words} & {"logits", "logit"}:
         return None
     named = [word for word in words if word not in OF_LOGITS | DISTRIBUTIONS]
+    if {*named} & {"a", "b"}:  # two policies that have letters for names
+        return None
     return find_meaning("_".join((*named, "logp")))
 
 

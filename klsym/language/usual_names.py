@@ -8,6 +8,7 @@ answer says.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -83,6 +84,11 @@ TWO_RATIOS = (
 MEANINGS = (
     find_meaning, find_density, find_logits, find_negative_density, is_coefficient, names_state_value,
 )  # fmt: skip
+
+
+def remove_underscore(name: str) -> str:
+    """Return clip for _clip; __class__ stays."""
+    return name[1:] if re.fullmatch("_[^_].*", name) else name
 
 
 def names_old(name: str) -> bool:
@@ -389,12 +395,12 @@ class NameReader(Reader):
                     self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
                     return self.build(of, 1)
         chain = self.split_chain(node)
-        plain = chain is not None and all(PARAMETER.fullmatch(name) for name in chain)
+        plain = chain is not None and all(map(PARAMETER.fullmatch, map(remove_underscore, chain)))
         if chain is None or not plain or chain[0] in LIBRARIES:
             return super().build(node, MAX_DEPTH)  # refuses it
         self.is_foreign = True
         of_coefficient = chain[-1] == "value" and len(chain) > 1 and is_coefficient(chain[-2])
-        name = chain[-2] if of_coefficient else chain[-1]  # kl_ctl.value is kl_ctl
+        name = remove_underscore(chain[-2] if of_coefficient else chain[-1])  # kl_ctl.value is kl_ctl
         return self.read_usual_name(".".join(chain), name, node, bool(SETTINGS & {*chain[:-1]}))
 
     def assume_drawn(self, index: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -63,18 +64,23 @@ class Batch:
         """Return the field of a role; "rewards[t]" is the reward of the sequence at each of its words.
 
         The probabilities of all words are "probs", "ref_probs" and "old_probs", those of the drawn words
-        "prob", "ref_prob" and "old_prob".
+        "prob", "ref_prob" and "old_prob"; the ratio of a word is "ratio".
         """
         if role == "rewards[t]":
             return self.rewards[:, None] + 0 * self.mask
+        if role == "ratio":
+            return _exponentiate(self.logp - self.old_logp)
         if role in OF_PROBABILITIES:
-            log_probs = getattr(self, OF_PROBABILITIES[role])
-            return log_probs.exp() if hasattr(log_probs, "exp") else 2.718281828459045**log_probs
+            return _exponentiate(getattr(self, OF_PROBABILITIES[role]))
         return getattr(self, role)
+
+
+def _exponentiate(x: Any) -> Any:
+    return x.exp() if hasattr(x, "exp") else math.e**x
 
 
 OF_PROBABILITIES = {
     "probs": "logits", "ref_probs": "ref_logits", "old_probs": "old_logits",
     "prob": "logp", "ref_prob": "ref_logp", "old_prob": "old_logp",
 }  # fmt: skip
-ROLES = (*(f.name for f in fields(Batch)), "rewards[t]", *OF_PROBABILITIES)
+ROLES = (*(f.name for f in fields(Batch)), "rewards[t]", "ratio", *OF_PROBABILITIES)

@@ -21,12 +21,13 @@ class Shape(NamedTuple):
     """What pasted code shows of the worlds that it needs.
 
     one_token: it has no mask and no sums over tokens, so that its values have no axis of tokens; padded: it
-    has a mask; compares: it averages rewards over samples.
+    has a mask; compares: it averages rewards over samples; has_older: it has an older policy's.
     """
 
     one_token: bool = False
     padded: bool = True
     compares: bool = False
+    has_older: bool = False
 
 
 class BoundLoss(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from klsym.errors import UsageError
+from klsym.errors import UsageError, spell_option
 from klsym.measure.binding import choose_library, load_network
 from klsym.measure.field import Run, Turning, measure_turning
 from klsym.measure.fit import Basis, Fit
@@ -37,7 +37,7 @@ FIRST_NAMES = (
 def measure(
     loss: Any,
     *,
-    sampling: str = "on-policy",
+    sampling: str | None = None,
     group: int = 1,
     words: int = 3,
     length: int = 2,
@@ -67,9 +67,9 @@ def measure(
         A function of one `Batch`, or of arguments that are bound by name; "FILE.py:FUNC", or statements as
         text, whose free names are bound: without a mask no word ends a sequence; without sums over tokens,
         either, it is of one token; if rewards are averaged a group has 3 samples at least.  It is run.
-    sampling : str
-        "on-policy", samples from q; "off-policy", from mu; "truncated", from q without its least likely word
-        after each prefix.
+    sampling : str, optional
+        "on-policy", samples from q, the default; "off-policy", from mu, the default of statements with an
+        older policy; "truncated", from q without its least likely word after each prefix.
     group : int
         Samples of one call of the loss, drawn independently after one prompt.
     words, length : int
@@ -124,6 +124,11 @@ def measure(
     """
     network = None if model is None else load_network(model)
     bound = bind_code(loss, map or {}, set or {})
+    assumed = []
+    if sampling is None and bound.shape.has_older:
+        on_policy = spell_option("sampling", "on-policy")
+        assumed = [f"assumed: samples from an older policy, which the code has; {on_policy}: from q"]
+    sampling = sampling or ("off-policy" if assumed else "on-policy")
     group, fixed_length = max(group, 3 * bound.shape.compares), fixed_length or not bound.shape.padded
     length = 1 if bound.shape.one_token else length
     setting = Setting(
@@ -131,7 +136,7 @@ def measure(
         tool=tool, parameters=0 if network is None else network.size,
     )  # fmt: skip
     _check_setting(setting, worlds, near, seconds)
-    function, notes = bound.function, bound.describe(sampling)
+    function, notes = bound.function, [*bound.describe(sampling), *assumed]
     library = load_library(framework or choose_library(function), network)
     plan = _Plan(setting, binary, near, count=worlds, network=network)
     with library.in_float64():

@@ -12,7 +12,7 @@ from klsym.errors import UsageError, spell_option
 from klsym.language.pasted.function import PastedFunction, is_pasted, write_function
 from klsym.language.pasted.names import REDUCING, list_summed_names, split_operands
 from klsym.language.pasted.text import find_assigned_name, parse_python
-from klsym.language.spellings import list_names_of_words
+from klsym.language.spellings import read_names
 from klsym.language.training_names import (
     AMBIGUOUS,
     ask_for_value,
@@ -38,6 +38,7 @@ OF_POLICIES = {
     "logp", "ref_logp", "old_logp", "logits", "ref_logits", "old_logits", "probs", "ref_probs", "old_probs",
     "prob", "ref_prob", "old_prob",
 }  # fmt: skip
+OF_OLDER = {"old_logp", "old_logits", "old_probs", "old_prob", "ratio"}
 OF_WORDS = {"logp": "logits", "ref_logp": "ref_logits", "old_logp": "old_logits", "probs": "probs",
             "ref_probs": "ref_probs", "old_probs": "old_probs"}  # fmt: skip
 
@@ -63,8 +64,8 @@ def bind_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Bo
     A coefficient gets a usual number, which the answer says; a loss that the code does not reduce is added up
     over the tokens of a sequence, and averaged over samples.
 
-    >>> bind_pasted("-logp*adv + self.beta*ref_logp", {}, {}).describe("on-policy")
-    ['guessed from the name: adv is rewards', 'assumed: beta = 0.1; set=NAME=VALUE for another value']
+    >>> bind_pasted("-logp*adv + self.beta*ref_logp", {}, {}).describe("on-policy")[0]
+    'guessed from the name: adv is rewards'
     """
     plan = plan_pasted(text, map, set)
     with TemporaryDirectory() as folder:
@@ -82,11 +83,12 @@ def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Pl
 
     Raises UsageError: a name whose field is unknown, or two names for one policy.
     """
-    of_text, left_out = list_names_of_words(text), frozenset[str]()
+    reading, left_out = read_names(text), frozenset[str]()
     while True:
         pasted = write_function(text, left_out)
-        of_words = of_text | pasted.of_words
+        of_words = reading.of_words | pasted.of_words
         named = {name: _guess(name, of_words) for name in pasted.arguments}
+        named |= dict.fromkeys(reading.ratios & named.keys(), "ratio")
         numbers = {
             name: NUMBERS.get(name, NUMBERS.get((split_words(name) or [""])[-1], 0.1))
             for name, field in named.items()
@@ -111,7 +113,8 @@ def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Pl
     compares = any(fields.get(name) in ("rewards", "rewards[t]") for name in pasted.averaged)
     one_token = not padded and not sums_over_tokens(text, of_words)
     guessed = {name: field for name, field in fields.items() if name not in map}
-    return Plan(pasted, guessed, numbers, Shape(one_token, padded, compares))
+    has_older = bool({*fields.values()} & OF_OLDER)
+    return Plan(pasted, guessed, numbers, Shape(one_token, padded, compares, has_older))
 
 
 def is_runnable(text: str) -> bool:
@@ -162,7 +165,11 @@ def _guess(name: str, of_words: Collection[str]) -> str | None:
 def _ask_for(name: str) -> str:
     if name == "tf":
         return "TensorFlow's code is not run, PyTorch's and JAX's is: klsym explain reads it"
-    example = AMBIGUOUS.get(name, "").format(name) or ask_for_value(name) or f"such as `{name} = logp; ..`"
+    example = (
+        AMBIGUOUS.get(name, "").format(name)
+        or ask_for_value(name)
+        or f"such as `{name} = logp; ..` or `{name} = R; ..`"
+    )
     options = f"{spell_option('map', f'{name}=FIELD')} or {spell_option('set', f'{name}=VALUE')}"
     return f"what is {name!r}?  A line before says it, {example}; or {options}"
 

@@ -263,7 +263,7 @@ REFUSED: dict[str, str] = {
     "pi_loss*A": "unknown name 'pi_loss'", "neg_rewards*logp": "neg_rewards",
     "neglog*A": "unknown name 'neglog'",
     "current*A": "unknown name 'current'",
-    "KL(a || b)": "of two different policies", "score*logp": "unknown name 'score'",
+    "KL(a || b)": "of two different policies",
     "-clipped_ratio*A": r"such as `clipped_ratio = clip\(exp\(logp - old_logp\), 1 - eps, 1 \+ eps\)",
     "x = k3\nif logp > 0:\n    x = k2\nx": "without 'if logp > 0:', or audit",
     "-min(ratio, K)*adv": "param", "adv_scale*logp": "unknown name 'adv_scale'",

@@ -32,13 +32,14 @@ MEASURED = {
     "-(new_probs / old_probs) * adv": {"policy-gradient": -1.0},
     "ref_logp = reference(x)\nlogp = get_logps(model, x)\n0.5 * (logp - ref_logp) ** 2": {"reverse-kl": 1.0},
     "-logp * (rewards - values)": {"policy-gradient": -1.0},
-    MASKED: {"policy-gradient": -1.0},
+    MASKED: {"token-policy-gradient": -1.0},
+    "-ratio * adv": {"policy-gradient": -1.0},
     HALF: {"reverse-kl": 1.0},
     FUNCTION: {"reverse-kl": 1.0},
 }
 REFUSED = {
     "prob1 * (prob2.log() - prob1.log())": "prob1 and prob2 would both be prob",
-    "-logp * ratio": r"what is 'ratio'\?  A line before says it, rho for q/mu",
+    "-logp * (ratio - 1)": r"what is 'ratio'\?  A line before says it, rho for q/mu",
     "-logp * (R - Q(s, a))": "what is 'Q'",
     "tf.reduce_mean(logp)": "TensorFlow's code is not run",
     "loss = logp[": "cannot be read as Python",
@@ -46,7 +47,7 @@ REFUSED = {
     "loss = logp\nfor x in y: pass": "the last line of the code is no loss",
     "logp * unknown": "what is 'unknown'",
     "a = R - (logp - ref_logp)\nadvantages = whiten(a)\n-advantages.detach() * logp": "what is 'whiten'",
-    "-min(coef_1, coef_2) * adv + per_token_kl + logp": "what is 'coef_1'",
+    "-min(coef_1, coef_2) * adv + per_token_kl + logp": "what is 'per_token_kl'",
 }
 
 

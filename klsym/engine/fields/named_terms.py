@@ -6,6 +6,7 @@
 Each term has a lead: a coefficient with which no later term of its table multiplies the same score.
 `decompose` reads the multiple of the term off its lead.  At one sample the named terms are complete.
 
+>>> from klsym.language.convert import to_ring
 >>> from klsym.language.expressions import k3
 >>> recognise_coefficient(to_ring(k3)).target
 'combination'

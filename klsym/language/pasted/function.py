@@ -27,7 +27,8 @@ from klsym.language.pasted.text import find_assigned_name, parse_python
 from klsym.language.training_names import OF_BATCH, names_drawn_word, split_words
 
 IMPORTS = {
-    "torch": "import torch", "F": "import torch.nn.functional as F", "nn": "import torch.nn as nn",
+    "torch": "import torch", "th": "import torch as th", "nn": "import torch.nn as nn",
+    "F": "import torch.nn.functional as F",
     "np": "import numpy as np", "numpy": "import numpy", "math": "import math", "jax": "import jax",
     "jnp": "import jax.numpy as jnp", "lax": "from jax import lax",
     **{name: f"from torch.distributions import {name}" for name in FAMILIES},
@@ -180,6 +181,8 @@ class _NamedParts(ast.NodeTransformer):
         called, operands = split_operands(node)
         values = operands[:2] if called == "kl_div" else operands[:1] if called in OVER_WORDS else []
         values += [keyword.value for keyword in node.keywords if keyword.arg in ("probs", "logits", "target")]
+        if called == "where" and operands and names_mask(operands[0]) and not has_call(operands[0]):
+            self.indices |= {*list_chain(operands[0])[-1:]}
         self.of_words |= {chain[-1] for value in values if (chain := list_chain(value))}
         node.args = [self.visit(x) for x in node.args]
         node.keywords = [ast.keyword(x.arg, self.visit(x.value)) for x in node.keywords]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from klsym.language.training_names import MASKS, find_meaning
 
-LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx"}
+LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th"}
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
 BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}

@@ -18,7 +18,7 @@ from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.suggestion import has_penalty
 from klsym.errors import KlsymError, add_options
 from klsym.language.expressions import ATOMS, A, R, log_mu, log_old, log_p, rho, unfold
-from klsym.language.pasted.text import parse_python
+from klsym.language.pasted.text import is_statements, parse_python
 from klsym.language.recognition import recognise
 from klsym.notation import losses
 from klsym.notation.printers import TEXT, is_sum
@@ -211,7 +211,8 @@ def _flip_terms(verdict: PrintedVerdict, flipped: Sequence[Any]) -> str:
     """Return the loss as it was typed, with the other sign for these terms; for the whole without terms."""
     terms = verdict.gradient.terms
     if len(terms) == len(flipped):
-        return _negate(verdict.loss.text)
+        written, text = verdict.loss.written, verdict.loss.text
+        return _negate(losses.show(written.expression, TEXT) if written and is_statements(text) else text)
     texts = (_negate(term.loss) if term in flipped else term.loss for term in terms)
     return " + ".join(texts).replace("+ -", "- ")
 

@@ -1,0 +1,49 @@
+"""What the answer says of the reading of pasted code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from klsym.language.messages import Message
+from klsym.language.recognition import name_floors
+
+NO_VALUE = {  # methods that change no value
+    "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
+    "expand", "expand_as", "to", "double", "half", "bfloat16", "transpose", "permute", "cuda", "cpu",
+    "type_as", "long", "numpy", "astype", "copy", "ravel", "bool",
+}  # fmt: skip
+
+
+def list_notes(reader: Any) -> Iterator[Message]:
+    """Yield what was read as what, and what was left out."""
+    yield from reader.list_names_read()
+    yield from [Message("selection-held", of=reader.selection)] * bool(reader.selection)
+    if temperature := "".join(reader.temperatures):
+        yield Message("temperature-read", temperature=temperature)
+    if reader.assumed:
+        yield Message("settings-assumed", conditions=reader.assumed)
+    if reader.floors:
+        yield Message("floors-left-out", floors=name_floors(reader.floors))
+    left_out = [name for name, count in reader.left_out.items() if count]
+    averages = tuple(name for name in left_out if name not in NO_VALUE)
+    if reader.centred:
+        names = tuple(map(str, reader.centred))
+        yield Message("batch-mean-read", names=names, divided=reader.divides_by_std, guard=reader.std_guard)
+    if reader.sums_tokens:
+        yield Message("over-tokens")
+    elif averages:
+        yield Message("averages-left-out", names=averages)
+    aggregate = "" if reader.sums_tokens else reader.token_sums.find_aggregate(reader.factor)
+    if averages and aggregate:
+        yield Message("tokens-added-up", aggregate=aggregate)
+    if unchanged := tuple(name for name in left_out if name in NO_VALUE):
+        yield Message("calls-left-out", names=unchanged)
+    if reader.factor != 1 and not aggregate:
+        yield Message("factor-left-out", factor=str(reader.factor))
+    passed = [name for name in reader.unread if not reader.has_meaning(name) and name not in reader.names]
+    if unused := (
+        *(name for name in reader.assigned if name not in reader.used and name != reader.last),
+        *passed,
+    ):
+        yield Message("names-unused", names=unused, loss=reader.last)
