@@ -20,7 +20,7 @@ from klsym.errors import KlsymError
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.parser import FUNCTIONS, MAX_DEPTH
 from klsym.language.pasted.calls import Call, bind_arguments
-from klsym.language.pasted.notes import NO_VALUE
+from klsym.language.pasted.notes import IDENTITY_METHODS
 from klsym.language.reductions import KEPT, MASK
 from klsym.language.spellings import SpelledReader
 
@@ -123,7 +123,7 @@ class _StatementRunner:
     def apply_call(self, node: ast.Call, depth: int) -> Node:
         name, arguments, is_from_library = self.reader.split_call(node)
         is_method = isinstance(node.func, ast.Attribute) and not is_from_library
-        if name in NO_VALUE and is_method:
+        if name in IDENTITY_METHODS and is_method:
             return self.evaluate(arguments[0], depth)
         if isinstance(node.func, ast.Name) and name in {*FUNCTIONS, "where"} and not node.keywords:
             names = ("when", "x", "y") if name == "where" else ("x", "lo", "hi")

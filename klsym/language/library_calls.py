@@ -105,6 +105,11 @@ def _build_whitened(reader: Any, call: Call, given: dict[str, ast.expr], depth: 
     return Normalised(x)
 
 
+def _copy_values(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the values of a list, without their gradients: torch.tensor(x) copies."""
+    return reader.call_function("sg", [_join(reader, call, given, depth)], call.node)
+
+
 def _make_masked_row(kind: str, last: str = "axis") -> Row:
     """Return the row of masked_mean(x, mask) or masked_sum(x, mask)."""
 
@@ -190,7 +195,7 @@ def _count_elements(reader: Any, call: Call, given: dict[str, ast.expr], depth: 
     axis = ast.unparse(given["axis"]) if "axis" in given else ""
     if axis not in ("", "0"):
         raise reader.make_error_at(f"{call.name} of another axis than that of the samples", call.node)
-    of_words = reader.has_words_of(given["x"]) and not axis
+    of_words = reader.is_logits_argument(given["x"]) and not axis
     return SAMPLES * (WORDS if of_words else 1)
 
 
@@ -251,19 +256,10 @@ FUNCTIONS: dict[str, Row] = {
     "len": Row(("x",), _count_samples),
     **dict.fromkeys(("numel", "size"), Row(("x", "/", "axis"), _count_elements)),
     **dict.fromkeys(
-        (
-            "cat",
-            "concat",
-            "concatenate",
-            "stack",
-            "hstack",
-            "vstack",
-            "tensor",
-            "as_tensor",
-            "asarray",
-            "array",
-        ),
-        Row(("x", "/", "axis", "dtype", "device"), _join),
+        ("cat", "concat", "concatenate", "stack", "hstack", "vstack"), Row(("x", "/", "axis"), _join)
+    ),
+    **dict.fromkeys(
+        ("tensor", "as_tensor", "asarray", "array"), Row(("x", "/", "dtype", "device"), _copy_values)
     ),
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),

@@ -174,7 +174,7 @@ def sum_over_words(x: Any) -> Any:
     (2*full(k1), full(log_q*r))
     """
     factor, of_words = x.as_independent(*WORD_LOGS.values(), as_Add=False)
-    if of_words.has(*DENSITIES, *REWARDS) or is_probability(factor):
+    if x.has(*REWARDS) or of_words.has(*DENSITIES) or is_probability(factor):
         raise Misplaced(*DRAWN_INSIDE)
     return factor * average_over_words(select_drawn_word(of_words))
 

@@ -97,7 +97,7 @@ def _parse_tree(source: str) -> ast.Module:
 def _is_unread(reader: NameReader, name: str) -> bool:
     last = name.rpartition(".")[2]
     if last in AMBIGUOUS:
-        return not reader.is_weight(last)
+        return not reader.is_read_as_rho(last)
     return name.isidentifier() and not reader.has_meaning(name) and find_meaning(name) is None
 
 

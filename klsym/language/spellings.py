@@ -44,15 +44,17 @@ from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import (
     LIBRARIES,
     count_reductions,
+    is_told_by_name,
     list_chain,
+    list_words_typed,
     names_distribution,
     names_mask,
     split_operands,
 )
-from klsym.language.pasted.notes import NO_VALUE, list_notes
+from klsym.language.pasted.notes import IDENTITY_METHODS, list_notes
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
 from klsym.language.pasted.selections import has_quantile, hold_selections
-from klsym.language.pasted.statements import Flat
+from klsym.language.pasted.statements import Unrolled
 from klsym.language.pasted.text import (
     BLOCKS,
     as_python,
@@ -81,6 +83,7 @@ from klsym.language.training_names import OF_PAIRS, OUT_OF_SCOPE, names_state_va
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
+OF_ACTIONS = {"action", "actions", "act", "acts", "a"}
 OF_LABELS = (
     "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
     " drawn from the policy its expected gradient is 0"
@@ -165,7 +168,7 @@ class SpelledReader(AverageReader):
         value = S.Zero
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
-            value = self.read_or_pass(statement, number == len(statements) - 1)
+            value = self.read_statement_or_name(statement, number == len(statements) - 1)
         for name, error in self.unread.items():
             if {*split_words(name)} & {"loss", "losses", "objective"} and name not in self.names:
                 raise error
@@ -183,11 +186,11 @@ class SpelledReader(AverageReader):
         self.refuse_two_names()
         self.refuse_count_of_samples()
         if self.probabilities and is_probability(flat.loss) and has_other_factors(flat.loss):
-            self.read_anew_over_words(flat.loss, statements)
+            self.restart_if_over_vocabulary(flat.loss, statements)
         self.refuse_probability_factor(flat.loss)
         return recognise(flat.loss)
 
-    def read_or_pass(self, statement: ast.stmt, is_last: bool) -> Any:
+    def read_statement_or_name(self, statement: ast.stmt, is_last: bool) -> Any:
         """Return the value of a statement; a name whose value is not read is read by what it says itself."""
         name = find_assigned_name(statement)
         if is_last or name is None or name in self.names:
@@ -196,10 +199,15 @@ class SpelledReader(AverageReader):
         try:
             return self.read_statement(statement, is_last)
         except UsageError as error:
+            value = getattr(statement, "value", None)
             names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name)}
-            is_made_of_values = bool(names & self.assigned.keys()) or not self.has_unknown_call(statement)
-            if is_made_of_values or any(OF_PAIRS & {*split_words(x)} for x in names):
-                raise  # its name does not say of which
+            is_told = value is not None and is_told_by_name(name, value) and self.has_unknown_call(statement)
+            if (
+                names & self.assigned.keys()
+                or not is_told
+                or any(OF_PAIRS & {*split_words(x)} for x in names)
+            ):
+                raise  # its name does not say of which values it is made
             self.left_out, self.read_as, self.declared = counts, read_as, declared
             self.unread[name], self.is_foreign = error, True
             if self.has_meaning(name):
@@ -242,14 +250,14 @@ class SpelledReader(AverageReader):
         self.collect_names(tree)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")
-        flat = Flat(tree.body)
+        unrolled = Unrolled(tree.body)
         self.reduces_samples = count_reductions(tree) > 1
-        self.assumed = tuple(dict.fromkeys((*self.assumed, *flat.assumed)))
-        if not flat.statements:
+        self.assumed = tuple(dict.fromkeys((*self.assumed, *unrolled.assumed)))
+        if not unrolled.statements:
             self.is_foreign = True
             raise UsageError("no loss in these statements: write NAME = .., or the loss, in the last line")
         self.is_foreign |= len(tree.body) > 1 or not isinstance(tree.body[0], ast.Expr)
-        return flat.statements
+        return unrolled.statements
 
     def find_position(self, line: int, column: int) -> int:
         """Return where a place of the source stands in the text, which is one line."""
@@ -311,7 +319,7 @@ class SpelledReader(AverageReader):
         is_of_library = all({*list_chain(call.func)[:1]} & LIBRARIES for call in unknown)
         return bool(names & self.unread.keys()) or not is_of_library
 
-    def read_anew_over_words(self, value: Any, statements: list[ast.stmt]) -> None:
+    def restart_if_over_vocabulary(self, value: Any, statements: list[ast.stmt]) -> None:
         """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""
         names = frozenset(self.densities_typed - self.of_words)
         if value.has(*REWARDS, OverPositions):
@@ -375,7 +383,7 @@ class SpelledReader(AverageReader):
         name, arguments, is_from_library = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
             return self.read_method_of_policy(name, node.func.value, node)
-        if name in NO_VALUE and not is_from_library and isinstance(node.func, ast.Attribute):
+        if name in IDENTITY_METHODS and not is_from_library and isinstance(node.func, ast.Attribute):
             self.is_foreign = True
             self.left_out[name] += 1
             receiver = node.func.value
@@ -385,7 +393,8 @@ class SpelledReader(AverageReader):
                 else self.build(receiver, depth + 1)
             )
         call = CALLS.get(name)
-        if call is None and names_state_value(name) and not any("next" in ast.unparse(x) for x in node.args):
+        words = {word for x in node.args for one in list_words_typed(x) for word in split_words(one)}
+        if call is None and names_state_value(name) and not words & (OF_ACTIONS | {"next"}):
             return self.read_usual_name(f"{name}()", name, node)
         if call is None:
             instead = suggest_instead(name)

@@ -382,8 +382,18 @@ def names_drawn_word(name: str) -> bool:
     [True, True, False, False, False]
     """
     words = {*split_words(name)}
-    is_drawn = bool(words & (DRAWN - {"a"})) or split_words(name)[:1] == ["a"]
+    is_drawn = bool(words & (DRAWN - {"a"})) or split_words(name.removeprefix("self."))[:1] == ["a"]
     return is_drawn and not words & NOT_DRAWN
+
+
+def is_index_of_samples(name: str) -> bool:
+    """Is it a usual name of the indices of a minibatch?
+
+    >>> [is_index_of_samples(x) for x in ("mb_inds", "idx", "top_indices", "positive_idx")]
+    [True, True, False, False]
+    """
+    words = {*split_words(name)}
+    return bool(words & OF_BATCH) and words <= OF_BATCH | {"mb", "b", "batch", "mini", "sample", "train"}
 
 
 def find_negative_density(name: str) -> str | None:

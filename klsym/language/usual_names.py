@@ -23,6 +23,7 @@ from klsym.language.pasted.names import (
     list_divisors_of_logits,
     list_factors,
     list_multipliers_of_advantage,
+    list_words_typed,
     names_mask,
 )
 from klsym.language.reductions import (
@@ -38,7 +39,6 @@ from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
     MASKS,
-    OF_BATCH,
     RATIO,
     TRAINED,
     ask_for_value,
@@ -48,6 +48,7 @@ from klsym.language.training_names import (
     find_meaning,
     find_negative_density,
     is_coefficient,
+    is_index_of_samples,
     names_drawn_word,
     names_state_value,
     split_words,
@@ -108,6 +109,7 @@ class NameReader(Reader):
         self.densities_typed: set[str] = set()  # names of log-probabilities and probabilities
         self.trees: dict[str, list[ast.expr]] = {}  # assigned name -> its value as typed
         self.labels_typed: list[str] = []  # indices that may be those of a data set
+        self.slices: set[str] = set()  # indices such as [:, :-1]
         self.unread: dict[str, UsageError] = {}  # name -> why its value is not read
         self.has_critic = False  # is a name read as a value that a critic gives to a state?
         self.divisors: set[str] = set()  # names by which logits are divided
@@ -170,7 +172,7 @@ class NameReader(Reader):
             self.is_foreign = True
             hint = f": type {OF_TWO_POLICIES.format(name, *pair)}"
             raise self.make_error_with_hint(f"ambiguous name {name[:SHOWN]!r}", hint, node)
-        if self.is_weight(name):
+        if self.is_read_as_rho(name):
             self.is_foreign = True
             self.read_as[typed] = ATOMS["rho"]
             return ATOMS["rho"]
@@ -228,7 +230,7 @@ class NameReader(Reader):
             return ATOMS["log_mu"]
         return self.build(node, 1)
 
-    def is_weight(self, name: str) -> bool:
+    def is_read_as_rho(self, name: str) -> bool:
         """Is a ratio read as rho: it only multiplies, or an advantage, or the text names an old policy?
 
         It could be p/q as well; the answer says how it was read.
@@ -238,7 +240,7 @@ class NameReader(Reader):
 
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
-        if name in self.names or name in self.later or self.is_weight(name) or self.has_meaning(name):
+        if name in self.names or name in self.later or self.is_read_as_rho(name) or self.has_meaning(name):
             return False
         if name in DENSITIES:  # a policy, as in H(q)
             return False
@@ -381,16 +383,25 @@ class NameReader(Reader):
             case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
                 self.used.add(name)
                 return self.names[name]
+            case ast.Subscript(of, index) if list_words_typed(index) & {*self.assigned, *self.unread}:
+                hint = ": for a selection multiply by what is 1 at the entries that stay"
+                raise self.make_error_with_hint("an index that the code computes", hint, node)
             case ast.Subscript(of, index) if names_mask(index):
+                self.read_as[ast.unparse(index)] = MASK
                 return self.build(of, 1) * MASK
-            case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)):
+            case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)) and not (
+                names_state_value(next(iter(list_chain(of)[-1:]), "")) or isinstance(index, ast.Compare)
+            ):
                 self.assume_drawn(ast.unparse(index))
                 return select_drawn_word(self.build(of, 1))
-            case ast.Subscript(of, ast.Name(index)) if {*split_words(index)} & OF_BATCH:
+            case ast.Subscript(of, ast.Name(index)) if is_index_of_samples(index):
                 self.assumed = (*self.assumed, f"{index} are samples of a minibatch")
                 return self.read_stored(of)
             case ast.Subscript(of, index) if isinstance(index, ast.Tuple | ast.Slice):
                 places = getattr(index, "elts", [index])
+                self.slices.add(ast.unparse(index))
+                if len(self.slices) > 1 or "::" in ast.unparse(index):
+                    raise self.make_error_at("an index that moves tokens", node)
                 if all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):
                     self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
                     return self.build(of, 1)
@@ -417,6 +428,8 @@ class NameReader(Reader):
             for x, symbol in self.read_as.items()
             if symbol != MASK and x != str(symbol)
         )
+        if self.is_foreign and "r" in self.read_as:
+            pairs = (*pairs, ("r", "p/q"))
         if pairs:
             yield Message("names-read", pairs=pairs)
         if self.declared:

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 from klsym.errors import UsageError, spell_option
 from klsym.language.pasted.function import PastedFunction, is_pasted, write_function
-from klsym.language.pasted.names import REDUCING, list_summed_names, split_operands
+from klsym.language.pasted.names import (
+    REDUCING,
+    is_padding_mask,
+    is_told_by_name,
+    list_summed_names,
+    split_operands,
+)
 from klsym.language.pasted.text import find_assigned_name, parse_python
 from klsym.language.spellings import read_names
 from klsym.language.training_names import (
@@ -74,7 +80,7 @@ def bind_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Bo
         function = load_function(f"{path}:{plan.pasted.name}")
     bound = bind_loss(function, {**plan.fields, **map}, {**plan.numbers, **set})
     guessed = {**bound.guessed, **{name: field for name, field in plan.fields.items() if name not in map}}
-    wrapped = _of_batch(function, bound.fields, {**plan.numbers, **set}, plan)
+    wrapped = wrap_as_batch_loss(function, bound.fields, {**plan.numbers, **set}, plan)
     return BoundLoss(wrapped, bound.fields, guessed, numbers=plan.numbers, shape=plan.shape)
 
 
@@ -98,7 +104,7 @@ def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Pl
         unknown = [name for name in pasted.arguments if name not in (*fields, *numbers, *set)]
         if not unknown:
             break
-        given = _list_results_of(text, unknown[0]) - left_out
+        given = list_names_computed_from(text, unknown[0]) - left_out
         if not given:
             raise UsageError(_ask_for(unknown[0]))
         left_out |= given
@@ -130,10 +136,10 @@ def is_runnable(text: str) -> bool:
     return bool({*plan.fields.values()} & OF_POLICIES)
 
 
-def _list_results_of(text: str, unknown: str) -> frozenset[str]:
+def list_names_computed_from(text: str, unknown: str) -> frozenset[str]:
     """Return the names that are assigned what is computed of an unknown one, and that say what they are.
 
-    >>> _list_results_of("lp = net(x)\\nd = lp - y\\nloss = d*adv", "x")
+    >>> list_names_computed_from("lp = net(x)\\nd = lp - y\\nloss = d*adv", "x")
     frozenset({'lp'})
     """
     lines = [line for line in parse_python(text.strip()).body if isinstance(line, ast.Assign)]
@@ -142,7 +148,8 @@ def _list_results_of(text: str, unknown: str) -> frozenset[str]:
     for line in lines:
         name = find_assigned_name(line)
         names = {x.id for x in ast.walk(line.value) if isinstance(x, ast.Name)}
-        if name and unknown in names and not names & assigned and _guess(name, ()):
+        is_told = name is not None and is_told_by_name(name, line.value) and _guess(name, ())
+        if name and unknown in names and not names & assigned and is_told:
             results.add(name)
         assigned.add(name)
     return frozenset(results)
@@ -157,6 +164,8 @@ def _guess(name: str, of_words: Collection[str]) -> str | None:
         or guess_field(name)
         or ("tokens" if names_drawn_word(name) and not is_number(name) else None)
     )
+    if field == "mask" and not is_padding_mask(name):
+        return None
     if name in of_words:
         return OF_WORDS.get(field or "", field)
     return field.removesuffix("s") if field in ("probs", "ref_probs", "old_probs") else field
@@ -204,7 +213,7 @@ def sums_over_tokens(text: str, of_words: Collection[str]) -> bool:
     return False
 
 
-def _of_batch(function: Any, fields: Mapping[str, str], set: Mapping[str, Any], plan: Plan) -> Loss:
+def wrap_as_batch_loss(function: Any, fields: Mapping[str, str], set: Mapping[str, Any], plan: Plan) -> Loss:
     """Return the loss of one batch; what the code does not reduce is added up, or averaged over samples."""
 
     def run(batch: Batch) -> Any:

@@ -90,6 +90,11 @@ def test_the_reading_has_the_slope_of_the_code(code: str) -> None:
 
 
 READ = {
+    "losses = []\nfor lp in logp:\n losses.append(lp)\ntorch.tensor(losses).sum()": "sg(log_q)",
+    "a = -logp*adv\nb = k2\na.backward()\nb.backward()": "-A*log_q + k2",
+    "def f(logp, scale=-2.0):\n return logp*scale": "-2*log_q",
+    "@torch.no_grad()\ndef f(logp):\n return logp": "sg(log_q)",
+    "-logp*(rewards - rewards.sum()/rewards.numel())": "-log_q*centred(R)",
     "if use_kl:\n    x = k1\nelse:\n    x = k2\nx": "k1",
     AT_DRAWN: "-R*log_q",
     CRITIC: "-log_q*(R - values) + v_loss/2",
@@ -119,6 +124,7 @@ READ = {
     "kl = 0.5*(lp - ref_lp).square(); kl.sum()/n_tokens": "k2/n_tokens",
     "import torch\nx: float = k1\nassert x\nx": "k1",
 }  # fmt: skip
+ONLY = "a statement that is not read"
 REFUSED = {
     "for r in rewards[::-1]:\n    R = r + gamma*R\n-logp*R": "a statement that is not read",
     "if mode == 'k1':\n    x = k1\nelse:\n    x = k2\nx": "the lines that run, without \"if mode == 'k1':",
@@ -130,6 +136,31 @@ REFUSED = {
     "agg_loss(k1, mask, 'seq-mean-token-sum')": "type the sums",
     "pg_loss = pg_loss*k1": "'pg_loss' is used before it is assigned.*: write what it is",
     "d = chosen_logps - rejected_logps\nlogits = d - 1\nlogits**2": "a loss of pairs",
+    # what would be read as something else
+    "adv = torch.nan_to_num(-adv)\n-logp*adv": "nan_to_num",
+    "rewards = scores - kl_fn(logp, ref_logp)\n-logp*rewards": "unknown function 'kl_fn'",
+    "logp = get_logps(model, ids).detach()\n-logp*adv": "unknown function 'get_logps'",
+    "logits = self.ref_model(ids).logits\nF.cross_entropy(logits, acts)": "ref_model|attribute",
+    "mask = adv > 0\n-(logp*adv)[mask].mean()": "an index that the code computes",
+    "-(logp*adv)[mask == 0].sum()": "an index",
+    "-(logp*adv)[high_entropy_mask].sum()": "an index",
+    "mask = (w < 1.2).float()\nw = (logp - old_logp).exp()\n-w*adv*mask": "'w' is used before",
+    "b = 0\nx = []\nfor lp, r in zip(logp, R):\n x.append(lp*(r - b))\n b += lp\nsum(x)": ONLY,
+    "d = 1\nloss = 0\nfor lp in logp:\n d *= gamma\n loss += lp*d\nloss": ONLY,
+    "dist = Categorical(logits=logits.detach())\n-dist.log_prob(a)*adv": "an unknown policy",
+    "with torch.no_grad():\n dist = Categorical(logits=logits)\n-dist.log_prob(a)*adv": "unknown",
+    "a = logp\nb = ref_logp\na, b = b, a\na - b": ONLY,
+    "def g(x):\n return -x\ndef f(logp):\n return logp": ONLY,
+    "-dist.log_prob(expert_actions)*A": "words that were not drawn",
+    "-logp*(R - self.critic(obs, actions))": "critic",
+    "-logp*(R - values[actions])": "an index",
+    "-(logp[:, :-1]*adv[:, 1:]).mean()": "an index that moves tokens",
+    "-(logp[actions == 1]*R).sum()": "an index",
+    "-logp*adv/torch.sqrt(mask.sum(-1))": "sqrt.* of the number of tokens",
+    "probs = F.softmax(logits, -1)\n-(probs*advantages).sum(-1)": "inside a sum over all words",
+    "-logp*adv.bool()": "bool",
+    "F.log_softmax(logits.mean(1), -1)": "logits that are averaged",
+    "kl_divergence(Categorical(logits=a), d)": "two different policies",
     "for x in k1: k2": "a statement that is not read",
     "while True:\n    x = k1\nx": "a statement that is not read",
     "losses = []\nfor x in logp:\n    losses.append(x)\n    losses.append(x*2)\nlosses": "a formula that",

@@ -34,6 +34,12 @@ MEASURED = {
     "-logp * (rewards - values)": {"policy-gradient": -1.0},
     MASKED: {"token-policy-gradient": -1.0},
     "-ratio * adv": {"policy-gradient": -1.0},
+    "def f(logp, adv, scale=-1.0):\n    return -(logp * adv * scale).mean()": {"policy-gradient": 1.0},
+    "a = -logp * adv\nb = (logp - ref_logp) ** 2\na.backward()\nb.backward()": {
+        "policy-gradient": -1.0,
+        "reverse-kl": 2.0,
+    },
+    "loss -= logp * adv": {"policy-gradient": -1.0},
     HALF: {"reverse-kl": 1.0},
     FUNCTION: {"reverse-kl": 1.0},
 }
@@ -45,6 +51,10 @@ REFUSED = {
     "loss = logp[": "cannot be read as Python",
     "import torch\n": "no loss in the code",
     "loss = logp\nfor x in y: pass": "the last line of the code is no loss",
+    "def g(x):\n    return x\n\ndef f(logp):\n    return g(logp)": "a function beside other code",
+    "-torch.exp(new.logp - old.logp) * adv": "new.logp and old.logp would both be logp",
+    "-(logp * adv)[high_entropy_mask].sum()": "what is 'high_entropy_mask'",
+    "logp = net(x).detach()\n-logp * adv": "what is 'x'|what is 'net'",
     "logp * unknown": "what is 'unknown'",
     "a = R - (logp - ref_logp)\nadvantages = whiten(a)\n-advantages.detach() * logp": "what is 'whiten'",
     "-min(coef_1, coef_2) * adv + per_token_kl + logp": "what is 'per_token_kl'",

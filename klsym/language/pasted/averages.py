@@ -64,7 +64,11 @@ class AverageReader(PolicyReader):
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
 
     def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
-        if isinstance(operator, ast.Add) and KEPT in (left, right) and (left.is_number or right.is_number):
+        if (
+            isinstance(operator, ast.Add)
+            and KEPT in (left, right)
+            and any(x.is_number and x <= 1 for x in (left, right))
+        ):
             return KEPT  # mask.sum() + 1e-8
         if isinstance(operator, ast.Add) and isinstance(left, Std) and is_small(right):
             self.std_guard = Fraction(int(right.p), int(right.q)) if right.is_number else str(right)
@@ -125,12 +129,14 @@ class AverageReader(PolicyReader):
             self.centred[x] = None
         else:
             return difference
-        self.left_out[self.mean_names[mean]] -= 1
+        self.left_out[self.mean_names.get(mean, "mean")] -= 1
         return difference
 
     def call_function(self, name: str, arguments: list[Any], node: ast.expr) -> Any:
-        if KEPT in arguments and all(item == KEPT or item.is_number for item in arguments):
+        if KEPT in arguments and name == "max" and all(x == KEPT or x.is_number for x in arguments):
             return KEPT  # mask.sum().clamp(min=1)
+        if KEPT in arguments:
+            raise self.make_error_at(f"{name}(..) of the number of tokens", node)
         if name == "exp" and (over_tokens := [take_over_tokens(x) for x in arguments]) != arguments:
             self.sums_tokens, arguments = True, over_tokens
         if any(x.has(MASK) and not x.has(Mean) for x in arguments):  # f(mask x) is f(x) where that counts
@@ -170,17 +176,17 @@ class AverageReader(PolicyReader):
         is_of_words = has_words(value) and (of_words.has(*DENSITIES) or is_probability(factor))
         is_of_words |= kind == "sum" and is_probability(value)
         if is_of_words and not value.has(*REWARDS, OverPositions, Mean):
-            self.read_anew(node)
+            self.restart_over_vocabulary(node)
         return value
 
     def read_words(self, node: ast.expr, depth: int) -> Any:
         """Return probabilities of all words.  Raises OfWords: they are read as that of the drawn word."""
         value = self.build(node, depth)
         if value.has(*DENSITIES):
-            self.read_anew(node)
+            self.restart_over_vocabulary(node)
         return value
 
-    def read_anew(self, node: ast.expr) -> None:
+    def restart_over_vocabulary(self, node: ast.expr) -> None:
         """Raise OfWords for the names of densities that are summed one by one, if there are any."""
         names = list_summed_names(node, self.trees) & self.densities_typed - self.of_words
         if names:

@@ -18,13 +18,14 @@ import ast
 import builtins
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import reduce
 from textwrap import dedent
 
 from klsym.errors import UsageError
 from klsym.language.pasted.names import FAMILIES, has_call, list_chain, names_mask, split_operands
-from klsym.language.pasted.statements import changes_no_value
-from klsym.language.pasted.text import find_assigned_name, parse_python
-from klsym.language.training_names import OF_BATCH, names_drawn_word, split_words
+from klsym.language.pasted.statements import assign_defaults, changes_no_value
+from klsym.language.pasted.text import find_assigned_name, is_addition_to_itself, parse_python
+from klsym.language.training_names import is_index_of_samples, names_drawn_word
 
 IMPORTS = {
     "torch": "import torch", "th": "import torch as th", "nn": "import torch.nn as nn",
@@ -40,7 +41,21 @@ MASKED_MEAN = """def masked_mean(x, mask, dim=None, axis=None):
     dim = axis if dim is None else dim
     return (x * mask).sum() / mask.sum() if dim is None else (x * mask).sum(dim) / mask.sum(dim)
 """
-OVER_WORDS = {"softmax", "log_softmax", "gather", "take_along_axis", "cross_entropy", "nll_loss"}
+OVER_SAMPLES = {
+    "mean",
+    "std",
+    "var",
+    "view",
+    "reshape",
+    "median",
+    "max",
+    "min",
+    "quantile",
+    "argsort",
+    "sort",
+    "sum",
+}
+FUNCTIONS_OF_LOGITS = {"softmax", "log_softmax", "gather", "take_along_axis", "cross_entropy", "nll_loss"}
 OF_TENSORS = {"shape", "device", "dtype", "data", "T", "ndim", "grad", "logits", "probs"}
 MAX_LENGTH = 20_000
 
@@ -93,20 +108,40 @@ def write_function(text: str, left_out: Collection[str] = ()) -> PastedFunction:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = f"the code cannot be read as Python ({str(error)[:60]})"
         raise UsageError(f"{reason}: FILE.py:FUNC runs a file") from None
-    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
     if functions:
-        return PastedFunction(f"{_write_imports(source)}{source}\n", functions[-1])
+        if len(functions) > 1 or any(not _is_left_out(line) for line in body if line not in functions):
+            raise UsageError("a function beside other code: FILE.py:FUNC runs a function of a file")
+        if not _returns_at_end(functions[0]):
+            return PastedFunction(f"{_write_imports(source)}{source}\n", functions[0].name)
+        body = [*assign_defaults(functions[0]), *functions[0].body]
+    everything = body
     body = [line for line in body if not _is_left_out(line) and find_assigned_name(line) not in left_out]
     if not body:
         raise UsageError("no loss in the code: its last line assigns or names it")
     named = _NamedParts({name for line in body if (name := find_assigned_name(line))})
+    first = find_assigned_name(body[0]) or ""
+    start = parse_python(f"{first} = 0").body if is_addition_to_itself(body[0]) else []
+    named.known |= {first} if start else set()
     lines = [named.visit(line) for line in body]
-    lines = [*lines[:-1], *_return_last(lines[-1])]
+    if (losses := [x.value.func.value for x in everything if _is_backward(x)]) and not isinstance(
+        lines[-1], ast.Return
+    ):
+        total = reduce(lambda x, y: ast.BinOp(x, ast.Add(), y), losses)
+        lines.append(ast.Expr(named.visit(total)))
+    lines = [*start, *lines[:-1], *_return_last(lines[-1])]
     arguments = ", ".join(named.arguments)
     written = "\n".join(f"    {row}" for line in lines for row in ast.unparse(line).split("\n"))
     module = f"{_write_imports(source)}def loss({arguments}):\n{written}\n"
     sets = (named.per_sample, named.averaged, named.of_words, named.indices)
     return PastedFunction(module, "loss", (*named.arguments,), *map(frozenset, sets))
+
+
+def _returns_at_end(function: ast.FunctionDef) -> bool:
+    """Has it one return of one value, in its last line, and no mark?  Then it stands for its lines."""
+    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    is_plain = not function.decorator_list and returns == function.body[-1:]
+    return is_plain and not isinstance(returns[0].value, ast.Tuple)
 
 
 def _write_imports(source: str) -> str:
@@ -120,6 +155,10 @@ def _is_left_out(line: ast.stmt) -> bool:
         return True
     is_call = isinstance(line, ast.Expr) and isinstance(line.value, ast.Call)
     return is_call and changes_no_value(line.value.func, len(line.value.args))  # type: ignore[attr-defined]
+
+
+def _is_backward(line: ast.stmt) -> bool:
+    return _is_left_out(line) and ast.unparse(line).endswith(".backward()")
 
 
 def _return_last(line: ast.stmt) -> list[ast.stmt]:
@@ -142,6 +181,7 @@ class _NamedParts(ast.NodeTransformer):
         self.assigned = assigned
         self.known: set[str] = {*IMPORTS, *dir(builtins), "masked_mean"}
         self.arguments: dict[str, None] = {}
+        self.owners: dict[str, list[str]] = {}  # last name of a chain -> the chain
         self.per_sample: set[str] = set()
         self.averaged: set[str] = set()
         self.of_words: set[str] = set()
@@ -176,10 +216,10 @@ class _NamedParts(ast.NodeTransformer):
             case ast.Attribute(of, method):
                 name = next(iter(list_chain(of)[-1:]), "")
                 self.per_sample |= {name} if method == "unsqueeze" else set()
-                self.averaged |= {name} if method in ("mean", "std", "var", "view", "reshape") else set()
                 node.func = ast.Attribute(self.visit(of), method, ast.Load())
         called, operands = split_operands(node)
-        values = operands[:2] if called == "kl_div" else operands[:1] if called in OVER_WORDS else []
+        self.averaged |= {*list_chain(operands[0])[-1:]} if called in OVER_SAMPLES and operands else set()
+        values = operands[:2] if called == "kl_div" else operands[:1] if called in FUNCTIONS_OF_LOGITS else []
         values += [keyword.value for keyword in node.keywords if keyword.arg in ("probs", "logits", "target")]
         if called == "where" and operands and names_mask(operands[0]) and not has_call(operands[0]):
             self.indices |= {*list_chain(operands[0])[-1:]}
@@ -194,7 +234,11 @@ class _NamedParts(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             return self._write_part(node)
-        if isinstance(node.slice, ast.Name) and {*split_words(node.slice.id)} & OF_BATCH:
+        if (
+            isinstance(node.slice, ast.Name)
+            and is_index_of_samples(node.slice.id)
+            and (node.slice.id not in self.known)
+        ):
             return self.visit(node.value)  # samples of a minibatch
         if isinstance(node.value, ast.Name) and "None" in ast.unparse(node.slice):
             self.per_sample.add(node.value.id)
@@ -209,4 +253,9 @@ class _NamedParts(ast.NodeTransformer):
         is_part = len(chain) > 1 and chain[0] not in self.known and chain[-1] not in OF_TENSORS
         if not is_part or any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
             return self.generic_visit(node)
+        if self.owners.setdefault(chain[-1], chain) != chain:
+            typed = " and ".join(".".join(one) for one in (self.owners[chain[-1]], chain))
+            raise UsageError(
+                f"{typed} would both be {chain[-1]}: give each a name of its own in a line before"
+            )
         return self.visit_Name(ast.Name(chain[-1], ast.Load()))

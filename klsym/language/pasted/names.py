@@ -5,10 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from klsym.language.training_names import MASKS, find_meaning
+from klsym.language.training_names import (
+    BEHAVIOUR,
+    MASKS,
+    OLD,
+    REFERENCE,
+    find_logits,
+    find_meaning,
+    split_words,
+)
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th"}
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
+OF_PADDING = {
+    "loss", "response", "action", "attention", "completion", "padding", "pad", "eos", "token", "tokens", "kl",
+    "label", "labels", "valid", "seq", "sequence", "assistant", "generation", "output",
+}  # fmt: skip
+WITHOUT_GRADIENT = {"detach", "no_grad", "data", "stop_gradient", "inference_mode"}
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
 BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}
 
@@ -177,10 +190,21 @@ def names_mask(index: ast.expr) -> bool:
     [True, True, True, False]
     """
     match index:
-        case ast.Compare(of, _, [ast.Constant()]):
+        case ast.Compare(of, [ast.Eq()], [ast.Constant(1 | True)]) | ast.Compare(
+            of, [ast.Gt() | ast.NotEq()], [ast.Constant(0)]
+        ):
             return names_mask(of)
-    last = list_chain(index)[-1:]
-    return bool({*last} & MASKS) or (bool(last) and last[0].endswith("_mask"))
+    return any(is_padding_mask(name) for name in list_chain(index)[-1:])
+
+
+def is_padding_mask(name: str) -> bool:
+    """Is it a usual name of a mask of padding, and of no selection?
+
+    >>> is_padding_mask("loss_mask"), is_padding_mask("kl_mask"), is_padding_mask("high_entropy_mask")
+    (True, True, False)
+    """
+    words = split_words(name)
+    return name in MASKS or (words[-1:] == ["mask"] and {*words[:-1]} <= OF_PADDING)
 
 
 FAMILIES = {"Categorical", "Normal", "Bernoulli", "Beta", "OneHotCategorical", "MultivariateNormal",
@@ -190,3 +214,32 @@ FAMILIES = {"Categorical", "Normal", "Bernoulli", "Beta", "OneHotCategorical", "
 def names_distribution(node: ast.expr) -> bool:
     """Is it a distribution that is built, as in Categorical(logits=logits)?"""
     return isinstance(node, ast.Call) and split_operands(node)[0] in FAMILIES
+
+
+def is_told_by_name(name: str, value: ast.expr) -> bool:
+    """Does the name of a value that cannot be read say what it is: logp of logp = get_logps(model, ids)?
+
+    Not where the value is made of what is read itself, selects, has no gradient, or is of another policy.
+
+    >>> codes = ("net(x)", "f(-logp)", "net(x).detach()", "ref(x)", "net(x) > 0")
+    >>> [is_told_by_name("logp", ast.parse(code, mode="eval").body) for code in codes]
+    [True, False, False, False, False]
+    >>> is_told_by_name("advantages", ast.parse("gae(rewards, values)", mode="eval").body)
+    True
+    """
+    meaning = find_meaning(name) or find_logits(name) or ""
+    names = list_words_typed(value)
+    called = {split_operands(node)[0] for node in ast.walk(value) if isinstance(node, ast.Call)}
+    of_policies = {x for x in names - called if (find_meaning(x) or find_logits(x) or "").startswith("log_")}
+    alike = {x for x in names - called if find_meaning(x) == meaning}
+    if of_policies or alike or any(isinstance(node, ast.Compare) for node in ast.walk(value)):
+        return False
+    words = {word for x in names for word in split_words(x)}
+    is_of_another = bool(words & (REFERENCE | BEHAVIOUR | OLD)) or bool({*names} & WITHOUT_GRADIENT)
+    return not (meaning == "log_q" and is_of_another)
+
+
+def list_words_typed(tree: ast.AST) -> set[str]:
+    """Return the names and attributes in it."""
+    typed = (getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(tree))
+    return {name for name in typed if name}

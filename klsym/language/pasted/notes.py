@@ -8,10 +8,10 @@ from typing import Any
 from klsym.language.messages import Message
 from klsym.language.recognition import name_floors
 
-NO_VALUE = {  # methods that change no value
+IDENTITY_METHODS = {  # methods that change no value
     "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
     "expand", "expand_as", "to", "double", "half", "bfloat16", "transpose", "permute", "cuda", "cpu",
-    "type_as", "long", "numpy", "astype", "copy", "ravel", "bool",
+    "type_as", "copy", "ravel",
 }  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def list_notes(reader: Any) -> Iterator[Message]:
     if reader.floors:
         yield Message("floors-left-out", floors=name_floors(reader.floors))
     left_out = [name for name, count in reader.left_out.items() if count]
-    averages = tuple(name for name in left_out if name not in NO_VALUE)
+    averages = tuple(name for name in left_out if name not in IDENTITY_METHODS)
     if reader.centred:
         names = tuple(map(str, reader.centred))
         yield Message("batch-mean-read", names=names, divided=reader.divides_by_std, guard=reader.std_guard)
@@ -37,7 +37,7 @@ def list_notes(reader: Any) -> Iterator[Message]:
     aggregate = "" if reader.sums_tokens else reader.token_sums.find_aggregate(reader.factor)
     if averages and aggregate:
         yield Message("tokens-added-up", aggregate=aggregate)
-    if unchanged := tuple(name for name in left_out if name in NO_VALUE):
+    if unchanged := tuple(name for name in left_out if name in IDENTITY_METHODS):
         yield Message("calls-left-out", names=unchanged)
     if reader.factor != 1 and not aggregate:
         yield Message("factor-left-out", factor=str(reader.factor))

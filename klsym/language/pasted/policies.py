@@ -10,11 +10,20 @@ from sympy import S
 
 from klsym.language.expressions import ATOMS
 from klsym.language.parser import SHOWN
-from klsym.language.pasted.names import FAMILIES, list_chain, names_distribution
+from klsym.language.pasted.names import (
+    FAMILIES,
+    REDUCING,
+    WITHOUT_GRADIENT,
+    list_chain,
+    list_words_typed,
+    names_distribution,
+    split_operands,
+)
 from klsym.language.reductions import LOGITS, WORD_LOGS
 from klsym.language.sums import build_entropy
 from klsym.language.training_names import (
     BEHAVIOUR,
+    NOT_DRAWN,
     OLD,
     REFERENCE,
     find_logits,
@@ -24,6 +33,7 @@ from klsym.language.training_names import (
 )
 from klsym.language.usual_names import LOG_PROBABILITIES, NameReader
 
+OF_OTHERS = ": klsym reads the word that was drawn; klsym measure FILE.py:FUNC runs the code"
 OF_DISTRIBUTIONS = {"log_prob", "entropy"}  # methods of torch.distributions, and their like
 OF_UNKNOWN_LOGITS = (
     ": assign them first, as in `student_logits = ..`, `ref_logits = ..` or `old_logits = ..`, or type"
@@ -46,6 +56,9 @@ class PolicyReader(NameReader):
         The name of the logits says which policy it is, or else the name that the line assigns.
         """
         self.is_foreign, temperature = True, ""
+        if any(split_operands(x)[0] in REDUCING for x in ast.walk(node) if isinstance(x, ast.Call)):
+            reason = f"{call.name}(..) of {ast.unparse(node)[:SHOWN]!r}, logits that are averaged"
+            raise self.make_error_with_hint(reason, OF_UNKNOWN_LOGITS, call.node)
         typed = ast.unparse(node)
         match node:
             case ast.BinOp(logits, ast.Div(), divisor):
@@ -61,7 +74,7 @@ class PolicyReader(NameReader):
             meaning = find_logits(f"{named}_logits") if named else None
             if meaning is None and names_policy(self.target):
                 meaning = find_logits(f"{self.target}_logits")
-            if meaning is None and named and self.names_older_logits():
+            if meaning is None and named and self.has_logits_of_other_policy():
                 meaning = "log_q"
             if meaning not in ATOMS:
                 reason = f"{call.name}(..) of {typed[:SHOWN]!r}, the logits of an unknown policy"
@@ -72,7 +85,7 @@ class PolicyReader(NameReader):
         self.temperatures.setdefault(temperature, typed)
         return density
 
-    def names_older_logits(self) -> bool:
+    def has_logits_of_other_policy(self) -> bool:
         """Has the text logits of a reference or an older policy?  Other logits are q's then."""
         meanings = (find_logits(f"{name}_logits") for name in self.names_typed)
         return any(meaning in ATOMS and meaning != "log_q" for meaning in meanings)
@@ -81,6 +94,16 @@ class PolicyReader(NameReader):
         """Return log_q for dist.log_prob(a), log_p for ref_policy.log_prob(a), H(q) for dist.entropy()."""
         self.is_foreign = True
         last = next(iter(list_chain(receiver)[-1:]), "a policy")
+        if last in self.unread:
+            raise self.unread[last]
+        drawn = {
+            word
+            for x in getattr(node, "args", ())
+            for name in list_words_typed(x)
+            for word in split_words(name)
+        }
+        if drawn & NOT_DRAWN:
+            raise self.make_error_with_hint(f"{method}(..) of words that were not drawn", OF_OTHERS, node)
         meaning = self.find_policy_of(receiver)
         if meaning is None:
             hint = f": type {LOG_PROBABILITIES}"
@@ -98,12 +121,15 @@ class PolicyReader(NameReader):
         if last in self.policies:
             return self.policies[last]
         if isinstance(policy, ast.Call) and (assigned or names_distribution(policy)):
-            words = {word for x in ast.walk(policy) for word in split_words(getattr(x, "id", ""))} - {"mu"}
+            typed = list_words_typed(policy)
+            words = {word for name in typed for word in split_words(name)} - {"mu"}
+            if typed & WITHOUT_GRADIENT:
+                return None
             older = {find_policy(word) for word in words & (REFERENCE | BEHAVIOUR | OLD)}
             if older:
                 return older.pop() if len(older) == 1 else None
         return find_policy(last) if last and last not in FAMILIES else "log_q"
 
-    def has_words_of(self, node: ast.expr) -> bool:
+    def is_logits_argument(self, node: ast.expr) -> bool:
         """Is it the name of logits, or of a value of every word?"""
         return ast.unparse(node) in self.logits_typed

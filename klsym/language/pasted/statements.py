@@ -13,33 +13,37 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 
 from klsym.language.pasted.names import LIBRARIES, list_chain
 from klsym.language.pasted.text import find_setting
 
-NO_VALUE = {  # calls that stand alone in a line
+SKIPPED_CALLS = {  # calls that stand alone in a line
     "backward", "step", "zero_grad", "print", "clip_grad_norm_", "log", "info", "add_scalar",
     "update", "train", "eval", "debug",
 }  # fmt: skip
-NO_GRADIENT = {"no_grad", "inference_mode"}
+NO_GRADIENT = {"no_grad", "inference_mode", "set_grad_enabled"}
 
 
-class Flat:
+class Unrolled:
     """Statements without blocks.  assumed: the conditions that are taken to be true.
 
     >>> code = "def f(x):\\n z = []\\n if args.use_kl:\\n  for y in x:\\n   z.append(y*2)\\n return sum(z)"
-    >>> flat = Flat(ast.parse(code).body)
-    >>> [ast.unparse(line) for line in flat.statements], flat.assumed
+    >>> unrolled = Unrolled(ast.parse(code).body)
+    >>> [ast.unparse(line) for line in unrolled.statements], unrolled.assumed
     (['y = x', 'z = y * 2', 'return sum(z)'], ['args.use_kl'])
     """
 
     def __init__(self, statements: Iterable[ast.stmt]) -> None:
         self.assumed: list[str] = []
         self.lists: set[str] = set()  # names of empty lists, which a loop fills
-        self.loss: ast.expr | None = None  # x of x.backward()
-        self.statements = [line for statement in statements for line in self.flatten(statement)]
-        if self.loss is not None:
-            self.statements.append(ast.copy_location(ast.Expr(self.loss), self.loss))
+        self.losses: list[ast.expr] = []  # x of x.backward(), whose gradients add up
+        lines = [*statements]
+        self.is_single = sum(isinstance(line, ast.FunctionDef) for line in lines) < 2
+        self.statements = [line for statement in lines for line in self.flatten(statement)]
+        if self.losses:
+            total = reduce(lambda a, b: ast.copy_location(ast.BinOp(a, ast.Add(), b), a), self.losses)
+            self.statements.append(ast.copy_location(ast.Expr(total), total))
 
     def flatten(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """Yield what a statement does, one assignment after another."""
@@ -48,8 +52,10 @@ class Flat:
                 ast.FunctionDef(body=[ast.Expr(ast.Constant(str())), *body])
                 | ast.FunctionDef(body=body)
                 | ast.With(body=body)
-            ):
-                is_held = isinstance(statement, ast.With) and _is_without_gradient(statement)
+            ) if self.is_single or isinstance(statement, ast.With):
+                if isinstance(statement, ast.FunctionDef):
+                    yield from assign_defaults(statement)
+                is_held = _is_without_gradient(statement)
                 for line in body:
                     for inner in self.flatten(line):
                         yield _detach(inner) if is_held else inner
@@ -65,7 +71,10 @@ class Flat:
                 self.lists.add(name)
             case ast.AnnAssign(target, _, ast.expr() as value):
                 yield ast.copy_location(ast.Assign([target], value), statement)
-            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values) and not (
+                {x.id for x in ast.walk(ast.Tuple(targets)) if isinstance(x, ast.Name)}
+                & {x.id for x in ast.walk(ast.Tuple(values)) if isinstance(x, ast.Name)}
+            ):
                 for target, value in zip(targets, values, strict=True):
                     yield ast.copy_location(ast.Assign([target], value), statement)
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])) if name in self.lists:
@@ -73,7 +82,7 @@ class Flat:
                 yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), statement)
             case ast.Expr(ast.Call(function, arguments)) if changes_no_value(function, len(arguments)):
                 if isinstance(function, ast.Attribute) and function.attr == "backward":
-                    self.loss = function.value
+                    self.losses.append(function.value)
             case _:
                 yield statement
 
@@ -126,10 +135,14 @@ def _pair_names(target: ast.expr, values: ast.expr) -> Iterator[tuple[str, ast.e
 def _is_of_one_sample(body: Sequence[ast.stmt]) -> bool:
     """Does a loop do the same for each sample?  Not if it reads what the sample before has left.
 
-    >>> [_is_of_one_sample(ast.parse(x).body) for x in ("R = r + gamma*R", "loss += -lp*R", "k1")]
-    [False, True, False]
+    >>> codes = ("R = r + gamma*R", "loss += -lp*R", "k1", "x.append(l - b); b += l", "d *= 2")
+    >>> [_is_of_one_sample(ast.parse(x).body) for x in codes]
+    [False, True, False, False, False]
     """
     if any(isinstance(line, ast.Expr) and not isinstance(line.value, ast.Call) for line in body):
+        return False
+    sums = [node for line in body for node in ast.walk(line) if isinstance(node, ast.AugAssign)]
+    if not all(isinstance(node.op, ast.Add | ast.Sub) for node in sums):
         return False
     assigned: set[str] = set()
     read: set[str] = set()
@@ -138,26 +151,42 @@ def _is_of_one_sample(body: Sequence[ast.stmt]) -> bool:
         read |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - assigned
         if not isinstance(statement, ast.AugAssign):
             assigned |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    return not read & assigned
+    added = {node.target.id for node in sums if isinstance(node.target, ast.Name)}
+    loaded = {
+        node.id for line in body for node in ast.walk(line)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }  # fmt: skip
+    return not read & assigned and not loaded & added
 
 
-def _is_without_gradient(block: ast.With) -> bool:
-    return any(
-        isinstance(item.context_expr, ast.Call) and _name_last(item.context_expr.func) in NO_GRADIENT
-        for item in block.items
-    )
+def assign_defaults(function: ast.FunctionDef) -> Iterator[ast.stmt]:
+    """Yield the numbers that arguments have by default."""
+    named = function.args.args[len(function.args.args) - len(function.args.defaults) :]
+    pairs = [*zip(named, function.args.defaults, strict=True)]
+    pairs += [(a, d) for a, d in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if d]
+    for argument, default in pairs:
+        number = default.operand if isinstance(default, ast.UnaryOp) else default
+        if isinstance(number, ast.Constant) and type(number.value) in (int, float):
+            yield ast.copy_location(ast.Assign([ast.Name(argument.arg, ast.Store())], default), default)
+
+
+def _is_without_gradient(block: ast.stmt) -> bool:
+    """Is it a block, or a function, without gradients?"""
+    marks = [item.context_expr for item in block.items] if isinstance(block, ast.With) else []
+    marks += block.decorator_list if isinstance(block, ast.FunctionDef) else []
+    return any(_name_last(mark.func if isinstance(mark, ast.Call) else mark) in NO_GRADIENT for mark in marks)
 
 
 def changes_no_value(function: ast.expr, arguments: int) -> bool:
     """Is it a call such as optimizer.step() or wandb.log(x), and not torch.log(x) or x.log()?"""
     owner = list_chain(function.value)[:1] if isinstance(function, ast.Attribute) else []
     is_logarithm = _name_last(function) == "log" and ({*owner} <= LIBRARIES or not arguments)
-    return _name_last(function) in NO_VALUE and not is_logarithm
+    return _name_last(function) in SKIPPED_CALLS and not is_logarithm
 
 
 def _detach(statement: ast.stmt) -> ast.stmt:
     """Return an assignment of a value without its gradient."""
-    if isinstance(statement, ast.Assign | ast.AugAssign):
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.Return) and statement.value is not None:
         detached = ast.Call(ast.Attribute(statement.value, "detach", ast.Load()), [], [])
         statement.value = ast.copy_location(detached, statement.value)
     return statement

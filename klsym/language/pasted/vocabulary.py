@@ -45,7 +45,7 @@ def _name_policy(name: str) -> str:
 def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return KL(q||p), which the text has as KL(q, p)."""
     policies = [
-        reader.policies.get(node.id, "").removeprefix("log_") or _name_policy(node.id)
+        (reader.policies.get(node.id) or "").removeprefix("log_") or _name_policy(node.id)
         for node in given.values()
         if isinstance(node, ast.Name)
     ]
@@ -138,7 +138,8 @@ def _make_softmax_row(is_log: bool) -> Row:
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         word = WORD_LOGS[reader.read_logits(given["x"], call)]
-        is_detached = any(isinstance(x, ast.Attribute) and x.attr == "detach" for x in ast.walk(given["x"]))
+        logits = given["x"].left if isinstance(given["x"], ast.BinOp) else given["x"]
+        is_detached = any(isinstance(x, ast.Attribute) and x.attr == "detach" for x in ast.walk(logits))
         word = sg(word) if is_detached else word
         return word if is_log else exp(word)
 
@@ -198,7 +199,7 @@ def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     return select_drawn_word(of_words)
 
 
-OVER_WORDS = {"logsumexp"}
+UNREAD_OVER_WORDS = {"logsumexp"}
 OVER_A_BATCH = {"var", "whiten", "masked_whiten", "masked_std", "masked_var"}
 
 
@@ -208,7 +209,7 @@ def suggest_instead(name: str) -> str:
     >>> suggest_instead("var")
     ": type normalised(R) for (R - R.mean())/R.std(), or R alone and choose batch='std'"
     """
-    if name in OVER_WORDS:
+    if name in UNREAD_OVER_WORDS:
         return (
             ": type log_q and log_p, full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
         )
