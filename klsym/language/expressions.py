@@ -1,7 +1,6 @@
 """The language of losses: SymPy atoms, the stop-gradient, and the estimators defined from them.
 
-Every symbol of klsym is made here.  Losses are SymPy expressions in `log_q`, `log_p`, `log_mu`; the
-estimators of klsym/language/estimators.py are functions that keep their names and know their derivatives:
+Losses are SymPy expressions in `log_q`, `log_p`, `log_mu`; estimators are functions with derivatives:
 
 >>> from sympy import diff
 >>> diff(k2, log_q), diff(k3, log_q), diff(sg(rho) * k2, log_q)
@@ -126,9 +125,8 @@ class sg(Function):
     @classmethod
     def eval(cls, argument: Any) -> Any:
         names = {x.name.partition("[")[0] for x in argument.free_symbols}
-        moving = log_q.name in names or argument.atoms(Log)
-        moving = moving or any(getattr(x, "is_mean_under_policy", False) for x in argument.atoms(Function))
-        if isinstance(argument, sg) or not moving:
+        means = any(getattr(x, "is_mean_under_policy", False) for x in argument.atoms(Function))
+        if isinstance(argument, sg) or not (log_q.name in names or means or argument.atoms(Log)):
             return argument  # sg(sg(x)) = sg(x); what is free of theta is already constant
 
     def fdiff(self, argindex: int = 1) -> Any:

@@ -37,6 +37,7 @@ from klsym.language.expressions import (
     where,
 )
 from klsym.language.named_losses import list_names
+from klsym.language.pasted.asked_names import ask_for_value, names_token_advantage
 from klsym.language.pasted.text import parse_python, suggest_statements
 from klsym.language.recognition import is_indicator
 from klsym.language.sums import (
@@ -61,13 +62,7 @@ from klsym.language.sums import (
     sum_discounted,
     togo,
 )
-from klsym.language.training_names import (
-    ask_for_value,
-    find_meaning,
-    find_policy_named,
-    names_temperature,
-    names_token_advantage,
-)
+from klsym.language.training_names import find_meaning, find_policy_named, names_temperature
 
 MAX_LENGTH = 20_000  # characters
 MAX_DEPTH = 60  # nested operations

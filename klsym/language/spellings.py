@@ -39,6 +39,7 @@ from klsym.language.parser import (
     SHOWN,
     parse_asked,
 )
+from klsym.language.pasted.asked_names import OF_PAIRS, OUT_OF_SCOPE
 from klsym.language.pasted.averages import AverageReader, OfWords
 from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import (
@@ -79,7 +80,7 @@ from klsym.language.reductions import (
     is_probability,
     sum_over_words,
 )
-from klsym.language.training_names import OF_PAIRS, OUT_OF_SCOPE, names_state_value, split_words
+from klsym.language.training_names import names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}

@@ -17,6 +17,11 @@ from klsym.kernel.names import is_declarable
 from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
 from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
+from klsym.language.pasted.asked_names import (
+    ask_for_value,
+    suggest_for_token_advantage,
+    suggest_for_top_words,
+)
 from klsym.language.pasted.names import (
     LIBRARIES,
     list_chain,
@@ -41,7 +46,6 @@ from klsym.language.training_names import (
     MASKS,
     RATIO,
     TRAINED,
-    ask_for_value,
     expand_initial,
     find_density,
     find_logits,
@@ -52,8 +56,6 @@ from klsym.language.training_names import (
     names_drawn_word,
     names_state_value,
     split_words,
-    suggest_for_token_advantage,
-    suggest_for_top_words,
 )
 
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from klsym.errors import UsageError, spell_option
+from klsym.language.pasted.asked_names import ask_for_value
 from klsym.language.pasted.function import PastedFunction, is_pasted, write_function
 from klsym.language.pasted.names import (
     REDUCING,
@@ -21,7 +22,6 @@ from klsym.language.pasted.text import find_assigned_name, parse_python
 from klsym.language.spellings import read_names
 from klsym.language.training_names import (
     AMBIGUOUS,
-    ask_for_value,
     find_logits,
     is_coefficient,
     is_training_setting,

@@ -10,7 +10,7 @@ import pytest
 from klsym.api import explain
 from klsym.confirmed.both import audit
 from klsym.errors import UsageError
-from klsym.language.training_names import suggest_for_top_words
+from klsym.language.pasted.asked_names import suggest_for_top_words
 from support.commands import Out, run
 
 HEADER = "import torch\n\ndef loss(student_logits, teacher_logits, k=2):\n"

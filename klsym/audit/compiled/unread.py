@@ -17,7 +17,7 @@ from klsym.audit.compiled import running
 from klsym.audit.places import find_current_line
 from klsym.audit.terms import Refused
 from klsym.errors import spell_option
-from klsym.language.training_names import suggest_for_top_words
+from klsym.language.pasted.asked_names import suggest_for_top_words
 
 SAME = {
     "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "contiguous", "clone", "detach", "type_as",

@@ -6,7 +6,7 @@ import pytest
 
 import klsym
 from klsym.errors import UsageError
-from klsym.language.training_names import ask_for_value
+from klsym.language.pasted.asked_names import ask_for_value
 
 NOTE = "assumed: samples from an older policy mu, as log_mu is read"
 

@@ -1,0 +1,127 @@
+"""Names of pasted code whose values have to be asked for, and what to type for each."""
+
+from __future__ import annotations
+
+from klsym.language.training_names import (
+    ADVANTAGES,
+    LOGS,
+    OF_NUMBERS,
+    PROBABILITIES,
+    REWARDS,
+    VARYING,
+    is_coefficient,
+    names_critic,
+    names_temperature,
+    split_words,
+)
+
+# Words of values that may depend on the sample -> an example of what such a name may be; the first row with
+# a word of the name is taken.
+KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
+    ({"mask", "masks"}, "M"),
+    ({"entropy", "entropies", "ent"}, "H(q)"),
+    ({"kl", "kld", "kls", "klds", "divergence", "div", "distill", "distil", "distillation"},
+     "logp - ref_logp"),
+    ({"diff", "difference"}, "ref_logp - logp"),
+    ({"logratio", "logr", "logrho"}, "logp - old_logp"),
+    ({"tis", "mis"}, "exp(old_logp - rollout_logp)"),
+    ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is"},
+     "exp(logp - old_logp)"),
+    ({*ADVANTAGES}, "A"),
+    ({"ce", "nll", "sft", "xent"}, "-logp"),
+    ({*REWARDS, "return", "score", "gt"}, "R"),
+    ({"deltas"}, "A"), ({"baseline", "baselines"}, "rewards.mean()"),
+    ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
+    ({"prob", "probs", "likelihood"}, "exp(logp)"),
+    (LOGS - {"log"}, "log_q"),
+)  # fmt: skip
+
+OF_TEMPERATURE = (
+    "the loss of a temperature (SAC) trains no policy, and its log_pi is that of a reparametrised action: out"
+    " of scope, as samples are taken as drawn"
+)
+
+OF_PAIRS = {"chosen", "rejected", "winner", "loser", "preferred", "dispreferred"}
+
+PAIRS_OUT_OF_SCOPE = (
+    "a loss of pairs, chosen and rejected (DPO, IPO, ..), is out of scope: klsym reads losses of samples from"
+    " a policy; its beta is that of `R - beta*k1` in the reward"
+)
+
+OUT_OF_SCOPE = (
+    "a critic's value or loss is out of scope, and so is the Q of a reparametrised action (SAC): samples are"
+    " taken as drawn; leave the term out, or write A for a detached advantage"
+)
+
+
+def find_example(name: str) -> str:
+    """Return an example of the value of a name that may depend on the sample; "" if it looks like a number.
+
+    >>> find_example("reverse_kl"), find_example("iw"), find_example("pg_loss"), find_example("tis")
+    ('logp - ref_logp', 'exp(logp - old_logp)', '-A*logp', 'exp(old_logp - rollout_logp)')
+    >>> [find_example(name) for name in ("kl_tau", "reward_scale", "kl_loss_weight", "har")]
+    ['', '', '', '']
+    """
+    words = split_words(name)
+    is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
+    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_bound:
+        return ""
+    if {*words} & {"clipped", "clamped"} and {*words} & {"ratio", "ratios", "weight", "weights"}:
+        return "clip(exp(logp - old_logp), 1 - eps, 1 + eps)"
+    if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
+        words = ["logratio"]
+    return next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
+
+
+def suggest_for_top_words(name: str) -> str:
+    """Return what to type for log-probabilities of the top k words; "" for other names.
+
+    >>> suggest_for_top_words("topk"), suggest_for_top_words("teacher_logps")
+    ('', '')
+    """
+    words = {*split_words(name)}
+    if not words & {"topk", "top"} or not words & (LOGS | PROBABILITIES | {"logits"}):
+        return ""
+    return (
+        "of the top k words: for their sum type klsym explain 'full(M*k1)' --level token (reverse) or"
+        " 'full(M*r*log(r))' (forward), or audit the function that takes them from logits with torch.topk"
+    )
+
+
+def ask_for_value(name: str) -> str:
+    """Return "write what it is, .." for a name that may depend on the sample; "" for other names.
+
+    >>> ask_for_value("diff"), ask_for_value("beta")
+    ('write what it is, such as `diff = ref_logp - logp; ...`', '')
+    >>> ask_for_value("current_q1a") == OUT_OF_SCOPE
+    True
+    """
+    if of_top_words := suggest_for_top_words(name):
+        return of_top_words
+    if {*split_words(name)} & OF_PAIRS:
+        return PAIRS_OUT_OF_SCOPE
+    if names_critic(name):
+        return OUT_OF_SCOPE
+    if names_temperature(name):
+        return OF_TEMPERATURE
+    if names_token_advantage(name):
+        return suggest_for_token_advantage(name)
+    example = find_example(name)
+    return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
+
+
+def names_token_advantage(name: str) -> bool:
+    """Is it an advantage of each token, in code that also has one of the whole sequence?
+
+    >>> [names_token_advantage(x) for x in ("A_token", "token_advantages", "token_level_adv", "advantages")]
+    [True, True, True, False]
+    """
+    words = {*split_words(name)}
+    return "token" in words and bool(words & (ADVANTAGES | {"a"}))
+
+
+def suggest_for_token_advantage(*names: str) -> str:
+    """Return what to type for the first of the names that is an advantage of each token; "" for others."""
+    name = next(filter(names_token_advantage, names), "")
+    typed = f"type `{name[:60]} = R; ...`: R is a number at each token, A one of the whole sequence"
+    return typed if name else ""
