@@ -270,7 +270,7 @@ def record(measures: Measures, release: str, stored: Path = STORED) -> None:
 
 
 def previous(release: str, what: str) -> str:
-    """What the release before measured, for print."""
+    """Return what the previous release measured, as text."""
     releases = json.loads(STORED.read_text(encoding="utf-8"))
     found = [(name, row[what]) for name, row in releases.items() if name != release and what in row]
     return f"{found[-1][0]}: {found[-1][1]:g}" if found else ""

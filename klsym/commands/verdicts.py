@@ -62,7 +62,7 @@ def explain_typed(loss: str, options: argparse.Namespace) -> Any:
 
 
 def _suggest_measure(loss: str) -> str:
-    """Return "; klsym measure .." for code that is not read, and all names of which can be run; else ""."""
+    """Return the hint to run unread code with klsym measure, if all its names are known; else ""."""
     from klsym.language.pasted.function import is_pasted
 
     if not is_pasted(loss):

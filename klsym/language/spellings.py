@@ -113,25 +113,34 @@ def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
             raise
         refusal = error
     parse_asked("1", names)  # a wrong parameter is no matter of spelling
-    return _read_pasted(text, names, refusal)
+    attempt = attempt_reading(text, names)
+    if attempt.error is None:
+        return Reading(attempt.expression, False, tuple(list_notes(attempt.reader)))
+    raise (attempt.error if attempt.reader.is_foreign else refusal) from None
 
 
-def _read_pasted(
-    text: str, names: Iterable[str], refusal: UsageError, of_words: frozenset[str] = frozenset()
-) -> Reading:
-    """Return a loss in the spelling of libraries; of_words: names of values of every word."""
-    reader = SpelledReader(text, names, of_words)
-    try:
-        expression = reader.read()
-    except OfWords as error:
-        return _read_pasted(text, names, refusal, of_words | error.names)
-    except UsageError:
-        if reader.is_foreign:
-            raise
-        raise refusal from None
-    except (RecursionError, MemoryError):
-        raise UsageError("the loss is nested too deeply to be read") from None
-    return Reading(expression, False, tuple(list_notes(reader)))
+class Attempt(NamedTuple):
+    """What became of the reading of pasted code: the expression, or the error."""
+
+    reader: SpelledReader
+    expression: Any = None
+    error: UsageError | None = None
+
+
+def attempt_reading(text: str, parameters: Iterable[str] = ()) -> Attempt:
+    """Read pasted code, anew each time that names turn out to stand for values of every word."""
+    of_words: frozenset[str] = frozenset()
+    while True:
+        reader = SpelledReader(text, parameters, of_words)
+        try:
+            return Attempt(reader, reader.read())
+        except OfWords as error:
+            of_words |= error.names
+        except UsageError as error:
+            return Attempt(reader, error=error)
+        except (RecursionError, MemoryError):
+            reader.is_foreign = True
+            return Attempt(reader, error=UsageError("the loss is nested too deeply to be read"))
 
 
 class SplitCall(NamedTuple):
@@ -203,11 +212,8 @@ class SpelledReader(AverageReader):
             value = getattr(statement, "value", None)
             names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name)}
             is_told = value is not None and is_told_by_name(name, value) and self.has_unknown_call(statement)
-            if (
-                names & self.assigned.keys()
-                or not is_told
-                or any(OF_PAIRS & {*split_words(x)} for x in names)
-            ):
+            has_pairs = any(OF_PAIRS & {*split_words(x)} for x in names)
+            if names & self.assigned.keys() or not is_told or has_pairs:
                 raise  # its name does not say of which values it is made
             self.left_out, self.read_as, self.declared = counts, read_as, declared
             self.unread[name], self.is_foreign = error, True
@@ -438,14 +444,5 @@ def read_names(text: str) -> ReadNames:
     >>> sorted(names.of_words), sorted(names.ratios)
     (['log_probs', 'probs'], ['ratio'])
     """
-    of_words: frozenset[str] = frozenset()
-    while True:
-        reader = SpelledReader(text, (), of_words)
-        try:
-            reader.read()
-        except OfWords as error:
-            of_words |= error.names
-            continue
-        except (UsageError, RecursionError, MemoryError):
-            pass
-        return ReadNames(of_words, frozenset(x for x, e in reader.read_as.items() if e == ATOMS["rho"]))
+    reader = attempt_reading(text).reader
+    return ReadNames(reader.of_words, frozenset(x for x, e in reader.read_as.items() if e == ATOMS["rho"]))

@@ -61,19 +61,8 @@ from klsym.language.training_names import (
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
 OF_ENTROPY = {
-    "entropy",
-    "mean",
-    "policy",
-    "action",
-    "dist",
-    "avg",
-    "token",
-    "per",
-    "batch",
-    "actor",
-    "b",
-    "pi",
-}
+    "entropy", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b", "pi",
+}  # fmt: skip
 LETTERS_OF_POLICIES = {"p": "log_p", "q": "log_q"}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
@@ -170,21 +159,9 @@ class NameReader(Reader):
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
-        if find_meaning(name) == "rho" and (pair := self.find_older_policies()):
-            self.is_foreign = True
-            hint = f": type {OF_TWO_POLICIES.format(name, *pair)}"
-            raise self.make_error_with_hint(f"ambiguous name {name[:SHOWN]!r}", hint, node)
-        if self.is_read_as_rho(name):
-            self.is_foreign = True
-            self.read_as[typed] = ATOMS["rho"]
-            return ATOMS["rho"]
-        if name == "G" and name in self.factors:
-            self.is_foreign, self.read_as[typed] = True, ATOMS["R"]
-            return ATOMS["R"]
-        if name in AMBIGUOUS:
-            self.is_foreign = True
-            hint = f": type {AMBIGUOUS[name].format(name)}{self.ask_for_others(name)}"
-            raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
+        if (settled := self.settle_ambiguous(name, node)) is not None:
+            self.is_foreign, self.read_as[typed] = True, settled
+            return settled
         if name in MASKS:
             symbol = MASK
         elif find_density(name) is not None or name in LETTERS_OF_POLICIES:
@@ -216,6 +193,25 @@ class NameReader(Reader):
         self.is_foreign = True
         self.read_as[typed] = symbol = self.read_at_words(typed, symbol)
         return symbol
+
+    def settle_ambiguous(self, name: str, node: ast.expr) -> Any:
+        """Return what an ambiguous name is by its place, such as rho for a ratio that multiplies; else None.
+
+        Raises UsageError: an ambiguous name that its place does not settle.
+        """
+        if find_meaning(name) == "rho" and (pair := self.find_older_policies()):
+            self.is_foreign = True
+            hint = f": type {OF_TWO_POLICIES.format(name, *pair)}"
+            raise self.make_error_with_hint(f"ambiguous name {name[:SHOWN]!r}", hint, node)
+        if self.is_read_as_rho(name):
+            return ATOMS["rho"]
+        if name == "G" and name in self.factors:
+            return ATOMS["R"]
+        if name in AMBIGUOUS:
+            self.is_foreign = True
+            hint = f": type {AMBIGUOUS[name].format(name)}{self.ask_for_others(name)}"
+            raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
+        return None
 
     def is_stored_beside_new(self, typed: str) -> bool:
         """Is it batch["log_probs"] beside a log-probability of no batch?  Then it is that of the sampler."""

@@ -41,11 +41,13 @@ class BoundLoss(NamedTuple):
     guessed: dict[str, str]
     numbers: Mapping[str, float] = {}
     shape: Shape = Shape()
+    assumed: tuple[str, ...] = ()
 
     def describe(self, sampling: str) -> list[str]:
         """List the guesses, and what the log densities of an older policy are where q draws the samples."""
         others = [f"{name} is {field}" for name, field in self.guessed.items() if name != field]
         notes = [f"guessed from the name{'s' * (len(others) > 1)}: {', '.join(others)}"] if others else []
+        notes += [f"assumed: {'; '.join(self.assumed)}"] if self.assumed else []
         if self.numbers:
             numbers = ", ".join(f"{name} = {value:g}" for name, value in self.numbers.items())
             notes.append(f"assumed: {numbers}; {spell_option('set', 'NAME=VALUE')} for another value")

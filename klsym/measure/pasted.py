@@ -81,7 +81,9 @@ def bind_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Bo
     bound = bind_loss(function, {**plan.fields, **map}, {**plan.numbers, **set})
     guessed = {**bound.guessed, **{name: field for name, field in plan.fields.items() if name not in map}}
     wrapped = wrap_as_batch_loss(function, bound.fields, {**plan.numbers, **set}, plan)
-    return BoundLoss(wrapped, bound.fields, guessed, numbers=plan.numbers, shape=plan.shape)
+    return BoundLoss(
+        wrapped, bound.fields, guessed, plan.numbers, shape=plan.shape, assumed=plan.pasted.assumed
+    )
 
 
 def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Plan:

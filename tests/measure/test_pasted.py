@@ -81,6 +81,10 @@ def test_what_is_assumed_is_said() -> None:
     notes = " ".join(measure(PENALTY).notes)
     assert "assumed: beta = 0.1" in notes and "ref_log_probs is ref_logits" in notes
     assert measure(PENALTY, set={"beta": 2.0}).multiples["forward-kl"] == pytest.approx(2)
+    entries = " ".join(measure("-(logp[mb_inds] * adv[mb_inds])").notes)
+    assert "assumed: mb_inds are samples of a minibatch" in entries
+    kept = " ".join(measure("-masked_mean(logp * adv, mask)").notes)
+    assert "assumed: masked_mean(x, mask) is (x*mask).sum()/mask.sum()" in kept
     swapped = measure("logp * (logp - x).detach()", map={"x": "ref_logp"})
     assert swapped.multiples == pytest.approx({"reverse-kl": 1})
 

@@ -116,7 +116,7 @@ def _split_off_k3(e: ExpPoly) -> tuple[Any, ExpPoly]:
 
 
 def _combine_steps_to_signs(expression: Any, lasting: set[Any]) -> Any:
-    """Write [x > 0] - [-x > 0] as sign(x); lasting: x of which that is known to be no part."""
+    """Write [x > 0] - [-x > 0] as sign(x); lasting: the x to which this does not apply."""
     steps = {step.args[0] for step in expression.atoms(Heaviside)} - lasting
     if any(-x in steps for x in steps) and expression.count_ops() > MOST_OPERATIONS:
         return expression

@@ -42,19 +42,8 @@ MASKED_MEAN = """def masked_mean(x, mask, dim=None, axis=None):
     return (x * mask).sum() / mask.sum() if dim is None else (x * mask).sum(dim) / mask.sum(dim)
 """
 OVER_SAMPLES = {
-    "mean",
-    "std",
-    "var",
-    "view",
-    "reshape",
-    "median",
-    "max",
-    "min",
-    "quantile",
-    "argsort",
-    "sort",
-    "sum",
-}
+    "mean", "std", "var", "view", "reshape", "median", "max", "min", "quantile", "argsort", "sort", "sum",
+}  # fmt: skip
 FUNCTIONS_OF_LOGITS = {"softmax", "log_softmax", "gather", "take_along_axis", "cross_entropy", "nll_loss"}
 OF_TENSORS = {"shape", "device", "dtype", "data", "T", "ndim", "grad", "logits", "probs"}
 MAX_LENGTH = 20_000
@@ -67,7 +56,7 @@ class PastedFunction:
     per_sample: advantages that the code itself spreads over the tokens, as in adv.unsqueeze(1).
     averaged: names of which it takes a mean or a standard deviation over samples.
     of_words: names from which it takes entries, or that functions over the vocabulary have.
-    indices: masks by which it takes entries.
+    indices: masks by which it takes entries.  assumed: what else is taken for granted.
     """
 
     source: str
@@ -77,6 +66,7 @@ class PastedFunction:
     averaged: frozenset[str] = frozenset()
     of_words: frozenset[str] = frozenset()
     indices: frozenset[str] = frozenset()
+    assumed: tuple[str, ...] = ()
 
 
 def is_pasted(text: str) -> bool:
@@ -101,13 +91,7 @@ def write_function(text: str, left_out: Collection[str] = ()) -> PastedFunction:
     Raises UsageError: no Python, or no loss in it.
     """
     source = dedent(text).strip()
-    try:
-        if len(source) > MAX_LENGTH:
-            raise ValueError("too long")
-        body = parse_python(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        reason = f"the code cannot be read as Python ({str(error)[:60]})"
-        raise UsageError(f"{reason}: FILE.py:FUNC runs a file") from None
+    body = _parse_body(source)
     functions = [node for node in body if isinstance(node, ast.FunctionDef)]
     if functions:
         if len(functions) > 1 or any(not _is_left_out(line) for line in body if line not in functions):
@@ -115,26 +99,46 @@ def write_function(text: str, left_out: Collection[str] = ()) -> PastedFunction:
         if not _returns_at_end(functions[0]):
             return PastedFunction(f"{_write_imports(source)}{source}\n", functions[0].name)
         body = [*assign_defaults(functions[0]), *functions[0].body]
-    everything = body
+    losses = _list_backward(body)
     body = [line for line in body if not _is_left_out(line) and find_assigned_name(line) not in left_out]
     if not body:
         raise UsageError("no loss in the code: its last line assigns or names it")
-    named = _NamedParts({name for line in body if (name := find_assigned_name(line))})
+    named = _NamedParts()
     first = find_assigned_name(body[0]) or ""
     start = parse_python(f"{first} = 0").body if is_addition_to_itself(body[0]) else []
     named.known |= {first} if start else set()
     lines = [named.visit(line) for line in body]
-    if (losses := [x.value.func.value for x in everything if _is_backward(x)]) and not isinstance(
-        lines[-1], ast.Return
-    ):
-        total = reduce(lambda x, y: ast.BinOp(x, ast.Add(), y), losses)
+    if losses and not isinstance(lines[-1], ast.Return):
+        total: ast.expr = reduce(lambda x, y: ast.BinOp(x, ast.Add(), y), losses)
         lines.append(ast.Expr(named.visit(total)))
     lines = [*start, *lines[:-1], *_return_last(lines[-1])]
     arguments = ", ".join(named.arguments)
     written = "\n".join(f"    {row}" for line in lines for row in ast.unparse(line).split("\n"))
     module = f"{_write_imports(source)}def loss({arguments}):\n{written}\n"
-    sets = (named.per_sample, named.averaged, named.of_words, named.indices)
-    return PastedFunction(module, "loss", (*named.arguments,), *map(frozenset, sets))
+    if MASKED_MEAN in module:
+        named.assumed["masked_mean(x, mask) is (x*mask).sum()/mask.sum()"] = None
+    return PastedFunction(
+        module,
+        "loss",
+        (*named.arguments,),
+        per_sample=frozenset(named.per_sample),
+        averaged=frozenset(named.averaged),
+        of_words=frozenset(named.of_words),
+        indices=frozenset(named.indices),
+        assumed=(*named.assumed,),
+    )
+
+
+def _parse_body(source: str) -> list[ast.stmt]:
+    """Return the statements; raises UsageError: no Python."""
+    try:
+        if len(source) > MAX_LENGTH:
+            raise ValueError("too long")
+        body: list[ast.stmt] = parse_python(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = f"the code cannot be read as Python ({str(error)[:60]})"
+        raise UsageError(f"{reason}: FILE.py:FUNC runs a file") from None
+    return body
 
 
 def _returns_at_end(function: ast.FunctionDef) -> bool:
@@ -157,8 +161,10 @@ def _is_left_out(line: ast.stmt) -> bool:
     return is_call and changes_no_value(line.value.func, len(line.value.args))  # type: ignore[attr-defined]
 
 
-def _is_backward(line: ast.stmt) -> bool:
-    return _is_left_out(line) and ast.unparse(line).endswith(".backward()")
+def _list_backward(lines: list[ast.stmt]) -> list[ast.expr]:
+    """Return the x of each x.backward(), whose gradients add up."""
+    calls = [x.value.func for x in lines if isinstance(x, ast.Expr) and isinstance(x.value, ast.Call)]
+    return [x.value for x in calls if isinstance(x, ast.Attribute) and x.attr == "backward"]
 
 
 def _return_last(line: ast.stmt) -> list[ast.stmt]:
@@ -177,8 +183,7 @@ def _return_last(line: ast.stmt) -> list[ast.stmt]:
 class _NamedParts(ast.NodeTransformer):
     """Writes beta for self.beta, adv for batch["adv"], and collects the names that have no value yet."""
 
-    def __init__(self, assigned: set[str]) -> None:
-        self.assigned = assigned
+    def __init__(self) -> None:
         self.known: set[str] = {*IMPORTS, *dir(builtins), "masked_mean"}
         self.arguments: dict[str, None] = {}
         self.owners: dict[str, list[str]] = {}  # last name of a chain -> the chain
@@ -186,6 +191,7 @@ class _NamedParts(ast.NodeTransformer):
         self.averaged: set[str] = set()
         self.of_words: set[str] = set()
         self.indices: set[str] = set()
+        self.assumed: dict[str, None] = {}
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         node.value = self.visit(node.value)
@@ -239,7 +245,8 @@ class _NamedParts(ast.NodeTransformer):
             and is_index_of_samples(node.slice.id)
             and (node.slice.id not in self.known)
         ):
-            return self.visit(node.value)  # samples of a minibatch
+            self.assumed[f"{node.slice.id} are samples of a minibatch"] = None
+            return self.visit(node.value)
         if isinstance(node.value, ast.Name) and "None" in ast.unparse(node.slice):
             self.per_sample.add(node.value.id)
         if names_mask(node.slice) and not has_call(node.slice):
