@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from klsym.language.expressions import DENSITIES, REWARDS, above
+from klsym.language.pasted.action_values import find_trained_coefficient
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
-from klsym.language.pasted.names import has_mask_index
+from klsym.language.pasted.names import has_mask_index, list_chain
 from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
-from klsym.language.reductions import MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
+from klsym.language.reductions import ACTION_VALUE, MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
 from klsym.language.sums import Normalised
 
 
@@ -35,6 +36,14 @@ def _build_exp(reader: Any, x: Any, node: ast.expr) -> Any:
     return reader.call_function("exp", [x], node)
 
 
+def _read_exp(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return exp(x); of log_alpha, which is trained for SAC's temperature, the coefficient alpha."""
+    name = next(iter(list_chain(given["x"])[-1:]), "")
+    if name not in reader.names and (coefficient := find_trained_coefficient(name)):
+        return reader.declare_parameter(name, coefficient, call.node)
+    return _build_exp(reader, reader.build(given["x"], depth), call.node)
+
+
 def _build_log(reader: Any, x: Any, node: ast.expr) -> Any:
     return reader.call_function("log", [x], node)
 
@@ -43,7 +52,9 @@ def _make_extreme_row(name: str) -> Row:
     """Return the row of min or max; of a library, and as methods, a number is an axis."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-        if "y" not in given:
+        if "y" not in given or "axis" in given:
+            if "axis" in given and reader.build(given["x"], depth) == ACTION_VALUE:
+                return ACTION_VALUE  # the smaller of several critics' values
             raise reader.make_error_at(f"{call.name} over samples or tokens is not read", call.node)
         x, y = (reader.build(given[key], depth) for key in ("x", "y"))
         if call.name == name and y.is_number:
@@ -51,7 +62,7 @@ def _make_extreme_row(name: str) -> Row:
             raise reader.make_error_at(hint, call.node)
         return reader.call_function(name, [x, y], call.node)
 
-    return Row(("x", "/", "y"), build)
+    return Row(("x", "/", "y", "axis", "keepdims"), build)
 
 
 def _build_clamp(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
@@ -209,7 +220,8 @@ def _join(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> An
 
 FUNCTIONS: dict[str, Row] = {
     **VOCABULARY,
-    **{name: make_grammar_row(name) for name in ("exp", "log", "sqrt", "abs")},
+    **{name: make_grammar_row(name) for name in ("log", "sqrt", "abs")},
+    "exp": Row(("x",), _read_exp),
     "absolute": make_grammar_row("abs"),
     **dict.fromkeys(("detach", "stop_gradient", "item"), make_grammar_row("sg")),
     "expm1": make_elementwise_row("x", lambda reader, node, x: _build_exp(reader, x, node) - 1),

@@ -38,6 +38,7 @@ ONE_HOT = Symbol("one at the drawn word", nonnegative=True)  # and zero at the o
 WORDS = Symbol("the size of the vocabulary", positive=True)
 WORD_LOGS = {density: Symbol(f"{density.name}[v]", real=True) for density in DENSITIES}  # of every word
 LOGITS = {density: Symbol(f"the logits of {density.name}", real=True) for density in DENSITIES}
+ACTION_VALUE = Symbol("the value of an action", real=True)  # of each word, if the vocabulary is summed
 COUNTS = (SAMPLES, KEPT, WORDS)
 
 
@@ -173,7 +174,7 @@ def sum_over_words(x: Any) -> Any:
     >>> sum_over_words(2 * sympy.exp(q) * (q - p)), sum_over_words(sympy.exp(p) * q)
     (2*full(k1), full(log_q*r))
     """
-    factor, of_words = x.as_independent(*WORD_LOGS.values(), as_Add=False)
+    factor, of_words = x.as_independent(*WORD_LOGS.values(), ACTION_VALUE, as_Add=False)
     if x.has(*REWARDS) or of_words.has(*DENSITIES) or is_probability(factor):
         raise Misplaced(*DRAWN_INSIDE)
     return factor * average_over_words(select_drawn_word(of_words))
@@ -253,6 +254,24 @@ def flatten(e: Any) -> Flat:
     return parts[0]._replace(loss=sympy.Add(*(part.loss for part in parts))) if parts else Flat(e)
 
 
+def is_flat(e: Any) -> bool:
+    """Is it the mean of a loss, of which `flatten` gives the loss?"""
+    try:
+        flatten(e)
+    except Misplaced:
+        return False
+    return True
+
+
+def is_exact(e: Any) -> bool:
+    """Is it the same for all samples of a state: exact means over the vocabulary, and numbers?
+
+    >>> is_exact(Mean(OverVocabulary(log_q))), is_exact(Mean(log_q))
+    (True, False)
+    """
+    return not is_random(e.args[0].replace(lambda x: isinstance(x, OverVocabulary), lambda _: Dummy()))
+
+
 OF_SEQUENCE, OF_BATCH, OF_POSITION = "the tokens of each sequence", "all tokens", "the samples at a position"
 
 
@@ -319,7 +338,7 @@ def _split_factors(product: Any, of: Any = sympy.S.One) -> Flat:
 
 def is_random(e: Any) -> bool:
     """Does it differ from sample to sample?"""
-    return bool(e.has(*DENSITIES, *REWARDS, *WORD_LOGS.values(), MASK, OverPositions, Mean))
+    return bool(e.has(*DENSITIES, *REWARDS, *WORD_LOGS.values(), ACTION_VALUE, MASK, OverPositions, Mean))
 
 
 def has_other_factors(e: Any) -> bool:

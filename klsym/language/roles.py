@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, MAX_LENGTH, OF_DENSITIES, SHOWN
+from klsym.language.pasted.entries import EntryReader
 from klsym.language.pasted.names import LIBRARIES
 from klsym.language.pasted.text import as_python, parse_python
 from klsym.language.spellings import SpelledReader
 from klsym.language.training_names import AMBIGUOUS, find_meaning
-from klsym.language.usual_names import NameReader
 
 ROLES = ("log_q", "log_p", "log_mu", "log_old", "rho", "rho_old", "r", "k1", "k2", "k3", "A", "R", "M")
 KNOWN = {*FUNCTIONS, *OF_DENSITIES, *LIBRARIES, "where", "true", "false"}
@@ -94,14 +94,14 @@ def _parse_tree(source: str) -> ast.Module:
     return tree
 
 
-def _is_unread(reader: NameReader, name: str) -> bool:
+def _is_unread(reader: EntryReader, name: str) -> bool:
     last = name.rpartition(".")[2]
     if last in AMBIGUOUS:
         return not reader.is_read_as_rho(last)
     return name.isidentifier() and not reader.has_meaning(name) and find_meaning(name) is None
 
 
-def _list_quantities(tree: ast.AST, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
+def _list_quantities(tree: ast.AST, reader: EntryReader) -> Iterator[tuple[str, ast.expr]]:
     """Yield each use of a name or of a chain x.y["z"] that is not assigned before, with its place."""
     assigned: set[str] = set()
     for statement in getattr(tree, "body", ()):
@@ -112,7 +112,7 @@ def _list_quantities(tree: ast.AST, reader: NameReader) -> Iterator[tuple[str, a
         assigned |= {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def _walk_names(node: ast.AST, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
+def _walk_names(node: ast.AST, reader: EntryReader) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.Call):
         yield from _walk_call(node, reader)
         return
@@ -129,7 +129,7 @@ def _walk_names(node: ast.AST, reader: NameReader) -> Iterator[tuple[str, ast.ex
         yield from _walk_names(child, reader)
 
 
-def _walk_call(node: ast.Call, reader: NameReader) -> Iterator[tuple[str, ast.expr]]:
+def _walk_call(node: ast.Call, reader: EntryReader) -> Iterator[tuple[str, ast.expr]]:
     """Yield the names in the arguments of a function; x in x.exp(), but no name in torch.exp."""
     if isinstance(node.func, ast.Attribute):
         receiver = node.func.value

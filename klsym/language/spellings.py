@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from sympy import Integer, S
 
 from klsym.errors import UsageError
-from klsym.language.expressions import ATOMS, DENSITIES, REWARDS, OverPositions, log_q, unfold
+from klsym.language.expressions import ATOMS
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.messages import Message
 from klsym.language.parser import (
@@ -39,8 +39,9 @@ from klsym.language.parser import (
     SHOWN,
     parse_asked,
 )
-from klsym.language.pasted.asked_names import OF_PAIRS, OUT_OF_SCOPE
-from klsym.language.pasted.averages import AverageReader, OfWords
+from klsym.language.pasted.action_values import names_action_value
+from klsym.language.pasted.asked_names import OF_PAIRS
+from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import (
     LIBRARIES,
@@ -69,26 +70,16 @@ from klsym.language.pasted.text import (
     suggest_statements,
 )
 from klsym.language.pasted.vocabulary import names_module, suggest_instead, unfold_module
+from klsym.language.pasted.whole_loss import WholeLossReader
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
-    LOGITS,
-    WORDS,
     Misplaced,
-    flatten,
-    has_other_factors,
-    has_words,
-    is_probability,
-    sum_over_words,
 )
 from klsym.language.training_names import names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
 OF_ACTIONS = {"action", "actions", "act", "acts", "a"}
-OF_LABELS = (
-    "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
-    " drawn from the policy its expected gradient is 0"
-)
 
 
 @dataclass(frozen=True)
@@ -151,7 +142,7 @@ class SplitCall(NamedTuple):
     is_from_library: bool
 
 
-class SpelledReader(AverageReader):
+class SpelledReader(WholeLossReader):
     """One pass over statements: assignments, then the loss."""
 
     zero, one, two = S.Zero, S.One, Integer(2)
@@ -165,10 +156,8 @@ class SpelledReader(AverageReader):
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
         self.size = self.deepest = 0
-        self.last, self.factor = "", S.One
+        self.last = ""
         self.modules: dict[str, ast.Call] = {}  # name of nn.KLDivLoss(..) -> its call
-        self.counts_samples = False  # by len(..)
-        self.gathers = False  # is a value of every word read at the drawn word?
 
     # ------------------------------------------------------------------------ statements
     def read(self) -> Any:
@@ -182,23 +171,7 @@ class SpelledReader(AverageReader):
         for name, error in self.unread.items():
             if {*split_words(name)} & {"loss", "losses", "objective"} and name not in self.names:
                 raise error
-        self.refuse_logits(value)
-        try:
-            flat = flatten(sum_over_words(value) / WORDS if has_words(value) else value)
-        except Misplaced as error:
-            raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
-        self.factor = flat.factor
-        weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
-        if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
-            raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
-        if self.has_critic and not unfold(flat.loss).has(*DENSITIES):
-            raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
-        self.refuse_two_names()
-        self.refuse_count_of_samples()
-        if self.probabilities and is_probability(flat.loss) and has_other_factors(flat.loss):
-            self.restart_if_over_vocabulary(flat.loss, statements)
-        self.refuse_probability_factor(flat.loss)
-        return recognise(flat.loss)
+        return self.read_whole(value, statements)
 
     def read_statement_or_name(self, statement: ast.stmt, is_last: bool) -> Any:
         """Return the value of a statement; a name whose value is not read is read by what it says itself."""
@@ -220,21 +193,6 @@ class SpelledReader(AverageReader):
             if self.has_meaning(name):
                 self.assumed = (*self.assumed, f"{name} is what its name says")
             return S.Zero
-
-    def refuse_count_of_samples(self) -> None:
-        """Refuse len(..) beside a sum over the tokens of each sample, which is not their number."""
-        if self.counts_samples and self.sums_tokens and any(self.axes.values()):
-            reason = f"len(..) counts samples in {self.text[:SHOWN]!r}, and a sum is over an axis"
-            raise UsageError(f"{reason}: divide by mask.sum(-1), or by T for the length of a sequence")
-
-    def refuse_logits(self, value: Any) -> None:
-        """Refuse logits outside softmax, and two temperatures."""
-        if value.has(*LOGITS.values()):
-            raise UsageError(f"logits outside softmax in {self.text[:SHOWN]!r}: type log_softmax(logits)")
-        if len(self.temperatures) > 1:
-            both = " and ".join(repr(logits[:SHOWN]) for logits in [*self.temperatures.values()][:2])
-            both += " have different temperatures"
-            raise UsageError(f"{both}: klsym reads policies at one temperature, such as q and p at T")
 
     def parse_statements(self) -> list[ast.stmt]:
         for position, character in enumerate(self.text):
@@ -326,14 +284,6 @@ class SpelledReader(AverageReader):
         is_of_library = all({*list_chain(call.func)[:1]} & LIBRARIES for call in unknown)
         return bool(names & self.unread.keys()) or not is_of_library
 
-    def restart_if_over_vocabulary(self, value: Any, statements: list[ast.stmt]) -> None:
-        """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""
-        names = frozenset(self.densities_typed - self.of_words)
-        if value.has(*REWARDS, OverPositions):
-            return
-        if names and not any(map(count_reductions, statements)):
-            raise OfWords(names)
-
     def is_loss_without_start(self, name: str) -> bool:
         """Is it a loss to which terms are added, and of which the text has no beginning?"""
         return name not in self.names and not self.has_meaning(name) and "loss" in split_words(name)
@@ -401,7 +351,7 @@ class SpelledReader(AverageReader):
             )
         call = CALLS.get(name)
         words = {word for x in node.args for one in list_words_typed(x) for word in split_words(one)}
-        if call is None and names_state_value(name) and not words & (OF_ACTIONS | {"next"}):
+        if call is None and self.names_critics_value(name, words):
             return self.read_usual_name(f"{name}()", name, node)
         if call is None:
             instead = suggest_instead(name)
@@ -417,6 +367,12 @@ class SpelledReader(AverageReader):
             return self.check_size(call.build(self, typed, bound, depth + 1), node)
         except Misplaced as error:
             raise self.make_error_with_hint(error.reason, f": {error.hint}", node) from None
+
+    def names_critics_value(self, name: str, words: set[str]) -> bool:
+        """Is it a function that gives the value of a state, or of an action?  words: of its arguments."""
+        if names_state_value(name):
+            return not words & (OF_ACTIONS | {"next"})
+        return names_action_value(name) and self.names_density() and "next" not in words
 
     def split_call(self, node: ast.Call) -> SplitCall:
         match node.func:

@@ -30,7 +30,7 @@ OF_SHAPE = {
     "actions", "a", "the", "for",
 }  # fmt: skip
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
-DENSITY = OF_SHAPE | {"p", "q", "pi", "mu", "prob", "probs", "policy", "theta", "sum", "mean", "all"}
+DENSITY = OF_SHAPE | PROBABILITIES | {"p", "q", "pi", "mu", "policy", "theta", "sum", "mean", "all"}
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
 OLD = {"proximal", "prox", "proxy", "recompute", "recomputed"}
@@ -47,10 +47,13 @@ NOT_DRAWN = {  # beside one of these: words that were chosen otherwise, or those
     "top", "topk", "candidate", "candidates", "greedy", "argmax", "best", "mode", "max", "teacher", "ref",
     "reference", "expert", "gold", "demo", "mask", "soft",
 }  # fmt: skip
-OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "lm", "head", "self", "res"}
+OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "prediction", "predictions",
+             "lm", "head", "self", "res", "y", "scores"}  # fmt: skip
+OF_TARGETS = {"label", "labels", "target", "targets"}  # whose softmax is a reference
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages", "gae", "gaes"}
-REWARDS = {"reward", "rewards", "scores", "returns"}
+METRICS = {"rouge", "bleu", "cider", "meteor", "bertscore", "wer"}  # that are rewards in pasted code
+REWARDS = {"reward", "rewards", "scores", "returns"} | METRICS
 OF_REWARDS = {  # words beside one, as in reward_score
     "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
     "task", "env", "extrinsic", "raw", "verifier", "verifiable",
@@ -60,12 +63,13 @@ LOG_WEIGHT = "log_q - log_mu"
 WHOLE = {
     "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
     "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho",
-    "prob_ratio": "rho", "policy_ratio": "rho", "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
+    "prob_ratio": "rho", "policy_ratio": "rho", "coef_1": "rho",
+    "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
     **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
     **dict.fromkeys(("log_importance_ratio", "log_importance_weight", "log_rho", "log_iw"), LOG_WEIGHT),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), WHICH),
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
-    "td": "A", "td_error": "A", "td_errors": "A",
+    **dict.fromkeys(("td", "td_error", "td_errors", "deltas", "td_delta", "td_deltas"), "A"),
     "score": "R", "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
@@ -73,6 +77,7 @@ WHOLE = {
 RATIO = (
     "rho for q/mu (`{0} = (logp - old_logp).exp(); ...`) or r for p/q (`{0} = (ref_logp - logp).exp(); ...`)"
 )
+REWARD_OR_RATIO = "R for a reward (`{0} = R; ...`) or rho for q/mu (`{0} = (logp - old_logp).exp(); ...`)"
 LOG_RATIO = (
     "k1 for log q - log p (`{0} = logp - ref_logp; ...`) or log_q - log_mu (`{0} = logp - old_logp; ...`)"
 )
@@ -80,7 +85,8 @@ PENALTY = "k1, k2 or k3 for samples (`{0} = logp - ref_logp; ...`) or full_kl(q,
 AMBIGUOUS = {
     **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio"), RATIO),
     "G": "R for a return (`{0} = R; ...`) or n for the size of a group",
-    **dict.fromkeys(("coef_1", "coef_2"), RATIO),  # TRL's ratio and its clipped one
+    "coef_2": RATIO,  # TRL's clipped ratio
+    **dict.fromkeys(("r_t", "rt"), REWARD_OR_RATIO),
     **dict.fromkeys(("log_ratio", "logratio", "logr", "log_ratios"), LOG_RATIO),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss", "kl_penalty", "per_token_kl"), PENALTY),
 }  # fmt: skip
@@ -122,7 +128,8 @@ OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux",
 CRITIC = re.compile(r"(q|qf|qs|qvals?|qvalues?|v|vf|vs|vpreds?|values?|critic|td|returns?)\d*[a-z]?")
 OF_CRITICS = {"v", "vf", "vs", "vpred", "vpreds", "value", "values", "critic", "baseline", "baselines"}
 OF_STATES = {"old", "new", "state", "states", "s", "pred", "preds", "current", "b", "mb", "batch",
-             "loss", "net", "network", "function", "fn", "estimate", "estimates", "clipped"}  # fmt: skip
+             "loss", "target", "targets", "net", "network", "function", "fn", "estimate", "estimates",
+             "clipped"}  # fmt: skip
 # Words of names of SAC's temperature and of what it is trained for.
 TEMPERATURE = ({"log", "alpha"}, {"log", "ent", "coef"}, {"log", "temperature"}, {"target", "entropy"})
 
@@ -327,7 +334,7 @@ def find_logits(name: str) -> str | None:
     words = split_words(name)
     if not {*words} & {"logits", "logit"}:
         return None
-    named = [word for word in words if word not in OF_LOGITS | DISTRIBUTIONS]
+    named = ["ref" if word in OF_TARGETS else word for word in words if word not in OF_LOGITS | DISTRIBUTIONS]
     if {*named} & {"a", "b"}:  # two policies that have letters for names
         return None
     return find_meaning("_".join((*named, "logp")))

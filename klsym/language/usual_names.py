@@ -16,28 +16,26 @@ from klsym.errors import UsageError, spell_option
 from klsym.kernel.names import is_declarable
 from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
 from klsym.language.messages import Message
-from klsym.language.parser import FUNCTIONS, MAX_DEPTH, PARAMETER, SHOWN, Reader, is_of_answers
+from klsym.language.parser import FUNCTIONS, PARAMETER, SHOWN, Reader, is_of_answers
+from klsym.language.pasted.action_values import names_action_value
 from klsym.language.pasted.asked_names import (
     ask_for_value,
     suggest_for_token_advantage,
     suggest_for_top_words,
 )
 from klsym.language.pasted.names import (
-    LIBRARIES,
-    list_chain,
     list_divisors_of_logits,
     list_factors,
     list_multipliers_of_advantage,
-    list_words_typed,
-    names_mask,
+    list_terms,
 )
 from klsym.language.reductions import (
+    ACTION_VALUE,
     LOGITS,
     MASK,
     WORD_LOGS,
     average_over_words,
     is_probability,
-    select_drawn_word,
 )
 from klsym.language.sums import DENSITIES, build_entropy
 from klsym.language.training_names import (
@@ -45,15 +43,13 @@ from klsym.language.training_names import (
     LOG_WEIGHT,
     MASKS,
     RATIO,
-    TRAINED,
+    REWARD_OR_RATIO,
     expand_initial,
     find_density,
     find_logits,
     find_meaning,
     find_negative_density,
     is_coefficient,
-    is_index_of_samples,
-    names_drawn_word,
     names_state_value,
     split_words,
 )
@@ -61,7 +57,8 @@ from klsym.language.training_names import (
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
 OF_ENTROPY = {
-    "entropy", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b", "pi",
+    "entropy", "entropies", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b",
+    "pi", "term", "current", "new",
 }  # fmt: skip
 LETTERS_OF_POLICIES = {"p": "log_p", "q": "log_q"}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
@@ -75,12 +72,19 @@ TWO_RATIOS = (
 )
 MEANINGS = (
     find_meaning, find_density, find_logits, find_negative_density, is_coefficient, names_state_value,
+    names_action_value,
 )  # fmt: skip
 
 
 def remove_underscore(name: str) -> str:
     """Return clip for _clip; __class__ stays."""
     return name[1:] if re.fullmatch("_[^_].*", name) else name
+
+
+def names_entropy(name: str) -> bool:
+    """Is it a usual name of the entropy of the policy, and of no loss, whose sign differs?"""
+    words = {*split_words(name)}
+    return words <= OF_ENTROPY and bool(words & {"entropy", "entropies"})
 
 
 def names_old(name: str) -> bool:
@@ -112,6 +116,7 @@ class NameReader(Reader):
         self.names_typed: set[str] = set()  # names, attributes and keys in the whole text
         self.values_typed: list[str] = []  # names of values, in their order
         self.factors: frozenset[str] = frozenset()  # names that only multiply
+        self.terms: frozenset[str] = frozenset()  # names that stand in a sum, with or without a coefficient
         self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
         self.target = ""  # the name that the line assigns
@@ -128,6 +133,7 @@ class NameReader(Reader):
                     self.names_typed.add(name)
         self.divisors = list_divisors_of_logits(tree)
         self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
+        self.terms = list_terms(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
         if name in self.unread and name not in self.names and not self.has_meaning(name):
@@ -155,7 +161,8 @@ class NameReader(Reader):
         return value.xreplace(WORD_LOGS) if typed in self.of_words else value
 
     def has_meaning(self, name: str) -> bool:
-        return name in MASKS or (name not in AMBIGUOUS and any(find(name) for find in MEANINGS))
+        is_named = name in MASKS or names_entropy(name)
+        return is_named or (name not in AMBIGUOUS and any(find(name) for find in MEANINGS))
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         """Return the symbol for a usual name of a log-probability, an advantage, a mask or a coefficient."""
@@ -178,7 +185,9 @@ class NameReader(Reader):
         elif names_state_value(name):
             self.has_critic = True
             return self.declare_parameter(typed, name, node)
-        elif set(split_words(name)) <= OF_ENTROPY and "entropy" in split_words(name):
+        elif names_action_value(name) and self.names_density():
+            symbol = ACTION_VALUE
+        elif names_entropy(name):
             self.read_as[typed], self.is_foreign = (symbol := build_entropy("q")), True
             return symbol
         elif (density := find_logits(typed.replace(".", "_"))) is not None:
@@ -218,23 +227,19 @@ class NameReader(Reader):
         others = {name for name in self.values_typed if find_meaning(name) == "log_q"}
         return typed.split(".")[0] in STORES and "." in typed and bool(others)
 
-    def read_stored(self, node: ast.expr) -> Any:
-        """Return entries of a buffer: beside new log-probabilities, those in a buffer are the sampler's."""
-        densities = {name for name in self.names_typed if find_meaning(name) == "log_q"}
-        new = {name for name in densities if name.startswith("new") or TRAINED & {*split_words(name)}}
-        name = next(iter(list_chain(node)[-1:]), "")
-        if new - {name} and name not in self.names and find_meaning(name) == "log_q":
-            self.is_foreign, self.read_as[name] = True, ATOMS["log_mu"]
-            return ATOMS["log_mu"]
-        return self.build(node, 1)
-
     def is_read_as_rho(self, name: str) -> bool:
         """Is a ratio read as rho: it only multiplies, or an advantage, or the text names an old policy?
 
         It could be p/q as well; the answer says how it was read.
         """
+        if AMBIGUOUS.get(name) == REWARD_OR_RATIO:
+            return bool({"clip", "clamp"} & self.names_typed)
         is_ratio = AMBIGUOUS.get(name) == RATIO
         return is_ratio and (name in self.factors or self.is_beside_old_policy())
+
+    def names_density(self) -> bool:
+        """Has the text a log-probability or a probability of the trained policy?"""
+        return any("log_q" in (find_meaning(name), find_density(name)) for name in self.names_typed)
 
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
@@ -333,7 +338,10 @@ class NameReader(Reader):
         """
         rho = ATOMS["rho"]
         first = {value: name for name, value in self.names.items() if value == rho and name not in ATOMS}
+        is_bounded = bool({"min", "minimum"} & self.names_typed)  # the smaller of two critics' values
         for typed, symbol in self.read_as.items():
+            if symbol == ACTION_VALUE and is_bounded:
+                continue
             first_name = first.setdefault(symbol, typed)
             if first_name != typed and (typed not in ATOMS or first_name in self.read_as):
                 self.is_foreign = True
@@ -359,70 +367,10 @@ class NameReader(Reader):
         """Put a name that is assigned, or that is a plain ratio, before a weight."""
         return AMBIGUOUS.get(name) != RATIO, name in self.read_as
 
-    def split_chain(self, node: ast.expr) -> list[str] | None:
-        """Return the names of x.y["z"], where x is no value: no name of the grammar, and not assigned."""
-        names: list[str] = []
-        while True:
-            match node:
-                case ast.Attribute(of, name):
-                    names.append(name)
-                case ast.Subscript(of, ast.Constant(str(name))):
-                    names.append(name)
-                case ast.Name(name):
-                    is_value = name in self.names or find_meaning(name) or name in MASKS or name in AMBIGUOUS
-                    return None if is_value else [name, *reversed(names)]
-                case _:
-                    return None
-            node = of
-
-    def read_attribute(self, node: ast.expr) -> Any:
-        """Return the value of self.beta, cfg.kl_coef or batch["advantages"], by the last name; of x[:, j]."""
-        match node:
-            case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
-                self.used.add(name)
-                return self.names[name]
-            case ast.Subscript(of, index) if list_words_typed(index) & {*self.assigned, *self.unread}:
-                hint = ": for a selection multiply by what is 1 at the entries that stay"
-                raise self.make_error_with_hint("an index that the code computes", hint, node)
-            case ast.Subscript(of, index) if names_mask(index):
-                self.read_as[ast.unparse(index)] = MASK
-                return self.build(of, 1) * MASK
-            case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)) and not (
-                names_state_value(next(iter(list_chain(of)[-1:]), "")) or isinstance(index, ast.Compare)
-            ):
-                self.assume_drawn(ast.unparse(index))
-                return select_drawn_word(self.build(of, 1))
-            case ast.Subscript(of, ast.Name(index)) if is_index_of_samples(index):
-                self.assumed = (*self.assumed, f"{index} are samples of a minibatch")
-                return self.read_stored(of)
-            case ast.Subscript(of, index) if isinstance(index, ast.Tuple | ast.Slice):
-                places = getattr(index, "elts", [index])
-                self.slices.add(ast.unparse(index))
-                if len(self.slices) > 1 or "::" in ast.unparse(index):
-                    raise self.make_error_at("an index that moves tokens", node)
-                if all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):
-                    self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
-                    return self.build(of, 1)
-        chain = self.split_chain(node)
-        plain = chain is not None and all(map(PARAMETER.fullmatch, map(remove_underscore, chain)))
-        if chain is None or not plain or chain[0] in LIBRARIES:
-            return super().build(node, MAX_DEPTH)  # refuses it
-        self.is_foreign = True
-        of_coefficient = chain[-1] == "value" and len(chain) > 1 and is_coefficient(chain[-2])
-        name = remove_underscore(chain[-2] if of_coefficient else chain[-1])  # kl_ctl.value is kl_ctl
-        return self.read_usual_name(".".join(chain), name, node, bool(SETTINGS & {*chain[:-1]}))
-
-    def assume_drawn(self, index: str) -> None:
-        """Note that an index is taken for the word that was drawn."""
-        self.is_foreign, self.assumed = True, (*self.assumed, f"{index} is the word that was drawn")
-        self.labels_typed += (
-            [index] if {*split_words(index)} & {"label", "labels", "target", "targets"} else []
-        )
-
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""
         pairs = tuple(
-            (x, LOG_WEIGHT if symbol.is_Add else str(symbol))
+            (x, "R" if symbol == ACTION_VALUE else LOG_WEIGHT if symbol.is_Add else str(symbol))
             for x, symbol in self.read_as.items()
             if symbol != MASK and x != str(symbol)
         )

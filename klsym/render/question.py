@@ -21,11 +21,12 @@ from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.divergences.mixtures import find_mixture
 from klsym.engine.divergences.regressions import find_regression
+from klsym.engine.regions.extremes import take_larger_losses
 from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import spell_command, spell_option
 from klsym.kernel.statements import Mean
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import ATOMS, A, R, V, V_next, log_mu, log_old, log_p, log_q
+from klsym.language.expressions import ATOMS, A, R, V, V_next, clip, log_mu, log_old, log_p, log_q
 from klsym.language.sums import OverVocabulary
 from klsym.language.training_names import counts_steps
 from klsym.notation.losses import show
@@ -260,6 +261,20 @@ def describe_mixture(verdict: Verdict) -> str:
     return f"{kind}: {of}; {right}, and {near} {usual} times a KL, this loss {strength}"
 
 
+def describe_smaller_loss(verdict: Verdict) -> str:
+    """Say that a clipped loss takes the smaller of two losses, where PPO takes the larger; "" for others."""
+    written = verdict.loss.written
+    if written is None or not written.expression.has(clip) or "the wrong sign" in describe_kind(verdict):
+        return ""
+    ppo = take_larger_losses(written.expression)
+    if ppo == written.expression:
+        return ""
+    return (
+        f"PPO takes the larger of the two losses, {show(ppo, TEXT)}; this one has a gradient where rho has"
+        " already moved beyond the clip range as A says, and none where it has moved against A"
+    )
+
+
 def describe_regression(verdict: Verdict) -> str:
     """Say at which policy a regression is 0, and on which hypotheses; "" for other losses."""
     written, setting = verdict.loss.written, verdict.setting
@@ -302,9 +317,11 @@ def write_remark(verdict: Verdict) -> str:
     if compares_with_old(verdict):
         return OLD_REFERENCE
     if verdict.target is None:
-        return f"{spell_command('measure', 'FILE.py:FUNC')} runs code with such a loss on small worlds"
+        runs = f"{spell_command('measure', 'FILE.py:FUNC')} runs code with such a loss on small worlds"
+        return describe_sum_over_tokens(verdict) or runs
     writers = (
         describe_mixture,
+        describe_smaller_loss,
         describe_regression,
         describe_repeated_division,
         describe_sum_over_tokens,
@@ -313,19 +330,21 @@ def write_remark(verdict: Verdict) -> str:
 
 
 def describe_sum_over_tokens(verdict: Verdict) -> str:
-    """Say which KL of each next token a loss without an objective descends where tokens are summed.
+    """Say which KL of each next token a loss with no objective, or none known, descends if tokens are summed.
 
     The length T in a mean over tokens depends on later tokens, and hides this KL.
     """
     setting, written = verdict.setting, verdict.loss.written
     is_mean = setting.averaged or setting.divisor.over_batch
-    if written is None or not is_mean or verdict.target != "no-objective":
+    if written is None or not is_mean or verdict.target not in (None, "no-objective"):
         return ""
     said = []
     for name, part in [("it", written), *((x.loss, as_written(x.loss, ())) for x in verdict.gradient.terms)]:
         summed = explain_written(part, replace(setting, aggregate="sum"))
         if describe_next_tokens(summed):
             said.append(f"{name} {find_update(summed, verdict.is_ascended).write()} ({name_trust(summed)})")
+            if name == "it":
+                break
     return f"summed over tokens ({spell_option('aggregate', 'sum')}), {'; '.join(said)}" if said else ""
 
 

@@ -427,7 +427,7 @@ def test_other_names_may_be_parameters(name: str) -> None:
     [
         "reverse_kl", "diff", "pg_loss", "policy_loss", "actor_loss", "tis", "logr_term", "kl_div_term",
         "distillation", "token_weight", "weights", "my_entropy", "group_adv_term", "reward_term",
-        "clip_loss", "clip_advantage_term", "max_loss", "entropy_bonus",
+        "clip_loss", "clip_advantage_term", "max_loss", "entropy_bonus", "entropy_loss",
     ],
 )  # fmt: skip
 def test_a_name_that_may_depend_on_the_sample_is_asked_for(name: str) -> None:

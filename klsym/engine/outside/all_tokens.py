@@ -77,7 +77,7 @@ from klsym.language.expressions import (
     unfold,
 )
 from klsym.language.messages import Message
-from klsym.language.sums import OfOthers, OverBatch, Whole
+from klsym.language.sums import OfOthers, OverBatch, OverVocabulary, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text
@@ -144,7 +144,7 @@ def explain_all_tokens(
         scores_named=(True, True),
         in_quantities=_name_gradient(single, counted, attached) if objective else None,
         remarks=(
-            *_list_remarks(single, target, counted, proofs[1:]),
+            *_list_remarks(single, target, counted, proofs[1:], has_vocabulary=loss.has(OverVocabulary)),
             *([Message("same-gradients")] if attached else []),
             Message("any-size", proof=any_n),
         ),
@@ -170,12 +170,14 @@ def _build_token_count(number: Any) -> Any:
 
 
 def _list_remarks(
-    single: Verdict, target: str | None, counted: Any, apart: tuple[Proof, ...]
+    single: Verdict, target: str | None, counted: Any, apart: tuple[Proof, ...], has_vocabulary: bool
 ) -> Iterator[Message]:
     if counted is not None:
         yield Message("same-number-at-tokens")
     elif target in REMARKS:
         yield REMARKS[target]
+    elif target is None and has_vocabulary:
+        yield Message("open-vocabulary-in-batch")
     elif target is None:
         yield Message("open-short-trees" if single.setting.on_policy else "open-detached")
     yield from (Message("taken-apart", proof=proof) for proof in apart)

@@ -36,10 +36,7 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     (LOGS - {"log"}, "log_q"),
 )  # fmt: skip
 
-OF_TEMPERATURE = (
-    "the loss of a temperature (SAC) trains no policy, and its log_pi is that of a reparametrised action: out"
-    " of scope, as samples are taken as drawn"
-)
+OF_TEMPERATURE = "the loss of SAC's temperature trains no policy: out of scope"
 
 OF_PAIRS = {"chosen", "rejected", "winner", "loser", "preferred", "dispreferred"}
 
@@ -49,8 +46,8 @@ PAIRS_OUT_OF_SCOPE = (
 )
 
 OUT_OF_SCOPE = (
-    "a critic's value or loss is out of scope, and so is the Q of a reparametrised action (SAC): samples are"
-    " taken as drawn; leave the term out, or write A for a detached advantage"
+    "a critic's loss is out of scope: leave the term out, or write A for a detached advantage; the value of"
+    " an action is read in a loss of the policy, as in alpha*logp - q_pi"
 )
 
 

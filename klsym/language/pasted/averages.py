@@ -19,6 +19,7 @@ from klsym.language.pasted.names import list_summed_names
 from klsym.language.pasted.policies import PolicyReader
 from klsym.language.recognition import leave_out_floors
 from klsym.language.reductions import (
+    ACTION_VALUE,
     KEPT,
     MASK,
     SAMPLES,
@@ -28,6 +29,8 @@ from klsym.language.reductions import (
     TokenSums,
     divide_by_std,
     has_words,
+    is_exact,
+    is_flat,
     is_probability,
     is_small,
     reduce_to_mean,
@@ -160,11 +163,20 @@ class AverageReader(PolicyReader):
 
     def reduce_to_mean(self, kind: str, value: Any, name: str, over_axis: bool = False) -> Any:
         self.refuse_probability_factor(value, is_summed=kind == "sum")
+        value = self.take_at_one_state(value)
         over_axis = over_axis or not self.reduces_samples
         self.left_out[name] += not (over_axis and has_words(value))
         mean = reduce_to_mean(kind, value, over_axis)
         self.mean_names[mean] = name
         return mean
+
+    def take_at_one_state(self, value: Any) -> Any:
+        """Return a value in which an exact mean beside a sample is that of its own state."""
+        own = value.xreplace({mean: mean.args[0] for mean in value.atoms(Mean) if is_exact(mean)})
+        if own == value or is_flat(value):
+            return value
+        self.assumed = (*self.assumed, "all samples are of one state, and so are their exact means")
+        return own
 
     def read_averaged(self, kind: str, node: ast.expr, depth: int) -> Any:
         """Return what a mean or a sum is of.
@@ -174,7 +186,7 @@ class AverageReader(PolicyReader):
         value = self.build(node, depth)
         factor, of_words = value.as_independent(*WORD_LOGS.values(), as_Add=False)
         is_of_words = has_words(value) and (of_words.has(*DENSITIES) or is_probability(factor))
-        is_of_words |= kind == "sum" and is_probability(value)
+        is_of_words |= (kind == "sum" or value.has(ACTION_VALUE)) and is_probability(value)
         if is_of_words and not value.has(*REWARDS, OverPositions, Mean):
             self.restart_over_vocabulary(node)
         return value

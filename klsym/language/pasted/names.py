@@ -16,6 +16,7 @@ from klsym.language.training_names import (
 )
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th"}
+REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_sum"}
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
 OF_PADDING = {
     "loss", "response", "action", "attention", "completion", "padding", "pad", "eos", "token", "tokens", "kl",
@@ -110,6 +111,36 @@ def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
     return frozenset(found)
 
 
+def list_terms(tree: ast.AST) -> frozenset[str]:
+    """Return the names that are terms of sums, with or without a coefficient, that is no advantage.
+
+    >>> sorted(list_terms(ast.parse("loss = a.mean() + c*self.b - exp(d)")))
+    ['a', 'b', 'c']
+    """
+    terms: set[str] = set()
+
+    def visit(node: ast.expr) -> None:
+        match node:
+            case ast.BinOp(left, _, right):
+                visit(left)
+                visit(right)
+            case ast.UnaryOp(_, operand):
+                visit(operand)
+            case ast.Call(ast.Attribute(operand, name)) if name in REDUCING:
+                visit(operand)
+            case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
+                terms.add(name)
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+                visit(left)
+                visit(right)
+            case ast.AugAssign(_, ast.Add() | ast.Sub(), value):
+                visit(value)
+    return frozenset(terms) - list_multipliers_of_advantage(tree)
+
+
 def list_divisors_of_logits(tree: ast.AST) -> set[str]:
     """Return the names by which the arguments of softmax are divided, the temperatures.
 
@@ -131,7 +162,6 @@ def list_divisors_of_logits(tree: ast.AST) -> set[str]:
 
 
 SELECTING = {"gather", "log_prob", "take_along_axis", "take_along_dim", "nll_loss", "cross_entropy"}
-REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_sum"}
 
 
 def list_summed_names(node: ast.expr, trees: Mapping[str, list[ast.expr]]) -> frozenset[str]:

@@ -22,7 +22,7 @@ def list_notes(reader: Any) -> Iterator[Message]:
     if temperature := "".join(reader.temperatures):
         yield Message("temperature-read", temperature=temperature)
     if reader.assumed:
-        yield Message("settings-assumed", conditions=reader.assumed)
+        yield Message("settings-assumed", conditions=tuple(dict.fromkeys(reader.assumed)))
     if reader.floors:
         yield Message("floors-left-out", floors=name_floors(reader.floors))
     left_out = [name for name, count in reader.left_out.items() if count]

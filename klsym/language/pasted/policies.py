@@ -10,6 +10,7 @@ from sympy import S
 
 from klsym.language.expressions import ATOMS
 from klsym.language.parser import SHOWN
+from klsym.language.pasted.entries import EntryReader
 from klsym.language.pasted.names import (
     FAMILIES,
     REDUCING,
@@ -26,12 +27,13 @@ from klsym.language.training_names import (
     NOT_DRAWN,
     OLD,
     REFERENCE,
+    expand_initial,
     find_logits,
     find_policy,
     names_policy,
     split_words,
 )
-from klsym.language.usual_names import LOG_PROBABILITIES, NameReader
+from klsym.language.usual_names import LOG_PROBABILITIES
 
 OF_OTHERS = ": klsym reads the word that was drawn; klsym measure FILE.py:FUNC runs the code"
 OF_DISTRIBUTIONS = {"log_prob", "entropy"}  # methods of torch.distributions, and their like
@@ -41,7 +43,7 @@ OF_UNKNOWN_LOGITS = (
 )
 
 
-class PolicyReader(NameReader):
+class PolicyReader(EntryReader):
     """A reader that knows logits and distributions."""
 
     def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
@@ -71,6 +73,7 @@ class PolicyReader(NameReader):
             temperature = temperature if factor == 1 else str(factor)
         else:
             named = "_".join(list_chain(node))
+            named = expand_initial(named, self.names_typed)
             meaning = find_logits(f"{named}_logits") if named else None
             if meaning is None and names_policy(self.target):
                 meaning = find_logits(f"{self.target}_logits")

@@ -77,6 +77,12 @@ class Unrolled:
             ):
                 for target, value in zip(targets, values, strict=True):
                     yield ast.copy_location(ast.Assign([target], value), statement)
+            case ast.Assign([ast.Tuple(targets)], ast.Call() as call):
+                for number, target in enumerate(targets):
+                    if isinstance(target, ast.Name) and target.id.strip("_"):
+                        entry = ast.Subscript(call, ast.Constant(number), ast.Load())
+                        entry = ast.copy_location(entry, call)
+                        yield ast.copy_location(ast.Assign([target], entry), statement)
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])) if name in self.lists:
                 self.lists.discard(name)  # a second one would be of other samples
                 yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), statement)

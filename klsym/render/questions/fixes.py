@@ -16,6 +16,7 @@ import sympy
 
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.suggestion import has_penalty
+from klsym.engine.regions.extremes import take_larger_losses
 from klsym.errors import KlsymError, add_options
 from klsym.language.expressions import ATOMS, A, R, log_mu, log_old, log_p, rho, unfold
 from klsym.language.pasted.text import is_statements, parse_python
@@ -26,6 +27,7 @@ from klsym.render.headline import find_update, name_trust
 from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, write_kl
 
 if TYPE_CHECKING:
+    from klsym.notation.losses import Written
     from klsym.render.verdict import PrintedVerdict
 
 MAX_PENALTY = 24  # characters of a term that is named in its fix
@@ -137,7 +139,7 @@ def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     kept = [term for term in expressions if term not in wrong]
     e = written.expression - sum(expressions[term].expression for term in kept)
     try:
-        changed = explain_written(as_written(-e, ()), verdict.setting)
+        changed = explain_written(as_written(take_larger_losses(-e), ()), verdict.setting)
     except KlsymError:
         return
     if WRONG_SIGN not in describe_kind(changed):
@@ -211,10 +213,19 @@ def _flip_terms(verdict: PrintedVerdict, flipped: Sequence[Any]) -> str:
     """Return the loss as it was typed, with the other sign for these terms; for the whole without terms."""
     terms = verdict.gradient.terms
     if len(terms) == len(flipped):
-        written, text = verdict.loss.written, verdict.loss.text
-        return _negate(losses.show(written.expression, TEXT) if written and is_statements(text) else text)
-    texts = (_negate(term.loss) if term in flipped else term.loss for term in terms)
+        return _write_flipped(verdict.loss.text, verdict.loss.written)
+    texts = (_write_flipped(x.loss, x.verdict.loss.written) if x in flipped else x.loss for x in terms)
     return " + ".join(texts).replace("+ -", "- ")
+
+
+def _write_flipped(text: str, written: Written | None) -> str:
+    """Return a loss with the other sign, as it was typed where that is a formula with a minus before it."""
+    if written is None:
+        return _negate(text)
+    flipped = take_larger_losses(-written.expression)
+    if flipped != -written.expression:
+        return losses.show(flipped, TEXT)
+    return _negate(losses.show(written.expression, TEXT) if is_statements(text) else text)
 
 
 def _is_against_reward(message: Any) -> bool:

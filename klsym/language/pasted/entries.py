@@ -1,0 +1,108 @@
+"""Attributes and entries in pasted code: self.beta, batch["advantages"], logp[mask], log_probs[:, tokens]."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from klsym.language.expressions import ATOMS
+from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN
+from klsym.language.pasted.names import (
+    BOUNDS_OF_TWO,
+    LIBRARIES,
+    list_chain,
+    list_words_typed,
+    names_mask,
+    split_operands,
+)
+from klsym.language.reductions import MASK, select_drawn_word
+from klsym.language.training_names import (
+    AMBIGUOUS,
+    MASKS,
+    TRAINED,
+    find_meaning,
+    is_coefficient,
+    is_index_of_samples,
+    names_drawn_word,
+    names_state_value,
+    split_words,
+)
+from klsym.language.usual_names import SETTINGS, NameReader, remove_underscore
+
+
+class EntryReader(NameReader):
+    """A reader that knows attributes and entries."""
+
+    def split_chain(self, node: ast.expr) -> list[str] | None:
+        """Return the names of x.y["z"], where x is no value: no name of the grammar, and not assigned."""
+        names: list[str] = []
+        while True:
+            match node:
+                case ast.Attribute(of, name):
+                    names.append(name)
+                case ast.Subscript(of, ast.Constant(str(name))):
+                    names.append(name)
+                case ast.Name(name):
+                    is_value = name in self.names or find_meaning(name) or name in MASKS or name in AMBIGUOUS
+                    return None if is_value else [name, *reversed(names)]
+                case _:
+                    return None
+            node = of
+
+    def read_attribute(self, node: ast.expr) -> Any:
+        """Return the value of self.beta, cfg.kl_coef or batch["advantages"], by the last name; of x[:, j]."""
+        match node:
+            case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
+                self.used.add(name)
+                return self.names[name]
+            case ast.Subscript(of, index) if list_words_typed(index) & {*self.assigned, *self.unread}:
+                hint = ": for a selection multiply by what is 1 at the entries that stay"
+                raise self.make_error_with_hint("an index that the code computes", hint, node)
+            case ast.Subscript(ast.Call() as of, ast.Constant(int(number))):
+                value = self.build(of, 1)  # refuses a function that is not read
+                if split_operands(of)[0] in BOUNDS_OF_TWO and number == 0:
+                    return value  # beside where it stands
+            case ast.Subscript(of, index) if names_mask(index):
+                self.read_as[ast.unparse(index)] = MASK
+                return self.build(of, 1) * MASK
+            case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)) and not (
+                names_state_value(next(iter(list_chain(of)[-1:]), "")) or isinstance(index, ast.Compare)
+            ):
+                self.assume_drawn(ast.unparse(index))
+                return select_drawn_word(self.build(of, 1))
+            case ast.Subscript(of, ast.Name(index)) if is_index_of_samples(index):
+                self.assumed = (*self.assumed, f"{index} are samples of a minibatch")
+                return self.read_stored(of)
+            case ast.Subscript(of, index) if isinstance(index, ast.Tuple | ast.Slice):
+                places = getattr(index, "elts", [index])
+                self.slices.add(ast.unparse(index))
+                if len(self.slices) > 1 or "::" in ast.unparse(index):
+                    raise self.make_error_at("an index that moves tokens", node)
+                if all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):
+                    self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
+                    return self.build(of, 1)
+        chain = self.split_chain(node)
+        plain = chain is not None and all(map(PARAMETER.fullmatch, map(remove_underscore, chain)))
+        if chain is None or not plain or chain[0] in LIBRARIES:
+            return super().build(node, MAX_DEPTH)  # refuses it
+        self.is_foreign = True
+        of_coefficient = chain[-1] == "value" and len(chain) > 1 and is_coefficient(chain[-2])
+        name = remove_underscore(chain[-2] if of_coefficient else chain[-1])  # kl_ctl.value is kl_ctl
+        return self.read_usual_name(".".join(chain), name, node, bool(SETTINGS & {*chain[:-1]}))
+
+    def assume_drawn(self, index: str) -> None:
+        """Note that an index is taken for the word that was drawn."""
+        self.is_foreign, self.assumed = True, (*self.assumed, f"{index} is the word that was drawn")
+        self.labels_typed += (
+            [index] if {*split_words(index)} & {"label", "labels", "target", "targets"} else []
+        )
+
+    def read_stored(self, node: ast.expr) -> Any:
+        """Return entries of a buffer: beside new log-probabilities, those in a buffer are the sampler's."""
+        densities = {name for name in self.names_typed if find_meaning(name) == "log_q"}
+        new = {name for name in densities if name.startswith("new") or TRAINED & {*split_words(name)}}
+        name = next(iter(list_chain(node)[-1:]), "")
+        if new - {name} and name not in self.names and find_meaning(name) == "log_q":
+            self.is_foreign, self.read_as[name] = True, ATOMS["log_mu"]
+            return ATOMS["log_mu"]
+        return self.build(node, 1)

@@ -1,0 +1,105 @@
+"""The loss of pasted code as a whole: what it is the mean of, and what makes it none that can be read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+from sympy import S
+
+from klsym.errors import UsageError
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q, unfold
+from klsym.language.parser import SHOWN
+from klsym.language.pasted.action_values import settle_action_values
+from klsym.language.pasted.asked_names import OUT_OF_SCOPE
+from klsym.language.pasted.assumed_names import AssumedNameReader
+from klsym.language.pasted.averages import OfWords
+from klsym.language.pasted.names import count_reductions
+from klsym.language.recognition import recognise
+from klsym.language.reductions import (
+    ACTION_VALUE,
+    LOGITS,
+    WORDS,
+    Flat,
+    Misplaced,
+    flatten,
+    has_other_factors,
+    has_words,
+    is_probability,
+    sum_over_words,
+)
+
+OF_LABELS = (
+    "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
+    " drawn from the policy its expected gradient is 0"
+)
+
+
+class WholeLossReader(AssumedNameReader):
+    """A reader that knows what the mean of a whole loss is of."""
+
+    def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
+        super().__init__(text, parameters, of_words)
+        self.factor = S.One  # of the mean over samples
+        self.counts_samples = False  # by len(..)
+        self.gathers = False  # is a value of every word read at the drawn word?
+
+    def read_whole(self, value: Any, statements: list[ast.stmt]) -> Any:
+        """Return the loss of which the value is the mean.  Raises UsageError: it is none; OfWords."""
+        self.refuse_logits(value)
+        flat = self.flatten_whole(value)
+        self.factor = flat.factor
+        weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
+        if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
+            raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
+        loss = self.replace_action_values(flat.loss)
+        if self.has_critic and not unfold(loss).has(*DENSITIES):
+            raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
+        self.refuse_two_names()
+        self.refuse_count_of_samples()
+        if self.probabilities and is_probability(loss) and has_other_factors(loss):
+            self.restart_if_over_vocabulary(loss, statements)
+        self.refuse_probability_factor(loss)
+        return recognise(loss)
+
+    def flatten_whole(self, value: Any) -> Flat:
+        try:
+            of_samples = sum_over_words(value) / WORDS if has_words(value) else value
+            return flatten(self.take_at_one_state(of_samples))
+        except Misplaced as error:
+            raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
+
+    def replace_action_values(self, loss: Any) -> Any:
+        """Return the loss with R for the values of actions that a critic gives."""
+        if not loss.has(ACTION_VALUE):
+            return loss
+        names = [typed for typed, symbol in self.read_as.items() if symbol == ACTION_VALUE]
+        settled = settle_action_values(loss, names)
+        if settled is None:
+            raise UsageError(f"{names[0][:SHOWN]!r} in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
+        self.assumed = (*self.assumed, settled.assumed)
+        return settled.loss
+
+    def refuse_count_of_samples(self) -> None:
+        """Refuse len(..) beside a sum over the tokens of each sample, which is not their number."""
+        if self.counts_samples and self.sums_tokens and any(self.axes.values()):
+            reason = f"len(..) counts samples in {self.text[:SHOWN]!r}, and a sum is over an axis"
+            raise UsageError(f"{reason}: divide by mask.sum(-1), or by T for the length of a sequence")
+
+    def refuse_logits(self, value: Any) -> None:
+        """Refuse logits outside softmax, and two temperatures."""
+        if value.has(*LOGITS.values()):
+            raise UsageError(f"logits outside softmax in {self.text[:SHOWN]!r}: type log_softmax(logits)")
+        if len(self.temperatures) > 1:
+            both = " and ".join(repr(logits[:SHOWN]) for logits in [*self.temperatures.values()][:2])
+            both += " have different temperatures"
+            raise UsageError(f"{both}: klsym reads policies at one temperature, such as q and p at T")
+
+    def restart_if_over_vocabulary(self, value: Any, statements: list[ast.stmt]) -> None:
+        """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""
+        names = frozenset(self.densities_typed - self.of_words)
+        if value.has(*REWARDS, OverPositions):
+            return
+        if names and not any(map(count_reductions, statements)):
+            raise OfWords(names)

@@ -1,0 +1,137 @@
+"""Names that pasted code does not define, and values that a critic gives to actions."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from klsym.errors import UsageError
+from klsym.language.spellings import read_loss
+
+SAC = "full(-R + alpha*log_q)"
+SB3 = """
+values, log_prob, entropy = self.policy.evaluate_actions(obs, actions)
+ratio = torch.exp(log_prob - rollout_data.old_log_prob)
+policy_loss_1 = advantages * ratio
+policy_loss_2 = advantages * th.clamp(ratio, 1 - 0.2, 1 + 0.2)
+policy_loss = -th.min(policy_loss_1, policy_loss_2).mean()
+loss = policy_loss - 0.5 * entropy.mean()
+"""
+TWIN = """
+actor_Q1, actor_Q2 = self.critic(obs, action)
+actor_loss = (self.alpha.detach() * log_prob - torch.min(actor_Q1, actor_Q2)).mean()
+"""
+CALLED = """
+alpha = self.log_alpha.exp()
+q = torch.min(self.qf1(obs, a), self.qf2(obs, a))
+loss = (alpha * log_pi - q).mean()
+"""
+STACKED = """
+q_values = torch.cat(self.critic(obs, actions), dim=1)
+min_qf, _ = torch.min(q_values, dim=1, keepdim=True)
+loss = (alpha * log_pi - min_qf).mean()
+"""
+READ = {
+    "(alpha*logp_pi - q_pi).mean()": SAC,
+    "(self._alpha*out.log_prob - torch.min(current_q1a, current_q2a)).mean()": SAC,
+    "-(min_qf_pi - alpha*log_pi).mean()": SAC,
+    TWIN: SAC,
+    CALLED: SAC,
+    STACKED: SAC,
+    "(probs*(alpha*log_probs - min_qf)).sum(-1).mean()": SAC,
+    "loss = action_probabilities*(alpha*log_action_probabilities - min_qf); loss.mean()": SAC,
+    "-(log_prob*Q).mean()": "-R*log_q",
+    "(log_pi*(log_pi - q_new_actions + value).detach()).mean()": "log_q*sg(-R + log_q + value_of_state)",
+    SB3: "full(log_q)/2 - Min(A*rho, A*clip(rho, 4/5, 6/5))",
+    "pg_loss + beta*k3": "-A*log_q + beta*k3",
+    "actor_loss - ent_coef*dist_entropy": "-A*log_q + ent_coef*full(log_q)",
+    "adv = (rewards - mean_grouped_rewards)/(std_grouped_rewards + 1e-4); -logp*adv": "-log_q*normalised(R)",
+    "adv = (rewards - mean)/std; -logp*adv": "-log_q*normalised(R)",
+    "(advantages - adv_mean)*logp": "log_q*centred(A)",
+    "-(sample_rouge - greedy_rouge)*logp": "log_q*(-R + greedy_rouge)",
+    "-logp*deltas": "-A*log_q",
+    "max(r_t*A, clip(r_t, 0.8, 1.2)*A)": "Max(A*rho, A*clip(rho, 4/5, 6/5))",
+    "F.kl_div(F.log_softmax(y_s/T, 1), F.softmax(y_t/T, 1), reduction='batchmean')": "full(-k1*r)",
+    "F.kl_div(outputs.log_softmax(-1), targets.softmax(-1), reduction='batchmean')": "full(-k1*r)",
+    "-(logp*(reward + beta*dist.entropy().mean())).mean()": "-log_q*(R - beta*full(log_q))",
+}
+REFUSED = {
+    "logp*q_values**2": "a critic's loss is out of scope",
+    "alpha*logp*A - q_pi + full(k1)": "a critic's loss is out of scope",
+    "alpha*logp - (q1 - q2)": "'q1' and 'q2' would both be read as the value of an action",
+    "(q1 - target_q)**2": "a critic's loss is out of scope",
+    "-self.critic(obs, pi).mean()": "no policy in",
+    "log_alpha*(logp + 1)": "the loss of SAC's temperature trains no policy",
+    "log_alpha.exp()*(logp + 1) + log_alpha": "SAC's temperature",
+    "q_pi": "out of scope",
+    "pg_loss": "write what it is",
+    "beta*pg_loss": "write what it is",
+    "torch.exp(pg_loss) + k1": "write what it is",
+    "pg_loss*A + k1": "'pg_loss' .*write what it is|unknown name 'pg_loss'",
+    "policy_kl_loss + k1": "write what it is",
+    "logp*mean": "unknown name 'mean'",
+    "exp(logp - old_logp, mean)*A": "unknown name 'mean'",
+    "logp*reward_std": "a standard deviation elsewhere",
+    "logp*mean_reward": "a mean or a sum inside a product",
+    "logp*r_t": "ambiguous name 'r_t'",
+    "logits = net(x); F.kl_div(a_logits.log_softmax(-1), b_logits.softmax(-1))": "unknown policy",
+    "a, b = f(logp)\n-a*A": "unknown function 'f'",
+    "loss, stats = compute_loss(logp, adv)\nloss": "unknown function 'compute_loss'",
+}
+
+
+@pytest.mark.parametrize(("code", "loss"), READ.items(), ids=[code.strip()[:40] for code in READ])
+def test_read(code: str, loss: str) -> None:
+    assert str(read_loss(code).expression) == loss
+
+
+@pytest.mark.parametrize(("code", "words"), REFUSED.items(), ids=[code[:40] for code in REFUSED])
+def test_refused(code: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_loss(code)
+    message = str(caught.value)
+    assert re.search(words, message) and "\n" not in message, message
+
+
+def test_each_assumption_is_said() -> None:
+    codes = ("pg_loss + k1", "(rewards - reward_mean)*logp", "alpha*logp - q_pi", "-logp*Q")
+    said = [
+        condition
+        for code in codes
+        for note in read_loss(code).notes
+        if note.code == "settings-assumed"
+        for condition in note.values["conditions"]
+    ]
+    expected = ("pg_loss is -A*log_q", "reward_mean is the mean of rewards", "rsample", "Q is held")
+    assert len(said) == 4 and all(words in text for words, text in zip(expected, said, strict=True))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("attach", [True, False])
+def test_a_reparametrised_action_has_the_gradient_of_the_exact_mean(alpha: float, attach: bool) -> None:
+    """A normal policy, by quadrature; where the action is drawn as it is, the gradient is another one."""
+    torch = pytest.importorskip("torch")
+    nodes, weights = map(torch.tensor, np.polynomial.hermite_e.hermegauss(40))
+    weights = weights / weights.sum()
+    theta = torch.tensor([0.4, -0.2], dtype=torch.float64, requires_grad=True)
+
+    def evaluate_mean(attached: bool) -> torch.Tensor:
+        policy = torch.distributions.Normal(theta[0], theta[1].exp())
+        actions = theta[0] + theta[1].exp() * nodes
+        actions = actions if attached else actions.detach()
+        return (weights * (alpha * policy.log_prob(actions) - torch.sin(actions) - actions**2)).sum()
+
+    def differentiate_exact() -> list[float]:
+        def integrate(t: np.ndarray) -> float:
+            mean, log_scale = t
+            x = mean + np.exp(log_scale) * np.asarray(nodes)
+            entropy = log_scale + 0.5 * np.log(2 * np.pi * np.e)
+            return float(np.sum(np.asarray(weights) * (-np.sin(x) - x**2)) - alpha * entropy)
+
+        start, step = theta.detach().numpy(), 1e-5
+        return [(integrate(start + d) - integrate(start - d)) / (2 * step) for d in step * np.eye(2)]
+
+    [gradient] = torch.autograd.grad(evaluate_mean(attach), [theta])
+    assert (gradient.tolist() == pytest.approx(differentiate_exact(), abs=1e-7)) is attach
