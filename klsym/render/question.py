@@ -53,6 +53,10 @@ from klsym.render.objective import (
 from klsym.render.option_words import SAMPLED_FROM, find_words
 from klsym.render.words import describe_place
 
+TOLD_BY_TERMS = (
+    "one term compares the samples of a batch, and another is an exact mean: each is explained by itself, and"
+    " whether their sum has an objective is not decided"
+)
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 POLICY_OF = {"q": "policy", "p": "reference", "mu": "old policy mu", "old": "old policy"}
 KL_OF = {"reverse-kl": "KL(policy || reference)", "forward-kl": "KL(reference || policy)"}
@@ -316,6 +320,8 @@ def write_remark(verdict: Verdict) -> str:
     """Return what is to be known of a whole loss beside its objective; "" where nothing is."""
     if compares_with_old(verdict):
         return OLD_REFERENCE
+    if is_told_by_terms(verdict):
+        return TOLD_BY_TERMS
     if verdict.target is None:
         runs = f"{spell_command('measure', 'FILE.py:FUNC')} runs code with such a loss on small worlds"
         return describe_sum_over_tokens(verdict) or runs
@@ -327,6 +333,11 @@ def write_remark(verdict: Verdict) -> str:
         describe_sum_over_tokens,
     )
     return next(filter(None, (write(verdict) for write in writers)), "")
+
+
+def is_told_by_terms(verdict: Verdict) -> bool:
+    """Is a loss not decided as a whole because its terms are decided one by one?"""
+    return any(message.code == "open-terms-apart" for message in verdict.messages)
 
 
 def describe_sum_over_tokens(verdict: Verdict) -> str:

@@ -288,6 +288,10 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     f" and no tree of sequences of one token and of two that was tried gives {CURL_OPEN}",
     "open-vocabulary-in-batch": "open: a sum over the vocabulary divided by the number of tokens of a batch,"
     " which depends on later tokens: whether it has an objective is not decided",
+    "open-vocabulary-by-length": "open: a sum over the vocabulary divided by the length of the sequence,"
+    " which depends on later tokens: whether it has an objective is not decided",
+    "open-terms-apart": "open: one term compares the samples of a batch, and another is an exact mean; each"
+    " is explained by itself",
     "open-support": "open: the theorems about it assume q << mu, but no word with M = 0 is drawn; level"
     " sample explains its effect on one token given its prefix",
     "open-held-means": "open: full(..) is detached, multiplies a sampled quantity or is inside a function; it"

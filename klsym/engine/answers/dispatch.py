@@ -102,6 +102,10 @@ def _explain_by_level(written: Written, setting: Setting) -> Verdict:
             )
     refuse_taken_names(written, setting)
     if has_vocabulary_sum(written.expression):
+        from klsym.engine.outside.open_means import find_open_reason
+
+        if (reason := find_open_reason(written, setting)) is not None:
+            return build_open_verdict(written, setting, reason)
         from klsym.engine.outside.vocabulary import explain_vocabulary
 
         try:

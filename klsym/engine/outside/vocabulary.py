@@ -67,7 +67,8 @@ OF_THE_TOKEN = (*LOSS_WARNINGS, "heavy-tail", "literal-weight", "prefixes-of-mu"
 UNPROVED = ("outside-the-core", "later-dropped")
 OPEN_CODES = (
     "open-no-tree", "open-no-model", "open-short-trees", "open-detached",
-    "open-held-means", "open-support", "open-vocabulary-in-batch",
+    "open-held-means", "open-support", "open-vocabulary-in-batch", "open-vocabulary-by-length",
+    "open-terms-apart",
 )  # fmt: skip
 
 

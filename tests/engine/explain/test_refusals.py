@@ -70,7 +70,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "token to-go": {"k1": "credit: a differentiated loss pushes on its own token"},
     "token mean": {"k1": "batch: samples are centred whole"},
     "token std": {"k1": "batch: samples are centred whole"},
-    "token /T": {"full(k1)": "1/T is not known"},
+    "token reward /T": {"full(k1)": "1/T is not known"},
     "off token": {"sg(full(k1))*log_q": WEIGHT},
     "token reward": {
         "A*k1": "A times something random", "A**2*k1": "A times something random",

@@ -117,3 +117,38 @@ def _at(e: object, values: dict[str, np.ndarray], i: int) -> float:
 
     put = {ATOMS[name]: float(value[i]) for name, value in values.items()}
     return float(e.xreplace(put))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("batch", ["centred", "loo", "normalised"])
+def test_a_batch_beside_an_exact_mean_is_told_by_its_terms(batch: str) -> None:
+    verdict = klsym.explain(f"-{batch}(R)*log_q + 0.5*full_kl(q, p)")
+    alone = klsym.explain(f"-{batch}(R)*log_q")
+    assert verdict.target is None and alone.target is not None
+    targets = [term.verdict.target for term in verdict.gradient.terms]
+    assert targets == [alone.target, "reverse-kl"]
+    text = str(verdict)
+    assert "and a penalty on KL(policy || reference)" in text and "is not decided" in text
+    assert "not decided:" not in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("-loo(R)*full(log_q)", {}),
+        ("centred(R)*full(k1) + k1", {}),
+        ("full(k1)*R", {"level": "token", "use": "reward", "aggregate": "mean"}),
+        ("-R*log_q + full(k1)", {"batch": "mean"}),
+    ],
+)
+def test_what_mixes_a_batch_and_an_exact_mean_is_refused(loss: str, options: dict[str, str]) -> None:
+    with pytest.raises(klsym.KlsymError):
+        klsym.explain(loss, **options)
+
+
+def test_an_exact_mean_divided_by_the_length_is_open_and_its_sum_is_told() -> None:
+    for aggregate in ("mean", "batch"):
+        verdict = klsym.explain("full_kl(q, p)", level="token", aggregate=aggregate)
+        assert verdict.target is None
+        told = "it descends the reverse KL of each next token, at prefixes of q; the sum has no objective"
+        assert told in " ".join(str(verdict).split()) and "no tree" not in str(verdict)
+    assert klsym.explain("full_kl(q, p)", level="token").target == "no-objective"
