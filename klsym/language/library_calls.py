@@ -225,6 +225,7 @@ FUNCTIONS: dict[str, Row] = {
     "absolute": make_grammar_row("abs"),
     **dict.fromkeys(("detach", "stop_gradient", "item"), make_grammar_row("sg")),
     "expm1": make_elementwise_row("x", lambda reader, node, x: _build_exp(reader, x, node) - 1),
+    "entr": make_elementwise_row("x", lambda reader, node, x: -x * _build_log(reader, x, node)),
     "exp2": make_elementwise_row("x", lambda reader, node, x: reader.build_power(reader.two, x, node)),
     "log1p": make_elementwise_row("x", lambda reader, node, x: _build_log(reader, 1 + x, node)),
     "square": make_elementwise_row("x", lambda reader, node, x: reader.build_power(x, reader.two, node)),
@@ -273,6 +274,7 @@ FUNCTIONS: dict[str, Row] = {
     **dict.fromkeys(
         ("tensor", "as_tensor", "asarray", "array"), Row(("x", "/", "dtype", "device"), _copy_values)
     ),
+    "Variable": Row(("x",), lambda reader, call, given, depth: reader.build(given["x"], depth)),
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
     "masked_mean": _make_masked_row("mean"),

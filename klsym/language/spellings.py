@@ -69,12 +69,16 @@ from klsym.language.pasted.text import (
     parse_python,
     suggest_statements,
 )
-from klsym.language.pasted.vocabulary import names_module, suggest_instead, unfold_module
+from klsym.language.pasted.vocabulary import (
+    is_divergence_of_softmax,
+    name_called,
+    names_module,
+    suggest_instead,
+    unfold_module,
+)
 from klsym.language.pasted.whole_loss import WholeLossReader
 from klsym.language.recognition import recognise
-from klsym.language.reductions import (
-    Misplaced,
-)
+from klsym.language.reductions import MASK, Misplaced
 from klsym.language.training_names import names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
@@ -171,7 +175,16 @@ class SpelledReader(WholeLossReader):
         for name, error in self.unread.items():
             if {*split_words(name)} & {"loss", "losses", "objective"} and name not in self.names:
                 raise error
-        return self.read_whole(value, statements)
+        return self.read_whole(self.choose_loss(value), statements)
+
+    def choose_loss(self, value: Any) -> Any:
+        """Return the loss of the policy, where the last line is that of a critic's loss."""
+        losses = [name for name in self.assigned if name not in self.used and "loss" in split_words(name)]
+        of_policy = [name for name in losses if not names_state_value(name)]
+        if not (self.last and names_state_value(self.last) and of_policy):
+            return value
+        self.last = of_policy[-1]
+        return self.names[self.last]
 
     def read_statement_or_name(self, statement: ast.stmt, is_last: bool) -> Any:
         """Return the value of a statement; a name whose value is not read is read by what it says itself."""
@@ -183,13 +196,14 @@ class SpelledReader(WholeLossReader):
             return self.read_statement(statement, is_last)
         except UsageError as error:
             value = getattr(statement, "value", None)
-            names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name)}
+            names = {x.id for x in ast.walk(value or statement) if isinstance(x, ast.Name)}
             is_told = value is not None and is_told_by_name(name, value) and self.has_unknown_call(statement)
             has_pairs = any(OF_PAIRS & {*split_words(x)} for x in names)
-            if names & self.assigned.keys() or not is_told or has_pairs:
-                raise  # its name does not say of which values it is made
             self.left_out, self.read_as, self.declared = counts, read_as, declared
             self.unread[name], self.is_foreign = error, True
+            if names & (self.assigned.keys() | self.unread.keys() - self.told) or not is_told or has_pairs:
+                return S.Zero  # refused where it is used: its name does not say of which values it is made
+            self.told.add(name)
             if self.has_meaning(name):
                 self.assumed = (*self.assumed, f"{name} is what its name says")
             return S.Zero
@@ -314,6 +328,9 @@ class SpelledReader(WholeLossReader):
                 return self.call_function("sg", [self.build(of, depth + 1)], node)
             case ast.Attribute() | ast.Subscript():
                 return self.read_attribute(node)
+            case ast.Compare() | ast.UnaryOp(ast.Invert()) if names_mask(node):
+                self.note_assumption(f"{ast.unparse(node)[:SHOWN]} is the mask of padding")
+                return MASK
             case ast.IfExp(condition, value, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
                 self.is_foreign, self.assumed = True, (*self.assumed, setting)
                 return self.build(value, depth + 1)
@@ -336,6 +353,8 @@ class SpelledReader(WholeLossReader):
 
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
         """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
+        if is_divergence_of_softmax(node) and name_called(node) not in self.modules:
+            self.note_assumption(f"{ast.unparse(node.func)[:SHOWN]} is nn.KLDivLoss(reduction='batchmean')")
         node = unfold_module(node, self.modules)
         name, arguments, is_from_library = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):

@@ -26,7 +26,7 @@ OF_SHAPE = {
     "token", "tokens", "per", "seq", "sequence", "level", "batch", "mb", "micro", "mini", "minibatch",
     "response", "completion", "action", "sample", "samples", "packed", "flat", "flattened", "masked", "local",
     "current", "cur", "curr", "group", "shaped", "normalized", "norm", "estimates", "generated", "selected",
-    "values", "b", "data", "tf", "tensor", "ph", "np", "of", "taken", "act", "acts",
+    "picked", "values", "b", "data", "tf", "tensor", "ph", "np", "of", "taken", "act", "acts",
     "actions", "a", "the", "for",
 }  # fmt: skip
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
@@ -109,6 +109,7 @@ LETTERS = {
     "c",
     "log_Z",
 }  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
+STEPS_OF_LOOPS = {"i", "j", "k", "t", "n", "pos", "step"}  # names that count what a loop goes through
 SIZES = {
     "c", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
     "num", "count", "steps", "processes", "factor", "pos", "neg", "penalty", "lambda", "weight", "coefs",
@@ -174,13 +175,13 @@ def is_coefficient(name: str) -> bool:
 
 
 def is_weight_of_term(name: str) -> bool:
-    """Is it the weight of a term of the loss, a number?
+    """Is it the weight or the coefficient of a term of the loss, a number?
 
     >>> is_weight_of_term("entropy_weight"), is_weight_of_term("importance_weight")
     (True, False)
     """
     words = split_words(name)
-    return words[-1:] == ["weight"] and bool({*words[-2:-1]} & OF_TERMS)
+    return bool({*words[-1:]} & {"weight", *FACTORS}) and bool({*words[-2:-1]} & OF_TERMS)
 
 
 def names_critic(name: str) -> bool:

@@ -24,6 +24,8 @@ from klsym.language.pasted.asked_names import (
     suggest_for_top_words,
 )
 from klsym.language.pasted.names import (
+    is_padding_mask,
+    list_clipped,
     list_divisors_of_logits,
     list_factors,
     list_multipliers_of_advantage,
@@ -41,7 +43,6 @@ from klsym.language.sums import DENSITIES, build_entropy
 from klsym.language.training_names import (
     AMBIGUOUS,
     LOG_WEIGHT,
-    MASKS,
     RATIO,
     REWARD_OR_RATIO,
     expand_initial,
@@ -61,6 +62,7 @@ OF_ENTROPY = {
     "pi", "term", "current", "new",
 }  # fmt: skip
 LETTERS_OF_POLICIES = {"p": "log_p", "q": "log_q"}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
+OF_TEMPERATURES = {"kl_div", "KLDivLoss", "softmax", "log_softmax"}  # functions of logits over self.T
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 
@@ -105,7 +107,9 @@ class NameReader(Reader):
         self.trees: dict[str, list[ast.expr]] = {}  # assigned name -> its value as typed
         self.labels_typed: list[str] = []  # indices that may be those of a data set
         self.slices: set[str] = set()  # indices such as [:, :-1]
+        self.steps: set[str] = set()  # indices such as [i]
         self.unread: dict[str, UsageError] = {}  # name -> why its value is not read
+        self.told: set[str] = set()  # those of them whose names say what they are
         self.has_critic = False  # is a name read as a value that a critic gives to a state?
         self.divisors: set[str] = set()  # names by which logits are divided
         self.is_foreign = False
@@ -116,6 +120,7 @@ class NameReader(Reader):
         self.names_typed: set[str] = set()  # names, attributes and keys in the whole text
         self.values_typed: list[str] = []  # names of values, in their order
         self.factors: frozenset[str] = frozenset()  # names that only multiply
+        self.clipped: frozenset[str] = frozenset()  # names that are bounded from both sides
         self.terms: frozenset[str] = frozenset()  # names that stand in a sum, with or without a coefficient
         self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
@@ -134,9 +139,10 @@ class NameReader(Reader):
         self.divisors = list_divisors_of_logits(tree)
         self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
         self.terms = list_terms(tree)
+        self.clipped = list_clipped(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
-        if name in self.unread and name not in self.names and not self.has_meaning(name):
+        if name in self.unread and name not in self.names and not self.is_told(name):
             raise self.unread[name]
         if name in self.later and name not in self.names and not self.has_meaning(name):
             self.is_foreign = True
@@ -160,8 +166,12 @@ class NameReader(Reader):
         self.densities_typed.add(typed)
         return value.xreplace(WORD_LOGS) if typed in self.of_words else value
 
+    def is_told(self, name: str) -> bool:
+        """Is a name whose value is not read taken for what it says?"""
+        return name in self.told and self.has_meaning(name)
+
     def has_meaning(self, name: str) -> bool:
-        is_named = name in MASKS or names_entropy(name)
+        is_named = is_padding_mask(name) or names_entropy(name)
         return is_named or (name not in AMBIGUOUS and any(find(name) for find in MEANINGS))
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
@@ -169,7 +179,7 @@ class NameReader(Reader):
         if (settled := self.settle_ambiguous(name, node)) is not None:
             self.is_foreign, self.read_as[typed] = True, settled
             return settled
-        if name in MASKS:
+        if is_padding_mask(name):
             symbol = MASK
         elif find_density(name) is not None or name in LETTERS_OF_POLICIES:
             symbol = self.read_probability(name, node)
@@ -182,6 +192,8 @@ class NameReader(Reader):
             symbol = self.read_probability(name, node)
         elif is_setting or is_coefficient(name):
             return self.declare_parameter(typed, name, node)
+        elif typed != name == "T" and self.names_typed & OF_TEMPERATURES:  # and not the length of a sequence
+            return self.declare_parameter(typed, "temperature", node)
         elif names_state_value(name):
             self.has_critic = True
             return self.declare_parameter(typed, name, node)
@@ -235,7 +247,8 @@ class NameReader(Reader):
         if AMBIGUOUS.get(name) == REWARD_OR_RATIO:
             return bool({"clip", "clamp"} & self.names_typed)
         is_ratio = AMBIGUOUS.get(name) == RATIO
-        return is_ratio and (name in self.factors or self.is_beside_old_policy())
+        multiplies = name in self.factors or name in self.clipped
+        return is_ratio and (multiplies or self.is_beside_old_policy())
 
     def names_density(self) -> bool:
         """Has the text a log-probability or a probability of the trained policy?"""
@@ -318,7 +331,7 @@ class NameReader(Reader):
         self.is_foreign = True
         if name in FUNCTIONS:  # a number called clip
             name = f"{name}_value"
-        elif name in ("V", "value"):  # of a critic
+        elif name in ("V", "v", "value"):  # of a critic
             name = f"{name}_of_state"
         elif is_of_answers(name):
             name = f"{name}1"

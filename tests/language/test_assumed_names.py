@@ -56,7 +56,27 @@ READ = {
     "F.kl_div(F.log_softmax(y_s/T, 1), F.softmax(y_t/T, 1), reduction='batchmean')": "full(-k1*r)",
     "F.kl_div(outputs.log_softmax(-1), targets.softmax(-1), reduction='batchmean')": "full(-k1*r)",
     "-(logp*(reward + beta*dist.entropy().mean())).mean()": "-log_q*(R - beta*full(log_q))",
-}
+    "((torch.min(pg_losses, pg_losses2) * cur_mask).sum(-1) / resp_len).mean()":
+        "Min(-A*rho, -A*clip(rho, 1 - eps, eps + 1))",
+    "-torch.min(surr1, surr2).mean()": "-Min(A*rho, A*clip(rho, 1 - eps, eps + 1))",
+    "-log_probs[i]*Variable(gae) - 0.01*entropies[i]": "-A*log_q + full(log_q)/100",
+    "p = tf.reduce_sum(action*policy_prob, axis=1); -tf.log(p + 1e-10)*adv": "-A*log_q",
+    "pi_loss -= log_prob*adv\npi_loss -= self.beta*entropy\nv_loss += (v - R)**2/2":
+        "-A*log_q + beta*full(log_q)",
+    "loss -= soft_label[pos]*(log(prob_data[pos]) - log(soft_label[pos]))": "-full(k1*r)",
+    "loss_function(F.log_softmax(student_logits/T, -1), F.softmax(teacher_logits/T, -1))": "full(-k1*r)",
+    "nn.KLDivLoss(reduction='batchmean')(student, teacher)*self.T**2": "temperature**2*full(-k1*r)",
+    "mask = (labels != -100).float(); ((logp - ref_logp)*mask).sum()/mask.sum()": "k1",
+    "masked_mean(k2 + k3, ~padding_mask)": "k2 + k3",
+    "x = undefined(logp); y = x + 1; -logp*adv": "-A*log_q",
+    "logp = get_logps(logits, ids); -logp*adv": "-A*log_q",
+    "for act, p, r, b in zip(idx, probs, rewards, baselines):\n    losses.append(-p.log_prob(act)*(r - b))":
+        "-log_q*(R - baselines)",
+    "jnp.sum(jax.scipy.special.entr(probs), axis=-1).mean()": "-full(log_q)",
+    "-tf.reduce_mean(tf.minimum(self.ratio, tf.clip_by_value(self.ratio, 0.8, 1.2))*adv)":
+        "-A*Min(rho, clip(rho, 4/5, 6/5))",
+    "loss = pg_loss + value_loss_coef*value_loss": "-A*log_q + value_loss*value_loss_coef",
+}  # fmt: skip
 REFUSED = {
     "logp*q_values**2": "a critic's loss is out of scope",
     "alpha*logp*A - q_pi + full(k1)": "a critic's loss is out of scope",
@@ -77,6 +97,13 @@ REFUSED = {
     "logp*mean_reward": "a mean or a sum inside a product",
     "logp*r_t": "ambiguous name 'r_t'",
     "logits = net(x); F.kl_div(a_logits.log_softmax(-1), b_logits.softmax(-1))": "unknown policy",
+    "log_probs[i]*rewards[j]": "entries at two places",
+    "x = undefined(logp); y = x + 1; -y*adv": "unknown function 'undefined'",
+    "adv = f(adv); -logp*adv": "unknown function 'f'",
+    "logits = old_model(x).logits; F.cross_entropy(logits, acts)": "attribute|old_model",
+    "masked_mean(k2, ~mask)": "mask",
+    "criterion(logits, labels)": "unknown function 'criterion'",
+    "self.T*k1.exp()": "temperature|unknown name|length",
     "a, b = f(logp)\n-a*A": "unknown function 'f'",
     "loss, stats = compute_loss(logp, adv)\nloss": "unknown function 'compute_loss'",
 }

@@ -413,7 +413,6 @@ def test_densities_ratios_and_rewards_are_no_parameters(name: str, meant: str) -
         "clip_ratio",
         "entropy_weight",
         "lr_scale",
-        "ref",
     ],
 )
 def test_other_names_may_be_parameters(name: str) -> None:

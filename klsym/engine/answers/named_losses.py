@@ -40,7 +40,7 @@ from klsym.notation.losses import Written
 DEFAULT_CHOICES = {
     option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")
 }
-VALUES = {"entropy"}
+VALUES = {"entropy", "entropies"}
 Options = Mapping[str, str | None]
 
 
@@ -75,6 +75,7 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         refuse_sentence(loss)
         values = VALUES if is_statements(loss) else set()  # in code `entropy` is a value, and no loss
         text, rows = expand_names(loss, {*ATOMS, *PARAMETERS, *names, *values})
+        rows = tuple(replace(one, options={}) if one.in_formula else one for one in rows)  # H(q) is a value
     written = _read_formula(text, names, loss, rows)
     if not rows:
         return _assume_level(_assume_sampling(Question(written, dict(options))))

@@ -7,6 +7,7 @@ from klsym.language.training_names import (
     LOGS,
     OF_NUMBERS,
     PROBABILITIES,
+    REFERENCE,
     REWARDS,
     VARYING,
     is_coefficient,
@@ -33,7 +34,7 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     ({"deltas"}, "A"), ({"baseline", "baselines"}, "rewards.mean()"),
     ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
     ({"prob", "probs", "likelihood"}, "exp(logp)"),
-    (LOGS - {"log"}, "log_q"),
+    (LOGS - {"log"}, "log_q"), (REFERENCE, "ref_logp"), ({"old", "behavior", "behaviour"}, "old_logp"),
 )  # fmt: skip
 
 OF_TEMPERATURE = "the loss of SAC's temperature trains no policy: out of scope"

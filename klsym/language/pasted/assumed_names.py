@@ -8,19 +8,24 @@ greedy_reward                    a number that does not depend on the sample
 from __future__ import annotations
 
 import ast
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
-from klsym.language.expressions import ATOMS
+from klsym.language.expressions import ATOMS, clip, eps
 from klsym.language.pasted.averages import AverageReader
-from klsym.language.reductions import Std
-from klsym.language.training_names import ADVANTAGES, METRICS, REWARDS, split_words
+from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
+from klsym.language.training_names import ADVANTAGES, DRAWN, METRICS, REWARDS, split_words
 
 MEANS, DEVIATIONS = {"mean", "means", "avg"}, {"std", "stds", "stdev", "stddev"}
 OF_POLICIES = {"pg", "policy", "actor", "reinforce", "pi", "gradient"}
+OF_LENGTHS = {"resp", "response", "responses", "completion", "completions", "seq", "sequence", "output"}
 OF_REWARDS = METRICS | REWARDS | {"score", "return"}
 OF_GROUPS = OF_REWARDS | ADVANTAGES | {"group", "grouped", "batch", "r", "adv", "advs"}
 KINDS: dict[str, tuple[tuple[set[str], ...], set[str] | None]] = {
-    "policy loss": (({"loss", "losses"}, OF_POLICIES), set()),
+    "policy loss": (({"loss", "losses"}, OF_POLICIES), {"max"}),
+    "policy gain": (({"gain", "gains"}, OF_POLICIES | {"action"}), set()),
+    "length": (({"len", "lens", "length", "lengths"}, OF_LENGTHS), None),
+    "drawn word": ((DRAWN | {"onehot"},), {"one", "hot", "b", "batch", "taken", "ph"}),
     "greedy reward": (({"greedy", "baseline"}, OF_REWARDS), None),
     "mean": ((MEANS,), OF_GROUPS),
     "standard deviation": ((DEVIATIONS,), OF_GROUPS),
@@ -41,6 +46,13 @@ def find_kind(name: str) -> str:
     return ""
 
 
+class Surrogate(NamedTuple):
+    """A policy loss before the mean, as it is written and as a value."""
+
+    text: str
+    value: Any
+
+
 class AssumedNameReader(AverageReader):
     """A reader that takes for granted what some names usually are."""
 
@@ -49,12 +61,46 @@ class AssumedNameReader(AverageReader):
         if kind == "policy loss" and name in self.terms:
             self.note_assumption(f"{typed} is -A*log_q, a policy gradient")
             return -ATOMS["A"] * ATOMS["log_q"]
-        if kind == "greedy reward":
+        if kind == "policy gain" and name in self.terms:
+            self.note_assumption(f"{typed} is A*log_q, which is maximised")
+            return ATOMS["A"] * ATOMS["log_q"]
+        if kind == "drawn word" and name in self.factors:
+            self.note_assumption(f"{typed} is one-hot at the word that was drawn")
+            return ONE_HOT
+        if kind in ("greedy reward", "length"):
             return self.declare_parameter(typed, name, node)
+        if (surrogate := self.find_surrogate(name)) is not None:
+            self.note_assumption(f"{typed} is {surrogate.text}")
+            return surrogate.value
         has_both = bool(self.names_typed & MEANS and self.names_typed & DEVIATIONS)
         if kind in ("mean", "standard deviation") and (has_both or name not in MEANS | DEVIATIONS):
             return self.read_statistic(kind, typed)
         return super().read_usual_name(typed, name, node, is_setting)
+
+    def find_surrogate(self, name: str) -> Surrogate | None:
+        """Return what pg_losses or surr1 is beside pg_losses2 or surr2, the loss with the clipped ratio."""
+        stem, number = re.fullmatch(r"(.*?)(_?[12]?)", name).groups()  # type: ignore[union-attr]
+        is_gain = {*split_words(stem)} & {"surr", "surrogate"}
+        if not is_gain and find_kind(stem) != "policy loss":
+            return None
+        second = number.endswith("2")
+        others = {stem, f"{stem}1", f"{stem}_1"} if second else {f"{stem}2", f"{stem}_2"}
+        if not others & self.names_typed - self.names.keys():
+            return None
+        rho, advantage = ATOMS["rho"], ATOMS["A"]
+        ratio = clip(rho, 1 - eps, 1 + eps) if second else rho
+        written = "clip(rho, 1 - eps, 1 + eps)*A" if second else "rho*A"
+        return Surrogate(f"{'' if is_gain else '-'}{written}", advantage * ratio * (1 if is_gain else -1))
+
+    def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        if isinstance(operator, ast.Div) and left.has(KEPT) and right.is_Symbol:
+            typed = next((typed for typed, symbol in self.read_as.items() if symbol == right), "")
+            if find_kind(typed) == "length":
+                self.note_assumption(f"{typed} is the number of tokens that the mask keeps of each sequence")
+                self.token_sums.counts.add(OF_SEQUENCE)
+                del self.read_as[typed], self.declared[typed]
+                right = KEPT
+        return super().apply_operator(operator, left, right, node)
 
     def read_statistic(self, kind: str, typed: str) -> Any:
         """Return the mean or the standard deviation of the rewards, or advantages, of a group."""

@@ -19,6 +19,7 @@ from klsym.language.reductions import MASK, select_drawn_word
 from klsym.language.training_names import (
     AMBIGUOUS,
     MASKS,
+    STEPS_OF_LOOPS,
     TRAINED,
     find_meaning,
     is_coefficient,
@@ -52,6 +53,8 @@ class EntryReader(NameReader):
     def read_attribute(self, node: ast.expr) -> Any:
         """Return the value of self.beta, cfg.kl_coef or batch["advantages"], by the last name; of x[:, j]."""
         match node:
+            case ast.Attribute(ast.Name("self"), name) if name in self.unread and not self.is_told(name):
+                raise self.unread[name]
             case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
                 self.used.add(name)
                 return self.names[name]
@@ -70,6 +73,12 @@ class EntryReader(NameReader):
             ):
                 self.assume_drawn(ast.unparse(index))
                 return select_drawn_word(self.build(of, 1))
+            case ast.Subscript(of, ast.Name(index)) if index in STEPS_OF_LOOPS and index not in self.names:
+                self.steps.add(index)
+                if len(self.steps) > 1:
+                    raise self.make_error_at("entries at two places", node)
+                self.assumed = (*self.assumed, f"values at [{index}] belong together")
+                return self.build(of, 1)
             case ast.Subscript(of, ast.Name(index)) if is_index_of_samples(index):
                 self.assumed = (*self.assumed, f"{index} are samples of a minibatch")
                 return self.read_stored(of)

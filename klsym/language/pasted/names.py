@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from klsym.language.training_names import (
     BEHAVIOUR,
+    DRAWN,
     MASKS,
     OLD,
     REFERENCE,
@@ -20,10 +21,13 @@ REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_s
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
 OF_PADDING = {
     "loss", "response", "action", "attention", "completion", "padding", "pad", "eos", "token", "tokens", "kl",
-    "label", "labels", "valid", "seq", "sequence", "assistant", "generation", "output",
+    "label", "labels", "valid", "seq", "sequence", "assistant", "generation", "output", "cur", "current", "b",
+    "mb", "batch", "non", "not",
 }  # fmt: skip
+OF_SEQUENCES = {"seq", "seqs", "sequences", "input"}
 WITHOUT_GRADIENT = {"detach", "no_grad", "data", "stop_gradient", "inference_mode"}
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
+CLIPPING = {"clamp", "clip", "clamp_", "clip_by_value"}
 BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}
 
 
@@ -88,6 +92,18 @@ def list_factors(tree: ast.AST) -> frozenset[str]:
 
     visit(tree, False)
     return frozenset(of_products - elsewhere)
+
+
+def list_clipped(tree: ast.AST) -> frozenset[str]:
+    """Return the names that are bounded from both sides.
+
+    >>> sorted(list_clipped(ast.parse("a.clamp(0, 1) + clip(self.b, 1 - e, 1 + e) + c.clamp(min=0)")))
+    ['a', 'b']
+    """
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    clipped = ((call, *split_operands(call)) for call in calls)
+    both = [operands[0] for call, name, operands in clipped if name in CLIPPING and len(operands) == 3]
+    return frozenset(name for operand in both for name in list_chain(operand)[-1:])
 
 
 def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
@@ -220,11 +236,28 @@ def names_mask(index: ast.expr) -> bool:
     [True, True, True, False]
     """
     match index:
+        case ast.UnaryOp(ast.Invert(), operand):
+            return any("pad" in name and is_padding_mask(name) for name in list_chain(operand)[-1:])
+        case ast.Compare(ast.Name(name), [ast.NotEq() | ast.Gt()], [padding]) if is_padding_token(
+            name, ast.unparse(padding)
+        ):
+            return True
         case ast.Compare(of, [ast.Eq()], [ast.Constant(1 | True)]) | ast.Compare(
             of, [ast.Gt() | ast.NotEq()], [ast.Constant(0)]
         ):
             return names_mask(of)
     return any(is_padding_mask(name) for name in list_chain(index)[-1:])
+
+
+def is_padding_token(name: str, padding: str) -> bool:
+    """Is it a comparison of tokens with the token of padding, which keeps the others?
+
+    >>> is_padding_token("labels", "-100"), is_padding_token("seq", "pad_id"), is_padding_token("seq", "eos")
+    (True, True, False)
+    """
+    words = {*split_words(padding)}
+    is_token = bool({*split_words(name)} & (DRAWN - {"a", "act", "acts", "action", "actions"} | OF_SEQUENCES))
+    return is_token and (padding in ("-100", "0") or bool(words & {"pad", "ignore", "padding"}))
 
 
 def is_padding_mask(name: str) -> bool:
@@ -254,13 +287,17 @@ def is_told_by_name(name: str, value: ast.expr) -> bool:
     >>> codes = ("net(x)", "f(-logp)", "net(x).detach()", "ref(x)", "net(x) > 0")
     >>> [is_told_by_name("logp", ast.parse(code, mode="eval").body) for code in codes]
     [True, False, False, False, False]
+    >>> is_told_by_name("logp", ast.parse("get_logps(logits, ids)", mode="eval").body)
+    True
     >>> is_told_by_name("advantages", ast.parse("gae(rewards, values)", mode="eval").body)
     True
     """
     meaning = find_meaning(name) or find_logits(name) or ""
     names = list_words_typed(value)
     called = {split_operands(node)[0] for node in ast.walk(value) if isinstance(node, ast.Call)}
-    of_policies = {x for x in names - called if (find_meaning(x) or find_logits(x) or "").startswith("log_")}
+    own_logits = {x for x in names if find_meaning(x) is None and find_logits(x) == meaning}
+    others = names - called - own_logits
+    of_policies = {x for x in others if (find_meaning(x) or find_logits(x) or "").startswith("log_")}
     alike = {x for x in names - called if find_meaning(x) == meaning}
     if of_policies or alike or any(isinstance(node, ast.Compare) for node in ast.walk(value)):
         return False

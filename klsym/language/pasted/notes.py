@@ -41,7 +41,7 @@ def list_notes(reader: Any) -> Iterator[Message]:
         yield Message("calls-left-out", names=unchanged)
     if reader.factor != 1 and not aggregate:
         yield Message("factor-left-out", factor=str(reader.factor))
-    passed = [name for name in reader.unread if not reader.has_meaning(name) and name not in reader.names]
+    passed = [name for name in reader.unread if not reader.is_told(name) and name not in reader.names]
     if unused := (
         *(name for name in reader.assigned if name not in reader.used and name != reader.last),
         *passed,

@@ -62,6 +62,8 @@ class PolicyReader(EntryReader):
             reason = f"{call.name}(..) of {ast.unparse(node)[:SHOWN]!r}, logits that are averaged"
             raise self.make_error_with_hint(reason, OF_UNKNOWN_LOGITS, call.node)
         typed = ast.unparse(node)
+        for name in list_words_typed(node) & self.unread.keys() - self.told:
+            raise self.unread[name]
         match node:
             case ast.BinOp(logits, ast.Div(), divisor):
                 node, temperature = logits, ast.unparse(divisor)

@@ -37,6 +37,7 @@ class Unrolled:
     def __init__(self, statements: Iterable[ast.stmt]) -> None:
         self.assumed: list[str] = []
         self.lists: set[str] = set()  # names of empty lists, which a loop fills
+        self.filled: set[str] = set()  # names of lists to which something was appended
         self.losses: list[ast.expr] = []  # x of x.backward(), whose gradients add up
         lines = [*statements]
         self.is_single = sum(isinstance(line, ast.FunctionDef) for line in lines) < 2
@@ -83,8 +84,11 @@ class Unrolled:
                         entry = ast.Subscript(call, ast.Constant(number), ast.Load())
                         entry = ast.copy_location(entry, call)
                         yield ast.copy_location(ast.Assign([target], entry), statement)
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])) if name in self.lists:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])) if (
+                name in self.lists or ("loss" in name and name not in self.filled)
+            ):
                 self.lists.discard(name)  # a second one would be of other samples
+                self.filled.add(name)
                 yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), statement)
             case ast.Expr(ast.Call(function, arguments)) if changes_no_value(function, len(arguments)):
                 if isinstance(function, ast.Attribute) and function.attr == "backward":

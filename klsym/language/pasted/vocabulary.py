@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from klsym.errors import spell_option
+from klsym.language.expressions import ATOMS, exp, log_q, sg
 from klsym.language.expressions import DENSITIES as SYMBOLS
-from klsym.language.expressions import exp, log_q, sg
 from klsym.language.pasted.calls import Call, Row
+from klsym.language.pasted.names import split_operands
 from klsym.language.pasted.selections import QUANTILES
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
@@ -27,7 +28,7 @@ from klsym.language.reductions import (
     sum_over_words,
 )
 from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
-from klsym.language.training_names import find_policy, names_drawn_word
+from klsym.language.training_names import find_policy, find_policy_named, names_drawn_word
 
 NAME_DRAWN = ": name the index of the drawn word token_ids or labels; for the top k words type full(M*..)"
 
@@ -64,7 +65,8 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     """
     flag, reduction = given.get("log_target"), given.get("reduction")
     is_log = isinstance(flag, ast.Constant) and flag.value is True
-    first, second = (select_drawn_word(reader.build(given[name], depth)) for name in ("x", "target"))
+    first = _read_distribution(reader, given["x"], depth, is_log=True)
+    second = _read_distribution(reader, given["target"], depth, is_log)
     target = second if is_log else (second.args[0] if second.args else None)
     symbols = {symbol: name for name, symbol in DENSITIES.items()}
     is_exponentiated = isinstance(first, exp) and first.args[0] in SYMBOLS
@@ -82,6 +84,30 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     if is_exponentiated:
         return factor * OverVocabulary(recognise(exp(target - log_q)) * (target - first))
     return factor * full_kl(symbols[target], symbols[first])
+
+
+def _read_distribution(reader: Any, node: ast.expr, depth: int, is_log: bool) -> Any:
+    """Return what kl_div is of; a policy that is named alone is what kl_div takes: logs, or probabilities."""
+    density = (
+        find_policy_named(node.id) if isinstance(node, ast.Name) and node.id not in reader.names else None
+    )
+    if density is None:
+        return select_drawn_word(reader.build(node, depth))
+    reader.assumed = (*reader.assumed, f"{ast.unparse(node)} are {'log-' * is_log}probabilities")
+    reader.read_as[ast.unparse(node)] = (
+        WORD_LOGS[ATOMS[density]] if is_log else exp(WORD_LOGS[ATOMS[density]])
+    )
+    return ATOMS[density] if is_log else exp(ATOMS[density])
+
+
+OF_DIVERGENCES = {"kl", "kld", "kldiv", "criterion", "loss_function", "loss_fn", "kl_loss", "kd_loss"}
+
+
+def is_divergence_of_softmax(node: ast.Call) -> bool:
+    """Is it a loss that a name stands for, of a log_softmax and a softmax: nn.KLDivLoss?"""
+    called = [split_operands(x)[0] if isinstance(x, ast.Call) else "" for x in node.args]
+    name = name_called(node)
+    return called == ["log_softmax", "softmax"] and name.lower().removeprefix("self.") in OF_DIVERGENCES
 
 
 def _read_reduction(reader: Any, call: Call, reduction: ast.expr | None) -> Any:
@@ -104,6 +130,9 @@ MODULES = {
     "L1Loss": "l1_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss",
 }  # fmt: skip
 """The function of each module of torch.nn that is a loss."""
+ASSUMED_MODULE = ast.Call(
+    ast.Name("KLDivLoss"), [], [ast.keyword("reduction", ast.Constant("batchmean"))]
+)  # of a log_softmax and a softmax
 
 
 def names_module(node: ast.Call) -> bool:
@@ -123,6 +152,8 @@ def unfold_module(node: ast.Call, modules: Mapping[str, ast.Call]) -> ast.Call:
     modules: the name of each one, and its call.
     """
     match node.func:
+        case _ if is_divergence_of_softmax(node) and name_called(node) not in modules:
+            module = ASSUMED_MODULE
         case ast.Call() as module if names_module(module):
             pass
         case ast.Name(name) | ast.Attribute(ast.Name("self"), name) if name in modules:
