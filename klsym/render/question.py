@@ -26,7 +26,20 @@ from klsym.engine.verdicts.verdict import TargetReading, Verdict
 from klsym.errors import spell_command, spell_option
 from klsym.kernel.statements import Mean
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import ATOMS, A, R, V, V_next, clip, log_mu, log_old, log_p, log_q
+from klsym.language.expressions import (
+    ATOMS,
+    DENSITIES,
+    A,
+    R,
+    V,
+    V_next,
+    clip,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    unfold,
+)
 from klsym.language.sums import OverVocabulary
 from klsym.language.training_names import counts_steps
 from klsym.notation.losses import show
@@ -245,6 +258,24 @@ def compares_with_old(verdict: Verdict) -> bool:
     return only_old or is_penalty_to_old(verdict, verdict.is_ascended)
 
 
+def describe_log_ratio(verdict: Verdict) -> str:
+    """Say that single values of log m - log b may be negative, for samples of m; "" for other losses.
+
+    E_m[log m - log b] = KL(m||b) >= 0, while b > m at some words unless b = m.
+    """
+    written = verdict.loss.written
+    if written is None or verdict.is_truncated:
+        return ""
+    e = expand(unfold(written.expression))
+    sampler = log_q if verdict.setting.on_policy else log_mu
+    e = e.xreplace({log_mu: sampler})
+    for density in DENSITIES:
+        constant = e.coeff(sampler)
+        if density != sampler and constant.is_positive and expand(e - constant * (sampler - density)) == 0:
+            return "single values may be negative: their mean is a KL, which is not"
+    return ""
+
+
 def describe_mixture(verdict: Verdict) -> str:
     """Say which divergences from a mixture of two policies a loss is, and how strong; "" for other losses."""
     written = verdict.loss.written
@@ -331,6 +362,7 @@ def write_remark(verdict: Verdict) -> str:
         describe_regression,
         describe_repeated_division,
         describe_sum_over_tokens,
+        describe_log_ratio,
     )
     return next(filter(None, (write(verdict) for write in writers)), "")
 
