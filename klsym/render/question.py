@@ -263,8 +263,8 @@ def describe_log_ratio(verdict: Verdict) -> str:
 
     E_m[log m - log b] = KL(m||b) >= 0, while b > m at some words unless b = m.
     """
-    written = verdict.loss.written
-    if written is None or verdict.is_truncated:
+    written, setting = verdict.loss.written, verdict.setting
+    if written is None or verdict.is_truncated or setting.averaged or setting.divisor.over_batch:
         return ""
     e = expand(unfold(written.expression))
     sampler = log_q if verdict.setting.on_policy else log_mu
