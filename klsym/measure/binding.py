@@ -21,13 +21,15 @@ class Shape(NamedTuple):
     """What pasted code shows of the worlds that it needs.
 
     one_token: it has no mask and no sums over tokens, so that its values have no axis of tokens; padded: it
-    has a mask; compares: it averages rewards over samples; has_older: it has an older policy's.
+    has a mask; compares: it averages rewards over samples; has_older: it has an older policy's;
+    two_valued: it asks whether a reward is equal to a number.
     """
 
     one_token: bool = False
     padded: bool = True
     compares: bool = False
     has_older: bool = False
+    two_valued: bool = False
 
 
 class BoundLoss(NamedTuple):

@@ -129,6 +129,8 @@ def measure(
         on_policy = spell_option("sampling", "on-policy")
         assumed = [f"assumed: samples from an older policy, which the code has; {on_policy}: from q"]
     sampling = sampling or ("off-policy" if assumed else "on-policy")
+    if bound.shape.two_valued and not binary:
+        binary, assumed = True, [*assumed, "assumed: rewards are 0 or 1, as the code compares them with =="]
     group, fixed_length = max(group, 3 * bound.shape.compares), fixed_length or not bound.shape.padded
     length = 1 if bound.shape.one_token else length
     setting = Setting(

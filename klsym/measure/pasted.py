@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 from klsym.errors import UsageError, spell_option
@@ -15,6 +16,7 @@ from klsym.language.pasted.names import (
     REDUCING,
     is_padding_mask,
     is_told_by_name,
+    list_chain,
     list_summed_names,
     split_operands,
 )
@@ -122,7 +124,23 @@ def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Pl
     one_token = not padded and not sums_over_tokens(text, of_words)
     guessed = {name: field for name, field in fields.items() if name not in map}
     has_older = bool({*fields.values()} & OF_OLDER)
-    return Plan(pasted, guessed, numbers, Shape(one_token, padded, compares, has_older))
+    two_valued = any(fields.get(name, "").startswith("rewards") for name in list_equated_names(text))
+    return Plan(
+        pasted, guessed, numbers, Shape(one_token, padded, compares, has_older, two_valued=two_valued)
+    )
+
+
+def list_equated_names(text: str) -> frozenset[str]:
+    """Return the names that are compared with == or !=.
+
+    >>> sorted(list_equated_names("where(R == 1, x, y)*(a > 0)"))
+    ['R']
+    """
+    compared = [
+        node for node in ast.walk(parse_python(dedent(text).strip())) if isinstance(node, ast.Compare)
+    ]
+    equated = (node.left for node in compared if isinstance(node.ops[0], ast.Eq | ast.NotEq))
+    return frozenset(name for node in equated for name in list_chain(node)[-1:])
 
 
 def is_runnable(text: str) -> bool:

@@ -245,8 +245,8 @@ def _is_measured(values: Any) -> bool:
 
 
 def _is_floor(bound: float, side: int) -> bool:
-    """Is it a bound that keeps a positive number from 0?"""
-    return side < 0 < bound <= LARGEST_FLOOR
+    """Is it a bound that keeps a positive number from 0, or the logs of probabilities finite?"""
+    return side < 0 < bound <= LARGEST_FLOOR or abs(bound) >= torch.finfo(torch.float32).max
 
 
 def _list_numbers(bounds: list[Any]) -> Iterator[float]:

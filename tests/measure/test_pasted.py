@@ -131,3 +131,36 @@ def test_what_is_not_read_is_said_to_be_runnable_and_is_not_run() -> None:
     assert done.returncode == 2 and done.stderr.endswith("; klsym measure with the same code runs it\n")
     other = run_klsym("explain", "torch.cumsum(logp*unknown, 0).mean()")
     assert other.returncode == 2 and "klsym measure" not in other.stderr
+
+
+DISTRIBUTIONS = """
+ratio = torch.exp(dist.log_prob(actions) - old_dist.log_prob(actions))
+loss = -min(ratio*adv, ratio*adv).mean() - 0.01*dist.entropy().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "multiples"),
+    [
+        (DISTRIBUTIONS, {"policy-gradient": -1, "entropy": -0.01}),
+        ("loss += -(dist.log_prob(actions)*adv).mean()", {"policy-gradient": -1}),
+        ("r = exp(logp - old_logp); loss = -r*adv", {"policy-gradient": -1}),
+        ("adv = where(R == 1, lam*R, R - 1); -logp*adv", {"policy-gradient": -1.1}),
+        ("probs = softmax(logits, -1); (probs*log(probs)).sum(-1).mean()", {"entropy": -1}),
+    ],
+)
+def test_functions_and_distributions_that_the_code_does_not_define(
+    code: str, multiples: dict[str, float]
+) -> None:
+    found = measure(code).multiples
+    assert found == pytest.approx(multiples, abs=1e-9), found
+
+
+def test_what_is_assumed_of_them_is_said() -> None:
+    notes = " ".join(measure(DISTRIBUTIONS).notes)
+    assert "dist is Categorical(logits=logits)" in notes and "old_dist is Categorical" in notes
+    assert "below" not in notes
+    assert any("rewards are 0 or 1" in note for note in measure("-logp*adv*(R == 1)*R").notes)
+    for code in ("-unknown.log_prob(a)*adv", "-dist.sample()*adv", "-target_dist.log_prob(a)*adv"):
+        with pytest.raises((UsageError, AttributeError)):
+            measure(code)

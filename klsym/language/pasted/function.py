@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from textwrap import dedent
@@ -25,7 +25,7 @@ from klsym.errors import UsageError
 from klsym.language.pasted.names import FAMILIES, has_call, list_chain, names_mask, split_operands
 from klsym.language.pasted.statements import assign_defaults, changes_no_value
 from klsym.language.pasted.text import find_assigned_name, is_addition_to_itself, parse_python
-from klsym.language.training_names import is_index_of_samples, names_drawn_word
+from klsym.language.training_names import find_policy, is_index_of_samples, names_drawn_word
 
 IMPORTS = {
     "torch": "import torch", "th": "import torch as th", "nn": "import torch.nn as nn",
@@ -41,6 +41,21 @@ MASKED_MEAN = """def masked_mean(x, mask, dim=None, axis=None):
     dim = axis if dim is None else dim
     return (x * mask).sum() / mask.sum() if dim is None else (x * mask).sum(dim) / mask.sum(dim)
 """
+OF_TWO = """def {0}(x, y):
+    return torch.{0}imum(torch.as_tensor(x), torch.as_tensor(y))
+"""
+CALLED = {
+    **{
+        name: f"from torch import {name}\n"
+        for name in ("exp", "log", "sqrt", "clip", "clamp", "where", "sigmoid")
+    },
+    **{
+        name: f"from torch.nn.functional import {name}\n" for name in ("softmax", "log_softmax", "logsigmoid")
+    },
+    **{name: f"import torch\n{OF_TWO.format(name)}" for name in ("min", "max")},
+}
+"""Functions that pasted code calls without a library, and the lines that define each."""
+LOGITS_OF = {"log_q": "logits", "log_p": "ref_logits", "log_mu": "old_logits"}
 OVER_SAMPLES = {
     "mean", "std", "var", "view", "reshape", "median", "max", "min", "quantile", "argsort", "sort", "sum",
 }  # fmt: skip
@@ -103,18 +118,17 @@ def write_function(text: str, left_out: Collection[str] = ()) -> PastedFunction:
     body = [line for line in body if not _is_left_out(line) and find_assigned_name(line) not in left_out]
     if not body:
         raise UsageError("no loss in the code: its last line assigns or names it")
-    named = _NamedParts()
-    first = find_assigned_name(body[0]) or ""
-    start = parse_python(f"{first} = 0").body if is_addition_to_itself(body[0]) else []
-    named.known |= {first} if start else set()
-    lines = [named.visit(line) for line in body]
+    named = _NamedParts(CALLED.keys() & _list_called(source))
+    start = _list_starts(body, named)
+    lines = [named.visit(line) for line in (*start, *body)]
     if losses and not isinstance(lines[-1], ast.Return):
         total: ast.expr = reduce(lambda x, y: ast.BinOp(x, ast.Add(), y), losses)
         lines.append(ast.Expr(named.visit(total)))
-    lines = [*start, *lines[:-1], *_return_last(lines[-1])]
+    lines = [*lines[:-1], *_return_last(lines[-1])]
     arguments = ", ".join(named.arguments)
     written = "\n".join(f"    {row}" for line in lines for row in ast.unparse(line).split("\n"))
-    module = f"{_write_imports(source)}def loss({arguments}):\n{written}\n"
+    function = f"def loss({arguments}):\n{written}\n"
+    module = f"{_write_imports(function)}{function}"
     if MASKED_MEAN in module:
         named.assumed["masked_mean(x, mask) is (x*mask).sum()/mask.sum()"] = None
     return PastedFunction(
@@ -127,6 +141,39 @@ def write_function(text: str, left_out: Collection[str] = ()) -> PastedFunction:
         indices=frozenset(named.indices),
         assumed=(*named.assumed,),
     )
+
+
+def _list_starts(body: Sequence[ast.stmt], named: _NamedParts) -> list[ast.stmt]:
+    """Return the lines before the first one: the policies that it names, and the 0 to which it adds."""
+    policies = find_distributions(body)
+    named.assumed |= dict.fromkeys(f"{name} is Categorical(logits={of})" for name, of in policies.items())
+    start = [f"{name} = torch.distributions.Categorical(logits={of})" for name, of in policies.items()]
+    start += [f"{find_assigned_name(body[0])} = 0"] if is_addition_to_itself(body[0]) else []
+    lines: list[ast.stmt] = parse_python("\n".join(start)).body
+    return lines
+
+
+def find_distributions(body: Sequence[ast.stmt]) -> dict[str, str]:
+    """Return the names of distributions that the code does not build, and what their logits are called.
+
+    >>> find_distributions(parse_python("-old_dist.log_prob(a)*R + dist.entropy() + x.exp()").body)
+    {'old_dist': 'old_logits', 'dist': 'logits'}
+    """
+    nodes = [node for line in body for node in ast.walk(line)]
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names = [
+        node.func.value.id
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.attr in ("log_prob", "entropy")
+    ]
+    return {
+        name: LOGITS_OF[density]
+        for name in names
+        if name not in assigned and (density := find_policy(name) or "") in LOGITS_OF
+    }
 
 
 def _parse_body(source: str) -> list[ast.stmt]:
@@ -151,7 +198,19 @@ def _returns_at_end(function: ast.FunctionDef) -> bool:
 def _write_imports(source: str) -> str:
     names = {node.id for node in ast.walk(parse_python(source)) if isinstance(node, ast.Name)}
     imports = "".join(f"{line}\n" for name, line in IMPORTS.items() if name in names)
-    return imports + MASKED_MEAN * ("masked_mean" in names)
+    called = "".join(lines for name, lines in CALLED.items() if name in _list_called(source))
+    return imports + called + MASKED_MEAN * ("masked_mean" in names)
+
+
+def _list_called(source: str) -> set[str]:
+    """Return the names that are called like functions of two tensors, or of one."""
+    calls = [node for node in ast.walk(parse_python(source)) if isinstance(node, ast.Call)]
+    named = [call for call in calls if isinstance(call.func, ast.Name)]
+    return {
+        call.func.id
+        for call in named
+        if isinstance(call.func, ast.Name) and (call.func.id not in ("min", "max") or len(call.args) == 2)
+    }
 
 
 def _is_left_out(line: ast.stmt) -> bool:
@@ -183,8 +242,8 @@ def _return_last(line: ast.stmt) -> list[ast.stmt]:
 class _NamedParts(ast.NodeTransformer):
     """Writes beta for self.beta, adv for batch["adv"], and collects the names that have no value yet."""
 
-    def __init__(self) -> None:
-        self.known: set[str] = {*IMPORTS, *dir(builtins), "masked_mean"}
+    def __init__(self, functions: Collection[str]) -> None:
+        self.known: set[str] = {*IMPORTS, *dir(builtins), *functions, "masked_mean"}
         self.arguments: dict[str, None] = {}
         self.owners: dict[str, list[str]] = {}  # last name of a chain -> the chain
         self.per_sample: set[str] = set()
