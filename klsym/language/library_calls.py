@@ -274,6 +274,12 @@ FUNCTIONS: dict[str, Row] = {
     **dict.fromkeys(
         ("tensor", "as_tensor", "asarray", "array"), Row(("x", "/", "dtype", "device"), _copy_values)
     ),
+    "float": Row(
+        ("x",),
+        lambda reader, call, given, depth: reader.call_function(
+            "sg", [reader.build(given["x"], depth)], call.node
+        ),
+    ),
     "Variable": Row(("x",), lambda reader, call, given, depth: reader.build(given["x"], depth)),
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
@@ -281,7 +287,7 @@ FUNCTIONS: dict[str, Row] = {
     "agg_loss": _make_masked_row("mean", last="mode"),
     **dict.fromkeys(("whiten", "masked_whiten"), Row(("x", "/", "mask", "shift_mean"), _build_whitened)),
     "masked_sum": _make_masked_row("sum"),
-    "mse_loss": _make_distance_row(lambda reader, node, d: d**2),
+    **dict.fromkeys(("mse_loss", "mse", "mseloss"), _make_distance_row(lambda reader, node, d: d**2)),
     "l1_loss": _make_distance_row(lambda reader, node, d: reader.call_function("abs", [d], node)),
     **dict.fromkeys(("smooth_l1_loss", "huber_loss"), _make_distance_row(_build_huber)),
 }

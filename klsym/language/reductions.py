@@ -26,6 +26,7 @@ from klsym.language.expressions import (
     log_q,
     parameter,
     remove_sg,
+    sg,
     unfold,
 )
 from klsym.language.recognition import join_probabilities, recognise
@@ -236,6 +237,9 @@ def flatten(e: Any) -> Flat:
         raise _refuse_std()
     if not e.has(Mean, MASK, *COUNTS):
         return Flat(e)
+    e = e.replace(
+        lambda x: isinstance(x, sg) and isinstance(x.args[0], Mean), lambda x: Mean(sg(*x.args[0].args))
+    )
     names = {mean: Dummy() for mean in e.atoms(Mean)}
     for node in sympy.preorder_traversal(e):
         if not (node.is_Add or node.is_Mul or isinstance(node, Mean)) and node.has(Mean):

@@ -368,7 +368,7 @@ class SpelledReader(WholeLossReader):
                 if is_condition(receiver)
                 else self.build(receiver, depth + 1)
             )
-        call = CALLS.get(name)
+        call = CALLS.get(name) or CALLS.get(name.lower())
         words = {word for x in node.args for one in list_words_typed(x) for word in split_words(one)}
         if call is None and self.names_critics_value(name, words):
             return self.read_usual_name(f"{name}()", name, node)
@@ -399,7 +399,8 @@ class SpelledReader(WholeLossReader):
                 return SplitCall(name, node.args, is_from_library=False)
             case ast.Attribute(of, name):
                 chain = self.split_chain(of)
-                if chain is not None and (chain[0] in LIBRARIES or name.startswith("masked_")):
+                is_module = chain == ["self"] and name.lower() in CALLS  # self.MseLoss(x, y)
+                if chain is not None and (chain[0] in LIBRARIES or name.startswith("masked_") or is_module):
                     return SplitCall(name, node.args, is_from_library=True)
                 return SplitCall(name, [of, *node.args], is_from_library=False)
         raise self.make_error_at("this call is not part of the loss grammar", node)

@@ -27,7 +27,7 @@ OF_SHAPE = {
     "response", "completion", "action", "sample", "samples", "packed", "flat", "flattened", "masked", "local",
     "current", "cur", "curr", "group", "shaped", "normalized", "norm", "estimates", "generated", "selected",
     "picked", "values", "b", "data", "tf", "tensor", "ph", "np", "of", "taken", "act", "acts",
-    "actions", "a", "the", "for",
+    "actions", "a", "the", "for", "saved", "v",
 }  # fmt: skip
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
 DENSITY = OF_SHAPE | PROBABILITIES | {"p", "q", "pi", "mu", "policy", "theta", "sum", "mean", "all"}
@@ -108,6 +108,8 @@ LETTERS = {
     "logz",
     "c",
     "log_Z",
+    "c1",
+    "c2",
 }  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
 STEPS_OF_LOOPS = {"i", "j", "k", "t", "n", "pos", "step"}  # names that count what a loop goes through
 SIZES = {
@@ -169,9 +171,10 @@ def is_coefficient(name: str) -> bool:
         ordered[:1] == ["clip"] and {*ordered[-1:]} <= {"value", "range", "max", "min"}
     ):
         return True
+    is_size = ordered[-2:] == ["batch", "size"]
     is_count = bool(words & OF_COUNTS) and bool(words & COUNTED) and not words & (VARYING | LOGS)
     is_factor = bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
-    return is_factor or is_count or is_weight_of_term(name)
+    return is_factor or is_count or is_size or is_weight_of_term(name)
 
 
 def is_weight_of_term(name: str) -> bool:
@@ -280,11 +283,16 @@ def find_meaning(name: str) -> str | None:
 def names_drawn_word(name: str) -> bool:
     """Does the name of an index say that it is the word that was drawn?
 
-    >>> [names_drawn_word(x) for x in ("input_ids.unsqueeze(-1)", "labels", "topk_ids", "greedy_ids", "idx")]
-    [True, True, False, False, False]
+    >>> [names_drawn_word(x) for x in ("input_ids.unsqueeze(-1)", "labels", "topk_ids", "seq", "seq_idx")]
+    [True, True, False, True, False]
     """
     words = {*split_words(name)}
-    is_drawn = bool(words & (DRAWN - {"a"})) or split_words(name.removeprefix("self."))[:1] == ["a"]
+    first = split_words(name)[:1]
+    is_drawn = (
+        bool(words & (DRAWN - {"a"}))
+        or (first == ["seq"] and not words & OF_BATCH)
+        or split_words(name.removeprefix("self."))[:1] == ["a"]
+    )
     return is_drawn and not words & NOT_DRAWN
 
 

@@ -75,6 +75,17 @@ READ = {
     "jnp.sum(jax.scipy.special.entr(probs), axis=-1).mean()": "-full(log_q)",
     "-tf.reduce_mean(tf.minimum(self.ratio, tf.clip_by_value(self.ratio, 0.8, 1.2))*adv)":
         "-A*Min(rho, clip(rho, 4/5, 6/5))",
+    "policy_loss = [-lp*R for lp, R in zip(policy.saved_log_probs, returns)]\ntorch.cat(policy_loss).sum()":
+        "-R*log_q",
+    "sum(-logp[i]*adv[i] for i in range(n))": "-A*log_q",
+    "-torch.min(surr1, surr2) + 0.5*self.MseLoss(state_values, rewards)":
+        "(-R + state_values)**2/2 - Min(A*rho, A*clip(rho, 1 - eps, eps + 1))",
+    "pi_loss -= log_prob*float(advantage.data)": "-A*log_q",
+    "-(log_probs*rewards).sum()/batch_size": "-R*log_q/batch_size",
+    "with torch.no_grad():\n    kl = (logp - ref_logp).mean()": "sg(k1)",
+    "-adv_v*log_prob_v[range(BATCH_SIZE), actions_t]": "-A*log_q",
+    "-Log(pi)*A": "-A*log_q",
+    "-log_probs.gather(2, seq.unsqueeze(2)).squeeze(2)*reward*(seq > 0)": "-R*log_q",
     "loss = pg_loss + value_loss_coef*value_loss": "-A*log_q + value_loss*value_loss_coef",
 }  # fmt: skip
 REFUSED = {
@@ -104,6 +115,9 @@ REFUSED = {
     "masked_mean(k2, ~mask)": "mask",
     "criterion(logits, labels)": "unknown function 'criterion'",
     "self.T*k1.exp()": "temperature|unknown name|length",
+    "[lp*r for lp, r in zip(logp, R) if r > 0]": "not part of the loss grammar|grammar",
+    "[a*b for a in logp for b in R]": "not part of the loss grammar|grammar",
+    "self.unknown_loss(logp, R)": "unknown_loss",
     "a, b = f(logp)\n-a*A": "unknown function 'f'",
     "loss, stats = compute_loss(logp, adv)\nloss": "unknown function 'compute_loss'",
 }

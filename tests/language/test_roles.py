@@ -39,7 +39,7 @@ REFUSED = [  # what is pasted, a part of the one line that says why not
     ("open(k1)", "unknown function"),
     ("logp.__class__", "not part of the loss grammar"),
     ("(lambda x: x)(logp)", "not part of the loss grammar"),
-    ("[logp for x in k1]", "not part of the loss grammar"),
+    ("[logp for x in k1 if x]", "not part of the loss grammar"),
     ("torch.load(logp)", "is not part of the loss grammar, and is not read"),
     ("torch.nn.Module()", "is not part of the loss grammar, and is not read"),
     ("logp if k1 else k2", "not part of the loss grammar"),

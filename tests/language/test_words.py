@@ -77,7 +77,7 @@ REFUSED = {
     f"{Q}.gather(-1, indices)": "gather at unknown words.*token_ids or labels",
     f"{Q}.gather(-1, topk_ids)": "gather at unknown words",
     f"p = {P}.gather(-1, ids); F.kl_div({QLOG}.gather(-1, ids), p)": "kl_div beside gather",
-    "torch.gather(logp, -1, ids)": "gather of a value that is not of every word",
+    "torch.gather(adv, -1, ids)": "gather of a value that is not of every word",
     "torch.logsumexp(student_logits, -1)": "klsym audit runs functions",
     "(probs*log_probs*advantages).sum(-1)": "'probs' is a probability",
     "(probs*log_probs).mean()": "'probs' is a probability",

@@ -25,13 +25,13 @@ def take_larger_losses(loss: Any) -> Any:
     >>> take_larger_losses(-sympy.Min(rho * A, clipped)) == -sympy.Min(rho * A, clipped)
     True
     """
-    other = {sympy.Max: sympy.Min, sympy.Min: sympy.Max}
+    opposite = {sympy.Max: sympy.Min, sympy.Min: sympy.Max}
     larger = {}
-    for extreme in (x for x in loss.atoms(*other) if x.has(*REWARDS)):
+    for extreme in (x for x in loss.atoms(*opposite) if x.has(*REWARDS)):
         mark = sympy.Dummy()
         factor = sympy.diff(loss.xreplace({extreme: mark}), mark)
         if (factor.is_positive and isinstance(extreme, sympy.Min)) or (
             factor.is_negative and isinstance(extreme, sympy.Max)
         ):
-            larger[extreme] = other[type(extreme)](*extreme.args)
+            larger[extreme] = opposite[type(extreme)](*extreme.args)
     return loss.xreplace(larger)

@@ -41,7 +41,7 @@ def find_kind(name: str) -> str:
     """
     words = {*split_words(name)}
     for kind, (needed, allowed) in KINDS.items():
-        if all(words & one for one in needed) and (allowed is None or words <= allowed.union(*needed)):
+        if all(words & group for group in needed) and (allowed is None or words <= allowed.union(*needed)):
             return kind
     return ""
 
@@ -104,8 +104,8 @@ class AssumedNameReader(AverageReader):
 
     def read_statistic(self, kind: str, typed: str) -> Any:
         """Return the mean or the standard deviation of the rewards, or advantages, of a group."""
-        of, symbol = ("advantages", "A") if {*split_words(typed)} & ADVANTAGES else ("rewards", "R")
-        self.note_assumption(f"{typed} is the {kind} of {of} of a group")
+        averaged, symbol = ("advantages", "A") if {*split_words(typed)} & ADVANTAGES else ("rewards", "R")
+        self.note_assumption(f"{typed} is the {kind} of {averaged} of a group")
         if kind == "mean":
             return self.reduce_to_mean("mean", ATOMS[symbol], "mean")
         self.note_axis(deviation := Std(ATOMS[symbol]), None)

@@ -172,11 +172,11 @@ class AverageReader(PolicyReader):
 
     def take_at_one_state(self, value: Any) -> Any:
         """Return a value in which an exact mean beside a sample is that of its own state."""
-        own = value.xreplace({mean: mean.args[0] for mean in value.atoms(Mean) if is_exact(mean)})
-        if own == value or is_flat(value):
+        replaced = value.xreplace({mean: mean.args[0] for mean in value.atoms(Mean) if is_exact(mean)})
+        if replaced == value or is_flat(value):
             return value
         self.assumed = (*self.assumed, "all samples are of one state, and so are their exact means")
-        return own
+        return replaced
 
     def read_averaged(self, kind: str, node: ast.expr, depth: int) -> Any:
         """Return what a mean or a sum is of.

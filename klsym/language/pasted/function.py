@@ -146,8 +146,12 @@ def write_function(text: str, left_out: Collection[str] = ()) -> PastedFunction:
 def _list_starts(body: Sequence[ast.stmt], named: _NamedParts) -> list[ast.stmt]:
     """Return the lines before the first one: the policies that it names, and the 0 to which it adds."""
     policies = find_distributions(body)
-    named.assumed |= dict.fromkeys(f"{name} is Categorical(logits={of})" for name, of in policies.items())
-    start = [f"{name} = torch.distributions.Categorical(logits={of})" for name, of in policies.items()]
+    named.assumed |= dict.fromkeys(
+        f"{name} is Categorical(logits={logits})" for name, logits in policies.items()
+    )
+    start = [
+        f"{name} = torch.distributions.Categorical(logits={logits})" for name, logits in policies.items()
+    ]
     start += [f"{find_assigned_name(body[0])} = 0"] if is_addition_to_itself(body[0]) else []
     lines: list[ast.stmt] = parse_python("\n".join(start)).body
     return lines

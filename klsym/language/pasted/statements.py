@@ -70,6 +70,12 @@ class Unrolled:
                 return
             case ast.Assign([ast.Name(name)], ast.List([])):
                 self.lists.add(name)
+            case ast.Assign() | ast.Expr() | ast.Return() if comprehensions := _list_comprehensions(
+                statement
+            ):
+                for comprehension in comprehensions:
+                    yield from _unroll(comprehension)
+                yield _ElementOnly(comprehensions).visit(statement)
             case ast.AnnAssign(target, _, ast.expr() as value):
                 yield ast.copy_location(ast.Assign([target], value), statement)
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values) and not (
@@ -113,6 +119,42 @@ class Unrolled:
                     total = ast.Call(ast.Name("sum", ast.Load()), [at_sample.value], [])
                     at_sample.value = ast.copy_location(total, at_sample.value)
                 yield at_sample
+
+
+def _list_comprehensions(statement: ast.stmt) -> list[ast.ListComp | ast.GeneratorExp]:
+    """Return what is built of each sample in turn, without a condition."""
+    nodes = ast.walk(statement)
+    comprehensions = [node for node in nodes if isinstance(node, ast.ListComp | ast.GeneratorExp)]
+    is_plain = all(len(x.generators) == 1 and not x.generators[0].ifs for x in comprehensions)
+    return comprehensions if is_plain else []
+
+
+def _unroll(comprehension: ast.ListComp | ast.GeneratorExp) -> Iterator[ast.stmt]:
+    """Yield what the names of a comprehension are at a sample."""
+    [generator] = comprehension.generators
+    for name, value in _pair_names(generator.target, generator.iter):
+        if value is not None:
+            yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), comprehension)
+
+
+class _ElementOnly(ast.NodeTransformer):
+    """Writes x*y for [x*y for x, y in zip(a, b)]."""
+
+    def __init__(self, comprehensions: Sequence[ast.ListComp | ast.GeneratorExp]) -> None:
+        self.places = {
+            name
+            for comprehension in comprehensions
+            for name, value in _pair_names(
+                comprehension.generators[0].target, comprehension.generators[0].iter
+            )
+            if value is None
+        }
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        return _OfSample(self.places).visit(node.elt)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        return _OfSample(self.places).visit(node.elt)
 
 
 class _OfSample(ast.NodeTransformer):

@@ -218,7 +218,7 @@ def _build_one_hot(reader: Any, call: Call, given: dict[str, ast.expr], depth: i
 
 def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return a value of every word at the drawn word; the name of the index has to say that it is that."""
-    of_words = reader.build(given["x"], depth)
+    of_words = reader.read_words(given["x"], depth)
     if not has_words(of_words):
         reason = f"{call.name} of a value that is not of every word"
         raise reader.make_error_with_hint(reason, suggest_instead("gather"), call.node)
