@@ -343,7 +343,7 @@ def find_logits(name: str) -> str | None:
     words = split_words(name)
     if not {*words} & {"logits", "logit"}:
         return None
-    named = ["ref" if word in OF_TARGETS else word for word in words if word not in OF_LOGITS | DISTRIBUTIONS]
+    named = [word for word in words if word not in OF_LOGITS | DISTRIBUTIONS]
     if {*named} & {"a", "b"}:  # two policies that have letters for names
         return None
     return find_meaning("_".join((*named, "logp")))

@@ -25,6 +25,7 @@ from klsym.language.sums import build_entropy
 from klsym.language.training_names import (
     BEHAVIOUR,
     NOT_DRAWN,
+    OF_TARGETS,
     OLD,
     REFERENCE,
     expand_initial,
@@ -79,6 +80,8 @@ class PolicyReader(EntryReader):
             meaning = find_logits(f"{named}_logits") if named else None
             if meaning is None and names_policy(self.target):
                 meaning = find_logits(f"{self.target}_logits")
+            if meaning is None and OF_TARGETS & {*split_words(named)}:
+                meaning = "log_p"
             if meaning is None and named and self.has_logits_of_other_policy():
                 meaning = "log_q"
             if meaning not in ATOMS:
@@ -92,6 +95,8 @@ class PolicyReader(EntryReader):
 
     def has_logits_of_other_policy(self) -> bool:
         """Has the text logits of a reference or an older policy?  Other logits are q's then."""
+        if any(OF_TARGETS & {*split_words(name)} for name in self.names_typed):
+            return True
         meanings = (find_logits(f"{name}_logits") for name in self.names_typed)
         return any(meaning in ATOMS and meaning != "log_q" for meaning in meanings)
 
