@@ -64,8 +64,8 @@ DRAWN_INSIDE = (
 )
 BY_A_MEAN = (
     "a division by the mean of a batch",
-    "for rewards 0 and 1, klsym claims methods.maxrl-centred says what (R - R.mean())/R.mean() maximises; for"
-    " others klsym measure FILE.py:FUNC --group 4 runs it",
+    "klsym reads (R - R.mean())/R.mean() and R/R.mean(), as relative(R) and scaled(R), for the same rewards R"
+    " on both sides of the division; klsym measure FILE.py:FUNC --group 4 runs others",
 )
 VOCABULARY = "a sum of probabilities over the vocabulary"
 WEIGHTED_BY_LENGTH = (

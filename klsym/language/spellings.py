@@ -29,6 +29,7 @@ from sympy import Integer, S
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, DENSITIES, REWARDS, OverPositions, log_q, unfold
 from klsym.language.library_calls import FUNCTIONS as CALLS
+from klsym.language.mean_divisions import DivisionReader
 from klsym.language.messages import Message
 from klsym.language.parser import (
     FUNCTIONS,
@@ -40,7 +41,7 @@ from klsym.language.parser import (
     parse_asked,
 )
 from klsym.language.pasted.asked_names import OF_PAIRS, OUT_OF_SCOPE
-from klsym.language.pasted.averages import AverageReader, OfWords
+from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import (
     LIBRARIES,
@@ -151,7 +152,7 @@ class SplitCall(NamedTuple):
     is_from_library: bool
 
 
-class SpelledReader(AverageReader):
+class SpelledReader(DivisionReader):
     """One pass over statements: assignments, then the loss."""
 
     zero, one, two = S.Zero, S.One, Integer(2)

@@ -43,8 +43,10 @@ from klsym.render.headline import (
     name_trust,
 )
 from klsym.render.objective import (
+    Aim,
     aim_at_multiples,
     aim_at_sampler_kl,
+    choose_sense,
     describe_objective,
     orient_multiples,
     turns_with_reward,
@@ -308,6 +310,7 @@ def write_remark(verdict: Verdict) -> str:
         describe_regression,
         describe_repeated_division,
         describe_sum_over_tokens,
+        describe_two_values,
     )
     return next(filter(None, (write(verdict) for write in writers)), "")
 
@@ -327,6 +330,15 @@ def describe_sum_over_tokens(verdict: Verdict) -> str:
         if describe_next_tokens(summed):
             said.append(f"{name} {find_update(summed, verdict.is_ascended).write()} ({name_trust(summed)})")
     return f"summed over tokens ({spell_option('aggregate', 'sum')}), {'; '.join(said)}" if said else ""
+
+
+def describe_two_values(verdict: Verdict) -> str:
+    """Say what a reward over the mean of its batch optimises, if it is 0 or 1."""
+    remark = next((m.values for m in verdict.gradient.remarks if m.code == "binary-over-mean"), None)
+    if remark is None:
+        return ""
+    aim = Aim(*choose_sense([remark["of"]], verdict.is_ascended, rewards=False))
+    return f"for rewards 0 and 1, and any n, it {aim} (claim {remark['claim']})"
 
 
 def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | None = None) -> str:

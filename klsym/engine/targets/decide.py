@@ -141,9 +141,12 @@ def decide_numerically(
     gradient: Quantity,
     proofs: tuple[Proof, ...],
     decomposition: Decomposition,
-    normalised: Mapping[str, SlotLoss] | None = None,
+    divided: Mapping[str, tuple[str, SlotLoss]] | None = None,
 ) -> Decision:
-    """Decide no-objective if a model has a curl, else open; normalised: names -> h of normalised(h)."""
+    """Decide no-objective if a model has a curl, else open.
+
+    divided: names -> the word, and h, of normalised(h) and its like.
+    """
     from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
 
     loss, on_policy = field.loss, field.loss.measure == "q" or field.loss.detached_q
@@ -151,11 +154,11 @@ def decide_numerically(
     coefficients = {slot: attach(h.substitute(critic)) for slot, h in field.score_coefficients.items()}
     sums = {name: attach(to_ring(value).substitute(critic)) for name, value in loss.sums.items()}
     inner = {
-        name: ScoreCoefficients({"self": attach(h.element)}, False, on_policy, defined=h.defined)
-        for name, h in (normalised or {}).items()
+        name: ScoreCoefficients({"self": attach(h.element)}, False, on_policy, defined=h.defined, word=word)
+        for name, (word, h) in (divided or {}).items()
     }
     pushes = ScoreCoefficients(
-        coefficients, tokens=loss.index == "t", on_policy=on_policy, sums=sums, normalised=inner,
+        coefficients, tokens=loss.index == "t", on_policy=on_policy, sums=sums, divided=inner,
         defined=substitute_in_context(loss.defined, critic),
     )  # fmt: skip
     counterexample = find_curl(pushes, field.start.left_text)
