@@ -19,7 +19,7 @@ from typing import Any
 from klsym.engine.fields.field import ReducedGradient, split_sequence_part
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.fields.named_terms import Decomposition, decompose, name_target, recognise_coefficient
-from klsym.engine.fields.primitives import WEIGHT, find_objective_under, find_primitive
+from klsym.engine.fields.primitives import WEIGHT, find_objective_under, find_primitive, has_slope
 from klsym.engine.fields.slot_loss import SlotLoss, collect_random_names
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
@@ -30,7 +30,8 @@ from klsym.engine.targets.objectives import build_covariances, build_objective, 
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
-from klsym.kernel.ring import ONE, ZERO
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.statements import Context
 from klsym.language.abbreviations import E, Side
 from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import remove_sg, s
@@ -120,7 +121,14 @@ def has_detached_part(loss: SlotLoss) -> bool:
 
 def _has_sums_depending_on_theta(loss: SlotLoss) -> bool:
     """Does a sum H, H2, .. over other tokens depend on theta?  Then E_m[L] is no objective."""
-    return any(is_live(to_ring(remove_sg(value)), loss.defined) for value in loss.sums.values())
+    values = [to_ring(remove_sg(value)) for value in loss.sums.values()]
+    return any(has_slope(value) or _has_moving_regions(value, loss.defined) for value in values)
+
+
+def _has_moving_regions(value: ExpPoly, defined: Context) -> bool:
+    """Is a name in it, such as that of a region, defined by what depends on theta?"""
+    names = (name for name in value.names() if defined.find_definition(name) is not None)
+    return any(is_live(ExpPoly.from_variable(name), defined) for name in names)
 
 
 def expand_scores(field: ReducedGradient) -> tuple[Quantity, tuple[Proof, ...]]:
