@@ -186,6 +186,7 @@ class SpelledReader(DivisionReader):
         self.refuse_logits(value)
         try:
             flat = flatten(sum_over_words(value) / WORDS if has_words(value) else value)
+            self.assumed += () if self.sums_tokens else self.token_sums.list_assumptions()
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
         self.factor = flat.factor

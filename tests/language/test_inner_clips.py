@@ -8,6 +8,8 @@ import pytest
 from klsym import explain
 from klsym.errors import UsageError
 from klsym.language.expressions import clip
+from support.judges.loss_judge import examine
+from support.losses.cases import case as written
 
 SEQUENCES = ([0], [1, 0], [1, 1])  # of words; logits: two at the first token, two at the second
 A = np.array([0.9, -0.5, 0.4])
@@ -167,6 +169,21 @@ def test_terms_are_those_that_were_typed() -> None:
     answer = explain(loss, sampling="off-policy", level="sequence")
     assert [x.loss for x in answer.gradient.terms] == loss.split(" + ")
     assert [x.target for x in answer.gradient.terms] == ["own-mean", "own-mean"]
+
+
+JUDGED = [  # by enumeration
+    (written("whole(M*k3)*whole(M*k2)/whole(M)", "off sequence"), "own-mean"),
+    (written("exp(whole(M*clip(log_q - log_mu, -1/5, 1/5))/whole(M))*A", "sequence"), "no-objective"),
+    (written("rho*whole(k2)**2*A", "off sequence"), "own-mean"),
+    (written("sg(whole(k2))*whole(k3)**2", "off sequence"), "no-objective"),
+    (written("log(1 + exp(whole(min(k1, 1))))", "sequence"), "no-objective"),
+]
+
+
+@pytest.mark.parametrize(("case", "target"), JUDGED, ids=str)
+def test_the_oracle_agrees(case, target: str) -> None:
+    outcome = examine(case)
+    assert (outcome.target, outcome.complaints) == (target, ())
 
 
 REFUSED = [

@@ -31,9 +31,10 @@ from klsym.language.expressions import (
     rho,
     rho_old,
     sg,
+    unfold,
 )
 from klsym.language.messages import Message
-from klsym.language.sums import Summed, Whole
+from klsym.language.sums import OverBatch, Summed, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -103,7 +104,9 @@ def _find_slopes(bare: Any, back: Mapping[Any, Any]) -> tuple[tuple[Any, Any], .
     opened = bare.replace(lambda e: isinstance(e, sg), lambda e: held.setdefault(e, sympy.Dummy(real=True)))
     opened, back = _name_exponents(opened, back)
     restored = {dummy: detached for detached, dummy in held.items()}
-    totals = opened.free_symbols & back.keys()
+    totals = {w for w in opened.free_symbols & back.keys() if unfold(back[w]).has(log_q)}
+    if any(e.free_symbols & totals for e in opened.atoms(OverBatch)):
+        return ()
     unlike = {w for w in totals if not is_summable_over_tokens(back[w])}
     order = sorted(totals, key=lambda name: sympy.default_sort_key(back[name]))
     slopes = {w: sympy.diff(opened, w) for w in order}

@@ -372,24 +372,29 @@ def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decompositi
     return None
 
 
-def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
-    """Decide objective if the curl is 0, no-objective if it is not 0 on some model."""
-    if field.products:
-        from klsym.engine.targets.product_curl import decide_products
+def _decide_products_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Decide products of means: objective if the curl is 0, no-objective if it is not 0 on some model."""
+    if not field.products:
+        return None
+    from klsym.engine.targets.product_curl import decide_products
 
-        centred_form = find_centred_form(field)
-        target, curl_proofs = decide_products(
-            [(centred_form.h, ONE)] if centred_form else field.products,
-            "mu" if centred_form else "q",
-            field.loss.defined,
-        )
-        gradient = build_named_gradient(field, decomposition)
-        if target is None:
-            return None
-        proofs = (prove_gradient(field, gradient), *curl_proofs)
-        curl_proof = curl_proofs[0] if target == "no-objective" else None
-        return Decision(target, gradient, proofs, decomposition, objective=None, curl_proof=curl_proof)
-    if not field.index or field.attached_loss is None:
+    centred_form = find_centred_form(field)
+    target, curl_proofs = decide_products(
+        [(centred_form.h, ONE)] if centred_form else field.products,
+        "mu" if centred_form else "q",
+        field.loss.defined,
+    )
+    gradient = build_named_gradient(field, decomposition)
+    if target is None:
+        return None
+    proofs = (prove_gradient(field, gradient), *curl_proofs)
+    curl_proof = curl_proofs[0] if target == "no-objective" else None
+    return Decision(target, gradient, proofs, decomposition, objective=None, curl_proof=curl_proof)
+
+
+def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Decide single means: objective if the curl is 0, no-objective if it is not 0 on some model."""
+    if field.products or not field.index or field.attached_loss is None:
         return None
     measure, on_policy = field.loss.measure, field.start.context.on_policy
     setting = {"on_policy": on_policy, "defined": field.loss.defined}
@@ -422,7 +427,7 @@ def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Dec
 
 RUNGS: tuple[Rung, ...] = (
     _decide_named, _decide_by_primitive, _decide_by_covariances, _decide_attached, _decide_sequence,
-    _decide_by_scores_to_date, _decide_by_curl,
+    _decide_by_scores_to_date, _decide_products_by_curl, _decide_by_curl,
 )  # fmt: skip
 
 
