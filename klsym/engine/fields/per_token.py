@@ -50,7 +50,7 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
     >>> rewrite_per_token(loss, Setting(level="sequence"))[0].text
     'M*k2/whole(M)'
     >>> rewrite_per_token(Written("", Whole(k2) ** 3), Setting(level="sequence"))[0].text
-    '3*k2*sg(whole(k2))**2'
+    'k2*sg(3*whole(k2)**2)'
     """
     e = written.expression
     divisors = {x for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}

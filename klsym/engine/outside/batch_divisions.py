@@ -69,7 +69,7 @@ def explain_divided(written: Written, setting: Setting) -> Verdict:
     linear = _find_linear(written, setting) if setting.on_policy else None
     if linear is None:
         return verdict
-    if not linear.added:
+    if not linear.added.has(*SLOTTED):  # a constant times the score has the mean 0
         return add_two_values(verdict, linear.push)
     added = Written(losses.show(linear.added, TEXT), linear.added)
     return add_gradient(verdict, linear.push, explain_ring(added, replace(setting, use="reward")))

@@ -88,7 +88,9 @@ def add_gradient(verdict: Verdict, push: Push, added: Verdict) -> Verdict:
 
 
 def _is_two_valued(push: Push) -> bool:
-    return is_indicator(push.reward) and not unfold(push.reward).has(log_q)
+    """Is it 0 at some samples and 1 at others, whatever theta is?"""
+    h = push.reward
+    return is_indicator(h) and bool(h.free_symbols) and not unfold(h).has(log_q)
 
 
 def _add_objective(verdict: Verdict, push: Push) -> Verdict:

@@ -16,7 +16,7 @@ Exact means times what is drawn, at each token: L_t(y, F) with F_i = full(x_i). 
 
 No loss of one token drawn has this expected gradient: what multiplies F is drawn beside it.  If tokens come
 from mu and nothing is detached, sum_t L_t is a function of theta at each sequence, and mu does not move:
-E_mu[sum_t grad L_t] = grad E_mu[sum_t L_t].  Whether there is an objective is open otherwise.
+E_mu[sum_t grad L_t] = grad E_mu[sum_t L_t].  Otherwise numbers tell whether the field has a curl.
 
 Where such a coefficient is not that of the reverse KL, a model shows it, to 15 decimals.
 """
@@ -42,8 +42,10 @@ from klsym.engine.outside.as_typed import (
     as_typed,
     build_mean_formula,
     build_slope,
+    show_mean,
     substitute_policy,
 )
+from klsym.engine.outside.exact_mean_curl import find_curl_of_means
 from klsym.engine.outside.named_means import prove_objective
 from klsym.engine.outside.vocabulary_means import INSIDE, RANDOM, write_loss
 from klsym.engine.proof.counterexamples import describe_model, generate_models
@@ -346,7 +348,7 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
         messages = (outside, Message("vanishes", loss=written.text))
         return verdict.revise(gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=messages)
     if setting.on_policy or loss.atoms(sg):
-        return verdict.revise(messages=prefix_messages)
+        return _refute_objective(verdict.revise(messages=prefix_messages), loss, setting)
     return verdict.revise(
         gradient=TargetReading("objective"),
         trust="sympy",
@@ -355,6 +357,21 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
         assumptions=(Message("exchange-mean", under="mu"),),
         remarks=(),
         messages=(outside, *prefix_messages),
+    )
+
+
+def _refute_objective(verdict: Verdict, loss: Any, setting: Setting) -> Verdict:
+    """Return the verdict that there is no objective, if numbers show a curl on a tree; else it stays open."""
+    start = show_mean(_write_at_now(loss), setting, TEXT, gradient=True)
+    witness = find_curl_of_means(loss, setting.on_policy, start)
+    if witness is None:
+        return verdict
+    return verdict.revise(
+        gradient=TargetReading("no-objective"),
+        trust="numeric",
+        counterexample=Counterexample(witness),
+        remarks=(),
+        messages=(Message("outside-the-core", trust="numeric"), *verdict.messages),
     )
 
 

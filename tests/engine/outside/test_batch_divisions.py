@@ -90,6 +90,7 @@ TWO_VALUED = {
     "-M/mean(M)*log_q": "sum_(k=1..n) (1 - E_q[M])**k/k",
     "x = (R > 0.5).float(); -(x - x.mean())/x.mean()*logp":
         "sum_(k=1..n - 1) (1 - E_q[where(R > 1/2, 1, 0)])**k/k",
+    "-(scaled(M) - 1)*log_q": "sum_(k=1..n) (1 - E_q[M])**k/k",
     "-normalised(M)*log_q": "Phi(1 - E_q[M])",
     "normalised(-M)*log_q": "Phi(1 - E_q[M])",
     "-normalised(R > 0)*log_q": "Phi(1 - E_q[where(R > 0, 1, 0)])",
@@ -122,6 +123,8 @@ def test_as_a_reward_it_is_maximised(reward: str) -> None:
         ("-relative(M)*log_q + beta*rho*k1*sg(R)", None),
         ("-relative(M)*k1*log_q", None),  # which multiplies H by what differs from sample to sample
         ("-relative(2*M)*log_q", None),
+        ("-scaled(1)*log_q", None),
+        ("-relative(rho > 1)*log_q", None),
     ],
 )
 def test_what_is_added_decides_too(loss: str, target: str | None) -> None:
