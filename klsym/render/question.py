@@ -333,12 +333,17 @@ def describe_sum_over_tokens(verdict: Verdict) -> str:
 
 
 def describe_two_values(verdict: Verdict) -> str:
-    """Say what a reward over the mean of its batch optimises, if it is 0 or 1."""
-    remark = next((m.values for m in verdict.gradient.remarks if m.code == "binary-over-mean"), None)
-    if remark is None:
-        return ""
-    aim = Aim(*choose_sense([remark["of"]], verdict.is_ascended, rewards=False))
-    return f"for rewards 0 and 1, and any n, it {aim} (claim {remark['claim']})"
+    """Say what a reward over the mean of its batch optimises, if it is 0 or 1, and what its series is."""
+    remarks = {message.code: message.values for message in verdict.gradient.remarks}
+    if series := remarks.get("series-of-log"):
+        of, last = f"-log E_q[{series['of']}]", series["last"]
+        return (
+            f"the sum is the series of {of} to the order {last}, n the batch size (claim {series['claim']})"
+        )
+    if binary := remarks.get("binary-over-mean"):
+        aim = Aim(*choose_sense([binary["of"]], verdict.is_ascended, rewards=False))
+        return f"for rewards 0 and 1, and batches of any size n, it {aim} (claim {binary['claim']})"
+    return ""
 
 
 def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | None = None) -> str:

@@ -106,6 +106,8 @@ def test_what_is_0_or_1_has_an_objective(loss: str, objective: str) -> None:
         objective,
     )
     assert explain(loss, level="sequence").to_json()["objective"]["text"] == objective
+    is_series = "sum_" in objective
+    assert ("note the sum is the series of -log E_q[" in " ".join(str(explain(loss)).split())) == is_series
 
 
 @pytest.mark.parametrize("reward", ["relative(M)", "scaled(R > 0)", "normalised(M)"])
@@ -157,7 +159,8 @@ def test_other_rewards_have_no_objective_and_a_limit(loss: str) -> None:
     answer = explain(loss)
     assert (answer.target, answer.trust) == ("no-objective", "numeric")
     x = "A" if "A" in loss else "R"
-    assert "note     for rewards 0 and 1, and any n, it minimises sum_(k=1..n" in str(answer)
+    said = " ".join(str(answer).split())
+    assert "note for rewards 0 and 1, and batches of any size n, it minimises sum_(k=1..n" in said
     whole = " ".join(answer.text(full=True).split())
     assert "large n (a limit, not proved here)" in whole and f"-grad log E_q[{x}] where E_q[{x}]" in whole
     assert f"in a batch where the mean of {x} is 0, the quotient is 0" in whole
