@@ -30,7 +30,7 @@ def main() -> int:
     ).parse_args()
     wrong = 0
     beyond = [one for one in trainers() if "normalised" in one.loss or "truncated" in one.options.values()]
-    for one in (one for one in trainers() if one.loss and one not in beyond):
+    for one in (one for one in trainers() if one not in beyond):
         start = time.process_time()
         case = case_of(one)
         outcome = examine(case)

@@ -11,7 +11,7 @@ import numpy as np
 from klsym.api import Verdict
 from klsym.errors import KlsymError
 from klsym.language.expressions import M
-from klsym.language.sums import Normalised
+from klsym.language.sums import Divided
 from klsym.measure.world import Array, MeasuredWorld, normalise_logits
 from klsym.numeric.checks.field_check import Literal, Printed
 from klsym.worlds.losses import LossWorld
@@ -42,7 +42,7 @@ def compare_with_printed(
 
     loss: in the loss grammar.  gradient: the real one, [rows, V].  parameters: name -> number.
     """
-    is_unknown = loss.has(Normalised, M) or verdict.setting.batch == "std"
+    is_unknown = loss.has(Divided, M) or verdict.setting.batch == "std"
     if verdict.setting.truncated or is_unknown:
         return None
     printed = Printed(verdict, Literal(loss, verdict.setting), frozenset(parameters) - {"n", "T"})

@@ -20,7 +20,7 @@ from klsym.diagnostics.neighbours import (
     remove_weight,
 )
 from klsym.diagnostics.overflow import find_cancellation, find_overflows
-from klsym.diagnostics.reward_signs import find_opposed_reward
+from klsym.diagnostics.reward_signs import find_opposed_reward, has_divided_reward
 from klsym.diagnostics.truncated_weights import find_truncation
 from klsym.diagnostics.turned_signs import find_turned_sign
 from klsym.engine.answers.dispatch import as_written, explain_written
@@ -36,7 +36,7 @@ from klsym.errors import KlsymError
 from klsym.language.convert import is_in_core
 from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
 from klsym.language.messages import Message
-from klsym.language.sums import Normalised, find_word_bounds
+from klsym.language.sums import Divided, Normalised, find_word_bounds
 from klsym.notation.losses import Written
 from klsym.notation.values import collect_names
 
@@ -145,11 +145,9 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
     for name, check in CHECKS.items():
         if messages := [*check(context)]:
             messages_by_code[name] = [*messages, *messages_by_code.get(name, [])]
-    if (
-        verdict.target in WITHOUT_NAME
-        and not messages_by_code.keys() - {"KL014", "KL017", "KL020"}
-        and written.expression.has(log_p)
-    ):
+    compares = written.expression.has(log_p) and not has_divided_reward(written.expression)
+    is_unnamed = verdict.target in WITHOUT_NAME
+    if is_unnamed and compares and not messages_by_code.keys() - {"KL014", "KL017", "KL020"}:
         messages_by_code["KL013"] = [Message("other-objective")]
     if Message("reward-unbounded") in messages_by_code.get("KL005", []):  # which says the same
         messages_by_code["KL013"] = [m for m in messages_by_code.get("KL013", []) if m != UNBOUNDED]
@@ -328,7 +326,7 @@ def check_unused_inputs(context: DiagnosedLoss) -> Messages:
     verdict, e = context.verdict, context.written.expression
     if verdict.target == "zero" or context.setting.is_centred or context.setting.is_reward:
         return
-    if verdict.gradient.score_coefficient is None or e.has(Normalised):  # whose reward is named H there
+    if verdict.gradient.score_coefficient is None or e.has(Divided):  # whose reward is named H there
         return
     used = {name.partition("[")[0] for name in _collect_gradient_names(verdict)}
     names_of_inputs = {

@@ -19,7 +19,22 @@ import sympy
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import SLOTTED, A, M, R, future, now, past, s
+from klsym.language.expressions import (
+    DENSITIES,
+    SLOTTED,
+    A,
+    H,
+    M,
+    R,
+    future,
+    log_q,
+    now,
+    past,
+    remove_sg,
+    s,
+    unfold,
+)
+from klsym.language.sums import Divided
 from klsym.notation.steps import iterate_values
 from klsym.notation.values import take_off_score
 
@@ -35,12 +50,34 @@ def find_opposed_reward(verdict: Verdict) -> Any | None:
     values = list(_collect_coefficients(verdict))
     if any(value is None for value in values):
         return None
-    rewards = {x for h in values for x in h.free_symbols if _read_base_name(x) in OF_NAME}
+    divided = find_divided_reward(verdict)
+    of_name = OF_NAME | ({} if divided is None else {H.name: divided})
+    rewards = {x for h in values for x in h.free_symbols if _read_base_name(x) in of_name}
     if len({_read_base_name(x) for x in rewards}) != 1:
         return None
     slopes = [slope for h in values for x in rewards if (slope := sympy.expand(h.diff(x))) != 0]
     rises = bool(slopes) and all(map(is_never_negative, slopes))
-    return OF_NAME[_read_base_name(next(iter(rewards)))] if rises else None
+    return of_name[_read_base_name(next(iter(rewards)))] if rises else None
+
+
+def find_divided_reward(verdict: Verdict) -> Any | None:
+    """Return the reward, R or A, with which H of an answer rises: that of normalised(R) or its like.
+
+    >>> from klsym.engine.explain import explain
+    >>> [find_divided_reward(explain(f"{x}*log_q")) for x in ("relative(2*R)", "normalised(-R)", "R")]
+    [R, None, None]
+    """
+    divided = set() if verdict.loss.written is None else verdict.loss.written.expression.atoms(Divided)
+    if len(divided) != 1:
+        return None
+    h = remove_sg(next(iter(divided)).args[0])
+    return next((x for x in (R, A) if h.diff(x).is_positive and not unfold(h).has(log_q)), None)
+
+
+def has_divided_reward(loss: Any) -> bool:
+    """Is a reward divided by a value of its batch, and nothing else?"""
+    divided = loss.atoms(Divided)
+    return bool(divided) and not any(unfold(x.args[0]).has(*DENSITIES) for x in divided)
 
 
 def divide_by_scores(h: Any) -> Any | None:

@@ -18,10 +18,12 @@ import sympy
 
 from klsym.engine.answers.dispatch import as_written as as_written
 from klsym.engine.answers.dispatch import explain_written as explain_written
+from klsym.engine.answers.dispatch import minimises_own_mean
 from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.answers.named_losses import read_question
 from klsym.engine.answers.typed_terms import split_terms
-from klsym.engine.fields.slot_loss import has_token_sum, rewrite_per_token
+from klsym.engine.fields.per_token import find_slopes, rewrite_per_token
+from klsym.engine.fields.slot_loss import has_token_sum
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
 from klsym.engine.options.choices import SAMPLERS
 from klsym.engine.options.settings import Setting, checked_setting
@@ -62,7 +64,7 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
         from klsym.engine.answers import cut_sampler  # seldom needed
 
         written = cut_sampler.restrict_to_drawn_words(written)
-    plain = drop_inner_clips(written, asked)
+    plain, typed, of_sequence = drop_inner_clips(written, asked), written, asked
     if rewrite_per_token(plain, asked)[0] is not plain:
         written, asked = rewrite_per_token(written, asked)
     of_tokens = asked.truncated and asked.is_per_token
@@ -70,6 +72,12 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     verdict = explain_written(written, setting)
     verdict = cut_sampler.restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
+    if slopes := find_slopes(written):
+        from klsym.engine.outside.first_order import restore_typed_loss  # seldom needed
+
+        explained = explain_written if minimises_own_mean(typed, of_sequence) else None
+        verdict = restore_typed_loss(verdict, slopes, typed=typed, asked=of_sequence, explained=explained)
+        terms = LazyCases(_explain_terms, typed, of_sequence)
     text = written.typed or verdict.loss.text
     assumed = tuple(note for note in written.notes if note.code in ("floors-left-out", SELECTION))
     assumptions = (*verdict.assumptions, *assumed)
@@ -129,4 +137,6 @@ def list_addends(written: Written) -> list[Written]:
 @lru_cache(maxsize=256)
 def _explain_term(term: Any, setting: Setting) -> Verdict:
     """Return the verdict on a term; losses that are asked for in turn often share their terms."""
-    return explain_written(as_written(term, ()), setting)
+    written = as_written(term, ())
+    is_rewritten = rewrite_per_token(written, setting)[0] is not written
+    return (explain_in_setting if is_rewritten else explain_written)(written, setting)

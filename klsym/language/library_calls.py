@@ -93,6 +93,8 @@ def _make_reduction_row(kind: str) -> Row:
         mean = reader.reduce_to_mean(kind, x, call.name, "axis" in given)
         reader.note_axis(mean, given.get("axis"))
         reader.token_sums.note(x, given.get("axis"))
+        if kind == "mean":
+            reader.token_sums.note_mean(x, given.get("axis"), call.name)
         return mean
 
     return Row(("x", "/", "axis", "keepdims"), build)

@@ -51,6 +51,8 @@ from klsym.language.sums import (
     OfOthers,
     OverBatch,
     OverVocabulary,
+    Relative,
+    Scaled,
     Whole,
     build_advantage_estimate,
     build_entropy,
@@ -416,7 +418,7 @@ OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
 }  # fmt: skip
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
-OF_SAMPLES = {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised)}
+OF_SAMPLES = {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised, Relative, Scaled)}
 EXPONENTIALS = ("exp", "sigmoid", "logsigmoid")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "sg": (sg, ONE_ARGUMENT),

@@ -60,14 +60,18 @@ INSIDE = (
     "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; seqmean(log_q) for a"
     " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
 )
+TWO_LEVELS = (
+    "a mean over the tokens of each sequence beside one over all tokens",
+    "average all terms alike, as in (x*mask).sum()/mask.sum()",
+)
 DRAWN_INSIDE = (
     "a value at the drawn word inside a sum over all words",
     "klsym reads it where it multiplies the sum; klsym measure FILE.py:FUNC runs the code",
 )
 BY_A_MEAN = (
     "a division by the mean of a batch",
-    "for rewards 0 and 1, klsym claims methods.maxrl-centred says what (R - R.mean())/R.mean() maximises; for"
-    " others klsym measure FILE.py:FUNC --group 4 runs it",
+    "klsym reads (R - R.mean())/R.mean() and R/R.mean(), as relative(R) and scaled(R), for the same rewards R"
+    " on both sides of the division; klsym measure FILE.py:FUNC --group 4 runs others",
 )
 VOCABULARY = "a sum of probabilities over the vocabulary"
 WEIGHTED_BY_LENGTH = (
@@ -279,21 +283,46 @@ def is_exact(e: Any) -> bool:
 OF_SEQUENCE, OF_BATCH, OF_POSITION = "the tokens of each sequence", "all tokens", "the samples at a position"
 
 
+def _name_axis(axis: ast.expr | None) -> str:
+    """Return over what a sum over an axis is; None: over all."""
+    return OF_BATCH if axis is None else OF_POSITION if ast.unparse(axis) == "0" else OF_SEQUENCE
+
+
 class TokenSums:
     """Over what masked losses, and the mask, are summed: what that makes of the tokens of a loss.
 
     >>> sums = TokenSums()
     >>> sums.note(MASK * log_q, None), sums.note(MASK, None), sums.find_aggregate(sympy.S.One)
     (None, None, 'batch')
+    >>> sums.note_mean(log_q, None, "mean"), sums.list_assumptions()
+    (None, ('mean() without the mask is over the tokens that the mask keeps',))
     """
 
     def __init__(self) -> None:
         self.losses: set[str] = set()
         self.counts: set[str] = set()
+        self.unmasked: dict[str, set[str]] = {}  # function that averages a loss without a mask -> over what
+
+    def note_mean(self, x: Any, axis: ast.expr | None, name: str) -> None:
+        """Note a mean over tokens, of a loss without a mask."""
+        if x.has(*DENSITIES) and not x.has(MASK, Mean, OverPositions):
+            self.unmasked.setdefault(name, set()).add(_name_axis(axis))
+
+    def list_assumptions(self) -> tuple[str, ...]:
+        """Return what is assumed of means without a mask beside those over the tokens that it keeps.
+
+        Raises Misplaced: some are over each sequence, and others over all tokens.
+        """
+        if not self.counts:
+            return ()
+        if {OF_SEQUENCE, OF_BATCH} <= self.counts.union(*self.unmasked.values()):
+            raise Misplaced(*TWO_LEVELS)
+        said = "without the mask is over the tokens that the mask keeps"
+        return tuple(f"{name}() {said}" for name in self.unmasked)
 
     def note(self, x: Any, axis: ast.expr | None) -> None:
         """Note a sum over an axis, or over all: of a masked loss, of the mask, or of counts of tokens."""
-        over = OF_BATCH if axis is None else OF_POSITION if ast.unparse(axis) == "0" else OF_SEQUENCE
+        over = _name_axis(axis)
         if x.has(KEPT) and not is_random(x):  # the counts of all sequences, added up
             self.counts = {OF_BATCH}
         elif x == MASK:

@@ -102,10 +102,26 @@ class Centred(OverBatch):
         return own - (own + rest) / parameter("n")
 
 
-class Normalised(OverBatch):
+class Divided(OverBatch):
+    """A value of a sample divided by a statistic of the batch, and 0 where the statistic is 0."""
+
+
+class Normalised(Divided):
     """normalised(h) = centred(h)/std(h)."""
 
     name = "normalised"
+
+
+class Relative(Divided):
+    """relative(h) = centred(h)/mean(h)."""
+
+    name = "relative"
+
+
+class Scaled(Divided):
+    """scaled(h) = h/mean(h)."""
+
+    name = "scaled"
 
 
 def centre_again(x: Any, divided: bool = False) -> Any:

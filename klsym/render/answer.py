@@ -21,7 +21,7 @@ from klsym.errors import spell_command, spell_switch
 from klsym.language.expressions import log_p
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
-from klsym.notation.values import describe_conditions, show_value
+from klsym.notation.values import collect_names, describe_conditions, show_value
 from klsym.notation.values import format_lines as case_lines
 from klsym.render.details import describe_value
 from klsym.render.diagnoses import format_message
@@ -80,7 +80,7 @@ class Answer:
     whole_reading: the loss in the grammar, and how it was read, where it was typed in another spelling;
     reading: in short.  findings: code, name and sentences; implied: those that the verdict says already.
     fixes: what to write, and how far that is known.  facts: gradient, value and a check; gradient: inside the
-    clip range.  rows: further ones, of code that was read, the most important first.
+    clip range; given: what H in it is.  rows: further ones, of code that was read, the most important first.
     """
 
     title: str
@@ -95,6 +95,7 @@ class Answer:
     fixes: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
     gradient: str
+    given: tuple[str, ...]
     remark: str
     notes: tuple[str, ...]
     rows: tuple[tuple[str, str], ...] = ()
@@ -123,7 +124,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
         implied=tuple(d.code.code for d in findings if _is_said(d)),
         fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),
         facts=tuple((name, write(text)) for name, text in _iterate_facts(verdict)),
-        gradient=write(write_gradient(verdict, inside=True)),
+        gradient=write(write_gradient(verdict, inside=True)), given=tuple(map(write, _define_given(verdict))),
         remark=write(write_remark(verdict)),
         notes=tuple(map(write, write_sentences(select_notes(verdict.messages)))),
         rows=tuple((label, write(text)) for label, text in rows),
@@ -364,7 +365,7 @@ class Page:
         gradient, value = self.answer.gradient, dict(self.answer.facts).get("value", "")
         parts = []
         if gradient and with_formula and len(gradient) <= self.width // 2:
-            parts.append(", ".join([f"gradient {gradient}", *_define_names(gradient)]))
+            parts.append(", ".join([f"gradient {gradient}", *self.answer.given, *_define_names(gradient)]))
         if value not in ("", "open") and not (value in SHORT_VALUES and self.answer.terms):
             parts.append(f"value {SHORT_VALUES.get(value, value)}")
         commands = [counted] if self.proof else [counted, spell_switch("proof")]
@@ -386,6 +387,14 @@ def shorten_formula(text: str, most: int) -> str:
         return text
     first, comma, _ = text.partition(", ")
     return f"{first}, ..)" if comma and len(first) < most - 4 else f"{text[: most - 3].rstrip()} .."
+
+
+def _define_given(verdict: PrintedVerdict) -> tuple[str, ...]:
+    """Return what H of a gradient is, if an assumption says so: H = relative(R)."""
+    rows = [row for m in verdict.assumptions if m.code == "given" for row in m.values["rows"]]
+    rows += [("H", show_value(m.values["of"])) for m in verdict.assumptions if m.code == "given-std"]
+    used = {name.partition("[")[0] for name in collect_names(verdict.gradient.score_coefficient)}
+    return tuple(f"{name} = {value}" for name, value in rows if name.partition("_")[0] in used)
 
 
 def _define_names(formula: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy
 
-from klsym.diagnostics.reward_signs import divide_by_scores
+from klsym.diagnostics.reward_signs import divide_by_scores, find_divided_reward
 from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.explain import SELECTION
@@ -24,7 +24,8 @@ from klsym.errors import spell_switch
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import ATOMS, SLOTTED, A, H, R, V, V_next, Weight, length, sg
-from klsym.language.sums import OverVocabulary
+from klsym.language.recognition import is_indicator
+from klsym.language.sums import Divided, OverVocabulary
 from klsym.notation.printers import TEXT
 from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Words
@@ -327,7 +328,11 @@ def find_policy_gradient(verdict: Verdict, ascends: bool) -> Update | None:
 
 def _list_rewards(verdict: Verdict) -> list[tuple[Any, str]]:
     """Return the symbols of rewards in coefficients, with their names: H is given, as normalised(R) is."""
-    return [(A, "A"), (R, "R"), *((H, text) for name, text in _list_given(verdict) if name == H.name)]
+    written = verdict.loss.written
+    divided = set() if written is None else written.expression.atoms(Divided)
+    of_rewards = find_divided_reward(verdict) or all(is_indicator(x.args[0]) for x in divided)
+    given = _list_given(verdict) if of_rewards else []
+    return [(A, "A"), (R, "R"), *((H, text) for name, text in given if name == H.name)]
 
 
 def _list_given(verdict: Verdict) -> list[tuple[str, str]]:

@@ -57,8 +57,10 @@ from klsym.render.headline import (
     name_trust,
 )
 from klsym.render.objective import (
+    Aim,
     aim_at_multiples,
     aim_at_sampler_kl,
+    choose_sense,
     describe_objective,
     orient_multiples,
     turns_with_reward,
@@ -362,6 +364,7 @@ def write_remark(verdict: Verdict) -> str:
         describe_regression,
         describe_repeated_division,
         describe_sum_over_tokens,
+        describe_two_values,
         describe_log_ratio,
     )
     return next(filter(None, (write(verdict) for write in writers)), "")
@@ -389,6 +392,20 @@ def describe_sum_over_tokens(verdict: Verdict) -> str:
             if name == "it":
                 break
     return f"summed over tokens ({spell_option('aggregate', 'sum')}), {'; '.join(said)}" if said else ""
+
+
+def describe_two_values(verdict: Verdict) -> str:
+    """Say what a reward over the mean of its batch optimises, if it is 0 or 1, and what its series is."""
+    remarks = {message.code: message.values for message in verdict.gradient.remarks}
+    if series := remarks.get("series-of-log"):
+        of, last = f"-log E_q[{series['of']}]", series["last"]
+        return (
+            f"the sum is the series of {of} to the order {last}, n the batch size (claim {series['claim']})"
+        )
+    if binary := remarks.get("binary-over-mean"):
+        aim = Aim(*choose_sense([binary["of"]], verdict.is_ascended, rewards=False))
+        return f"for rewards 0 and 1, and batches of any size n, it {aim} (claim {binary['claim']})"
+    return ""
 
 
 def describe_answer(verdict: Verdict, ascends: bool | None = None, most: int | None = None) -> str:

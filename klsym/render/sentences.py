@@ -250,6 +250,14 @@ def _describe_std_limit(h: Any, moves: bool, slope: Any) -> str:
     return f"{start}grad {losses.divide_text('sd_mu(h)', slope, TEXT)}"
 
 
+def _describe_mean_limit(scale: Any, of: str, moves: bool) -> str:
+    c = {1: "", -1: "-"}.get(scale, f"{show_value(scale)}*")
+    start, mean = "large n (a limit, not proved here): ", f"E_q[{of}]"
+    if moves:
+        return f"{start}{c}E_q[h s]/E_q[h], for h = {of}; E_q[h] moves with theta"
+    return f"{start}{c}E_q[{of}*s]/{mean}, which is {c}grad log {mean} where {mean} is positive"
+
+
 def _describe_curl_of_signs(rows: dict[str, Sequence[str]], parameters: dict[str, str]) -> str:
     clauses = [f"{name} = ({', '.join(row)})" for name, row in rows.items()]
     clauses += [f"{name} = {value}" for name, value in parameters.items()]
@@ -311,6 +319,13 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "binary-ends": "rewards 0 or 1: std is 1/2 at n = 2 and sqrt(2)/3 at n = 3 wherever two of them differ,"
     " so that {proof} gives Phi = E_q[R] and sqrt(2)*E_q[R]; for large n (a limit) Phi ="
     " 2*arcsin(sqrt(E_q[R]))",
+    "binary-over-mean": lambda of, claim: f"rewards 0 or 1, any n: grad of {TEXT(of)} (claim {claim})",
+    "series-of-log": "any n, P = E_q[{of}]: sum_(k=1..{last}) (1 - P)**k/k is the series of -log P up to the"
+    " order {last} (claim {claim})",
+    "slope-of-objective": "any n, P = E_q[{of}], F = 1 - P: Phi'(F) = E[sqrt(K*(n - K))]/(n*P*(1 - P)), K the"
+    " number of ones, binomial(n, P): a batch pushes by sqrt(K*(n - K))/n times the mean score of its ones"
+    " less that of its zeros",
+    "mean-limit": _describe_mean_limit,
     "coefficient-free": "H and mu do not depend on theta: {proof}",
     "slope-of-std": "mu does not depend on theta, and d std = mean_i {coefficient} dH_i, dH = {slope} s",
     "signs-turn": _describe_curl_of_signs,

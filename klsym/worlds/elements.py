@@ -2,7 +2,7 @@
 
 A variable of a slot is the sum over its positions: tokens of a sequence before, at and after one, or samples
 of a batch.  A name may stand for more: a region, a log or another element of a context, H for an element at
-each position, and N for (h - mean h)/std over a batch.
+each position, and N for (h - mean h)/std over a batch, (h - mean h)/mean h or h/mean h.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
 from klsym.kernel.ring import Exponent, ExpPoly, Monomial
 from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import Context
+from klsym.language.sums import Normalised, Relative
 from klsym.worlds.world import Place, World, list_other_places
 
 UNDER = {"k1": "p", "w": "mu", "o": "old"}  # the denominators of the ratios whose logs they are
@@ -31,16 +32,17 @@ class ScoreCoefficients:
     >>> ScoreCoefficients({"now": h}, tokens=True, on_policy=True).parameters
     ('lam',)
 
-    sums: H, H2, .. -> their values at one position.  normalised: names -> h, for names of normalised(h).
-    defined: the regions, logs and elements that names stand for.
+    sums: H, H2, .. -> their values at one position.  divided: names -> h, for names of normalised(h) and its
+    like.  word: of these the own word.  defined: the regions, logs and elements that names stand for.
     """
 
     by_slot: Mapping[str, ExpPoly]
     tokens: bool
     on_policy: bool
     sums: Mapping[str, ExpPoly] = field(default_factory=dict)
-    normalised: Mapping[str, ScoreCoefficients] = field(default_factory=dict)
+    divided: Mapping[str, ScoreCoefficients] = field(default_factory=dict)
     defined: Context = field(default_factory=Context)
+    word: str = ""
 
     @cached_property
     def bases(self) -> set[str]:
@@ -48,7 +50,7 @@ class ScoreCoefficients:
         all_elements = self.defined.walk_definitions(*self.by_slot.values(), *self.sums.values())
         bases = {parse_name(name).base for e in all_elements for name in e.names()}
         bases -= {definition.name for definition in self.defined.definitions}
-        return bases.union(*(inner.bases for inner in self.normalised.values()))
+        return bases.union(*(inner.bases for inner in self.divided.values()))
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -58,7 +60,7 @@ class ScoreCoefficients:
     @property
     def batch_size(self) -> int:
         """The size of a batch: 3 for normalised(h), since (h - mean)/std is a constant sign at n = 2."""
-        return 3 if self.normalised else 2
+        return 3 if self.divided else 2
 
 
 @dataclass
@@ -145,8 +147,8 @@ class BatchValues:
 
     def _compute_summand(self, base: str, place: Place) -> Any:
         """Return the value at one position of a variable that is summed over a slot."""
-        if base in self.coefficients.normalised:
-            return self._normalise(self.coefficients.normalised[base], place)
+        if base in self.coefficients.divided:
+            return self._divide(self.coefficients.divided[base], place)
         if base in HELD:
             own_slot = "now" if self.coefficients.tokens else "x"
             return self.evaluate(self.coefficients.sums[name_in_slot(base, own_slot)], place)
@@ -160,14 +162,25 @@ class BatchValues:
             return system.cancel(logs)
         return system.add(rows[base][b] for b in branches)
 
-    def _normalise(self, coefficients: ScoreCoefficients, place: Place) -> Any:
-        """Return (h - mean h)/std; 0 where all h are equal, if they stay so at any theta nearby."""
+    def _divide(self, coefficients: ScoreCoefficients, place: Place) -> Any:
+        """Return h of a sample, centred or not, over a statistic of the batch."""
         system, h = self.world.system, coefficients.by_slot["self"]
         inner = BatchValues(self.world, self.batch, coefficients, self.parameters)
         values = [inner.evaluate(h, position) for position in self.list_places()]
-        mean = system.multiply([system.add(values), system.lift(-1), system.lift(len(values)) ** -1])
-        centred = [system.cancel([x, mean]) for x in values]
-        square = system.multiply([system.add(x**2 for x in centred), system.lift(len(values)) ** -1])
+        share = system.lift(len(values)) ** -1
+        below = system.multiply([system.add(values), system.lift(-1), share])
+        centred = [system.cancel([x, below]) for x in values]
+        if coefficients.word == Normalised.name:
+            return self._divide_by_std(centred, place)
+        if not system.sign(below):
+            return system.zero
+        own = (centred if coefficients.word == Relative.name else values)[place.i]
+        return system.divide(own, system.multiply([system.add(values), share]))
+
+    def _divide_by_std(self, centred: Sequence[Any], place: Place) -> Any:
+        """Return (h - mean h)/std; 0 where all h are equal, if they stay so at any theta nearby."""
+        system = self.world.system
+        square = system.multiply([system.add(x**2 for x in centred), system.lift(len(centred)) ** -1])
         if system.sign(square):
             return system.divide(centred[place.i], system.sqrt(square))
         for x in centred:  # the slope of the square is 0 even where these move apart

@@ -43,7 +43,7 @@ def _build_row(one: Trainer) -> Row:
         build_title_cell(one),
         code(one.source),
         _show_sentence(one.calls),
-        _show_sentence(one.beside or one.cannot),
+        _show_sentence(one.beside),
         cite_claims(one.claims),
     )
     return Row(cells, list_tags(one), one.group)

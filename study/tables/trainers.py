@@ -78,7 +78,7 @@ MIND = {  # codes of messages -> in few words
 class Trainer:
     """One code path.  kl: its KL term alone, if it has one, with options of its own where they differ.
 
-    beside: what the line leaves out.  cannot: why the grammar does not say it.
+    beside: what the line leaves out.
     """
 
     id: str
@@ -86,13 +86,12 @@ class Trainer:
     name: str
     package: str
     source: str
-    loss: str = ""
+    loss: str
     options: Mapping[str, str] = field(default_factory=dict)
     calls: str = ""
     kl: str = ""
     kl_options: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
-    cannot: str = ""
     claims: tuple[str, ...] = ()
 
 
@@ -173,7 +172,7 @@ def _describe_objective(e: Any, verdict: Verdict) -> str:
 
 def settle_all() -> Iterator[tuple[str, dict[str, Any]]]:
     """The answers to all that the grammar says, as they come."""
-    return ((loss_trainer.id, settled(loss_trainer)) for loss_trainer in trainers() if loss_trainer.loss)
+    return ((loss_trainer.id, settled(loss_trainer)) for loss_trainer in trainers())
 
 
 # ---------------------------------------------------------------------------- the table
@@ -197,13 +196,9 @@ def build_title_cell(one: Trainer) -> Cell:
 
 
 def _build_row(one: Trainer) -> Row:
-    name = build_title_cell(one)
-    if one.cannot:
-        cells = (name, words(f"cannot be said: {one.cannot}"), NONE, NONE, NONE, cite_claims(one.claims))
-        return Row(cells, list_tags(one), one.group)
     answer = stored()[one.id]
     cells = (
-        name,
+        build_title_cell(one),
         _show_loss(one),
         _show_effects(one, answer),
         _show_kl(one, answer),

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from klsym.files import write_whole
-from klsym.study.tables.trainers import Trainer, stored, trainer, trainers
+from klsym.study.tables.trainers import Trainer, stored, trainer
 
 LEAD = r"""# 17. What do the losses of TRL, verl and other trainers minimise?
 
@@ -77,7 +77,6 @@ ALSO = {
     ' level="sequence")\n'
     "assert answer.objective.quantity.side == whole.objective.quantity.side",
 }
-CANNOT = "## Losses outside the grammar\n\n{}"
 LAST = """## What to do in code
 
 Write the loss of a trainer in the grammar, with the policies of that step, and read the objective of each
@@ -99,12 +98,6 @@ def list_cells() -> Iterator[tuple[str, str]]:
     for id, (title, comment) in SHOWN.items():
         yield "markdown", f"{title}\n\n{_describe_place(trainer(id))}\n\n{comment}"
         yield "code", "\n".join(_write_code(trainer(id)))
-    reasons = (
-        f"- {unstated_trainer.name} ({unstated_trainer.package}): {unstated_trainer.cannot}"
-        for unstated_trainer in trainers()
-        if unstated_trainer.cannot
-    )
-    yield "markdown", CANNOT.format("\n".join(reasons))
     yield "markdown", LAST
 
 

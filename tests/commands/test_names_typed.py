@@ -191,7 +191,6 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
     [
         ("explain kl", "'kl' is ambiguous: type klsym explain k1 --use reward; or klsym explain k3"),
         ("explain ratio", "'ratio' is ambiguous: type klsym explain 'rho*A' --sampling off-policy"),
-        ("explain gmpo", "gmpo cannot be read: off-policy a clamp"),
         ("explain 'grpo + entropy'", "'grpo + entropy': with aggregate mean a sum"),
         ("explain 'grpo - entropy'", "choose --aggregate sum, or divide by a constant"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klsym import compare, explain
+from klsym.errors import UsageError
 from klsym.language.spellings import read_loss
 
 LEVEL_OF_CODE = pytest.mark.parametrize(
@@ -68,3 +69,48 @@ def test_losses_of_code_are_compared_at_their_own_levels(one: str, other: str, t
     if together:
         assert (compared.setting.level, compared.setting.aggregate) == ("token", "batch")
     assert compared.setting.sampling == ("off-policy" if "ratio" in one + other else "on-policy")
+
+
+# ---------------------------------------------------------------------------- two levels in one loss
+KEPT_TOKENS = "mean() without the mask is over the tokens that the mask keeps"
+
+
+@pytest.mark.parametrize(
+    ("code", "aggregate"),
+    [
+        ("(k3*mask).sum()/mask.sum() + k2.mean()", "batch"),
+        ("masked_mean(k3, mask) + k2.mean()", "batch"),
+        ("per = (k3*mask).sum(-1)/mask.sum(-1); (per + k2.mean(-1)).mean()", "mean"),
+    ],
+)
+def test_a_mean_without_the_mask_is_said_to_be_over_the_kept_tokens(code: str, aggregate: str) -> None:
+    notes = {note.code: note.values for note in read_loss(code).notes}
+    assert notes["settings-assumed"]["conditions"] == (KEPT_TOKENS,)
+    assert notes["tokens-added-up"]["aggregate"] == aggregate
+    assert f"assumed: {KEPT_TOKENS}" in " ".join(str(explain(code)).split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "k3.mean() + k2.mean()",
+        "((k3*mask).sum(-1)/mask.sum(-1)).mean()",
+        "(k3*mask).sum()/mask.sum() - R.mean()",
+        "lengths = mask.sum(-1); (k3*mask).sum()/lengths.sum()",
+    ],
+)
+def test_means_of_one_level_assume_nothing(code: str) -> None:
+    assert "settings-assumed" not in [note.code for note in read_loss(code).notes]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "((k3*mask).sum(-1)/mask.sum(-1)).mean() + k2.mean()",
+        "(k3*mask).sum()/mask.sum() + ((k2*mask).sum(-1)/mask.sum(-1)).mean()",
+        "masked_mean(k3, mask) + masked_mean(k2, mask, -1).mean()",
+    ],
+)
+def test_means_over_a_sequence_and_over_all_tokens_are_refused(code: str) -> None:
+    with pytest.raises(UsageError, match="each sequence beside one over all tokens"):
+        read_loss(code)

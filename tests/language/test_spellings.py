@@ -232,8 +232,8 @@ def test_a_name_that_is_assigned_wins_over_its_usual_meaning(typed: str) -> None
 # ---------------------------------------------------------------------------- refusals
 ONLY = "a statement that is not read"
 REFUSED: dict[str, str] = {
-    "-(R - R.mean())/R.mean()*logp": "a division by the mean of a batch .*methods.maxrl-centred",
-    "-R/(R.mean() + 1e-6)*logp": "a division by the mean of a batch",
+    "-(R - R.mean())/A.mean()*logp": "a division by the mean of a batch .*relative.R. and scaled.R.",
+    "-R/(R.mean() + 1)*logp": "a division by the mean of a batch",
     "logps = F.log_softmax(logits, -1); drawn = logps.gather(-1, ids); (logps.exp()*(logps - drawn)).sum(-1)":
         "a value at the drawn word inside a sum over all words",
     "-(logp.sum(dim=1)/len(logp)*adv).sum()": "counts samples .* divide by mask.sum",

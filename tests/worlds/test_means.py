@@ -165,8 +165,9 @@ def batch_field(tree: dict[str, Any], h: Callable[[Step], float], move: str, ste
 
 
 def test_curls_of_normalised_batches() -> None:
-    inner = ScoreCoefficients({"self": name("k1") * 2 + name("R") * name("k1") ** 2}, False, False)
-    h = ScoreCoefficients({"self": name("H[self]")}, False, False, normalised={"H": inner})
+    k1 = name("k1")
+    inner = ScoreCoefficients({"self": k1 * 2 + name("R") * k1**2}, False, False, word="normalised")
+    h = ScoreCoefficients({"self": name("H[self]")}, False, False, divided={"H": inner})
     found = []
     for model in SAMPLES:
         tree = {**model["tree"], "v": ["0", "1", "0"], "u": ["1", "0", "0"]}
@@ -190,8 +191,8 @@ def test_equal_coefficients_that_move_apart_are_a_tie(system: System | None) -> 
     tree = {"q": row, "p": ["3/8", "3/8", "1/4"], "mu": row, "u": ["1", "0", "0"], "v": ["0", "1", "0"],
             "rewards": rewards, "next": [None] * 3}  # fmt: skip
     for element, ties in ((name("k1"), True), (name("R"), False), (number(2), False)):
-        inner = ScoreCoefficients({"self": element}, False, False)
-        h = ScoreCoefficients({"self": name("H[self]")}, False, False, normalised={"H": inner})
+        inner = ScoreCoefficients({"self": element}, False, False, word="normalised")
+        h = ScoreCoefficients({"self": name("H[self]")}, False, False, divided={"H": inner})
         with mpmath.workdps(50):
             world = read_model(tree, **({"system": system} if system else {}))
             if ties:

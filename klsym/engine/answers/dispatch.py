@@ -43,7 +43,16 @@ from klsym.language.parser import is_of_answers
 from klsym.language.pasted.text import join_lines
 from klsym.language.spellings import read_loss
 from klsym.language.sums import DENSITIES as POLICIES
-from klsym.language.sums import Centred, LeftOut, Normalised, OverBatch, OverVocabulary, full_kl
+from klsym.language.sums import (
+    Centred,
+    Divided,
+    LeftOut,
+    Normalised,
+    OverBatch,
+    OverVocabulary,
+    Relative,
+    full_kl,
+)
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -129,10 +138,10 @@ def _explain_by_level(written: Written, setting: Setting) -> Verdict:
 
 
 def _is_centred(e: Any) -> bool:
-    """Is it loo(h), centred(h) or normalised(h), times a constant?  Over a batch these have the mean 0."""
+    """Is it a constant times loo(h) or its like, which have the mean 0 over a batch?"""
     constant, centred = e.as_independent(OverBatch, as_Add=False)
     fixed = not constant.has(*DENSITIES, *REWARDS, length, OverPositions)
-    return fixed and isinstance(centred, LeftOut | Centred | Normalised)
+    return fixed and isinstance(centred, LeftOut | Centred | Normalised | Relative)
 
 
 def _build_refusal(written: Written, error: KlsymError) -> UsageError:
@@ -145,10 +154,10 @@ def _build_refusal(written: Written, error: KlsymError) -> UsageError:
 
 def _choose_explainer(written: Written, setting: Setting) -> Callable[[Written, Setting], Verdict]:
     """Return the explainer for a loss; modules that are seldom needed are loaded only then."""
-    if written.expression.has(Normalised) and not setting.is_per_token:
-        from klsym.engine.outside.normalised import explain_normalised
+    if written.expression.has(Divided) and not setting.is_per_token:
+        from klsym.engine.outside.batch_divisions import explain_divided
 
-        return explain_normalised
+        return explain_divided
     if setting.divides_by_std:
         from klsym.engine.outside.batch_std import explain_batch_std
 

@@ -275,12 +275,6 @@ def describe_shape(f: Any | None, c: Any) -> Generated:
     return Generated(shown, where, sympy.simplify(-slope.subs(X, 1)), unbounded=None)
 
 
-def is_constant_difference(gap: Any) -> bool:
-    """Is a difference of coefficients the same at all samples?"""
-    function = convert_to_x(sympy.expand(gap))
-    return function is not None and bool(sympy.simplify(sympy.diff(function, X)) == 0)
-
-
 def remove_affine_part(f: Any) -> Any:
     """Return f less a multiple of x - 1 and a constant, so that f(1) = f'(1) = 0."""
     f = f - f.subs(X, 1) - sympy.diff(f, X).subs(X, 1) * (X - 1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 
-from klsym.engine.fields.primitives import depends_on_theta
+from klsym.engine.fields.primitives import has_slope
 from klsym.engine.regions.piecewise import PIECEWISE, Unfolding
 from klsym.errors import NotInRing, UsageError
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
@@ -135,7 +135,7 @@ def _replace_batch_sum(
 
 
 def _refuse_attached_sum(typed_sum: Any, element: ExpPoly, reason: str, in_sg: bool) -> None:
-    if not in_sg and any(map(depends_on_theta, element.names())):
+    if not in_sg and has_slope(element):
         raise UsageError(f"{format_sum(typed_sum)} {reason}")
 
 

@@ -103,6 +103,21 @@ def depends_on_theta(name: str) -> bool:
     return (parsed.base in LOG_RATIOS or parsed.base.startswith(OF_LOGS)) and not parsed.detached
 
 
+def has_slope(e: ExpPoly) -> bool:
+    """Does an element have a gradient at a given sample?  log p - log mu, of two log ratios of q, has none.
+
+    >>> names = [ExpPoly.from_variable(name) for name in ("k1", "w", "w[now]")]
+    >>> has_slope(names[0] - names[1]), has_slope(names[0] - names[2]), has_slope(2 * names[1] - names[0])
+    (False, True, True)
+    """
+    slots = {parse_name(name).slot for name in e.names() if depends_on_theta(name)}
+
+    def differentiate(name: str, slot: str) -> ExpPoly:
+        return ONE if depends_on_theta(name) and parse_name(name).slot == slot else ZERO
+
+    return any(e.derive(lambda name, slot=slot: differentiate(name, slot)) for slot in slots)  # type: ignore[misc]
+
+
 def substitute_detached_on_policy(h: ExpPoly) -> ExpPoly:
     """Return h with the detached log q - log mu set to 0, its value on-policy; the attached one stays."""
     return h.substitute({x: ZERO for x in h.names() if parse_name(x).base == "w" and parse_name(x).detached})

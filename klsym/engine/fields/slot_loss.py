@@ -45,25 +45,18 @@ from klsym.language.expressions import (
     A,
     H,
     M,
-    OfRow,
     R,
     V,
     V_next,
-    exp,
-    k1,
     length,
-    log_q,
     now,
     own,
     parameter,
     past,
-    r,
     remove_sg,
     rho,
-    rho_old,
     sg,
 )
-from klsym.language.messages import Message
 from klsym.language.parser import MAX_EXP, MAX_POWER
 from klsym.language.sums import Here, OverBatch, OverVocabulary, Summed, Whole
 from klsym.language.unfolding import PLAIN
@@ -233,7 +226,7 @@ def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
         )
     expression = expression * DRAWN if setting.truncated else expression
     if index == "t":
-        expression = expression if setting.is_reward else _write_per_token(expression)
+        expression = expression if setting.is_reward else write_per_token(expression)
         placed = now(expression).xreplace(
             {now(A): ADVANTAGE, now(rho): setting.weighting.at_token, T: length}
         )
@@ -244,25 +237,23 @@ def write_at_slot(expression: Any, setting: Setting, index: str) -> Any:
     return placed / length if setting.averaged and index != "i" else placed
 
 
-def _write_per_token(loss: Any, times: Any = T) -> Any:
+def write_per_token(loss: Any, times: Any = T) -> Any:
     """Replace g whole(x) by times g x for g the same at each token, and multiply other terms by times/T.
 
     So T g x and g whole(x) have one sum over the tokens.  x has no sum of its own, or times is 1 and g held.
     """
     sums = {
-        summed
-        for summed in _iterate_attached_sums(loss)
-        if times != T or not _is_summable_over_tokens(summed)
+        summed for summed in _iterate_attached_sums(loss) if times != T or not is_summable_over_tokens(summed)
     }
     total = sympy.S.Zero
     for term in sympy.Add.make_args(sympy.expand_mul(loss, deep=False)) if sums else (loss,):
         summands = sorted(
             (summed for summed in sympy.Mul.make_args(term) if summed in sums),
-            key=_is_summable_over_tokens,
+            key=is_summable_over_tokens,
         )
         g = term / summands[0] if summands else term
         is_common = summands and not g.has(*sums) and _is_constant_over_tokens(g)
-        if is_common and (sg(g) == g or not _is_summable_over_tokens(summands[0])):
+        if is_common and (sg(g) == g or not is_summable_over_tokens(summands[0])):
             term = T * g * summands[0].args[0]
         total += term * times / T
     return total
@@ -276,7 +267,7 @@ def _iterate_attached_sums(e: Any) -> Iterator[Any]:
         yield from (token_sum for part in e.args for token_sum in _iterate_attached_sums(part))
 
 
-def _is_summable_over_tokens(token_sum: Summed) -> bool:
+def is_summable_over_tokens(token_sum: Summed) -> bool:
     """Is it a sum of k1, log q, R and constants?"""
     element = _convert_token_term(token_sum.args[0])
     return element is not None and is_summable(element, "now")
@@ -343,45 +334,13 @@ def collect_random_names(element: ExpPoly, defined: Context) -> set[str]:
 
 
 # ---------------------------------------------------------------------------- whole sequences
-def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Setting]:
-    """Rewrite a loss of whole sequences with sums of other than log ratios, or over kept tokens, per token.
-
-    A loss L of the sequence is L/T at each of its T tokens; a reward multiplies the score of each.
-
-    >>> from klsym.language.expressions import k2
-    >>> loss = Written("", Whole(M * k2) / Whole(M))
-    >>> rewrite_per_token(loss, Setting(level="sequence"))[0].text
-    'M*k2/whole(M)'
-    """
-    e = written.expression
-    divisors = {x for x in e.atoms(sympy.Pow) if x.exp.could_extract_minus_sign()}
-    has_count = any(summed.has(M) for x in divisors for summed in x.atoms(Whole))
-    sums = {summed: sympy.Dummy(log_q.name, real=True) for summed in e.atoms(Summed)}  # so that sg(..) stays
-    if not (setting.is_of_sequence and (has_count or not all(map(_is_summable_over_tokens, sums)))):
-        return written, setting
-    is_whole = all(isinstance(summed, Whole) for summed in sums) and not e.xreplace(sums).has(M)
-    is_single = not setting.is_centred and not has_batch_sum(e.xreplace(dict.fromkeys(divisors, sympy.S.One)))
-    if not (is_whole and is_single):
-        return written, setting
-    bare = e.xreplace(sums).replace(lambda x: isinstance(x, OfRow), lambda x: x.express_in_k1())
-    sequence_values = {x: exp(Whole(x.args[0] - x.args[1])) for x in (rho, rho_old)} | {r: exp(-Whole(k1))}
-    sequence_values |= {x: Whole(x) for x in (k1, *DENSITIES, R)}
-    for old, new in sequence_values.items():  # r and rho before the log densities that define them
-        bare = bare.xreplace({old: sums.setdefault(new, sympy.Dummy(log_q.name, real=True))})
-    loss = bare.xreplace({dummy: summed for summed, dummy in sums.items()})
-    loss = loss if setting.is_reward else _write_per_token(loss, sympy.S.One)
-    notes = (*written.notes, Message("at-each-token"))
-    reading = Written(losses.show(loss, TEXT), loss, written.typed or written.text, notes)
-    return reading, replace(setting, level="token", weights="token")
-
-
 def rewrite_for_sequence(written: Written) -> Written:
     """Write T as the length of the sequence, and a sum over all tokens as one variable."""
     expression, sequence_sums = written.expression, {}
     for token_sum in expression.atoms(Summed):
         if not isinstance(token_sum, Whole):
             raise UsageError(f"{token_sum} in {written.text[:60]!r}: {ONE_TOKEN_SUM}")
-        if not _is_summable_over_tokens(token_sum):
+        if not is_summable_over_tokens(token_sum):
             raise UsageError(
                 f"{token_sum} in {written.text[:60]!r} is no sum of k1, log q, R and constants, and so it is"
                 " no function of the sequence as one sample: choose level token"

@@ -125,40 +125,30 @@ def explain_all_tokens(
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
     (loss, number), single_setting = over, replace(setting, aggregate="sum")
     single = explained(loss, single_setting)
-    target, proofs, attached = _find_target(loss, single_setting, single.gradient.is_nonzero)
-    all_of_them = target is None and setting.on_policy and number == ENTIRE
-    counted = _find_constant_coefficient(loss, setting) if all_of_them else None
-    target = target if counted is None else "objective"
-    under = "q" if setting.on_policy else "mu"
+    decided = _decide_target(loss, number, single_setting, single.gradient.is_nonzero)
+    decided = decided._replace(is_exact=loss.has(OverVocabulary))
+    under, has_objective = "q" if setting.on_policy else "mu", decided.target == "objective"
     any_n = derive(mean_over_i(own(H) * own(s), under)).equals(expectation(H * s, under))
-    objective = _name_objective(single, counted, attached) if target == "objective" else None
-    exchange = [Message("exchange-in-lengths")] if counted is not None else []
-    kept_lengths = () if number == ENTIRE else (Message("kept-lengths", some=number == KEPT),)
-    independent = Message("independent-sequences", every=number == ENTIRE)
-    presupposed = (*kept_lengths, independent, *exchange, *single.assumptions)
-    expansion = single.loss.expansion if not setting.divisor.over_batch else expand_options(written, setting)
-    tokens = _build_token_count(number)
-    gradient = ExpectedGradient(
-        target,
-        score_coefficient=divide_by_token_count(_build_scored_coefficient(single), to_ring(n), tokens),
-        scores_named=(True, True),
-        in_quantities=_name_gradient(single, counted, attached) if objective else None,
-        remarks=(
-            *_list_remarks(single, target, counted, proofs[1:], has_vocabulary=loss.has(OverVocabulary)),
-            *([Message("same-gradients")] if attached else []),
-            Message("any-size", proof=any_n),
-        ),
-    )
+    tokens = divide_by_token_count(_build_scored_coefficient(single), to_ring(n), _build_token_count(number))
     return Verdict(
-        loss=AnalysedLoss(written.text, expansion),
+        loss=AnalysedLoss(
+            written.text,
+            expand_options(written, setting) if setting.divisor.over_batch else single.loss.expansion,
+        ),
         setting=setting,
-        gradient=gradient,
-        objective=Objective(formula=objective),
-        trust="kernel" if proofs else "sympy",
-        assumptions=tuple(dict.fromkeys((*presupposed, *collect_assumptions((*proofs[1:], any_n))))),
+        gradient=ExpectedGradient(
+            decided.target,
+            score_coefficient=tokens,
+            scores_named=(True, True),
+            in_quantities=_name_gradient(single, decided) if has_objective else None,
+            remarks=(*_list_remarks(single, decided), Message("any-size", proof=any_n)),
+        ),
+        objective=Objective(formula=_name_objective(single, decided) if has_objective else None),
+        trust="kernel" if decided.proofs else "sympy",
+        assumptions=tuple(dict.fromkeys(_list_assumptions(single, number, decided, any_n))),
         messages=(Message("weighed-by-lengths"), *(x for x in single.messages if x.code not in OF_SUM_ALONE)),
-        proof=VerdictProof((*proofs, any_n), (_build_first_step(single),)),
-        counterexample=Counterexample(describe_counterexample(proofs[0]) if proofs else None),
+        proof=VerdictProof((*decided.proofs, any_n), (_build_first_step(single),)),
+        counterexample=Counterexample(describe_counterexample(decided.proofs[0]) if decided.proofs else None),
     )
 
 
@@ -169,19 +159,30 @@ def _build_token_count(number: Any) -> Any:
     )
 
 
-def _list_remarks(
-    single: Verdict, target: str | None, counted: Any, apart: tuple[Proof, ...], has_vocabulary: bool
-) -> Iterator[Message]:
-    if counted is not None:
+def _list_remarks(single: Verdict, decided: BatchTarget) -> Iterator[Message]:
+    if decided.counted is not None:
         yield Message("same-number-at-tokens")
-    elif target in REMARKS:
-        yield REMARKS[target]
-    elif target is None and has_vocabulary:
+    elif decided.target in REMARKS:
+        yield REMARKS[decided.target]
+    elif decided.target is None and decided.is_exact:
         yield Message("open-vocabulary-in-batch")
-    elif target is None:
+    elif decided.target is None:
         yield Message("open-short-trees" if single.setting.on_policy else "open-detached")
-    yield from (Message("taken-apart", proof=proof) for proof in apart)
+    yield from (Message("taken-apart", proof=proof) for proof in decided.proofs[1:])
     yield Message("mean-length-limit", of=single)
+    if decided.attached:
+        yield Message("same-gradients")
+
+
+def _list_assumptions(single: Verdict, number: Any, decided: BatchTarget, any_n: Proof) -> Iterator[Message]:
+    """Yield what is assumed of the lengths, of the batch and of one sequence."""
+    if number != ENTIRE:
+        yield Message("kept-lengths", some=number == KEPT)
+    yield Message("independent-sequences", every=number == ENTIRE)
+    if decided.counted is not None:
+        yield Message("exchange-in-lengths")
+    yield from single.assumptions
+    yield from collect_assumptions((*decided.proofs[1:], any_n))
 
 
 REMARKS = {"no-objective": Message("turns-at-two-lengths"), "objective": Message("samples-fixed")}
@@ -210,10 +211,11 @@ def _find_constant_coefficient(loss: Any, setting: Setting) -> Any | None:
 MEAN_OF_COUNT = TEXT.expectation("q", "1/sum_i T_i"), LATEX.expectation("q", r"\frac{1}{\sum_i T_i}")
 
 
-def _name_objective(single: Verdict, counted: Any | None, attached: Attached | None) -> Words:
-    """Return the objective, in text and in LaTeX; attached: the loss, if it is not the typed one."""
+def _name_objective(single: Verdict, decided: BatchTarget) -> Words:
+    """Return the objective, in text and in LaTeX."""
+    counted = decided.counted
     if counted is None:
-        return Words(*(_write_objective(single, spell, attached=attached) for spell in (TEXT, LATEX)))
+        return Words(*(_write_objective(single, spell, attached=decided.attached) for spell in (TEXT, LATEX)))
     if counted == 1:
         return Words(*MEAN_OF_COUNT)
     factors = (_show_bracketed(counted, spell) for spell in (TEXT, LATEX))
@@ -222,10 +224,11 @@ def _name_objective(single: Verdict, counted: Any | None, attached: Attached | N
     )
 
 
-def _name_gradient(single: Verdict, counted: Any | None, attached: Attached | None) -> Formula:
+def _name_gradient(single: Verdict, decided: BatchTarget) -> Formula:
     """Return the gradient of the objective; for a constant coefficient, times grad E_q[1/sum_i T_i]."""
+    counted = decided.counted
     if counted is None:
-        return Gradient(_name_objective(single, counted, attached))
+        return Gradient(_name_objective(single, decided))
     gradient = Gradient(Words(*MEAN_OF_COUNT))
     if counted == 1:
         return gradient
@@ -289,11 +292,27 @@ class Attached(NamedTuple):
 
 
 class BatchTarget(NamedTuple):
-    """The target, its proofs, and off-policy the loss whose mean is the objective, if not the typed one."""
+    """The target and its proofs.
+
+    attached: off-policy, the loss whose mean is the objective, if it is not the typed one.  counted: the
+    coefficient of each score, if it is the same number at every token.  is_exact: it has a sum over the
+    vocabulary.
+    """
 
     target: str | None
     proofs: tuple[Proof, ...] = ()
     attached: Attached | None = None
+    counted: Any = None
+    is_exact: bool = False
+
+
+def _decide_target(loss: Any, number: Any, setting: Setting, is_nonzero: bool) -> BatchTarget:
+    """Return the target, also of a loss that counts tokens; number: the tokens of a batch that divide it."""
+    decided = _find_target(loss, setting, is_nonzero)
+    if decided.target is not None or not setting.on_policy or number != ENTIRE:
+        return decided
+    counted = _find_constant_coefficient(loss, setting)
+    return decided if counted is None else decided._replace(target="objective", counted=counted)
 
 
 def _find_target(loss: Any, setting: Setting, is_nonzero: bool) -> BatchTarget:

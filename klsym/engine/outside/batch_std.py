@@ -22,10 +22,13 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import sympy
+
 from klsym.engine.fields.field import reduce_loss
 from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.settings import Setting
+from klsym.engine.outside.two_values import Push, add_two_values
 from klsym.engine.proof.counterexamples import generate_models
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation, grad, sample
@@ -42,6 +45,8 @@ from klsym.language.abbreviations import Indexed, Side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import A, H, R, log_q, now, others, own, parameter, s
 from klsym.language.messages import Message
+from klsym.language.recognition import is_indicator
+from klsym.language.sums import Normalised
 from klsym.language.unfolding import differentiate_in_log_q, expand_context
 from klsym.notation import formulas, losses
 from klsym.notation.losses import Written
@@ -133,6 +138,8 @@ def _is_mixed(h: ExpPoly) -> bool:
 
 def _add_binary_remarks(verdict: Verdict, h: ExpPoly) -> Verdict:
     """Add the objective for two values of R at each n; beside a penalty, the effect of the division."""
+    if is_indicator(to_sympy(h)) or is_indicator(to_sympy(-h)):
+        return add_two_values(verdict, Push(sympy.S.One, Normalised(to_sympy(h))))
     if h not in (to_ring(R), to_ring(-R)):
         return (
             verdict.revise(remarks=(*verdict.gradient.remarks, Message("same-scale")))
@@ -216,8 +223,8 @@ def _refute_by_numbers(verdict: Verdict, h: ExpPoly) -> Verdict:
     from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
 
     on_policy = verdict.setting.on_policy
-    spread = {H.name: ScoreCoefficients({"self": h}, False, on_policy)}
-    pushes = ScoreCoefficients({"self": to_ring(own(H))}, False, on_policy, normalised=spread)
+    spread = {H.name: ScoreCoefficients({"self": h}, False, on_policy, word=Normalised.name)}
+    pushes = ScoreCoefficients({"self": to_ring(own(H))}, False, on_policy, divided=spread)
     witness = find_curl(pushes, f"E_{'q' if on_policy else 'mu'}[mean_i {COEFFICIENT}*s_self]")
     if witness is None:
         return verdict

@@ -16,7 +16,7 @@ Exact means times what is drawn, at each token: L_t(y, F) with F_i = full(x_i). 
 
 No loss of one token drawn has this expected gradient: what multiplies F is drawn beside it.  If tokens come
 from mu and nothing is detached, sum_t L_t is a function of theta at each sequence, and mu does not move:
-E_mu[sum_t grad L_t] = grad E_mu[sum_t L_t].  Whether there is an objective is open otherwise.
+E_mu[sum_t grad L_t] = grad E_mu[sum_t L_t].  Otherwise numbers tell whether the field has a curl.
 
 Where such a coefficient is not that of the reverse KL, a model shows it, to 15 decimals.
 """
@@ -42,8 +42,10 @@ from klsym.engine.outside.as_typed import (
     as_typed,
     build_mean_formula,
     build_slope,
+    show_mean,
     substitute_policy,
 )
+from klsym.engine.outside.exact_mean_curl import find_curl_of_means
 from klsym.engine.outside.named_means import prove_objective
 from klsym.engine.outside.vocabulary_means import INSIDE, RANDOM, write_loss
 from klsym.engine.proof.counterexamples import describe_model, generate_models
@@ -194,50 +196,51 @@ def explain_functions(written: Written, setting: Setting, explained: Explained) 
     loss = written.expression
     means = fix_means(loss, setting.on_policy, setting.use)
     sampled = means.build_sampled_loss(centred=setting.is_centred)
+    in_batch = setting.is_centred or bool(loss.atoms(OverBatch))
     if not (is_in_core(sampled) or loss.atoms(OverBatch)):
         raise UsageError(f"{written.text[:60]!r}: {OUTSIDE}")
     inner = explained(write_loss(sampled), setting)
-    if not _has_numbers(inner, means):
-        centred = setting.is_centred or loss.atoms(OverBatch)
-        h = inner.gradient.score_coefficient if centred else _build_per_sample(means, setting, explained)
-        return as_typed(
-            inner,
-            written,
-            score_coefficient=h,
-            scores_named=(
-                not centred and setting.is_differentiated and h != 0,
-                inner.gradient.scores_named[1],
-            ),
-            value=ExpectedValue(),
-            assumptions=(_describe_reading(sampled, means), *inner.assumptions),
-            remarks=(*inner.gradient.remarks, *([Message("one-number")] if setting.is_reward else [])),
-        )
-    if setting.is_centred or loss.atoms(OverBatch):
+    has_numbers = _has_numbers(inner, means)
+    if has_numbers and in_batch:
         raise UsageError(f"{written.text[:60]!r}: {IN_PRODUCT}")
-    c = _substitute_numbers(inner.gradient.canonical_coefficient, means)
-    steps, zero = add_first_step(written, setting, HELD_RULE, inner.proof.steps), inner.target == "zero"
-    witness = find_counterexample(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
-    known = not zero and _is_gradient_of_mean(loss, means, setting) and witness is not None
-    proof = prove_objective(loss, setting.on_policy) if known else None
-    proofs = () if proof is None else (proof,)
-    return as_typed(
+    h = inner.gradient.score_coefficient if in_batch else _build_per_sample(means, setting, explained)
+    verdict = as_typed(
         inner,
         written,
-        score_coefficient=_build_per_sample(means, setting, explained),
+        score_coefficient=h,
+        value=ExpectedValue(),
+        assumptions=(_describe_reading(sampled, means), *inner.assumptions),
+    )
+    if has_numbers:
+        return _put_numbers_in(verdict, written, setting, means)
+    is_scored = not in_batch and setting.is_differentiated and h != 0
+    return verdict.revise(
+        scores_named=(is_scored, inner.gradient.scores_named[1]),
+        remarks=(*inner.gradient.remarks, *([Message("one-number")] if setting.is_reward else [])),
+    )
+
+
+def _put_numbers_in(verdict: Verdict, written: Written, setting: Setting, means: FixedMeans) -> Verdict:
+    """Return the verdict with the values of the numbers h, and the objective if it is the mean."""
+    loss, zero = written.expression, verdict.target == "zero"
+    c = _substitute_numbers(verdict.gradient.canonical_coefficient, means)
+    steps = add_first_step(written, setting, HELD_RULE, verdict.proof.steps)
+    witness = find_counterexample(c, setting.on_policy, f"{steps[0][1]} = grad KL(q||p)")
+    is_known = not zero and _is_gradient_of_mean(loss, means, setting) and witness is not None
+    proof = prove_objective(loss, setting.on_policy) if is_known else None
+    proofs, mean = () if proof is None else (proof,), build_mean_formula(loss, setting) if is_known else None
+    hypotheses = (*collect_assumptions(proofs), *_list_hypotheses(loss, is_proved=proof is not None))
+    return verdict.revise(
         scores_named=(setting.is_differentiated, False),
         canonical_coefficient=c,
-        gradient=inner.gradient if zero else TargetReading("objective" if known else None),
-        value=ExpectedValue(),
-        in_quantities=Gradient(build_mean_formula(loss, setting)) if known else None,
-        formula=build_mean_formula(loss, setting) if known else None,
-        assumptions=tuple(dict.fromkeys((
-            _describe_reading(sampled, means), *inner.assumptions, *collect_assumptions(proofs),
-            *_list_hypotheses(loss, is_proved=proof is not None),
-        ))),
-        trust=inner.trust if zero or proof is not None else "sympy",
+        gradient=verdict.gradient if zero else TargetReading("objective" if is_known else None),
+        in_quantities=None if mean is None else Gradient(mean),
+        formula=mean,
+        assumptions=tuple(dict.fromkeys((*verdict.assumptions, *hypotheses))),
+        trust=verdict.trust if zero or proof is not None else "sympy",
         steps=steps,
-        remarks=tuple(_list_remarks(means, known or zero)),
-        theorems=(*inner.proof.theorems[:1], *proofs),
+        remarks=tuple(_list_remarks(means, is_known or zero)),
+        theorems=(*verdict.proof.theorems[:1], *proofs),
         counterexample=Counterexample(witness), quantity=None, generator=None, convexity=None, penalty=None,
         inside_clamps=None, terms=(), messages=tuple(_list_messages(c, zero, written, setting)),
     )  # fmt: skip
@@ -345,7 +348,7 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
         messages = (outside, Message("vanishes", loss=written.text))
         return verdict.revise(gradient=TargetReading("zero"), trust="sympy", remarks=(), messages=messages)
     if setting.on_policy or loss.atoms(sg):
-        return verdict.revise(messages=prefix_messages)
+        return _refute_objective(verdict.revise(messages=prefix_messages), loss, setting)
     return verdict.revise(
         gradient=TargetReading("objective"),
         trust="sympy",
@@ -354,6 +357,21 @@ def explain_products(written: Written, typed: Written, setting: Setting) -> Verd
         assumptions=(Message("exchange-mean", under="mu"),),
         remarks=(),
         messages=(outside, *prefix_messages),
+    )
+
+
+def _refute_objective(verdict: Verdict, loss: Any, setting: Setting) -> Verdict:
+    """Return the verdict that there is no objective, if numbers show a curl on a tree; else it stays open."""
+    start = show_mean(_write_at_now(loss), setting, TEXT, gradient=True)
+    witness = find_curl_of_means(loss, setting.on_policy, start)
+    if witness is None:
+        return verdict
+    return verdict.revise(
+        gradient=TargetReading("no-objective"),
+        trust="numeric",
+        counterexample=Counterexample(witness),
+        remarks=(),
+        messages=(Message("outside-the-core", trust="numeric"), *verdict.messages),
     )
 
 

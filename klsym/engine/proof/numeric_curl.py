@@ -6,6 +6,7 @@ by dual numbers, here in sixty digits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import islice
 from typing import Any
@@ -24,8 +25,17 @@ CURL_TOLERANCE = 1e-9
 MAX_MODELS = 24
 
 
-def find_curl(coefficients: ScoreCoefficients, start: str) -> dict[str, Any] | None:
-    """Return a model on which the expected gradient has a curl; None if none was found."""
+ComputedCurl = Callable[[ScoreCoefficients, dict[str, Any]], Any | None]
+
+
+def find_curl(
+    coefficients: ScoreCoefficients, start: str, compute: ComputedCurl | None = None
+) -> dict[str, Any] | None:
+    """Return a model on which the expected gradient has a curl; None if none was found.
+
+    compute: the curl on a model, if not that of the coefficients, whose names choose the rows of the model.
+    """
+    compute = compute or compute_curl_on_model
     candidates = (generate_tree_models if coefficients.tokens else generate_models)(
         Context(parameters=coefficients.parameters), coefficients.on_policy
     )
@@ -36,7 +46,7 @@ def find_curl(coefficients: ScoreCoefficients, start: str) -> dict[str, Any] | N
         if not coefficients.tokens:  # two logits of one node have a curl where there are three outcomes
             model["tree"]["v"] = choose_second_direction(model["tree"]["u"])
         with mpmath.workdps(CURL_DIGITS):
-            value = compute_curl_on_model(coefficients, model)
+            value = compute(coefficients, model)
         if value is not None and abs(value) > CURL_TOLERANCE:
             return _describe_model(model, coefficients, start, mpmath.nstr(value, 15))
     return None

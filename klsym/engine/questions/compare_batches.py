@@ -48,7 +48,7 @@ from klsym.language.abbreviations import Indexed, MeanVariance, as_side
 from klsym.language.convert import to_ring, to_sympy
 from klsym.language.expressions import k1, others, own, parameter, remove_sg
 from klsym.language.messages import Message
-from klsym.language.sums import Normalised
+from klsym.language.sums import Divided
 from klsym.notation.losses import Written
 
 OWN, OTHERS, SIZE = "R[self]", "R[others]", parameter("n")
@@ -57,7 +57,7 @@ NU, M = parameter("nu"), parameter("m")  # m = n - 1
 ONLY_WHOLE = "compare: losses over a batch are compared for samples and for sums over a whole sequence"
 ONLY_REWARDS = "compare: batch centres a reward: choose use reward, or write centred(..), loo(..) in the loss"
 NOT_COMPARED = "compare: over a batch only sums of k1, log_q, R and constants are compared, without bounds"
-NO_STD = "compare: losses that are divided by a standard deviation are not compared"
+NO_STD = "compare: losses that are divided by a standard deviation or a mean are not compared"
 
 
 def _suggest_commands(pair: WrittenPair) -> str:
@@ -69,7 +69,7 @@ def compare_batches(pair: WrittenPair, setting: Setting) -> Comparison:
     """The comparison of two losses that sum over the samples of a batch, or whose rewards are centred."""
     if setting.is_per_token or setting.divisor.divides:
         raise UsageError(f"{ONLY_WHOLE}; {_suggest_commands(pair)}")
-    if setting.divides_by_std or any(written.expression.has(Normalised) for written in pair):
+    if setting.divides_by_std or any(written.expression.has(Divided) for written in pair):
         raise UsageError(f"{NO_STD}; {_suggest_commands(pair)}")
     if setting.centring is not None and not setting.is_reward:
         raise UsageError(ONLY_REWARDS)

@@ -19,7 +19,7 @@ from typing import Any
 from klsym.engine.fields.field import ReducedGradient, split_sequence_part
 from klsym.engine.fields.in_trees import choose_tree_values, substitute_in_context, substitute_tree_values
 from klsym.engine.fields.named_terms import Decomposition, decompose, name_target, recognise_coefficient
-from klsym.engine.fields.primitives import WEIGHT, find_objective_under, find_primitive
+from klsym.engine.fields.primitives import WEIGHT, find_objective_under, find_primitive, has_slope
 from klsym.engine.fields.slot_loss import SlotLoss, collect_random_names
 from klsym.engine.proof.derivation import Proof, derive
 from klsym.engine.proof.quantities import KL, Quantity, expectation, expected_gradient, grad
@@ -30,7 +30,8 @@ from klsym.engine.targets.objectives import build_covariances, build_objective, 
 from klsym.errors import ProofError
 from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, SAMPLE_BASES, parse_name
-from klsym.kernel.ring import ONE, ZERO
+from klsym.kernel.ring import ONE, ZERO, ExpPoly
+from klsym.kernel.statements import Context
 from klsym.language.abbreviations import E, Side
 from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import remove_sg, s
@@ -120,7 +121,14 @@ def has_detached_part(loss: SlotLoss) -> bool:
 
 def _has_sums_depending_on_theta(loss: SlotLoss) -> bool:
     """Does a sum H, H2, .. over other tokens depend on theta?  Then E_m[L] is no objective."""
-    return any(is_live(to_ring(remove_sg(value)), loss.defined) for value in loss.sums.values())
+    values = [to_ring(remove_sg(value)) for value in loss.sums.values()]
+    return any(has_slope(value) or _has_moving_regions(value, loss.defined) for value in values)
+
+
+def _has_moving_regions(value: ExpPoly, defined: Context) -> bool:
+    """Is a name in it, such as that of a region, defined by what depends on theta?"""
+    names = (name for name in value.names() if defined.find_definition(name) is not None)
+    return any(is_live(ExpPoly.from_variable(name), defined) for name in names)
 
 
 def expand_scores(field: ReducedGradient) -> tuple[Quantity, tuple[Proof, ...]]:
@@ -141,9 +149,12 @@ def decide_numerically(
     gradient: Quantity,
     proofs: tuple[Proof, ...],
     decomposition: Decomposition,
-    normalised: Mapping[str, SlotLoss] | None = None,
+    divided: Mapping[str, tuple[str, SlotLoss]] | None = None,
 ) -> Decision:
-    """Decide no-objective if a model has a curl, else open; normalised: names -> h of normalised(h)."""
+    """Decide no-objective if a model has a curl, else open.
+
+    divided: names -> the word, and h, of normalised(h) and its like.
+    """
     from klsym.engine.proof.numeric_curl import ScoreCoefficients, find_curl
 
     loss, on_policy = field.loss, field.loss.measure == "q" or field.loss.detached_q
@@ -151,11 +162,11 @@ def decide_numerically(
     coefficients = {slot: attach(h.substitute(critic)) for slot, h in field.score_coefficients.items()}
     sums = {name: attach(to_ring(value).substitute(critic)) for name, value in loss.sums.items()}
     inner = {
-        name: ScoreCoefficients({"self": attach(h.element)}, False, on_policy, defined=h.defined)
-        for name, h in (normalised or {}).items()
+        name: ScoreCoefficients({"self": attach(h.element)}, False, on_policy, defined=h.defined, word=word)
+        for name, (word, h) in (divided or {}).items()
     }
     pushes = ScoreCoefficients(
-        coefficients, tokens=loss.index == "t", on_policy=on_policy, sums=sums, normalised=inner,
+        coefficients, tokens=loss.index == "t", on_policy=on_policy, sums=sums, divided=inner,
         defined=substitute_in_context(loss.defined, critic),
     )  # fmt: skip
     counterexample = find_curl(pushes, field.start.left_text)
@@ -361,24 +372,29 @@ def _decide_by_scores_to_date(field: ReducedGradient, decomposition: Decompositi
     return None
 
 
-def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
-    """Decide objective if the curl is 0, no-objective if it is not 0 on some model."""
-    if field.products:
-        from klsym.engine.targets.product_curl import decide_products
+def _decide_products_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Decide products of means: objective if the curl is 0, no-objective if it is not 0 on some model."""
+    if not field.products:
+        return None
+    from klsym.engine.targets.product_curl import decide_products
 
-        centred_form = find_centred_form(field)
-        target, curl_proofs = decide_products(
-            [(centred_form.h, ONE)] if centred_form else field.products,
-            "mu" if centred_form else "q",
-            field.loss.defined,
-        )
-        gradient = build_named_gradient(field, decomposition)
-        if target is None:
-            return None
-        proofs = (prove_gradient(field, gradient), *curl_proofs)
-        curl_proof = curl_proofs[0] if target == "no-objective" else None
-        return Decision(target, gradient, proofs, decomposition, objective=None, curl_proof=curl_proof)
-    if not field.index or field.attached_loss is None:
+    centred_form = find_centred_form(field)
+    target, curl_proofs = decide_products(
+        [(centred_form.h, ONE)] if centred_form else field.products,
+        "mu" if centred_form else "q",
+        field.loss.defined,
+    )
+    gradient = build_named_gradient(field, decomposition)
+    if target is None:
+        return None
+    proofs = (prove_gradient(field, gradient), *curl_proofs)
+    curl_proof = curl_proofs[0] if target == "no-objective" else None
+    return Decision(target, gradient, proofs, decomposition, objective=None, curl_proof=curl_proof)
+
+
+def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Decision | None:
+    """Decide single means: objective if the curl is 0, no-objective if it is not 0 on some model."""
+    if field.products or not field.index or field.attached_loss is None:
         return None
     measure, on_policy = field.loss.measure, field.start.context.on_policy
     setting = {"on_policy": on_policy, "defined": field.loss.defined}
@@ -411,7 +427,7 @@ def _decide_by_curl(field: ReducedGradient, decomposition: Decomposition) -> Dec
 
 RUNGS: tuple[Rung, ...] = (
     _decide_named, _decide_by_primitive, _decide_by_covariances, _decide_attached, _decide_sequence,
-    _decide_by_scores_to_date, _decide_by_curl,
+    _decide_by_scores_to_date, _decide_products_by_curl, _decide_by_curl,
 )  # fmt: skip
 
 

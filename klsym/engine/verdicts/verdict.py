@@ -18,6 +18,8 @@ from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, Search
 from klsym.kernel.ring import ExpPoly
 from klsym.language.expressions import A, R, remove_sg, s, unfold
 from klsym.language.messages import Message
+from klsym.language.recognition import is_indicator
+from klsym.language.sums import Divided
 from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
@@ -323,8 +325,15 @@ class Verdict:
 
 
 def is_ascended(written: Written, setting: Setting) -> bool:
-    """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one."""
-    if setting.is_differentiated or not written.expression.has(R, A):
+    """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one.
+
+    What is 0 or 1, and divided by a value of its batch, is a reward.
+    """
+    if setting.is_differentiated:
+        return False
+    if any(is_indicator(divided.args[0]) for divided in written.expression.atoms(Divided)):
+        return True
+    if not written.expression.has(R, A):
         return False
     return bool(expand(unfold(remove_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
 

@@ -12,7 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from klsym.language.expressions import ATOMS, clip, eps
-from klsym.language.pasted.averages import AverageReader
+from klsym.language.pasted.mean_divisions import DivisionReader
 from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
 from klsym.language.training_names import ADVANTAGES, DRAWN, METRICS, REWARDS, split_words
 
@@ -53,7 +53,7 @@ class Surrogate(NamedTuple):
     value: Any
 
 
-class AssumedNameReader(AverageReader):
+class AssumedNameReader(DivisionReader):
     """A reader that takes for granted what some names usually are."""
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:

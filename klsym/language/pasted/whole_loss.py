@@ -50,6 +50,7 @@ class WholeLossReader(AssumedNameReader):
         self.refuse_logits(value)
         flat = self.flatten_whole(value)
         self.factor = flat.factor
+        self.assumed += () if self.sums_tokens else self.token_sums.list_assumptions()
         weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
         if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
             raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")

@@ -23,7 +23,7 @@ from klsym.errors import KlsymError, UsageError
 from klsym.language.expressions import COUNTS, PARAMETERS, M, OverPositions, k1, parameter, r
 from klsym.language.messages import Message
 from klsym.language.parser import parse
-from klsym.language.sums import Normalised
+from klsym.language.sums import Divided
 from klsym.numeric.checks.bounds import find_bounds, find_crossings
 from klsym.numeric.checks.field_check import Literal, check_formulas
 from klsym.numeric.exact import check_theorem
@@ -52,8 +52,8 @@ def with_check(verdict: Verdict, loss: Any) -> Verdict:
     one, at samples on both sides of every bound as well.
     """
     loss = loss * M / parameter("S") if verdict.setting.truncated else loss
-    if loss.atoms(Normalised):
-        raise UsageError("check: the standard deviation of a batch is not evaluated; leave it out")
+    if loss.atoms(Divided):
+        raise UsageError("check: a division by a value of the batch is not evaluated; leave it out")
     checks = [check_theorem(proof.theorem) for proof in verdict.proof.theorems]
     passed, text = _compare_with_loss(verdict, loss)
     passed = passed and all(c.passed for c in checks)

@@ -113,7 +113,8 @@ READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
     "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
-    "at-each-token", "over-tokens", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
+    "at-each-token", "first-order-at-each-token", "over-tokens",
+    "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "drawn-words-are-kept", "cut-at-tokens", "settings-assumed", "temperature-read", "selection-held",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
@@ -152,6 +153,10 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"
     " after the prefix, held as it is at theta; rho is q/sg(q) in the loss, q/mu in the answer",
     "at-each-token": "written for each token of the sequence: the same loss, with level token",
+    "first-order-at-each-token": lambda slopes: (
+        "the loss at each token with the same gradient, with level"
+        f" token: the slope in {'each sum' if len(slopes) > 1 else 'the sum'} over tokens is held"
+    ),
     "drawn": _explain_exact_mean,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",
     "used-differently": "value and gradients: no theorem compares losses with these different options",

@@ -23,8 +23,16 @@ JUDGED = [
     (written("-1/3*(full(k1**2)*full(M*k1))*rho*A"), "open"),  # A in an exact mean, in a counterexample
     (written("full(rho*k1)*full(rho*M)"), "open"),  # on-policy rho has the value 1
     (written("beta*sg(exp(full(k1**2)/5))*log_q"), "zero"),
-    (written("sg(full(M))*log_q*R", "token"), "open"),  # full(M) depends on theta, so that sg stays
-    (written("sg(log(1 - full(M)))*log_q + beta*rho*k3", "token"), "open"),
+    (written("sg(full(M))*log_q*R", "token"), "no-objective"),  # full(M) depends on theta, so that sg stays
+    (written("sg(log(1 - full(M)))*log_q + beta*rho*k3", "token"), "no-objective"),
+    # functions of exact means at each prefix
+    (written("full(k1)**2", "token"), "no-objective"),
+    (written("min(full(k1), 1)", "token"), "no-objective"),
+    (written("full(k1)*A", "token"), "no-objective"),
+    (written("exp(-full(k1))*k1", "token"), "no-objective"),
+    (written("full(k1)**2", "off token"), "own-mean"),
+    (written("sg(full(k1))*k1", "token"), "open"),  # whose expected gradient is 0
+    (written("sg(full(k1))*k2", "off token"), "open"),  # no curl where each node has two outcomes
     (written("2*exp(full(R)/5) + beta*rho_old*k2", "off"), "own-mean"),  # old in a counterexample
     (written("beta*sigmoid(lam*(rho - 1))*sigmoid(A)*A", "token reward"), "combination"),
     (written("-exp(A/beta)*log_q", "token"), "combination"),

@@ -1,12 +1,14 @@
-"""explain for normalised(h).  Untrusted.
+"""explain for normalised(h), relative(h) and scaled(h), values over a statistic of their batch.  Untrusted.
 
 normalised(h) as a reward is batch std of h; what is added to it is explained by itself.  A loss with the
-gradient (b + normalised(h)) s is this reward.  In any other loss H stands for normalised(h): given the other
-samples it is a function of its own sample, free of theta where h is, so that mu and an attached loss leave
+gradient (b + normalised(h)) s is this reward.  In any other loss H stands for normalised(h), relative(h) or
+scaled(h): given the other samples it is a function of its own sample, free of theta where h is, so that mu
+and an attached loss leave
 
     E_mu[grad L] = grad E_mu[L].
 
-Otherwise numbers tell whether the field has a curl.
+On-policy a reward that is 0 or 1 has an objective (`two_values`).  Otherwise numbers tell whether the field
+has a curl.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -24,7 +26,9 @@ from klsym.engine.fields.position_sums import n
 from klsym.engine.fields.slot_loss import SlotLoss, build_slot_loss, divide_by_length, has_batch_sum
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.batch_std import explain_batch_std, list_size_messages
-from klsym.engine.proof.quantities import grad
+from klsym.engine.outside.two_values import Push, add_gradient, add_two_values
+from klsym.engine.proof.quantities import Quantity, expectation, grad
+from klsym.engine.proof.sequence_quantities import mean_over_i
 from klsym.engine.regions.piecewise import is_piecewise
 from klsym.engine.regions.relations import reduce_by_relations
 from klsym.engine.targets.decide import (
@@ -41,13 +45,13 @@ from klsym.engine.verdicts.lazy import Chain
 from klsym.engine.verdicts.verdict import Counterexample, ExpectedValue, TargetReading, Verdict
 from klsym.engine.verdicts.warnings import DESCENT_WARNINGS, LOSS_WARNINGS
 from klsym.errors import NotInRing, UsageError
-from klsym.kernel.derivatives import attach
+from klsym.kernel.derivatives import attach, is_live
 from klsym.kernel.names import HELD, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
-from klsym.language.expressions import GIVEN, R, log_q, own, parameter, rho, s, sg, unfold
+from klsym.language.expressions import GIVEN, SLOTTED, R, log_q, own, parameter, rho, s, sg, unfold
 from klsym.language.messages import Message
-from klsym.language.sums import Normalised
+from klsym.language.sums import Divided, Normalised
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
@@ -55,11 +59,23 @@ from klsym.notation.tree import add_terms
 from klsym.notation.values import LazyFormula, multiply_by_score
 
 MOST = 2  # in one loss
-MOVES = "normalised(h) of what is differentiated is not read: put sg(..) around it, which is another loss"
-SEVERAL = f"normalised(h) is read for {MOST} different h at most, and not within itself"
+MOVES = "{}(h) of what is differentiated is not read: put sg(..) around it, which is another loss"
+SEVERAL = f"{{}}(h) is read for {MOST} different h at most, and not within itself"
 
 
-def explain_normalised(written: Written, setting: Setting) -> Verdict:
+def explain_divided(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict, with the objective where the divided reward is 0 or 1 on-policy."""
+    verdict = _explain_divided(written, setting)
+    linear = _find_linear(written, setting) if setting.on_policy else None
+    if linear is None:
+        return verdict
+    if not linear.added.has(*SLOTTED):  # a constant times the score has the mean 0
+        return add_two_values(verdict, linear.push)
+    added = Written(losses.show(linear.added, TEXT), linear.added)
+    return add_gradient(verdict, linear.push, explain_ring(added, replace(setting, use="reward")))
+
+
+def _explain_divided(written: Written, setting: Setting) -> Verdict:
     """Return the verdict: normalised(h) as a reward is batch std of h; other terms are explained alone."""
     expression = written.expression.xreplace({rho: 1}) if setting.on_policy else written.expression
     if isinstance(expression, Normalised) and setting.is_reward:
@@ -68,7 +84,7 @@ def explain_normalised(written: Written, setting: Setting) -> Verdict:
     terms = sympy.Add.make_args(written.expression.xreplace({rho: 1}) if setting.on_policy else expression)
     main = [term for term in terms if isinstance(term, Normalised)]
     remainder = sympy.Add(*(term for term in terms if term not in main))
-    if len(main) != 1 or remainder == 0 or remainder.has(Normalised) or setting.is_differentiated:
+    if len(main) != 1 or remainder == 0 or remainder.has(Divided) or setting.is_differentiated:
         return _explain_in_general(written, setting)
     terms_without = sympy.Add(*(t for t in sympy.Add.make_args(written.expression) if not t.has(Normalised)))
     spread, added = (Written(losses.show(e, TEXT), e) for e in (main[0], terms_without))
@@ -112,16 +128,16 @@ def _combine_with_reward(written: Written, main: Written, remainder: Written, se
 
 # ---------------------------------------------------------------------------- in any loss
 def _explain_in_general(written: Written, setting: Setting) -> Verdict:
-    """Return the verdict, with H and its like in place of each normalised(h)."""
-    back = _name_normalised(written, setting)
-    loss = Written(written.text, written.expression.xreplace({of: symbol for symbol, of in back.items()}))
+    """Return the verdict, with H and its like in place of each value that is divided by one of its batch."""
+    back = _name_divided(written, setting)
+    loss = _replace_divided(written, back)
     field = reduce_typed_loss(loss, setting)
     if (reward := _as_reward(field, setting, back)) is not None:
-        verdict_of_reward = explain_normalised(reward, replace(setting, use="reward"))
+        verdict_of_reward = _explain_divided(reward, replace(setting, use="reward"))
         return _restate(verdict_of_reward, written, setting, field)
 
     def explain_inner(inside: Written, use: Setting) -> Verdict:
-        return explain_normalised(Written(inside.text, inside.expression.xreplace(back)), use)
+        return _explain_divided(Written(inside.text, inside.expression.xreplace(back)), use)
 
     label = divide_by_length(written) if setting.averaged and not field.loss.index else written
     decision = _decide_target(field, label, back)
@@ -130,7 +146,8 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
     verdict = build_verdict(loss, setting, field, single=field, decision=decision, explain=explain_inner)
     reading = () if field.loss.index else (READING_NOTES["mean"],)
     rows = tuple((symbol.name, losses.show(of, TEXT)) for symbol, of in back.items())
-    size = list_size_messages(*(_build_inner_loss(of).element for of in back.values()))
+    over_std = [of for of in back.values() if isinstance(of, Normalised)]
+    size = list_size_messages(*(_build_inner_loss(of).element for of in over_std)) if over_std else ()
     return verdict.revise(
         messages=(*verdict.messages, *size),
         canonical_coefficient=None,
@@ -145,17 +162,23 @@ def _explain_in_general(written: Written, setting: Setting) -> Verdict:
     )
 
 
-def _name_normalised(written: Written, setting: Setting) -> Mapping[Any, Any]:
-    """Return symbol -> normalised(h); refuse one that depends on theta and is not detached."""
-    normalised = sorted(written.expression.atoms(Normalised), key=sympy.default_sort_key)
-    if len(normalised) > MOST or any(element.args[0].has(Normalised) for element in normalised):
-        raise UsageError(f"{written.text[:60]!r}: {SEVERAL}")
+def _replace_divided(written: Written, names: Mapping[Any, Any]) -> Written:
+    """Return the loss with the names of what is divided."""
+    symbols = {divided: symbol for symbol, divided in names.items()}
+    return Written(written.text, written.expression.xreplace(symbols))
+
+
+def _name_divided(written: Written, setting: Setting) -> Mapping[Any, Any]:
+    """Return symbol -> normalised(h) or its like; refuse one that depends on theta and is not detached."""
+    divided = sorted(written.expression.atoms(Divided), key=sympy.default_sort_key)
+    if len(divided) > MOST or any(element.args[0].has(Divided) for element in divided):
+        raise UsageError(f"{written.text[:60]!r}: {SEVERAL.format(divided[0].name)}")
     attached = written.expression.replace(lambda e: isinstance(e, sg), lambda _: sympy.S.Zero)
-    for element in attached.atoms(Normalised) if setting.is_differentiated else ():
+    for element in attached.atoms(Divided) if setting.is_differentiated else ():
         if _has_gradient(element):
-            raise UsageError(f"{losses.show(element, TEXT)}: {MOVES}")
-    names = GIVEN[::-1] if has_batch_sum(written.expression.xreplace(dict.fromkeys(normalised, R))) else GIVEN
-    return dict(zip(names, normalised, strict=False))  # sums of others take the first names
+            raise UsageError(f"{losses.show(element, TEXT)}: {MOVES.format(element.name)}")
+    names = GIVEN[::-1] if has_batch_sum(written.expression.xreplace(dict.fromkeys(divided, R))) else GIVEN
+    return dict(zip(names, divided, strict=False))  # sums of others take the first names
 
 
 def _has_gradient(of: Any) -> bool:
@@ -163,7 +186,7 @@ def _has_gradient(of: Any) -> bool:
 
 
 def _build_inner_loss(of: Any) -> SlotLoss:
-    """Return h of normalised(h)."""
+    """Return h of normalised(h) and its like."""
     return build_slot_loss(Written(losses.show(of, TEXT), of.args[0]), Setting("off-policy", "reward"))
 
 
@@ -174,13 +197,13 @@ def _has_given_names(field: ReducedGradient) -> bool:
 
 
 def _decide_target(field: ReducedGradient, written: Written, back: Mapping[Any, Any]) -> Decision:
-    """Return a gradient where H is fixed and the loss attached; else decide by numbers."""
+    """Return a gradient where H is fixed and mu draws the samples; else decide by numbers."""
     if not _has_given_names(field):
         return decide(field)
     right, proofs = expand_scores(field)
     none = Decomposition((), {})
-    if not any(map(_has_gradient, back.values())) and not has_detached_part(field.loss):
-        objective = build_loss_mean(field.loss, None if field.loss.index else written)
+    objective = None if any(map(_has_gradient, back.values())) else _find_mean_under_mu(field.loss, written)
+    if objective is not None:
         proofs = (*proofs, field.start.equals(grad(objective)))
         return Decision(
             "objective", right, proofs=proofs, decomposition=none, objective=objective, trust="numeric"
@@ -190,28 +213,72 @@ def _decide_target(field: ReducedGradient, written: Written, back: Mapping[Any, 
         gradient=right,
         proofs=proofs,
         decomposition=none,
-        normalised={symbol.name: _build_inner_loss(of) for symbol, of in back.items()},
+        divided={symbol.name: (of.name, _build_inner_loss(of)) for symbol, of in back.items()},
     )
+
+
+def _find_mean_under_mu(loss: SlotLoss, written: Written) -> Quantity | None:
+    """Return E_mu[L], or E_mu[L log q] of a reward that does not depend on theta; else None."""
+    if not has_detached_part(loss):
+        return build_loss_mean(loss, None if loss.index else written)
+    if not loss.detached or loss.measure != "mu" or is_live(loss.element, loss.defined):
+        return None
+    mean, log_density = (mean_over_i, own(log_q)) if loss.index else (expectation, log_q)
+    element = loss.expression * log_density
+    label = written.expression * log_q
+    shown = element if loss.index else Written(losses.show(label, TEXT), label)
+    return replace(mean(element, "mu"), labels={to_ring(element): shown})
 
 
 def _as_reward(field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]) -> Written | None:
     """Return b + H or b - H, H = normalised(h), if the gradient of the loss is b s + H s, or b s - H s."""
+    linear = None if setting.is_reward else _split_score_coefficient(field, setting, back)
+    if linear is None or not isinstance(linear.push.divided, Normalised) or linear.push.scale not in (1, -1):
+        return None
+    if not linear.is_plain or _build_inner_loss(linear.push.divided).defined.definitions:
+        return None
+    reward = Normalised(linear.push.scale * linear.push.divided.args[0]) + linear.added
+    return Written(losses.show(reward, TEXT), reward)
+
+
+class LinearCoefficient(NamedTuple):
+    """The coefficient a H + b of a score, H what is divided by a value of its batch."""
+
+    push: Push
+    added: Any
+
+    @property
+    def is_plain(self) -> bool:
+        """Is b without bounds and sums over other samples?"""
+        return not is_piecewise(self.added) and "[" not in str(self.added)
+
+
+def _find_linear(written: Written, setting: Setting) -> LinearCoefficient | None:
+    """Return c H + b of a loss or reward with the gradient (c H + b) s, c a constant."""
+    names = _name_divided(written, setting)
+    field = reduce_typed_loss(_replace_divided(written, names), setting)
+    linear = _split_score_coefficient(field, setting, names)
+    return linear if linear is not None and linear.is_plain and not linear.push.scale.has(*SLOTTED) else None
+
+
+def _split_score_coefficient(
+    field: ReducedGradient, setting: Setting, back: Mapping[Any, Any]
+) -> LinearCoefficient | None:
+    """Return a H + b, if the gradient of the loss is (a H + b) s."""
     slots = {
         slot: reduce_by_relations(attach(h), field.loss.defined, has_gradient=False)
         for slot, h in field.score_coefficients.items()
     }
     slots = {slot: substitute_on_policy(h) if setting.on_policy else h for slot, h in slots.items()}
-    if setting.is_reward or not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
+    if not set(slots) <= {"x", "self"} or len(slots) != 1 or len(back) != 1:
         return None
     [h], [(symbol, of)] = slots.values(), back.items()
     if any(field.loss.defined.find_definition(name) is not None for name in h.names()):
         return None
     plain = to_sympy(h.rename(lambda name: name.removesuffix("[self]")))
-    [a, b] = plain.coeff(symbol, 1), plain.coeff(symbol, 0)
-    if a not in (1, -1) or sympy.expand(plain - a * symbol - b) != 0 or is_piecewise(b) or "[" in str(b):
-        return None
-    reward = Normalised(a * of.args[0]) + b
-    return Written(losses.show(reward, TEXT), reward)
+    scale, added = plain.coeff(symbol, 1), plain.coeff(symbol, 0)
+    is_linear = sympy.expand(plain - scale * symbol - added) == 0
+    return LinearCoefficient(Push(scale, of), added) if is_linear else None
 
 
 def _restate(verdict: Verdict, written: Written, setting: Setting, field: ReducedGradient) -> Verdict:

@@ -1,0 +1,83 @@
+"""Rewards divided by the mean of their batch, in pasted code: (R - R.mean())/(R.mean() + 1e-6).
+
+>>> from klsym.language.expressions import R, log_q
+>>> divide_by_mean(-Centred(R) * log_q, Mean(R)), divide_by_mean(R, Mean(R)), divide_by_mean(log_q, Mean(R))
+(-log_q*relative(R), scaled(R), None)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import sympy
+
+from klsym.language.expressions import DENSITIES, OverPositions
+from klsym.language.pasted.averages import AverageReader
+from klsym.language.reductions import Mean, is_small
+from klsym.language.sums import Centred, Relative, Scaled
+
+
+class Divisor(NamedTuple):
+    """The mean of a batch, with the small number that is added to it in a denominator."""
+
+    mean: Any
+    guard: Any
+
+
+def read_divisor(denominator: Any) -> Divisor | None:
+    """Return the mean of rewards in a denominator such as mean + 1e-6; None for other denominators.
+
+    >>> from klsym.language.expressions import R, k1, parameter
+    >>> read_divisor(Mean(R) + parameter("eps")), read_divisor(Mean(k1)), read_divisor(Mean(R) + 1)
+    (Divisor(mean=Mean(R), guard=eps), None, None)
+    """
+    means = [x for x in sympy.Add.make_args(denominator) if isinstance(x, Mean)]
+    guard = denominator - means[0] if len(means) == 1 else sympy.S.One
+    if guard != 0 and not is_small(guard):
+        return None
+    return None if means[0].has(*DENSITIES, OverPositions) else Divisor(means[0], guard)
+
+
+def divide_by_mean(numerator: Any, mean: Any) -> Any | None:
+    """Return a product over a mean, if one of its factors is the reward of the mean, centred or not."""
+    [h] = mean.args
+    factors = [*sympy.Mul.make_args(numerator)]
+    for factor, quotient in ((Centred(h), Relative(h)), (h, Scaled(h))):
+        if factor in factors:
+            factors.remove(factor)
+            return sympy.Mul(quotient, *factors)
+    return None
+
+
+class DivisionReader(AverageReader):
+    """A reader that knows divisions by the mean of a batch."""
+
+    def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
+        super().__init__(text, parameters, of_words)
+        self.axes_typed: dict[Any, set[str]] = {}  # mean or standard deviation -> its axes
+
+    def note_axis(self, value: Any, axis: ast.expr | None) -> None:
+        super().note_axis(value, axis)
+        self.axes_typed.setdefault(value, set()).add(self.axes[value])
+
+    def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        divisor = read_divisor(right) if isinstance(operator, ast.Div) and right.has(Mean) else None
+        quotient = None if divisor is None else divide_by_mean(left, divisor.mean)
+        if divisor is None or quotient is None:
+            return super().apply_operator(operator, left, right, node)
+        self.refuse_two_means(divisor.mean, node)
+        name = self.mean_names.get(divisor.mean, "mean")
+        self.left_out[name] = max(self.left_out[name] - 1, 0)  # it is read, as the mean of the group
+        if divisor.guard != 0:
+            self.assumed = (*self.assumed, f"{divisor.guard} beside {name}() is left out")
+        return quotient
+
+    def refuse_two_means(self, mean: Any, node: ast.expr) -> None:
+        """Refuse (R - R.mean(1))/R.mean(): a group has one mean, and all groups the other."""
+        axes = sorted(self.axes_typed.get(mean, ()))
+        if len(axes) > 1:
+            said = " and ".join(f"over dim {axis}" if axis else "over all samples" for axis in axes)
+            hint = ": klsym reads one group: type relative(R) for (R - R.mean())/R.mean()"
+            raise self.make_error_with_hint(f"a mean {said}", hint, node)
