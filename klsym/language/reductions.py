@@ -271,6 +271,16 @@ def is_flat(e: Any) -> bool:
     return True
 
 
+def is_linear_in(e: Any, part: Any) -> bool:
+    """Is the part only a factor?
+
+    >>> is_linear_in(log_q * Mean(REWARDS[0]), Mean(REWARDS[0])), is_linear_in(1 / Mean(log_q), Mean(log_q))
+    (True, False)
+    """
+    mark = Dummy(real=True)
+    return not sympy.diff(e.xreplace({part: mark}), mark).has(mark)
+
+
 def is_exact(e: Any) -> bool:
     """Is it the same for all samples of a state: exact means over the vocabulary, and numbers?
 

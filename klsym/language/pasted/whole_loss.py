@@ -50,7 +50,6 @@ class WholeLossReader(AssumedNameReader):
         self.refuse_logits(value)
         flat = self.flatten_whole(value)
         self.factor = flat.factor
-        self.assumed += () if self.sums_tokens else self.token_sums.list_assumptions()
         weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
         if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
             raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
@@ -67,7 +66,9 @@ class WholeLossReader(AssumedNameReader):
     def flatten_whole(self, value: Any) -> Flat:
         try:
             of_samples = sum_over_words(value) / WORDS if has_words(value) else value
-            return flatten(self.take_at_one_state(of_samples))
+            flat = flatten(self.take_at_one_state(of_samples))
+            self.assumed += () if self.sums_tokens else self.token_sums.list_assumptions()
+            return flat
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
 
