@@ -114,7 +114,8 @@ def subtract_mean(x: Any, mean: Any) -> Any:
     """
     if mean == Mean(x) and isinstance(x, Centred | Normalised):
         return centre_again(x)
-    is_own = mean == Mean(x) and not x.has(*DENSITIES, OverPositions)
+    attached = x.replace(lambda e: isinstance(e, sg), lambda _: Dummy())
+    is_own = mean == Mean(x) and not attached.has(*DENSITIES, OverPositions) and not x.has(OverPositions)
     return Centred(x) if is_own else x - mean
 
 

@@ -46,8 +46,10 @@ from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import (
     LIBRARIES,
     count_reductions,
+    is_told_by_loop,
     is_told_by_name,
     list_chain,
+    list_names_filled,
     list_words_typed,
     names_distribution,
     names_mask,
@@ -79,7 +81,7 @@ from klsym.language.pasted.vocabulary import (
 from klsym.language.pasted.whole_loss import WholeLossReader
 from klsym.language.recognition import recognise
 from klsym.language.reductions import MASK, Misplaced
-from klsym.language.training_names import names_state_value, split_words
+from klsym.language.training_names import OF_DATA, names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
@@ -188,6 +190,8 @@ class SpelledReader(WholeLossReader):
 
     def read_statement_or_name(self, statement: ast.stmt, is_last: bool) -> Any:
         """Return the value of a statement; a name whose value is not read is read by what it says itself."""
+        if isinstance(statement, ast.For | ast.While) and not is_last:
+            return self.pass_over_loop(statement)
         name = find_assigned_name(statement)
         if is_last or name is None or name in self.names:
             return self.read_statement(statement, is_last)
@@ -201,11 +205,26 @@ class SpelledReader(WholeLossReader):
             has_pairs = any(OF_PAIRS & {*split_words(x)} for x in names)
             self.left_out, self.read_as, self.declared = counts, read_as, declared
             self.unread[name], self.is_foreign = error, True
-            if names & (self.assigned.keys() | self.unread.keys() - self.told) or not is_told or has_pairs:
+            made_of = {x for x in names if not {*split_words(x)} & OF_DATA}
+            if made_of & (self.assigned.keys() | self.unread.keys() - self.told) or not is_told or has_pairs:
                 return S.Zero  # refused where it is used: its name does not say of which values it is made
             self.told.add(name)
             if self.has_meaning(name):
                 self.assumed = (*self.assumed, f"{name} is what its name says")
+            return S.Zero
+
+    def pass_over_loop(self, loop: ast.stmt) -> Any:
+        """Note what a loop computes that is not read; it is refused where it is used, or told by its name."""
+        try:
+            return self.read_statement(loop, is_last=False)
+        except UsageError as error:
+            for name in list_names_filled(loop):
+                self.names.pop(name, None)
+                self.assigned.pop(name, None)
+                self.unread[name], self.is_foreign = error, True
+                if is_told_by_loop(name, loop):
+                    self.told.add(name)
+                    self.note_assumption(f"{name} is what its name says")
             return S.Zero
 
     def parse_statements(self) -> list[ast.stmt]:
@@ -331,6 +350,9 @@ class SpelledReader(WholeLossReader):
             case ast.Compare() | ast.UnaryOp(ast.Invert()) if names_mask(node):
                 self.note_assumption(f"{ast.unparse(node)[:SHOWN]} is the mask of padding")
                 return MASK
+            case ast.IfExp(ast.Compare(of, [ast.Is()], [ast.Constant(None)]), _, value):
+                self.note_assumption(f"{ast.unparse(of)[:SHOWN]} is given")
+                return self.build(value, depth + 1)
             case ast.IfExp(condition, value, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
                 self.is_foreign, self.assumed = True, (*self.assumed, setting)
                 return self.build(value, depth + 1)

@@ -43,6 +43,8 @@ POLICY_WORDS = {"student", "teacher", "policy", "actor"}
 DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts",
          "act", "a"}  # fmt: skip
 OF_BATCH = {"inds", "ind", "idx", "idxs", "indices", "perm", "minibatch"}  # words of indices of samples
+OF_DATA = {"state", "states", "obs", "observation", "observations", "action", "actions", "act", "acts", "ids",
+           "inputs", "memory", "buffer", "batch"}  # fmt: skip
 NOT_DRAWN = {  # beside one of these: words that were chosen otherwise, or those of another policy
     "top", "topk", "candidate", "candidates", "greedy", "argmax", "best", "mode", "max", "teacher", "ref",
     "reference", "expert", "gold", "demo", "mask", "soft",
@@ -70,7 +72,8 @@ WHOLE = {
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), WHICH),
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
     **dict.fromkeys(("td", "td_error", "td_errors", "deltas", "td_delta", "td_deltas"), "A"),
-    "score": "R", "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
+    **dict.fromkeys(("score", "return", "reward", "rewards", "ret", "returns"), "R"),
+    "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
 # Names that stand for one thing in one codebase and for another elsewhere: what to type for each.

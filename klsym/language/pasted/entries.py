@@ -69,7 +69,9 @@ class EntryReader(NameReader):
                 self.read_as[ast.unparse(index)] = MASK
                 return self.build(of, 1) * MASK
             case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)) and not (
-                names_state_value(next(iter(list_chain(of)[-1:]), "")) or isinstance(index, ast.Compare)
+                isinstance(index, ast.Constant)
+                or names_state_value(next(iter(list_chain(of)[-1:]), ""))
+                or isinstance(index, ast.Compare)
             ):
                 self.assume_drawn(ast.unparse(index))
                 return select_drawn_word(self.build(of, 1))

@@ -6,9 +6,11 @@ import ast
 from collections.abc import Mapping
 
 from klsym.language.training_names import (
+    ADVANTAGES,
     BEHAVIOUR,
     DRAWN,
     MASKS,
+    OF_DATA,
     OLD,
     REFERENCE,
     find_logits,
@@ -301,9 +303,37 @@ def is_told_by_name(name: str, value: ast.expr) -> bool:
     alike = {x for x in names - called if find_meaning(x) == meaning}
     if of_policies or alike or any(isinstance(node, ast.Compare) for node in ast.walk(value)):
         return False
-    words = {word for x in names for word in split_words(x)}
+    words = {word for x in names if not {*split_words(x)} & OF_DATA for word in split_words(x)}
     is_of_another = bool(words & (REFERENCE | BEHAVIOUR | OLD)) or bool({*names} & WITHOUT_GRADIENT)
     return not (meaning == "log_q" and is_of_another)
+
+
+def is_told_by_loop(name: str, loop: ast.stmt) -> bool:
+    """Does the name of what a loop computes step by step say what it is: returns, advantages?
+
+    >>> loop = ast.parse("for r in rewards[::-1]:\\n R = r + g*R\\n returns.insert(0, R)").body[0]
+    >>> [is_told_by_loop(x, loop) for x in ("returns", "advantages", "R", "logp")]
+    [True, True, False, False]
+    """
+    is_of_policy = any(
+        (find_meaning(x) or find_logits(x) or "").startswith("log_") for x in list_words_typed(loop)
+    )
+    names_sum = bool({*split_words(name)} & {"returns", "return", "discounted", *ADVANTAGES})
+    return find_meaning(name) in ("R", "A") and names_sum and not is_of_policy
+
+
+def list_names_filled(loop: ast.stmt) -> list[str]:
+    """Return the names that a loop assigns, or to which it appends."""
+    names = []
+    for node in ast.walk(loop):
+        match node:
+            case ast.Name(name, ast.Store()):
+                names.append(name)
+            case ast.Subscript(ast.Name(name), _, ast.Store()):
+                names.append(name)
+            case ast.Call(ast.Attribute(ast.Name(name), "append" | "insert" | "extend")):
+                names.append(name)
+    return names
 
 
 def list_words_typed(tree: ast.AST) -> set[str]:

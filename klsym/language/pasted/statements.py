@@ -40,7 +40,7 @@ class Unrolled:
         self.filled: set[str] = set()  # names of lists to which something was appended
         self.losses: list[ast.expr] = []  # x of x.backward(), whose gradients add up
         lines = [*statements]
-        self.is_single = sum(isinstance(line, ast.FunctionDef) for line in lines) < 2
+        self.is_single = sum(isinstance(line, ast.FunctionDef | ast.ClassDef) for line in lines) < 2
         self.statements = [line for statement in lines for line in self.flatten(statement)]
         if self.losses:
             total = reduce(lambda a, b: ast.copy_location(ast.BinOp(a, ast.Add(), b), a), self.losses)
@@ -60,6 +60,11 @@ class Unrolled:
                 for line in body:
                     for inner in self.flatten(line):
                         yield _detach(inner) if is_held else inner
+            case ast.ClassDef(body=body) if (function := _find_loss_function(body)) is not None:
+                yield from self.flatten(function)
+            case ast.Return(ast.Tuple([first, *_])):
+                self.assumed.append("the first of the values that are returned is the loss")
+                yield ast.copy_location(ast.Return(first), statement)
             case ast.For(target, values, body, []) if _is_of_one_sample(body):
                 yield from self._flatten_loop(statement, target, values, body)
             case ast.If(condition, body, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
@@ -119,6 +124,14 @@ class Unrolled:
                     total = ast.Call(ast.Name("sum", ast.Load()), [at_sample.value], [])
                     at_sample.value = ast.copy_location(total, at_sample.value)
                 yield at_sample
+
+
+def _find_loss_function(body: Iterable[ast.stmt]) -> ast.FunctionDef | None:
+    """Return the one function of a class that is no preparation: forward, as a rule."""
+    functions = [
+        x for x in body if isinstance(x, ast.FunctionDef) and x.name not in ("__init__", "extra_repr")
+    ]
+    return functions[0] if len(functions) == 1 else None
 
 
 def _list_comprehensions(statement: ast.stmt) -> list[ast.ListComp | ast.GeneratorExp]:

@@ -16,12 +16,12 @@ from klsym.language.training_names import find_meaning, is_coefficient
 
 QUOTED_OR_COMMENT = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*")
 BRANCH = re.compile(r"(if|elif|else|for|while|with|def|try|except)\b.*:")
-CONDITION = re.compile(r"\s*if (((?:\w+\.)*)(\w+)( (?:!=|>) 0(?:\.0*)?)?( is not None)?)\s*:\s*")
+CONDITION = re.compile(r"\s*if (((?:\w+\.)*)(\w+)( (?:!=|>=?) \d+(?:\.\d*)?)?( is not None)?)\s*:\s*")
 OWNERS = {  # of settings; of other objects a part may be data
     "self", "args", "arg", "config", "cfg", "conf", "opt", "opts", "options", "hparams", "params", "flags",
     "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
 }  # fmt: skip
-BLOCKS = (ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
+BLOCKS = (ast.ClassDef, ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
 DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
