@@ -175,7 +175,10 @@ class SpelledReader(WholeLossReader):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
             value = self.read_statement_or_name(statement, number == len(statements) - 1)
         for name, error in self.unread.items():
-            if {*split_words(name)} & {"loss", "losses", "objective"} and name not in self.names:
+            if {*split_words(name)} & {"loss", "losses", "objective"} and name not in {
+                *self.names,
+                *self.told,
+            }:
                 raise error
         return self.read_whole(self.choose_loss(value), statements)
 
@@ -319,7 +322,8 @@ class SpelledReader(WholeLossReader):
 
     def is_loss_without_start(self, name: str) -> bool:
         """Is it a loss to which terms are added, and of which the text has no beginning?"""
-        return name not in self.names and not self.has_meaning(name) and "loss" in split_words(name)
+        is_loss = bool({*split_words(name)} & {"loss", "losses", "cost", "objective"})
+        return name not in self.names and not self.has_meaning(name) and is_loss
 
     def assign(self, name: str, value: Any, *trees: ast.expr) -> None:
         """Give a name its value, with which later lines are read."""
@@ -369,6 +373,8 @@ class SpelledReader(WholeLossReader):
 
     def build_condition(self, node: ast.expr, depth: int) -> Any:
         self.count(1, depth, node)
+        while names_mask(node) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value  # mask.bool()
         if names_mask(node):
             return self.build(node, depth)
         return super().build_condition(node, depth)
@@ -381,10 +387,11 @@ class SpelledReader(WholeLossReader):
         name, arguments, is_from_library = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
             return self.read_method_of_policy(name, node.func.value, node)
-        if name in IDENTITY_METHODS and not is_from_library and isinstance(node.func, ast.Attribute):
+        is_of_mask = name in ("bool", "int", "long") and bool(arguments) and names_mask(arguments[0])
+        if (name in IDENTITY_METHODS or is_of_mask) and isinstance(node.func, ast.Attribute) and arguments:
             self.is_foreign = True
             self.left_out[name] += 1
-            receiver = node.func.value
+            receiver = arguments[0]
             return (
                 self.build_condition(receiver, depth + 1)
                 if is_condition(receiver)

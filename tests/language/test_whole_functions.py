@@ -74,7 +74,64 @@ rewards = scores - beta * (logp - ref_logp).detach()
 advantages = rewards - rewards.mean(dim=1, keepdim=True)
 loss = -(logp * advantages).mean()
 """
+HELPER = """
+def compute_entropy(policy_logits):
+    return tf.reduce_sum(-tf.nn.softmax(policy_logits) * tf.nn.log_softmax(policy_logits), axis=-1)
+
+policy_loss = compute_a2c_loss(policy_logits, actions, advantages)
+total_loss = tf.reduce_mean(policy_loss, axis=0)
+policy_entropy = tf.reduce_mean(compute_entropy(policy_logits))
+entropy_loss = tf.multiply(float(self._entropy_cost), policy_entropy, name="entropy_loss")
+total_loss = tf.add(total_loss, entropy_loss, name="total_loss")
+"""
+OWN_NAMES = """
+def reverse_kl_divergence(log_q: torch.Tensor, log_p: torch.Tensor) -> torch.Tensor:
+    log_p = log_p.float()
+    log_q = log_q.float()
+    q = log_q.exp()
+    kld = q * (log_q - log_p)
+    return kld.sum(dim=-1)
+"""
+COST = """
+for _ in range(episodes):
+    log_probs = m.log_prob(actions)
+    reward = compute_reward(seq, actions)
+    cost -= log_probs.mean() * (reward - baselines[key])
+"""
+CPP = "auto r = torch::exp(logp - old_logp);\nauto loss = -(torch::clamp(r, 0.8, 1.2) * adv).mean();"
+KEYS = (
+    "-torch.min(batch[Keys.ADVANTAGES]*logp_ratio, batch[Keys.ADVANTAGES]*torch.clamp(logp_ratio, 0.8, 1.2))"
+)
+MASKED = """
+log_ratio = log_probs - log_probs_ref
+if action_mask is not None:
+    log_ratio = log_ratio * action_mask
+return torch.expm1(log_ratio) - log_ratio
+"""
+SELECTED = "loss_mat = -adv*ratio\nloss = torch.where(loss_mask.bool(), loss_mat, 0).sum() / loss_mask.sum()"
+SIZES = "seq_losses = torch.sum(loss_mat*loss_mask, dim=-1)\nloss = torch.sum(seq_losses)/loss_mask.shape[-1]"
+ONE_HOT = "-tf.reduce_sum(tf.multiply(log_pi, self.a), reduction_indices=1)*self.td"
+MIXTURE = """
+mixture = torch.logsumexp(torch.stack([student_log_probs + torch.log(beta), teacher_log_probs]), dim=0)
+loss = F.kl_div(mixture, teacher_log_probs, reduction="batchmean", log_target=True)
+"""
 READ = {
+    HELPER: "-A*log_q - entropy_cost*full(log_q)",
+    OWN_NAMES: "full(k1)",
+    COST: "-(R - baselines)*whole(log_q)/T",
+    CPP: "-A*clip(rho, 4/5, 6/5)",
+    KEYS: "-Min(A*rho, A*clip(rho, 4/5, 6/5))",
+    MASKED: "-k1 - 1 + 1/r",
+    SELECTED: "-A*rho",
+    SIZES: "-A*log_q/size1",
+    ONE_HOT: "-A*log_q",
+    MIXTURE: "full((log_p - log(beta*exp(log_q) + exp(log_p)))*r)",
+    "m = 0.5*(p + q)\nF.kl_div(m.log(), p, reduction='batchmean')":
+        "full((log_p - log(exp(log_p)/2 + exp(log_q)/2))*r)",
+    "TF.kl_div(input=TF.log_softmax(student_val/temp, -1), target=TF.softmax(teacher_val/temp, -1))":
+        "full(-k1*r)",
+    "-(log_π*A)": "-A*log_q",
+    "loss = F.kl_div(logps, target, reduction='sum')": "full(-k1*r)",
     TUPLE: "Max(-A*rho, -A*clip(rho, 1 - cliprange, cliprange + 1))",
     DATA: PPO.format("clip_ratio"),
     MODULE: PPO.format("clip_eps"),
@@ -82,10 +139,18 @@ READ = {
     EPOCHS: "-(R - state_values)*rho + full(log_q)/100",
     RETURNS: "-R*log_q",
     PENALISED: "-log_q*centred(R - beta*sg(k1))",
-}
+}  # fmt: skip
 TWO = "class A:\n    def f(self, logp):\n        return logp\n    def g(self, logp):\n        return -logp"
 REFUSED = {
-    TWO: "statement|class",
+    TWO: "no loss|statement|class",
+    "torch.logsumexp(logits, -1)": "logsumexp",
+    "def helper(x):\n    return -x\nloss = helper(logp)*adv": "unknown function 'helper'",
+    "entropy = compute_entropy(old_logits)\n-logp*A - entropy": "unknown function 'compute_entropy'",
+    "F.kl_div(y_logits.log_softmax(-1)/temp, (t_logits/tau).softmax(-1))": "logits|temperature",
+    "distill = F.kl_div(F.log_softmax(y/T, 1), F.softmax(teacher/T, 1)) + F.cross_entropy(y, labels)":
+        "explain each term by itself",
+    "(softmax(logits, -1)*(logp - ref_logp)).sum(-1)": "would both be read as",
+    "x.shape[n]*k1": "grammar|index",
     "class A:\n    beta = 0.1": "no loss|not read|statement",
     "def f(logp):\n    return {'loss': logp}": "not part of the loss grammar|grammar",
     "for t in steps:\n    logp = f(logp)\n-logp*adv": "a statement that is not read|not read",
@@ -95,7 +160,7 @@ REFUSED = {
     "x = k3 if self.mode == 'a' else k2\nx": "if and else",
     "x = k3 if logp > 0 else k2\nx": "if and else",
     "rewards = R - beta*k1\nadv = rewards - rewards.mean()\n-logp*adv": "a mean or a sum inside",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "loss"), READ.items(), ids=[code.strip()[:30] for code in READ])

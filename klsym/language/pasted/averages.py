@@ -35,6 +35,7 @@ from klsym.language.reductions import (
     is_probability,
     is_small,
     reduce_to_mean,
+    select_drawn_word,
     subtract_mean,
     take_over_tokens,
 )
@@ -199,6 +200,7 @@ class AverageReader(PolicyReader):
         value = self.build(node, depth)
         factor, of_words = value.as_independent(*WORD_LOGS.values(), as_Add=False)
         is_of_words = has_words(value) and (of_words.has(*DENSITIES) or is_probability(factor))
+        is_of_words |= factor.has(*DENSITIES) and is_probability(select_drawn_word(of_words))
         is_of_words |= (kind == "sum" or value.has(ACTION_VALUE)) and is_probability(value)
         if is_of_words and not value.has(*REWARDS, OverPositions, Mean):
             self.restart_over_vocabulary(node)

@@ -39,10 +39,11 @@ class Unrolled:
         self.lists: set[str] = set()  # names of empty lists, which a loop fills
         self.filled: set[str] = set()  # names of lists to which something was appended
         self.losses: list[ast.expr] = []  # x of x.backward(), whose gradients add up
-        lines = [*statements]
+        lines = _leave_out_helpers([*statements])
         self.is_single = sum(isinstance(line, ast.FunctionDef | ast.ClassDef) for line in lines) < 2
         self.statements = [line for statement in lines for line in self.flatten(statement)]
         if self.losses:
+            self.statements = [x for x in self.statements if not isinstance(x, ast.Return)]
             total = reduce(lambda a, b: ast.copy_location(ast.BinOp(a, ast.Add(), b), a), self.losses)
             self.statements.append(ast.copy_location(ast.Expr(total), total))
 
@@ -124,6 +125,12 @@ class Unrolled:
                     total = ast.Call(ast.Name("sum", ast.Load()), [at_sample.value], [])
                     at_sample.value = ast.copy_location(total, at_sample.value)
                 yield at_sample
+
+
+def _leave_out_helpers(lines: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the lines without functions beside them, which they call."""
+    blocks = [x for x in lines if isinstance(x, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)]
+    return [line for line in lines if line not in blocks] or lines
 
 
 def _find_loss_function(body: Iterable[ast.stmt]) -> ast.FunctionDef | None:

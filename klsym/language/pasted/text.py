@@ -22,6 +22,11 @@ OWNERS = {  # of settings; of other objects a part may be data
     "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
 }  # fmt: skip
 BLOCKS = (ast.ClassDef, ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
+CPP_TYPE = re.compile(r"^\s*(?:const )?(?:auto|torch\.Tensor)&? (?=\w+ =)", re.MULTILINE)
+GREEK = str.maketrans({
+    "π": "pi", "ρ": "rho", "β": "beta", "α": "alpha", "ε": "eps", "λ": "lam", "γ": "gamma", "μ": "mu",
+    "τ": "tau", "θ": "theta", "σ": "sigma", "−": "-", "·": "*", "×": "*",
+})  # fmt: skip
 DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
@@ -40,7 +45,9 @@ def as_python(text: str) -> str:
 
 
 def as_operators(source: str) -> str:
-    """Return a text with KL(q, p) for KL(q||p), and ** for ^."""
+    """Return a text with KL(q, p) for KL(q||p), ** for ^, names for Greek letters, and C++ as Python."""
+    source = CPP_TYPE.sub("", source.replace("torch::", "torch.")) if "torch::" in source else source
+    source = source.translate(GREEK)
     return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
 
 
