@@ -36,6 +36,12 @@ def _build_exp(reader: Any, x: Any, node: ast.expr) -> Any:
     return reader.call_function("exp", [x], node)
 
 
+def _build_expm1(reader: Any, node: ast.expr, x: Any) -> Any:
+    """Return exp(x) - 1, which is 0 where a mask that multiplies x is 0."""
+    kept = x.xreplace({MASK: reader.one})
+    return (_build_exp(reader, kept, node) - 1) * (MASK if x.has(MASK) else 1)
+
+
 def _read_exp(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return exp(x); of log_alpha, which is trained for SAC's temperature, the coefficient alpha."""
     name = next(iter(list_chain(given["x"])[-1:]), "")
@@ -226,7 +232,7 @@ FUNCTIONS: dict[str, Row] = {
     "exp": Row(("x",), _read_exp),
     "absolute": make_grammar_row("abs"),
     **dict.fromkeys(("detach", "stop_gradient", "item"), make_grammar_row("sg")),
-    "expm1": make_elementwise_row("x", lambda reader, node, x: _build_exp(reader, x, node) - 1),
+    "expm1": make_elementwise_row("x", _build_expm1),
     "entr": make_elementwise_row("x", lambda reader, node, x: -x * _build_log(reader, x, node)),
     "exp2": make_elementwise_row("x", lambda reader, node, x: reader.build_power(reader.two, x, node)),
     "log1p": make_elementwise_row("x", lambda reader, node, x: _build_log(reader, 1 + x, node)),

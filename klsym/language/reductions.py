@@ -114,7 +114,8 @@ def subtract_mean(x: Any, mean: Any) -> Any:
     """
     if mean == Mean(x) and isinstance(x, Centred | Normalised):
         return centre_again(x)
-    is_own = mean == Mean(x) and not x.has(*DENSITIES, OverPositions)
+    attached = x.replace(lambda e: isinstance(e, sg), lambda _: Dummy())
+    is_own = mean == Mean(x) and not attached.has(*DENSITIES, OverPositions) and not x.has(OverPositions)
     return Centred(x) if is_own else x - mean
 
 
@@ -269,6 +270,16 @@ def is_flat(e: Any) -> bool:
     except Misplaced:
         return False
     return True
+
+
+def is_linear_in(e: Any, part: Any) -> bool:
+    """Is the part only a factor?
+
+    >>> is_linear_in(log_q * Mean(REWARDS[0]), Mean(REWARDS[0])), is_linear_in(1 / Mean(log_q), Mean(log_q))
+    (True, False)
+    """
+    mark = Dummy(real=True)
+    return not sympy.diff(e.xreplace({part: mark}), mark).has(mark)
 
 
 def is_exact(e: Any) -> bool:

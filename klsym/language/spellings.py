@@ -46,8 +46,10 @@ from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import (
     LIBRARIES,
     count_reductions,
+    is_told_by_loop,
     is_told_by_name,
     list_chain,
+    list_names_filled,
     list_words_typed,
     names_distribution,
     names_mask,
@@ -79,7 +81,7 @@ from klsym.language.pasted.vocabulary import (
 from klsym.language.pasted.whole_loss import WholeLossReader
 from klsym.language.recognition import recognise
 from klsym.language.reductions import MASK, Misplaced
-from klsym.language.training_names import names_state_value, split_words
+from klsym.language.training_names import OF_DATA, names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
@@ -173,7 +175,10 @@ class SpelledReader(WholeLossReader):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
             value = self.read_statement_or_name(statement, number == len(statements) - 1)
         for name, error in self.unread.items():
-            if {*split_words(name)} & {"loss", "losses", "objective"} and name not in self.names:
+            if {*split_words(name)} & {"loss", "losses", "objective"} and name not in {
+                *self.names,
+                *self.told,
+            }:
                 raise error
         return self.read_whole(self.choose_loss(value), statements)
 
@@ -188,6 +193,8 @@ class SpelledReader(WholeLossReader):
 
     def read_statement_or_name(self, statement: ast.stmt, is_last: bool) -> Any:
         """Return the value of a statement; a name whose value is not read is read by what it says itself."""
+        if isinstance(statement, ast.For | ast.While) and not is_last:
+            return self.pass_over_loop(statement)
         name = find_assigned_name(statement)
         if is_last or name is None or name in self.names:
             return self.read_statement(statement, is_last)
@@ -201,11 +208,26 @@ class SpelledReader(WholeLossReader):
             has_pairs = any(OF_PAIRS & {*split_words(x)} for x in names)
             self.left_out, self.read_as, self.declared = counts, read_as, declared
             self.unread[name], self.is_foreign = error, True
-            if names & (self.assigned.keys() | self.unread.keys() - self.told) or not is_told or has_pairs:
+            made_of = {x for x in names if not {*split_words(x)} & OF_DATA}
+            if made_of & (self.assigned.keys() | self.unread.keys() - self.told) or not is_told or has_pairs:
                 return S.Zero  # refused where it is used: its name does not say of which values it is made
             self.told.add(name)
             if self.has_meaning(name):
                 self.assumed = (*self.assumed, f"{name} is what its name says")
+            return S.Zero
+
+    def pass_over_loop(self, loop: ast.stmt) -> Any:
+        """Note what a loop computes that is not read; it is refused where it is used, or told by its name."""
+        try:
+            return self.read_statement(loop, is_last=False)
+        except UsageError as error:
+            for name in list_names_filled(loop):
+                self.names.pop(name, None)
+                self.assigned.pop(name, None)
+                self.unread[name], self.is_foreign = error, True
+                if is_told_by_loop(name, loop):
+                    self.told.add(name)
+                    self.note_assumption(f"{name} is what its name says")
             return S.Zero
 
     def parse_statements(self) -> list[ast.stmt]:
@@ -300,7 +322,8 @@ class SpelledReader(WholeLossReader):
 
     def is_loss_without_start(self, name: str) -> bool:
         """Is it a loss to which terms are added, and of which the text has no beginning?"""
-        return name not in self.names and not self.has_meaning(name) and "loss" in split_words(name)
+        is_loss = bool({*split_words(name)} & {"loss", "losses", "cost", "objective"})
+        return name not in self.names and not self.has_meaning(name) and is_loss
 
     def assign(self, name: str, value: Any, *trees: ast.expr) -> None:
         """Give a name its value, with which later lines are read."""
@@ -331,6 +354,9 @@ class SpelledReader(WholeLossReader):
             case ast.Compare() | ast.UnaryOp(ast.Invert()) if names_mask(node):
                 self.note_assumption(f"{ast.unparse(node)[:SHOWN]} is the mask of padding")
                 return MASK
+            case ast.IfExp(ast.Compare(of, [ast.Is()], [ast.Constant(None)]), _, value):
+                self.note_assumption(f"{ast.unparse(of)[:SHOWN]} is given")
+                return self.build(value, depth + 1)
             case ast.IfExp(condition, value, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
                 self.is_foreign, self.assumed = True, (*self.assumed, setting)
                 return self.build(value, depth + 1)
@@ -347,6 +373,8 @@ class SpelledReader(WholeLossReader):
 
     def build_condition(self, node: ast.expr, depth: int) -> Any:
         self.count(1, depth, node)
+        while names_mask(node) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value  # mask.bool()
         if names_mask(node):
             return self.build(node, depth)
         return super().build_condition(node, depth)
@@ -359,10 +387,11 @@ class SpelledReader(WholeLossReader):
         name, arguments, is_from_library = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
             return self.read_method_of_policy(name, node.func.value, node)
-        if name in IDENTITY_METHODS and not is_from_library and isinstance(node.func, ast.Attribute):
+        is_of_mask = name in ("bool", "int", "long") and bool(arguments) and names_mask(arguments[0])
+        if (name in IDENTITY_METHODS or is_of_mask) and isinstance(node.func, ast.Attribute) and arguments:
             self.is_foreign = True
             self.left_out[name] += 1
-            receiver = node.func.value
+            receiver = arguments[0]
             return (
                 self.build_condition(receiver, depth + 1)
                 if is_condition(receiver)

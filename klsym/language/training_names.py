@@ -34,8 +34,21 @@ DENSITY = OF_SHAPE | PROBABILITIES | {"p", "q", "pi", "mu", "policy", "theta", "
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
 OLD = {"proximal", "prox", "proxy", "recompute", "recomputed"}
-REFERENCE = {"ref", "reference", "base", "sft", "init", "teacher", "prior"}
-TRAINED = {"new", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer", "learner"}
+REFERENCE = {"ref", "tea", "tch", "reference", "base", "sft", "init", "teacher", "prior"}
+TRAINED = {
+    "new",
+    "stu",
+    "cur",
+    "curr",
+    "current",
+    "policy",
+    "pi",
+    "theta",
+    "student",
+    "actor",
+    "trainer",
+    "learner",
+}
 DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical", "normal", "gaussian",
                  "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
                  "bernoulli"}  # fmt: skip
@@ -43,12 +56,14 @@ POLICY_WORDS = {"student", "teacher", "policy", "actor"}
 DRAWN = {"id", "ids", "label", "labels", "token", "tokens", "action", "actions", "target", "targets", "acts",
          "act", "a"}  # fmt: skip
 OF_BATCH = {"inds", "ind", "idx", "idxs", "indices", "perm", "minibatch"}  # words of indices of samples
+OF_DATA = {"state", "states", "obs", "observation", "observations", "action", "actions", "act", "acts", "ids",
+           "inputs", "memory", "buffer", "batch"}  # fmt: skip
 NOT_DRAWN = {  # beside one of these: words that were chosen otherwise, or those of another policy
     "top", "topk", "candidate", "candidates", "greedy", "argmax", "best", "mode", "max", "teacher", "ref",
     "reference", "expert", "gold", "demo", "mask", "soft",
 }  # fmt: skip
 OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "prediction", "predictions",
-             "lm", "head", "self", "res", "y", "scores"}  # fmt: skip
+             "lm", "head", "self", "res", "y", "scores", "val", "vals"}  # fmt: skip
 OF_TARGETS = {"label", "labels", "target", "targets"}  # whose softmax is a reference
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages", "gae", "gaes"}
@@ -63,14 +78,15 @@ LOG_WEIGHT = "log_q - log_mu"
 WHOLE = {
     "ratio": "rho", "ratios": "rho", "is_weight": "rho", "is_weights": "rho", "iw": "rho", "is_ratio": "rho",
     "importance_weight": "rho", "importance_weights": "rho", "importance_ratio": "rho",
-    "prob_ratio": "rho", "policy_ratio": "rho", "coef_1": "rho",
+    "prob_ratio": "rho", "policy_ratio": "rho", "logp_ratio": "rho", "coef_1": "rho",
     "adv": "A", "advs": "A", "advantage": "A", "advantages": "A",
     **dict.fromkeys(("log_ratio", "logratio", "logr"), "k1 for log q - log p, or log_q - log_mu"),
     **dict.fromkeys(("log_importance_ratio", "log_importance_weight", "log_rho", "log_iw"), LOG_WEIGHT),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss"), WHICH),
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
     **dict.fromkeys(("td", "td_error", "td_errors", "deltas", "td_delta", "td_deltas"), "A"),
-    "score": "R", "reward": "R", "rewards": "R", "ret": "R", "returns": "R", "mask": "M", "loss_mask": "M",
+    **dict.fromkeys(("score", "return", "reward", "rewards", "ret", "returns"), "R"),
+    "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
 # Names that stand for one thing in one codebase and for another elsewhere: what to type for each.
@@ -83,7 +99,7 @@ LOG_RATIO = (
 )
 PENALTY = "k1, k2 or k3 for samples (`{0} = logp - ref_logp; ...`) or full_kl(q, p) for the whole vocabulary"
 AMBIGUOUS = {
-    **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio"), RATIO),
+    **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio", "logp_ratio"), RATIO),
     "G": "R for a return (`{0} = R; ...`) or n for the size of a group",
     "coef_2": RATIO,  # TRL's clipped ratio
     **dict.fromkeys(("r_t", "rt"), REWARD_OR_RATIO),
@@ -111,7 +127,7 @@ LETTERS = {
     "c1",
     "c2",
 }  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
-STEPS_OF_LOOPS = {"i", "j", "k", "t", "n", "pos", "step"}  # names that count what a loop goes through
+STEPS_OF_LOOPS = {"key", "i", "j", "k", "t", "n", "pos", "step"}  # names that count what a loop goes through
 SIZES = {
     "c", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
     "num", "count", "steps", "processes", "factor", "pos", "neg", "penalty", "lambda", "weight", "coefs",
@@ -126,6 +142,11 @@ OF_NUMBERS = COEFFICIENTS | FACTORS | BOUNDS | {
     "target", "limit", "max", "min", "ctl", "ctrl", "warmup", "low", "high", "decay", "power",
 }  # fmt: skip
 OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux", "distill", "distillation"}
+
+OF_ENTROPY = {
+    "entropy", "entropies", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b",
+    "pi", "term", "current", "new",
+}  # fmt: skip
 
 # Parts of names of a critic: q1a, values, vf, critic.
 CRITIC = re.compile(r"(q|qf|qs|qvals?|qvalues?|v|vf|vs|vpreds?|values?|critic|td|returns?)\d*[a-z]?")
@@ -184,7 +205,7 @@ def is_weight_of_term(name: str) -> bool:
     (True, False)
     """
     words = split_words(name)
-    return bool({*words[-1:]} & {"weight", *FACTORS}) and bool({*words[-2:-1]} & OF_TERMS)
+    return bool({*words[-1:]} & {"weight", "cost", *FACTORS}) and bool({*words[-2:-1]} & OF_TERMS)
 
 
 def names_critic(name: str) -> bool:
@@ -209,6 +230,12 @@ def names_state_value(name: str) -> bool:
     """
     words = split_words(name)
     return bool({*words} & OF_CRITICS) and {*words} <= OF_CRITICS | OF_STATES and words[:1] != ["loss"]
+
+
+def names_entropy(name: str) -> bool:
+    """Is it a usual name of the entropy of the policy, and of no loss, whose sign differs?"""
+    words = {*split_words(name)}
+    return words <= OF_ENTROPY and bool(words & {"entropy", "entropies"})
 
 
 def names_temperature(name: str) -> bool:

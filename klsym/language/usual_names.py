@@ -51,16 +51,13 @@ from klsym.language.training_names import (
     find_meaning,
     find_negative_density,
     is_coefficient,
+    names_entropy,
     names_state_value,
     split_words,
 )
 
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
-OF_ENTROPY = {
-    "entropy", "entropies", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b",
-    "pi", "term", "current", "new",
-}  # fmt: skip
 LETTERS_OF_POLICIES = {"p": "log_p", "q": "log_q"}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
 OF_TEMPERATURES = {"kl_div", "KLDivLoss", "softmax", "log_softmax"}  # functions of logits over self.T
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
@@ -81,12 +78,6 @@ MEANINGS = (
 def remove_underscore(name: str) -> str:
     """Return clip for _clip; __class__ stays."""
     return name[1:] if re.fullmatch("_[^_].*", name) else name
-
-
-def names_entropy(name: str) -> bool:
-    """Is it a usual name of the entropy of the policy, and of no loss, whose sign differs?"""
-    words = {*split_words(name)}
-    return words <= OF_ENTROPY and bool(words & {"entropy", "entropies"})
 
 
 def names_old(name: str) -> bool:
@@ -151,8 +142,8 @@ class NameReader(Reader):
                 f": {ask_for_value(name)}".rstrip(": "),
                 node,
             )
-        if name == "T" and name in self.divisors:
-            return self.declare_parameter(name, "temperature", node)
+        if name in self.divisors and name not in self.names and not self.has_meaning(name):
+            return self.declare_parameter(name, "temperature" if name == "T" else name, node)
         if name in self.names:
             if name in ATOMS:
                 self.read_as[name] = self.read_at_words(name, self.names[name])
@@ -252,7 +243,8 @@ class NameReader(Reader):
 
     def names_density(self) -> bool:
         """Has the text a log-probability or a probability of the trained policy?"""
-        return any("log_q" in (find_meaning(name), find_density(name)) for name in self.names_typed)
+        found = (find_meaning, find_density, find_logits)
+        return any(find(name) == "log_q" for name in self.names_typed for find in found)
 
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
@@ -322,6 +314,8 @@ class NameReader(Reader):
             self.is_foreign = True
             is_log = "log" in split_words(name) and meaning == PROBABILITIES
             kind, wanted = ("log-probability", LOG_PROBABILITIES) if is_log else ("probability", meaning)
+            if of_top_words := suggest_for_top_words(name):
+                raise self.make_error_with_hint(f"{name!r} is a {kind}", f": {of_top_words}", node)
             over_words = f"; for a sum over the vocabulary type {exact}" * (meaning == PROBABILITIES)
             raise self.make_error_with_hint(f"{name!r} is a {kind}", f": type {wanted}{over_words}", node)
         return ATOMS[self.choose_older_policy(name, meaning)]

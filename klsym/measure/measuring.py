@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from klsym.errors import UsageError, spell_option
+from klsym.errors import UsageError
 from klsym.measure.binding import choose_library, load_network
 from klsym.measure.field import Run, Turning, measure_turning
 from klsym.measure.fit import Basis, Fit
 from klsym.measure.libraries import Unmeasured, load_library
 from klsym.measure.measurement import Measurement, Setting
 from klsym.measure.objectives import NamedGradients
-from klsym.measure.pasted import bind_code
+from klsym.measure.pasted import adapt_worlds, bind_code
 from klsym.measure.world import Array, MeasuredWorld
 from klsym.worlds.words import WordTree, draw_tables
 
@@ -124,21 +124,13 @@ def measure(
     """
     network = None if model is None else load_network(model)
     bound = bind_code(loss, map or {}, set or {})
-    assumed = []
-    if sampling is None and bound.shape.has_older:
-        on_policy = spell_option("sampling", "on-policy")
-        assumed = [f"assumed: samples from an older policy, which the code has; {on_policy}: from q"]
-    sampling = sampling or ("off-policy" if assumed else "on-policy")
-    if bound.shape.two_valued and not binary:
-        binary, assumed = True, [*assumed, "assumed: rewards are 0 or 1, as the code compares them with =="]
-    group, fixed_length = max(group, 3 * bound.shape.compares), fixed_length or not bound.shape.padded
-    length = 1 if bound.shape.one_token else length
     setting = Setting(
-        sampling, group, words=words, length=length, prompts=prompts, third=third, fixed_length=fixed_length,
-        tool=tool, parameters=0 if network is None else network.size,
+        sampling or "on-policy", group, words=words, length=length, prompts=prompts, third=third,
+        fixed_length=fixed_length, tool=tool, parameters=0 if network is None else network.size,
     )  # fmt: skip
+    setting, binary, assumed = adapt_worlds(bound.shape, setting, binary, is_typed=sampling is not None)
     _check_setting(setting, worlds, near, seconds)
-    function, notes = bound.function, [*bound.describe(sampling), *assumed]
+    function, notes = bound.function, [*bound.describe(setting.sampling), *assumed]
     library = load_library(framework or choose_library(function), network)
     plan = _Plan(setting, binary, near, count=worlds, network=network)
     with library.in_float64():
@@ -294,14 +286,7 @@ class _Measuring:
         tolerance = 1e-5 if is_float32 else 1e-7
         fits = [] if zero else self._find_fits(family, elsewhere, tolerance)
         runs, inside = self.run.count, self._describe_bounds(family) if fits else ""
-        if inside:
-            self.notes.append(inside)
-        if not fits and not zero and (dropped := self._describe_dropped(family)):
-            self.notes.append(dropped)
-        if not fits and not zero and (remainder := family.basis.describe_remainder(family.whole)):
-            self.notes.append(remainder)
-        if zero:
-            self.notes.append("no path leads from the policy to the loss, or all that does cancels")
+        self.notes += filter(None, [inside, *(() if fits else self._describe_unnamed(family, zero))])
         return Measurement(
             setting=self.plan.setting,
             kind="zero" if turning is None else _choose_kind(fits, turning),
@@ -319,6 +304,12 @@ class _Measuring:
             cosines={} if fits or zero else family.basis.list_cosines(family.whole),
             variance=None if zero else measure_variance(self.run, family.worlds[0], self.in_order),
         )
+
+    def _describe_unnamed(self, family: _Family, is_zero: bool) -> tuple[str, ...]:
+        """Say what is known of a loss without a named objective."""
+        if is_zero:
+            return ("no path leads from the policy to the loss, or all that does cancels",)
+        return self._describe_dropped(family), family.basis.describe_remainder(family.whole)
 
     def _describe_group(self, world: MeasuredWorld) -> None:
         """Note how the samples of a group meet in the loss."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
@@ -34,6 +35,7 @@ from klsym.language.training_names import (
 from klsym.measure.batch import Batch
 from klsym.measure.binding import BoundLoss, Shape, bind_loss, guess_field, load_function
 from klsym.measure.libraries import Loss
+from klsym.measure.measurement import Setting
 
 NUMBERS = {
     "eps": 0.2, "epsilon": 0.2, "clip": 0.2, "low": 0.2, "high": 0.28, "temperature": 2.0, "T": 2.0,
@@ -248,3 +250,29 @@ def wrap_as_batch_loss(function: Any, fields: Mapping[str, str], set: Mapping[st
 
     run.__wrapped__ = function  # type: ignore[attr-defined]
     return run
+
+
+class AdaptedWorlds(NamedTuple):
+    """The worlds that pasted code needs, and what that takes for granted."""
+
+    setting: Setting
+    binary: bool
+    assumed: tuple[str, ...]
+
+
+def adapt_worlds(shape: Shape, setting: Setting, binary: bool, is_typed: bool) -> AdaptedWorlds:
+    """Return worlds in which the code can run; is_typed: whether sampling is chosen already."""
+    assumed = []
+    if shape.has_older and not is_typed:
+        on_policy = spell_option("sampling", "on-policy")
+        assumed += [f"assumed: samples from an older policy, which the code has; {on_policy}: from q"]
+        setting = replace(setting, sampling="off-policy")
+    if shape.two_valued and not binary:
+        assumed += ["assumed: rewards are 0 or 1, as the code compares them with =="]
+    setting = replace(
+        setting,
+        group=max(setting.group, 3) if shape.compares else setting.group,
+        fixed_length=setting.fixed_length or not shape.padded,
+        length=1 if shape.one_token else setting.length,
+    )
+    return AdaptedWorlds(setting, binary or shape.two_valued, tuple(assumed))

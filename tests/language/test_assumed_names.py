@@ -85,6 +85,8 @@ READ = {
     "with torch.no_grad():\n    kl = (logp - ref_logp).mean()": "sg(k1)",
     "-adv_v*log_prob_v[range(BATCH_SIZE), actions_t]": "-A*log_q",
     "-Log(pi)*A": "-A*log_q",
+    "-(ratio*advantages.mean()).mean()": "-(A - centred(A))*rho",
+    "logp*mean_reward": "log_q*(R - centred(R))",
     "-log_probs.gather(2, seq.unsqueeze(2)).squeeze(2)*reward*(seq > 0)": "-R*log_q",
     "loss = pg_loss + value_loss_coef*value_loss": "-A*log_q + value_loss*value_loss_coef",
 }  # fmt: skip
@@ -105,7 +107,7 @@ REFUSED = {
     "logp*mean": "unknown name 'mean'",
     "exp(logp - old_logp, mean)*A": "unknown name 'mean'",
     "logp*reward_std": "a standard deviation elsewhere",
-    "logp*mean_reward": "a mean or a sum inside a product",
+    "logp*mean_reward*logp.mean()": "a mean or a sum inside a product",
     "logp*r_t": "ambiguous name 'r_t'",
     "logits = net(x); F.kl_div(a_logits.log_softmax(-1), b_logits.softmax(-1))": "unknown policy",
     "log_probs[i]*rewards[j]": "entries at two places",

@@ -11,10 +11,14 @@ import sympy
 from sympy import E, Float, Function, Heaviside, Integer, Rational, Symbol, diff, exp, log, simplify, sqrt
 
 import klsym.language.expressions as language
-from klsym.errors import UsageError
+from klsym.errors import Refused, UsageError
+from klsym.kernel.definitions import LOG, REGION, Definition
+from klsym.kernel.ring import ExpPoly
+from klsym.language.abbreviations import Context, MeanVariance, Side
 from klsym.language.expressions import *
 from klsym.language.expressions import Estimator, as_expression, as_loss
 from klsym.language.parser import parse
+from klsym.language.unfolding import unfold as unfold_sums
 from klsym.notation.losses import show
 from klsym.notation.printers import LATEX
 
@@ -358,3 +362,27 @@ def test_a_float_that_is_no_number_is_no_loss(value: Any) -> None:
 @pytest.mark.parametrize("name", language.__all__)
 def test_everything_exported_exists(name: str) -> None:
     assert hasattr(language, name)
+
+
+# ---------------------------------------------------------------------------- abbreviations
+W = ExpPoly.from_variable("w")
+CONTEXT = Context(
+    ("n",), definitions=(Definition("high", REGION, W.exp() - 1), Definition("inv", LOG, W.exp() + 1))
+)
+
+
+def variance(name: str) -> Side:
+    """The variance of a batch's average of one variable."""
+    return unfold_sums(Side.from_atom(MeanVariance("mu", ExpPoly.from_variable(name), ())), CONTEXT)
+
+
+@pytest.mark.parametrize("name", ["w[others]", "R[others]", "high[self]", "inv[self]", "A[self]"])
+def test_a_variance_of_sums_is_written_out(name: str) -> None:
+    assert len(variance(name).terms) == 3  # squares, pairs, the squared expectation
+
+
+@pytest.mark.parametrize("name", ["high[others]", "inv[others]", "A[others]"])
+def test_functions_of_all_others_are_no_sums(name: str) -> None:
+    """A region of the others is not the region of one sample plus that of the rest."""
+    with pytest.raises(Refused, match="no sum over positions"):
+        variance(name)

@@ -83,7 +83,6 @@ REFUSED = {
     "(probs*log_probs).mean()": "'probs' is a probability",
     "-(probs*log_probs).sum(-1) - log_probs*A": "averaged in different ways|drawn word",
     "f = nn.KLDivLoss(); f(logp)": "kl_div without its argument target",
-    f"({Q}*q_values).sum(-1)": "out of scope",
     "F.log_softmax(student_logits, -1) + F.log_softmax(new_logits, -1)": r"would both be read as log_q\[v\]",
 }
 

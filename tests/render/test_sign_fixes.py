@@ -10,6 +10,7 @@ import sympy
 
 import klsym
 from klsym.language.expressions import unfold
+from klsym.render.questions.fixes import list_fixes
 
 OFF = {"sampling": "off-policy"}
 # A loss, its options, and whether a fix puts the sign right.
@@ -115,3 +116,56 @@ def test_the_code_of_a_fix_is_the_fix(loss: str, options: dict[str, Any], right:
         expected = unfold(as_written(right, ()).expression)
         assert sympy.expand(unfold(as_written(code, ()).expression) - expected) == 0
         assert sympy.expand(unfold(as_written(symbols.rstrip(")"), ()).expression) - expected) == 0
+
+
+CLIP = "clip(rho, 1 - eps, 1 + eps)*A"
+
+
+@pytest.mark.parametrize(
+    ("loss", "fix"),
+    [
+        (f"max(rho*A, {CLIP})", "-min(rho*A, A*clip(rho, 1 - eps, eps + 1))"),
+        (f"min(rho*A, {CLIP})", f"-min(rho*A, {CLIP})"),
+        (f"-min(-rho*A, -{CLIP})", "max(-rho*A, -A*clip(rho, 1 - eps, eps + 1))"),
+        (f"max(rho*A, {CLIP}) + beta*k3", "-min(rho*A, A*clip(rho, 1 - eps, eps + 1)) + beta*k3"),
+    ],
+)
+def test_the_fix_of_a_clipped_loss_is_that_of_ppo(loss: str, fix: str) -> None:
+    fixes = [text.partition(": ")[0] for text, _ in list_fixes(klsym.explain(loss, sampling="off-policy"))]
+    assert fix in fixes
+
+
+@pytest.mark.parametrize("loss", [f"-max(rho*A, {CLIP})", f"min(-rho*A, -{CLIP}) + k2"])
+def test_the_smaller_of_two_clipped_losses_is_said_to_be_no_ppo(loss: str) -> None:
+    assert "PPO takes the larger of the two losses" in str(klsym.explain(loss, sampling="off-policy"))
+
+
+@pytest.mark.parametrize(
+    "loss", [f"-min(rho*A, {CLIP})", f"max(-rho*A, -{CLIP})", "max(k1, 0)", "-min(rho, 2)*A"]
+)
+def test_others_are_not(loss: str) -> None:
+    assert "PPO takes" not in str(klsym.explain(loss, sampling="off-policy"))
+
+
+def test_a_mask_of_one_loss_alone_is_said() -> None:
+    masked, plain = "(logp*adv*loss_mask).sum()", "(logp*adv).sum()"
+    said = "B alone has a mask, loss_mask, which is taken for one of padding"
+    assert said in " ".join(str(klsym.compare(plain, masked)).split())
+    assert "alone has a mask" not in str(klsym.compare(plain, plain))
+    assert "alone has a mask" not in str(klsym.compare(masked, masked))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "is_said"),
+    [
+        ("k1", {}, True),
+        ("2*k1", {"use": "reward"}, True),
+        ("log_mu - log_q", {"sampling": "off-policy"}, True),
+        ("k1", {"sampling": "off-policy"}, False),
+        ("-k1", {}, False),
+        ("k3", {}, False),
+        ("k1", {"level": "token", "aggregate": "mean"}, False),
+    ],
+)
+def test_which_values_may_be_negative(loss: str, options: dict[str, str], is_said: bool) -> None:
+    assert ("single values may be negative" in str(klsym.explain(loss, **options))) is is_said

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from klsym.language.expressions import ATOMS, clip, eps
 from klsym.language.pasted.mean_divisions import DivisionReader
 from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
-from klsym.language.training_names import ADVANTAGES, DRAWN, METRICS, REWARDS, split_words
+from klsym.language.training_names import ADVANTAGES, DRAWN, MASKS, METRICS, REWARDS, split_words
 
 MEANS, DEVIATIONS = {"mean", "means", "avg"}, {"std", "stds", "stdev", "stddev"}
 OF_POLICIES = {"pg", "policy", "actor", "reinforce", "pi", "gradient"}
@@ -23,6 +23,7 @@ OF_REWARDS = METRICS | REWARDS | {"score", "return"}
 OF_GROUPS = OF_REWARDS | ADVANTAGES | {"group", "grouped", "batch", "r", "adv", "advs"}
 KINDS: dict[str, tuple[tuple[set[str], ...], set[str] | None]] = {
     "policy loss": (({"loss", "losses"}, OF_POLICIES), {"max"}),
+    "token loss": (({"loss", "losses"}, {"mat", "matrix", "token"}), {"per", "pg", "policy"}),
     "policy gain": (({"gain", "gains"}, OF_POLICIES | {"action"}), set()),
     "length": (({"len", "lens", "length", "lengths"}, OF_LENGTHS), None),
     "drawn word": ((DRAWN | {"onehot"},), {"one", "hot", "b", "batch", "taken", "ph"}),
@@ -56,10 +57,21 @@ class Surrogate(NamedTuple):
 class AssumedNameReader(DivisionReader):
     """A reader that takes for granted what some names usually are."""
 
+    def read_name(self, name: str, node: ast.expr) -> Any:
+        is_told = name in self.unread and name not in self.names and find_kind(name) == "policy loss"
+        if is_told and not self.is_told(name):
+            self.note_assumption(f"{name} is -A*log_q, a policy gradient")
+            self.told.add(name)
+            return -ATOMS["A"] * ATOMS["log_q"]
+        return super().read_name(name, node)
+
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         kind = "" if is_setting else find_kind(name)
         if kind == "policy loss" and name in self.terms:
             self.note_assumption(f"{typed} is -A*log_q, a policy gradient")
+            return -ATOMS["A"] * ATOMS["log_q"]
+        if kind == "token loss" and self.names_typed & MASKS:
+            self.note_assumption(f"{typed} is -A*log_q at each token")
             return -ATOMS["A"] * ATOMS["log_q"]
         if kind == "policy gain" and name in self.terms:
             self.note_assumption(f"{typed} is A*log_q, which is maximised")

@@ -31,9 +31,11 @@ from klsym.language.reductions import (
     has_words,
     is_exact,
     is_flat,
+    is_linear_in,
     is_probability,
     is_small,
     reduce_to_mean,
+    select_drawn_word,
     subtract_mean,
     take_over_tokens,
 )
@@ -171,12 +173,24 @@ class AverageReader(PolicyReader):
         return mean
 
     def take_at_one_state(self, value: Any) -> Any:
-        """Return a value in which an exact mean beside a sample is that of its own state."""
-        replaced = value.xreplace({mean: mean.args[0] for mean in value.atoms(Mean) if is_exact(mean)})
-        if replaced == value or is_flat(value):
+        """Return a value in which an exact mean beside a sample is that of its own state.
+
+        A mean of rewards beside a sample is the reward less the centred one.
+        """
+        if is_flat(value):
             return value
-        self.assumed = (*self.assumed, "all samples are of one state, and so are their exact means")
-        return replaced
+        exact = {mean: mean.args[0] for mean in value.atoms(Mean) if is_exact(mean)}
+        if exact:
+            self.assumed = (*self.assumed, "all samples are of one state, and so are their exact means")
+        rewards = {
+            mean
+            for mean in value.atoms(Mean) - exact.keys()
+            if not mean.has(*DENSITIES, OverPositions) and is_linear_in(value, mean)
+        }
+        for mean in rewards:
+            self.centred[mean.args[0]] = None
+            self.left_out[self.mean_names.get(mean, "mean")] -= 1
+        return value.xreplace(exact | {mean: mean.args[0] - Centred(*mean.args) for mean in rewards})
 
     def read_averaged(self, kind: str, node: ast.expr, depth: int) -> Any:
         """Return what a mean or a sum is of.
@@ -186,6 +200,7 @@ class AverageReader(PolicyReader):
         value = self.build(node, depth)
         factor, of_words = value.as_independent(*WORD_LOGS.values(), as_Add=False)
         is_of_words = has_words(value) and (of_words.has(*DENSITIES) or is_probability(factor))
+        is_of_words |= factor.has(*DENSITIES) and is_probability(select_drawn_word(of_words))
         is_of_words |= (kind == "sum" or value.has(ACTION_VALUE)) and is_probability(value)
         if is_of_words and not value.has(*REWARDS, OverPositions, Mean):
             self.restart_over_vocabulary(node)

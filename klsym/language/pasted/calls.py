@@ -44,6 +44,8 @@ def bind_arguments(reader: Any, row: Row, call: Call) -> dict[str, ast.expr]:
         raise reader.make_error_at(f"{short_name} takes {len(order)} arguments at most", call.node)
     arguments = dict(zip(order, call.arguments, strict=False))
     for keyword in call.node.keywords:
+        if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+            continue  # TensorFlow's name of an operation
         name = keyword.arg or "**"
         argument = name if name in order else KEYWORDS.get(name, "")
         if argument not in order or argument in arguments:

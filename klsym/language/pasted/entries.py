@@ -43,6 +43,8 @@ class EntryReader(NameReader):
                     names.append(name)
                 case ast.Subscript(of, ast.Constant(str(name))):
                     names.append(name)
+                case ast.Subscript(of, ast.Attribute(ast.Name(), name)) if name.isupper():
+                    names.append(name.lower())  # batch[Keys.ADVANTAGES]
                 case ast.Name(name):
                     is_value = name in self.names or find_meaning(name) or name in MASKS or name in AMBIGUOUS
                     return None if is_value else [name, *reversed(names)]
@@ -61,6 +63,8 @@ class EntryReader(NameReader):
             case ast.Subscript(of, index) if list_words_typed(index) & {*self.assigned, *self.unread}:
                 hint = ": for a selection multiply by what is 1 at the entries that stay"
                 raise self.make_error_with_hint("an index that the code computes", hint, node)
+            case ast.Subscript(ast.Attribute(_, "shape"), index) if not list_words_typed(index):
+                return self.declare_parameter(ast.unparse(node), f"size{ast.unparse(index).strip('-')}", node)
             case ast.Subscript(ast.Call() as of, ast.Constant(int(number))):
                 value = self.build(of, 1)  # refuses a function that is not read
                 if split_operands(of)[0] in BOUNDS_OF_TWO and number == 0:
@@ -69,7 +73,9 @@ class EntryReader(NameReader):
                 self.read_as[ast.unparse(index)] = MASK
                 return self.build(of, 1) * MASK
             case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)) and not (
-                names_state_value(next(iter(list_chain(of)[-1:]), "")) or isinstance(index, ast.Compare)
+                isinstance(index, ast.Constant)
+                or names_state_value(next(iter(list_chain(of)[-1:]), ""))
+                or isinstance(index, ast.Compare)
             ):
                 self.assume_drawn(ast.unparse(index))
                 return select_drawn_word(self.build(of, 1))

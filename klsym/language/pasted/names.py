@@ -6,17 +6,20 @@ import ast
 from collections.abc import Mapping
 
 from klsym.language.training_names import (
+    ADVANTAGES,
     BEHAVIOUR,
     DRAWN,
     MASKS,
+    OF_DATA,
     OLD,
     REFERENCE,
     find_logits,
     find_meaning,
+    names_entropy,
     split_words,
 )
 
-LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th"}
+LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th", "TF"}
 REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_sum"}
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
 OF_PADDING = {
@@ -73,14 +76,18 @@ def list_factors(tree: ast.AST) -> frozenset[str]:
             case ast.BinOp(first, ast.Mult(), second):
                 visit(first, True)
                 visit(second, True)
-            case ast.UnaryOp(_, operand) | ast.Attribute(operand):
+            case ast.UnaryOp(_, operand):
+                visit(operand, is_factor)
+            case ast.Attribute(operand, name):
+                (of_products if is_factor else elsewhere).add(name)
                 visit(operand, is_factor)
             case ast.Call(_, _, keywords):
                 name, operands = split_operands(node)
+                is_product = name in ("multiply", "mul") and len(operands) == 2
                 for number, operand in enumerate(operands):
                     is_kept = name in BOUNDS_OF_ONE or (is_factor and name in OF_FACTORS)
                     is_bounded = name in BOUNDS_OF_TWO and isinstance(operand, ast.Name)
-                    visit(operand, is_bounded or (number == 0 and is_kept))
+                    visit(operand, is_product or is_bounded or (number == 0 and is_kept))
                 for keyword in keywords:
                     visit(keyword.value, False)
             case ast.Compare(first, _, others):  # a mask of ratios, as ratio < 1.2
@@ -194,9 +201,9 @@ def list_summed_names(node: ast.expr, trees: Mapping[str, list[ast.expr]]) -> fr
 
     def visit(inner: ast.AST) -> None:
         match inner:
-            case ast.Name(name) if name in trees:
-                for tree in trees[name] if name not in expanded else ():
-                    expanded.add(name)
+            case ast.Name(name) if name in trees and name not in expanded:
+                expanded.add(name)
+                for tree in trees[name]:
                     visit(tree)
             case ast.Name(name):
                 names.add(name)
@@ -292,7 +299,7 @@ def is_told_by_name(name: str, value: ast.expr) -> bool:
     >>> is_told_by_name("advantages", ast.parse("gae(rewards, values)", mode="eval").body)
     True
     """
-    meaning = find_meaning(name) or find_logits(name) or ""
+    meaning = find_meaning(name) or find_logits(name) or ("log_q" if names_entropy(name) else "")
     names = list_words_typed(value)
     called = {split_operands(node)[0] for node in ast.walk(value) if isinstance(node, ast.Call)}
     own_logits = {x for x in names if find_meaning(x) is None and find_logits(x) == meaning}
@@ -301,9 +308,37 @@ def is_told_by_name(name: str, value: ast.expr) -> bool:
     alike = {x for x in names - called if find_meaning(x) == meaning}
     if of_policies or alike or any(isinstance(node, ast.Compare) for node in ast.walk(value)):
         return False
-    words = {word for x in names for word in split_words(x)}
+    words = {word for x in names if not {*split_words(x)} & OF_DATA for word in split_words(x)}
     is_of_another = bool(words & (REFERENCE | BEHAVIOUR | OLD)) or bool({*names} & WITHOUT_GRADIENT)
     return not (meaning == "log_q" and is_of_another)
+
+
+def is_told_by_loop(name: str, loop: ast.stmt) -> bool:
+    """Does the name of what a loop computes step by step say what it is: returns, advantages?
+
+    >>> loop = ast.parse("for r in rewards[::-1]:\\n R = r + g*R\\n returns.insert(0, R)").body[0]
+    >>> [is_told_by_loop(x, loop) for x in ("returns", "advantages", "R", "logp")]
+    [True, True, False, False]
+    """
+    is_of_policy = any(
+        (find_meaning(x) or find_logits(x) or "").startswith("log_") for x in list_words_typed(loop)
+    )
+    names_sum = bool({*split_words(name)} & {"returns", "return", "discounted", *ADVANTAGES})
+    return find_meaning(name) in ("R", "A") and names_sum and not is_of_policy
+
+
+def list_names_filled(loop: ast.stmt) -> list[str]:
+    """Return the names that a loop assigns, or to which it appends."""
+    names = []
+    for node in ast.walk(loop):
+        match node:
+            case ast.Name(name, ast.Store()):
+                names.append(name)
+            case ast.Subscript(ast.Name(name), _, ast.Store()):
+                names.append(name)
+            case ast.Call(ast.Attribute(ast.Name(name), "append" | "insert" | "extend")):
+                names.append(name)
+    return names
 
 
 def list_words_typed(tree: ast.AST) -> set[str]:

@@ -39,10 +39,11 @@ class Unrolled:
         self.lists: set[str] = set()  # names of empty lists, which a loop fills
         self.filled: set[str] = set()  # names of lists to which something was appended
         self.losses: list[ast.expr] = []  # x of x.backward(), whose gradients add up
-        lines = [*statements]
-        self.is_single = sum(isinstance(line, ast.FunctionDef) for line in lines) < 2
+        lines = _leave_out_helpers([*statements])
+        self.is_single = sum(isinstance(line, ast.FunctionDef | ast.ClassDef) for line in lines) < 2
         self.statements = [line for statement in lines for line in self.flatten(statement)]
         if self.losses:
+            self.statements = [x for x in self.statements if not isinstance(x, ast.Return)]
             total = reduce(lambda a, b: ast.copy_location(ast.BinOp(a, ast.Add(), b), a), self.losses)
             self.statements.append(ast.copy_location(ast.Expr(total), total))
 
@@ -60,6 +61,11 @@ class Unrolled:
                 for line in body:
                     for inner in self.flatten(line):
                         yield _detach(inner) if is_held else inner
+            case ast.ClassDef(body=body) if (function := _find_loss_function(body)) is not None:
+                yield from self.flatten(function)
+            case ast.Return(ast.Tuple([first, *_])):
+                self.assumed.append("the first of the values that are returned is the loss")
+                yield ast.copy_location(ast.Return(first), statement)
             case ast.For(target, values, body, []) if _is_of_one_sample(body):
                 yield from self._flatten_loop(statement, target, values, body)
             case ast.If(condition, body, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
@@ -119,6 +125,20 @@ class Unrolled:
                     total = ast.Call(ast.Name("sum", ast.Load()), [at_sample.value], [])
                     at_sample.value = ast.copy_location(total, at_sample.value)
                 yield at_sample
+
+
+def _leave_out_helpers(lines: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the lines without functions beside them, which they call."""
+    blocks = [x for x in lines if isinstance(x, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)]
+    return [line for line in lines if line not in blocks] or lines
+
+
+def _find_loss_function(body: Iterable[ast.stmt]) -> ast.FunctionDef | None:
+    """Return the one function of a class that is no preparation: forward, as a rule."""
+    functions = [
+        x for x in body if isinstance(x, ast.FunctionDef) and x.name not in ("__init__", "extra_repr")
+    ]
+    return functions[0] if len(functions) == 1 else None
 
 
 def _list_comprehensions(statement: ast.stmt) -> list[ast.ListComp | ast.GeneratorExp]:

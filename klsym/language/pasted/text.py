@@ -16,12 +16,17 @@ from klsym.language.training_names import find_meaning, is_coefficient
 
 QUOTED_OR_COMMENT = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*")
 BRANCH = re.compile(r"(if|elif|else|for|while|with|def|try|except)\b.*:")
-CONDITION = re.compile(r"\s*if (((?:\w+\.)*)(\w+)( (?:!=|>) 0(?:\.0*)?)?( is not None)?)\s*:\s*")
+CONDITION = re.compile(r"\s*if (((?:\w+\.)*)(\w+)( (?:!=|>=?) \d+(?:\.\d*)?)?( is not None)?)\s*:\s*")
 OWNERS = {  # of settings; of other objects a part may be data
     "self", "args", "arg", "config", "cfg", "conf", "opt", "opts", "options", "hparams", "params", "flags",
     "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
 }  # fmt: skip
-BLOCKS = (ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
+BLOCKS = (ast.ClassDef, ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
+CPP_TYPE = re.compile(r"^\s*(?:const )?(?:auto|torch\.Tensor)&? (?=\w+ =)", re.MULTILINE)
+GREEK = str.maketrans({
+    "π": "pi", "ρ": "rho", "β": "beta", "α": "alpha", "ε": "eps", "λ": "lam", "γ": "gamma", "μ": "mu",
+    "τ": "tau", "θ": "theta", "σ": "sigma", "−": "-", "·": "*", "×": "*",
+})  # fmt: skip
 DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
@@ -40,7 +45,9 @@ def as_python(text: str) -> str:
 
 
 def as_operators(source: str) -> str:
-    """Return a text with KL(q, p) for KL(q||p), and ** for ^."""
+    """Return a text with KL(q, p) for KL(q||p), ** for ^, names for Greek letters, and C++ as Python."""
+    source = CPP_TYPE.sub("", source.replace("torch::", "torch.")) if "torch::" in source else source
+    source = source.translate(GREEK)
     return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
 
 

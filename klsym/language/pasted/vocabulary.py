@@ -10,6 +10,8 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from sympy import Add, log
+
 from klsym.errors import spell_option
 from klsym.language.expressions import ATOMS, exp, log_q, sg
 from klsym.language.expressions import DENSITIES as SYMBOLS
@@ -22,6 +24,7 @@ from klsym.language.reductions import (
     SAMPLES,
     WORD_LOGS,
     WORDS,
+    average_over_words,
     has_words,
     select_drawn_word,
     select_one_hot,
@@ -62,6 +65,7 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     """Return F.kl_div(log a, log b, log_target=True) = sum_y b (log b - log a) = KL(b||a).
 
     An input that is a, not log a, is read as PyTorch computes it: sum_y b (log b - a).
+    Either may be a mixture.
     """
     flag, reduction = given.get("log_target"), given.get("reduction")
     is_log = isinstance(flag, ast.Constant) and flag.value is True
@@ -73,6 +77,10 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     if reader.gathers:
         hint = ": kl_div adds up all words; for those that are gathered type full(M*..) with a mask M"
         raise reader.make_error_with_hint(f"{call.name} beside gather", hint, call.node)
+    if is_mixture(first) or (is_mixture(second) and second not in SYMBOLS):
+        log_target = second if is_log else log(second)
+        divergence = (exp(second) if is_log else second) * (log_target - first)
+        return _read_reduction(reader, call, reduction) * average_over_words(divergence)
     if not (first in SYMBOLS or is_exponentiated) or target not in SYMBOLS or first == target:
         hint = ": it is read of two log-probabilities, as in F.kl_div(logp, ref_logp, log_target=True)"
         if second in SYMBOLS and not is_log:
@@ -86,11 +94,44 @@ def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     return factor * full_kl(symbols[target], symbols[first])
 
 
+def is_mixture(e: Any) -> bool:
+    """Is it a mixture of two policies, or its log?
+
+    >>> p, q = (exp(density) for density in SYMBOLS[:2])
+    >>> [is_mixture(e) for e in (log(p / 2 + q / 2), p / 4 + 3 * q / 4, p, p - q * log(q))]
+    [True, True, False, False]
+    """
+    inside = e.args[0] if isinstance(e, log) else e
+    policies = [density for density in SYMBOLS if inside.has(exp(density))]
+    is_linear = inside.is_Add and all(
+        term.as_independent(*SYMBOLS, as_Add=False)[1] in {exp(x) for x in policies} for term in inside.args
+    )
+    return bool(is_linear and len(policies) == 2)
+
+
+def _exponentiate(reader: Any, node: ast.expr, depth: int) -> Any:
+    """Return e^node; beta e^x for x + log(beta)."""
+    match node:
+        case ast.BinOp(left, ast.Add(), right):
+            return _exponentiate(reader, left, depth) * _exponentiate(reader, right, depth)
+        case ast.Call() if split_operands(node)[0] == "log":
+            return reader.build(split_operands(node)[1][0], depth)
+    return exp(select_drawn_word(reader.build(node, depth)))
+
+
+def _build_logsumexp(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return log(e^x + e^y) for logsumexp(stack([x, y]), dim=0)."""
+    match given["x"]:
+        case ast.Call(args=[ast.List(parts) | ast.Tuple(parts), *_]) if len(parts) > 1:
+            return log(Add(*(_exponentiate(reader, part, depth) for part in parts)))
+    reason = f"{call.name}(..) is not part of the loss grammar, and is not read"
+    raise reader.make_error_with_hint(reason, suggest_instead(call.name), call.node)
+
+
 def _read_distribution(reader: Any, node: ast.expr, depth: int, is_log: bool) -> Any:
     """Return what kl_div is of; a policy that is named alone is what kl_div takes: logs, or probabilities."""
-    density = (
-        find_policy_named(node.id) if isinstance(node, ast.Name) and node.id not in reader.names else None
-    )
+    name = node.id if isinstance(node, ast.Name) and node.id not in reader.names else ""
+    density = "log_p" if name in ("target", "targets", "soft_targets") else find_policy_named(name)
     if density is None:
         return select_drawn_word(reader.build(node, depth))
     reader.assumed = (*reader.assumed, f"{ast.unparse(node)} are {'log-' * is_log}probabilities")
@@ -266,6 +307,7 @@ VOCABULARY: dict[str, Row] = {
         ),
         Row(("target", "x"), _build_cross_entropy),
     ),
+    "logsumexp": Row(("x", "/", "axis", "keepdims"), _build_logsumexp),
     "nll_loss": Row(("x", "target", "/", "reduction"), _build_nll),
     "kl_div": Row(("x", "target", "/", "reduction", "log_target"), _build_kl_div),
     **dict.fromkeys(("KL", "kl", "kl_divergence"), Row(("x", "y"), _build_divergence)),

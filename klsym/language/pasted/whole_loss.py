@@ -96,7 +96,7 @@ class WholeLossReader(AssumedNameReader):
         if len(self.temperatures) > 1:
             both = " and ".join(repr(logits[:SHOWN]) for logits in [*self.temperatures.values()][:2])
             both += " have different temperatures"
-            raise UsageError(f"{both}: klsym reads policies at one temperature, such as q and p at T")
+            raise UsageError(f"{both}: klsym reads policies at one temperature: explain each term by itself")
 
     def restart_if_over_vocabulary(self, value: Any, statements: list[ast.stmt]) -> None:
         """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""

@@ -140,6 +140,7 @@ def _list_lines(
         *(answers if is_asked else []),
         *regions,
         *list_factors(found, names),
+        *list_masks(found, names),
         *(_list_noise_rows(found, names) if whole or most or not regions else []),
         ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
     ]
@@ -163,6 +164,19 @@ def list_factors(found: PrintedComparison, names: tuple[str, str]) -> list[tuple
     ]
     rows = [(name, text) for name, text in zip(names, left_out, strict=True) if text]
     return [("factor", f"{name}: {text}") for name, text in rows] if len({*left_out}) > 1 else []
+
+
+def list_masks(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return which loss alone has a mask, that was taken for one of padding and left out."""
+    masks = [
+        next((m.values["names"] for m in written.notes if m.code == "masks-left-out"), ())
+        for written in found.written
+    ]
+    if bool(masks[0]) == bool(masks[1]):
+        return []
+    [(name, typed)] = [(name, typed) for name, typed in zip(names, masks, strict=True) if typed]
+    of = f"{name} alone has a mask, {typed[0]}, which is taken for one of padding"
+    return [("mask", f"{of}: a mask of other tokens changes the gradient")]
 
 
 def _list_readings(

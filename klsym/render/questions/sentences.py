@@ -85,7 +85,8 @@ def _spell_options(options: Mapping[str, str]) -> str:
 
 
 def _list_batch_means(names: Sequence[str], divided: bool, guard: Fraction | str) -> str:
-    pairs = [f"{x} - {x}.mean() is read as centred({x})" for x in names]
+    written = {x: f"({x})" if " " in x else x for x in names}
+    pairs = [f"{term} - {term}.mean() is read as centred({x})" for x, term in written.items()]
     by_std = "; divided by its std, as normalised(..)" if divided else ""
     added = f" (without the + {_format_guard(guard)})" if divided and guard else ""
     return f"{', '.join(pairs)}, over the batch{by_std}{added}"
