@@ -142,7 +142,7 @@ class NameReader(Reader):
                 f": {ask_for_value(name)}".rstrip(": "),
                 node,
             )
-        if name in self.divisors and name not in self.names and not self.has_meaning(name):
+        if name in self.divisors and (name == "T" or not (name in self.names or self.has_meaning(name))):
             return self.declare_parameter(name, "temperature" if name == "T" else name, node)
         if name in self.names:
             if name in ATOMS:

@@ -131,6 +131,7 @@ READ = {
     "TF.kl_div(input=TF.log_softmax(student_val/temp, -1), target=TF.softmax(teacher_val/temp, -1))":
         "full(-k1*r)",
     "-(log_π*A)": "-A*log_q",
+    "F.kl_div(F.log_softmax(pred/T, 1), target, reduction='batchmean')*(T*T)": "temperature**2*full(-k1*r)",
     "loss = F.kl_div(logps, target, reduction='sum')": "full(-k1*r)",
     TUPLE: "Max(-A*rho, -A*clip(rho, 1 - cliprange, cliprange + 1))",
     DATA: PPO.format("clip_ratio"),
