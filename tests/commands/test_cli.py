@@ -122,7 +122,7 @@ def test_formats(asked: tuple[str, ...], form: str, capsys: Out) -> None:
 
 
 def test_an_open_answer_without_a_derivation_is_a_comment_in_latex(capsys: Out) -> None:
-    asked = ("k2/js(q,p)", "--level", "token", "--weights", "prefix")
+    asked = ("full_kl(q, p)", "--level", "token", "--aggregate", "mean")
     code, out, err = run(capsys, "explain", *asked, "--format", "latex")
     assert (code, err) == (0, "") and out.startswith("% no derivation: open: ") and out.count("\n") == 1
 

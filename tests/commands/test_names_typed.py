@@ -191,12 +191,12 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
     [
         ("explain kl", "'kl' is ambiguous: type klsym explain k1 --use reward; or klsym explain k3"),
         ("explain ratio", "'ratio' is ambiguous: type klsym explain 'rho*A' --sampling off-policy"),
-        ("explain 'grpo + entropy'", "'grpo + entropy': with aggregate mean a sum"),
-        ("explain 'grpo - entropy'", "choose --aggregate sum, or divide by a constant"),
         (
-            "explain 'gspo - entropy'",
-            "gspo is used with --level sequence; entropy is used with --level token",
+            "explain 'full_kl(q, p)' --level token --aggregate mean --use reward",
+            "with aggregate mean a sum",
         ),
+        ("explain 'gspo - entropy'", "sums over the vocabulary at each token: choose level token, or sample"),
+        ("explain 'gspo - ppo'", "gspo is used with --level sequence; ppo is used with --level token"),
         ("explain 'abs.item()'", "'abs' is not read inside a formula: type abs(k1)"),
         ("explain 'entropy.size*k1'", "unknown name 'entropy.size'"),
         ("explain 'entropy(q)'", "unknown function 'entropy'"),
@@ -307,7 +307,7 @@ def test_an_option_of_the_name_without_effect_beside_a_typed_one_is_left_out(cap
         ("recommend --target reverse-kl --offpolicy", "did you mean --sampling off-policy?"),
         ("compare dapo dr_grpo --level token", "sums over the samples of a batch: choose level sequence"),
         ("compare dapo dr_grpo --batch mean", "batch: samples are centred whole; choose level sequence"),
-        ("compare 'grpo - entropy' ppo", "with aggregate mean a sum"),
+        ("compare 'gspo - entropy' ppo", "sums over the vocabulary at each token: choose level token"),
         (
             "compare dapo dr_grpoo",
             "unknown name 'dr_grpoo' at character 1",

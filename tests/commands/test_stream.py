@@ -35,7 +35,7 @@ def stream(lines: list[str], *options: str, monkeypatch: Any, capsys: Out) -> tu
 
 LINES = [  # and does a line have an answer?
     ("k1", True), (LONG, False), ("k3*1e999", True), ("0" * 30_000, False), ("y" * 3_000_000, False),
-    (TOO_LARGE, False), ("", None), ("k9", False), ("1/(1 - 1)", False), ("(((", False), ("λ", False),
+    (TOO_LARGE, False), ("", None), ("k9", False), ("1/(1 - 1)", False), ("(((", False), ("ж", False),
     ("  rho*k3  ", True), ("1/k1", None), ("k2", True), ("-k1", True),
 ]  # fmt: skip
 
