@@ -368,6 +368,13 @@ Example false_slopes : (* without 1/e; of a log of what may be 0 or less; of a r
   slope_of named_log twice_k1_s = false /\ slope_of (Define [Whole] Log k1) (mul inverse (var_ (score Whole))) = false /\
   slope_of (Define [Whole] Log (mul k1 k1)) (mul inverse twice_k1_s) = false /\ slope_of (Define [Whole] Region positive_) [] = false.
 Proof. now vm_compute. Qed.
+Definition log_k1 (f : list fact) : bool :=
+  in_region (given [Define [Whole] Log k1] f) (only (MeanGradient Single Mmu l_)) (only (Mean Single Mmu (mul inverse (var_ (score Whole)))))
+    [(m1, ChainRule Single Mmu l_); (m1, NameSlope Single Mmu [Whole] 0 one)].
+Example a_log_of_what_is_positive : (* at each sample that is averaged over, not of another measure, and not 0 or more *)
+  log_k1 [Positive Mmu Single k1] = true /\ log_k1 [Positive Mq Single k1] = false /\ log_k1 [Positive Mmu Steps k1] = false /\
+  log_k1 [AtLeastZero Mmu Single k1] = false /\ log_k1 [Apart Mmu Single k1] = false.
+Proof. now vm_compute. Qed.
 Definition stands (d : definition) (x : ep) : bool := in_region (given [d] []) (only (Mean Single Mmu x)) [] [(m1, ByDefinition Single Mmu [Whole] 0 Moving one)].
 Example what_names_stand_for : stands named_log (sub (mul positive_ inverse) one) = true /\ stands (Define [Whole] Let k1) (sub l_ k1) = true /\
   stands (Define [Whole] Log k1) (sub (mul k1 inverse) one) = false /\ stands (Define [Whole] Region k1) (sub l_ k1) = false /\ stands named_log (sub l_ positive_) = false.

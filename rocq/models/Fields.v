@@ -79,7 +79,7 @@ Definition turning (w : world T) (a : var) (r : R) : R :=
   | Sample z (Fn _ _) _ => Sum (w z) (fun x => sum bend (fst x) (snd x))
   | _ => env (shifted r) par w a end.
 Definition nothing_given : premises := Premises [] [] None [] [].
-Definition differentiable (L : ep) : bool := smooth L && within (has_slope nothing_given) L.
+Definition differentiable (L : ep) : bool := smooth L && within (has_slope nothing_given Mq Single) L.
 Definition turn (a : var) : option mon :=
   match a with
   | Sample z (K1 | W | LogQ | ToOld) _ => Some [(Sample z (Fn 0 0) false, 1%Z)]

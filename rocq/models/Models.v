@@ -395,7 +395,7 @@ Proof.
   - intros x y I. apply (zero_here_ok (x, y)), N, I.
   - intros j nz B. rewrite B in Z. apply Qeq_bool_iff, Qeq_eqR in Z. unfold model_par. rewrite Z.
     change (Setting.size S) with (Nat.max 2 size). rewrite INR_IZR_INZ. unfold inject_Z, Q2R. cbn [Qnum Qden]. field.
-  - intros x I. pose proof (F x I) as Fx. destruct x as [| |k i e|]; try discriminate. cbn [fact_here is_so] in *. intros w _.
+  - intros x I. pose proof (F x I) as Fx. destruct x as [| |k i e| |]; try discriminate. cbn [fact_here is_so] in *. intros w _.
     destruct (iep par_value no_ratio e) as [j|] eqn:E; [|discriminate]. apply (iep_ok _ _ (env S par w)) in E.
     + apply Z.leb_le in Fx. destruct E as [E _]. assert (0 <= Q2R (fst j)); [|lra]. unfold Q2R. apply Rmult_le_pos; [now apply IZR_le|].
       left. apply Rinv_0_lt_compat, IZR_lt. lia.

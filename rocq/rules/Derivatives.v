@@ -163,22 +163,30 @@ Proof.
   intros P B D. apply (is_derive_ext (fun t => held S par e t w)); [|exact D].
   intros t. symmetry. apply (body_ok S par par_ok pr zs k Let e); [apply P|exact B].
 Qed.
-Lemma slope_within_ok n pr w : holds S par pr -> few w -> slopes_exist (slope_within n pr) w.
+Lemma positive_at_ok pr m i e w : holds S par pr -> reached S m i w -> positive_at pr m i e = true -> 0 < den (env w) e.
 Proof.
-  intros P W. induction n as [|n IH]; (split; [now intros _|]); intros zs k; cbn [slope_within]; [discriminate|].
+  intros P D H. apply orb_prop in H as [H|H]; [now apply above_zero_ok|]. apply existsb_exists in H as [x [I H]].
+  destruct x as [| | |n j f|]; try discriminate. cbn [fcmp] in H. destruct (pcmp m n) eqn:A; try discriminate.
+  destruct (icmp i j) eqn:B; try discriminate. destruct (ecmp _ _) eqn:C; try discriminate.
+  apply pcmp_eq in A. apply icmp_eq in B. apply ecmp_eq in C. subst. destruct P as [_ [_ [_ [_ P]]]].
+  pose proof (P _ I w D) as X. rewrite <- (tidy_ok (env w) (env_ok w)) in X |- *. now rewrite C.
+Qed.
+Lemma slope_within_ok n pr m i w : holds S par pr -> reached S m i w -> few w -> slopes_exist (slope_within n pr m i) w.
+Proof.
+  intros P D W. induction n as [|n IH]; (split; [now intros _|]); intros zs k; cbn [slope_within]; [discriminate|].
   destruct (body pr zs k) as [[[] e]|] eqn:B; try discriminate; intros H.
   - apply andb_prop in H as [H A]. apply andb_prop in H as [H K]. eexists.
-    apply (named_log pr zs k e w P B (above_zero_ok (env w) e A)). now apply (loss_derive (slope_within n pr)).
-  - apply andb_prop in H as [H K]. eexists. apply (named_let pr zs k e w P B). now apply (loss_derive (slope_within n pr)).
+    apply (named_log pr zs k e w P B (positive_at_ok pr m i e w P D A)). now apply (loss_derive (slope_within n pr m i)).
+  - apply andb_prop in H as [H K]. eexists. apply (named_let pr zs k e w P B). now apply (loss_derive (slope_within n pr m i)).
 Qed.
-Lemma has_slope_ok pr w : holds S par pr -> few w -> slopes_exist (has_slope pr) w.
+Lemma has_slope_ok pr m i w : holds S par pr -> reached S m i w -> few w -> slopes_exist (has_slope pr m i) w.
 Proof. apply slope_within_ok. Qed.
 Lemma calm_within_ok n pr m i v : holds S par pr -> calm_within n pr m i v = true -> settled S par m i v.
 Proof.
   intros P. revert v; induction n as [|n IH]; intros v; (destruct v as [z b sg|j nz|zs k [] []]; cbn [calm_within];
     try (intros _; apply settled_here; intros r t w; try (destruct z, b); reflexivity)); try discriminate.
   1, 2: intros H; apply orb_prop in H as [H|H];
-    [apply existsb_exists in H as [x [I X]]; destruct x as [m' i' u| | |]; try discriminate; cbn [fcmp] in X;
+    [apply existsb_exists in H as [x [I X]]; destruct x as [m' i' u| | | |]; try discriminate; cbn [fcmp] in X;
       destruct (pcmp m m') eqn:A; try discriminate; destruct (icmp i i') eqn:Q; try discriminate; destruct (vcmp _ u) eqn:C; try discriminate;
       apply pcmp_eq in A; apply icmp_eq in Q; apply vcmp_eq in C; subst; destruct P as [_ [_ [_ [_ P]]]]; exact (P _ I)
     |apply settled_here; intros r t w; rewrite !(fixed_within_ok S par par_ok (depth pr) pr) by (exact H || apply P); reflexivity].
@@ -194,14 +202,14 @@ Qed.
 Section Premises.
 Variable pr : premises.
 Hypothesis P : holds S par pr.
-Lemma grad_ok i m a : smooth a = true -> within (has_slope pr) a = true ->
+Lemma grad_ok i m a : smooth a = true -> within (has_slope pr m i) a = true ->
   mean S m i (grad S (held S par a)) = mean S m i (fun w => den (env w) (derivative a)).
 Proof.
-  intros H K. apply mean_at_reached. intros w D. apply is_derive_unique, (loss_derive (has_slope pr)); [exact H|exact K|].
-  apply has_slope_ok; [exact P|apply (reached_few m i w D)].
+  intros H K. apply mean_at_reached. intros w D. apply is_derive_unique, (loss_derive (has_slope pr m i)); [exact H|exact K|].
+  apply has_slope_ok; [exact P|exact D|apply (reached_few m i w D)].
 Qed.
 (* where no sample enters or leaves a region *)
-Definition can_move (i : index) (m : measure) (a : ep) : bool := smooth a && within (has_slope pr) a && within (is_calm pr m i) a.
+Definition can_move (i : index) (m : measure) (a : ep) : bool := smooth a && within (has_slope pr m i) a && within (is_calm pr m i) a.
 Lemma locally_held m i a w : reached S m i w -> within (is_calm pr m i) a = true ->
   locally (theta S) (fun t => held S par a t w = as_loss S par a t w).
 Proof.
@@ -213,7 +221,7 @@ Lemma moves m i a w : can_move i m a = true -> reached S m i w ->
 Proof.
   intros H D. unfold can_move in H. apply andb_prop in H as [H C]. apply andb_prop in H as [H K].
   apply (is_derive_ext_loc (fun t => held S par a t w)); [exact (locally_held m i a w D C)|].
-  apply (loss_derive (has_slope pr)); [exact H|exact K|]. apply has_slope_ok; [exact P|apply (reached_few m i w D)].
+  apply (loss_derive (has_slope pr m i)); [exact H|exact K|]. apply has_slope_ok; [exact P|exact D|apply (reached_few m i w D)].
 Qed.
 Lemma spread_derive m i a w : can_move i m a = true -> possible S m 0 (draws i (size S)) w ->
   is_derive (fun t => spread S i (as_loss S par a t) w) (theta S) (spread S i (fun w => den (env w) (derivative a)) w).
@@ -243,7 +251,7 @@ Proof.
   intros H. pose proof (E_derive S m 0 (draws i (size S)) (slots i) (fun t => spread S i (as_loss S par a t))
     (spread S i (fun w => den (env w) (derivative a))) (slots_once i) (draws_in i (size S)) (fun w D => spread_derive m i a w H D)) as D.
   match type of D with is_derive _ _ ?d => match goal with |- is_derive _ _ ?e => replace e with d; [exact D|] end end.
-  cbn [Statements.datom]. rewrite (grad_ok i m a) by (unfold can_move in H; now destruct (smooth a), (within (has_slope pr) a)). rewrite E_plus. f_equal.
+  cbn [Statements.datom]. rewrite (grad_ok i m a) by (unfold can_move in H; now destruct (smooth a), (within (has_slope pr m i) a)). rewrite E_plus. f_equal.
   destruct m; try apply E_zero. rewrite <- mean_total. apply E_ext. intros w. apply spread_total.
 Qed.
 Lemma log_derivative_ok l z : log_derivative_side pr l = Some z -> is_derive (moved S par l) (theta S) (dside z).

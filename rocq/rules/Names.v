@@ -21,29 +21,29 @@ Lemma name_value zs k s e w : body pr zs k = Some (s, e) -> names S k (theta S) 
 Proof. intros B. rewrite (body_ok zs k s e defined_here B). now destruct s. Qed.
 
 (* ---------- slopes, and what names stand for ---------- *)
-Theorem name_slope_ok zs k d w : few S w -> name_slope pr zs k = Some d -> env w (Named zs k Slope false) = den (env w) d.
+Theorem name_slope_ok m i zs k d w : reached S m i w -> name_slope pr m i zs k = Some d -> env w (Named zs k Slope false) = den (env w) d.
 Proof.
-  intros W. unfold name_slope, has_slope. destruct (depth pr) as [|n]; cbn [slope_within]; [discriminate|].
+  intros Re. pose proof (reached_few S m i w Re) as W. unfold name_slope, has_slope. destruct (depth pr) as [|n]; cbn [slope_within]; [discriminate|].
   destruct (body pr zs k) as [[[] e]|] eqn:B; try discriminate.
   - destruct (_ && _)%bool eqn:H; [|discriminate]. apply andb_prop in H as [H A]. apply andb_prop in H as [H K]. intros R1. apply Some_inj in R1; subst d.
-    pose proof (above_zero_ok (env w) e A) as Pos.
-    pose proof (loss_derive S par par_ok (slope_within n pr) e w H K (slope_within_ok S par par_ok n pr w P W)) as D.
+    pose proof (positive_at_ok S par par_ok pr m i e w P Re A) as Pos.
+    pose proof (loss_derive S par par_ok (slope_within n pr m i) e w H K (slope_within_ok S par par_ok n pr m i w P Re W)) as D.
     unfold Statements.env at 1. cbn [val]. etransitivity; [exact (is_derive_unique _ _ _ (named_log S par par_ok pr zs k e w P B Pos D))|].
     rewrite mul_ok by apply env_ok. unfold inverse_name. rewrite exp_ok. cbn [dlin dmon]. rewrite power_1, Q2R_m1.
     replace (env w (Named zs k Moving false)) with (ln (den (env w) e)) by (symmetry; exact (name_value zs k Log e w B)).
     replace (-1 * (ln (den (env w) e) * 1) + 0) with (- ln (den (env w) e)) by ring. rewrite exp_Ropp, exp_ln by exact Pos. unfold Rdiv. ring.
   - destruct (_ && _)%bool eqn:H; [|discriminate]. apply andb_prop in H as [H K]. intros R1. apply Some_inj in R1; subst d.
-    pose proof (loss_derive S par par_ok (slope_within n pr) e w H K (slope_within_ok S par par_ok n pr w P W)) as D.
+    pose proof (loss_derive S par par_ok (slope_within n pr m i) e w H K (slope_within_ok S par par_ok n pr m i w P Re W)) as D.
     unfold Statements.env at 1. cbn [val]. exact (is_derive_unique _ _ _ (named_let S par par_ok pr zs k e w P B D)).
 Qed.
-Theorem gap_ok zs k c x w : gap pr zs k c = Some x -> den (env w) x = 0.
+Theorem gap_ok m i zs k c x w : reached S m i w -> gap pr m i zs k c = Some x -> den (env w) x = 0.
 Proof.
-  unfold gap. intros H. assert (N : c <> Slope) by (intros ->; discriminate).
+  intros Re. unfold gap. intros H. assert (N : c <> Slope) by (intros ->; discriminate).
   assert (V : forall s e, body pr zs k = Some (s, e) -> env w (Named zs k c false) = worth_as s (den (env w) e)).
   { intros s e B. destruct c; [| |easy]; exact (name_value zs k s e w B). }
   destruct (body pr zs k) as [[s e]|]; [|now destruct c]. specialize (V s e eq_refl).
   destruct s; [now destruct c| |].
-  - unfold guard in H. destruct (above_zero e) eqn:A; [|now destruct c]. pose proof (above_zero_ok (env w) e A) as Pos.
+  - unfold guard in H. destruct (positive_at pr m i e) eqn:A; [|now destruct c]. pose proof (positive_at_ok S par par_ok pr m i e w P Re A) as Pos.
     replace x with (sub (mul (tidy e) (inverse_name zs k c)) one) by (destruct c; [| |easy]; now apply Some_inj).
     rewrite sub_ok, mul_ok, tidy_ok, one_ok by apply env_ok. unfold inverse_name. rewrite exp_ok. cbn [dlin dmon]. rewrite power_1, Q2R_m1, V.
     cbn [worth_as]. replace (-1 * (ln (den (env w) e) * 1) + 0) with (- ln (den (env w) e)) by ring. rewrite exp_Ropp, exp_ln by exact Pos. field. lra.
@@ -85,10 +85,10 @@ Proof.
   apply Nat.eqb_eq in N. apply eqb_prop in I. destruct c, d. cbn in *. now subst.
 Qed.
 Lemma assumes_ok x : assumes pr x = true -> match x with Above j => 0 < par j true | Apart m i e => forall w, reached S m i w -> den (env w) e <> 0
-  | AtLeastZero m i e => forall w, reached S m i w -> 0 <= den (env w) e | Settled _ _ _ => True end.
+  | AtLeastZero m i e => forall w, reached S m i w -> 0 <= den (env w) e | _ => True end.
 Proof.
   unfold assumes. intros H. apply existsb_exists in H as [y [I H]]. pose proof (proj2 (proj2 (proj2 (proj2 P))) y I) as Y.
-  destruct x as [m i v|m i e|m i e|j]; [easy| | |]; destruct y as [n j' u|n j' f|n j' f|j']; try discriminate; cbn [fcmp is_so] in *.
+  destruct x as [m i v|m i e|m i e|m i e|j]; [easy| | |easy|]; destruct y as [n j' u|n j' f|n j' f|n j' f|j']; try discriminate; cbn [fcmp is_so] in *.
   1, 2: destruct (pcmp m n) eqn:A; try discriminate; destruct (icmp i j') eqn:B; try discriminate; destruct (ecmp _ _) eqn:C; try discriminate;
     apply pcmp_eq in A; apply icmp_eq in B; apply ecmp_eq in C; subst; intros w W; specialize (Y w W); rewrite <- (tidy_ok (env w) (env_ok w)) in Y |- *;
     now rewrite C.

@@ -17,7 +17,7 @@ Theorem zero_of_ok pr known r z : holds pr -> List.Forall (fun a => dside a = 0)
   zero_of pr known r = Some z -> dside z = 0.
 Proof.
   intros P K. destruct r; cbn [zero_of]; unfold guard; intros H.
-  - destruct (smooth L && within (has_slope pr) L)%bool eqn:Sm; [|discriminate]. apply andb_prop in Sm as [Sm Sl].
+  - destruct (smooth L && within (has_slope pr m i) L)%bool eqn:Sm; [|discriminate]. apply andb_prop in Sm as [Sm Sl].
     apply Some_inj in H; subst z. apply same_ok. rewrite only_ok.
     cbn [Statements.datom]. rewrite (grad_ok S par par_ok pr P i m L Sm Sl). apply mean_at_ext; intros w. now rewrite attach_ok.
   - apply Some_inj in H; subst z. apply same_ok. rewrite only_ok. cbn [Statements.datom]. apply mean_at_ext; intros w.
@@ -49,12 +49,12 @@ Proof.
   - destruct (probability m) eqn:M; [|discriminate]. destruct (apart pr i m t) as [b|] eqn:B; [|discriminate].
     apply Some_inj in H; subst z. apply same_ok. cbn [Statements.datom].
     rewrite <- (apart_ok S par par_ok pr i m t b P M B). apply mean_at_ext; intros w. cbn [den]. ring.
-  - destruct (name_slope pr zs k) as [d|] eqn:D; [|discriminate]. apply Some_inj in H; subst z. apply same_ok. rewrite only_ok.
+  - destruct (name_slope pr m i zs k) as [d|] eqn:D; [|discriminate]. apply Some_inj in H; subst z. apply same_ok. rewrite only_ok.
     cbn [Statements.datom]. apply mean_at_reached. intros w W. rewrite !mul_ok, !tidy_ok, var_ok by apply env_ok.
-    now rewrite (name_slope_ok S par par_ok pr P zs k d w (reached_few S m i w W) D).
-  - destruct (gap pr zs k c) as [x|] eqn:G; [|discriminate]. apply Some_inj in H; subst z. rewrite only_ok. cbn [Statements.datom].
-    rewrite <- (mean_at_zero S (theta S) m i). apply mean_at_ext. intros w. rewrite mul_ok by apply env_ok.
-    rewrite (gap_ok S par par_ok pr P zs k c x w G). ring.
+    now rewrite (name_slope_ok S par par_ok pr P m i zs k d w W D).
+  - destruct (gap pr m i zs k c) as [x|] eqn:G; [|discriminate]. apply Some_inj in H; subst z. rewrite only_ok. cbn [Statements.datom].
+    rewrite <- (mean_at_zero S (theta S) m i). apply mean_at_reached. intros w W. rewrite mul_ok by apply env_ok.
+    rewrite (gap_ok S par par_ok pr P m i zs k c x w W G). ring.
   - apply Some_inj in H; subst z. apply same_ok. rewrite only_ok. cbn [Statements.datom]. apply mean_at_ext. intros w.
     symmetry. now apply reduce_ok.
   - destruct (vanishes_in pr m i x cell l) eqn:G; [|discriminate]. apply Some_inj in H; subst z. rewrite only_ok. cbn [Statements.datom].

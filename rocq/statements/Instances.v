@@ -41,6 +41,7 @@ Inductive fact :=
 | Settled (m : measure) (i : index) (v : var)      (* none enters or leaves the regions of a name as theta moves nearby *)
 | Apart (m : measure) (i : index) (e : ep)         (* none lies where e = 0 *)
 | AtLeastZero (m : measure) (i : index) (e : ep)   (* e >= 0 at each *)
+| Positive (m : measure) (i : index) (e : ep)      (* e > 0 at each *)
 | Above (j : nat).                                 (* a parameter is positive *)
 Record premises := Premises {
   equal_now : list (side * side); equal_always : list (list gterm * list gterm);
@@ -162,25 +163,26 @@ Fixpoint fixed_within (n : nat) (pr : premises) (v : var) : bool :=
 Definition above_zero (e : ep) : bool :=
   existsb (fun '(_, m, _) => match m with [] => true | _ => false end) e
   && forallb (fun '(c, m, _) => (0 <? Qnum c)%Z && forallb (fun '(_, k) => (0 <=? k)%Z && Z.even k) m) e.
-Fixpoint slope_within (n : nat) (pr : premises) (v : var) : bool :=
-  match v, n with
-  | Named zs k Moving false, Datatypes.S n => match body pr zs k with
-      | Some (Let, e) => smooth e && within (slope_within n pr) e
-      | Some (Log, e) => smooth e && within (slope_within n pr) e && above_zero e
-      | _ => false end
-  | Named _ _ Moving false, _ => false
-  | _, _ => true end.
-Definition depth (pr : premises) : nat := List.length (definitions pr).
-Definition has_slope (pr : premises) : var -> bool := slope_within (depth pr) pr.
-(* names whose regions no sample enters or leaves nearby *)
 Definition fcmp (x y : fact) : bool :=
   match x, y with
   | Settled m i v, Settled n j u => match pcmp m n, icmp i j, vcmp v u with Eq, Eq, Eq => true | _, _, _ => false end
-  | Apart m i e, Apart n j f | AtLeastZero m i e, AtLeastZero n j f =>
+  | Apart m i e, Apart n j f | AtLeastZero m i e, AtLeastZero n j f | Positive m i e, Positive n j f =>
       match pcmp m n, icmp i j, ecmp (tidy e) (tidy f) with Eq, Eq, Eq => true | _, _, _ => false end
   | Above i, Above j => Nat.eqb i j
   | _, _ => false end.
 Definition assumes (pr : premises) (x : fact) : bool := existsb (fcmp x) (facts pr).
+Definition positive_at (pr : premises) (m : measure) (i : index) (e : ep) : bool := above_zero e || assumes pr (Positive m i e).
+Fixpoint slope_within (n : nat) (pr : premises) (m : measure) (i : index) (v : var) : bool :=
+  match v, n with
+  | Named zs k Moving false, Datatypes.S n => match body pr zs k with
+      | Some (Let, e) => smooth e && within (slope_within n pr m i) e
+      | Some (Log, e) => smooth e && within (slope_within n pr m i) e && positive_at pr m i e
+      | _ => false end
+  | Named _ _ Moving false, _ => false
+  | _, _ => true end.
+Definition depth (pr : premises) : nat := List.length (definitions pr).
+Definition has_slope (pr : premises) : measure -> index -> var -> bool := slope_within (depth pr) pr.
+(* names whose regions no sample enters or leaves nearby *)
 Fixpoint calm_within (n : nat) (pr : premises) (m : measure) (i : index) (v : var) : bool :=
   match v with
   | Named zs k Still false => assumes pr (Settled m i v) || fixed_within (depth pr) pr v
@@ -195,7 +197,7 @@ Fixpoint log_derivative_side (pr : premises) (l : list gterm) : option side :=
   | (_, None) :: l => log_derivative_side pr l
   | (c, Some (i, m, a)) :: l =>
       match log_derivative_side pr l with
-      | Some rest => guard (smooth a && within (has_slope pr) a && within (is_calm pr m i) a)
+      | Some rest => guard (smooth a && within (has_slope pr m i) a && within (is_calm pr m i) a)
           (match m with Mq => map (fun z => (c, [Mean i Mq (mul (tidy a) (var_ (score z)))])) (slots i) | _ => [] end
             ++ (c, [MeanGradient i m a]) :: rest)
       | None => None end end.
@@ -273,14 +275,14 @@ Definition not_of_steps (a : ep) : bool := within (at_slots (fun z => negb (of_s
 
 (* ---------- names ---------- *)
 Definition inverse_name (zs : list slot) (k : nat) (c : case) : ep := exp_ [((-1)%Q, [(Named zs k c false, 1%Z)])].
-Definition name_slope (pr : premises) (zs : list slot) (k : nat) : option ep :=
-  if has_slope pr (Named zs k Moving false) then match body pr zs k with
+Definition name_slope (pr : premises) (m : measure) (i : index) (zs : list slot) (k : nat) : option ep :=
+  if has_slope pr m i (Named zs k Moving false) then match body pr zs k with
     | Some (Log, e) => Some (mul (inverse_name zs k Moving) (derivative e))
     | Some (Let, e) => Some (derivative e)
     | _ => None end else None.
-Definition gap (pr : premises) (zs : list slot) (k : nat) (c : case) : option ep :=
+Definition gap (pr : premises) (m : measure) (i : index) (zs : list slot) (k : nat) (c : case) : option ep :=
   match c, body pr zs k with
-  | (Still | Moving), Some (Log, e) => guard (above_zero e) (sub (mul (tidy e) (inverse_name zs k c)) one)
+  | (Still | Moving), Some (Log, e) => guard (positive_at pr m i e) (sub (mul (tidy e) (inverse_name zs k c)) one)
   | (Still | Moving), Some (Let, e) => Some (sub (var_ (Named zs k c false)) (tidy e))
   | _, _ => None end.
 (* B for B^n *)
@@ -339,7 +341,7 @@ Definition vanishes_in (pr : premises) (m : measure) (i : index) (x : ep) (cell 
 
 Definition zero_of (pr : premises) (known : list side) (r : rule) : option side :=
   match r with
-  | ChainRule i m L => guard (smooth L && within (has_slope pr) L) (same (MeanGradient i m L) (only (Mean i m (attach (derivative L)))))
+  | ChainRule i m L => guard (smooth L && within (has_slope pr m i) L) (same (MeanGradient i m L) (only (Mean i m (attach (derivative L)))))
   | StopGradient i m a => Some (same (Mean i m a) (only (Mean i m (attach a))))
   | LogDerivative l => option_map (same (Gradient l)) (log_derivative_side pr l)
   | ChangeOfMeasure i m n a =>
@@ -360,8 +362,8 @@ Definition zero_of (pr : premises) (known : list side) (r : rule) : option side 
           (only (Mean i m (mul (tidy a) (mul (at_step Past b false) (at_step Now c false))))))
   | Independence i m t => if probability m then option_map (same (Mean i m [t])) (apart pr i m t) else None
   | NameSlope i m zs k b => option_map (fun d => same (Mean i m (mul (tidy b) (var_ (Named zs k Slope false))))
-      (only (Mean i m (mul (tidy b) d)))) (name_slope pr zs k)
-  | ByDefinition i m zs k c b => option_map (fun x => only (Mean i m (mul (tidy b) x))) (gap pr zs k c)
+      (only (Mean i m (mul (tidy b) d)))) (name_slope pr m i zs k)
+  | ByDefinition i m zs k c b => option_map (fun x => only (Mean i m (mul (tidy b) x))) (gap pr m i zs k c)
   | Indicators i m a => Some (same (Mean i m a) (only (Mean i m (reduce pr a))))
   | InCell i m b x cell l => guard (vanishes_in pr m i x cell l) (only (Mean i m (mul (tidy b) (mul (product_of cell) (tidy x)))))
   | Premise i => option_map (fun '(a, b) => a ++ minus b) (nth_error (equal_now pr) i)
@@ -392,6 +394,7 @@ Definition is_so (x : fact) : Prop :=
   | Settled m i v => settled m i v
   | Apart m i e => forall w, reached S m i w -> den (env w) e <> 0
   | AtLeastZero m i e => forall w, reached S m i w -> 0 <= den (env w) e
+  | Positive m i e => forall w, reached S m i w -> 0 < den (env w) e
   | Above j => 0 < par j true end.
 Definition holds (pr : premises) : Prop :=
   (forall a b, In (a, b) (equal_now pr) -> dside a = dside b) /\

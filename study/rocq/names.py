@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from klsym.kernel.definitions import LET, LOG, REGION
-from klsym.kernel.derivatives import attach, is_live
+from klsym.kernel.derivatives import attach, is_live, list_moving_names
 from klsym.kernel.names import parse_name
 from klsym.kernel.regions import list_moving_regions
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
@@ -34,6 +34,25 @@ def write_crossings(atom: Gradient, words: Words, hypotheses: list[Any]) -> list
     return facts
 
 
+def write_logs(names: set[str], at: Mean | MeanGradient, words: Words, hypotheses: list[Any]) -> list[str]:
+    """That e > 0 at each sample for l = log(e), where a hypothesis says so; elsewhere the checker sees it."""
+    arguments = (words.context.find_definition(name, LOG) for name in sorted(names))
+    positive = [e for e in arguments if e is not None and ["above", at.measure, e.to_json()] in hypotheses]
+    return [f"Positive {_swap(words.place(at.index, at.measure))} {words.write_element(e)}" for e in positive]
+
+
+def write_slopes(atom: Gradient | MeanGradient, words: Words, hypotheses: list[Any]) -> list[str]:
+    """The same of the logs that move in what is differentiated."""
+    if isinstance(atom, MeanGradient):
+        return write_logs(list_moving_names(atom.loss, words.context), atom, words, hypotheses)
+    means = [mean for _, atoms in atom.of.terms for mean in atoms if isinstance(mean, Mean)]
+    return [
+        fact
+        for mean in means
+        for fact in write_logs(list_moving_names(mean.coefficient, words.context), mean, words, hypotheses)
+    ]
+
+
 def _swap(place: str) -> str:
     """
     >>> _swap("Single Mq")
@@ -51,7 +70,7 @@ def list_slopes(atom: MeanGradient, words: Words) -> list[Instance]:
 
 
 def _list_slopes(loss: ExpPoly, times: ExpPoly, at: str, words: Words) -> list[Instance]:
-    found, context = list[Instance](), words.context
+    instances, context = list[Instance](), words.context
     for name in sorted(loss.names()):
         e = context.find_definition(name, LOG, LET)
         plain = ExpPoly.from_variable(parse_name(name).base)
@@ -63,11 +82,11 @@ def _list_slopes(loss: ExpPoly, times: ExpPoly, at: str, words: Words) -> list[I
         ):
             continue
         factor = times * attach(loss.derive(lambda n, name=name: ONE if n == name else ZERO))  # type: ignore[misc]
-        found.append((1, f"NameSlope {at} {_locate(name, words)} {words.write_element(factor)}"))
+        instances.append((1, f"NameSlope {at} {_locate(name, words)} {words.write_element(factor)}"))
         is_log = context.find_definition(name, LOG) is not None
         inner = factor * ((-ExpPoly.from_variable(name)).exp() if is_log else ONE)
-        found += _list_slopes(e, inner, at, words)
-    return found
+        instances += _list_slopes(e, inner, at, words)
+    return instances
 
 
 # ---------------------------------------------------------------------------- what names stand for, and cells
@@ -99,13 +118,13 @@ def list_region_instances(data: dict[str, Any], mean: Mean, words: Words) -> lis
         indicator = ExpPoly.from_variable(name)
         product = product * (indicator if value else 1 - indicator)
     at, changed = words.place(mean.index, mean.measure), mean.coefficient - product
-    found = [(1, f"Indicators {at} {words.write_element(changed, mean.score)}")]
+    instances = [(1, f"Indicators {at} {words.write_element(changed, mean.score)}")]
     if times:
         rows = write_list(_write_cell_row(row, data["cell"], words) for row in data["rows"])
         cell = write_list(_write_choice(name, value, words) for name, value in data["cell"].items())
         b = words.write_element(times, mean.score)
-        found.append((1, f"InCell {at} {b} {words.write_element(x)} {cell} {rows}"))
-    return found
+        instances.append((1, f"InCell {at} {b} {words.write_element(x)} {cell} {rows}"))
+    return instances
 
 
 def _write_choice(name: str, value: int, words: Words) -> str:

@@ -28,6 +28,8 @@ from klsym.study.rocq.names import (
     write_cell_facts,
     write_crossings,
     write_definition,
+    write_logs,
+    write_slopes,
 )
 from klsym.study.rocq.terms import GIVEN, SLOTS, Outside, Words, name_base, place, write_list, write_rational
 
@@ -35,7 +37,7 @@ Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited b
 Place = tuple[str, int]  # a digest, and the number of a part
 KNOWN = {  # hypotheses that a script tells, or that finite settings satisfy
     "support", "exchange", "exists", "ends", "batch", "nonzero", "positive", "nonnegative", "equal",
-    "premise", "lipschitz", "off", "apart", "away", "fact",
+    "premise", "lipschitz", "off", "apart", "away", "fact", "above",
 }  # fmt: skip
 
 
@@ -205,9 +207,11 @@ class Assumed:
         words = self.words
         if isinstance(atom, MeanGradient):
             at = words.place(atom.index, atom.measure)
+            self.facts.update(dict.fromkeys(write_slopes(atom, words, self.hypotheses)))
             return [(1, f"ChainRule {at} {words.write_element(atom.loss)}"), *list_slopes(atom, words)]
         if isinstance(atom, Gradient):
-            self.facts.update(dict.fromkeys(write_crossings(atom, words, self.hypotheses)))
+            facts = write_crossings(atom, words, self.hypotheses) + write_slopes(atom, words, self.hypotheses)
+            self.facts.update(dict.fromkeys(facts))
             return [(1, f"LogDerivative {words.write_combination(atom.of)}")]
         if not isinstance(atom, Mean):
             raise Outside("the curl of a field")
@@ -234,6 +238,8 @@ class Assumed:
                 self.facts.update(dict.fromkeys(write_cell_facts(data, mean, words, self.hypotheses)))
                 return list_region_instances(data, mean, words)
             case "definition":
+                logs = write_logs({data["name"]}, mean, words, self.hypotheses)
+                self.facts.update(dict.fromkeys(logs))
                 return [(1, write_definition(data, mean, words))]
             case "exchange of sums":
                 return [self._exchange(mean, data["now"], data["other"], data["slot"])]

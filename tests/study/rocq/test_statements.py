@@ -24,7 +24,12 @@ TOKEN = re.compile(r"[\[\];(),]|[^\s\[\];(),]+")
 DENSITIES = ("q", "p", "mu", "old", "u", "v")  # of a node of a model, and two directions
 STANDING = {"Region": "region", "Log": "log", "Let": "let"}
 NOWHERE = "defined_nowhere"  # a name whose definition is none of the certificate
-ASSUMED = {"Settled": ("off", "apart"), "Apart": ("away",), "AtLeastZero": ("fact",)}  # by which hypotheses
+ASSUMED = {
+    "Settled": ("off", "apart"),
+    "Apart": ("away",),
+    "AtLeastZero": ("fact",),
+    "Positive": ("above",),
+}  # by which hypotheses
 
 
 class Reader:
