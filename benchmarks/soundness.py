@@ -14,16 +14,11 @@ benchmarks/campaigns.json.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the processes fill the machine
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from tqdm import tqdm
-
-from klsym.study.rocq.export import export, write_file
+from klsym.study.rocq.export import export
 from support.campaigns import random_statements
 from support.campaigns import stored as campaigns
 from support.campaigns.stored import HOME
+from support.judges import verified_checker
 
-BATCH = 300  # parts in a file of Rocq
 QUOTED = re.compile(r"'[^']*'|\d+")  # what differs between two tellings of one reason
 
 
@@ -53,8 +46,9 @@ def main() -> int:
     base, judge = campaigns.version(), random_statements.timed
     answers = campaigns.resumed(log, chosen.count, judge, chosen.seed, chosen.jobs, _print_failed)
     scripts, outside = _scripts(answers, chosen.rocq_every)
-    left_out = chosen.rocq_every == 0 or shutil.which("coqc") is None
-    refused = None if left_out else verified(scripts, chosen.jobs)
+    left_out = chosen.rocq_every == 0 or not verified_checker.is_installed()
+    folder = HOME / "build" / "soundness"
+    refused = None if left_out else verified_checker.list_refused(scripts, folder, chosen.jobs)
     for name in refused or ():
         print(f"THE VERIFIED CHECKER REFUSES {name}: {answers[int(name.split()[0])]['text']}", flush=True)
     print(table(answers, outside))
@@ -123,61 +117,6 @@ def _scripts(answers: list[dict[str, Any]], every: int) -> tuple[dict[str, str],
     found = {str(n): answer["certificate"] for n, answer in chosen if answer["certificate"]}
     exported = export(found)
     return exported.scripts, Counter(exported.outside.values())
-
-
-def verified(scripts: dict[str, str], jobs: int) -> list[str]:
-    """The names of the terms that the verified checker does not accept."""
-    driver, folder = _driver(), HOME / "build" / "soundness"
-    folder.mkdir(parents=True, exist_ok=True)
-    library, batches = _library(driver), list(enumerate(_batches(scripts)))
-
-    def refused(batch: tuple[int, dict[str, str]]) -> list[str]:
-        return _refused(driver, batch[1], library, folder / f"Statements_{batch[0]}.v")
-
-    with ThreadPool(jobs) as pool:  # each waits for a process of Rocq
-        found = tqdm(pool.imap(refused, batches), total=len(batches), unit="file", file=sys.stderr)
-        return [name for names in found for name in names]
-
-
-def _library(driver: Any) -> Path:
-    """The checker, compiled: by `make rocq`, where that was the one that is here."""
-    made, library = HOME / "build" / "rocq" / "checked.json", HOME / "build" / "rocq" / "checker"
-    if made.exists() and json.loads(made.read_text())["checker"] == driver.digest():
-        return library
-    library = HOME / "build" / "soundness-checker"
-    library.mkdir(parents=True, exist_ok=True)
-    for name in driver.ORDER[: driver.ORDER.index("certificates/Parts") + 1]:
-        driver.compiled(Path(shutil.copy(driver.SOURCES / f"{name}.v", library)), library)
-    return library
-
-
-def _batches(scripts: dict[str, str]) -> Iterator[dict[str, str]]:
-    names = list(scripts)
-    for first in range(0, len(names), BATCH):
-        yield {name: scripts[name] for name in names[first : first + BATCH]}
-
-
-def _refused(driver: Any, scripts: dict[str, str], library: Path, path: Path) -> list[str]:
-    """A file that compiles proves all of its parts; one that does not is halved until the parts are found."""
-    path.write_text(write_file("random statements", scripts), encoding="utf-8")
-    try:
-        driver.counts(path, driver.compiled(path, library))
-    except driver.Failed as failure:
-        names = list(scripts)
-        if len(names) == 1:
-            print(f"{names[0]}: {failure}", flush=True)
-            return names
-        halves = [{n: scripts[n] for n in names[i::2]} for i in (0, 1)]
-        return [name for half in halves for name in _refused(driver, half, library, path)]
-    return []
-
-
-def _driver() -> Any:
-    spec = importlib.util.spec_from_file_location("rocq_check", HOME / "rocq" / "check.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent
 ORDER = (
-    "statements/Sums", "statements/Tokens", "statements/Setting", "statements/Ring", "statements/Statements",
-    "statements/Instances", "rules/Derivatives", "rules/Stepwise", "rules/Densities", "rules/Independence",
-    "rules/Along", "rules/Rules", "rules/Checker", "rules/Softmax", "rules/Completeness",
-    "rules/Combinations", "models/Enclosures", "models/Elements", "models/Models", "models/Fields",
-    "certificates/Scripts", "certificates/Parts", "certificates/Refused", "certificates/RefusedSteps",
-    "statements/Plain",
+    "statements/Sums", "statements/Tokens", "statements/Setting", "statements/Ring",
+    "statements/Statements", "statements/Instances", "rules/Derivatives", "rules/Stepwise",
+    "rules/Densities", "rules/Independence", "rules/Along", "rules/Names", "rules/Rules", "rules/Existence",
+    "rules/Checker", "rules/Softmax", "rules/Completeness", "rules/Combinations", "models/Enclosures",
+    "models/Elements", "models/Models", "models/Fields", "certificates/Scripts", "certificates/Parts",
+    "certificates/Refused", "certificates/RefusedSteps", "statements/Plain",
 )  # fmt: skip
 MISSING = (
     "Rocq is not installed: apt-get install coq libcoq-coquelicot (Debian); nothing else of klsym needs it"

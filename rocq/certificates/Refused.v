@@ -10,7 +10,7 @@ Definition rho : ep := exp_ [(1%Q, [(Sample Whole W false, 1%Z)])].
 Definition sg_rho : ep := exp_ [(1%Q, [(Sample Whole W true, 1%Z)])].
 Definition k3 : ep := add (exp_ [((-1)%Q, [(Sample Whole K1 false, 1%Z)])]) (sub k1 one).
 Definition reward : ep := var_ (Sample Whole (Given 0) false).
-Definition nothing : assumptions := Assume (Premises [] [] None) [] [].
+Definition nothing : assumptions := Assume (Premises [] [] None [] []) [] [].
 Definition is (a b : side) (l : list (side * rule)) : bool := check (Script nothing [Part a b Equal [] l] Proved).
 Definition below (a : assumptions) (x y : side) (r : list row) : bool := check (Script a [Part x y AtMost r []] Proved).
 Definition c1 : side := [(one, [])].
@@ -107,7 +107,7 @@ Example parameter_of_unknown_sign :
   below nothing [] (only (Mean Single Mq (mul par square))) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = false.
 Proof. now vm_compute. Qed.
 Example positive_parameter :
-  below (Assume (Premises [] [] None) [0] []) [] (only (Mean Single Mq (mul par square))) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = true.
+  below (Assume (Premises [] [] None [] []) [0] []) [] (only (Mean Single Mq (mul par square))) [row_with (1%Q, [(Par 0 true, 1%Z)], [])] = true.
 Proof. now vm_compute. Qed.
 Example random_factor : let r := Row (Square None) (1%Q, [], []) k1 Single Mq [] k1 in
   below nothing [] (only (Mean Single Mq (mul square square))) [r] = false /\ below nothing [] [(square, [Mean Single Mq square])] [r] = false.
@@ -125,7 +125,7 @@ Example variance_of_probability :
   below nothing [(one, [Mean Single Mq k1; Mean Single Mq k1])] (only (Mean Single Mq square)) [Row Variance (1%Q, [], []) one Single Mq [] k1] = true.
 Proof. now vm_compute. Qed.
 Example region_of_another_measure :
-  below (Assume (Premises [] [] None) [] [(Mp, k1)]) [] (only (Mean Single Mq (mul k1 square)))
+  below (Assume (Premises [] [] None [] []) [] [(Mp, k1)]) [] (only (Mean Single Mq (mul k1 square)))
     [Row (Square (Some 0)) (1%Q, [], []) one Single Mq [] k1] = false.
 Proof. now vm_compute. Qed.
 Example rows_in_an_equation :
@@ -133,13 +133,13 @@ Example rows_in_an_equation :
 Proof. now vm_compute. Qed.
 
 (* ---------- models ---------- *)
-Definition model_of (a b c : list Q) : model := Model [([], Node a b c [1%Q; 0%Q] [] [])] [0] [].
+Definition model_of (a b c : list Q) : model := Model [([], Node a b c c [1%Q; 0%Q] [] [])] [0] [].
 Definition refuted (l : side) (r : side) (m : model) : bool := check (Script nothing [Part l r Equal [] []] (Refuted m)).
 Definition half := [(1 # 2)%Q; (1 # 2)%Q].
 Definition skew := [(1 # 4)%Q; (3 # 4)%Q].
 Example a_model : refuted (only (Mean Single Mq k1)) [] (model_of half skew half) = true. Proof. now vm_compute. Qed.
 (* exp of a parameter, of a reward, and of a share of a log ratio: exp 1 is between 2.71828 and 2.71829 *)
-Definition paying : model := Model [([], Node half skew half [1%Q; 0%Q] [] [[1%Q; 1%Q]])] [0] [1%Q].
+Definition paying : model := Model [([], Node half skew half half [1%Q; 0%Q] [] [[1%Q; 1%Q]])] [0] [1%Q].
 Definition e_to_parameter : side := [(exp_ [(1%Q, [(Par 0 false, 1%Z)])], [])].
 Definition e_to_reward : side := only (Mean Single Mq (exp_ [(1%Q, [(Sample Whole (Given 0) false, 1%Z)])])).
 Definition number (c : Q) : side := [(konst c, [])].
@@ -163,7 +163,7 @@ Example lengths_differ : refuted (only (Mean Single Mq k1)) [] (model_of half [1
 Example a_true_equation : refuted (only (Mean Single Mq one)) c1 (model_of half skew half) = false. Proof. now vm_compute. Qed.
 Example a_gradient_is_not_enclosed : refuted reverse [] (model_of half skew half) = false. Proof. now vm_compute. Qed.
 Example premises_are_not_modelled :
-  check (Script (Assume (Premises [(only (Mean Single Mq k1), [])] [] None) [] []) [Part (only (Mean Single Mq k1)) [] Equal [] []]
+  check (Script (Assume (Premises [(only (Mean Single Mq k1), [])] [] None [] []) [] []) [Part (only (Mean Single Mq k1)) [] Equal [] []]
     (Refuted (model_of half skew half))) = false.
 Proof. now vm_compute. Qed.
 
@@ -199,7 +199,7 @@ Example a_function_in_an_exponent :
   let c := exp_ [(1%Q, [(Sample Whole (Fn 0 0) false, 1%Z)])] in only_if nothing Mq c (Family c false c 1 [] [0]) = false.
 Proof. now vm_compute. Qed.
 Example where_premises_narrow_the_settings :
-  only_if (Assume (Premises [(only (Mean Single Mq k1), [])] [] None) [] []) Mq score_form (Family score_form false one 1 k1 [0]) = false.
+  only_if (Assume (Premises [(only (Mean Single Mq k1), [])] [] None [] []) [] []) Mq score_form (Family score_form false one 1 k1 [0]) = false.
 Proof. now vm_compute. Qed.
 Example along_w : (* E_q[(w + g - k1 - (w - k1)) s], by no derivative along w *)
   only_if nothing Mq score_form (Family score_form true one 1 k1 [0]) = false.
@@ -227,7 +227,7 @@ Example another_measure : apart_from_all Mmu w_ (Witness w_ true []) = false. Pr
 Example another_element : apart_from_all Mq k1 (Witness w_ true []) = false. Proof. now vm_compute. Qed.
 
 (* ---------- batches ---------- *)
-Definition sized : assumptions := Assume (Premises [] [] (Some (0, true))) [] [].   (* n is parameter 0 *)
+Definition sized : assumptions := Assume (Premises [] [] (Some (0, true)) [] []) [] [].   (* n is parameter 0 *)
 Definition at_ (z : slot) (b : base) : ep := var_ (Sample z b false).
 Definition n_less (c : Q) : ep := sub (var_ (Par 0 true)) (konst c).
 Definition unit_term (m : mon) : term := (1%Q, m, []).
@@ -303,4 +303,132 @@ Example scores_of_all_samples : (* grad E_q[k1_self] holds the score functions o
   batch_is sized x (only (Mean Batch Mq (mul (at_ Self K1) (at_ Self Score)))) l = false /\
   batch_is sized x (only (Mean Batch Mq (mul (at_ Self K1) (at_ Self Score))))
     (l ++ [(m1, ScoreMeanZero Batch Others (at_ Self K1))]) = true.
+Proof. now vm_compute. Qed.
+
+(* ---------- names ---------- *)
+(* rho is clipped above 1.2: B = 1 where rho > 1.2 *)
+Definition bound_12 : ep := sub (rho) (konst (6 # 5)).
+Definition region : definition := Define [Whole] Region bound_12.
+Definition B_ : ep := var_ (Named [Whole] 0 Still false).
+Definition clipped : ep := add (mul B_ (konst (6 # 5))) (mul (sub one B_) rho).
+Definition given (l : list definition) (f : list fact) : assumptions := Assume (Premises [] [] None l f) [] [].
+Definition calm : list fact := [Settled Mmu Single (Named [Whole] 0 Still false)].
+Definition in_region (a : assumptions) (x y : side) (l : list (side * rule)) : bool := check (Script a [Part x y Equal [] l] Proved).
+Definition of_clipped (m : measure) (f : list fact) : bool :=
+  in_region (given [region] f) (only (Gradient [(one, Some (Single, m, clipped))]))
+    (only (Mean Single m (mul (sub one B_) (mul rho (var_ (score Whole))))))
+    [(m1, LogDerivative [(one, Some (Single, m, clipped))]); (m1, ChainRule Single m clipped)].
+Example gradient_of_a_clip : of_clipped Mmu calm = true. Proof. now vm_compute. Qed.
+Example gradient_where_samples_cross : (* nothing is said of the bound, or of it under another measure, at another index or of another name *)
+  of_clipped Mmu [] = false /\ of_clipped Mmu [Settled Mp Single (Named [Whole] 0 Still false)] = false /\
+  of_clipped Mmu [Settled Mmu Steps (Named [Whole] 0 Still false)] = false /\
+  of_clipped Mmu [Settled Mmu Single (Named [Whole] 1 Still false)] = false /\ of_clipped Mmu [Apart Mmu Single bound_12] = false.
+Proof. now vm_compute. Qed.
+Example what_autograd_averages_needs_nothing : (* regions stand still in it *)
+  in_region (given [region] []) (only (MeanGradient Single Mmu clipped)) (only (Mean Single Mmu (mul (sub one B_) (mul rho (var_ (score Whole))))))
+    [(m1, ChainRule Single Mmu clipped)] = true.
+Proof. now vm_compute. Qed.
+Definition paid_region : definition := Define [Whole] Region reward.
+Definition paid_clip (d : definition) (b : ep) : bool :=
+  in_region (given [d] []) (only (Gradient [(one, Some (Single, Mmu, mul b rho))])) (only (Mean Single Mmu (mul b (mul rho (var_ (score Whole))))))
+    [(m1, LogDerivative [(one, Some (Single, Mmu, mul b rho))]); (m1, ChainRule Single Mmu (mul b rho))].
+Example regions_that_do_not_move : (* of rewards, and of log p - log mu, which is w - k1 *)
+  let gap := sub (var_ (Sample Whole W false)) k1 in
+  paid_clip paid_region B_ = true /\ paid_clip (Define [Whole] Region gap) B_ = true /\
+  paid_clip (Define [Whole] Region (add gap k1)) B_ = false /\ paid_clip region B_ = false.
+Proof. now vm_compute. Qed.
+Example squares_of_regions : (* B^2 = B, of a region alone *)
+  let square a := in_region (given [region; Define [Whole] Let reward] []) (only (Mean Single Mmu (mul a a))) (only (Mean Single Mmu a)) [(m1, Indicators Single Mmu (mul a a))] in
+  square B_ = true /\ square k1 = false /\ square (var_ (Named [Whole] 1 Still false)) = false /\ square (var_ (Named [Whole] 2 Still false)) = false.
+Proof. now vm_compute. Qed.
+(* where rho > 1.2 and -rho >= 0, no sample is; so where rho > 1.2 and rho <= 1 *)
+Definition region_1 : definition := Define [Whole] Region (sub rho one).
+Definition empty (f : list fact) (c d : bool) (heavy : Q) : bool :=
+  let x := Choose [Whole] 0 c in let y := Choose [Whole] 1 d in
+  let row w b := CellRow (w, [], []) [b] one [] in
+  in_region (given [region; region_1] f) (only (Mean Single Mmu (mul (if c then B_ else sub one B_)
+      (let b := var_ (Named [Whole] 1 Still false) in if d then b else sub one b)))) []
+    [(m1, InCell Single Mmu one one [x; y] [row 1%Q (Of x); row heavy (Of y); CellRow ((1 # 5)%Q, [], []) [] one []])].
+Example an_empty_cell : empty [] true false 1 = true. Proof. now vm_compute. Qed.
+Example cells_that_are_not_empty :
+  empty [] true true 1 = false /\ empty [] false false 1 = false /\ empty [] false true 1 = false /\ empty [] true false (-1) = false /\
+  empty [] true false 2 = false.
+Proof. now vm_compute. Qed.
+(* logs: l = ln(1 + k1^2) *)
+Definition positive_ : ep := add one (mul k1 k1).
+Definition named_log : definition := Define [Whole] Log positive_.
+Definition l_ : ep := var_ (Named [Whole] 0 Moving false).
+Definition slope_of (d : definition) (r : ep) : bool :=
+  in_region (given [d] []) (only (MeanGradient Single Mmu l_)) (only (Mean Single Mmu r)) [(m1, ChainRule Single Mmu l_); (m1, NameSlope Single Mmu [Whole] 0 one)].
+Definition inverse : ep := exp_ [((-1)%Q, [(Named [Whole] 0 Moving false, 1%Z)])].
+Definition twice_k1_s : ep := mul (konst 2) (mul k1 (var_ (score Whole))).
+Example the_slope_of_a_log : slope_of named_log (mul inverse twice_k1_s) = true /\ slope_of (Define [Whole] Let positive_) twice_k1_s = true.
+Proof. now vm_compute. Qed.
+Example false_slopes : (* without 1/e; of a log of what may be 0 or less; of a region *)
+  slope_of named_log twice_k1_s = false /\ slope_of (Define [Whole] Log k1) (mul inverse (var_ (score Whole))) = false /\
+  slope_of (Define [Whole] Log (mul k1 k1)) (mul inverse twice_k1_s) = false /\ slope_of (Define [Whole] Region positive_) [] = false.
+Proof. now vm_compute. Qed.
+Definition log_k1 (f : list fact) : bool :=
+  in_region (given [Define [Whole] Log k1] f) (only (MeanGradient Single Mmu l_)) (only (Mean Single Mmu (mul inverse (var_ (score Whole)))))
+    [(m1, ChainRule Single Mmu l_); (m1, NameSlope Single Mmu [Whole] 0 one)].
+Example a_log_of_what_is_positive : (* at each sample that is averaged over, not of another measure, and not 0 or more *)
+  log_k1 [Positive Mmu Single k1] = true /\ log_k1 [Positive Mq Single k1] = false /\ log_k1 [Positive Mmu Steps k1] = false /\
+  log_k1 [AtLeastZero Mmu Single k1] = false /\ log_k1 [Apart Mmu Single k1] = false.
+Proof. now vm_compute. Qed.
+Definition stands (d : definition) (x : ep) : bool := in_region (given [d] []) (only (Mean Single Mmu x)) [] [(m1, ByDefinition Single Mmu [Whole] 0 Moving one)].
+Example what_names_stand_for : stands named_log (sub (mul positive_ inverse) one) = true /\ stands (Define [Whole] Let k1) (sub l_ k1) = true /\
+  stands (Define [Whole] Log k1) (sub (mul k1 inverse) one) = false /\ stands (Define [Whole] Region k1) (sub l_ k1) = false /\ stands named_log (sub l_ positive_) = false.
+Proof. now vm_compute. Qed.
+(* definitions in a circle, of another slot than they say, and of a slope, of which all could be proved *)
+Definition trivial (l : list definition) : bool := in_region (given l []) c1 c1 [].
+Example definitions_of_nothing :
+  trivial [named_log; Define [Whole] Let l_] = true /\ trivial [Define [Whole] Let (add l_ one)] = false /\
+  trivial [Define [Whole] Let (var_ (Named [Whole] 1 Moving false)); Define [Whole] Let (add l_ one)] = false /\
+  trivial [Define [Now] Let k1] = false /\ trivial [named_log; Define [Now] Let l_] = false /\
+  trivial [named_log; Define [Whole] Let (var_ (Named [Whole] 0 Slope false))] = false.
+Proof. now vm_compute. Qed.
+(* a name of a sample of a batch is that of a sample; one of a token is not *)
+Definition alike (z : slot) (i : index) : bool :=
+  in_region (given [region] []) (only (Mean i Mmu (var_ (Named [z] 0 Still false)))) (only (Mean Single Mmu B_))
+    [(m1, Independence i Mmu (1%Q, [(Named [z] 0 Still false, 1%Z)], []))].
+Example names_of_samples_of_a_batch : alike Self Batch = true /\ alike Others Batch = false /\ alike Now Steps = false.
+Proof. now vm_compute. Qed.
+
+(* ---------- names in models ---------- *)
+(* the first of two outcomes pays 1 and the other -1; a region is 1 where its element is surely positive *)
+Definition unlike : model := Model [([], Node half skew half skew [1%Q; 0%Q] [0%Q; 1%Q] [[1%Q; -1%Q]])] [0] [1%Q].
+Definition in_model (l : list definition) (f : list fact) (a b : side) (m : model) : bool := check (Script (given l f) [Part a b Equal [] []] (Refuted m)).
+Definition rewarded : definition := Define [Whole] Region reward.
+Example a_region_in_a_model :   (* E_mu[B] is 1/2 there, not 1 *)
+  in_model [rewarded] [] (only (Mean Single Mmu B_)) c1 unlike = true /\ in_model [rewarded] [] (only (Mean Single Mmu B_)) (number (1 # 2)) unlike = false.
+Proof. now vm_compute. Qed.
+Example a_log_in_a_model :   (* l = ln r, of mean sum q ln(p/q) *)
+  let d := Define [Whole] Log (exp_ [((-1)%Q, [(Sample Whole K1 false, 1%Z)])]) in
+  in_model [d] [] (only (Mean Single Mq l_)) [] unlike = true /\ in_model [d] [] (only (Mean Single Mq (add l_ k1))) [] unlike = false.
+Proof. now vm_compute. Qed.
+Example facts_in_a_model :   (* of parameters: that one is 1 there; of samples none is looked at *)
+  let fact e := in_model [rewarded] [AtLeastZero Mmu Single e] (only (Mean Single Mmu B_)) c1 unlike in
+  fact (sub (var_ (Par 0 false)) (konst (1 # 2))) = true /\ fact (sub (var_ (Par 0 false)) (konst 2)) = false /\ fact reward = false /\
+  in_model [rewarded] calm (only (Mean Single Mmu B_)) c1 unlike = false.
+Proof. now vm_compute. Qed.
+Example a_further_policy_in_a_model :   (* log q - log old, where old is p *)
+  let o := var_ (Sample Whole ToOld false) in
+  in_model [] [] (only (Mean Single Mq o)) [] unlike = true /\ in_model [] [] (only (Mean Single Mq (sub o k1))) [] unlike = false.
+Proof. now vm_compute. Qed.
+
+(* ---------- two directions ---------- *)
+(* E_q[R s.u] E_mu[R s.v] - E_q[R s.v] E_mu[R s.u] *)
+Definition along_u : ep := mul reward (var_ (score Whole)).
+Definition along_v : ep := mul reward (var_ (Sample Whole (Fn 0 0) false)).
+Definition three_words (u v : list Q) : model :=
+  Model [([], Node [(1 # 2)%Q; (1 # 4)%Q; (1 # 4)%Q] [(1 # 4)%Q; (1 # 4)%Q; (1 # 2)%Q] [(1 # 3)%Q; (1 # 3)%Q; (1 # 3)%Q] [(1 # 3)%Q; (1 # 3)%Q; (1 # 3)%Q]
+    u v [[1%Q; 2%Q; -1%Q]])] [0] [].
+Definition crossed (m : model) (e : ending) (more : side) : bool :=
+  check (Script nothing [Part ([(one, [Mean Single Mq along_u; Mean Single Mmu along_v]); (opp one, [Mean Single Mq along_v; Mean Single Mmu along_u])] ++ more) [] Equal [] []] e).
+Example two_directions :
+  let m := three_words [1%Q; 0%Q; 0%Q] [0%Q; 1%Q; 0%Q] in crossed m (Crossed m) [] = true /\ crossed m Proved [] = false.
+Proof. now vm_compute. Qed.
+Example one_direction_twice : (* or none, or one and the other's multiple *)
+  let at_ u v := let m := three_words u v in crossed m (Crossed m) [] in
+  at_ [1%Q; 0%Q; 0%Q] [1%Q; 0%Q; 0%Q] = false /\ at_ [1%Q; 0%Q; 0%Q] [0%Q; 0%Q; 0%Q] = false /\ at_ [1%Q; 0%Q; 0%Q] [3%Q; 1%Q; 1%Q] = false.
 Proof. now vm_compute. Qed.

@@ -160,7 +160,7 @@ Definition swapped_in_batch (a : ep) : bool :=
 Example exchange_beside_others : swapped_in_batch (v Others K1) = true /\ swapped_in_batch (v Future K1) = false. Proof. now vm_compute. Qed.
 
 (* ---------- models ---------- *)
-Definition leaf (q : list Q) : node := Node q skew half [1%Q; 0%Q] [0%Q; 1%Q] [].
+Definition leaf (q : list Q) : node := Node q skew half half [1%Q; 0%Q] [0%Q; 1%Q] [].
 Definition tree (l : list (list nat * node)) : model := Model l [0; 1] [].
 Definition two_steps : model := tree [([], leaf half); ([0], leaf half)].
 Definition longer : side := E_q one.   (* the mean length: 3/2 in two_steps *)
@@ -178,7 +178,7 @@ Proof. now vm_compute. Qed.
 (* ---------- curls ---------- *)
 Definition half_square_now : ep := scale ((1 # 2)%Q, [], []) (mul (v Now K1) (v Now K1)).
 Definition curl (m : measure) (i : index) (L : ep) (t : model) : bool := check (Script nothing [] (Curled m i L t)).
-Definition slanted : model := tree [([], leaf half); ([0], Node skew half half [1%Q; 2%Q] [3%Q; -1%Q] [])].
+Definition slanted : model := tree [([], leaf half); ([0], Node skew half half half [1%Q; 2%Q] [3%Q; -1%Q] [])].
 Example a_token_field_has_a_curl : curl Mq Steps half_square_now slanted = true. Proof. now vm_compute. Qed.
 Example not_on_one_token : curl Mq Steps half_square_now (tree [([], leaf half)]) = false. Proof. now vm_compute. Qed.
 Example a_gradient_has_none : (* of KL(q||p), of its tokens, of E_p[-k1] *)
@@ -193,9 +193,9 @@ Example a_curl_in_no_model : curl Mq Steps half_square_now (tree [([0], leaf hal
 (* the settings are inhabited: sequences of one, two and three tokens, other densities and other directions after each prefix *)
 Local Open Scope Q_scope.
 Definition three_lengths : model :=
-  Model [([], Node [1#5; 1#3; 7#15] [1#7; 2#7; 4#7] [1#2; 1#8; 3#8] [1; 0; 3#4] [0; 1; 2] [[1; 2; 5]; [1; -1; 3]; [2; 1; -3]]);
-    ([1%nat], Node [1#3; 2#3] [3#4; 1#4] [2#5; 3#5] [1#2; 2] [1; 0] [[3; -1]; [2; 7]; [1; 4]]);
-    ([1%nat; 0%nat], Node [1#4; 3#4] [1#2; 1#2] [1#6; 5#6] [-1; 1] [2; 0] [[1; 6]; [-2; 3]; [5; 2]])]
+  Model [([], Node [1#5; 1#3; 7#15] [1#7; 2#7; 4#7] [1#2; 1#8; 3#8] [1#2; 1#8; 3#8] [1; 0; 3#4] [0; 1; 2] [[1; 2; 5]; [1; -1; 3]; [2; 1; -3]]);
+    ([1%nat], Node [1#3; 2#3] [3#4; 1#4] [2#5; 3#5] [2#5; 3#5] [1#2; 2] [1; 0] [[3; -1]; [2; 7]; [1; 4]]);
+    ([1%nat; 0%nat], Node [1#4; 3#4] [1#2; 1#2] [1#6; 5#6] [1#6; 5#6] [-1; 1] [2; 0] [[1; 6]; [-2; 3]; [5; 2]])]
     [1%nat; 0%nat; 1%nat] [3; 2; 5; 7; 11; 13; 17].
 Example three_lengths_are_a_setting : valid three_lengths = true.
 Proof. now vm_compute. Qed.

@@ -17,8 +17,11 @@ Definition worth (b : base) (x : outcome S) : R := each S b (ln (q0 S x)) x.
 Lemma worth_adds b : sums_up b = true -> additive (worth b).
 Proof.
   intros H u v w. pose proof (log_density_adds S Mq u v w) as Q. pose proof (log_density_adds S Mp u v w) as P.
-  pose proof (log_density_adds S Mmu u v w) as M. cbn [density] in Q, P, M. unfold worth, q0.
-  destruct b; try discriminate; cbn [each]; [lra|lra|exact Q| |apply score_adds|apply sum_app].
+  pose proof (log_density_adds S Mmu u v w) as M. cbn [density] in Q, P, M.
+  assert (O : ln (old S (u, v ++ w)) = ln (old S (u, v)) + ln (old S (u ++ v, w))).
+  { unfold old. cbn [fst snd]. rewrite product_app. apply ln_mult; apply product_pos, next_old_pos. }
+  unfold worth, q0.
+  destruct b; try discriminate; cbn [each]; [lra|lra|exact Q| |apply score_adds|apply sum_app|lra].
   cbn [snd]. rewrite app_length. apply plus_INR.
 Qed.
 Lemma one_token (y : outcome S) c : In c (places y) -> List.length (snd (now_ c)) = 1%nat /\ snd y <> [].
@@ -47,23 +50,23 @@ Proof.
 Qed.
 
 (* ---------- in parts ---------- *)
-Lemma reached_parts i w : stepwise i = true -> reached S i w ->
+Lemma reached_parts m i w : stepwise i = true -> reached S m i w ->
   exists y c, In c (places y) /\ w Whole = [y] /\ w Past = [past_ c] /\ w Now = [now_ c] /\ w Future = [future_ c].
 Proof.
-  intros T. unfold reached. rewrite T. intros [v [y [c [D [W [I ->]]]]]]. exists y, c.
+  intros T. unfold reached. rewrite T. intros [v [y [c [Po [W [I ->]]]]]]. exists y, c. pose proof (possible_drawn S _ _ _ _ Po) as D.
   assert (Z : forall z, of_steps z = true -> v z = []).
   { intros z O. apply length_zero_iff_nil. rewrite (D z). destruct i; try discriminate; cbn [draws];
       rewrite ?count_cons, ?count_repeat; destruct z; try discriminate; reflexivity. }
   unfold at_place, Setting.add. cbn [same_slot scode Nat.eqb]. rewrite W, (Z Past), (Z Now), (Z Future) by reflexivity. auto.
 Qed.
 Section InParts.
-Variables (i : index) (w : world S).
+Variables (me : measure) (i : index) (w : world S).
 Hypothesis T : stepwise i = true.
-Hypothesis Re : reached S i w.
+Hypothesis Re : reached S me i w.
 Lemma put_parts_ok v a : put_parts v = Some a -> den (env w) a = env w v.
 Proof.
-  destruct (reached_parts i w T Re) as [y [c [I [W [P [N F]]]]]]. destruct (one_token y c I) as [L E].
-  destruct v as [[] b sg|]; cbn [put_parts]; try discriminate.
+  destruct (reached_parts me i w T Re) as [y [c [I [W [P [N F]]]]]]. destruct (one_token y c I) as [L E].
+  destruct v as [[] b sg| |]; cbn [put_parts]; try discriminate.
   2:{ destruct b; try discriminate. intros H. apply Some_inj in H; subst a. rewrite one_ok by apply env_ok.
     rewrite env_worth by (reflexivity || (left; discriminate)). rewrite N. unfold worth. cbn [Sum each]. rewrite L. cbn. ring. }
   unfold guard. destruct (sums_up b) eqn:B; [|discriminate].
@@ -72,32 +75,11 @@ Proof.
   rewrite (at_step_ok w Future _ b sg B) by (easy || exact F). rewrite (env_whole w y b sg B W E).
   rewrite (parts_of_a_sum (worth b) y c (worth_adds b B) I). ring.
 Qed.
-Lemma power_up v x k : (0 <=? k)%Z = true -> power v x k = x ^ Z.to_nat k.
-Proof.
-  intros K. apply Z.leb_le in K. unfold power. destruct (invertible v); [|reflexivity].
-  rewrite <- (Z2Nat.id k K) at 1. symmetry. apply pow_powerRZ.
-Qed.
-Lemma mparts_ok m : den (env w) (mparts m) = dmon (env w) m.
-Proof.
-  induction m as [|[v k] m IH]; cbn [mparts dmon]; [now rewrite one_ok by apply env_ok|]. rewrite mul_ok, IH by apply env_ok. f_equal.
-  assert (K : den (env w) [(1%Q, [(v, k)], [])] = power v (env w v) k) by (cbn [den dterm dmon dlin]; rewrite exp_0, Q2R_1; ring).
-  destruct (put_parts v) as [a|] eqn:A; [|exact K]. destruct (0 <=? k)%Z eqn:P; [|exact K].
-  rewrite power_up, epow_ok, (put_parts_ok v a A) by first [exact P|apply env_ok]. reflexivity.
-Qed.
-Lemma lparts_ok e f : lparts e = Some f -> dlin (env w) f = dlin (env w) e.
-Proof.
-  unfold lparts. intros H. rewrite (polynomial_ok (env w) _ f H). clear H. induction e as [|[c m] e IH]; [reflexivity|].
-  cbn [fold_right dlin]. rewrite add_ok, scale_ok, mparts_ok, IH by apply env_ok. cbn [dterm dmon dlin]. rewrite exp_0. ring.
-Qed.
-Lemma eparts_ok a b : eparts a = Some b -> den (env w) b = den (env w) a.
-Proof.
-  revert b; induction a as [|[[c m] e] a IH]; intros b; cbn [eparts]; [now intros [= <-]|].
-  destruct (lparts e) as [f|] eqn:L; [|discriminate]. destruct (eparts a) as [d|]; [|discriminate]. intros [= <-].
-  rewrite add_ok, scale_ok, mparts_ok, (IH d eq_refl) by apply env_ok. cbn [den dterm dmon]. rewrite (lparts_ok e f L). ring.
-Qed.
 End InParts.
-Theorem in_parts i m a b : stepwise i = true -> eparts a = Some b -> datom (Mean i m a) = datom (Mean i m b).
-Proof. intros T H. apply mean_at_reached. intros w D. symmetry. exact (eparts_ok i w T D a b H). Qed.
+Theorem in_parts i m a b : stepwise i = true -> eparts put_parts a = Some b -> datom (Mean i m a) = datom (Mean i m b).
+Proof. intros T H. apply mean_at_reached. intros w D. symmetry.
+  apply (eparts_ok put_parts (env w) (env_ok w)); [|exact H]. apply (put_parts_ok m i w T D).
+Qed.
 
 (* ---------- over the steps, and exchanged ---------- *)
 Lemma supported m k y : In y (support S m k) -> snd y <> [].

@@ -75,6 +75,8 @@ Definition satisfied (a : assumptions) : Prop :=
 Definition true_part (c : part) : Prop :=
   match rel c with Equal => dside (left c) = dside (right c) | AtMost => dside (left c) <= dside (right c) end.
 
+Lemma satisfied_free pos : (forall i, In i pos -> 0 < par i true) -> satisfied (Assume (Premises [] [] None [] []) pos []).
+Proof. intros H. repeat split; try easy. intros k d E. destruct k; discriminate. Qed.
 Lemma even_nonneg v x k : (invertible v = true -> x <> 0) -> even k = true -> 0 <= power v x k.
 Proof.
   intros I H. apply Z.even_spec in H as [j ->]. unfold power. destruct (invertible v).
@@ -92,7 +94,7 @@ Proof.
   - unfold Q2R. apply Rmult_le_pos; [apply IZR_le; lia|left; apply Rinv_0_lt_compat, IZR_lt; lia].
   - clear C. induction m as [|[v k] m IH]; cbn [dmon forallb] in *; [lra|].
     apply andb_prop in M as [M1 M2]. apply Rmult_le_pos; [|now apply IH].
-    destruct v as [b sg|i nz]; [discriminate|]. apply orb_prop in M1 as [M1|M1].
+    destruct v as [b sg|i nz|]; try discriminate. apply orb_prop in M1 as [M1|M1].
     + apply even_nonneg; [intros; now apply penv_ok|exact M1].
     + apply andb_prop in M1 as [N M1]. subst nz. apply existsb_exists in M1 as [j [J E]].
       apply Nat.eqb_eq in E; subst j. left. unfold power. cbn [invertible penv].

@@ -35,7 +35,7 @@ Definition never_zero (a : ep) : bool :=
   | _ => false end.
 Definition independent_of_all (a : assumptions) (known : list side) (c : part) (x : witness) : bool :=
   match assumed a, regions a, rel c, rows c, zeros (assumed a) known (proof c) with
-  | Premises [] [] None, [], Equal, [], Some z =>
+  | Premises [] [] None [] [], [], Equal, [], Some z =>
       is_nil (normal (left c ++ minus (right c) ++ z ++ minus (only (Mean Single Mq (times_score (scored x))))))
       && within no_score (scored x) && never_zero (left_over x)
   | _, _, _, _, _ => false end.
@@ -49,13 +49,13 @@ Definition two_gradients : list part :=
    Part (only (Gradient KL_forward)) (minus (only (Mean Single Mq (times_score r_)))) Equal []
      [(less, LogDerivative KL_forward); (less, ChainRule Single Mp (opp k1_));
       (less, ChangeOfMeasure Single Mp Mq (attach (derivative (opp k1_))))]].
-Lemma two_gradients_accepted : accept (Assume (Premises [] [] None) [] []) two_gradients = true.
+Lemma two_gradients_accepted : accept (Assume (Premises [] [] None [] []) [] []) two_gradients = true.
 Proof. now vm_compute. Qed.
 Lemma gradients_ok S par : (forall i, par i true <> 0) ->
   datom S par (Gradient KL_reverse) = mean S Mq Single (fun w => den (env S par w) (times_score k1_)) /\
   datom S par (Gradient KL_forward) = - mean S Mq Single (fun w => den (env S par w) (times_score r_)).
 Proof.
-  intros P. assert (A : satisfied S par (Assume (Premises [] [] None) [] [])) by (repeat split; easy).
+  intros P. assert (A : satisfied S par (Assume (Premises [] [] None [] []) [] [])) by (apply satisfied_free; easy).
   pose proof (accept_sound _ _ two_gradients_accepted S par P A) as T. unfold two_gradients in T.
   pose proof (List.Forall_inv T) as T1. pose proof (List.Forall_inv (List.Forall_inv_tail T)) as T2. unfold true_part in T1, T2. cbn [rel left right] in T1, T2.
   rewrite (minus_ok S par P) in T2. rewrite !(only_ok S par) in T1, T2. now split.
@@ -134,7 +134,7 @@ Proof.
     + intros Z. apply C. now apply eq_IZR in Z.
     + apply Rinv_neq_0_compat. apply IZR_neq. discriminate.
   - clear C. induction m as [|[v k] m IH]; cbn [dmon forallb] in *; [lra|]. apply andb_prop in M as [M1 M2].
-    apply Rmult_integral_contrapositive_currified; [|now apply IH]. destruct v as [|i []]; try discriminate.
+    apply Rmult_integral_contrapositive_currified; [|now apply IH]. destruct v as [|i []|]; try discriminate.
     unfold power. cbn [invertible]. apply powerRZ_NOR, P.
   - apply Rgt_not_eq, exp_pos.
 Qed.
@@ -173,12 +173,12 @@ Theorem independent_ok a known c x : independent_of_all a known c x = true ->
   (forall S par, (forall i, par i true <> 0) -> satisfied S par a -> List.Forall (fun z => dside S par z = 0) known) ->
   no_combination a c.
 Proof.
-  unfold independent_of_all. destruct a as [[now always size] pos reg]. cbn [assumed regions]. destruct now; [|discriminate].
-  destruct always; [|discriminate]. destruct size; [discriminate|]. destruct reg; [|discriminate]. destruct (rel c); [|discriminate].
+  unfold independent_of_all. destruct a as [[now always size defs quiet] pos reg]. cbn [assumed regions]. destruct now; [|discriminate].
+  destruct always; [|discriminate]. destruct size; [discriminate|]. destruct defs; [|discriminate]. destruct quiet; [|discriminate]. destruct reg; [|discriminate]. destruct (rel c); [|discriminate].
   destruct (rows c); [|discriminate]. destruct (zeros _ known (proof c)) as [z|] eqn:Z; [|discriminate].
   intros H K par P Pos a b h E. apply andb_prop in H as [H Nz]. apply andb_prop in H as [H Ns].
   apply (no_witness par P x a b h Ns Nz). intros S.
-  assert (Sat : satisfied S par (Assume (Premises [] [] None) pos [])) by (repeat split; easy).
+  assert (Sat : satisfied S par (Assume (Premises [] [] None [] []) pos [])) by (apply satisfied_free; easy).
   rewrite <- (E S Sat). apply (nil_ok S par P) in H. rewrite !app_ok, !(minus_ok S par P), (only_ok S par) in H.
   rewrite (zeros_ok S par P _ _ _ _ (proj1 Sat) (K S par P Sat) Z) in H. cbn [datom] in H. lra.
 Qed.

@@ -66,7 +66,7 @@ Definition slope_k1 (v : var) : option mon :=
   | Sample Whole K1 _ => Some []
   | Sample Whole (Fn i d) sg => Some [(Sample Whole (Fn i (S d)) sg, 1%Z)]
   | _ => None end.
-Definition slope_w (v : var) : option mon := match v with Sample Whole W _ => Some [] | _ => None end.
+Definition slope_w (v : var) : option mon := match v with Sample Whole (W | ToOld) _ => Some [] | _ => None end.
 Definition dk1 : ep -> ep := derive_by slope_k1.
 Definition condition (f : family) : ep := derive_by (if along_w f then slope_w else slope_k1) (coefficient f).
 Fixpoint iter (n : nat) (a : ep) : ep := match n with O => a | S n => dk1 (iter n a) end.
@@ -94,7 +94,7 @@ Definition family_ok (f : family) : bool :=
   && match subst (put_member f) (coefficient f) with Some c => constant (tidy c) | None => false end.
 Definition solves (a : assumptions) (known : list side) (c : part) (f : family) : bool :=
   match assumed a, regions a, rel c, rows c, zeros (assumed a) known (proof c) with
-  | Premises [] [] None, [], Equal, [], Some z =>
+  | Premises [] [] None [] [], [], Equal, [], Some z =>
       is_nil (normal (left c ++ minus (right c) ++ z ++ minus (only (Mean Single Mq (times_score (coefficient f)))))) && family_ok f
   | _, _, _, _, _ => false end.
 
@@ -104,20 +104,20 @@ Variable par : nat -> bool -> R.
 Variable g : nat -> R -> R.
 Hypothesis par_ok : forall i, par i true <> 0.
 Hypothesis g_ok : jets g.
-(* a setting seen from one outcome: k1 = k, log q = l *)
+(* a setting seen from one outcome: k1 = k, log q = l, and old is mu *)
 Definition seen_from (l w k : R) (v : var) : R :=
   match v with
-  | Sample Whole K1 _ => k | Sample Whole W _ => w | Sample Whole LogQ _ => l | Sample Whole Length _ => 1
-  | Sample Whole (Fn O d) _ => g d k | Sample _ _ _ => 0 | Par i nz => par i nz end.
+  | Sample Whole K1 _ => k | Sample Whole (W | ToOld) _ => w | Sample Whole LogQ _ => l | Sample Whole Length _ => 1
+  | Sample Whole (Fn O d) _ => g d k | Sample _ _ _ | Named _ _ _ _ => 0 | Par i nz => par i nz end.
 Definition seen (l : R) : R -> var -> R := seen_from l 0.
 Lemma seen_ok l w k v : invertible v = true -> seen_from l w k v <> 0.
-Proof. destruct v as [[] [] sg|i []]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
+Proof. destruct v as [[] [] sg|i []|]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
 Lemma slope_k1_inv v d : slope_k1 v = Some d -> invertible v = false.
-Proof. destruct v as [[] []|]; cbn; congruence. Qed.
+Proof. destruct v as [[] []| |]; cbn; congruence. Qed.
 Lemma seen_slope l w k v : is_derive (fun k => seen_from l w k v) k
   (match slope_k1 v with Some d => dmon (seen_from l w k) d | None => 0 end).
 Proof.
-  destruct v as [[] [| | | | | |i|[|i] d] sg|]; cbn [slope_k1 seen_from dmon]; try apply derive_const.
+  destruct v as [[] [| | | | | |i|[|i] d|] sg| |]; cbn [slope_k1 seen_from dmon]; try apply derive_const.
   - apply (is_derive_id (K := R_AbsRing)).
   - rewrite power_1, Rmult_1_r. apply g_ok.
   - rewrite power_1, Rmult_1_r. cbn [seen_from]. apply derive_const.
@@ -129,12 +129,12 @@ Proof. apply seen_derive_k. Qed.
 Lemma seen_derive_w l a w k : is_derive (fun w => den (seen_from l w k) a) w (den (seen_from l w k) (derive_by slope_w a)).
 Proof.
   apply (derive_by_ok slope_w) with (f := fun v w => seen_from l w k v).
-  - intros [[] []|]; cbn; congruence.
+  - intros [[] []| |]; cbn; congruence.
   - intros v u. apply seen_ok.
-  - intros [[] [| | | | | |i|[|i] d] sg|]; cbn [slope_w seen_from dmon]; try apply derive_const. apply (is_derive_id (K := R_AbsRing)).
+  - intros [[] [| | | | | |i|[|i] d|] sg| |]; cbn [slope_w seen_from dmon]; try apply derive_const; apply (is_derive_id (K := R_AbsRing)).
 Qed.
 Lemma seen_at_k l k a : within in_k1 a = true -> den (seen l k) a = den (at_k par k) a.
-Proof. apply within_ok. now intros [[] []|]. Qed.
+Proof. apply within_ok. now intros [[] []| |]. Qed.
 
 (* three outcomes, of which two have the same q and any two values of k1 and w *)
 Definition vec (a b c : R) (x : nat) : R := match x with O => a | 1%nat => b | _ => c end.
@@ -172,20 +172,22 @@ Definition setting3 (u : nat -> R) : setting :=
     (fun _ => b3_pos)
     (fun _ x => beside_pos k k' x p_small) (fun v => one_token_next three p3 v (beside_sum k k'))
     (fun _ x => beside_pos w w' x mu_small) (fun v => one_token_next three mu3 v (beside_sum w w'))
-    (fun _ _ _ => 0) (fun _ _ => 0) 2 (le_n 2) f3 f3_diff.
+    (fun _ => mu3) (fun _ x => beside_pos w w' x mu_small) (fun v => one_token_next three mu3 v (beside_sum w w'))
+    (fun _ _ _ => 0) (fun _ _ => 0) 2 (le_n 2) f3 f3_diff (fun _ _ _ _ => 0).
 Lemma setting3_of_k1 u : of_k1 (setting3 u) g. Proof. intros d l x. reflexivity. Qed.
 Lemma setting3_q u x : q0 (setting3 u) (sole x) = b3 x.
 Proof. etransitivity; [apply softmax_q; intros v; apply (one_token_next three b3 v b3_sum)|]. cbn. ring. Qed.
 Lemma setting3_p u x : p (setting3 u) (sole x) = p3 x. Proof. unfold p. cbn. ring. Qed.
 Lemma setting3_mu u x : mu (setting3 u) (sole x) = mu3 x. Proof. unfold mu. cbn. ring. Qed.
+Lemma setting3_old u x : old (setting3 u) (sole x) = mu3 x. Proof. unfold old. cbn. ring. Qed.
 Lemma ln_ratio z : ln e - ln (e * exp (- z)) = z.
 Proof. rewrite ln_mult, ln_exp by (auto; apply exp_pos). ring. Qed.
 Definition at3 (x : nat) : var -> R := seen_from (ln (b3 x)) (ln (b3 x) - ln (mu3 x)) (ln (b3 x) - ln (p3 x)).
 Lemma env3 u (x : nat) v : no_score v = true -> env (setting3 u) par (alone (setting3 u) (sole x)) v = at3 x v.
 Proof.
-  intros V. destruct v as [[] b sg|i nz]; try discriminate; [|reflexivity].
-  destruct b as [| | | | | |j|[|j] d]; try discriminate; try reflexivity; rewrite env_sum by easy;
-    (etransitivity; [apply Rplus_0_r|]); cbn [each]; rewrite ?setting3_q, ?setting3_p, ?setting3_mu; try reflexivity.
+  intros V. destruct v as [[] b sg|i nz|]; try discriminate; [|reflexivity].
+  destruct b as [| | | | | |j|[|j] d|]; try discriminate; try reflexivity; rewrite env_sum by easy;
+    (etransitivity; [apply Rplus_0_r|]); cbn [each]; rewrite ?setting3_q, ?setting3_p, ?setting3_mu, ?setting3_old; try reflexivity.
   - unfold given. cbn. ring.
   - etransitivity; [apply setting3_of_k1|]. now rewrite setting3_p.
 Qed.
@@ -366,16 +368,16 @@ Proof.
     + rewrite <- (within_ok is_par (env S par' (alone S x)) (penv par') (env_penv S par' (alone S x)) _ C2).
       rewrite tidy_ok by apply (env_ok S par' par'_ok).
       rewrite (within_ok (told f) (env S par (alone S x)) (env S par' (alone S x))) with (a := coefficient f);
-        [|intros [[] []|i nz] H; try reflexivity; symmetry; now apply told_par|exact T].
+        [|intros [[] []|i nz|? ? []] H; try reflexivity; symmetry; now apply told_par|exact T].
       apply (subst_ok (put_member f) (env S par' (alone S x)) (env_ok S par' par'_ok (alone S x)) (env S par' (alone S x))); [| |exact C1].
-      * intros v. destruct v as [[] [| | | | | |i|[|i] d] sg|]; try reflexivity. cbn [put_member].
+      * intros v. destruct v as [[] [| | | | | |i|[|i] d|] sg| |]; try reflexivity. cbn [put_member].
         destruct (within in_k1 (iter d (member f))) eqn:W; [|reflexivity].
         transitivity (g d (ln (q0 S x) - ln (p S x))).
         { rewrite env_sum by easy. etransitivity; [apply Rplus_0_r|]. cbn [each]. apply G. }
         rewrite jet_value. symmetry. apply (within_ok in_k1); [|exact W].
-        intros [[] [] sg'|]; try discriminate; intros _; [|reflexivity].
+        intros [[] [] sg'| |]; try discriminate; intros _; [|reflexivity].
         rewrite env_sum by easy. etransitivity; [apply Rplus_0_r|]. reflexivity.
-      * intros v a. destruct v as [[] [| | | | | |i|[|i] d] sg|]; cbn [put_member]; try discriminate. reflexivity.
+      * intros v a. destruct v as [[] [| | | | | |i|[|i] d|] sg| |]; cbn [put_member]; try discriminate. reflexivity.
 Qed.
 End Family.
 
@@ -383,11 +385,11 @@ Theorem solves_ok a known c f : solves a known c f = true ->
   (forall S par, (forall i, par i true <> 0) -> satisfied S par a -> List.Forall (fun z => dside S par z = 0) known) ->
   solved_by a c f.
 Proof.
-  unfold solves. destruct a as [[now always size] pos reg]. cbn [assumed regions]. destruct now; [|discriminate].
-  destruct always; [|discriminate]. destruct size; [discriminate|]. destruct reg; [|discriminate]. destruct (rel c) eqn:Rc; [|discriminate].
+  unfold solves. destruct a as [[now always size defs quiet] pos reg]. cbn [assumed regions]. destruct now; [|discriminate].
+  destruct always; [|discriminate]. destruct size; [discriminate|]. destruct defs; [|discriminate]. destruct quiet; [|discriminate]. destruct reg; [|discriminate]. destruct (rel c) eqn:Rc; [|discriminate].
   destruct (rows c); [|discriminate]. destruct (zeros _ known (proof c)) as [z|] eqn:Z; [|discriminate].
   intros H K par g P Pos J. apply andb_prop in H as [H F].
-  assert (Sat : forall S, satisfied S par (Assume (Premises [] [] None) pos [])) by (intros S; repeat split; easy).
+  assert (Sat : forall S, satisfied S par (Assume (Premises [] [] None [] []) pos [])) by (intros S; apply satisfied_free; easy).
   assert (T : forall S, true_part S par c <-> mean S Mq Single (fun w => den (env S par w) (times_score (coefficient f))) = 0).
   { intros S. apply (nil_ok S par P) in H. rewrite !app_ok, !(minus_ok S par P), (only_ok S par) in H.
     rewrite (zeros_ok S par P _ _ _ _ (proj1 (Sat S)) (K S par P (Sat S)) Z) in H.

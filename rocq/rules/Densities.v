@@ -85,7 +85,8 @@ Proof.
   intros T U Z y a b d w D. set (g := fun y => before z y || same_slot Others y).
   assert (W : within (at_slots g) c = true).
   { assert (V : forall v, at_slots (before z) v = true -> at_slots g v = true).
-    { intros [x e sg|j nz] V; [|reflexivity]. cbn in *. unfold g. now rewrite V. }
+    { intros [x e sg|j nz|zs j k sg] V; [|reflexivity|]; cbn in *; unfold g; [now rewrite V|].
+      rewrite forallb_forall in *. intros x X. now rewrite (V x X). }
     destruct i; try discriminate; destruct Z as [-> | ->]; cbn [upstream] in U; try exact U; exact (within_weaker _ _ c V U). }
   pose proof (parts_of_there i (Place a b d) y w T D) as [P1 [P2 _]]. cbn [past_ now_] in P1, P2.
   pose proof (others_alone S i Past w T ltac:(easy) D) as O1. pose proof (others_alone S i Now w T ltac:(easy) D) as O2.

@@ -30,7 +30,7 @@ Proof.
 Qed.
 Lemma positions_ok pr i z n : holds pr -> positions pr i z = Some n -> den (penv par) n = INR (count z (draws i (size S))).
 Proof.
-  intros [_ [_ H]]. unfold positions. destruct (batch_size pr) as [[j nz]|]; [|discriminate]. specialize (H j nz eq_refl).
+  intros [_ [_ [H _]]]. unfold positions. destruct (batch_size pr) as [[j nz]|]; [|discriminate]. specialize (H j nz eq_refl).
   pose proof (size_ok S) as Z.
   destruct i, z; try discriminate; intros K; apply Some_inj in K; subst n; cbn [draws]; rewrite ?count_cons, count_repeat;
     rewrite sub_ok, var_ok, konst_ok by apply penv_ok; cbn [penv]; rewrite H; cbn [same_slot scode Nat.eqb Nat.add];
@@ -41,20 +41,22 @@ Lemma whole_ok z x a : within (movable z) a = true -> within moved_there (emap t
 Proof.
   intros A B. set (e := fun v => env (alone S x) (to_whole v)).
   transitivity (den e (emap to_whole a)).
-  - apply (within_ok moved_there); [|exact B]. intros [y b sg|j nz] V; [|reflexivity].
+  - apply (within_ok moved_there); [|exact B]. intros [y b sg|j nz|[|[] [|]] j c sg] V; try discriminate; try reflexivity.
     destruct y; try discriminate. destruct b, sg; reflexivity.
   - transitivity (den e a).
     + apply emap_ok.
-      * intros v V. unfold e. destruct v as [y [] sg|j nz]; cbn [to_whole invertible] in *; try (destruct y; discriminate); now apply env_ok.
-      * intros [y [] sg|]; reflexivity.
-      * intros [[] [] sg|]; reflexivity.
-    + apply (within_ok (movable z)); [|exact A]. intros [y b sg|j nz] V; [|reflexivity]. unfold e.
+      * intros v V. unfold e. destruct v as [y [] sg|j nz|]; cbn [to_whole to_slot invertible] in *; try (destruct y; discriminate); now apply env_ok.
+      * intros [y [] sg| |]; try reflexivity. unfold e, to_whole. cbn [to_slot]. now rewrite map_map.
+      * intros [[] [] sg| |]; reflexivity.
+    + apply (within_ok (movable z)); [|exact A]. intros [y b sg|j nz|[|y [|]] j c sg] V; try discriminate; try reflexivity; unfold e.
+      2: { cbn [movable] in V. apply andb_prop in V as [V O]. apply same_slot_eq in V. subst y. cbn [to_whole to_slot map]. unfold Statements.env.
+        cbn [val map]. unfold Setting.add, alone, nobody. cbn [same_slot scode Nat.eqb]. now rewrite same_slot_refl. }
       destruct b; cbn [movable] in V; try discriminate; apply andb_prop in V as [V O]; apply same_slot_eq in V; subst y; destruct z, sg; try discriminate; reflexivity.
 Qed.
 Lemma adds_up_ok z v w : adds_up z v = true -> env w v = Sum (w z) (fun x => env (alone S x) (to_whole v)).
 Proof.
-  destruct v as [y b sg|]; [|discriminate]. destruct b; cbn [adds_up]; try discriminate; intros Q; apply same_slot_eq in Q; subst y;
-    cbn [to_whole]; rewrite env_sum by easy; apply Sum_ext; intros x _; rewrite env_sum by easy; symmetry; apply Rplus_0_r.
+  destruct v as [y b sg| |]; try discriminate. destruct b; cbn [adds_up]; try discriminate; intros Q; apply same_slot_eq in Q; subst y;
+    cbn [to_whole to_slot]; rewrite env_sum by easy; apply Sum_ext; intros x _; rewrite env_sum by easy; symmetry; apply Rplus_0_r.
 Qed.
 Lemma factors_ok z m l w : factors z m = Some l ->
   dmon (env w) m = fold_right (fun v acc => Sum (w z) (fun x => env (alone S x) v) * acc) 1 l.
@@ -62,7 +64,7 @@ Proof.
   revert l; induction m as [|[v k] m IH]; intros l; cbn [factors dmon].
   - intros H. apply Some_inj in H; subst l. reflexivity.
   - destruct (adds_up z v) eqn:A; [|discriminate]. pose proof (adds_up_ok z v w A) as V.
-    assert (I : invertible v = false) by (destruct v as [[] [] ?|]; cbn in *; congruence).
+    assert (I : invertible v = false) by (destruct v as [[] [] ?| |]; cbn in *; congruence).
     destruct k as [|[]|]; try discriminate.
     + destruct p; try discriminate. destruct (factors z m) as [r|]; [|discriminate].
       intros H. apply Some_inj in H; subst l. cbn [fold_right]. rewrite <- (IH r eq_refl), <- V. unfold power. rewrite I. change (Z.to_nat 2) with 2%nat. cbn [pow]. ring.

@@ -1,7 +1,7 @@
 (* The rules are sound: whatever an instance says is 0, is 0. *)
 From Coq Require Import Reals List Lra Lia ZArith QArith Qreals Bool.
 From Coquelicot Require Import Coquelicot.
-From Klsym Require Import Sums Tokens Setting Ring Statements Derivatives Densities Independence Along.
+From Klsym Require Import Sums Tokens Setting Ring Statements Derivatives Densities Independence Along Names.
 From Klsym Require Export Instances.
 Import ListNotations.
 Open Scope R_scope.
@@ -17,12 +17,13 @@ Theorem zero_of_ok pr known r z : holds pr -> List.Forall (fun a => dside a = 0)
   zero_of pr known r = Some z -> dside z = 0.
 Proof.
   intros P K. destruct r; cbn [zero_of]; unfold guard; intros H.
-  - destruct (smooth L) eqn:Sm; [|discriminate]. apply Some_inj in H; subst z. apply same_ok. rewrite only_ok.
-    cbn [Statements.datom]. rewrite (grad_ok S par par_ok i m L Sm). apply mean_at_ext; intros w. now rewrite attach_ok.
+  - destruct (smooth L && within (has_slope pr m i) L)%bool eqn:Sm; [|discriminate]. apply andb_prop in Sm as [Sm Sl].
+    apply Some_inj in H; subst z. apply same_ok. rewrite only_ok.
+    cbn [Statements.datom]. rewrite (grad_ok S par par_ok pr P i m L Sm Sl). apply mean_at_ext; intros w. now rewrite attach_ok.
   - apply Some_inj in H; subst z. apply same_ok. rewrite only_ok. cbn [Statements.datom]. apply mean_at_ext; intros w.
     now rewrite attach_ok.
-  - destruct (log_derivative_side l) as [b|] eqn:B; [|discriminate]. apply Some_inj in H; subst z. apply same_ok.
-    cbn [Statements.datom]. apply is_derive_unique, (log_derivative_ok S par par_ok), B.
+  - destruct (log_derivative_side pr l) as [b|] eqn:B; [|discriminate]. apply Some_inj in H; subst z. apply same_ok.
+    cbn [Statements.datom]. apply is_derive_unique, (log_derivative_ok S par par_ok pr P), B.
   - destruct (summed m && summed n)%bool eqn:G; [|discriminate]. apply Some_inj in H; subst z.
     apply andb_prop in G as [G1 G2]. apply same_ok. rewrite only_ok. cbn [Statements.datom].
     rewrite (Stepwise.change_of_measure_at S m n i _ G1 G2). apply mean_at_ext; intros w.
@@ -40,7 +41,7 @@ Proof.
     apply same_ok. rewrite (mean_constant S par i m c) by easy. cbn [Statements.dside dproduct]. ring.
   - destruct (sums_up b && of_whole a)%bool eqn:G; [|discriminate]. apply Some_inj in H; subst z.
     apply andb_prop in G as [B A]. apply same_ok. rewrite only_ok. now apply over_steps.
-  - destruct (eparts a) as [b|] eqn:A; [|discriminate]. destruct (stepwise i) eqn:T; [|discriminate]. apply Some_inj in H; subst z.
+  - destruct (eparts put_parts a) as [b|] eqn:A; [|discriminate]. destruct (stepwise i) eqn:T; [|discriminate]. apply Some_inj in H; subst z.
     apply same_ok. rewrite only_ok. now apply in_parts.
   - destruct (stepwise i && sums_up b && sums_up c && not_of_steps a)%bool eqn:G; [|discriminate]. apply Some_inj in H; subst z.
     apply andb_prop in G as [G A]. apply andb_prop in G as [G C]. apply andb_prop in G as [T B].
@@ -48,6 +49,17 @@ Proof.
   - destruct (probability m) eqn:M; [|discriminate]. destruct (apart pr i m t) as [b|] eqn:B; [|discriminate].
     apply Some_inj in H; subst z. apply same_ok. cbn [Statements.datom].
     rewrite <- (apart_ok S par par_ok pr i m t b P M B). apply mean_at_ext; intros w. cbn [den]. ring.
+  - destruct (name_slope pr m i zs k) as [d|] eqn:D; [|discriminate]. apply Some_inj in H; subst z. apply same_ok. rewrite only_ok.
+    cbn [Statements.datom]. apply mean_at_reached. intros w W. rewrite !mul_ok, !tidy_ok, var_ok by apply env_ok.
+    now rewrite (name_slope_ok S par par_ok pr P m i zs k d w W D).
+  - destruct (gap pr m i zs k c) as [x|] eqn:G; [|discriminate]. apply Some_inj in H; subst z. rewrite only_ok. cbn [Statements.datom].
+    rewrite <- (mean_at_zero S (theta S) m i). apply mean_at_reached. intros w W. rewrite mul_ok by apply env_ok.
+    rewrite (gap_ok S par par_ok pr P m i zs k c x w W G). ring.
+  - apply Some_inj in H; subst z. apply same_ok. rewrite only_ok. cbn [Statements.datom]. apply mean_at_ext. intros w.
+    symmetry. now apply reduce_ok.
+  - destruct (vanishes_in pr m i x cell l) eqn:G; [|discriminate]. apply Some_inj in H; subst z. rewrite only_ok. cbn [Statements.datom].
+    rewrite <- (mean_at_zero S (theta S) m i). apply mean_at_reached. intros w W. rewrite mul_ok by apply env_ok.
+    rewrite (vanishes_in_ok S par par_ok pr P m i x cell l w W G). ring.
   - destruct (nth_error (equal_now pr) i) as [[a b]|] eqn:N; [|discriminate]. apply Some_inj in H; subst z.
     apply nth_error_In in N. rewrite app_ok, (minus_ok S par par_ok), (proj1 P _ _ N). ring.
   - destruct (nth_error (equal_always pr) i) as [[a b]|] eqn:N; [|discriminate]. apply Some_inj in H; subst z.

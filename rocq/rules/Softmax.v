@@ -20,12 +20,17 @@ Hypothesis p_pos : forall v x, 0 < p v x.
 Hypothesis p_sum : forall v, next v <> [] -> Sum (next v) (p v) = 1.
 Hypothesis mu_pos : forall v x, 0 < mu v x.
 Hypothesis mu_sum : forall v, next v <> [] -> Sum (next v) (mu v) = 1.
+Variable third : list X -> X -> R.
+Hypothesis third_pos : forall v x, 0 < third v x.
+Hypothesis third_sum : forall v, next v <> [] -> Sum (next v) (third v) = 1.
 Variable paid : nat -> list X -> X -> R.
 Variable known : nat -> list (@segment X) -> R.
 Variable n : nat.
 Hypothesis n_ok : (2 <= n)%nat.
 Variable f : nat -> nat -> R -> @segment X -> R.
 Hypothesis f_diff : forall i d l x, is_derive (fun l => f i d l x) l (f i (S d) l x).
+
+Variable named : nat -> R -> R -> list (list (@segment X)) -> R.
 
 Definition mass (t : R) v := match next v with [] => 1 | l => Sum l (fun x => b v x * exp (t * u v x)) end.
 Definition soft (t : R) v (x : X) := b v x * exp (t * u v x) / mass t v.
@@ -69,7 +74,8 @@ Definition softmax : setting :=
      theta := 0; next_q := soft; next_p := p; next_mu := mu;
      next_q_pos := soft_pos 0; next_q_sum := soft_sum; next_q_diff := soft_diff 0;
      next_p_pos := p_pos; next_p_sum := p_sum; next_mu_pos := mu_pos; next_mu_sum := mu_sum;
-     Setting.paid := paid; any := known; fn := f; fn_diff := f_diff; size := n; size_ok := n_ok |}.
+     next_old := third; next_old_pos := third_pos; next_old_sum := third_sum;
+     Setting.paid := paid; any := known; fn := f; fn_diff := f_diff; names := named; size := n; size_ok := n_ok |}.
 Lemma softmax_q x : q0 softmax x = product b (fst x) (snd x).
 Proof.
   unfold q0, q. cbn [theta next_q softmax]. destruct x as [v l]. cbn [fst snd]. revert v.

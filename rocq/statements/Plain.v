@@ -28,8 +28,8 @@ Definition sg (L : loss) : loss := fun _ f x => L f f x.
 Definition times (A B : loss) : loss := fun l f x => A l f x * B l f x.
 (* what a loss is worth at the policy of this theta *)
 Definition now (L : loss) (x : X) : R := L (ln (q0 S x)) (ln (q0 S x)) x.
-Lemma losses par m A a : (forall t x, A (ln (q S t x)) (ln (q0 S x)) x = as_loss S par a t (alone S x)) ->
-  expected_gradient m A = mean S m Single (grad S (as_loss S par a)).
+Lemma losses par m A a : (forall t x, A (ln (q S t x)) (ln (q0 S x)) x = held S par a t (alone S x)) ->
+  expected_gradient m A = mean S m Single (grad S (held S par a)).
 Proof.
   intros H. unfold expected_gradient, average, mean, mean_at. cbn [draws E spread stepwise]. apply Sum_ext; intros x _. f_equal.
   apply Derive_ext; intros t. apply H.
@@ -47,8 +47,8 @@ Lemma step_averages m f F : (forall c y, f c = F (at_step c y)) -> step_average 
 Proof.
   intros H. unfold mean. rewrite stepwise_mean by reflexivity. apply Sum_ext; intros y _. f_equal. apply Sum_ext; intros c _. apply H.
 Qed.
-Lemma step_losses par m A a : (forall t c y, A (ln (q S t (now_ c))) (ln (q0 S (now_ c))) (now_ c) = as_loss S par a t (at_step c y)) ->
-  expected_step_gradient m A = mean S m Steps (grad S (as_loss S par a)).
+Lemma step_losses par m A a : (forall t c y, A (ln (q S t (now_ c))) (ln (q0 S (now_ c))) (now_ c) = held S par a t (at_step c y)) ->
+  expected_step_gradient m A = mean S m Steps (grad S (held S par a)).
 Proof. intros H. apply step_averages. intros c y. apply Derive_ext; intros t. apply H. Qed.
 (* what is left, averaged given the prefix u: over the next token and all that follows it *)
 Definition given_prefix (m : measure) (f : place -> R) (u : list (token S)) : R :=
@@ -73,12 +73,12 @@ Definition with_any (S : setting) (A : outcome S -> R) : setting :=
   {| token := token S; next := next S; more := more S; starts := starts S; here := here S; here_ok := here_ok S;
      theta := theta S; next_q := next_q S; next_p := next_p S; next_mu := next_mu S; next_q_pos := next_q_pos S;
      next_q_sum := next_q_sum S; next_q_diff := next_q_diff S; next_p_pos := next_p_pos S; next_p_sum := next_p_sum S;
-     next_mu_pos := next_mu_pos S; next_mu_sum := next_mu_sum S; paid := paid S;
-     any := fun _ l => match l with x :: _ => A x | [] => 0 end; fn := fn S; fn_diff := fn_diff S; size := size S; size_ok := size_ok S |}.
+     next_mu_pos := next_mu_pos S; next_mu_sum := next_mu_sum S; next_old := next_old S; next_old_pos := next_old_pos S; next_old_sum := next_old_sum S; paid := paid S;
+     any := fun _ l => match l with x :: _ => A x | [] => 0 end; fn := fn S; fn_diff := fn_diff S; names := names S; size := size S; size_ok := size_ok S |}.
 
 Definition last_holds S par (l : list part) : Prop := match rev l with c :: _ => true_part S par c | [] => True end.
-Lemma satisfied_nothing S par : satisfied S par (Assume (Premises [] [] None) [] []).
-Proof. repeat split; easy. Qed.
+Lemma satisfied_nothing S par : satisfied S par (Assume (Premises [] [] None [] []) [] []).
+Proof. now apply satisfied_free. Qed.
 Lemma last_ok s : meaning s -> end_ s = Proved -> forall S par, (forall i, par i true <> 0) ->
   satisfied S par (given_ s) -> last_holds S par (parts s).
 Proof.
@@ -93,7 +93,7 @@ Proof.
   apply (is_derive_ext (fun l => l + - c)); [reflexivity|]. replace 1 with (1 + 0) by ring.
   apply derive_plus; [apply (is_derive_id (K := R_AbsRing))|apply derive_const].
 Qed.
-Lemma last_unique s f : meaning s -> end_ s = Unique f -> given_ s = Assume (Premises [] [] None) [] [] ->
+Lemma last_unique s f : meaning s -> end_ s = Unique f -> given_ s = Assume (Premises [] [] None [] []) [] [] ->
   forall par g, (forall i, par i true <> 0) -> jets g ->
     (forall S, of_k1 S g -> last_holds S par (parts s)) <->
     exists b, forall k, g O k = den (at_k par k) (known_part f) + poly (order f) b k.
@@ -112,7 +112,7 @@ Lemma minus_one a : -1 * a = - a. Proof. ring. Qed.
 Lemma half : Q2R (1 # 2) = / 2. Proof. unfold Q2R; cbn; field. Qed.
 Lemma power_2 v x : invertible v = false -> power v x 2 = x ^ 2. Proof. intros H; unfold power; now rewrite H. Qed.
 Ltac value :=
-  intros; unfold times, rho, sg, now, k3, k2, k1, as_loss, env, only_parameter, alone, at_step, there, at_place;
+  intros; unfold times, rho, sg, now, k3, k2, k1, held, as_loss, env, only_parameter, alone, at_step, there, at_place;
   cbn [den dterm dlin dmon val scope Setting.add nobody same_slot scode Nat.eqb Sum each];
   rewrite ?power_1, ?(power_2 (Sample Whole K1 false)), ?(power_2 (Sample Whole K1 true)), ?(power_2 (Sample Now K1 false)) by reflexivity;
   repeat first [rewrite Q2R_1|rewrite Q2R_m1|rewrite half|rewrite Rmult_1_l|rewrite Rmult_1_r|rewrite Rplus_0_r|

@@ -12,8 +12,11 @@ Arguments Q2R : simpl never. Arguments Qred : simpl never. Arguments Qplus : sim
 
 (* ---------- names ---------- *)
 (* In a slot these are sums over its positions; Any is any function of its outcomes. *)
-Inductive base := K1 | W | LogQ | Length | Any | Score | Given (i : nat) | Fn (i d : nat).  (* Fn i d: d-th derivative *)
-Inductive var := Sample (z : slot) (b : base) (sg : bool) | Par (i : nat) (nonzero : bool).
+Inductive base := K1 | W | LogQ | Length | Any | Score | Given (i : nat) | Fn (i d : nat) | ToOld.   (* Fn i d: d-th derivative; log q - log old *)
+(* A name of the author's own: one of a region does not move with theta at a sample, another does, and has a slope. *)
+Inductive case := Still | Moving | Slope.
+Inductive var := Sample (z : slot) (b : base) (sg : bool) | Par (i : nat) (nonzero : bool)
+| Named (zs : list slot) (i : nat) (c : case) (sg : bool).
 
 (* What may stand in a denominator. *)
 Definition invertible (v : var) : bool :=
@@ -22,18 +25,33 @@ Definition invertible (v : var) : bool :=
 Definition bcode (b : base) : nat * nat * nat :=
   match b with
   | K1 => (0, 0, 0) | W => (1, 0, 0) | LogQ => (2, 0, 0) | Length => (3, 0, 0) | Any => (4, 0, 0) | Score => (5, 0, 0)
-  | Given i => (6, i, 0) | Fn i d => (7, i, d) end%nat.
+  | Given i => (6, i, 0) | Fn i d => (7, i, d) | ToOld => (8, 0, 0) end%nat.
+Definition ccode (c : case) : nat := match c with Still => 0 | Moving => 1 | Slope => 2 end.
 Definition code (v : var) : nat * (nat * nat * nat) * bool :=
-  match v with Sample z b sg => (scode z, bcode b, sg) | Par i nz => (8, (i, 0, 0), nz) end%nat.
+  match v with
+  | Sample z b sg => (scode z, bcode b, sg) | Par i nz => (8, (i, 0, 0), nz) | Named _ i c sg => (9, (i, ccode c, 0), sg) end%nat.
+Definition places_of (v : var) : list nat := match v with Named zs _ _ _ => map scode zs | _ => [] end.
 Lemma bcode_inj a b : bcode a = bcode b -> a = b.
 Proof. destruct a, b; cbn; intros [=]; subst; reflexivity. Qed.
-Lemma code_inj u v : code u = code v -> u = v.
+Lemma slots_inj l k : map scode l = map scode k -> l = k.
 Proof.
-  destruct u as [y a sg|i nz], v as [z b sg'|j nz']; cbn; intros H.
+  revert k; induction l as [|y l IH]; intros [|z k]; try discriminate; [reflexivity|]. cbn [map]. intros H. injection H as H1 H2.
+  rewrite (IH _ H2). f_equal. now destruct y, z.
+Qed.
+Lemma code_inj u v : code u = code v -> places_of u = places_of v -> u = v.
+Proof.
+  destruct u as [y a sg|i nz|zs i c sg], v as [z b sg'|j nz'|ys j d sg']; cbn; intros H Z;
+    try (injection H as H1 H2; now subst); try (now destruct y); try (now destruct z); try discriminate.
   - injection H as H1 H2 H3. apply bcode_inj in H2. subst. now destruct y, z.
-  - now destruct y.
-  - now destruct z.
-  - injection H as H1 H2. now subst.
+  - injection H as H1 H2 H3. apply slots_inj in Z. subst. f_equal. now destruct c, d.
+Qed.
+Fixpoint ncmp (a b : list nat) : comparison :=
+  match a, b with [], [] => Eq | [], _ => Lt | _, [] => Gt
+  | x :: a, y :: b => match Nat.compare x y with Eq => ncmp a b | c => c end end.
+Lemma ncmp_eq a b : ncmp a b = Eq -> a = b.
+Proof.
+  revert b; induction a as [|x a IH]; intros [|y b]; cbn [ncmp]; try discriminate; [reflexivity|].
+  destruct (Nat.compare x y) eqn:C; try discriminate. apply Nat.compare_eq in C. intros H. now rewrite C, (IH _ H).
 Qed.
 Definition also (c d : comparison) : comparison := match c with Eq => d | _ => c end.
 Lemma also_eq c d : also c d = Eq -> c = Eq /\ d = Eq.
@@ -42,13 +60,14 @@ Definition bcmp (a b : bool) := match a, b with false, true => Lt | true, false 
 Lemma bcmp_eq a b : bcmp a b = Eq -> a = b. Proof. now destruct a, b. Qed.
 Definition vcmp (u v : var) : comparison :=
   let '(z, (a, b, c), d) := code u in let '(y, (e, f, g), h) := code v in
-  also (Nat.compare z y) (also (Nat.compare a e) (also (Nat.compare b f) (also (Nat.compare c g) (bcmp d h)))).
+  also (Nat.compare z y) (also (Nat.compare a e) (also (Nat.compare b f) (also (Nat.compare c g) (also (bcmp d h)
+    (ncmp (places_of u) (places_of v)))))).
 Lemma vcmp_eq u v : vcmp u v = Eq -> u = v.
 Proof.
-  intros H. apply code_inj. revert H. unfold vcmp.
+  intros H. cut (code u = code v /\ places_of u = places_of v); [intros [C P]; now apply code_inj|]. revert H. unfold vcmp.
   destruct (code u) as [[z [[a b] c]] d], (code v) as [[y [[e f] g]] h]. intros H.
   apply also_eq in H as [Z H]. apply Nat.compare_eq in Z. subst y. apply also_eq in H as [A H]. apply also_eq in H as [B H]. apply also_eq in H as [C H].
-  apply Nat.compare_eq in A, B, C. apply bcmp_eq in H. now subst.
+  apply also_eq in H as [D H]. apply Nat.compare_eq in A, B, C. apply bcmp_eq in D. apply ncmp_eq in H. now subst.
 Qed.
 
 (* ---------- elements ---------- *)
@@ -388,13 +407,14 @@ End Slopes.
 Definition score (z : slot) : var := Sample z Score false.
 Definition slope (v : var) : option mon :=
   match v with
-  | Sample z (K1 | W | LogQ) false => Some [(score z, 1%Z)]
+  | Sample z (K1 | W | LogQ | ToOld) false => Some [(score z, 1%Z)]
   | Sample z (Fn i d) false =>
       if one_position z then Some [(score z, 1%Z); (Sample z (Fn i (S d)) false, 1%Z)] else None
+  | Named zs i Moving false => Some [(Named zs i Slope false, 1%Z)]
   | _ => None end.
 Definition derivative : ep -> ep := derive_by slope.
 Lemma slope_inv v d : slope v = Some d -> invertible v = false.
-Proof. destruct v as [[] []|]; cbn; congruence. Qed.
+Proof. destruct v as [[] []| |? ? []]; cbn; congruence. Qed.
 
 Section Derivation.
 Variable slope : var -> option mon.

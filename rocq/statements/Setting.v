@@ -32,10 +32,15 @@ Record setting := {
   next_p_sum : forall u, next u <> [] -> Sum (next u) (next_p u) = 1;
   next_mu_pos : forall u a, 0 < next_mu u a;
   next_mu_sum : forall u, next u <> [] -> Sum (next u) (next_mu u) = 1;
+  next_old : list token -> token -> R;      (* a further policy *)
+  next_old_pos : forall u a, 0 < next_old u a;
+  next_old_sum : forall u, next u <> [] -> Sum (next u) (next_old u) = 1;
   paid : nat -> list token -> token -> R;   (* rewards of a token, which theta does not move *)
   any : nat -> list (@segment token) -> R;  (* any function of the outcomes of a slot: 1 past, 2 now, 3 future, else 0 *)
   fn : nat -> nat -> R -> @segment token -> R;   (* generic functions and their derivatives along log q *)
   fn_diff : forall i d l x, is_derive (fun l => fn i d l x) l (fn i (S d) l x);
+  names : nat -> R -> R -> list (list (@segment token)) -> R;   (* what names stand for, of the contents of their slots: regions as of
+                                                                   the first theta, all else as of the second *)
   size : nat;                          (* n *)
   size_ok : (2 <= size)%nat }.
 
@@ -74,6 +79,7 @@ Definition outcomes : list X := map (pair []) (walk (next S) (Datatypes.S (more 
 Definition q (t : R) (x : X) : R := product (next_q S t) (fst x) (snd x).
 Definition p (x : X) : R := product (next_p S) (fst x) (snd x).
 Definition mu (x : X) : R := product (next_mu S) (fst x) (snd x).
+Definition old (x : X) : R := product (next_old S) (fst x) (snd x).
 Definition given (i : nat) (x : X) : R := sum (paid S i) (fst x) (snd x).
 (* the number of tokens; 1 where there is none, as in no sample *)
 Definition length (l : list X) : R := INR (Nat.max 1 (List.length (flat_map snd l))).
@@ -138,6 +144,21 @@ Proof.
   revert k F G; induction ds as [|z ds IH]; intros k F G H; cbn [E]; [apply H, drawn_nobody|].
   apply Sum_ext; intros x _. f_equal. apply IH; intros w W. now apply H, drawn_add.
 Qed.
+(* worlds that are drawn from a measure: each outcome in its support *)
+Fixpoint possible (m : measure) (k : nat) (ds : list slot) (w : world) : Prop :=
+  match ds with
+  | [] => w = nobody
+  | z :: ds => exists x v, In x (support m k) /\ possible m (Datatypes.S k) ds v /\ w = add z x v end.
+Lemma possible_drawn m k ds w : possible m k ds w -> drawn ds w.
+Proof.
+  revert k w; induction ds as [|z ds IH]; intros k w; cbn [possible]; [intros ->; apply drawn_nobody|].
+  intros [x [v [_ [P ->]]]]. apply drawn_add, (IH _ _ P).
+Qed.
+Lemma E_possible m t k ds F G : (forall w, possible m k ds w -> F w = G w) -> E m t k ds F = E m t k ds G.
+Proof.
+  revert k F G; induction ds as [|z ds IH]; intros k F G H; cbn [E]; [now apply H|].
+  apply Sum_ext; intros x X. f_equal. apply IH; intros w W. apply H. exists x, w. auto.
+Qed.
 Lemma E_ext m t k ds F G : (forall w, F w = G w) -> E m t k ds F = E m t k ds G.
 Proof. intros H. apply E_drawn; intros; apply H. Qed.
 Lemma E_plus m t k ds F G : E m t k ds (fun w => F w + G w) = E m t k ds F + E m t k ds G.
@@ -167,19 +188,20 @@ Proof.
   induction l as [|y l IH]; cbn [Sum]; [apply E_zero|]. rewrite <- IH. apply (E_plus m t k ds (F y) (fun w => Sum l (fun y => F y w))).
 Qed.
 (* the worlds that a mean speaks of *)
-Definition reached (i : index) (w : world) : Prop :=
-  if stepwise i then exists v y c, drawn (draws i (size S)) v /\ v Whole = [y] /\ In c (places y) /\ w = at_place c v
-  else drawn (draws i (size S)) w.
-Lemma reached_place i w c : stepwise i = true -> drawn (draws i (size S)) w -> In c (flat_map places (w Whole)) -> reached i (at_place c w).
+Definition reached (m : measure) (i : index) (w : world) : Prop :=
+  if stepwise i then exists v y c, possible m 0 (draws i (size S)) v /\ v Whole = [y] /\ In c (places y) /\ w = at_place c v
+  else possible m 0 (draws i (size S)) w.
+Lemma reached_place m i w c : stepwise i = true -> possible m 0 (draws i (size S)) w -> In c (flat_map places (w Whole)) ->
+  reached m i (at_place c w).
 Proof.
   intros T D C. unfold reached. rewrite T. assert (O : List.length (w Whole) = 1%nat).
-  { rewrite (D Whole). destruct i; try discriminate; cbn [draws]; [reflexivity|]. unfold count. cbn.
+  { rewrite (possible_drawn _ _ _ _ D Whole). destruct i; try discriminate; cbn [draws]; [reflexivity|]. unfold count. cbn.
     generalize (size S - 1)%nat. intros n. induction n as [|n IH]; [reflexivity|exact IH]. }
   destruct (w Whole) as [|y [|]] eqn:W; try discriminate. exists w, y, c. cbn [flat_map] in C. rewrite app_nil_r in C. auto.
 Qed.
-Lemma mean_at_reached t m i F G : (forall w, reached i w -> F w = G w) -> mean_at t m i F = mean_at t m i G.
+Lemma mean_at_reached t m i F G : (forall w, reached m i w -> F w = G w) -> mean_at t m i F = mean_at t m i G.
 Proof.
-  intros H. apply E_drawn. intros w D. unfold spread. destruct (stepwise i) eqn:T.
+  intros H. apply E_possible. intros w D. unfold spread. destruct (stepwise i) eqn:T.
   - apply Sum_ext. intros c C. apply H. now apply reached_place.
   - apply H. unfold reached. now rewrite T.
 Qed.
@@ -302,18 +324,18 @@ Qed.
 
 (* log-derivative: the measure moves, and what is averaged does *)
 Theorem E_derive m k ds zs (F : R -> world -> R) (F' : world -> R) : NoDup zs -> (forall z, In z ds -> In z zs) ->
-  (forall w, drawn ds w -> is_derive (fun t => F t w) (theta S) (F' w)) ->
+  (forall w, possible m k ds w -> is_derive (fun t => F t w) (theta S) (F' w)) ->
   is_derive (fun t => E m t k ds (F t)) (theta S)
     (E m (theta S) k ds (fun w => F' w + match m with Mq => F (theta S) w * total zs s w | _ => 0 end)).
 Proof.
   intros N. revert k F F'; induction ds as [|z ds IH]; intros k F F' I H; cbn [E].
-  - rewrite total_nobody. replace (_ + _) with (F' nobody) by (destruct m; ring). apply H, drawn_nobody.
-  - apply (Sum_derive _ (fun t x => density m t x * E m t (Datatypes.S k) ds (fun w => F t (add z x w)))). intros x _.
+  - rewrite total_nobody. replace (_ + _) with (F' nobody) by (destruct m; ring). now apply H.
+  - apply (Sum_derive _ (fun t x => density m t x * E m t (Datatypes.S k) ds (fun w => F t (add z x w)))). intros x X.
     assert (D : is_derive (fun t => E m t (Datatypes.S k) ds (fun w => F t (add z x w))) (theta S)
       (E m (theta S) (Datatypes.S k) ds (fun w => F' (add z x w) + match m with Mq => F (theta S) (add z x w) * total zs s w | _ => 0 end))).
     { apply (IH (Datatypes.S k) (fun t w => F t (add z x w)) (fun w => F' (add z x w))).
       - intros; apply I; now right.
-      - intros w W. now apply H, drawn_add. }
+      - intros w W. apply H. exists x, w. auto. }
     assert (Z : forall w, total zs s (add z x w) = s x + total zs s w) by (intros; apply total_add; [exact N|apply I; now left]).
     destruct m; cbn [density] in *; [|apply derive_scal; exact D ..].
     replace (_ * _) with (q0 x * s x * E Mq (theta S) (Datatypes.S k) ds (fun w => F (theta S) (add z x w))

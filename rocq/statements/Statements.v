@@ -23,17 +23,23 @@ Notation X := (outcome S). Notation world := (world S).
 (* at one position of a slot; at_log l is log q there *)
 Definition each (b : base) (l : R) (x : X) : R :=
   match b with
-  | K1 => l - ln (p S x) | W => l - ln (mu S x) | LogQ => l | Length => INR (List.length (snd x)) | Given i => given S i x
+  | K1 => l - ln (p S x) | ToOld => l - ln (old S x) | W => l - ln (mu S x) | LogQ => l | Length => INR (List.length (snd x)) | Given i => given S i x
   | Fn i d => fn S i d l x | Score => s S x | Any => any S 0 [x] end.
 Definition scope (z : slot) : nat := match z with Past => 1 | Now => 2 | Future => 3 | _ => 0 end.
-Definition val (v : var) (t : R) (w : world) : R :=
+(* r: the theta at which regions are taken *)
+Definition val (v : var) (r t : R) (w : world) : R :=
   match v with
   | Sample Whole Length _ => length S (w Whole)
   | Sample z Any _ => any S (scope z) (w z)
   | Sample z b sg => Sum (w z) (fun x => each b (ln (q S (if sg then theta S else t) x)) x)
-  | Par i nz => par i nz end.
-Definition as_loss (a : ep) : loss S := fun t w => den (fun v => val v t w) a.
-Definition env (w : world) (v : var) : R := val v (theta S) w.
+  | Par i nz => par i nz
+  | Named zs i Still sg => let r := if sg then theta S else r in names S i r r (map w zs)
+  | Named zs i Moving sg => names S i (if sg then theta S else r) (if sg then theta S else t) (map w zs)
+  | Named zs i Slope _ => Derive (fun t => names S i (theta S) t (map w zs)) (theta S) end.
+Definition as_loss (a : ep) : loss S := fun t w => den (fun v => val v t t w) a.
+(* what autograd differentiates: regions stand still *)
+Definition held (a : ep) : loss S := fun t w => den (fun v => val v (theta S) t w) a.
+Definition env (w : world) (v : var) : R := val v (theta S) (theta S) w.
 Definition penv (v : var) : R := match v with Par i nz => par i nz | _ => 1 end.
 
 Definition moving (i : index) (m : measure) (a : ep) (t : R) : R := mean_at S t m i (as_loss a t).
@@ -45,17 +51,17 @@ Fixpoint moved (l : list gterm) (t : R) : R :=
 Definition datom (x : atom) : R :=
   match x with
   | Mean i m a => mean S m i (fun w => den (env w) a)
-  | MeanGradient i m L => mean S m i (grad S (as_loss L))
+  | MeanGradient i m L => mean S m i (grad S (held L))
   | Gradient l => Derive (moved l) (theta S) end.
 Fixpoint dproduct (l : list atom) : R := match l with [] => 1 | x :: l => datom x * dproduct l end.
 Fixpoint dside (a : side) : R := match a with [] => 0 | (c, l) :: a => den penv c * dproduct l + dside a end.
 
 Hypothesis par_ok : forall i, par i true <> 0.
-Lemma val_ok v t w : invertible v = true -> val v t w <> 0.
-Proof. destruct v as [[] [] sg|i []]; cbn; try discriminate; intros _; [apply length_nonzero|apply par_ok]. Qed.
+Lemma val_ok v r t w : invertible v = true -> val v r t w <> 0.
+Proof. destruct v as [[] [] sg|i []|]; cbn; try discriminate; intros _; [apply length_nonzero|apply par_ok]. Qed.
 Lemma env_ok w v : invertible v = true -> env w v <> 0. Proof. apply val_ok. Qed.
 Lemma penv_ok v : invertible v = true -> penv v <> 0.
-Proof. destruct v as [[] [] sg|i []]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
+Proof. destruct v as [[] [] sg|i []|]; cbn; try discriminate; intros _; [lra|apply par_ok]. Qed.
 Lemma env_penv w v : is_par v = true -> env w v = penv v. Proof. now destruct v. Qed.
 
 (* ---------- comparison ---------- *)

@@ -7,7 +7,7 @@ instances F = G of rules, and the checker adds up left - right + sum_i m_i (F_i 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -18,17 +18,26 @@ from klsym.kernel.derivatives import move_to_slot
 from klsym.kernel.meta import differentiate, read_score_coefficient
 from klsym.kernel.names import parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, read_number
-from klsym.kernel.slots import SEQUENCE, name_in_slot
-from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side
+from klsym.kernel.slots import SEQUENCE, is_second, name_in_slot
+from klsym.kernel.statements import Context, Curl, Gradient, Mean, MeanGradient, Side, walk_atoms
 from klsym.kernel.sums import apply_parts_of_a_sum
+from klsym.study.rocq.names import (
+    Instance,
+    list_region_instances,
+    list_slopes,
+    write_cell_facts,
+    write_crossings,
+    write_definition,
+    write_logs,
+    write_slopes,
+)
 from klsym.study.rocq.terms import GIVEN, SLOTS, Outside, Words, name_base, place, write_list, write_rational
 
 Bodies = dict[str, list[dict[str, Any]]]  # digest -> the parts that are cited by it
 Place = tuple[str, int]  # a digest, and the number of a part
-Instance = tuple[int, str]  # 1, or -1 for an instance that is used backwards, and the instance of a rule
 KNOWN = {  # hypotheses that a script tells, or that finite settings satisfy
     "support", "exchange", "exists", "ends", "batch", "nonzero", "positive", "nonnegative", "equal",
-    "premise",
+    "premise", "lipschitz", "off", "apart", "away", "fact", "above",
 }  # fmt: skip
 
 
@@ -45,10 +54,17 @@ def write_script(part: dict[str, Any], known: Bodies) -> str:
             assumed.words.write_element(field.loss),
         )
         model = assumed.write_model(part["close"]["model"])
+        if assumed.words.defined:
+            raise Outside("the curl of a field with names")
         return f"Script {assumed.write_assumptions()}\n [] (Curled {at[1]} {at[0]} {loss}\n {model})"
+    if _has_second_direction(part):
+        return assumed.write_crossed(part)
     places = _list_cited(part, known)
     parts = [known[digest][number] for digest, number in places] + [part]
-    terms = [assumed.write_part(body, places) for body in parts]
+    terms = [assumed.write_part(body, places) for body in parts]  # before the names in them are defined
+    of_samples = [fact for fact in assumed.facts if not fact.startswith("AtLeastZero")]
+    if of_samples and part["close"]["by"] != "equality":
+        raise Outside("a model of which facts are assumed")
     return f"Script {assumed.write_assumptions()}\n {write_list(terms)}\n {assumed.write_ending(part)}"
 
 
@@ -74,28 +90,37 @@ class Assumed:
     positive: tuple[str, ...]
     regions: tuple[tuple[str, Any], ...]  # measure, element
     batch: bool
+    hypotheses: list[Any]
+    facts: dict[str, None] = field(default_factory=dict)  # of samples, as steps need them
 
     @staticmethod
     def from_part(part: dict[str, Any]) -> Assumed:
         hypotheses = part["hypotheses"]
         context = Context.from_json(part["context"])
-        if context.definitions:
-            raise Outside("regions and logs")
-        if context.facts:
-            raise Outside("facts about rewards and parameters")
         positive = tuple(h[1] for h in hypotheses if h[0] == "positive")
         nonzero = frozenset([*positive, *(h[1] for h in hypotheses if h[0] == "nonzero")])
         if any(h[0] == "generic" for h in hypotheses):
             raise Outside("isolated values of parameters")
         if unknown := sorted({h[0] for h in hypotheses} - KNOWN):
             raise Outside(f"the hypothesis {unknown[0]}")
-        return Assumed(
-            Words(context, nonzero),
+        assumed = Assumed(
+            Words(context, nonzero, has_model=part["close"]["by"] == "finite model"),
             equal=tuple((h[0], h[1], h[2]) for h in hypotheses if h[0] in ("equal", "premise")),
             positive=positive,
             regions=tuple((h[1], h[2]) for h in hypotheses if h[0] == "nonnegative"),
             batch="n" in part["context"]["parameters"] and any(h[0] == "batch" for h in hypotheses),
+            hypotheses=hypotheses,
         )
+        if context.facts and part["close"]["by"] != "equality":  # a model is to satisfy them
+            assumed.assume_facts()
+        return assumed
+
+    def assume_facts(self) -> None:
+        """Assume what is said of parameters, which is the same at every sample."""
+        for fact in self.words.context.facts:
+            if not self.words.context.is_constant(fact):
+                raise Outside("a model of which facts are assumed")
+            self.facts[f"AtLeastZero Mq Single {self.words.write_element(fact)}"] = None
 
     def write_assumptions(self) -> str:
         """The assumptions: premises here, premises for every theta, positive parameters, regions."""
@@ -112,7 +137,19 @@ class Assumed:
             f"({place(m)}, {words.write_element(ExpPoly.from_json(a))})" for m, a in self.regions
         )
         premises = f"{write_list(local_premises)} {write_list(always)} {self.name_batch_size()}"
-        return f"(Assume (Premises {premises}) {positive} {regions})"
+        names = f"{words.write_definitions()} {write_list(self.facts)}"
+        return f"(Assume (Premises {premises} {names}) {positive} {regions})"
+
+    def write_crossed(self, part: dict[str, Any]) -> str:
+        """A script of two directions: a model in which the sides differ as they are stated."""
+        if part["close"]["by"] != "finite model":
+            raise Outside("a second direction")
+        sides = [Side.from_json(part[name]) for name in ("left", "right")]
+        if any(not isinstance(atom, Mean) or atom.index not in ("", "t") for atom in walk_atoms(*sides)):
+            raise Outside("a second direction in a batch")
+        text = f"(Part {' '.join(map(self.words.write_side, sides))} Equal []\n  [])"
+        model = self.write_model(part["close"]["model"])
+        return f"Script {self.write_assumptions()}\n [{text}]\n (Crossed {model})"
 
     def name_batch_size(self) -> str:
         """The parameter that is the size of a batch, where a theorem speaks of one."""
@@ -151,8 +188,6 @@ class Assumed:
         if rule == "equation":
             times = Side.as_written(data["times"]) * sign
             return [f"({self.words.write_side(times)}, {self._write_equation(data, context, places)})"]
-        if "jumps" in data:
-            raise Outside("regions and logs")
         coefficient, atoms = side.terms[step["term"]]
         atom = atoms[step["factor"]]
         others = atoms[: step["factor"]] + atoms[step["factor"] + 1 :]
@@ -171,10 +206,12 @@ class Assumed:
         """Instances of a rule that together change an atom as a step does, some of them backwards."""
         words = self.words
         if isinstance(atom, MeanGradient):
-            return [
-                (1, f"ChainRule {words.place(atom.index, atom.measure)} {words.write_element(atom.loss)}")
-            ]
+            at = words.place(atom.index, atom.measure)
+            self.facts.update(dict.fromkeys(write_slopes(atom, words, self.hypotheses)))
+            return [(1, f"ChainRule {at} {words.write_element(atom.loss)}"), *list_slopes(atom, words)]
         if isinstance(atom, Gradient):
+            facts = write_crossings(atom, words, self.hypotheses) + write_slopes(atom, words, self.hypotheses)
+            self.facts.update(dict.fromkeys(facts))
             return [(1, f"LogDerivative {words.write_combination(atom.of)}")]
         if not isinstance(atom, Mean):
             raise Outside("the curl of a field")
@@ -197,6 +234,13 @@ class Assumed:
                 return [(n, f"PartsOfASum {words.mean(part_mean)}") for n, part_mean in [(1, mean), *others]]
             case "sum over t":
                 return [(1, self._sum_over_t(mean, data["of"]))]
+            case "region":
+                self.facts.update(dict.fromkeys(write_cell_facts(data, mean, words, self.hypotheses)))
+                return list_region_instances(data, mean, words)
+            case "definition":
+                logs = write_logs({data["name"]}, mean, words, self.hypotheses)
+                self.facts.update(dict.fromkeys(logs))
+                return [(1, write_definition(data, mean, words))]
             case "exchange of sums":
                 return [self._exchange(mean, data["now"], data["other"], data["slot"])]
         return [(1, self._on_mean(rule, data, mean))]
@@ -290,6 +334,8 @@ class Assumed:
         free = sum((ExpPoly.from_variable(a) * k1**i for i, a in enumerate(constants)), ZERO)
         known_part = ExpPoly.from_json(close["family"]) - free
         c = _find_score_coefficient(part)
+        if any(parse_name(name).base == "o" for name in c.names()):
+            raise Outside("a condition on a coefficient with a further policy")
         numbers = write_list(str(self.words.context.parameters.index(name)) for name in constants)
         element_texts = [
             self.words.write_element(a) for a in (c, ExpPoly.from_json(close["unit"]), known_part)
@@ -298,16 +344,24 @@ class Assumed:
         return f"(Unique (Family {first} {along} {unit} {close['order']} {known} {numbers}))"
 
     def write_witness(self, part: dict[str, Any]) -> str:
-        """The coefficient c of E_q[c s], and derivatives that leave one term of it, none of 1, k1 and r."""
+        """The coefficient c of E_q[c s], and derivatives that leave one term of it, none of 1, k1 and r.
+
+        Those along w are taken where old = mu: along the log ratio to either.
+        """
         c, context = _find_score_coefficient(part), self.words.context
+
+        def derive(a: ExpPoly, coordinate: str) -> ExpPoly:
+            along_old = differentiate(a, "o", context) if coordinate == "w" else ZERO
+            return differentiate(a, coordinate, context) + along_old
+
         further = [m for n in range(5) for m in product(("k1", "w"), repeat=n)]
         for along_w, further_coordinates in product((True, False), further):
             a = c
             for coordinate in ("w",) if along_w else ("k1", "k1"):
-                a = differentiate(a, coordinate, context)
-            a = a if along_w else a + differentiate(a, "k1", context)
+                a = derive(a, coordinate)
+            a = a if along_w else a + derive(a, "k1")
             for coordinate in further_coordinates:
-                a = differentiate(a, coordinate, context)
+                a = derive(a, coordinate)
             if len(a.terms) == 1 and all({n for n, _ in m} <= self.words.nonzero for m, _ in a.terms):
                 coordinate_list = write_list(
                     str(coordinate == "w").lower() for coordinate in further_coordinates
@@ -336,6 +390,12 @@ def _find_curl(part: dict[str, Any]) -> Curl | None:
     return None
 
 
+def _has_second_direction(part: dict[str, Any]) -> bool:
+    """Does a part speak of score functions along a second direction?"""
+    atoms = walk_atoms(*(Side.from_json(part[name]) for name in ("left", "right")))
+    return any(is_second(entry) for atom in atoms if isinstance(atom, Mean) for entry in atom.score)
+
+
 def _find_score_coefficient(part: dict[str, Any]) -> ExpPoly:
     """The coefficient c of what a part has become, E_q[c s] = 0."""
     left_side = [part["left"], *(step["result"] for step in part["steps"] if step["side"] == "left")][-1]
@@ -362,8 +422,9 @@ def _iterate_nodes(tree: Any, prefix: tuple[int, ...]) -> Iterator[tuple[tuple[i
 
 
 def write_node(tree: Any) -> str:
-    """Next-token probabilities, two directions of logits, rewards."""
-    rows = " ".join(write_numbers(tree[name]) for name in ("q", "p", "mu", "u", "v"))
+    """Next-token probabilities, two directions of logits, rewards; p for a further policy not told."""
+    told = {"old": tree["p"], **tree}
+    rows = " ".join(write_numbers(told[name]) for name in ("q", "p", "mu", "old", "u", "v"))
     nothing = ["0"] * len(tree["q"])
     return f"Node {rows} {write_list(write_numbers(tree['rewards'].get(name, nothing)) for name in GIVEN)}"
 
