@@ -162,7 +162,6 @@ class SpelledReader(WholeLossReader):
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
         self.size = self.deepest = 0
-        self.last = ""
         self.modules: dict[str, ast.Call] = {}  # name of nn.KLDivLoss(..) -> its call
 
     # ------------------------------------------------------------------------ statements
@@ -209,7 +208,10 @@ class SpelledReader(WholeLossReader):
             self.left_out, self.read_as, self.declared = counts, read_as, declared
             self.unread[name], self.is_foreign = error, True
             made_of = {x for x in names if not {*split_words(x)} & OF_DATA}
-            if made_of & (self.assigned.keys() | self.unread.keys() - self.told) or not is_told or has_pairs:
+            is_made_of_read = bool(made_of & (self.assigned.keys() | self.unread.keys() - self.told))
+            if isinstance(value, ast.Call | ast.Subscript) and not is_made_of_read:
+                self.computed_by_call.add(name)
+            if is_made_of_read or not is_told or has_pairs:
                 return S.Zero  # refused where it is used: its name does not say of which values it is made
             self.told.add(name)
             if self.has_meaning(name):

@@ -68,7 +68,7 @@ OF_TARGETS = {"label", "labels", "target", "targets"}  # whose softmax is a refe
 INITIALS = {"t": "teacher", "s": "student"}
 ADVANTAGES = {"adv", "advs", "advantage", "advantages", "gae", "gaes"}
 METRICS = {"rouge", "bleu", "cider", "meteor", "bertscore", "wer"}  # that are rewards in pasted code
-REWARDS = {"reward", "rewards", "scores", "returns"} | METRICS
+REWARDS = {"reward", "rewards", "scores", "returns", "return"} | METRICS
 OF_REWARDS = {  # words beside one, as in reward_score
     "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
     "task", "env", "extrinsic", "raw", "verifier", "verifiable",
@@ -141,7 +141,10 @@ OF_NUMBERS = COEFFICIENTS | FACTORS | BOUNDS | {
     "scale", "coefs", "coeffs", "temp", "rate", "size", "num", "count", "len", "length", "steps", "factor",
     "target", "limit", "max", "min", "ctl", "ctrl", "warmup", "low", "high", "decay", "power",
 }  # fmt: skip
-OF_TERMS = {"loss", "kl", "entropy", "ent", "reward", "bonus", "penalty", "aux", "distill", "distillation"}
+OF_TERMS = {
+    "rl", "awr", "bc", "sft", "pg", "value", "vf", "critic", "loss", "kl", "entropy", "ent", "reward",
+    "bonus", "penalty", "aux", "distill", "distillation",
+}  # fmt: skip
 
 OF_ENTROPY = {
     "entropy", "entropies", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b",
@@ -339,7 +342,7 @@ def find_negative_density(name: str) -> str | None:
     >>> [find_negative_density(x) for x in ("neglogpac", "OLDNEGLOGPAC", "old_neg_logp", "logp", "neg_ratio")]
     ['log_q', 'log_mu', 'log_mu', None, None]
     """
-    match = re.fullmatch(r"(.*?)_?neg_?(logp|logprob|log_prob)s?_?(?:acs?)?", name, re.IGNORECASE)
+    match = re.fullmatch(r"(.*?)_?neg(?:ative)?_?(logp|logprob|log_prob)s?_?(?:acs?)?", name, re.IGNORECASE)
     return find_meaning(f"{match[1].lower()}_logp") if match else None
 
 

@@ -58,7 +58,11 @@ from klsym.language.training_names import (
 
 SETTINGS = {"args", "cfg", "config", "conf", "hparams", "hp", "opt", "opts", "training_args", "script_args"}
 PROBABILITIES, LOG_PROBABILITIES = "exp(log_q), exp(log_p) or exp(log_mu)", "log_q, log_p or log_mu"
-LETTERS_OF_POLICIES = {"p": "log_p", "q": "log_q"}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
+LETTERS_OF_POLICIES = {
+    "p": "log_p",
+    "q": "log_q",
+    "policy": "log_q",
+}  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
 OF_TEMPERATURES = {"kl_div", "KLDivLoss", "softmax", "log_softmax"}  # functions of logits over self.T
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
@@ -100,6 +104,7 @@ class NameReader(Reader):
         self.slices: set[str] = set()  # indices such as [:, :-1]
         self.steps: set[str] = set()  # indices such as [i]
         self.unread: dict[str, UsageError] = {}  # name -> why its value is not read
+        self.computed_by_call: set[str] = set()  # those that a function gives, made of nothing that is read
         self.told: set[str] = set()  # those of them whose names say what they are
         self.has_critic = False  # is a name read as a value that a critic gives to a state?
         self.divisors: set[str] = set()  # names by which logits are divided
@@ -198,7 +203,8 @@ class NameReader(Reader):
             return LOGITS[ATOMS[density]]
         elif typed != name:
             declare = f"type {name[:SHOWN]} for a number that is the same for all samples, with"
-            hint = ask_for_value(name) or f"{declare} {spell_option('param', name[:SHOWN])}"
+            other = f", or what it is in a line before, such as `{name[:SHOWN]} = logp`"
+            hint = ask_for_value(name) or f"{declare} {spell_option('param', name[:SHOWN])}{other}"
             raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}", node)
         else:
             return super().read_name(name, node)  # refuses it

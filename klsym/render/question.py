@@ -38,6 +38,7 @@ from klsym.language.expressions import (
     log_old,
     log_p,
     log_q,
+    rho,
     unfold,
 )
 from klsym.language.sums import OverVocabulary
@@ -68,6 +69,10 @@ from klsym.render.objective import (
 from klsym.render.option_words import SAMPLED_FROM, find_words
 from klsym.render.words import describe_place
 
+RATIO_OF_CUT = (
+    "rho is the ratio to the policy before its words are cut off, 1 with a gradient; the ratio to the sampler"
+    " is S*rho"
+)
 TOLD_BY_TERMS = (
     "one term compares the samples of a batch, and another is an exact mean: each is explained by itself, and"
     " whether their sum has an objective is not decided"
@@ -353,6 +358,8 @@ def write_remark(verdict: Verdict) -> str:
     """Return what is to be known of a whole loss beside its objective; "" where nothing is."""
     if compares_with_old(verdict):
         return OLD_REFERENCE
+    if verdict.is_truncated and verdict.loss.written is not None and verdict.loss.written.expression.has(rho):
+        return RATIO_OF_CUT
     if is_told_by_terms(verdict):
         return TOLD_BY_TERMS
     if verdict.target is None:

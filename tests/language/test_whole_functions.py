@@ -189,3 +189,32 @@ def test_what_is_taken_for_granted_is_said() -> None:
         *said[CHOICES]
     }
     assert "returns is what its name says" in said[RETURNS]
+
+
+LAST = {
+    "entropy = K.sum(policy*K.log(policy + 1e-10), axis=1)\nK.sum(entropy)": "full(log_q)",
+    "loss = torch.sum(negative_log_probs * return_batch)": "-R*log_q",
+    "loss = rl_weight*(-logp*adv),": "-A*log_q*rl_weight",
+    "if entropy is None:\n    e = -logp\nelse:\n    e = entropy\nloss = -e.mean()": "full(log_q)",
+    "loss = -logp*adv\ntorch.cuda.empty_cache()\nloss": "-A*log_q",
+    "(pg_losses*mask).sum()/max_response_length + (pg_losses2*mask).sum()/max_response_length":
+        "-A*rho/max_response_length - A*clip(rho, 1 - eps, eps + 1)/max_response_length",
+}  # fmt: skip
+NOT_READ = {
+    "policy_loss_d = unread(x)\npolicy_loss = policy_loss_d + f(logp)\npolicy_loss": "unknown function",
+    "advantages = (rewards - rewards.mean())/(rewards.std() + eps)": "no policy in .*-.logp.advantages",
+    "rewards = rewards - beta": "no policy in",
+    "if x is None:\n    y = k1\nz = k2": "not read",
+}
+
+
+@pytest.mark.parametrize(("code", "loss"), LAST.items(), ids=[code[:30] for code in LAST])
+def test_single_lines_are_read(code: str, loss: str) -> None:
+    assert str(read_loss(code).expression) == loss
+
+
+@pytest.mark.parametrize(("code", "words"), NOT_READ.items(), ids=[code[:30] for code in NOT_READ])
+def test_single_lines_are_refused(code: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_loss(code)
+    assert re.search(words, str(caught.value)), str(caught.value)

@@ -12,7 +12,20 @@ from typing import Any
 
 import sympy
 
-from klsym.language.expressions import REWARDS
+from klsym.language.expressions import DENSITIES, REWARDS, clip, unfold
+
+
+def is_clipped_pair(extreme: Any) -> bool:
+    """Is it of a loss of a reward, and of the same loss with a clip, as in PPO?
+
+    >>> from klsym.language.expressions import A, rho
+    >>> clipped = clip(rho, sympy.Rational(4, 5), sympy.Rational(6, 5)) * A
+    >>> [is_clipped_pair(sympy.Max(*pair)) for pair in ((rho * A, clipped), (3 * abs(A), clipped))]
+    [True, False]
+    """
+    plain = [x for x in extreme.args if not x.has(clip, sympy.Max, sympy.Min)]
+    is_pair = len(extreme.args) == 2 and len(plain) == 1 and extreme.has(*REWARDS)
+    return is_pair and bool(unfold(plain[0]).has(*DENSITIES)) and extreme.has(clip)
 
 
 def take_larger_losses(loss: Any) -> Any:
@@ -27,7 +40,7 @@ def take_larger_losses(loss: Any) -> Any:
     """
     opposite = {sympy.Max: sympy.Min, sympy.Min: sympy.Max}
     larger = {}
-    for extreme in (x for x in loss.atoms(*opposite) if x.has(*REWARDS)):
+    for extreme in filter(is_clipped_pair, loss.atoms(*opposite)):
         mark = sympy.Dummy()
         factor = sympy.diff(loss.xreplace({extreme: mark}), mark)
         if (factor.is_positive and isinstance(extreme, sympy.Min)) or (

@@ -41,6 +41,8 @@ def find_kind(name: str) -> str:
     ['policy loss', '', 'greedy reward', '', 'standard deviation']
     """
     words = {*split_words(name)}
+    if words & {"max", "maximum", "limit"} and words & OF_LENGTHS:
+        return "constant"
     for kind, (needed, allowed) in KINDS.items():
         if all(words & group for group in needed) and (allowed is None or words <= allowed.union(*needed)):
             return kind
@@ -58,8 +60,8 @@ class AssumedNameReader(DivisionReader):
     """A reader that takes for granted what some names usually are."""
 
     def read_name(self, name: str, node: ast.expr) -> Any:
-        is_told = name in self.unread and name not in self.names and find_kind(name) == "policy loss"
-        if is_told and not self.is_told(name):
+        is_called = name in self.computed_by_call and name not in self.names
+        if is_called and find_kind(name) == "policy loss" and not self.is_told(name):
             self.note_assumption(f"{name} is -A*log_q, a policy gradient")
             self.told.add(name)
             return -ATOMS["A"] * ATOMS["log_q"]
@@ -67,6 +69,9 @@ class AssumedNameReader(DivisionReader):
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         kind = "" if is_setting else find_kind(name)
+        if not is_setting and (surrogate := self.find_surrogate(name)) is not None:
+            self.note_assumption(f"{typed} is {surrogate.text}")
+            return surrogate.value
         if kind == "policy loss" and name in self.terms:
             self.note_assumption(f"{typed} is -A*log_q, a policy gradient")
             return -ATOMS["A"] * ATOMS["log_q"]
@@ -79,11 +84,8 @@ class AssumedNameReader(DivisionReader):
         if kind == "drawn word" and name in self.factors:
             self.note_assumption(f"{typed} is one-hot at the word that was drawn")
             return ONE_HOT
-        if kind in ("greedy reward", "length"):
+        if kind in ("greedy reward", "length", "constant"):
             return self.declare_parameter(typed, name, node)
-        if (surrogate := self.find_surrogate(name)) is not None:
-            self.note_assumption(f"{typed} is {surrogate.text}")
-            return surrogate.value
         has_both = bool(self.names_typed & MEANS and self.names_typed & DEVIATIONS)
         if kind in ("mean", "standard deviation") and (has_both or name not in MEANS | DEVIATIONS):
             return self.read_statistic(kind, typed)

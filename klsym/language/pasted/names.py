@@ -19,7 +19,7 @@ from klsym.language.training_names import (
     split_words,
 )
 
-LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th", "TF"}
+LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th", "TF", "K"}
 REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_sum"}
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
 OF_PADDING = {

@@ -20,7 +20,7 @@ from klsym.language.pasted.text import find_setting
 
 SKIPPED_CALLS = {  # calls that stand alone in a line
     "backward", "step", "zero_grad", "print", "clip_grad_norm_", "log", "info", "add_scalar",
-    "update", "train", "eval", "debug",
+    "update", "train", "eval", "debug", "empty_cache", "synchronize", "barrier", "append_stats",
 }  # fmt: skip
 NO_GRADIENT = {"no_grad", "inference_mode", "set_grad_enabled"}
 
@@ -61,6 +61,13 @@ class Unrolled:
                 for line in body:
                     for inner in self.flatten(line):
                         yield _detach(inner) if is_held else inner
+            case ast.If(ast.Compare(of, [ast.Is()], [ast.Constant(None)]), _, body) if body:
+                self.assumed.append(f"{ast.unparse(of)} is given")
+                for line in body:
+                    yield from self.flatten(line)
+            case ast.Assign(_, ast.Tuple([value])) | ast.Return(ast.Tuple([value])):
+                statement.value = value  # a comma at the end
+                yield statement
             case ast.ClassDef(body=body) if (function := _find_loss_function(body)) is not None:
                 yield from self.flatten(function)
             case ast.Return(ast.Tuple([first, *_])):

@@ -29,10 +29,16 @@ from klsym.language.reductions import (
     is_probability,
     sum_over_words,
 )
+from klsym.language.training_names import find_meaning
 
 OF_LABELS = (
     "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
     " drawn from the policy its expected gradient is 0"
+)
+
+
+OF_REWARDS_ALONE = (
+    "it computes a reward or an advantage; add the line of the loss, as in loss = -(logp*{}).mean()"
 )
 
 
@@ -41,6 +47,7 @@ class WholeLossReader(AssumedNameReader):
 
     def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
         super().__init__(text, parameters, of_words)
+        self.last = ""  # the name that the last line assigns
         self.factor = S.One  # of the mean over samples
         self.counts_samples = False  # by len(..)
         self.gathers = False  # is a value of every word read at the drawn word?
@@ -56,6 +63,8 @@ class WholeLossReader(AssumedNameReader):
         loss = self.replace_action_values(flat.loss)
         if self.has_critic and not unfold(loss).has(*DENSITIES):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
+        if find_meaning(self.last) in ("A", "R") and not unfold(loss).has(*DENSITIES):
+            raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OF_REWARDS_ALONE.format(self.last)}")
         self.refuse_two_names()
         self.refuse_count_of_samples()
         if self.probabilities and is_probability(loss) and has_other_factors(loss):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 LETTERS = ("A", "B")  # names of losses that are long
 MAX_STATEMENT = 70  # characters of a theorem in a short answer
-ASSUMED = ("sampling-assumed", SELECTION)
+ASSUMED = ("sampling-assumed", "settings-assumed", SELECTION)
 SAID = ("neither-proof-nor-model", "order-of-variances", "used-differently")  # that other rows say
 CANCELS = ", as all terms of the gradient cancel"
 AT_OPTIMUM = {
