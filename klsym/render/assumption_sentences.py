@@ -78,7 +78,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "bounds-in-order": "{of} > 0 (so that the bounds of clip do not cross)",
     "mass": "{of} is the mass of the words kept: 0 <= {of} <= 1",
     "given-std": lambda of: f"H = {show_value(of)} at every sample, std^2 = mean_i (H_i - mean H)^2",
-    "mean-is-0-or-1": "{of} is 0 or 1 and does not depend on theta, and 0 < E_q[{of}] < 1",
+    "mean-is-zero-or-one": "{of} is 0 or 1 and does not depend on theta, and 0 < E_q[{of}] < 1",
     "zero-over-zero": "in a batch where the mean of {of} is 0, the quotient is 0",
     "values-in-model": _describe_values_in_model,
     "samples-differ-in-h": "no two samples that differ have the same H",

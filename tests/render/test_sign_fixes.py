@@ -155,6 +155,13 @@ def test_a_mask_of_one_loss_alone_is_said() -> None:
     assert "alone has a mask" not in str(klsym.compare(masked, masked))
 
 
+def test_values_of_a_critic_are_said_to_be_held() -> None:
+    held, attached = "-logp*(R - values.detach())", "-logp*(R - values)"
+    said = "values is held: the gradient of the policy is compared, not what flows into the critic"
+    assert said in " ".join(str(klsym.compare(held, attached)).split())
+    assert "is held" not in str(klsym.compare("-logp*R", "-logp*(R - beta)"))
+
+
 @pytest.mark.parametrize(
     ("loss", "options", "is_said"),
     [

@@ -82,7 +82,9 @@ def _write_loss_of_token(bare: Any, sums: dict[Any, Any], setting: Setting) -> t
     back = {dummy: summed for summed, dummy in sums.items()}
     slopes = () if setting.is_reward else _find_slopes(bare, back)
     if slopes:
-        return sympy.Add(*(sg(slope) * x for slope, x in slopes)), Message(FIRST_ORDER, slopes=slopes)
+        return sympy.Add(*(sg(slope) * x for slope, x in slopes)), Message(
+            "first-order-at-each-token", slopes=slopes
+        )
     loss = bare.xreplace(back)
     return (loss if setting.is_reward else write_per_token(loss, sympy.S.One)), Message("at-each-token")
 

@@ -109,7 +109,7 @@ def _add_objective(verdict: Verdict, push: Push) -> Verdict:
         counterexample=Counterexample(),
         remarks=(remark, *(x for x in verdict.gradient.remarks if not x.code.startswith("open-"))),
         messages=(Message("outside-the-core", trust="sympy"), *verdict.messages),
-        assumptions=(*verdict.assumptions, Message("mean-is-0-or-1", of=name)),
+        assumptions=(*verdict.assumptions, Message("mean-is-zero-or-one", of=name)),
     )
     return _add_limit(verdict, push)
 

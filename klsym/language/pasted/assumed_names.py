@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from klsym.language.expressions import ATOMS, clip, eps
 from klsym.language.pasted.mean_divisions import DivisionReader
 from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
-from klsym.language.training_names import ADVANTAGES, DRAWN, MASKS, METRICS, REWARDS, split_words
+from klsym.language.training_names import ADVANTAGES, MASKS, METRICS, REWARDS, split_words
 
 MEANS, DEVIATIONS = {"mean", "means", "avg"}, {"std", "stds", "stdev", "stddev"}
 OF_POLICIES = {"pg", "policy", "actor", "reinforce", "pi", "gradient"}
+OF_ACTIONS = {"action", "actions", "act", "acts", "a", "onehot"}
 OF_LENGTHS = {"resp", "response", "responses", "completion", "completions", "seq", "sequence", "output"}
 OF_REWARDS = METRICS | REWARDS | {"score", "return"}
 OF_GROUPS = OF_REWARDS | ADVANTAGES | {"group", "grouped", "batch", "r", "adv", "advs"}
@@ -26,7 +27,7 @@ KINDS: dict[str, tuple[tuple[set[str], ...], set[str] | None]] = {
     "token loss": (({"loss", "losses"}, {"mat", "matrix", "token"}), {"per", "pg", "policy"}),
     "policy gain": (({"gain", "gains"}, OF_POLICIES | {"action"}), set()),
     "length": (({"len", "lens", "length", "lengths"}, OF_LENGTHS), None),
-    "drawn word": ((DRAWN | {"onehot"},), {"one", "hot", "b", "batch", "taken", "ph"}),
+    "drawn word": ((OF_ACTIONS,), {"one", "hot", "b", "batch", "taken", "ph"}),
     "greedy reward": (({"greedy", "baseline"}, OF_REWARDS), None),
     "mean": ((MEANS,), OF_GROUPS),
     "standard deviation": ((DEVIATIONS,), OF_GROUPS),

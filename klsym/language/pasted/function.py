@@ -160,8 +160,9 @@ def _list_starts(body: Sequence[ast.stmt], named: _NamedParts) -> list[ast.stmt]
 def find_distributions(body: Sequence[ast.stmt]) -> dict[str, str]:
     """Return the names of distributions that the code does not build, and what their logits are called.
 
-    >>> find_distributions(parse_python("-old_dist.log_prob(a)*R + dist.entropy() + x.exp()").body)
-    {'old_dist': 'old_logits', 'dist': 'logits'}
+    >>> body = parse_python("old_dist.log_prob(a)*R + dist.entropy() + x.exp()").body
+    >>> sorted(find_distributions(body).items())
+    [('dist', 'logits'), ('old_dist', 'old_logits')]
     """
     nodes = [node for line in body for node in ast.walk(line)]
     assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

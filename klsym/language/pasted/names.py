@@ -64,7 +64,7 @@ def list_factors(tree: ast.AST) -> frozenset[str]:
     """Return the names that occur as factors of products alone: w in -(w.detach() * x).mean().
 
     >>> sorted(list_factors(ast.parse("k = a - 1 - log(a); -w.detach()*b*k + c*d.x + a*2")))
-    ['b', 'c', 'd', 'k', 'w']
+    ['b', 'c', 'd', 'k', 'w', 'x']
     """
     of_products: set[str] = set()
     elsewhere: set[str] = set()

@@ -20,6 +20,7 @@ from klsym.language.recognition import recognise
 from klsym.language.reductions import (
     ACTION_VALUE,
     LOGITS,
+    ONE_HOT,
     WORDS,
     Flat,
     Misplaced,
@@ -57,6 +58,9 @@ class WholeLossReader(AssumedNameReader):
         self.refuse_logits(value)
         flat = self.flatten_whole(value)
         self.factor = flat.factor
+        if flat.loss.has(ONE_HOT):
+            reason = f"a one-hot vector that is not summed in {self.text[:SHOWN]!r}"
+            raise UsageError(f"{reason}: sum the product over the vocabulary, or type log_q")
         weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
         if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
             raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")

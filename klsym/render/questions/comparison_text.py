@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from klsym.engine.explain import SELECTION
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
+from klsym.language.training_names import names_state_value
 from klsym.notation import formulas
 from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
@@ -141,6 +142,7 @@ def _list_lines(
         *regions,
         *list_factors(found, names),
         *list_masks(found, names),
+        *list_critics(found),
         *(_list_noise_rows(found, names) if whole or most or not regions else []),
         ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
     ]
@@ -177,6 +179,16 @@ def list_masks(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[s
     [(name, typed)] = [(name, typed) for name, typed in zip(names, masks, strict=True) if typed]
     of = f"{name} alone has a mask, {typed[0]}, which is taken for one of padding"
     return [("mask", f"{of}: a mask of other tokens changes the gradient")]
+
+
+def list_critics(found: PrintedComparison) -> list[tuple[str, str]]:
+    """Say that a critic's values are held: what flows into the critic is not compared."""
+    declared = [
+        m.values["names"] for one in found.written for m in one.notes if m.code == "parameters-declared"
+    ]
+    values = [name for names in declared for name in names if names_state_value(name)]
+    said = "is held: the gradient of the policy is compared, not what flows into the critic"
+    return [("critic", f"{values[0]} {said}")] if values else []
 
 
 def _list_readings(
