@@ -99,8 +99,8 @@ class AssumedNameReader(DivisionReader):
         if not is_gain and find_kind(stem) != "policy loss":
             return None
         second = number.endswith("2")
-        others = {stem, f"{stem}1", f"{stem}_1"} if second else {f"{stem}2", f"{stem}_2"}
-        if not others & self.names_typed - self.names.keys():
+        partners = {stem, f"{stem}1", f"{stem}_1"} if second else {f"{stem}2", f"{stem}_2"}
+        if not partners & self.names_typed - self.names.keys():
             return None
         rho, advantage = ATOMS["rho"], ATOMS["A"]
         ratio = clip(rho, 1 - eps, 1 + eps) if second else rho

@@ -177,8 +177,8 @@ def list_masks(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[s
     if bool(masks[0]) == bool(masks[1]):
         return []
     [(name, typed)] = [(name, typed) for name, typed in zip(names, masks, strict=True) if typed]
-    of = f"{name} alone has a mask, {typed[0]}, which is taken for one of padding"
-    return [("mask", f"{of}: a mask of other tokens changes the gradient")]
+    mask = f"{name} alone has a mask, {typed[0]}, which is taken for one of padding"
+    return [("mask", f"{mask}: a mask of other tokens changes the gradient")]
 
 
 def list_critics(found: PrintedComparison) -> list[tuple[str, str]]:
@@ -187,8 +187,8 @@ def list_critics(found: PrintedComparison) -> list[tuple[str, str]]:
         m.values["names"] for one in found.written for m in one.notes if m.code == "parameters-declared"
     ]
     values = [name for names in declared for name in names if names_state_value(name)]
-    said = "is held: the gradient of the policy is compared, not what flows into the critic"
-    return [("critic", f"{values[0]} {said}")] if values else []
+    sentence = "is held: the gradient of the policy is compared, not what flows into the critic"
+    return [("critic", f"{values[0]} {sentence}")] if values else []
 
 
 def _list_readings(
