@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 from sympy import Integer, S
 
 from klsym.errors import UsageError
-from klsym.language.expressions import ATOMS
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.messages import Message
 from klsym.language.parser import (
@@ -435,21 +434,3 @@ class SpelledReader(WholeLossReader):
                     return SplitCall(name, node.args, is_from_library=True)
                 return SplitCall(name, [of, *node.args], is_from_library=False)
         raise self.make_error_at("this call is not part of the loss grammar", node)
-
-
-class ReadNames(NamedTuple):
-    """Names of pasted code: those of values of every word of the vocabulary, and those of q/mu."""
-
-    of_words: frozenset[str]
-    ratios: frozenset[str]
-
-
-def read_names(text: str) -> ReadNames:
-    """Return what the names of pasted code are read as, as far as it is read.
-
-    >>> names = read_names("-(probs*log_probs).sum(-1)*ratio*A + unknown")
-    >>> sorted(names.of_words), sorted(names.ratios)
-    (['log_probs', 'probs'], ['ratio'])
-    """
-    reader = attempt_reading(text).reader
-    return ReadNames(reader.of_words, frozenset(x for x, e in reader.read_as.items() if e == ATOMS["rho"]))

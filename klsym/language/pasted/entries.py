@@ -60,42 +60,8 @@ class EntryReader(NameReader):
             case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
                 self.used.add(name)
                 return self.names[name]
-            case ast.Subscript(of, index) if list_words_typed(index) & {*self.assigned, *self.unread}:
-                hint = ": for a selection multiply by what is 1 at the entries that stay"
-                raise self.make_error_with_hint("an index that the code computes", hint, node)
-            case ast.Subscript(ast.Attribute(_, "shape"), index) if not list_words_typed(index):
-                return self.declare_parameter(ast.unparse(node), f"size{ast.unparse(index).strip('-')}", node)
-            case ast.Subscript(ast.Call() as of, ast.Constant(int(number))):
-                value = self.build(of, 1)  # refuses a function that is not read
-                if split_operands(of)[0] in BOUNDS_OF_TWO and number == 0:
-                    return value  # beside where it stands
-            case ast.Subscript(of, index) if names_mask(index):
-                self.read_as[ast.unparse(index)] = MASK
-                return self.build(of, 1) * MASK
-            case ast.Subscript(of, index) if names_drawn_word(ast.unparse(index)) and not (
-                isinstance(index, ast.Constant)
-                or names_state_value(next(iter(list_chain(of)[-1:]), ""))
-                or isinstance(index, ast.Compare)
-            ):
-                self.assume_drawn(ast.unparse(index))
-                return select_drawn_word(self.build(of, 1))
-            case ast.Subscript(of, ast.Name(index)) if index in STEPS_OF_LOOPS and index not in self.names:
-                self.steps.add(index)
-                if len(self.steps) > 1:
-                    raise self.make_error_at("entries at two places", node)
-                self.assumed = (*self.assumed, f"values at [{index}] belong together")
-                return self.build(of, 1)
-            case ast.Subscript(of, ast.Name(index)) if is_index_of_samples(index):
-                self.assumed = (*self.assumed, f"{index} are samples of a minibatch")
-                return self.read_stored(of)
-            case ast.Subscript(of, index) if isinstance(index, ast.Tuple | ast.Slice):
-                places = getattr(index, "elts", [index])
-                self.slices.add(ast.unparse(index))
-                if len(self.slices) > 1 or "::" in ast.unparse(index):
-                    raise self.make_error_at("an index that moves tokens", node)
-                if all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):
-                    self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
-                    return self.build(of, 1)
+            case ast.Subscript() if (entry := self.read_entry(node)) is not None:
+                return entry
         chain = self.split_chain(node)
         plain = chain is not None and all(map(PARAMETER.fullmatch, map(remove_underscore, chain)))
         if chain is None or not plain or chain[0] in LIBRARIES:
@@ -104,6 +70,50 @@ class EntryReader(NameReader):
         of_coefficient = chain[-1] == "value" and len(chain) > 1 and is_coefficient(chain[-2])
         name = remove_underscore(chain[-2] if of_coefficient else chain[-1])  # kl_ctl.value is kl_ctl
         return self.read_usual_name(".".join(chain), name, node, bool(SETTINGS & {*chain[:-1]}))
+
+    def read_entry(self, node: ast.Subscript) -> Any | None:
+        """Return the value of an entry by its index; None where a name is the index, or it is not read."""
+        of, index = node.value, node.slice
+        if list_words_typed(index) & {*self.assigned, *self.unread}:
+            hint = ": for a selection multiply by what is 1 at the entries that stay"
+            raise self.make_error_with_hint("an index that the code computes", hint, node)
+        match of, index:
+            case ast.Attribute(_, "shape"), _ if not list_words_typed(index):
+                return self.declare_parameter(ast.unparse(node), f"size{ast.unparse(index).strip('-')}", node)
+            case ast.Call(), ast.Constant(int(number)):
+                value = self.build(of, 1)  # refuses a function that is not read
+                is_value = split_operands(of)[0] in BOUNDS_OF_TWO and number == 0  # beside where it stands
+                return value if is_value else None
+            case _ if names_mask(index):
+                self.read_as[ast.unparse(index)] = MASK
+                return self.build(of, 1) * MASK
+            case _ if is_drawn_word(of, index):
+                self.assume_drawn(ast.unparse(index))
+                return select_drawn_word(self.build(of, 1))
+            case _, ast.Name(name) if name in STEPS_OF_LOOPS and name not in self.names:
+                self.steps.add(name)
+                if len(self.steps) > 1:
+                    raise self.make_error_at("entries at two places", node)
+                self.assumed = (*self.assumed, f"values at [{name}] belong together")
+                return self.build(of, 1)
+            case _, ast.Name(name) if is_index_of_samples(name):
+                self.assumed = (*self.assumed, f"{name} are samples of a minibatch")
+                return self.read_stored(of)
+            case _, ast.Tuple() | ast.Slice():
+                return self.read_slice(node)
+        return None
+
+    def read_slice(self, node: ast.Subscript) -> Any | None:
+        """Return x for x[:, :-1], the same slice of all values; None for other places."""
+        index = node.slice
+        self.slices.add(ast.unparse(index))
+        if len(self.slices) > 1 or "::" in ast.unparse(index):
+            raise self.make_error_at("an index that moves tokens", node)
+        places = getattr(index, "elts", [index])
+        if not all(isinstance(place, ast.Slice | ast.Name | ast.Constant) for place in places):
+            return None
+        self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
+        return self.build(node.value, 1)
 
     def assume_drawn(self, index: str) -> None:
         """Note that an index is taken for the word that was drawn."""
@@ -121,3 +131,15 @@ class EntryReader(NameReader):
             self.is_foreign, self.read_as[name] = True, ATOMS["log_mu"]
             return ATOMS["log_mu"]
         return self.build(node, 1)
+
+
+def is_drawn_word(of: ast.expr, index: ast.expr) -> bool:
+    """Is the index the word that was drawn, and what it is of no value of a state?
+
+    >>> codes = ("logp[actions]", "values[actions]", "logp[actions == 1]", "batch['actions']")
+    >>> nodes = [ast.parse(code, mode="eval").body for code in codes]
+    >>> [is_drawn_word(node.value, node.slice) for node in nodes]
+    [True, False, False, False]
+    """
+    is_word = names_drawn_word(ast.unparse(index)) and not isinstance(index, ast.Constant | ast.Compare)
+    return is_word and not names_state_value(next(iter(list_chain(of)[-1:]), ""))

@@ -50,70 +50,64 @@ class Unrolled:
     def flatten(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """Yield what a statement does, one assignment after another."""
         match statement:
-            case (
-                ast.FunctionDef(body=[ast.Expr(ast.Constant(str())), *body])
-                | ast.FunctionDef(body=body)
-                | ast.With(body=body)
-            ) if self.is_single or isinstance(statement, ast.With):
-                if isinstance(statement, ast.FunctionDef):
-                    yield from assign_defaults(statement)
-                is_held = _is_without_gradient(statement)
-                for line in body:
-                    for inner in self.flatten(line):
-                        yield _detach(inner) if is_held else inner
-            case ast.If(ast.Compare(of, [ast.Is()], [ast.Constant(None)]), _, body) if body:
-                self.assumed.append(f"{ast.unparse(of)} is given")
-                for line in body:
-                    yield from self.flatten(line)
-            case ast.Assign(_, ast.Tuple([value])) | ast.Return(ast.Tuple([value])):
-                statement.value = value  # a comma at the end
-                yield statement
+            case ast.FunctionDef() | ast.With() if self.is_single or isinstance(statement, ast.With):
+                yield from self._flatten_function(statement)
             case ast.ClassDef(body=body) if (function := _find_loss_function(body)) is not None:
                 yield from self.flatten(function)
-            case ast.Return(ast.Tuple([first, *_])):
-                self.assumed.append("the first of the values that are returned is the loss")
-                yield ast.copy_location(ast.Return(first), statement)
             case ast.For(target, values, body, []) if _is_of_one_sample(body):
                 yield from self._flatten_loop(statement, target, values, body)
-            case ast.If(condition, body, _) if setting := find_setting(f"if {ast.unparse(condition)}:"):
-                self.assumed.append(setting)
-                for line in body:
-                    yield from self.flatten(line)
+            case ast.If():
+                yield from self._flatten_choice(statement)
             case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Assert():
                 return
+            case ast.Return(ast.Tuple([first, _, *_])):
+                self.assumed.append("the first of the values that are returned is the loss")
+                yield ast.copy_location(ast.Return(first), statement)
             case ast.Assign([ast.Name(name)], ast.List([])):
                 self.lists.add(name)
-            case ast.Assign() | ast.Expr() | ast.Return() if comprehensions := _list_comprehensions(
-                statement
-            ):
-                for comprehension in comprehensions:
-                    yield from _unroll(comprehension)
-                yield _ElementOnly(comprehensions).visit(statement)
-            case ast.AnnAssign(target, _, ast.expr() as value):
-                yield ast.copy_location(ast.Assign([target], value), statement)
-            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values) and not (
-                {x.id for x in ast.walk(ast.Tuple(targets)) if isinstance(x, ast.Name)}
-                & {x.id for x in ast.walk(ast.Tuple(values)) if isinstance(x, ast.Name)}
-            ):
-                for target, value in zip(targets, values, strict=True):
-                    yield ast.copy_location(ast.Assign([target], value), statement)
-            case ast.Assign([ast.Tuple(targets)], ast.Call() as call):
-                for number, target in enumerate(targets):
-                    if isinstance(target, ast.Name) and target.id.strip("_"):
-                        entry = ast.Subscript(call, ast.Constant(number), ast.Load())
-                        entry = ast.copy_location(entry, call)
-                        yield ast.copy_location(ast.Assign([target], entry), statement)
+            case ast.Assign() | ast.AnnAssign() | ast.Return():
+                yield from _flatten_assignment(statement)
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])) if (
                 name in self.lists or ("loss" in name and name not in self.filled)
             ):
                 self.lists.discard(name)  # a second one would be of other samples
                 self.filled.add(name)
-                yield ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), statement)
+                assignment = ast.Assign([ast.Name(name, ast.Store())], value)
+                yield from _flatten_assignment(ast.copy_location(assignment, statement))
             case ast.Expr(ast.Call(function, arguments)) if changes_no_value(function, len(arguments)):
                 if isinstance(function, ast.Attribute) and function.attr == "backward":
                     self.losses.append(function.value)
+            case ast.Expr():
+                yield from _unroll_comprehensions(statement)
             case _:
                 yield statement
+
+    def _flatten_function(self, block: ast.FunctionDef | ast.With) -> Iterator[ast.stmt]:
+        """Yield the body of a function or of a block, without gradients where it has none."""
+        body = block.body
+        if isinstance(block, ast.FunctionDef):
+            yield from assign_defaults(block)
+            has_text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+            body = body[1:] if has_text and len(body) > 1 else body
+        is_held = _is_without_gradient(block)
+        for line in body:
+            for inner in self.flatten(line):
+                yield _detach(inner) if is_held else inner
+
+    def _flatten_choice(self, choice: ast.If) -> Iterator[ast.stmt]:
+        """Yield what is done if a setting is on, or if a value is given."""
+        body: list[ast.stmt] = []
+        match choice:
+            case ast.If(ast.Compare(of, [ast.Is()], [ast.Constant(None)]), _, [_, *_]):
+                self.assumed.append(f"{ast.unparse(of)} is given")
+                body = choice.orelse
+            case ast.If(condition) if setting := find_setting(f"if {ast.unparse(condition)}:"):
+                self.assumed.append(setting)
+                body = choice.body
+        for line in body:
+            yield from self.flatten(line)
+        if not body:
+            yield choice
 
     def _flatten_loop(
         self, loop: ast.For, target: ast.expr, values: ast.expr, body: list[ast.stmt]
@@ -132,6 +126,40 @@ class Unrolled:
                     total = ast.Call(ast.Name("sum", ast.Load()), [at_sample.value], [])
                     at_sample.value = ast.copy_location(total, at_sample.value)
                 yield at_sample
+
+
+def _flatten_assignment(statement: ast.Assign | ast.AnnAssign | ast.Return) -> Iterator[ast.stmt]:
+    """Yield one assignment for each name of a, b = x, y or of a, b = f(x)."""
+    match statement:
+        case ast.AnnAssign(annotated, _, ast.expr() as value):
+            yield from _unroll_comprehensions(ast.copy_location(ast.Assign([annotated], value), statement))
+        case ast.Assign(_, ast.Tuple([value])) | ast.Return(ast.Tuple([value])):
+            statement.value = value  # a comma at the end
+            yield from _unroll_comprehensions(statement)
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values) and not (
+            _list_names(targets) & _list_names(values)
+        ):
+            for target, value in zip(targets, values, strict=True):
+                yield ast.copy_location(ast.Assign([target], value), statement)
+        case ast.Assign([ast.Tuple(targets)], ast.Call() as call):
+            for number, target in enumerate(targets):
+                if isinstance(target, ast.Name) and target.id.strip("_"):
+                    entry = ast.copy_location(ast.Subscript(call, ast.Constant(number), ast.Load()), call)
+                    yield ast.copy_location(ast.Assign([target], entry), statement)
+        case _:
+            yield from _unroll_comprehensions(statement)
+
+
+def _list_names(nodes: Iterable[ast.expr]) -> set[str]:
+    return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
+
+
+def _unroll_comprehensions(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield what the names of comprehensions are at a sample, and the statement at it."""
+    comprehensions = _list_comprehensions(statement)
+    for comprehension in comprehensions:
+        yield from _unroll(comprehension)
+    yield _ElementOnly(comprehensions).visit(statement) if comprehensions else statement
 
 
 def _leave_out_helpers(lines: list[ast.stmt]) -> list[ast.stmt]:
