@@ -95,7 +95,7 @@ def walked(at: ast.expr, names: Names, slot: str | None) -> Any:
             return BINARY[type(operator)](inner(left), inner(right))
         case ast.Compare(left, [sign], [right]):
             return RELATIONS[type(sign)](plain(inner(left)), plain(inner(right))) * 1.0
-        case ast.List([condition]):  # Iverson's bracket
+        case ast.List([ast.Compare() | ast.BoolOp() as condition]):  # Iverson's bracket
             return inner(condition)
         case ast.UnaryOp(ast.Not(), operand):
             return 1.0 - plain(inner(operand))
