@@ -13,14 +13,8 @@ from typing import Any
 from klsym.diagnostics.conditions import Diagnostic, find_diagnostics
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.render.answer import (
-    WIDTH,
-    build_answer,
-    escape_markdown,
-    format_answer,
-    format_answer_markdown,
-    write_summary,
-)
+from klsym.render.answer import WIDTH, build_answer, format_answer, write_summary
+from klsym.render.answer_markdown import escape_markdown, format_answer_markdown
 from klsym.render.details import (
     derivation_latex,
     format_all_facts,

@@ -1,9 +1,9 @@
 """explain for normalised(h), relative(h) and scaled(h), values over a statistic of their batch.  Untrusted.
 
 normalised(h) as a reward is batch std of h; what is added to it is explained by itself.  A loss with the
-gradient (b + normalised(h)) s is this reward.  In any other loss H stands for normalised(h), relative(h) or
-scaled(h): given the other samples it is a function of its own sample, free of theta where h is, so that mu
-and an attached loss leave
+gradient (b + normalised(h)) s gets the same answer as this reward.  In every other loss the symbol H is
+normalised(h), relative(h) or scaled(h).  Given the other samples, H is a function of its own sample, and
+independent of theta where h is.  For samples from mu and an attached loss therefore
 
     E_mu[grad L] = grad E_mu[L].
 

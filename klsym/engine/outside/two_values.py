@@ -34,7 +34,7 @@ CLAIMS = {Scaled: "methods.maxrl-order", Relative: "methods.maxrl-centred"}
 
 
 class Push(NamedTuple):
-    """What multiplies the score of a sample: scale times a value that is divided by one of its batch."""
+    """The factor of a sample's score: a scale times a reward that is divided by a statistic of its batch."""
 
     scale: Any
     divided: Divided

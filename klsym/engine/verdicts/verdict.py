@@ -327,7 +327,7 @@ class Verdict:
 def is_ascended(written: Written, setting: Setting) -> bool:
     """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one.
 
-    What is 0 or 1, and divided by a value of its batch, is a reward.
+    A value of 0 or 1 that is divided by a statistic of its batch counts as a reward.
     """
     if setting.is_differentiated:
         return False

@@ -31,7 +31,7 @@ OF_EACH_ACTION = "{names} is held, a value of each action"
 
 
 class SettledLoss(NamedTuple):
-    """A loss in which R stands for the values of actions, and what that takes for granted."""
+    """A loss with R in place of the values of actions, and the assumption behind it."""
 
     loss: Any
     assumed: str

@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[tuple[set[str], ...], set[str] | None]] = {
     "mean": ((MEANS,), OF_GROUPS),
     "standard deviation": ((DEVIATIONS,), OF_GROUPS),
 }
-"""What a name is, the words of which it has one each, and the others that it may have, all if None."""
+"""Kind of a name -> the sets of words of which it has one each, and the other words allowed; None: all."""
 
 
 def find_kind(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What the names of pasted code are read as, for those who run it."""
+"""The meanings of names in pasted code, as `klsym measure` needs them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,10 @@ class WholeLossReader(AssumedNameReader):
         self.gathers = False  # is a value of every word read at the drawn word?
 
     def read_whole(self, value: Any, statements: list[ast.stmt]) -> Any:
-        """Return the loss of which the value is the mean.  Raises UsageError: it is none; OfWords."""
+        """Return the loss of one sample, whose mean is the value.
+
+        Raises UsageError: the value is no mean of a loss; OfWords: names have values of every word.
+        """
         self.refuse_logits(value)
         flat = self.flatten_whole(value)
         self.factor = flat.factor
