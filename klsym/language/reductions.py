@@ -36,6 +36,7 @@ MASK = Symbol("the mask", nonnegative=True)  # 1 at the tokens that count, 0 at 
 SAMPLES = Symbol("the number of samples", positive=True)
 KEPT = Symbol("the number of tokens", positive=True)  # that the mask keeps
 ONE_HOT = Symbol("one at the drawn word", nonnegative=True)  # and zero at the other words
+LENGTH = parameter("T")  # of a sample's sequence
 WORDS = Symbol("the size of the vocabulary", positive=True)
 WORD_LOGS = {density: Symbol(f"{density.name}[v]", real=True) for density in DENSITIES}  # of every word
 LOGITS = {density: Symbol(f"the logits of {density.name}", real=True) for density in DENSITIES}
@@ -77,6 +78,10 @@ VOCABULARY = "a sum of probabilities over the vocabulary"
 WEIGHTED_BY_LENGTH = (
     "a loss of each token multiplied by the number of tokens",
     "type T for the length of a sequence, and choose level token",
+)
+OF_LENGTHS = (
+    "a mean or a sum of lengths",
+    "choose level token and aggregate batch for a sum over all tokens divided by their number",
 )
 DIVIDED = ("a division by a mask", "multiply by the mask, and divide by its sum")
 
@@ -206,6 +211,8 @@ def reduce_to_mean(kind: str, x: Any, over_axis: bool = False) -> Any:
         if over_axis:
             return x
     flat = flatten(x)
+    if flat.loss.has(LENGTH) and not is_random(flat.loss):
+        raise Misplaced(*OF_LENGTHS)
     if kind == "sum" and is_probability(flat.loss):
         raise Misplaced(VOCABULARY, f"type {average_over_words(flat.loss)}, the sum over all next tokens")
     if kind == "sum" and flat.factor.has(WORDS):  # a sum over the vocabulary, as after F.kl_div

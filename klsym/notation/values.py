@@ -162,16 +162,20 @@ def _format_condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
 
 
 def name_sampler(x: Any) -> Any:
-    """Write a condition on mu alone, which the engine has in q and rho = q/mu, with log_mu.
+    """Write the terms on mu alone, which the engine has in q and rho = q/mu, with log_mu.
 
     >>> from klsym.language.expressions import exp, rho
-    >>> name_sampler(exp(log_q)/rho - 1), name_sampler(rho - exp(log_q))
-    (exp(log_mu) - 1, -exp(log_q) + rho)
+    >>> name_sampler(exp(log_q)/rho - exp(log_q)), name_sampler(rho - exp(log_q))
+    (exp(log_mu) - exp(log_q), -exp(log_q) + rho)
     """
-    if not any(isinstance(atom, Weight) for atom in x.atoms(sympy.Function)):
-        return x
-    unfolded = sympy.expand(x.replace(Weight, lambda first, second: sympy.exp(first - second)))
-    return x if _has_symbol(unfolded, (log_q,)) else unfolded
+    return sympy.Add(*(_name_sampler_in_term(term) for term in sympy.Add.make_args(x)))
+
+
+def _name_sampler_in_term(term: Any) -> Any:
+    if not any(isinstance(atom, Weight) for atom in term.atoms(sympy.Function)):
+        return term
+    unfolded = sympy.expand(term.replace(Weight, lambda first, second: sympy.exp(first - second)))
+    return term if _has_symbol(unfolded, (log_q,)) else unfolded
 
 
 LOGS = (log_q, log_p, log_mu, log_old)

@@ -20,7 +20,7 @@ from klsym.measure.expectation import write_objective
 TRAINERS = Path(__file__).with_name("measured_trainers.json")
 FUNCTIONS = Path(__file__).with_name("whole_functions.json")
 WORDS = Path(__file__).with_name("measured.toml")
-DIGITS = 4  # of a multiple: what computes in float32 is good to 1e-5 only
+DIGITS = 5  # of a multiple: what computes in float32 is good to 1e-5 only
 SHORT = {"policy-gradient": "E[R]"}
 NAMELESS = {
     "zero": "0",

@@ -17,14 +17,22 @@ OFF = 1e9  # a clip range that never binds
 
 
 def build_trainer(
-    batch, loss_type="dapo", beta=0.0, level="token", bias_correction=True, epsilon=0.2, cap=None
+    batch,
+    loss_type="dapo",
+    beta=0.0,
+    level="token",
+    bias_correction=True,
+    epsilon=0.2,
+    cap=None,
+    mask_threshold=None,
 ):
     """Return a trainer with the defaults of GRPOConfig; max_completion_length is 1: dr_grpo divides by it."""
     trainer = object.__new__(GRPOTrainer)
     vars(trainer).update(
         loss_type=loss_type, beta=beta, importance_sampling_level=level, epsilon_low=epsilon,
         epsilon_high=epsilon if cap is None else cap, max_completion_length=1, top_entropy_quantile=1.0,
-        off_policy_mask_threshold=None, use_vllm=False, aux_loss_enabled=False, _entropy_bonus_enabled=False,
+        off_policy_mask_threshold=mask_threshold, use_vllm=False,
+        aux_loss_enabled=False, _entropy_bonus_enabled=False,
         current_gradient_accumulation_steps=1, model=batch.model,
         _metrics=defaultdict(lambda: defaultdict(list)),
         args=SimpleNamespace(
@@ -79,6 +87,9 @@ cispo = make_loss(loss_type="cispo", beta=0.04, cap=OFF)
 cispo_default = make_loss(loss_type="cispo")
 sapo = make_loss(loss_type="sapo")
 vespo = make_loss(loss_type="vespo")
+opsm = make_loss(
+    lambda b: compute_advantages(b, "none"), loss_type="dr_grpo", epsilon=OFF, mask_threshold=0.1
+)
 
 WHY = {
     "a": "The number of tokens in the denominator depends on the samples: within a group, each reward is "
@@ -147,4 +158,8 @@ CASES = [
     {"function": "sapo", "settings": "loss_type sapo", "sampling": "off-policy"},
     {"function": "vespo", "settings": "loss_type vespo"},
     {"function": "vespo", "settings": "loss_type vespo", "sampling": "off-policy"},
+    {"function": "opsm", "settings": "off_policy_mask_threshold 0.1, loss_type dr_grpo, clip off",
+     "group": 2, "why": "c"},
+    {"function": "opsm", "settings": "off_policy_mask_threshold 0.1, loss_type dr_grpo, clip off",
+     "sampling": "off-policy", "group": 2},
 ]  # fmt: skip

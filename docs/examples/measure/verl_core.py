@@ -41,6 +41,14 @@ def normalise(batch, by_std=True):
     ]
 
 
+def subtract_optimal_baseline(batch):
+    """Return the advantages of adv_estimator opo."""
+    index = ["prompt"] * len(batch.rewards)
+    last = torch.zeros_like(batch.mask)
+    last[:, 0] = batch.rewards
+    return core_algos.compute_opo_outcome_advantage(last, batch.mask, index)[0]
+
+
 def penalise_reward(batch, kind):
     """Return the advantages of use_kl_in_reward: R - 0.001*KL less the mean, not scaled."""
 
@@ -100,6 +108,10 @@ geo_mean = make_loss("geo_mean", clip=OFF)
 gpg = make_loss("gpg", "seq-mean-token-sum")
 dro = make_loss("dro", "seq-mean-token-sum", dro_beta=1.0)
 dppo_tv = make_loss("dppo_tv", "seq-mean-token-sum")
+dppo_kl = make_loss("dppo_kl", "seq-mean-token-sum", clip=0.01)
+clip_cov = make_loss("clip_cov", "seq-mean-token-sum", clip_cov_lb=0.0, clip_cov_ratio=1.0)
+kl_cov = make_loss("kl_cov", "seq-mean-token-sum", kl_cov_ratio=0.5)
+opo = make_loss(agg="seq-mean-token-sum", clip=OFF, dual=OFF, advantages=subtract_optimal_baseline)
 
 WHY = {
     "a": "The number of tokens in the denominator depends on the samples: within a group, each reward is "
@@ -114,6 +126,7 @@ WHY = {
     "that of the KL by the next token's forward KL.",
     "f": "The ratio is the geometric mean over T tokens, so that its gradient has the factor 1/T: a "
     "sequence-level objective weighted by 1/T.",
+    "g": "The baseline holds the sample itself, with a weight that grows with its length.",
 }  # fmt: skip
 CASES = [
     {"function": "default", "settings": "defaults: vanilla, token-mean; advantages of adv_estimator grpo",
@@ -179,4 +192,17 @@ CASES = [
     {"function": "dppo_tv", "settings": "dppo_tv, loss_agg_mode seq-mean-token-sum"},
     {"function": "dppo_tv", "settings": "dppo_tv, loss_agg_mode seq-mean-token-sum",
      "sampling": "off-policy"},
+    {"function": "dppo_kl", "settings": "dppo_kl, clip 0.01, loss_agg_mode seq-mean-token-sum"},
+    {"function": "dppo_kl", "settings": "dppo_kl, clip 0.01, loss_agg_mode seq-mean-token-sum",
+     "sampling": "off-policy"},
+    {"function": "clip_cov", "settings": "clip_cov, clip_cov_lb 0, clip_cov_ratio 1, seq-mean-token-sum"},
+    {"function": "clip_cov", "settings": "clip_cov, clip_cov_lb 0, clip_cov_ratio 1, seq-mean-token-sum",
+     "sampling": "off-policy"},
+    {"function": "kl_cov", "settings": "kl_cov, kl_cov_ratio 0.5, loss_agg_mode seq-mean-token-sum",
+     "group": 2},
+    {"function": "kl_cov", "settings": "kl_cov, kl_cov_ratio 0.5, loss_agg_mode seq-mean-token-sum",
+     "sampling": "off-policy", "group": 2},
+    {"function": "opo", "group": 2,
+     "settings": "adv_estimator opo, loss_agg_mode seq-mean-token-sum, clip off",
+     "why": "g"},
 ]  # fmt: skip
