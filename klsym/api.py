@@ -125,7 +125,8 @@ def compare(
     -------
     PrintedComparison
         With `value`, `per_sample`, `gradient` (each with `same`: True, False, or None for open),
-        `variance`, and `at_optimum` of losses over a batch.
+        `variance`, `multiple` (the `factor` by which alone the expected gradients differ, or None), and
+        `at_optimum` of losses over a batch.
 
     Raises
     ------

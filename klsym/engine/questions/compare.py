@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import sympy
+
 from klsym.engine.answers.dispatch import refuse_taken_names
 from klsym.engine.answers.named_losses import Question, choose_place, complete_options, read_question
 from klsym.engine.explain import SELECTION, explain_in_setting
@@ -41,6 +43,7 @@ from klsym.engine.questions.comparison import (
     Answer,
     Comparison,
     Instance,
+    Multiple,
     WrittenPair,
     list_open_questions,
     put_under_measure,
@@ -55,10 +58,12 @@ from klsym.kernel.ring import ZERO
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Point, Side
 from klsym.language.convert import to_ring
-from klsym.language.expressions import M, length
+from klsym.language.expressions import M, alpha, beta, eps, lam, length, unfold
 from klsym.language.messages import Message
 from klsym.language.named_losses import split_place
 from klsym.notation.losses import Written
+
+CONSTANTS = {alpha, beta, eps, lam}  # T, the length, differs from sample to sample
 
 
 def decide_equality(left: Quantity, right: Quantity, copied: bool, defined: Context) -> Answer:
@@ -115,7 +120,8 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     if places[0] != places[1]:
         pair = _write_rewards(pair, places, used, typed=(a, b))
     comparison = compare_losses(pair, setting)
-    return _add_readings(replace(comparison, written=pair))
+    multiple = None if comparison.gradient.same is not False else find_multiple(pair, setting)
+    return _add_readings(replace(comparison, written=pair, multiple=multiple))
 
 
 def _refuse_two_selections(pair: WrittenPair) -> None:
@@ -239,6 +245,37 @@ def compare_losses(pair: WrittenPair, setting: Setting) -> Comparison:
         )
     )
     return replace(_decide_by_theorems(pair, setting, copied, losses=losses), readings=messages)
+
+
+def find_multiple(pair: WrittenPair, setting: Setting) -> Multiple | None:
+    """Return the constant by which alone two losses differ, with the theorem of their gradients.
+
+    >>> typed = [read_question(text, (), {}).written for text in ("-A*log_q", "-2*A*log_q")]
+    >>> find_multiple(tuple(typed), checked_setting()).factor
+    2
+    """
+    (first, loss), (second, compared) = (split_constant(written.expression) for written in pair)
+    sign = 1 if loss == compared else -1 if sympy.expand(loss + compared) == 0 else 0
+    factor = sign * second / first
+    if factor in (0, 1):
+        return None
+    scaled = replace(pair[0], expression=factor * pair[0].expression, text=f"({factor})*({pair[0].text})")
+    answer = compare_losses((scaled, pair[1]), setting).gradient
+    return Multiple(factor, answer) if answer.same else None
+
+
+def split_constant(loss: Any) -> tuple[Any, Any]:
+    """Return the constant factors of a loss, and the rest.
+
+    >>> from klsym.language.expressions import k1, k2
+    >>> split_constant(beta * k2 * 3)[0], split_constant(2 * k1 + 4 * M)[0]
+    (3*beta/2, 2)
+    """
+    factors = sympy.Mul.make_args(sympy.factor_terms(unfold(loss)))
+    constants = [factor for factor in factors if factor.free_symbols <= CONSTANTS]
+    random = sympy.Mul(*(factor for factor in factors if factor not in constants))
+    number, primitive = random.as_content_primitive()
+    return number * sympy.Mul(*constants), primitive
 
 
 def _compare_exact_means(pair: WrittenPair, setting: Setting) -> Comparison:

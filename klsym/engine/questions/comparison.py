@@ -73,6 +73,17 @@ class NoiseAtOptimum:
 
 
 @dataclass(frozen=True)
+class Multiple:
+    """The expected gradient of the second loss is a constant times that of the first.
+
+    factor: a number, or a product with parameters.  gradient: the theorem that says so.
+    """
+
+    factor: Any
+    gradient: Answer
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Compare two losses; `klsym.render.questions.compare` prints it.
 
@@ -82,6 +93,7 @@ class Comparison:
     answer, and those that are not asked.  readings: how the losses are read.  written: the losses.
     at_optimum: of losses over a batch, the noise of each where training ends.  settings: how each loss is
     used, where their names bring different options; `setting` is then that of the theorems, if there are any.
+    multiple: the constant factor by which alone the expected gradients differ, if there is one.
     """
 
     losses: tuple[str, str]
@@ -96,11 +108,13 @@ class Comparison:
     written: tuple[Written, ...] = ()
     at_optimum: tuple[NoiseAtOptimum | None, ...] = ()
     settings: tuple[Setting, ...] = ()
+    multiple: Multiple | None = None
 
     @property
     def proofs(self) -> tuple[Proof, ...]:
         """The kernel's theorems."""
-        answers = (self.value, self.per_sample, self.gradient)
+        multiple = [self.multiple.gradient] if self.multiple else []
+        answers = (self.value, self.per_sample, self.gradient, *multiple)
         own = tuple(answer.proof for answer in answers if answer.proof)
         own += tuple(end.proof for end in self.at_optimum if end and end.proof)
         return own + (self.variance.proofs if self.variance else ())

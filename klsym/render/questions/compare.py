@@ -12,7 +12,7 @@ from typing import Any
 
 from klsym.engine.explain import explain_in_setting
 from klsym.engine.proof.derivation import Proof
-from klsym.engine.questions.comparison import Answer, Comparison, NoiseAtOptimum
+from klsym.engine.questions.comparison import Answer, Comparison, Multiple, NoiseAtOptimum
 from klsym.engine.questions.variances import Spread, describe_outcome_model
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import KlsymError
@@ -22,6 +22,7 @@ from klsym.language.abbreviations import Context
 from klsym.language.messages import Message
 from klsym.notation import formulas
 from klsym.notation.hypotheses import build_assumption, show_hypothesis
+from klsym.notation.losses import show
 from klsym.notation.printers import LATEX, TEXT, is_sum
 from klsym.notation.text import show_theorem_latex
 from klsym.render.answer import WIDTH
@@ -190,6 +191,7 @@ class PrintedComparison(Comparison):
             "losses": list(self.losses), **self._list_options(),
             "value": self.value.to_json(), "per_sample": self.per_sample.to_json(),
             "expected_gradient": self.gradient.to_json(),
+            "multiple": self.multiple and _write_multiple(self.multiple),
             "variance": self.variance.to_json() if self.variance else None,
             "at_optimum": [_write_noise(end) for end in self.at_optimum if end] or None,
             "trust": self.trust, "hypotheses": list(self.hypotheses), "undecided": list(self.undecided),
@@ -227,6 +229,12 @@ class PrintedComparison(Comparison):
         from klsym.render.markup.questions import format_comparison_html
 
         return format_for_notebook(format_comparison_html(self))
+
+
+def _write_multiple(multiple: Multiple) -> dict[str, Any]:
+    """The constant by which alone the second expected gradient differs from the first, and its theorem."""
+    proof = multiple.gradient.proof
+    return {"factor": show(multiple.factor, TEXT), "statement": str(proof), "trust": multiple.gradient.trust}
 
 
 def _write_noise(end: NoiseAtOptimum) -> dict[str, Any]:

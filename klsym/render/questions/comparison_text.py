@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from klsym.engine.explain import SELECTION
+from klsym.engine.questions.comparison import Multiple
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
 from klsym.language.training_names import names_state_value
 from klsym.notation import formulas
 from klsym.notation.decimals import choose_decimals
-from klsym.notation.printers import is_sum
+from klsym.notation.losses import show
+from klsym.notation.printers import TEXT, is_sum
 from klsym.notation.text import show_interval, show_statement
 from klsym.render.answer import (
     LABEL,
@@ -59,6 +61,8 @@ OFF_BOUNDS = " that lies on no bound"
 SAME = ("A", "B", "equal")  # orders of the variances that hold in every model
 SAME_GRADIENT = "Training goes to the same policy"
 OTHER_OBJECTIVE, OTHER_GRADIENT = "Different objectives", "Different expected gradients"
+MULTIPLE = "The same up to a constant: the expected gradient of {} is {} times that of {}"
+OPPOSITE = "Opposite directions: the expected gradient of {} is {} times that of {}"
 OTHER_USES = "No theorem compares losses with such different options; what each of them does"
 NOT_DECIDED = "Not decided: the expected gradients may be the same or different"
 WITHOUT_OBJECTIVE = ("zero", "no-objective", None)
@@ -125,7 +129,8 @@ def _list_lines(
     use = "with the usual options of each" if found.settings else f"as {_describe_use(found.setting)}"
     lines = wrap_text(f"{names[0]} and {names[1]}{',' * bool(found.settings)} {use}", "", "  ", width)
     trust = TRUST.get(found.gradient.trust, "open")
-    lines += add_trust(write(state(describe_training(found), found.gradient)), trust, width)
+    does = describe_training(found)
+    lines += add_trust(write(does if found.multiple else state(does, found.gradient)), trust, width)
     labelled = _list_readings(found, names, whole, reads)
     lines += [line for name, text in labelled for line in add_label(name, write(text), width)]
     lines += _format_losses(found, names, write, width=width, rows=rows)
@@ -267,12 +272,26 @@ def describe_training(found: PrintedComparison) -> str:
     """Return the first words: two objectives differ if their gradients do."""
     if found.settings and found.gradient.same is None:
         return OTHER_USES
+    if found.multiple is not None:
+        return describe_multiple(found.multiple, _choose_names(found))
     if found.gradient.same is not False:
         return SAME_GRADIENT if found.gradient.same else NOT_DECIDED
     has_objectives = bool(found.verdicts) and all(
         verdict.target not in WITHOUT_OBJECTIVE and verdict.trust == "kernel" for verdict in found.verdicts
     )
     return OTHER_OBJECTIVE if has_objectives else OTHER_GRADIENT
+
+
+def describe_multiple(multiple: Multiple, names: tuple[str, str]) -> str:
+    """Return by which constant two expected gradients differ.
+
+    >>> import sympy
+    >>> from klsym.engine.questions.comparison import OPEN_ANSWER
+    >>> describe_multiple(Multiple(sympy.Integer(-2), OPEN_ANSWER), ("k2", "B"))
+    'Opposite directions: the expected gradient of B is -2 times that of k2'
+    """
+    words = OPPOSITE if multiple.factor.could_extract_minus_sign() else MULTIPLE
+    return words.format(names[1], show(multiple.factor, TEXT), names[0])
 
 
 def list_noise(found: PrintedComparison, names: dict[str, str]) -> list[tuple[str, str]]:

@@ -207,7 +207,8 @@ def test_text(row: Row) -> None:
     sampler = "on-policy" if row.sampling == "on-policy" else "samples from an older policy mu"
     assert lines[0].endswith(f" as {used}, {sampler}") and lines[: len(short)] == short
     assert any(line.endswith(" proved") for line in lines[1:3]) and ("same policy" in lines[1]) == row.mean
-    assert lines[1].startswith("  Different ") == (not row.mean)
+    differs = ("  Different ", "  The same up to", "  Opposite")
+    assert lines[1].startswith(differs) == (not row.mean)
     assert len(short) <= 12 < len(lines) and len(row.asked.text(width=60).splitlines()) <= 16
     words = {True: "the same", False: "different"}
     at_a_sample = words[row.mean] if row.mean == row.sample else "different at a sample"
@@ -393,7 +394,7 @@ def test_wrong_input(losses: tuple[Any, Any], options: dict[str, Any], words: st
 
 
 KEYS = {"losses", "sampling", "use", "level", "batch", "credit", "weights", "aggregate",
-        "value", "per_sample", "expected_gradient", "variance", "at_optimum",
+        "value", "per_sample", "expected_gradient", "multiple", "variance", "at_optimum",
         "trust", "hypotheses", "undecided"}  # fmt: skip
 ANSWER = {"same", "statement", "trust", "witness"}
 VARIANCE = {"coefficients", "under", "exact", "difference", "correction", "b_at_most_a_where", "lower",
