@@ -97,7 +97,11 @@ OLD_REFERENCE = (
 )
 OF_REFERENCE = re.compile(r"\b(k[1-9]|r|log_p)\b|\bk\(|\bref")
 FROM_OLD = re.compile(r"minimises (?:[\w./]+(?:\*| ))?KL\(mu\|\|q\)")
-TO_OLD = re.compile(r"minimises (?:\S+ ?\*? ?)?(?:E_q\[log\(rho_old\)(?:/\d+)?\]|KL\(q\|\|mu\))")
+FACTOR = r"(?:[\w./]+\*)?"
+OLD_PENALTIES = {  # by the mean that is minimised; KL(old||q) = E_q[-log_q/rho_old] less the entropy of old
+    rf"E_q\[{FACTOR}log\(rho_old\)(?:/\d+)?\]|KL\(q\|\|mu\)": "KL(policy || old policy)",
+    rf"E_q\[-{FACTOR}log_q/(?:rho_old|\(\d+\*rho_old\))\]": "KL(old policy || policy)",
+}
 
 
 def write_kl(first: str, second: str) -> str:
@@ -137,8 +141,8 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     for sign, start in ((ascends, ""), (not ascends, "the wrong sign for ")):
         if find_policy_gradient(verdict, sign):
             return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
-    if is_penalty_to_old(verdict, ascends):
-        return "a penalty on KL(policy || old policy)"
+    if divergence := find_old_penalty(verdict, ascends):
+        return f"a penalty on {divergence}"
     if penalty := name_sampler_penalty(verdict, ascends):
         return penalty
     if aim_at_sampler_kl(verdict, ascends):
@@ -243,9 +247,15 @@ def _split_entropy(verdict: Verdict) -> tuple[Any, Any]:
     return (scale, reward) if is_constant and is_reward else neither
 
 
-def is_penalty_to_old(verdict: Verdict, ascends: bool) -> bool:
-    """Is the objective, to be minimised, a KL from the policy to the one that samples?"""
-    return bool(TO_OLD.fullmatch(describe_objective(verdict, ascends)))
+def find_old_penalty(verdict: Verdict, ascends: bool) -> str:
+    """Return the KL between the policy and an old one that is minimised; "" if none is."""
+    objective = describe_objective(verdict, ascends)
+    names = (
+        kl
+        for mean, kl in OLD_PENALTIES.items()
+        if re.fullmatch(rf"minimises (?:\S+ ?\*? ?)?(?:{mean})", objective)
+    )
+    return next(names, "")
 
 
 def name_sampler_penalty(verdict: Verdict, ascends: bool) -> str:
@@ -262,7 +272,7 @@ def compares_with_old(verdict: Verdict) -> bool:
     written = verdict.loss.written
     names = {x.name for x in written.expression.free_symbols} if written is not None else set()
     only_old = log_old.name in names and names <= {log_q.name, log_old.name}
-    return only_old or is_penalty_to_old(verdict, verdict.is_ascended)
+    return only_old or bool(find_old_penalty(verdict, verdict.is_ascended))
 
 
 def describe_log_ratio(verdict: Verdict) -> str:

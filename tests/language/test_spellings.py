@@ -463,3 +463,23 @@ def test_comparisons_say_what_was_read() -> None:
     answer = compare("(logp - ref_logp).square()/2", "k1.detach()*log_q")
     assert answer.losses == ("k2", "log_q*sg(k1)") and answer.per_sample.same
     assert "(logp - ref_logp).square()/2 is read as k2" in answer.text(full=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "loss"),
+    [
+        ("D_KL(pi_theta || pi_ref)", "full_kl(q, p)"),
+        ("D_{KL}[p || q]", "full_kl(p, q)"),
+        ("2*DKL(q∥p)", "2*full_kl(q, p)"),
+        ("KL_div(mu || q)", "full_kl(mu, q)"),
+    ],
+)
+def test_divergences_are_read_in_the_notation_of_papers(typed: str, loss: str) -> None:
+    sampling = "off-policy" if "mu" in loss else "on-policy"
+    assert explain(typed, sampling=sampling).gradient == explain(loss, sampling=sampling).gradient
+
+
+@pytest.mark.parametrize("typed", ["D_KL(q || q)", "D_KL(q | p)", "KL(q || )", "MKL(q || p)"])
+def test_other_bars_are_refused(typed: str) -> None:
+    with pytest.raises(UsageError):
+        explain(typed)

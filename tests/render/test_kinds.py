@@ -47,6 +47,10 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
         "A penalty on KL(old policy mu || policy) inside the clip range: minimises KL(mu||q)",
     ),
     ("-clip(log_q - log_mu, -5, 5)/2", OFF, "inside the clip range: minimises 1/2*KL(mu||q)"),
+    ("full_kl(old, q)", {}, "A penalty on KL(old policy || policy): minimises E_q[-log_q/rho_old]"),
+    ("0.1*full_kl(old, q)", {}, "A penalty on KL(old policy || policy)"),
+    ("beta*full_kl(q, old)", {}, "A penalty on KL(policy || old policy)"),
+    ("-full_kl(old, q)", {}, "No objective with a name: minimises E_q[log_q/rho_old]"),
     ("rho - log(rho) - 1", OFF, "A penalty on KL(old policy mu || policy): minimises KL(mu||q)"),
     (
         "log_q - log_mu",

@@ -27,7 +27,9 @@ GREEK = str.maketrans({
     "π": "pi", "ρ": "rho", "β": "beta", "α": "alpha", "ε": "eps", "λ": "lam", "γ": "gamma", "μ": "mu",
     "τ": "tau", "θ": "theta", "σ": "sigma", "−": "-", "·": "*", "×": "*",
 })  # fmt: skip
-DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
+DIVERGENCE = re.compile(
+    r"\b(?:KL|kl|D_?KL|d_?kl|D_\{KL\})(?:_?div(?:ergence)?)?[(\[]\s*(\w+)\s*(?:\|\||∥|‖)\s*(\w+)\s*[)\]]"
+)
 
 
 def as_python(text: str) -> str:
@@ -45,10 +47,10 @@ def as_python(text: str) -> str:
 
 
 def as_operators(source: str) -> str:
-    """Return a text with KL(q, p) for KL(q||p), ** for ^, names for Greek letters, and C++ as Python."""
+    """Return a text with KL(q, p) for KL(q||p) or D_KL[q||p], ** for ^, Greek letters and C++ as Python."""
     source = CPP_TYPE.sub("", source.replace("torch::", "torch.")) if "torch::" in source else source
     source = source.translate(GREEK)
-    return DIVERGENCE.sub(r"\1(\2, \3)", source).replace("^", "**")
+    return DIVERGENCE.sub(r"KL(\1, \2)", source).replace("^", "**")
 
 
 def is_block(source: str) -> bool:

@@ -24,7 +24,7 @@ from klsym.language.recognition import recognise
 from klsym.notation import losses
 from klsym.notation.printers import TEXT, is_sum
 from klsym.render.headline import find_update, name_trust
-from klsym.render.question import ENTROPY, describe_kind, is_penalty_to_old, write_kl
+from klsym.render.question import ENTROPY, describe_kind, find_old_penalty, write_kl
 
 if TYPE_CHECKING:
     from klsym.notation.losses import Written
@@ -59,7 +59,7 @@ def list_fixes(verdict: PrintedVerdict) -> list[tuple[str, str]]:
 
 def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     instead = verdict.fix
-    if instead is None or is_penalty_to_old(verdict, verdict.is_ascended):
+    if instead is None or find_old_penalty(verdict, verdict.is_ascended):
         return
     spelled, place, times = spell_loss(instead.loss, verdict), "", ""
     if instead.beside:
@@ -256,5 +256,5 @@ def _fix_penalty_to_old(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     if written.expression.has(log_p, R, A) or verdict.setting.is_per_token or not verdict.setting.on_policy:
         return
     instead = explain_written(as_written(OF_OLD, ()), verdict.setting)
-    if is_penalty_to_old(instead, instead.is_ascended):
+    if find_old_penalty(instead, instead.is_ascended):
         yield f"{OF_OLD}: minimises KL(q||old) = {write_kl('q', 'old')}", name_trust(instead)
