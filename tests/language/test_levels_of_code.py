@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
 import pytest
 
 from klsym import compare, explain
@@ -114,3 +118,96 @@ def test_means_of_one_level_assume_nothing(code: str) -> None:
 def test_means_over_a_sequence_and_over_all_tokens_are_refused(code: str) -> None:
     with pytest.raises(UsageError, match="each sequence beside one over all tokens"):
         read_loss(code)
+
+
+# ---------------------------------------------------------------------------- rewards of tokens, of responses
+OF_RESPONSES = (
+    "-(logp*reward.unsqueeze(-1)*mask).sum(-1).mean()",
+    "-(logp*rewards[:, None]*mask).sum(-1).mean()",
+    "-(logp*batch['rewards'][..., None]*mask).sum(-1).mean()",
+    "-(logp*rewards.view(-1, 1)*mask).sum(-1).mean()",
+    "x = rewards.expand_as(logp); -(logp*x*mask).sum(-1).mean()",
+    "adv = rewards; -(logp*adv.unsqueeze(1)*mask).sum(-1).mean()",
+)
+OF_TOKENS = (
+    "-(logp*reward*mask).sum(-1).mean()",
+    "-(logp*token_rewards.unsqueeze(-1)*mask).sum(-1).mean()",
+    "-(logp*rewards.view(-1)*mask).sum(-1).mean()",
+    "-(logp*rewards*mask[:, None]).sum(-1).mean()",
+    "-(logp*rewards.unsqueeze(0)*mask).sum(-1).mean()",
+)
+
+
+def list_conditions(code: str) -> str:
+    notes = [note for note in read_loss(code).notes if note.code == "settings-assumed"]
+    return " ".join(condition for note in notes for condition in note.values["conditions"])
+
+
+@pytest.mark.parametrize("code", OF_RESPONSES)
+def test_a_reward_that_is_spread_over_the_tokens_is_one_of_the_response(code: str) -> None:
+    assert str(read_loss(code).expression) == "-log_q*whole(R)"
+    assert "one number for the whole response, as its shape says" in list_conditions(code)
+    assert "A policy gradient: maximises E_q[R] " in str(explain(code))
+
+
+@pytest.mark.parametrize("code", OF_TOKENS)
+def test_another_reward_is_one_of_each_token(code: str) -> None:
+    assert str(read_loss(code).expression) == "-R*log_q"
+    is_said = "is of each token; for one of the whole response type" in list_conditions(code)
+    assert is_said == ("token_" not in code)
+    assert "  No objective: its expected gradient" in str(explain(code))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("-(logp*advantages*mask).sum()", True),
+        ("-(logp*advantages.unsqueeze(1)*mask).sum()", False),
+        ("-(logp*A*mask).sum()", False),
+        ("-(logp*advantages).mean()", False),
+        ("-(logp*reward).mean()", False),
+        ("-(logp*reward.unsqueeze(-1)).mean()", False),
+    ],
+)
+def test_an_advantage_of_a_response_is_assumed_where_tokens_are_added_up(code: str, said: bool) -> None:
+    assert ("for one of each token type R" in list_conditions(code)) == said
+    assert "whole" not in str(read_loss(code).expression)
+
+
+def test_the_gradients_of_the_two_rewards_on_all_sequences_of_two_bits() -> None:
+    """-sum_t R s_t is minus the gradient of E_q[R]; -sum_t R_t s_t is the gradient of no function."""
+    generator = np.random.default_rng(4)
+    start, rewards = generator.normal(size=3), generator.normal(size=(2, 2, 2))  # of token 1, 2 at (y1, y2)
+    rewards[1] = rewards[1] * 2
+    words = [*product((0, 1), repeat=2)]
+
+    def take_logs(theta: np.ndarray, y: tuple[int, int]) -> np.ndarray:
+        logits = theta[0], theta[1 + y[0]]
+        return np.array([-np.log1p(np.exp(-x if bit else x)) for x, bit in zip(logits, y, strict=True)])
+
+    def take_slope(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        step = 1e-5 * np.eye(3)
+        return np.array([(of(start + e) - of(start - e)) / 2e-5 for e in step])
+
+    def average_loss(theta: np.ndarray, whole: bool, held: np.ndarray) -> float:
+        total = 0.0
+        for y in words:
+            of_tokens = rewards[(slice(None), *y)]
+            weights = np.full(2, of_tokens.sum()) if whole else of_tokens
+            total -= np.exp(take_logs(held, y).sum()) * (weights * take_logs(theta, y)).sum()
+        return total
+
+    def take_gradient(held: np.ndarray, whole: bool) -> np.ndarray:
+        return take_slope(lambda theta: average_loss(theta + held - start, whole, held))
+
+    def average_reward(theta: np.ndarray) -> float:
+        return sum(np.exp(take_logs(theta, y).sum()) * rewards[(slice(None), *y)].sum() for y in words)
+
+    assert take_gradient(start, whole=True) == pytest.approx(-take_slope(average_reward), abs=1e-8)
+    assert np.abs(take_gradient(start, whole=False) + take_slope(average_reward)).max() > 0.01
+
+    def measure_curl(whole: bool) -> float:
+        jacobian = take_slope(lambda held: take_gradient(held, whole))
+        return float(np.abs(jacobian - jacobian.T).max())
+
+    assert measure_curl(whole=True) < 1e-4 < 0.01 < measure_curl(whole=False)

@@ -277,6 +277,11 @@ def is_padding_mask(name: str) -> bool:
     return name in MASKS or (words[-1:] == ["mask"] and {*words[:-1]} <= OF_PADDING)
 
 
+def is_new_axis(index: ast.expr) -> bool:
+    """Is it None or np.newaxis?"""
+    return ast.unparse(index).rpartition(".")[2] in ("None", "newaxis")
+
+
 FAMILIES = {"Categorical", "Normal", "Bernoulli", "Beta", "OneHotCategorical", "MultivariateNormal",
             "Independent", "TransformedDistribution", "MultiCategorical", "DiagGaussian"}  # fmt: skip
 

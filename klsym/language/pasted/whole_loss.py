@@ -16,6 +16,7 @@ from klsym.language.pasted.asked_names import OUT_OF_SCOPE
 from klsym.language.pasted.assumed_names import AssumedNameReader
 from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.names import count_reductions
+from klsym.language.pasted.rewards_of_tokens import list_spread_names, settle_rewards
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
     ACTION_VALUE,
@@ -67,7 +68,7 @@ class WholeLossReader(AssumedNameReader):
         weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
         if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
             raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
-        loss = self.replace_action_values(flat.loss)
+        loss = self.replace_action_values(self.settle_rewards(flat.loss, statements))
         if self.has_critic and not unfold(loss).has(*DENSITIES):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         if find_meaning(self.last) in ("A", "R") and not unfold(loss).has(*DENSITIES):
@@ -87,6 +88,19 @@ class WholeLossReader(AssumedNameReader):
             return flat
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
+
+    @property
+    def aggregate(self) -> str:
+        """How a loss of tokens adds them up; "" for other losses."""
+        return "" if self.sums_tokens else self.token_sums.find_aggregate(self.factor)
+
+    def settle_rewards(self, loss: Any, statements: list[ast.stmt]) -> Any:
+        """Return a loss of tokens with whole(R) for a reward that the code spreads over them."""
+        if not self.aggregate:
+            return loss
+        settled = settle_rewards(loss, self.read_as, list_spread_names(statements, self.trees))
+        self.assumed += settled.assumed
+        return settled.loss
 
     def replace_action_values(self, loss: Any) -> Any:
         """Return the loss with R for the values of actions that a critic gives."""
