@@ -10,7 +10,9 @@ import pytest
 
 from klsym import compare, explain
 from klsym.errors import UsageError
+from klsym.language.library_calls import AGGREGATES
 from klsym.language.spellings import read_loss
+from support.judges.refusals import check_refusal
 
 LEVEL_OF_CODE = pytest.mark.parametrize(
     ("typed", "aggregate"),
@@ -26,6 +28,16 @@ LEVEL_OF_CODE = pytest.mark.parametrize(
         ("(k3*mask).sum()/mask.sum(0).sum()", "batch"),
         ("(k3*mask).mean()/mask.mean()", "batch"),
         ("(k3*mask).mean(-1)/mask.mean(-1)", "mean"),
+        ("masked_sum(k3, mask, dim=-1).mean()", "sum"),
+        ("masked_mean(mask, k3)", "batch"),
+        ("verl_F.masked_mean(k3, response_masks_bool, axis=-1).mean()", "mean"),
+        ("weighted_mean(k3, loss_masks)", "batch"),
+        ("masked_mean(values=k3, mask=resp_mask, dim=1, keepdim=True).mean()", "mean"),
+        ("agg_loss(loss_mat=k3, loss_mask=action_masks, loss_agg_mode='token-mean', dp_size=4)", "batch"),
+        ("agg_loss(k3, completion_masks, 'seq-mean-token-sum')", "sum"),
+        ("agg_loss(k3, mask, 'seq-mean-token-sum-norm')", "sum"),
+        ("agg_loss(k3, mask, 'seq-mean-token-mean')", "mean"),
+        ("agg_loss(k3, mask, cfg.loss_agg_mode)", "batch"),
         ("((k3*mask).sum()/mask.sum(-1)).mean()", ""),  # neither
         ("((k3*mask).sum(0)/mask.sum(0)).mean()", ""),  # over the samples at each position
         ("k3.mean()", ""),
@@ -47,6 +59,43 @@ def test_a_masked_sum_says_the_level_and_how_tokens_are_added_up(typed: str, agg
         assert (other.setting.level, other.setting.aggregate) == ("token", choice)
         assert ("explains what that changes" in other.text(full=True)) == (choice != aggregate)
         assert explain(typed, aggregate=choice).setting == other.setting  # the level is that of the code
+
+
+def aggregate_as_verl(x: np.ndarray, mask: np.ndarray, mode: str) -> float:
+    """Return agg_loss of verl/trainer/ppo/core_algos.py, written for NumPy."""
+    if mode == "token-mean":
+        return float((x * mask).sum() / mask.sum())
+    of_sequences = (x * mask).sum(axis=-1)
+    if mode == "seq-mean-token-sum-norm":
+        return float(of_sequences.sum() / mask.shape[-1])
+    return float((of_sequences / (mask.sum(axis=-1) if mode.endswith("mean") else 1)).mean())
+
+
+@pytest.mark.parametrize("mode", [*AGGREGATES])
+def test_the_modes_of_verl_add_up_tokens_as_the_aggregate_says(mode: str) -> None:
+    generator = np.random.default_rng(7)
+    x, lengths = generator.normal(size=(3, 5)), np.array([2, 5, 3])
+    mask = (np.arange(5) < lengths[:, None]).astype(float)
+    sums = (x * mask).sum(axis=-1)
+    expected = {"sum": sums.mean(), "mean": (sums / lengths).mean(), "batch": sums.sum() / lengths.sum()}
+    [note] = [n for n in read_loss(f"agg_loss(k3, mask, '{mode}')").notes if n.code == "tokens-added-up"]
+    factor = 3 / 5 if mode.endswith("norm") else 1  # 3 samples, over the 5 places of a row
+    assert aggregate_as_verl(x, mask, mode) == pytest.approx(factor * expected[note.values["aggregate"]])
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("agg_loss(k3, mask, 'sum')", "its modes are token-mean, seq-mean-token-sum, "),
+        ("agg_loss(k3, mask, 'token-mean', 3, x=4)", "the argument x= of agg_loss"),
+        ("agg_loss(k3, k2)", "no mask of padding"),
+        ("masked_mean(k3, rho)", "no mask of padding .*for other weights type k3\\*rho/rho.mean"),
+        ("weighted_mean(k3, high_entropy_mask)", "high_entropy_mask"),
+        ("masked_sum(k3, mask, dim=d)", "over an axis that is no number"),
+    ],
+)
+def test_other_masked_means_are_refused(code: str, words: str) -> None:
+    check_refusal(code, words)
 
 
 @pytest.mark.parametrize("options", [{"level": "sequence"}, {"level": "sample"}, {"use": "reward"}])

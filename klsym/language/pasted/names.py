@@ -25,8 +25,9 @@ OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a f
 OF_PADDING = {
     "loss", "response", "action", "attention", "completion", "padding", "pad", "eos", "token", "tokens", "kl",
     "label", "labels", "valid", "seq", "sequence", "assistant", "generation", "output", "cur", "current", "b",
-    "mb", "batch", "non", "not",
+    "mb", "batch", "non", "not", "resp", "responses", "completions", "actions", "attn", "losses", "gen",
 }  # fmt: skip
+OF_TYPES = {"bool", "float", "int", "long"}  # words of a mask's name that say only how it is stored
 OF_SEQUENCES = {"seq", "seqs", "sequences", "input"}
 WITHOUT_GRADIENT = {"detach", "no_grad", "data", "stop_gradient", "inference_mode"}
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
@@ -270,11 +271,11 @@ def is_padding_token(name: str, padding: str) -> bool:
 def is_padding_mask(name: str) -> bool:
     """Is it a usual name of a mask of padding, and of no selection?
 
-    >>> is_padding_mask("loss_mask"), is_padding_mask("kl_mask"), is_padding_mask("high_entropy_mask")
-    (True, True, False)
+    >>> [is_padding_mask(x) for x in ("loss_mask", "kl_mask", "response_masks_bool", "high_entropy_mask")]
+    [True, True, True, False]
     """
-    words = split_words(name)
-    return name in MASKS or (words[-1:] == ["mask"] and {*words[:-1]} <= OF_PADDING)
+    words = [word for word in split_words(name) if word not in OF_TYPES]
+    return name in MASKS or (words[-1:] in (["mask"], ["masks"]) and {*words[:-1]} <= OF_PADDING)
 
 
 def is_new_axis(index: ast.expr) -> bool:

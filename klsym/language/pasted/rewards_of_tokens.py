@@ -72,11 +72,11 @@ def settle_rewards(loss: Any, names: Mapping[str, Any], spread: frozenset[str]) 
     is_summed = any(part.has(R) for part in loss.atoms(OverPositions))
     assumed = []
     if loss.has(R) and rewards and not is_summed:
-        shown = rewards[0][:SHOWN]
+        name = rewards[0][:SHOWN]
         if {*rewards} <= spread and not any(map(names_each_token, rewards)):
-            loss, assumed = loss.xreplace({R: Whole(R)}), [OF_RESPONSE.format(shown)]
+            loss, assumed = loss.xreplace({R: Whole(R)}), [OF_RESPONSE.format(name)]
         elif not any(map(names_each_token, rewards)):
-            assumed = [OF_EACH_TOKEN.format(shown)]
+            assumed = [OF_EACH_TOKEN.format(name)]
     if loss.has(A) and advantages and not {*advantages} <= spread:
         assumed.append(OF_WHOLE.format(advantages[0][:SHOWN]))
     return SettledRewards(loss, (*assumed,))
