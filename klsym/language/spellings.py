@@ -401,7 +401,8 @@ class SpelledReader(WholeLossReader):
         call = CALLS.get(name) or CALLS.get(name.lower())
         words = {word for x in node.args for one in list_words_typed(x) for word in split_words(one)}
         if call is None and self.names_critics_value(name, words):
-            return self.read_usual_name(f"{name}()", name, node)
+            is_told = names_state_value(name) and names_action_value(self.target)  # q = critic(state)
+            return self.read_usual_name(f"{name}()", self.target if is_told else name, node)
         if call is None:
             instead = suggest_instead(name)
             if isinstance(node.func, ast.Name) and not instead:

@@ -270,17 +270,34 @@ def is_training_setting(name: str) -> bool:
     return bool({*words} & (COEFFICIENTS | SIZES)) and not {*words} & weights
 
 
-def expand_initial(name: str, names: Collection[str]) -> str:
-    """Return the full name of s_x or x_s, the student, and t_x or x_t, the teacher, if both are among names.
+def expand_name(name: str, names: Collection[str]) -> str:
+    """Return the full name of a log-probability or a probability that says its policy by a letter or a role.
 
-    >>> expand_initial("t_logps", {"s_logps", "t_logps"}), expand_initial("t_logps", {"t_logps"})
+    s_x or x_s is of the student, and t_x or x_t of the teacher, if both are among names.  beta_x is of the
+    sampler.  target_x is of the teacher beside one of the trained policy, else of the trained policy beside
+    one of the sampler.
+
+    >>> expand_name("t_logps", {"s_logps", "t_logps"}), expand_name("t_logps", {"t_logps"})
     ('teacher_logps', 't_logps')
+    >>> [expand_name("target_probs", {"target_probs", x}) for x in ("logp", "behavior_probs", "adv")]
+    ['teacher_probs', 'new_probs', 'target_probs']
+    >>> expand_name("beta_probs", ()), expand_name("beta_kl", ())
+    ('behavior_probs', 'beta_kl')
     """
     for initial, stem, form in ((name[:1], name[2:], "{}_{}"), (name[-1:], name[:-2], "{1}_{0}")):
         pair = {form.format(letter, stem) for letter in INITIALS}
         if stem and initial in INITIALS and name in pair and pair <= {*names}:
             return f"{INITIALS[initial]}_{stem}"
-    return name
+    role, _, density = name.partition("_")
+    if role not in ("beta", "target") or not (find_meaning(density) == "log_q" or find_density(density)):
+        return name
+    if role == "beta":
+        return f"behavior_{density}"
+    others = {*names} - {name}
+    densities = {find_meaning(x) or find_density(x) for x in others}
+    densities |= {"log_mu" for x in others if x.startswith("beta_")}
+    policy = "teacher" if "log_q" in densities else "new" if "log_mu" in densities else role
+    return f"{policy}_{density}"
 
 
 def counts_steps(name: str) -> bool:

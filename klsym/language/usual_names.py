@@ -28,6 +28,7 @@ from klsym.language.pasted.names import (
     list_clipped,
     list_divisors_of_logits,
     list_factors,
+    list_logged,
     list_multipliers_of_advantage,
     list_terms,
 )
@@ -45,7 +46,7 @@ from klsym.language.training_names import (
     LOG_WEIGHT,
     RATIO,
     REWARD_OR_RATIO,
-    expand_initial,
+    expand_name,
     find_density,
     find_logits,
     find_meaning,
@@ -117,6 +118,7 @@ class NameReader(Reader):
         self.values_typed: list[str] = []  # names of values, in their order
         self.factors: frozenset[str] = frozenset()  # names that only multiply
         self.clipped: frozenset[str] = frozenset()  # names that are bounded from both sides
+        self.logged: frozenset[str] = frozenset()  # names of which a log is taken, and nothing else
         self.terms: frozenset[str] = frozenset()  # names that stand in a sum, with or without a coefficient
         self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
@@ -135,6 +137,7 @@ class NameReader(Reader):
         self.divisors = list_divisors_of_logits(tree)
         self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
         self.terms = list_terms(tree)
+        self.logged = list_logged(tree)
         self.clipped = list_clipped(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
@@ -177,11 +180,13 @@ class NameReader(Reader):
             return settled
         if is_padding_mask(name):
             symbol = MASK
+        elif name == "q" and self.is_critics_letter():
+            symbol = ACTION_VALUE
         elif find_density(name) is not None or name in LETTERS_OF_POLICIES:
             symbol = self.read_probability(name, node)
         elif (negative := find_negative_density(name)) is not None:
             symbol = -ATOMS[self.choose_older_policy(name, negative)]
-        elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
+        elif (meaning := find_meaning(expand_name(name, self.names_typed))) is not None:
             meaning = "log_mu" if meaning == "log_q" and self.is_stored_beside_new(typed) else meaning
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:
@@ -247,6 +252,18 @@ class NameReader(Reader):
         multiplies = name in self.factors or name in self.clipped
         return is_ratio and (multiplies or self.is_beside_old_policy())
 
+    def is_critics_letter(self) -> bool:
+        """Is q what a critic says, as in probs*(alpha*log_probs - q), and no probability?
+
+        It is where another name is a probability of the trained policy that multiplies, and no log is of q.
+        """
+        others = self.names_typed - {"q"}
+        return (
+            "p" not in others
+            and "q" not in self.logged
+            and any(find_density(name) == "log_q" for name in others - self.logged)
+        )
+
     def names_density(self) -> bool:
         """Has the text a log-probability or a probability of the trained policy?"""
         found = (find_meaning, find_density, find_logits)
@@ -298,7 +315,7 @@ class NameReader(Reader):
 
     def read_probability(self, name: str, node: ast.expr) -> Any:
         """Return exp(log_q) for probs, exp(log_p) for ref_probs: those of the sampled token."""
-        density = LETTERS_OF_POLICIES.get(name) or find_density(expand_initial(name, self.names_typed))
+        density = LETTERS_OF_POLICIES.get(name) or find_density(expand_name(name, self.names_typed))
         self.probabilities.setdefault(name, node)
         if density is None:
             return self.read_density(name, PROBABILITIES, node)  # refuses it

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sympy import lambdify
 
+from klsym.language.expressions import R, log_q
 from klsym.language.spellings import read_loss
+from klsym.language.sums import OverVocabulary
 from support.judges.refusals import check_refusal
 
 SAC = "full(-R + alpha*log_q)"
@@ -86,6 +89,18 @@ READ = {
     "-(ratio*advantages.mean()).mean()": "-(A - centred(A))*rho",
     "logp*mean_reward": "log_q*(R - centred(R))",
     "-log_probs.gather(2, seq.unsqueeze(2)).squeeze(2)*reward*(seq > 0)": "-R*log_q",
+    "(probs*(alpha*log_probs - q)).sum(-1).mean()": SAC,
+    "q = self.critic(state); (probs*(alpha*log_probs - q)).sum(-1)": SAC,
+    "q_values = critic(state); (probs*(alpha*torch.log(probs) - q_values)).sum(-1)": SAC,
+    "(pi*(alpha*log_pi - q)).sum(-1)": SAC,
+    "probs = F.softmax(logits, -1); -(probs*q).sum(-1)": "-full(R)",
+    "(q*(log_q - log_p)).sum(-1)": "full(k1)",
+    "(q*(q.log() - ref_probs.log())).sum(-1)": "full(k1)",
+    "v = critic(state); -logp*(R - v)": "-log_q*(R - critic)",
+    "(beta_probs*(beta_probs/probs).log()).sum(-1)": "full(log(1/rho)/rho)",
+    "-(target_probs*log_probs).sum(-1)": "-full(log_q*r)",
+    "-target_probs/behavior_probs*A": "-A*rho",
+    "(target_log_probs - behavior_log_probs).exp()*A": "A*rho",
     "loss = pg_loss + value_loss_coef*value_loss": "-A*log_q + value_loss*value_loss_coef",
 }  # fmt: skip
 REFUSED = {
@@ -97,6 +112,10 @@ REFUSED = {
     "log_alpha*(logp + 1)": "the loss of SAC's temperature trains no policy",
     "log_alpha.exp()*(logp + 1) + log_alpha": "SAC's temperature",
     "q_pi": "out of scope",
+    "-(q*torch.log(probs)).sum(-1)": "'q' and 'probs' would both be read as",
+    "(probs*(probs.log() - q.log())).sum(-1)": "'probs' and 'q' would both be read as",
+    "(p*(p.log() - probs.log()) + probs*q).sum(-1)": "would both be read as",
+    "-target_probs*A": "'target_probs' is a probability",
     "pg_loss": "write what it is",
     "beta*pg_loss": "write what it is",
     "torch.exp(pg_loss) + k1": "write what it is",
@@ -144,6 +163,25 @@ def test_each_assumption_is_said() -> None:
     ]
     expected = ("pg_loss is -A*log_q", "reward_mean is the mean of rewards", "rsample", "Q is held")
     assert len(said) == 4 and all(words in text for words, text in zip(expected, said, strict=True))
+
+
+def test_the_exact_mean_of_a_critic_called_q_has_the_slope_of_the_code() -> None:
+    """sum_a pi(a) (alpha log pi(a) - Q(a)) of three actions, in PyTorch and as full(alpha*log_q - R)."""
+    torch = pytest.importorskip("torch")
+    logits = torch.tensor([0.3, -0.8, 0.5], dtype=torch.float64, requires_grad=True)
+    values = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
+    log_probs = torch.log_softmax(logits, -1)
+    (log_probs.exp() * (0.2 * log_probs - values)).sum().backward()
+    [mean] = read_loss("(probs*(0.2*log_probs - q)).sum(-1)").expression.atoms(OverVocabulary)
+    of_word = lambdify([log_q, R], mean.args[0])
+
+    def average(x: np.ndarray) -> float:
+        logs = x - np.log(np.exp(x).sum())
+        return float((np.exp(logs) * of_word(logs, values.numpy())).sum())
+
+    start = logits.detach().numpy()
+    slope = [(average(start + d) - average(start - d)) / 2e-6 for d in 1e-6 * np.eye(3)]
+    assert slope == pytest.approx(logits.grad.tolist(), abs=1e-8)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])

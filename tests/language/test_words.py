@@ -61,6 +61,8 @@ READ: list[tuple[str, Callable[[Any, Any], Any]]] = [  # code, and the same as a
      lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
     ("pi*torch.log(pi/pi_ref)",
      lambda s, t: F.kl_div(F.log_softmax(t, -1), F.softmax(s, -1), reduction="sum")),
+    ("(target_probs*(target_probs.log() - probs.log())).sum(-1)",
+     lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
     ("F.cross_entropy(student_logits, soft_targets)", lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),
     ("F.nll_loss(F.log_softmax(student_logits, -1), teacher_probs)",
      lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),

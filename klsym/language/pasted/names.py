@@ -114,6 +114,21 @@ def list_clipped(tree: ast.AST) -> frozenset[str]:
     return frozenset(name for operand in both for name in list_chain(operand)[-1:])
 
 
+def list_logged(tree: ast.AST) -> frozenset[str]:
+    """Return the names that occur inside a log alone, or q if it occurs there at all.
+
+    >>> sorted(list_logged(ast.parse("a.log() + b*log(b) + q*torch.log(q + c)")))
+    ['a', 'c', 'q']
+    """
+    logs = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and split_operands(node)[0] == "log"
+    ]
+    inside = [x.id for node in logs for part in split_operands(node)[1][:1] for x in ast.walk(part)
+              if isinstance(x, ast.Name)]  # fmt: skip
+    typed = [x.id for x in ast.walk(tree) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)]
+    return frozenset(name for name in inside if name == "q" or inside.count(name) == typed.count(name))
+
+
 def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
     """Return the names in what an advantage is multiplied by.
 
