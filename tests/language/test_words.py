@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import sympy
 
+from klsym import explain
 from klsym.errors import UsageError
 from klsym.language.expressions import log_p, log_q, unfold
 from klsym.language.spellings import read_loss
@@ -138,6 +141,51 @@ def test_a_temperature_is_said() -> None:
     loss = f"{code}; -(p*{QLOG}).sum(-1)"
     [note] = [note for note in read_loss(loss).notes if note.code == "temperature-read"]
     assert note.values["temperature"] == "tau"
+
+
+SOFT = (
+    "F.kl_div(F.log_softmax(student_logits/T, dim=1), F.softmax(teacher_logits/T, dim=1),"
+    " reduction='batchmean')"
+)
+TWO_TEMPERATURES = {
+    f"soft = {SOFT}*T*T\nhard = F.cross_entropy(student_logits, labels)\nloss = alpha*soft + (1 - alpha)*hard":
+        ["alpha*full_kl(p, q)*temperature**2", "-log_q"],
+    f"def f(outputs, labels, teacher_outputs, params):\n    T = params.temperature\n    return {SOFT}*T**2"
+    " + F.cross_entropy(student_logits, labels)": ["full_kl(p, q)*temperature**2", "-log_q"],
+    f"kd = {SOFT}\nlp = F.log_softmax(student_logits, -1).gather(-1, actions)\nloss = kd - (lp*adv).mean()":
+        ["full_kl(p, q)", "-A*log_q"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "losses"), TWO_TEMPERATURES.items(), ids=["kd", "function", "rl"])
+def test_two_temperatures_are_explained_term_by_term(code: str, losses: list[str]) -> None:
+    with pytest.raises(UsageError, match="explain each term by itself: klsym explain ") as caught:
+        read_loss(code)
+    assert ("arXiv:1503.02531" in str(caught.value)) == ("T*T" in code or "T**2" in code)
+    words = shlex.split(str(caught.value).partition("itself: ")[2].replace(";", " ; "))
+    commands = re.findall(r"klsym explain (--sampling off-policy -- )?('[^']*')", str(caught.value))
+    assert words[:2] == ["klsym", "explain"] and len(commands) == 2
+    for (options, typed), loss in zip(commands, losses, strict=True):
+        answer = explain(typed.strip("'"), sampling="off-policy" if options else None)
+        assert str(answer).lstrip().startswith(loss) or f"read as  {loss}" in str(answer)
+
+
+@pytest.mark.parametrize(("code", "squared"), [(f"{SOFT}*T**2", True), (f"{SOFT}*T", False), (SOFT, False)])
+def test_the_square_of_the_temperature_is_said(code: str, squared: bool) -> None:
+    codes = [note.code for note in read_loss(code).notes]
+    assert ("temperature-squared" in codes) == squared and "temperature-read" in codes
+
+
+def test_the_gradient_of_soft_targets_falls_with_the_square_of_the_temperature() -> None:
+    student = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    teacher = torch.tensor([0.2, 0.7, -1.0], dtype=torch.float64)
+
+    def differentiate(temperature: float) -> Any:
+        logs, target = F.log_softmax(student / temperature, -1), F.softmax(teacher / temperature, -1)
+        return torch.autograd.grad(F.kl_div(logs, target, reduction="sum"), student)[0]
+
+    assert (differentiate(400.0) / differentiate(200.0)).tolist() == pytest.approx([0.25] * 3, rel=0.02)
+    assert (differentiate(2.0) / differentiate(1.0)).tolist() != pytest.approx([0.25] * 3, rel=0.02)
 
 
 @pytest.mark.parametrize(("typed", "words"), REFUSED.items(), ids=[typed[:50] for typed in REFUSED])

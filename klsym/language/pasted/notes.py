@@ -21,6 +21,8 @@ def list_notes(reader: Any) -> Iterator[Message]:
     yield from [Message("selection-held", of=reader.selection)] * bool(reader.selection)
     if temperature := "".join(reader.temperatures):
         yield Message("temperature-read", temperature=temperature)
+    if reader.is_scaled:
+        yield Message("temperature-squared")
     if reader.assumed:
         yield Message("settings-assumed", conditions=tuple(dict.fromkeys(reader.assumed)))
     if reader.floors:
