@@ -26,6 +26,7 @@ from klsym.language.pasted.asked_names import (
 from klsym.language.pasted.names import (
     is_padding_mask,
     list_clipped,
+    list_distributions,
     list_divisors_of_logits,
     list_factors,
     list_logged,
@@ -64,6 +65,7 @@ LETTERS_OF_POLICIES = {
     "q": "log_q",
     "policy": "log_q",
 }  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
+PAIRS_OF_LETTERS = ({"P": "log_p", "Q": "log_q"}, {"T": "log_p", "S": "log_q"})  # T, S: teacher and student
 OF_TEMPERATURES = {"kl_div", "KLDivLoss", "softmax", "log_softmax"}  # functions of logits over self.T
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
@@ -119,6 +121,7 @@ class NameReader(Reader):
         self.factors: frozenset[str] = frozenset()  # names that only multiply
         self.clipped: frozenset[str] = frozenset()  # names that are bounded from both sides
         self.logged: frozenset[str] = frozenset()  # names of which a log is taken, and nothing else
+        self.distributions: frozenset[str] = frozenset()  # names inside a log or a divergence
         self.terms: frozenset[str] = frozenset()  # names that stand in a sum, with or without a coefficient
         self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
@@ -138,6 +141,7 @@ class NameReader(Reader):
         self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
         self.terms = list_terms(tree)
         self.logged = list_logged(tree)
+        self.distributions = list_distributions(tree)
         self.clipped = list_clipped(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
@@ -150,6 +154,8 @@ class NameReader(Reader):
                 f": {ask_for_value(name)}".rstrip(": "),
                 node,
             )
+        if self.find_letter(name) and name not in LETTERS_OF_POLICIES:
+            return self.read_usual_name(name, name, node)
         if name in self.divisors and (name == "T" or not (name in self.names or self.has_meaning(name))):
             return self.declare_parameter(name, "temperature" if name == "T" else name, node)
         if name in self.names:
@@ -182,7 +188,7 @@ class NameReader(Reader):
             symbol = MASK
         elif name == "q" and self.is_critics_letter():
             symbol = ACTION_VALUE
-        elif find_density(name) is not None or name in LETTERS_OF_POLICIES:
+        elif find_density(name) is not None or self.find_letter(name):
             symbol = self.read_probability(name, node)
         elif (negative := find_negative_density(name)) is not None:
             symbol = -ATOMS[self.choose_older_policy(name, negative)]
@@ -252,6 +258,15 @@ class NameReader(Reader):
         multiplies = name in self.factors or name in self.clipped
         return is_ratio and (multiplies or self.is_beside_old_policy())
 
+    def find_letter(self, name: str) -> str | None:
+        """Return the log density of a letter that stands for a policy.
+
+        P and Q, S and T do so only together, where a log or a divergence is of both, and T divides no logits.
+        """
+        pairs = (pair for pair in PAIRS_OF_LETTERS if pair.keys() <= self.distributions - self.divisors)
+        of_pair = next((pair[name] for pair in pairs if name in pair), None)
+        return of_pair or LETTERS_OF_POLICIES.get(name)
+
     def is_critics_letter(self) -> bool:
         """Is q what a critic says, as in probs*(alpha*log_probs - q), and no probability?
 
@@ -315,7 +330,7 @@ class NameReader(Reader):
 
     def read_probability(self, name: str, node: ast.expr) -> Any:
         """Return exp(log_q) for probs, exp(log_p) for ref_probs: those of the sampled token."""
-        density = LETTERS_OF_POLICIES.get(name) or find_density(expand_name(name, self.names_typed))
+        density = self.find_letter(name) or find_density(expand_name(name, self.names_typed))
         self.probabilities.setdefault(name, node)
         if density is None:
             return self.read_density(name, PROBABILITIES, node)  # refuses it

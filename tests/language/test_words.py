@@ -29,6 +29,12 @@ def mix(s: Any, t: Any) -> Any:
     return (q * (q.log() - m.log())).sum() / 2 + (p * (p.log() - m.log())).sum() / 2
 
 
+def mix_weighted(s: Any, t: Any) -> Any:
+    q, p = F.softmax(s, -1), F.softmax(t, -1)
+    m = 0.1 * p + 0.9 * q
+    return 0.1 * (p * (p.log() - m.log())).sum() + 0.9 * (q * (q.log() - m.log())).sum()
+
+
 READ: list[tuple[str, Callable[[Any, Any], Any]]] = [  # code, and the same as a function of both logits
     (f"q = {QLOG}; p = {PLOG}; (q.exp()*(q - p)).sum(-1)",
      lambda s, t: (F.softmax(s, -1) * (F.log_softmax(s, -1) - F.log_softmax(t, -1))).sum()),
@@ -66,12 +72,26 @@ READ: list[tuple[str, Callable[[Any, Any], Any]]] = [  # code, and the same as a
      lambda s, t: F.kl_div(F.log_softmax(t, -1), F.softmax(s, -1), reduction="sum")),
     ("(target_probs*(target_probs.log() - probs.log())).sum(-1)",
      lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
+    ("M = 0.5*(P + Q); 0.5*KL(P||M) + 0.5*KL(Q||M)", mix),
+    ("M = 0.5*(S + T)\nloss = 0.5*(T*(T/M).log()).sum(-1) + 0.5*(S*(S/M).log()).sum(-1)", mix),
+    ("M = 0.1*T + 0.9*S; 0.1*KL(T||M) + 0.9*KL(S||M)", mix_weighted),
+    ("m = (student_probs + teacher_probs)/2; (D_KL(student_probs||m) + D_KL(teacher_probs||m))/2", mix),
+    ("M = (P + Q)/2; F.kl_div(M.log(), P, reduction='sum')/2 + F.kl_div(M.log(), Q, reduction='sum')/2", mix),
+    ("KL(P||Q)", lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
+    ("KL(S||T)", lambda s, t: F.kl_div(F.log_softmax(t, -1), F.softmax(s, -1), reduction="sum")),
     ("F.cross_entropy(student_logits, soft_targets)", lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),
     ("F.nll_loss(F.log_softmax(student_logits, -1), teacher_probs)",
      lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),
     (f"p = {P}\n-p.detach()*F.log_softmax(outputs, 1)", lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),
 ]  # fmt: skip
 REFUSED = {
+    "KL(q||m)/2 + KL(p||m)/2": r"KL of the unknown 'm'.*`m = 0.5\*\(p \+ q\)",
+    "KL(p||M)": "KL of the unknown 'M'",
+    "M = 0.5*(p + q); KL(M||M)": "KL is of two different policies",
+    "M = p - q; KL(p||M)": "KL is of two different policies",
+    "KL(P||x)": "KL is of two different policies",
+    "S*k1/M.log()": "unknown name 'S'",
+    "P*k1": "unknown name 'P'",
     "student_logits - teacher_logits": "logits outside softmax",
     "F.log_softmax(x, -1)": "'x', the logits of an unknown policy",
     "out = F.softmax(x['out'], 1); out.sum(-1)": "unknown policy",
@@ -148,9 +168,9 @@ SOFT = (
     " reduction='batchmean')"
 )
 TWO_TEMPERATURES = {
-    f"soft = {SOFT}*T*T\nhard = F.cross_entropy(student_logits, labels)\nloss = alpha*soft + (1 - alpha)*hard":
+    f"soft = {SOFT}*T*T\nhard = F.cross_entropy(student_logits, labels)\nloss = alpha*soft + beta*hard":
         ["alpha*full_kl(p, q)*temperature**2", "-log_q"],
-    f"def f(outputs, labels, teacher_outputs, params):\n    T = params.temperature\n    return {SOFT}*T**2"
+    f"def f(outputs, labels, teacher_out, params):\n    T = params.temperature\n    return {SOFT}*T**2"
     " + F.cross_entropy(student_logits, labels)": ["full_kl(p, q)*temperature**2", "-log_q"],
     f"kd = {SOFT}\nlp = F.log_softmax(student_logits, -1).gather(-1, actions)\nloss = kd - (lp*adv).mean()":
         ["full_kl(p, q)", "-A*log_q"],

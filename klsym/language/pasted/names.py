@@ -129,6 +129,22 @@ def list_logged(tree: ast.AST) -> frozenset[str]:
     return frozenset(name for name in inside if name == "q" or inside.count(name) == typed.count(name))
 
 
+OF_DISTRIBUTIONS = {"log", "KL", "kl", "kl_div", "kl_divergence", "xlogy", "entropy"}
+
+
+def list_distributions(tree: ast.AST) -> frozenset[str]:
+    """Return the names inside functions of probabilities: a log, a divergence.
+
+    >>> sorted(list_distributions(ast.parse("KL(P, Q) + S*(S/M).log() + x*exp(y)")))
+    ['M', 'P', 'Q', 'S']
+    """
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    operands = [
+        x for call in calls if split_operands(call)[0] in OF_DISTRIBUTIONS for x in split_operands(call)[1]
+    ]
+    return frozenset(x.id for operand in operands for x in ast.walk(operand) if isinstance(x, ast.Name))
+
+
 def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
     """Return the names in what an advantage is multiplied by.
 

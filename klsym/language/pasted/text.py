@@ -27,7 +27,7 @@ GREEK = str.maketrans({
     "π": "pi", "ρ": "rho", "β": "beta", "α": "alpha", "ε": "eps", "λ": "lam", "γ": "gamma", "μ": "mu",
     "τ": "tau", "θ": "theta", "σ": "sigma", "−": "-", "·": "*", "×": "*",
 })  # fmt: skip
-DIVERGENCE = re.compile(r"\b(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
+DIVERGENCE = re.compile(r"\b(?:D_)?(KL|kl)\(\s*(\w+)\s*\|\|\s*(\w+)\s*\)")
 
 
 def as_python(text: str) -> str:
