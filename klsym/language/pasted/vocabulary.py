@@ -13,10 +13,11 @@ from typing import Any
 from sympy import Add, log
 
 from klsym.errors import spell_option
-from klsym.language.expressions import ATOMS, exp, log_q, sg
+from klsym.language.expressions import ATOMS, REWARDS, exp, log_q, sg
 from klsym.language.expressions import DENSITIES as SYMBOLS
+from klsym.language.parser import SHOWN
 from klsym.language.pasted.calls import Call, Row
-from klsym.language.pasted.names import split_operands
+from klsym.language.pasted.names import list_words_typed, split_operands
 from klsym.language.pasted.selections import QUANTILES
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
@@ -24,14 +25,21 @@ from klsym.language.reductions import (
     SAMPLES,
     WORD_LOGS,
     WORDS,
+    Mean,
     average_over_words,
     has_words,
     select_drawn_word,
     select_one_hot,
     sum_over_words,
 )
-from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
-from klsym.language.training_names import find_policy, find_policy_named, names_drawn_word
+from klsym.language.sums import DENSITIES, OverVocabulary, Scaled, full_kl
+from klsym.language.training_names import (
+    find_logits,
+    find_meaning,
+    find_policy,
+    find_policy_named,
+    names_drawn_word,
+)
 
 NAME_DRAWN = ": name the index of the drawn word token_ids or labels; for the top k words type full(M*..)"
 
@@ -234,10 +242,36 @@ def unfold_module(node: ast.Call, modules: Mapping[str, ast.Call]) -> ast.Call:
     return ast.copy_location(ast.Call(function, node.args, [*node.keywords, *module.keywords]), node)
 
 
+def _names_reward(reader: Any, node: ast.expr) -> bool:
+    """Is it made of rewards or advantages, and of no logits?"""
+    names = list_words_typed(node)
+    values = [reader.names[name] for name in names & reader.assigned.keys()]
+    is_of_reward = any(find_meaning(name) in ("A", "R") for name in names) or any(
+        x.has(*REWARDS) for x in values
+    )
+    return is_of_reward and not any(find_logits(name) for name in names)
+
+
+def _weight_samples(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return softmax(A/beta, dim=0) over a batch, exp(A/beta) over its sum, as in AWR: scaled(exp(A/beta))/n.
+
+    Source: Peng et al., Advantage-Weighted Regression, arXiv:1910.00177.
+    """
+    axis, typed = ast.unparse(given["axis"]) if "axis" in given else "0", ast.unparse(call.node)[:SHOWN]
+    x = reader.build(given["x"], depth)
+    if axis not in ("0", "-1") or x.has(*SYMBOLS, Mean):
+        hint = ": type exp(A/beta)/exp(A/beta).mean() for weights over the samples of a batch"
+        raise reader.make_error_with_hint(f"{call.name} of rewards over another axis", hint, call.node)
+    reader.note_assumption(f"{typed} is over the samples of a batch")
+    return Scaled(exp(x)) / SAMPLES
+
+
 def _make_softmax_row(is_log: bool) -> Row:
     """Return the row of log_softmax or softmax: of every word; its argument is the logits of a policy."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+        if not is_log and _names_reward(reader, given["x"]):
+            return _weight_samples(reader, call, given, depth)
         word = WORD_LOGS[reader.read_logits(given["x"], call)]
         logits = given["x"].left if isinstance(given["x"], ast.BinOp) else given["x"]
         is_detached = any(isinstance(x, ast.Attribute) and x.attr == "detach" for x in ast.walk(logits))
