@@ -20,8 +20,17 @@ from klsym.language.parser import FUNCTIONS, PARAMETER, SHOWN, Reader, is_of_ans
 from klsym.language.pasted.action_values import names_action_value
 from klsym.language.pasted.asked_names import (
     ask_for_value,
+    find_example,
     suggest_for_token_advantage,
     suggest_for_top_words,
+)
+from klsym.language.pasted.log_ratios import (
+    DEFINITIONS,
+    Places,
+    find_places,
+    settle_log_ratio,
+    spell_value,
+    write_commands,
 )
 from klsym.language.pasted.names import (
     is_padding_mask,
@@ -122,6 +131,8 @@ class NameReader(Reader):
         self.clipped: frozenset[str] = frozenset()  # names that are bounded from both sides
         self.logged: frozenset[str] = frozenset()  # names of which a log is taken, and nothing else
         self.distributions: frozenset[str] = frozenset()  # names inside a log or a divergence
+        self.places = Places(frozenset(), frozenset())  # of names inside exp
+        self.source = text
         self.terms: frozenset[str] = frozenset()  # names that stand in a sum, with or without a coefficient
         self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
@@ -142,6 +153,7 @@ class NameReader(Reader):
         self.terms = list_terms(tree)
         self.logged = list_logged(tree)
         self.distributions = list_distributions(tree)
+        self.places = find_places(tree)
         self.clipped = list_clipped(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
@@ -236,11 +248,21 @@ class NameReader(Reader):
             return ATOMS["rho"]
         if name == "G" and name in self.factors:
             return ATOMS["R"]
+        if (settled := settle_log_ratio(name, self.places, self.names_typed)) is not None:
+            self.assumed = (*self.assumed, settled.assumed)
+            return settled.value
         if name in AMBIGUOUS:
             self.is_foreign = True
-            hint = f": type {AMBIGUOUS[name].format(name)}{self.ask_for_others(name)}"
+            commands = write_commands(name, self.source, self.list_examples(name))
+            hint = f": type {AMBIGUOUS[name].format(name)}{commands or self.ask_for_others(name)}"
             raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         return None
+
+    def list_examples(self, name: str) -> dict[str, str]:
+        """Return an example of each other name of the text whose value has to be asked for."""
+        names = [x for x in dict.fromkeys(self.values_typed) if x != name and self.is_unsettled(x)]
+        examples = {x: DEFINITIONS.get(AMBIGUOUS.get(x, ""), (find_example(x),))[0] for x in names}
+        return {x: example for x, example in examples.items() if example}
 
     def is_stored_beside_new(self, typed: str) -> bool:
         """Is it batch["log_probs"] beside a log-probability of no batch?  Then it is that of the sampler."""
@@ -281,8 +303,8 @@ class NameReader(Reader):
 
     def names_density(self) -> bool:
         """Has the text a log-probability or a probability of the trained policy?"""
-        found = (find_meaning, find_density, find_logits)
-        return any(find(name) == "log_q" for name in self.names_typed for find in found)
+        finders = (find_meaning, find_density, find_logits)
+        return any(find(name) == "log_q" for name in self.names_typed for find in finders)
 
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
@@ -414,11 +436,8 @@ class NameReader(Reader):
 
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""
-        pairs = tuple(
-            (x, "R" if symbol == ACTION_VALUE else LOG_WEIGHT if symbol.is_Add else str(symbol))
-            for x, symbol in self.read_as.items()
-            if symbol != MASK and x != str(symbol)
-        )
+        values = {x: symbol for x, symbol in self.read_as.items() if symbol != MASK and x != str(symbol)}
+        pairs = tuple((x, "R" if y == ACTION_VALUE else spell_value(y)) for x, y in values.items())
         if self.is_foreign and "r" in self.read_as:
             pairs = (*pairs, ("r", "p/q"))
         if pairs:

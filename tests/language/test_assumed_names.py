@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from sympy import lambdify
 
+from klsym.errors import UsageError
 from klsym.language.expressions import R, log_q
 from klsym.language.spellings import read_loss
 from klsym.language.sums import OverVocabulary
@@ -211,3 +214,57 @@ def test_a_reparametrised_action_has_the_gradient_of_the_exact_mean(alpha: float
 
     [gradient] = torch.autograd.grad(evaluate_mean(attach), [theta])
     assert (gradient.tolist() == pytest.approx(differentiate_exact(), abs=1e-7)) is attach
+
+
+# ---------------------------------------------------------------------------- log_ratio, kl
+SETTLED = {
+    "ratio = torch.exp(log_ratio); -(ratio*adv).mean()": "-A*rho",
+    "w = logr.exp(); -torch.min(w*adv, w.clamp(0.8, 1.2)*adv)": "-Min(A*rho, A*clip(rho, 4/5, 6/5))",
+    "-(torch.exp(logratio)*advantages).mean()": "-A*rho",
+    "ratio = logratio.exp(); kl = (ratio - 1) - logratio; -ratio*adv + 0.1*kl":
+        "-A*rho + log_mu/10 - log_q/10 + rho/10 - 1/10",
+    "(torch.exp(kl) - 1) - kl": "k3",
+    "torch.expm1(logr) - logr": "k3",
+    "ratio = torch.exp(log_ratio); (ratio - 1) - log_ratio": "k3",
+    "0.5*log_ratio**2 + ref_kl_coef*k1": "ref_kl_coef*k1 + k2",
+    "kl = logp - ref_logp; torch.exp(kl) - 1 - kl": "-k1 - 1 + 1/r",
+}  # fmt: skip
+ASKED = {
+    "-(log_ratio*adv).mean()": ["log_ratio = k1", "log_ratio = log_q - log_mu"],
+    "beta*kl.mean() - A*logp": ["kl = k1", "kl = k3"],
+    "loss = 0.5*logr**2": ["logr = k1", "logr = log_q - log_mu"],
+    "loss = ratio - 1": ["ratio = rho", "ratio = r"],
+    "(torch.exp(logr) - 1) - logr + 0*old_logp": ["logr = k1", "logr = log_q - log_mu"],
+    "loss = pg_loss*2 + beta*kl": ["kl = k1; pg_loss = -A*logp", "kl = k3; pg_loss = -A*logp"],
+    "(rewards - beta*kl)*logp": ["kl = k1", "kl = k3"],
+}
+
+
+@pytest.mark.parametrize(("code", "loss"), SETTLED.items(), ids=[code[:40] for code in SETTLED])
+def test_a_log_ratio_is_settled_by_its_place(code: str, loss: str) -> None:
+    reading = read_loss(code)
+    assert str(reading.expression) == loss
+    assumed = [
+        x for note in reading.notes if note.code == "settings-assumed" for x in note.values["conditions"]
+    ]
+    assert any("is logp - " in x or "is ref_logp - logp" in x for x in assumed) == ("kl = logp" not in code)
+
+
+@pytest.mark.parametrize(("code", "definitions"), ASKED.items(), ids=[*ASKED])
+def test_an_ambiguous_name_is_asked_for_with_commands_that_are_read(
+    code: str, definitions: list[str]
+) -> None:
+    with pytest.raises(UsageError, match="ambiguous name") as caught:
+        read_loss(code)
+    commands = re.findall("klsym explain '([^']*)'", str(caught.value))
+    assert [command.removesuffix(f"; {code}") for command in commands] == definitions
+    assert all(read_loss(command).expression for command in commands)
+
+
+@pytest.mark.parametrize(
+    "code", ["kl = f(x)\nloss = kl*kl2", "def f(kl):\n    return kl", "kl*" + "k1*" * 80 + "k2"]
+)
+def test_no_command_is_printed_for_blocks_and_long_code(code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_loss(code)
+    assert "klsym explain '" not in str(caught.value)
