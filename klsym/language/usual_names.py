@@ -253,7 +253,8 @@ class NameReader(Reader):
             return settled.value
         if name in AMBIGUOUS:
             self.is_foreign = True
-            commands = write_commands(name, self.source, self.list_examples(name))
+            typed = {*self.values_typed} - self.later - self.assigned.keys()
+            commands = write_commands(name, self.source, self.list_examples(name), typed)
             hint = f": type {AMBIGUOUS[name].format(name)}{commands or self.ask_for_others(name)}"
             raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         return None

@@ -234,8 +234,13 @@ ASKED = {
     "beta*kl.mean() - A*logp": ["kl = k1", "kl = k3"],
     "loss = 0.5*logr**2": ["logr = k1", "logr = log_q - log_mu"],
     "loss = ratio - 1": ["ratio = rho", "ratio = r"],
-    "(torch.exp(logr) - 1) - logr + 0*old_logp": ["logr = k1", "logr = log_q - log_mu"],
-    "loss = pg_loss*2 + beta*kl": ["kl = k1; pg_loss = -A*logp", "kl = k3; pg_loss = -A*logp"],
+    "(torch.exp(logr) - 1) - logr + 0*old_logp": ["logr = k1", "logr = log_q - old_logp"],
+    "loss = pg_loss*2 + beta*kl": ["kl = k1; pg_loss = -A*log_q", "kl = k3; pg_loss = -A*log_q"],
+    "-log_probs*adv + 0.5*logr**2": ["logr = k1", "logr = log_probs - log_mu"],
+    "-new_lp*adv + old_lp + pg_loss*logr": [
+        "logr = k1; pg_loss = -A*new_lp",
+        "logr = new_lp - old_lp; pg_loss = -A*new_lp",
+    ],
     "(rewards - beta*kl)*logp": ["kl = k1", "kl = k3"],
 }
 

@@ -10,7 +10,8 @@ Source of k3: Schulman, Approximating KL Divergence, http://joschu.net/blog/kl-a
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -139,10 +140,11 @@ def spell_value(value: Any) -> str:
     return LOG_WEIGHT if value == ATOMS["log_q"] - ATOMS["log_mu"] else str(recognise(value))
 
 
-def write_commands(name: str, source: str, others: Mapping[str, str]) -> str:
+def write_commands(name: str, source: str, others: Mapping[str, str], names: Iterable[str] = ()) -> str:
     """Return two commands in which an ambiguous name is defined before the code; "" for long code.
 
-    others: names beside it that have to be asked for, and an example of each.
+    others: names beside it that have to be asked for, and an example of each.  names: those that the code
+    does not assign; its own names of log-probabilities are used.
 
     >>> write_commands("kl", "loss = a + kl", {})
     ": klsym explain 'kl = k1; loss = a + kl' or klsym explain 'kl = k3; loss = a + kl'"
@@ -151,6 +153,15 @@ def write_commands(name: str, source: str, others: Mapping[str, str]) -> str:
     code = "" if is_block(source) else join_lines(source)
     if not code or not definitions or len(code) > LONGEST or "'" in code:
         return ""
-    before = "".join(f"{x} = {example}; " for x, example in others.items())
-    typed = [f"klsym explain {quote(f'{name} = {value}; {before}{code}')}" for value in definitions]
-    return f": {' or '.join(typed)}"
+    typed = {find_meaning(x): x for x in names if x not in AMBIGUOUS}
+
+    def name_density(word: re.Match[str]) -> str:
+        meaning = word[0] if word[0] == "A" else find_meaning(word[0]) or ""
+        return typed.get(meaning, meaning) if meaning.startswith("log_") or meaning == "A" else word[0]
+
+    def spell(formula: str) -> str:
+        return re.sub("[A-Za-z_]+", name_density, formula)
+
+    before = "".join(f"{x} = {spell(example)}; " for x, example in others.items())
+    commands = [f"klsym explain {quote(f'{name} = {spell(value)}; {before}{code}')}" for value in definitions]
+    return f": {' or '.join(commands)}"
