@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from sympy import Integer, S
 
 from klsym.errors import UsageError
+from klsym.language.expressions import R
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.messages import Message
 from klsym.language.parser import (
@@ -49,6 +50,7 @@ from klsym.language.pasted.names import (
     is_told_by_name,
     list_chain,
     list_names_filled,
+    list_returns_filled,
     list_words_typed,
     names_distribution,
     names_mask,
@@ -229,6 +231,9 @@ class SpelledReader(WholeLossReader):
                 if is_told_by_loop(name, loop):
                     self.told.add(name)
                     self.note_assumption(f"{name} is what its name says")
+                elif name in list_returns_filled(loop):
+                    self.assign(name, R)
+                    self.note_assumption(f"{name} is R, the discounted sum of rewards from each step on")
             return S.Zero
 
     def parse_statements(self) -> list[ast.stmt]:

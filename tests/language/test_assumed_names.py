@@ -238,8 +238,8 @@ ASKED = {
     "loss = pg_loss*2 + beta*kl": ["kl = k1; pg_loss = -A*log_q", "kl = k3; pg_loss = -A*log_q"],
     "-log_probs*adv + 0.5*logr**2": ["logr = k1", "logr = log_probs - log_mu"],
     "-new_lp*adv + old_lp + pg_loss*logr": [
-        "logr = k1; pg_loss = -A*new_lp",
-        "logr = new_lp - old_lp; pg_loss = -A*new_lp",
+        "logr = k1; pg_loss = -adv*new_lp",
+        "logr = new_lp - old_lp; pg_loss = -adv*new_lp",
     ],
     "(rewards - beta*kl)*logp": ["kl = k1", "kl = k3"],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 
 from klsym.language.training_names import (
@@ -362,6 +363,62 @@ def is_told_by_loop(name: str, loop: ast.stmt) -> bool:
     )
     names_sum = bool({*split_words(name)} & {"returns", "return", "discounted", *ADVANTAGES})
     return find_meaning(name) in ("R", "A") and names_sum and not is_of_policy
+
+
+REWARD_LETTERS = {"r", "rs", "rew", "rews"}
+
+
+def list_returns_filled(loop: ast.stmt) -> list[str]:
+    """Return the names that a loop over the steps, the last one first, fills with discounted sums of rewards.
+
+    >>> codes = ("G = r + gamma*G; Gs.insert(0, G)", "G = r*G; Gs.insert(0, G)", "G = r + G; Gs.append(G)")
+    >>> [list_returns_filled(ast.parse(f"for r in rewards[::-1]: {code}").body[0]) for code in codes]
+    [['Gs'], [], []]
+    """
+    if not isinstance(loop, ast.For) or not re.search(
+        r"\[::-1\]|reversed\(|-1, -1\)", ast.unparse(loop.iter)
+    ):
+        return []
+    if any((find_meaning(x) or find_logits(x) or "").startswith("log_") for x in list_words_typed(loop)):
+        return []
+    is_of_rewards = any(_names_reward(x) for x in list_words_typed(loop.iter))
+    steps = {*list_words_typed(loop.target)} if is_of_rewards else set()
+    sums = {
+        node.targets[0].id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        and _adds_reward(node.targets[0].id, node.value, steps)
+    }  # fmt: skip
+    filled: list[str] = []
+    for node in ast.walk(loop):
+        match node:
+            case ast.Assign([ast.Subscript(ast.Name(name))], ast.Name(total)) if total in sums:
+                filled.append(name)
+            case ast.Call(ast.Attribute(ast.Name(name), "insert"), [ast.Constant(0), ast.Name(total)]) if (
+                total in sums
+            ):
+                filled.append(name)
+    return filled
+
+
+def _names_reward(name: str) -> bool:
+    return name in REWARD_LETTERS or find_meaning(name) == "R"
+
+
+def _adds_reward(total: str, value: ast.expr, steps: set[str]) -> bool:
+    """Is it the reward of a step, and a multiple of the sum before: r + gamma*total?"""
+    match value:
+        case ast.BinOp(left, ast.Add(), right):
+            parts = {total in list_words_typed(x): x for x in (left, right)}
+        case _:
+            return False
+    if len(parts) < 2 or not isinstance(parts[True], ast.BinOp) or not isinstance(parts[True].op, ast.Mult):
+        return False
+    names = list_words_typed(parts[False]) - ({*list_words_typed(parts[False].slice)} if isinstance(
+        parts[False], ast.Subscript) else set())  # fmt: skip
+    factors = list_words_typed(parts[True]) - {total}
+    is_reward = len(names) == 1 and (names <= steps or all(map(_names_reward, names)))
+    return is_reward and not any(map(_names_reward, factors)) and not factors & steps
 
 
 def list_names_filled(loop: ast.stmt) -> list[str]:
