@@ -73,7 +73,8 @@ TWO_LEVELS = (
 )
 DRAWN_INSIDE = (
     "a value at the drawn word inside a sum over all words",
-    "klsym reads it where it multiplies the sum; klsym measure FILE.py:FUNC runs the code",
+    "klsym reads it where it multiplies the sum; give values of all words a name of their own, and type H(q)"
+    " for the entropy; klsym measure FILE.py:FUNC runs the code",
 )
 BY_A_MEAN = (
     "a division by the mean of a batch",

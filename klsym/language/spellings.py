@@ -86,6 +86,7 @@ from klsym.language.training_names import OF_DATA, names_state_value, split_word
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
+OF_TRAINERS = {"agg_loss", "kl_penalty", "weighted_mean"}
 OF_ACTIONS = {"action", "actions", "act", "acts", "a"}
 
 
@@ -436,7 +437,8 @@ class SpelledReader(WholeLossReader):
             case ast.Attribute(of, name):
                 chain = self.split_chain(of)
                 is_module = chain == ["self"] and name.lower() in CALLS  # self.MseLoss(x, y)
-                if chain is not None and (chain[0] in LIBRARIES or name.startswith("masked_") or is_module):
+                is_module |= name.startswith("masked_") or name in OF_TRAINERS  # core_algos.agg_loss(x, mask)
+                if chain is not None and (chain[0] in LIBRARIES or is_module):
                     return SplitCall(name, node.args, is_from_library=True)
                 return SplitCall(name, [of, *node.args], is_from_library=False)
         raise self.make_error_at("this call is not part of the loss grammar", node)

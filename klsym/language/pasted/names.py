@@ -341,7 +341,11 @@ def is_told_by_name(name: str, value: ast.expr) -> bool:
     names = list_words_typed(value)
     called = {split_operands(node)[0] for node in ast.walk(value) if isinstance(node, ast.Call)}
     own_logits = {x for x in names if find_meaning(x) is None and find_logits(x) == meaning}
-    others = names - called - own_logits
+    parts = {
+        x.attr for x in ast.walk(value) if isinstance(x, ast.Attribute) and isinstance(x.value, ast.Call)
+    }
+    typed = {x.id for x in ast.walk(value) if isinstance(x, ast.Name)}
+    others = names - called - own_logits - ({"logits"} & parts - typed)  # of ref_model(x).logits
     of_policies = {x for x in others if (find_meaning(x) or find_logits(x) or "").startswith("log_")}
     alike = {x for x in names - called if find_meaning(x) == meaning}
     if of_policies or alike or any(isinstance(node, ast.Compare) for node in ast.walk(value)):
