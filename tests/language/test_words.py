@@ -190,6 +190,11 @@ def test_two_temperatures_are_explained_term_by_term(code: str, losses: list[str
         assert str(answer).lstrip().startswith(loss) or f"read as  {loss}" in str(answer)
 
 
+def test_no_command_is_printed_where_a_name_is_assigned_twice() -> None:
+    with pytest.raises(UsageError, match=r"explain each term by itself$"):
+        read_loss(f"loss = {SOFT}\nloss = loss + F.cross_entropy(student_logits, labels)")
+
+
 @pytest.mark.parametrize(("code", "squared"), [(f"{SOFT}*T**2", True), (f"{SOFT}*T", False), (SOFT, False)])
 def test_the_square_of_the_temperature_is_said(code: str, squared: bool) -> None:
     codes = [note.code for note in read_loss(code).notes]

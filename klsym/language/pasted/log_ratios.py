@@ -88,8 +88,10 @@ def _find_exponent(node: ast.expr, exponents: Mapping[str, str] | None = None) -
     if not isinstance(node, ast.Call):
         return ""
     called, operands = split_operands(node)
-    is_exp = called in ("exp", "expm1") and len(operands) == 1 and isinstance(operands[0], ast.Name)
-    return operands[0].id if is_exp else ""
+    match operands:
+        case [ast.Name(name)] if called in ("exp", "expm1"):
+            return name
+    return ""
 
 
 def _list_terms(node: ast.expr, sign: int) -> Iterator[tuple[ast.expr, int]]:

@@ -411,16 +411,17 @@ def _names_reward(name: str) -> bool:
 
 def _adds_reward(total: str, value: ast.expr, steps: set[str]) -> bool:
     """Is it the reward of a step, and a multiple of the sum before: r + gamma*total?"""
-    match value:
-        case ast.BinOp(left, ast.Add(), right):
-            parts = {total in list_words_typed(x): x for x in (left, right)}
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+        return False
+    parts = {total in list_words_typed(x): x for x in (value.left, value.right)}
+    match parts.get(True), parts.get(False):
+        case ast.BinOp(op=ast.Mult()) as multiple, ast.Subscript(value=reward):
+            pass
+        case ast.BinOp(op=ast.Mult()) as multiple, ast.expr() as reward:
+            pass
         case _:
             return False
-    if len(parts) < 2 or not isinstance(parts[True], ast.BinOp) or not isinstance(parts[True].op, ast.Mult):
-        return False
-    names = list_words_typed(parts[False]) - ({*list_words_typed(parts[False].slice)} if isinstance(
-        parts[False], ast.Subscript) else set())  # fmt: skip
-    factors = list_words_typed(parts[True]) - {total}
+    names, factors = list_words_typed(reward), list_words_typed(multiple) - {total}
     is_reward = len(names) == 1 and (names <= steps or all(map(_names_reward, names)))
     return is_reward and not any(map(_names_reward, factors)) and not factors & steps
 

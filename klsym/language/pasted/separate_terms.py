@@ -34,10 +34,20 @@ class Term(NamedTuple):
 
 
 def separate_terms(statements: Sequence[ast.stmt]) -> list[Term]:
-    """Return the terms of the last statement, a sum; a name that stands for a sum is opened."""
-    values = {name: line.value for line in statements if (name := find_assigned_name(line)) is not None}
+    """Return the terms of the last statement, a sum; a name that stands for a sum is opened.
+
+    Nothing is returned for code that assigns a name twice.
+    """
+    names = [name for line in statements if (name := find_assigned_name(line)) is not None]
     last = getattr(statements[-1], "value", None) if statements else None
-    return [_write_term(term, values) for term in _open_sum(last, values, 1)] if last is not None else []
+    if last is None or len({*names}) < len(names):
+        return []
+    values = {
+        name: line.value
+        for line in statements
+        if isinstance(line, ast.Assign) and (name := find_assigned_name(line)) is not None
+    }
+    return [_write_term(term, values) for term in _open_sum(last, values, 1)]
 
 
 def _open_sum(node: ast.expr, values: dict[str, ast.expr], sign: int) -> Iterator[ast.expr]:
@@ -46,16 +56,17 @@ def _open_sum(node: ast.expr, values: dict[str, ast.expr], sign: int) -> Iterato
         case ast.BinOp(left, ast.Add() | ast.Sub() as operator, right):
             yield from _open_sum(left, values, sign)
             yield from _open_sum(right, values, -sign if isinstance(operator, ast.Sub) else sign)
-        case ast.Name(name) if isinstance(values.get(name), ast.BinOp) and isinstance(
-            values[name].op, ast.Add | ast.Sub
-        ):
+        case ast.Name(name) if is_sum(values.get(name)):
             yield from _open_sum(values[name], {**values, name: node}, sign)
-        case ast.Call(ast.Attribute(inner, "mean" | "sum"), []) if isinstance(
-            inner, ast.BinOp
-        ) and isinstance(inner.op, ast.Add | ast.Sub):
+        case ast.Call(ast.Attribute(inner, "mean" | "sum"), []) if is_sum(inner):
             yield from _open_sum(inner, values, sign)
         case _:
             yield node if sign > 0 else ast.UnaryOp(ast.USub(), node)
+
+
+def is_sum(node: ast.expr | None) -> bool:
+    """Is it a sum or a difference?"""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
 
 
 def _write_term(term: ast.expr, values: dict[str, ast.expr]) -> Term:
