@@ -32,7 +32,7 @@ from klsym.language.training_names import (
     OLD,
     REFERENCE,
     TRAINED,
-    expand_initial,
+    expand_name,
     find_density,
     find_meaning,
     is_training_setting,
@@ -318,7 +318,7 @@ def expand_short_name(name: str, argument_names: Collection[str]) -> str:
     """
     if name in POLICIES and {*argument_names} >= POLICIES:
         return f"{name}_logps"
-    return expand_initial(name, argument_names)
+    return expand_name(name, argument_names)
 
 
 def is_unspecific(name: str) -> bool:

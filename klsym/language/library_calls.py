@@ -16,7 +16,7 @@ from typing import Any
 from klsym.language.expressions import DENSITIES, REWARDS, above
 from klsym.language.pasted.action_values import find_trained_coefficient
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
-from klsym.language.pasted.names import has_mask_index, list_chain
+from klsym.language.pasted.names import has_mask_index, list_chain, names_mask
 from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
 from klsym.language.reductions import ACTION_VALUE, MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
 from klsym.language.sums import Normalised
@@ -129,33 +129,96 @@ def _copy_values(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
     return reader.call_function("sg", [_join(reader, call, given, depth)], call.node)
 
 
-def _make_masked_row(kind: str, last: str = "axis") -> Row:
-    """Return the row of masked_mean(x, mask) or masked_sum(x, mask)."""
+def _make_masked_row(kind: str) -> Row:
+    """Return the row of masked_mean(x, mask) or masked_sum(x, mask); some libraries have the mask first."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
-        if "mode" in given:
-            _assume_token_mean(reader, call, given["mode"])
-        x, mask = reader.read_averaged(kind, given["x"], depth), reader.build(given["mask"], depth)
+        if names_mask(given["x"]) and not names_mask(given["mask"]):
+            averaged, weights = given["mask"], given["x"]
+        else:
+            averaged, weights = given["x"], given["mask"]
+        x, mask = reader.read_averaged(kind, averaged, depth), reader.build(weights, depth)
         if mask != MASK:
-            raise reader.make_error_at(
-                f"{call.name} with a second argument that is no mask of padding", call.node
-            )
+            typed = ast.unparse(weights)[:40]
+            hint = f": for other weights type {ast.unparse(averaged)[:40]}*{typed}/{typed}.mean()"
+            reason = f"{call.name} with a second argument that is no mask of padding"
+            raise reader.make_error_with_hint(reason, hint, call.node)
         if kind == "mean":
             return _average_kept(reader, call, x, given.get("axis"))
+        reader.token_sums.note(MASK * x, given.get("axis"))
         return reader.reduce_to_mean(kind, MASK * x, call.name)
 
-    return Row(("x", "mask", "/", last), build)
+    return Row(("x", "mask", "/", "axis", "keepdims", "eps", "dtype"), build)
 
 
-def _assume_token_mean(reader: Any, call: Call, mode: ast.expr) -> None:
-    """Read agg_loss of verl as the mean over all tokens, its default; the answer says so of a setting."""
-    typed = ast.unparse(mode)
-    if isinstance(mode, ast.Constant) and mode.value != "token-mean":
-        hint = ": type the sums, as in ((x*mask).sum(-1)/mask.sum(-1)).mean()"
-        raise reader.make_error_with_hint(f"{call.name} with {typed[:40]}", hint, call.node)
+PENALTIES: dict[str, Callable[[Any, ast.expr, Any], Any]] = {
+    **dict.fromkeys(("kl", "k1"), lambda reader, node, d: d),
+    "abs": lambda reader, node, d: reader.call_function("abs", [d], node),
+    **dict.fromkeys(("mse", "k2"), lambda reader, node, d: d**2 / 2),
+    **dict.fromkeys(("low_var_kl", "k3"), lambda reader, node, d: _build_exp(reader, -d, node) - 1 + d),
+}
+"""The kinds of verl's kl_penalty, of the difference of log-probabilities and those of the reference."""
+
+
+def _build_penalty(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return kl_penalty(logprob, ref_logprob, kind) of verl/trainer/ppo/core_algos.py."""
+    kind = getattr(given["kind"], "value", None)
+    if not isinstance(kind, str) or kind not in PENALTIES:
+        kinds = ", ".join(PENALTIES)
+        hint = f": it is read for {kinds}, as in kl_penalty(logp, ref_logp, 'low_var_kl')"
+        raise reader.make_error_with_hint(f"{call.name} of another kind", hint, call.node)
+    if kind in ("low_var_kl", "k3"):
+        reader.note_assumption(f"the clamps of {call.name} far from p = q are left out")
+    x, y = (reader.build(given[name], depth) for name in ("x", "y"))
+    return PENALTIES[kind](reader, call.node, x - y)
+
+
+AGGREGATES = {
+    "token-mean": "({x}*{mask}).sum()/{mask}.sum()",
+    "seq-mean-token-sum": "({x}*{mask}).sum(-1).mean()",
+    "seq-mean-token-mean": "(({x}*{mask}).sum(-1)/{mask}.sum(-1)).mean()",
+    "seq-mean-token-sum-norm": "({x}*{mask}).sum(-1).mean()",
+}
+"""The modes of verl's agg_loss, and what each computes, up to a constant factor."""
+OF_SIZES = ("dp_size", "batch_num_tokens", "global_batch_size", "loss_scale_factor")
+
+
+def _build_aggregate(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the mean that agg_loss of verl computes; a mode that is a setting is taken to be its default.
+
+    Source: agg_loss in verl/trainer/ppo/core_algos.py of github.com/volcengine/verl.
+    """
+    mode, typed = given.get("mode", ast.Constant("token-mean")), ""
     if not isinstance(mode, ast.Constant):
-        reader.assumed = (*reader.assumed, f"{typed[:40]} is 'token-mean'")
+        typed, mode = ast.unparse(mode)[:40], ast.Constant("token-mean")
+        reader.note_assumption(f"{typed} is 'token-mean'")
+    if mode.value not in AGGREGATES:
+        modes = ", ".join(AGGREGATES)
+        hint = f": its modes are {modes}; for another type the sums, as in (x*mask).sum(-1).mean()"
+        raise reader.make_error_with_hint(f"{call.name} with {ast.unparse(mode)[:40]}", hint, call.node)
+    if reader.build(given["mask"], depth) != MASK:
+        raise reader.make_error_at(
+            f"{call.name} with a second argument that is no mask of padding", call.node
+        )
+    if sizes := [name for name in OF_SIZES if name in given]:
+        reader.note_assumption(f"{' and '.join(sizes)} change the loss by a constant factor alone")
+    if mode.value.endswith("norm"):
+        reader.note_assumption("the constant length that divides the sums is left out")
+    names = {"x": "loss_mat", "mask": "loss_mask"}
+    written = ast.parse(AGGREGATES[mode.value].format(**names), mode="eval").body
+    arguments = {names[key]: given[key] for key in names}
+    return reader.build(ast.copy_location(_Substitution(arguments).visit(written), call.node), depth)
+
+
+class _Substitution(ast.NodeTransformer):
+    """Writes arguments for the names of parameters."""
+
+    def __init__(self, arguments: dict[str, ast.expr]) -> None:
+        self.arguments = arguments
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.arguments.get(node.id, node)
 
 
 def _average_kept(reader: Any, call: Call, x: Any, axis: ast.expr | None) -> Any:
@@ -291,8 +354,9 @@ FUNCTIONS: dict[str, Row] = {
     "Variable": Row(("x",), lambda reader, call, given, depth: reader.build(given["x"], depth)),
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
-    "masked_mean": _make_masked_row("mean"),
-    "agg_loss": _make_masked_row("mean", last="mode"),
+    **dict.fromkeys(("masked_mean", "weighted_mean", "masked_average"), _make_masked_row("mean")),
+    **dict.fromkeys(("kl_penalty", "kl_penalty_forward"), Row(("x", "y", "kind"), _build_penalty)),
+    "agg_loss": Row(("x", "mask", "/", "mode", *OF_SIZES), _build_aggregate),
     **dict.fromkeys(("whiten", "masked_whiten"), Row(("x", "/", "mask", "shift_mean"), _build_whitened)),
     "masked_sum": _make_masked_row("sum"),
     **dict.fromkeys(("mse_loss", "mse", "mseloss"), _make_distance_row(lambda reader, node, d: d**2)),

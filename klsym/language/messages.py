@@ -25,3 +25,10 @@ class Message:
 
     def __repr__(self) -> str:
         return f"Message({', '.join([repr(self.code), *(f'{n}={v!r}' for n, v in self.values.items())])})"
+
+
+TEMPERATURE_SQUARED = (
+    "the factor T**2 keeps the size of the gradient, which falls as 1/T**2 at high temperature T"
+    " (Hinton et al. 2015, arXiv:1503.02531, section 2)"
+)
+"""What a factor does that is the square of the temperature of softmax."""

@@ -23,6 +23,7 @@ from klsym.language.expressions import (
     DENSITIES,
     REWARDS,
     OverPositions,
+    clip,
     log_q,
     parameter,
     remove_sg,
@@ -42,6 +43,7 @@ WORD_LOGS = {density: Symbol(f"{density.name}[v]", real=True) for density in DEN
 LOGITS = {density: Symbol(f"the logits of {density.name}", real=True) for density in DENSITIES}
 ACTION_VALUE = Symbol("the value of an action", real=True)  # of each word, if the vocabulary is summed
 COUNTS = (SAMPLES, KEPT, WORDS)
+BOUNDING = (sympy.Min, sympy.Max, clip)
 
 
 class Misplaced(Exception):
@@ -61,13 +63,19 @@ INSIDE = (
     "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; seqmean(log_q) for a"
     " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
 )
+BESIDE_REWARD = (
+    INSIDE[0],
+    "for a mean of x over the tokens of each response type ((x*A*mask).sum(-1)/mask.sum(-1)).mean(), for one"
+    " over the samples (x*A.mean()).mean()",
+)
 TWO_LEVELS = (
     "a mean over the tokens of each sequence beside one over all tokens",
     "average all terms alike, as in (x*mask).sum()/mask.sum()",
 )
 DRAWN_INSIDE = (
     "a value at the drawn word inside a sum over all words",
-    "klsym reads it where it multiplies the sum; klsym measure FILE.py:FUNC runs the code",
+    "klsym reads it where it multiplies the sum; give values of all words a name of their own, and type H(q)"
+    " for the entropy; klsym measure FILE.py:FUNC runs the code",
 )
 BY_A_MEAN = (
     "a division by the mean of a batch",
@@ -261,7 +269,8 @@ def flatten(e: Any) -> Flat:
     for mean, name in names.items():
         c = sympy.diff(inside, name)
         if c.has(*names.values()) or is_random(c):
-            raise Misplaced(*INSIDE)
+            is_beside_reward = c.has(*REWARDS) and not c.has(*DENSITIES) and mean.has(*DENSITIES)
+            raise Misplaced(*(BESIDE_REWARD if is_beside_reward else INSIDE))
         parts.append(_split_factors(c, mean.args[0]))
     remainder = inside.xreplace(dict.fromkeys(names.values(), sympy.S.Zero))
     parts += [part for term in sympy.Add.make_args(remainder) for part in _split_parts(term)]
@@ -280,13 +289,20 @@ def is_flat(e: Any) -> bool:
 
 
 def is_linear_in(e: Any, part: Any) -> bool:
-    """Is the part only a factor?
+    """Is the part only a factor, also inside the bounds of min, max and clip?
 
     >>> is_linear_in(log_q * Mean(REWARDS[0]), Mean(REWARDS[0])), is_linear_in(1 / Mean(log_q), Mean(log_q))
     (True, False)
+    >>> is_linear_in(sympy.Min(log_q * Mean(REWARDS[0]), Mean(REWARDS[0])), Mean(REWARDS[0]))
+    True
     """
+    bounds = {x for x in e.atoms(*BOUNDING) if x.has(part)}
+    outer = {x: Dummy(real=True) for x in bounds if not any(x != y and y.has(x) for y in bounds)}
     mark = Dummy(real=True)
-    return not sympy.diff(e.xreplace({part: mark}), mark).has(mark)
+    marked = e.xreplace(outer).xreplace({part: mark})
+    marks = (mark, *outer.values())
+    is_factor = not any(sympy.diff(marked, x).has(*marks) for x in marks)
+    return is_factor and all(is_linear_in(x, part) for bound in outer for x in bound.args)
 
 
 def is_exact(e: Any) -> bool:

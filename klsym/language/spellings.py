@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from sympy import Integer, S
 
 from klsym.errors import UsageError
+from klsym.language.expressions import R
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.messages import Message
 from klsym.language.parser import (
@@ -49,6 +50,7 @@ from klsym.language.pasted.names import (
     is_told_by_name,
     list_chain,
     list_names_filled,
+    list_returns_filled,
     list_words_typed,
     names_distribution,
     names_mask,
@@ -84,6 +86,7 @@ from klsym.language.training_names import OF_DATA, names_state_value, split_word
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
 OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
+OF_TRAINERS = {"agg_loss", "kl_penalty", "weighted_mean"}
 OF_ACTIONS = {"action", "actions", "act", "acts", "a"}
 
 
@@ -229,6 +232,9 @@ class SpelledReader(WholeLossReader):
                 if is_told_by_loop(name, loop):
                     self.told.add(name)
                     self.note_assumption(f"{name} is what its name says")
+                elif name in list_returns_filled(loop):
+                    self.assign(name, R)
+                    self.note_assumption(f"{name} is R, the discounted sum of rewards from each step on")
             return S.Zero
 
     def parse_statements(self) -> list[ast.stmt]:
@@ -401,7 +407,8 @@ class SpelledReader(WholeLossReader):
         call = CALLS.get(name) or CALLS.get(name.lower())
         words = {word for x in node.args for one in list_words_typed(x) for word in split_words(one)}
         if call is None and self.names_critics_value(name, words):
-            return self.read_usual_name(f"{name}()", name, node)
+            is_told = names_state_value(name) and names_action_value(self.target)  # q = critic(state)
+            return self.read_usual_name(f"{name}()", self.target if is_told else name, node)
         if call is None:
             instead = suggest_instead(name)
             if isinstance(node.func, ast.Name) and not instead:
@@ -430,7 +437,8 @@ class SpelledReader(WholeLossReader):
             case ast.Attribute(of, name):
                 chain = self.split_chain(of)
                 is_module = chain == ["self"] and name.lower() in CALLS  # self.MseLoss(x, y)
-                if chain is not None and (chain[0] in LIBRARIES or name.startswith("masked_") or is_module):
+                is_module |= name.startswith("masked_") or name in OF_TRAINERS  # core_algos.agg_loss(x, mask)
+                if chain is not None and (chain[0] in LIBRARIES or is_module):
                     return SplitCall(name, node.args, is_from_library=True)
                 return SplitCall(name, [of, *node.args], is_from_library=False)
         raise self.make_error_at("this call is not part of the loss grammar", node)

@@ -66,6 +66,7 @@ OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "pr
              "lm", "head", "self", "res", "y", "scores", "val", "vals"}  # fmt: skip
 OF_TARGETS = {"label", "labels", "target", "targets"}  # whose softmax is a reference
 INITIALS = {"t": "teacher", "s": "student"}
+LETTERS_BEFORE = {"p": "ref", "q": "policy"}  # of the reference and the policy, as in p_logits, q_logits
 ADVANTAGES = {"adv", "advs", "advantage", "advantages", "gae", "gaes"}
 METRICS = {"rouge", "bleu", "cider", "meteor", "bertscore", "wer"}  # that are rewards in pasted code
 REWARDS = {"reward", "rewards", "scores", "returns", "return"} | METRICS
@@ -270,17 +271,37 @@ def is_training_setting(name: str) -> bool:
     return bool({*words} & (COEFFICIENTS | SIZES)) and not {*words} & weights
 
 
-def expand_initial(name: str, names: Collection[str]) -> str:
-    """Return the full name of s_x or x_s, the student, and t_x or x_t, the teacher, if both are among names.
+def expand_name(name: str, names: Collection[str]) -> str:
+    """Return the full name of a log-probability or a probability that says its policy by a letter or a role.
 
-    >>> expand_initial("t_logps", {"s_logps", "t_logps"}), expand_initial("t_logps", {"t_logps"})
+    s_x or x_s is of the student, and t_x or x_t of the teacher, if both are among names; so are q_x of the
+    policy and p_x of the reference.  beta_x is of the
+    sampler.  target_x is of the teacher beside one of the trained policy, else of the trained policy beside
+    one of the sampler.
+
+    >>> expand_name("t_logps", {"s_logps", "t_logps"}), expand_name("t_logps", {"t_logps"})
     ('teacher_logps', 't_logps')
+    >>> [expand_name("target_probs", {"target_probs", x}) for x in ("logp", "behavior_probs", "adv")]
+    ['teacher_probs', 'new_probs', 'target_probs']
+    >>> expand_name("beta_probs", ()), expand_name("p_logps", {"q_logps", "p_logps"})
+    ('behavior_probs', 'ref_logps')
     """
     for initial, stem, form in ((name[:1], name[2:], "{}_{}"), (name[-1:], name[:-2], "{1}_{0}")):
         pair = {form.format(letter, stem) for letter in INITIALS}
         if stem and initial in INITIALS and name in pair and pair <= {*names}:
             return f"{INITIALS[initial]}_{stem}"
-    return name
+    role, _, density = name.partition("_")
+    if role in LETTERS_BEFORE and {f"{letter}_{density}" for letter in LETTERS_BEFORE} <= {*names}:
+        return f"{LETTERS_BEFORE[role]}_{density}"
+    if role not in ("beta", "target") or not (find_meaning(density) == "log_q" or find_density(density)):
+        return name
+    if role == "beta":
+        return f"behavior_{density}"
+    others = {*names} - {name}
+    densities = {find_meaning(x) or find_density(x) for x in others}
+    densities |= {"log_mu" for x in others if x.startswith("beta_")}
+    policy = "teacher" if "log_q" in densities else "new" if "log_mu" in densities else role
+    return f"{policy}_{density}"
 
 
 def counts_steps(name: str) -> bool:

@@ -20,14 +20,25 @@ from klsym.language.parser import FUNCTIONS, PARAMETER, SHOWN, Reader, is_of_ans
 from klsym.language.pasted.action_values import names_action_value
 from klsym.language.pasted.asked_names import (
     ask_for_value,
+    find_example,
     suggest_for_token_advantage,
     suggest_for_top_words,
+)
+from klsym.language.pasted.log_ratios import (
+    DEFINITIONS,
+    Places,
+    find_places,
+    settle_log_ratio,
+    spell_value,
+    write_commands,
 )
 from klsym.language.pasted.names import (
     is_padding_mask,
     list_clipped,
+    list_distributions,
     list_divisors_of_logits,
     list_factors,
+    list_logged,
     list_multipliers_of_advantage,
     list_terms,
 )
@@ -45,7 +56,7 @@ from klsym.language.training_names import (
     LOG_WEIGHT,
     RATIO,
     REWARD_OR_RATIO,
-    expand_initial,
+    expand_name,
     find_density,
     find_logits,
     find_meaning,
@@ -63,6 +74,7 @@ LETTERS_OF_POLICIES = {
     "q": "log_q",
     "policy": "log_q",
 }  # probabilities, as in (q * (q.log() - p.log())).sum(-1)
+PAIRS_OF_LETTERS = ({"P": "log_p", "Q": "log_q"}, {"T": "log_p", "S": "log_q"})  # T, S: teacher and student
 OF_TEMPERATURES = {"kl_div", "KLDivLoss", "softmax", "log_softmax"}  # functions of logits over self.T
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
 ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
@@ -117,6 +129,10 @@ class NameReader(Reader):
         self.values_typed: list[str] = []  # names of values, in their order
         self.factors: frozenset[str] = frozenset()  # names that only multiply
         self.clipped: frozenset[str] = frozenset()  # names that are bounded from both sides
+        self.logged: frozenset[str] = frozenset()  # names of which a log is taken, and nothing else
+        self.distributions: frozenset[str] = frozenset()  # names inside a log or a divergence
+        self.places = Places(frozenset(), frozenset())  # of names inside exp
+        self.source = text
         self.terms: frozenset[str] = frozenset()  # names that stand in a sum, with or without a coefficient
         self.probabilities: dict[str, ast.expr] = {}  # names that are read as one, where each stands
         self.later: set[str] = set()  # names that are assigned further below
@@ -135,6 +151,9 @@ class NameReader(Reader):
         self.divisors = list_divisors_of_logits(tree)
         self.factors = list_factors(tree) | list_multipliers_of_advantage(tree)
         self.terms = list_terms(tree)
+        self.logged = list_logged(tree)
+        self.distributions = list_distributions(tree)
+        self.places = find_places(tree)
         self.clipped = list_clipped(tree)
 
     def read_name(self, name: str, node: ast.expr) -> Any:
@@ -147,6 +166,8 @@ class NameReader(Reader):
                 f": {ask_for_value(name)}".rstrip(": "),
                 node,
             )
+        if self.find_letter(name) and name not in LETTERS_OF_POLICIES:
+            return self.read_usual_name(name, name, node)
         if name in self.divisors and (name == "T" or not (name in self.names or self.has_meaning(name))):
             return self.declare_parameter(name, "temperature" if name == "T" else name, node)
         if name in self.names:
@@ -177,11 +198,13 @@ class NameReader(Reader):
             return settled
         if is_padding_mask(name):
             symbol = MASK
-        elif find_density(name) is not None or name in LETTERS_OF_POLICIES:
+        elif name == "q" and self.is_critics_letter():
+            symbol = ACTION_VALUE
+        elif find_density(name) is not None or self.find_letter(name):
             symbol = self.read_probability(name, node)
         elif (negative := find_negative_density(name)) is not None:
             symbol = -ATOMS[self.choose_older_policy(name, negative)]
-        elif (meaning := find_meaning(expand_initial(name, self.names_typed))) is not None:
+        elif (meaning := find_meaning(expand_name(name, self.names_typed))) is not None:
             meaning = "log_mu" if meaning == "log_q" and self.is_stored_beside_new(typed) else meaning
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:
@@ -225,11 +248,22 @@ class NameReader(Reader):
             return ATOMS["rho"]
         if name == "G" and name in self.factors:
             return ATOMS["R"]
+        if (settled := settle_log_ratio(name, self.places, self.names_typed)) is not None:
+            self.assumed = (*self.assumed, settled.assumed)
+            return settled.value
         if name in AMBIGUOUS:
             self.is_foreign = True
-            hint = f": type {AMBIGUOUS[name].format(name)}{self.ask_for_others(name)}"
+            typed = {*self.values_typed} - self.later - self.assigned.keys()
+            commands = write_commands(name, self.source, self.list_examples(name), typed)
+            hint = f": type {AMBIGUOUS[name].format(name)}{commands or self.ask_for_others(name)}"
             raise self.make_error_with_hint(f"ambiguous name {name!r}", hint, node)
         return None
+
+    def list_examples(self, name: str) -> dict[str, str]:
+        """Return an example of each other name of the text whose value has to be asked for."""
+        names = [x for x in dict.fromkeys(self.values_typed) if x != name and self.is_unsettled(x)]
+        examples = {x: DEFINITIONS.get(AMBIGUOUS.get(x, ""), (find_example(x),))[0] for x in names}
+        return {x: example for x, example in examples.items() if example}
 
     def is_stored_beside_new(self, typed: str) -> bool:
         """Is it batch["log_probs"] beside a log-probability of no batch?  Then it is that of the sampler."""
@@ -247,10 +281,31 @@ class NameReader(Reader):
         multiplies = name in self.factors or name in self.clipped
         return is_ratio and (multiplies or self.is_beside_old_policy())
 
+    def find_letter(self, name: str) -> str | None:
+        """Return the log density of a letter that stands for a policy.
+
+        P and Q, S and T do so only together, where a log or a divergence is of both, and T divides no logits.
+        """
+        pairs = (pair for pair in PAIRS_OF_LETTERS if pair.keys() <= self.distributions - self.divisors)
+        of_pair = next((pair[name] for pair in pairs if name in pair), None)
+        return of_pair or LETTERS_OF_POLICIES.get(name)
+
+    def is_critics_letter(self) -> bool:
+        """Is q what a critic says, as in probs*(alpha*log_probs - q), and no probability?
+
+        It is where another name is a probability of the trained policy that multiplies, and no log is of q.
+        """
+        others = self.names_typed - {"q"}
+        return (
+            "p" not in others
+            and "q" not in self.logged
+            and any(find_density(name) == "log_q" for name in others - self.logged)
+        )
+
     def names_density(self) -> bool:
         """Has the text a log-probability or a probability of the trained policy?"""
-        found = (find_meaning, find_density, find_logits)
-        return any(find(name) == "log_q" for name in self.names_typed for find in found)
+        finders = (find_meaning, find_density, find_logits)
+        return any(find(name) == "log_q" for name in self.names_typed for find in finders)
 
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
@@ -298,7 +353,7 @@ class NameReader(Reader):
 
     def read_probability(self, name: str, node: ast.expr) -> Any:
         """Return exp(log_q) for probs, exp(log_p) for ref_probs: those of the sampled token."""
-        density = LETTERS_OF_POLICIES.get(name) or find_density(expand_initial(name, self.names_typed))
+        density = self.find_letter(name) or find_density(expand_name(name, self.names_typed))
         self.probabilities.setdefault(name, node)
         if density is None:
             return self.read_density(name, PROBABILITIES, node)  # refuses it
@@ -382,11 +437,8 @@ class NameReader(Reader):
 
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""
-        pairs = tuple(
-            (x, "R" if symbol == ACTION_VALUE else LOG_WEIGHT if symbol.is_Add else str(symbol))
-            for x, symbol in self.read_as.items()
-            if symbol != MASK and x != str(symbol)
-        )
+        values = {x: symbol for x, symbol in self.read_as.items() if symbol != MASK and x != str(symbol)}
+        pairs = tuple((x, "R" if y == ACTION_VALUE else spell_value(y)) for x, y in values.items())
         if self.is_foreign and "r" in self.read_as:
             pairs = (*pairs, ("r", "p/q"))
         if pairs:

@@ -21,8 +21,8 @@ from klsym.language.pasted.names import (
     list_summed_names,
     split_operands,
 )
-from klsym.language.pasted.read_names import read_names
 from klsym.language.pasted.text import find_assigned_name, parse_python
+from klsym.language.read_names import read_names
 from klsym.language.training_names import (
     AMBIGUOUS,
     find_logits,

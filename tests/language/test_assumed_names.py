@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from sympy import lambdify
 
+from klsym.errors import UsageError
+from klsym.language.expressions import R, log_q
 from klsym.language.spellings import read_loss
+from klsym.language.sums import OverVocabulary
 from support.judges.refusals import check_refusal
 
 SAC = "full(-R + alpha*log_q)"
@@ -86,6 +92,26 @@ READ = {
     "-(ratio*advantages.mean()).mean()": "-(A - centred(A))*rho",
     "logp*mean_reward": "log_q*(R - centred(R))",
     "-log_probs.gather(2, seq.unsqueeze(2)).squeeze(2)*reward*(seq > 0)": "-R*log_q",
+    "(probs*(alpha*log_probs - q)).sum(-1).mean()": SAC,
+    "q = self.critic(state); (probs*(alpha*log_probs - q)).sum(-1)": SAC,
+    "q_values = critic(state); (probs*(alpha*torch.log(probs) - q_values)).sum(-1)": SAC,
+    "(pi*(alpha*log_pi - q)).sum(-1)": SAC,
+    "probs = F.softmax(logits, -1); -(probs*q).sum(-1)": "-full(R)",
+    "(q*(log_q - log_p)).sum(-1)": "full(k1)",
+    "(q*(q.log() - ref_probs.log())).sum(-1)": "full(k1)",
+    "v = critic(state); -logp*(R - v)": "-log_q*(R - critic)",
+    "(beta_probs*(beta_probs/probs).log()).sum(-1)": "full(log(1/rho)/rho)",
+    "kl_penalty(log_prob, ref_log_prob, 'low_var_kl')": "k3",
+    "core_algos.kl_penalty(logprob=logp, ref_logprob=ref_logp, kl_penalty='mse')": "k2",
+    "kl_penalty(logp, ref_logp, 'kl')": "k1",
+    "kl_penalty(logp, ref_logp, 'abs')": "Abs(k1)",
+    "core_algos.agg_loss(k3, mask, 'seq-mean-token-sum')": "k3",
+    "F.kl_div(F.log_softmax(q_logits, -1), F.softmax(p_logits, -1), reduction='batchmean')": "full(-k1*r)",
+    "ref_logits = ref_model(x).logits; F.kl_div(F.log_softmax(logits, -1), F.softmax(ref_logits, -1))":
+        "full(-k1*r)",
+    "-(target_probs*log_probs).sum(-1)": "-full(log_q*r)",
+    "-target_probs/behavior_probs*A": "-A*rho",
+    "(target_log_probs - behavior_log_probs).exp()*A": "A*rho",
     "loss = pg_loss + value_loss_coef*value_loss": "-A*log_q + value_loss*value_loss_coef",
 }  # fmt: skip
 REFUSED = {
@@ -97,6 +123,14 @@ REFUSED = {
     "log_alpha*(logp + 1)": "the loss of SAC's temperature trains no policy",
     "log_alpha.exp()*(logp + 1) + log_alpha": "SAC's temperature",
     "q_pi": "out of scope",
+    "-(q*torch.log(probs)).sum(-1)": "'q' and 'probs' would both be read as",
+    "(probs*(probs.log() - q.log())).sum(-1)": "'probs' and 'q' would both be read as",
+    "(p*(p.log() - probs.log()) + probs*q).sum(-1)": "would both be read as",
+    "-target_probs*A": "'target_probs' is a probability",
+    "kl_penalty(logp, ref_logp, self.kind)": "kl_penalty of another kind .*it is read for kl, k1, abs",
+    "kl_penalty(logp, ref_logp, 'full')": "kl_penalty of another kind",
+    "kl_penalty(logp, ref_logp)": "kl_penalty without its argument kind",
+    "ref_logits = f(logits); F.softmax(ref_logits, -1)": "unknown|f",
     "pg_loss": "write what it is",
     "beta*pg_loss": "write what it is",
     "torch.exp(pg_loss) + k1": "write what it is",
@@ -146,6 +180,25 @@ def test_each_assumption_is_said() -> None:
     assert len(said) == 4 and all(words in text for words, text in zip(expected, said, strict=True))
 
 
+def test_the_exact_mean_of_a_critic_called_q_has_the_slope_of_the_code() -> None:
+    """sum_a pi(a) (alpha log pi(a) - Q(a)) of three actions, in PyTorch and as full(alpha*log_q - R)."""
+    torch = pytest.importorskip("torch")
+    logits = torch.tensor([0.3, -0.8, 0.5], dtype=torch.float64, requires_grad=True)
+    values = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
+    log_probs = torch.log_softmax(logits, -1)
+    (log_probs.exp() * (0.2 * log_probs - values)).sum().backward()
+    [mean] = read_loss("(probs*(0.2*log_probs - q)).sum(-1)").expression.atoms(OverVocabulary)
+    of_word = lambdify([log_q, R], mean.args[0])
+
+    def average(x: np.ndarray) -> float:
+        logs = x - np.log(np.exp(x).sum())
+        return float((np.exp(logs) * of_word(logs, values.numpy())).sum())
+
+    start = logits.detach().numpy()
+    slope = [(average(start + d) - average(start - d)) / 2e-6 for d in 1e-6 * np.eye(3)]
+    assert slope == pytest.approx(logits.grad.tolist(), abs=1e-8)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 @pytest.mark.parametrize("attach", [True, False])
 def test_a_reparametrised_action_has_the_gradient_of_the_exact_mean(alpha: float, attach: bool) -> None:
@@ -173,3 +226,62 @@ def test_a_reparametrised_action_has_the_gradient_of_the_exact_mean(alpha: float
 
     [gradient] = torch.autograd.grad(evaluate_mean(attach), [theta])
     assert (gradient.tolist() == pytest.approx(differentiate_exact(), abs=1e-7)) is attach
+
+
+# ---------------------------------------------------------------------------- log_ratio, kl
+SETTLED = {
+    "ratio = torch.exp(log_ratio); -(ratio*adv).mean()": "-A*rho",
+    "w = logr.exp(); -torch.min(w*adv, w.clamp(0.8, 1.2)*adv)": "-Min(A*rho, A*clip(rho, 4/5, 6/5))",
+    "-(torch.exp(logratio)*advantages).mean()": "-A*rho",
+    "ratio = logratio.exp(); kl = (ratio - 1) - logratio; -ratio*adv + 0.1*kl":
+        "-A*rho + log_mu/10 - log_q/10 + rho/10 - 1/10",
+    "(torch.exp(kl) - 1) - kl": "k3",
+    "torch.expm1(logr) - logr": "k3",
+    "ratio = torch.exp(log_ratio); (ratio - 1) - log_ratio": "k3",
+    "0.5*log_ratio**2 + ref_kl_coef*k1": "ref_kl_coef*k1 + k2",
+    "kl = logp - ref_logp; torch.exp(kl) - 1 - kl": "-k1 - 1 + 1/r",
+}  # fmt: skip
+ASKED = {
+    "-(log_ratio*adv).mean()": ["log_ratio = k1", "log_ratio = log_q - log_mu"],
+    "beta*kl.mean() - A*logp": ["kl = k1", "kl = k3"],
+    "loss = 0.5*logr**2": ["logr = k1", "logr = log_q - log_mu"],
+    "loss = ratio - 1": ["ratio = rho", "ratio = r"],
+    "(torch.exp(logr) - 1) - logr + 0*old_logp": ["logr = k1", "logr = log_q - old_logp"],
+    "loss = pg_loss*2 + beta*kl": ["kl = k1; pg_loss = -A*log_q", "kl = k3; pg_loss = -A*log_q"],
+    "-log_probs*adv + 0.5*logr**2": ["logr = k1", "logr = log_probs - log_mu"],
+    "-new_lp*adv + old_lp + pg_loss*logr": [
+        "logr = k1; pg_loss = -adv*new_lp",
+        "logr = new_lp - old_lp; pg_loss = -adv*new_lp",
+    ],
+    "(rewards - beta*kl)*logp": ["kl = k1", "kl = k3"],
+}
+
+
+@pytest.mark.parametrize(("code", "loss"), SETTLED.items(), ids=[code[:40] for code in SETTLED])
+def test_a_log_ratio_is_settled_by_its_place(code: str, loss: str) -> None:
+    reading = read_loss(code)
+    assert str(reading.expression) == loss
+    assumed = [
+        x for note in reading.notes if note.code == "settings-assumed" for x in note.values["conditions"]
+    ]
+    assert any("is logp - " in x or "is ref_logp - logp" in x for x in assumed) == ("kl = logp" not in code)
+
+
+@pytest.mark.parametrize(("code", "definitions"), ASKED.items(), ids=[*ASKED])
+def test_an_ambiguous_name_is_asked_for_with_commands_that_are_read(
+    code: str, definitions: list[str]
+) -> None:
+    with pytest.raises(UsageError, match="ambiguous name") as caught:
+        read_loss(code)
+    commands = re.findall("klsym explain '([^']*)'", str(caught.value))
+    assert [command.removesuffix(f"; {code}") for command in commands] == definitions
+    assert all(read_loss(command).expression for command in commands)
+
+
+@pytest.mark.parametrize(
+    "code", ["kl = f(x)\nloss = kl*kl2", "def f(kl):\n    return kl", "kl*" + "k1*" * 80 + "k2"]
+)
+def test_no_command_is_printed_for_blocks_and_long_code(code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_loss(code)
+    assert "klsym explain '" not in str(caught.value)

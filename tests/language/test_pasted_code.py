@@ -132,7 +132,7 @@ REFUSED = {
     "scores = R - k1\nadvantages = f(scores)\n-advantages*logp": "unknown function 'f'",
     "F.nll_loss(log_probs, labels)": "-log_q of labels: for labels of a data set type -log_q off-policy",
     "-logp*(R - V(next_state))": "unknown function 'V'",
-    "agg_loss(k1, mask, 'seq-mean-token-sum')": "type the sums",
+    "agg_loss(k1, mask, 'seq-mean-token-max')": "type the sums",
     "pg_loss = pg_loss*k1": "'pg_loss' is used before it is assigned.*: write what it is",
     "d = chosen_logps - rejected_logps\nlogits = d - 1\nlogits**2": "a loss of pairs",
     # what would be read as something else

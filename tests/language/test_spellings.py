@@ -246,7 +246,7 @@ REFUSED: dict[str, str] = {
     "logp*A + ratio.log()": "ambiguous name 'ratio' at character 10 of",
     "-A*logp + beta*(ratio - 1 - ratio.log())": "ambiguous name 'ratio'",
     "loss = pg_loss + 0.1*kl_loss": "'kl_loss' .*type k1, k2 or k3",
-    "kl - x_loss*entropy": r"'kl' .*; for x_loss: write what it is",
+    "kl - x_loss*entropy": r"'kl' .*x_loss = -A",
     "log_ratio.exp()": "ambiguous name 'log_ratio'.*type k1 for log q - log p",
     "beta*kl": "ambiguous name 'kl'.*type k1, k2 or k3",
     "k1 + approx_kl": "ambiguous name 'approx_kl' at character 6",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from klsym.errors import UsageError
 from klsym.language.spellings import read_loss
 from support.judges.refusals import check_refusal
 
@@ -211,3 +212,61 @@ def test_single_lines_are_read(code: str, loss: str) -> None:
 @pytest.mark.parametrize(("code", "words"), NOT_READ.items(), ids=[code[:30] for code in NOT_READ])
 def test_single_lines_are_refused(code: str, words: str) -> None:
     check_refusal(code, words)
+
+
+# ---------------------------------------------------------------------------- discounted returns
+NORMALISED = "\nx = (x - x.mean())/(x.std() + eps)\nloss = -(logp*x).sum()"
+STEPS = {
+    "x = []\nR = 0\nfor r in rewards[::-1]:\n    R = r + gamma*R\n    x.insert(0, R)": "R",
+    "x = np.zeros_like(rewards)\ns = 0\nfor t in reversed(range(len(rewards))):\n    s = s*gamma + rewards[t]"
+    "\n    x[t] = s": "R",
+    "x = np.zeros_like(r)\ns = 0\nfor t in reversed(range(0, r.size)):\n    if r[t] != 0: s = 0\n"
+    "    s = s*gamma + r[t]\n    x[t] = s": "R",
+    "x = torch.zeros(9)\nG = 0\nfor t in range(len(rewards) - 1, -1, -1):\n    G = gamma*G + rewards[t]\n"
+    "    x[t] = G": "R",
+}  # fmt: skip
+NO_RETURNS = (
+    "x = []\nR = 0\nfor r in rewards:\n    R = r + gamma*R\n    x.insert(0, R)",
+    "x = []\nR = 0\nfor r in rewards[::-1]:\n    R = r*gamma*R\n    x.insert(0, R)",
+    "x = []\nR = 0\nfor r in rewards[::-1]:\n    R = r + gamma*R\n    x.append(R)",
+    "x = []\nR = 0\nfor r in costs[::-1]:\n    R = r + gamma*R\n    x.insert(0, R + 1)",
+    "x = []\nR = 0\nfor r, lp in zip(rewards[::-1], logp):\n    R = r + gamma*R*lp\n    x.insert(0, R)",
+)
+
+
+@pytest.mark.parametrize("loop", STEPS)
+def test_a_loop_of_discounted_sums_fills_the_returns(loop: str) -> None:
+    reading = read_loss(f"{loop}\nloss = -(logp*x).sum()")
+    assert str(reading.expression) == "-R*log_q"
+    [note] = [note for note in reading.notes if note.code == "settings-assumed"]
+    assert "x is R, the discounted sum of rewards from each step on" in note.values["conditions"]
+    assert str(read_loss(loop + NORMALISED).expression) == "-log_q*normalised(R)"
+
+
+@pytest.mark.parametrize("loop", NO_RETURNS)
+def test_other_loops_fill_no_returns(loop: str) -> None:
+    with pytest.raises(UsageError):
+        read_loss(f"{loop}\nloss = -(logp*x).sum()")
+
+
+def test_a_list_that_is_reversed_after_the_loop_is_in_the_order_of_the_steps() -> None:
+    loop = "G = 0\nreturns = []\nfor r in reversed(rewards):\n    G = r + gamma*G\n    returns.append(G)"
+    code = f"{loop}\nreturns.reverse()\nloss = -(logp*torch.tensor(returns)).sum()"
+    assert str(read_loss(code).expression) == "-R*log_q"
+    with pytest.raises(UsageError, match="a formula that is not used"):
+        read_loss("logp.reverse()\n-logp*A")
+
+
+def test_such_loops_compute_discounted_sums() -> None:
+    rewards, gamma = [1.0, -2.0, 0.5, 3.0], 0.9
+    expected = [sum(gamma**k * rewards[t + k] for k in range(4 - t)) for t in range(4)]
+    inserted: list[float] = []
+    total = 0.0
+    for reward in rewards[::-1]:
+        total = reward + gamma * total
+        inserted.insert(0, total)
+    stored, running = [0.0] * 4, 0.0
+    for t in reversed(range(len(rewards))):
+        running = running * gamma + rewards[t]
+        stored[t] = running
+    assert inserted == pytest.approx(expected) and stored == pytest.approx(expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import sympy
 
+from klsym import explain
 from klsym.errors import UsageError
 from klsym.language.expressions import log_p, log_q, unfold
 from klsym.language.spellings import read_loss
@@ -24,6 +27,12 @@ def mix(s: Any, t: Any) -> Any:
     q, p = F.softmax(s, -1), F.softmax(t, -1)
     m = (q + p) / 2
     return (q * (q.log() - m.log())).sum() / 2 + (p * (p.log() - m.log())).sum() / 2
+
+
+def mix_weighted(s: Any, t: Any) -> Any:
+    q, p = F.softmax(s, -1), F.softmax(t, -1)
+    m = 0.1 * p + 0.9 * q
+    return 0.1 * (p * (p.log() - m.log())).sum() + 0.9 * (q * (q.log() - m.log())).sum()
 
 
 READ: list[tuple[str, Callable[[Any, Any], Any]]] = [  # code, and the same as a function of both logits
@@ -61,12 +70,28 @@ READ: list[tuple[str, Callable[[Any, Any], Any]]] = [  # code, and the same as a
      lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
     ("pi*torch.log(pi/pi_ref)",
      lambda s, t: F.kl_div(F.log_softmax(t, -1), F.softmax(s, -1), reduction="sum")),
+    ("(target_probs*(target_probs.log() - probs.log())).sum(-1)",
+     lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
+    ("M = 0.5*(P + Q); 0.5*KL(P||M) + 0.5*KL(Q||M)", mix),
+    ("M = 0.5*(S + T)\nloss = 0.5*(T*(T/M).log()).sum(-1) + 0.5*(S*(S/M).log()).sum(-1)", mix),
+    ("M = 0.1*T + 0.9*S; 0.1*KL(T||M) + 0.9*KL(S||M)", mix_weighted),
+    ("m = (student_probs + teacher_probs)/2; (D_KL(student_probs||m) + D_KL(teacher_probs||m))/2", mix),
+    ("M = (P + Q)/2; F.kl_div(M.log(), P, reduction='sum')/2 + F.kl_div(M.log(), Q, reduction='sum')/2", mix),
+    ("KL(P||Q)", lambda s, t: F.kl_div(F.log_softmax(s, -1), F.softmax(t, -1), reduction="sum")),
+    ("KL(S||T)", lambda s, t: F.kl_div(F.log_softmax(t, -1), F.softmax(s, -1), reduction="sum")),
     ("F.cross_entropy(student_logits, soft_targets)", lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),
     ("F.nll_loss(F.log_softmax(student_logits, -1), teacher_probs)",
      lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),
     (f"p = {P}\n-p.detach()*F.log_softmax(outputs, 1)", lambda s, t: F.cross_entropy(s, F.softmax(t, -1))),
 ]  # fmt: skip
 REFUSED = {
+    "KL(q||m)/2 + KL(p||m)/2": r"KL of the unknown 'm'.*`m = 0.5\*\(p \+ q\)",
+    "KL(p||M)": "KL of the unknown 'M'",
+    "M = 0.5*(p + q); KL(M||M)": "KL is of two different policies",
+    "M = p - q; KL(p||M)": "KL is of two different policies",
+    "KL(P||x)": "KL is of two different policies",
+    "S*k1/M.log()": "unknown name 'S'",
+    "P*k1": "unknown name 'P'",
     "student_logits - teacher_logits": "logits outside softmax",
     "F.log_softmax(x, -1)": "'x', the logits of an unknown policy",
     "out = F.softmax(x['out'], 1); out.sum(-1)": "unknown policy",
@@ -136,6 +161,56 @@ def test_a_temperature_is_said() -> None:
     loss = f"{code}; -(p*{QLOG}).sum(-1)"
     [note] = [note for note in read_loss(loss).notes if note.code == "temperature-read"]
     assert note.values["temperature"] == "tau"
+
+
+SOFT = (
+    "F.kl_div(F.log_softmax(student_logits/T, dim=1), F.softmax(teacher_logits/T, dim=1),"
+    " reduction='batchmean')"
+)
+TWO_TEMPERATURES = {
+    f"soft = {SOFT}*T*T\nhard = F.cross_entropy(student_logits, labels)\nloss = alpha*soft + beta*hard":
+        ["alpha*full_kl(p, q)*temperature**2", "-log_q"],
+    f"def f(outputs, labels, teacher_out, params):\n    T = params.temperature\n    return {SOFT}*T**2"
+    " + F.cross_entropy(student_logits, labels)": ["full_kl(p, q)*temperature**2", "-log_q"],
+    f"kd = {SOFT}\nlp = F.log_softmax(student_logits, -1).gather(-1, actions)\nloss = kd - (lp*adv).mean()":
+        ["full_kl(p, q)", "-A*log_q"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "losses"), TWO_TEMPERATURES.items(), ids=["kd", "function", "rl"])
+def test_two_temperatures_are_explained_term_by_term(code: str, losses: list[str]) -> None:
+    with pytest.raises(UsageError, match="explain each term by itself: klsym explain ") as caught:
+        read_loss(code)
+    assert ("arXiv:1503.02531" in str(caught.value)) == ("T*T" in code or "T**2" in code)
+    words = shlex.split(str(caught.value).partition("itself: ")[2].replace(";", " ; "))
+    commands = re.findall(r"klsym explain (--sampling off-policy -- )?('[^']*')", str(caught.value))
+    assert words[:2] == ["klsym", "explain"] and len(commands) == 2
+    for (options, typed), loss in zip(commands, losses, strict=True):
+        answer = explain(typed.strip("'"), sampling="off-policy" if options else None)
+        assert str(answer).lstrip().startswith(loss) or f"read as  {loss}" in str(answer)
+
+
+def test_no_command_is_printed_where_a_name_is_assigned_twice() -> None:
+    with pytest.raises(UsageError, match=r"explain each term by itself$"):
+        read_loss(f"loss = {SOFT}\nloss = loss + F.cross_entropy(student_logits, labels)")
+
+
+@pytest.mark.parametrize(("code", "squared"), [(f"{SOFT}*T**2", True), (f"{SOFT}*T", False), (SOFT, False)])
+def test_the_square_of_the_temperature_is_said(code: str, squared: bool) -> None:
+    codes = [note.code for note in read_loss(code).notes]
+    assert ("temperature-squared" in codes) == squared and "temperature-read" in codes
+
+
+def test_the_gradient_of_soft_targets_falls_with_the_square_of_the_temperature() -> None:
+    student = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    teacher = torch.tensor([0.2, 0.7, -1.0], dtype=torch.float64)
+
+    def differentiate(temperature: float) -> Any:
+        logs, target = F.log_softmax(student / temperature, -1), F.softmax(teacher / temperature, -1)
+        return torch.autograd.grad(F.kl_div(logs, target, reduction="sum"), student)[0]
+
+    assert (differentiate(400.0) / differentiate(200.0)).tolist() == pytest.approx([0.25] * 3, rel=0.02)
+    assert (differentiate(2.0) / differentiate(1.0)).tolist() != pytest.approx([0.25] * 3, rel=0.02)
 
 
 @pytest.mark.parametrize(("typed", "words"), REFUSED.items(), ids=[typed[:50] for typed in REFUSED])

@@ -31,6 +31,8 @@ KEYWORDS = {
     "keepdim": "keepdims", "keep_dims": "keepdims", "input_tensor": "x",
     "logits": "x", "labels": "target", "indices": "index", "tensors": "x", "reduction_indices": "axis",
     "condition": "when",
+    "logprob": "x", "ref_logprob": "y", "kl_penalty": "kind",
+    "tensor": "x", "values": "x", "value": "x", "weights": "mask", "masks": "mask",
     "loss_mat": "x", "loss_mask": "mask", "loss_agg_mode": "mode",
 }  # fmt: skip
 

@@ -30,6 +30,8 @@ from klsym.language.training_names import (
 )
 from klsym.language.usual_names import SETTINGS, NameReader, remove_underscore
 
+WHOLE_AXES = {":", "...", "None", "np.newaxis", "jnp.newaxis", "tf.newaxis"}
+
 
 class EntryReader(NameReader):
     """A reader that knows attributes and entries."""
@@ -106,6 +108,8 @@ class EntryReader(NameReader):
     def read_slice(self, node: ast.Subscript) -> Any | None:
         """Return x for x[:, :-1], the same slice of all values; None for other places."""
         index = node.slice
+        if {*ast.unparse(index).strip("()").split(", ")} <= WHOLE_AXES:  # x[:, None] is x.unsqueeze(-1)
+            return self.build(node.value, 1)
         self.slices.add(ast.unparse(index))
         if len(self.slices) > 1 or "::" in ast.unparse(index):
             raise self.make_error_at("an index that moves tokens", node)

@@ -15,15 +15,16 @@ import sympy
 
 from klsym.language.expressions import DENSITIES, OverPositions
 from klsym.language.pasted.averages import AverageReader
-from klsym.language.reductions import Mean, is_small
+from klsym.language.reductions import SAMPLES, Mean, is_small
 from klsym.language.sums import Centred, Relative, Scaled
 
 
 class Divisor(NamedTuple):
-    """The mean of a batch, with the small number that is added to it in a denominator."""
+    """The mean of a batch, or its sum, with the small number that is added to it in a denominator."""
 
     mean: Any
     guard: Any
+    count: Any = sympy.S.One
 
 
 def read_divisor(denominator: Any) -> Divisor | None:
@@ -31,13 +32,19 @@ def read_divisor(denominator: Any) -> Divisor | None:
 
     >>> from klsym.language.expressions import R, k1, parameter
     >>> read_divisor(Mean(R) + parameter("eps")), read_divisor(Mean(k1)), read_divisor(Mean(R) + 1)
-    (Divisor(mean=Mean(R), guard=eps), None, None)
+    (Divisor(mean=Mean(R), guard=eps, count=1), None, None)
+    >>> read_divisor(SAMPLES * Mean(R)).count
+    the number of samples
     """
-    means = [x for x in sympy.Add.make_args(denominator) if isinstance(x, Mean)]
-    guard = denominator - means[0] if len(means) == 1 else sympy.S.One
+    parts = [(x, *x.as_independent(Mean, as_Add=False)) for x in sympy.Add.make_args(denominator)]
+    means = [(x, count, mean) for x, count, mean in parts if isinstance(mean, Mean) and count in (1, SAMPLES)]
+    if len(means) != 1:
+        return None
+    [(term, count, mean)] = means
+    guard = denominator - term
     if guard != 0 and not is_small(guard):
         return None
-    return None if means[0].has(*DENSITIES, OverPositions) else Divisor(means[0], guard)
+    return None if mean.has(*DENSITIES, OverPositions) else Divisor(mean, guard, count)
 
 
 def divide_by_mean(numerator: Any, mean: Any) -> Any | None:
@@ -72,7 +79,7 @@ class DivisionReader(AverageReader):
         self.left_out[name] = max(self.left_out[name] - 1, 0)  # it is read, as the mean of the group
         if divisor.guard != 0:
             self.assumed = (*self.assumed, f"{divisor.guard} beside {name}() is left out")
-        return quotient
+        return quotient / divisor.count
 
     def refuse_two_means(self, mean: Any, node: ast.expr) -> None:
         """Refuse (R - R.mean(1))/R.mean(): a group has one mean, and all groups the other."""

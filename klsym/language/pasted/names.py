@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 
 from klsym.language.training_names import (
@@ -25,8 +26,9 @@ OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a f
 OF_PADDING = {
     "loss", "response", "action", "attention", "completion", "padding", "pad", "eos", "token", "tokens", "kl",
     "label", "labels", "valid", "seq", "sequence", "assistant", "generation", "output", "cur", "current", "b",
-    "mb", "batch", "non", "not",
+    "mb", "batch", "non", "not", "resp", "responses", "completions", "actions", "attn", "losses", "gen",
 }  # fmt: skip
+OF_TYPES = {"bool", "float", "int", "long"}  # words of a mask's name that say only how it is stored
 OF_SEQUENCES = {"seq", "seqs", "sequences", "input"}
 WITHOUT_GRADIENT = {"detach", "no_grad", "data", "stop_gradient", "inference_mode"}
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
@@ -111,6 +113,37 @@ def list_clipped(tree: ast.AST) -> frozenset[str]:
     clipped = ((call, *split_operands(call)) for call in calls)
     both = [operands[0] for call, name, operands in clipped if name in CLIPPING and len(operands) == 3]
     return frozenset(name for operand in both for name in list_chain(operand)[-1:])
+
+
+def list_logged(tree: ast.AST) -> frozenset[str]:
+    """Return the names that occur inside a log alone, or q if it occurs there at all.
+
+    >>> sorted(list_logged(ast.parse("a.log() + b*log(b) + q*torch.log(q + c)")))
+    ['a', 'c', 'q']
+    """
+    logs = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and split_operands(node)[0] == "log"
+    ]
+    inside = [x.id for node in logs for part in split_operands(node)[1][:1] for x in ast.walk(part)
+              if isinstance(x, ast.Name)]  # fmt: skip
+    typed = [x.id for x in ast.walk(tree) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)]
+    return frozenset(name for name in inside if name == "q" or inside.count(name) == typed.count(name))
+
+
+OF_DISTRIBUTIONS = {"log", "KL", "kl", "kl_div", "kl_divergence", "xlogy", "entropy"}
+
+
+def list_distributions(tree: ast.AST) -> frozenset[str]:
+    """Return the names inside functions of probabilities: a log, a divergence.
+
+    >>> sorted(list_distributions(ast.parse("KL(P, Q) + S*(S/M).log() + x*exp(y)")))
+    ['M', 'P', 'Q', 'S']
+    """
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    operands = [
+        x for call in calls if split_operands(call)[0] in OF_DISTRIBUTIONS for x in split_operands(call)[1]
+    ]
+    return frozenset(x.id for operand in operands for x in ast.walk(operand) if isinstance(x, ast.Name))
 
 
 def list_multipliers_of_advantage(tree: ast.AST) -> frozenset[str]:
@@ -270,11 +303,16 @@ def is_padding_token(name: str, padding: str) -> bool:
 def is_padding_mask(name: str) -> bool:
     """Is it a usual name of a mask of padding, and of no selection?
 
-    >>> is_padding_mask("loss_mask"), is_padding_mask("kl_mask"), is_padding_mask("high_entropy_mask")
-    (True, True, False)
+    >>> [is_padding_mask(x) for x in ("loss_mask", "kl_mask", "response_masks_bool", "high_entropy_mask")]
+    [True, True, True, False]
     """
-    words = split_words(name)
-    return name in MASKS or (words[-1:] == ["mask"] and {*words[:-1]} <= OF_PADDING)
+    words = [word for word in split_words(name) if word not in OF_TYPES]
+    return name in MASKS or (words[-1:] in (["mask"], ["masks"]) and {*words[:-1]} <= OF_PADDING)
+
+
+def is_new_axis(index: ast.expr) -> bool:
+    """Is it None or np.newaxis?"""
+    return ast.unparse(index).rpartition(".")[2] in ("None", "newaxis")
 
 
 FAMILIES = {"Categorical", "Normal", "Bernoulli", "Beta", "OneHotCategorical", "MultivariateNormal",
@@ -303,7 +341,11 @@ def is_told_by_name(name: str, value: ast.expr) -> bool:
     names = list_words_typed(value)
     called = {split_operands(node)[0] for node in ast.walk(value) if isinstance(node, ast.Call)}
     own_logits = {x for x in names if find_meaning(x) is None and find_logits(x) == meaning}
-    others = names - called - own_logits
+    parts = {
+        x.attr for x in ast.walk(value) if isinstance(x, ast.Attribute) and isinstance(x.value, ast.Call)
+    }
+    typed = {x.id for x in ast.walk(value) if isinstance(x, ast.Name)}
+    others = names - called - own_logits - ({"logits"} & parts - typed)  # of ref_model(x).logits
     of_policies = {x for x in others if (find_meaning(x) or find_logits(x) or "").startswith("log_")}
     alike = {x for x in names - called if find_meaning(x) == meaning}
     if of_policies or alike or any(isinstance(node, ast.Compare) for node in ast.walk(value)):
@@ -325,6 +367,63 @@ def is_told_by_loop(name: str, loop: ast.stmt) -> bool:
     )
     names_sum = bool({*split_words(name)} & {"returns", "return", "discounted", *ADVANTAGES})
     return find_meaning(name) in ("R", "A") and names_sum and not is_of_policy
+
+
+REWARD_LETTERS = {"r", "rs", "rew", "rews"}
+
+
+def list_returns_filled(loop: ast.stmt) -> list[str]:
+    """Return the names that a loop over the steps, the last one first, fills with discounted sums of rewards.
+
+    >>> codes = ("G = r + gamma*G; Gs.insert(0, G)", "G = r*G; Gs.insert(0, G)", "G = r + G; Gs.append(G)")
+    >>> [list_returns_filled(ast.parse(f"for r in rewards[::-1]: {code}").body[0]) for code in codes]
+    [['Gs'], [], []]
+    """
+    if not isinstance(loop, ast.For) or not re.search(
+        r"\[::-1\]|reversed\(|-1, -1\)", ast.unparse(loop.iter)
+    ):
+        return []
+    if any((find_meaning(x) or find_logits(x) or "").startswith("log_") for x in list_words_typed(loop)):
+        return []
+    is_of_rewards = any(_names_reward(x) for x in list_words_typed(loop.iter))
+    steps = {*list_words_typed(loop.target)} if is_of_rewards else set()
+    sums = {
+        node.targets[0].id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        and _adds_reward(node.targets[0].id, node.value, steps)
+    }  # fmt: skip
+    filled: list[str] = []
+    for node in ast.walk(loop):
+        match node:
+            case ast.Assign([ast.Subscript(ast.Name(name))], ast.Name(total)) if total in sums:
+                filled.append(name)
+            case ast.Call(ast.Attribute(ast.Name(name), "insert"), [ast.Constant(0), ast.Name(total)]) if (
+                total in sums
+            ):
+                filled.append(name)
+    return filled
+
+
+def _names_reward(name: str) -> bool:
+    return name in REWARD_LETTERS or find_meaning(name) == "R"
+
+
+def _adds_reward(total: str, value: ast.expr, steps: set[str]) -> bool:
+    """Is it the reward of a step, and a multiple of the sum before: r + gamma*total?"""
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+        return False
+    parts = {total in list_words_typed(x): x for x in (value.left, value.right)}
+    match parts.get(True), parts.get(False):
+        case ast.BinOp(op=ast.Mult()) as multiple, ast.Subscript(value=reward):
+            pass
+        case ast.BinOp(op=ast.Mult()) as multiple, ast.expr() as reward:
+            pass
+        case _:
+            return False
+    names, factors = list_words_typed(reward), list_words_typed(multiple) - {total}
+    is_reward = len(names) == 1 and (names <= steps or all(map(_names_reward, names)))
+    return is_reward and not any(map(_names_reward, factors)) and not factors & steps
 
 
 def list_names_filled(loop: ast.stmt) -> list[str]:

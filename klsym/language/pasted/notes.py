@@ -21,6 +21,8 @@ def list_notes(reader: Any) -> Iterator[Message]:
     yield from [Message("selection-held", of=reader.selection)] * bool(reader.selection)
     if temperature := "".join(reader.temperatures):
         yield Message("temperature-read", temperature=temperature)
+    if reader.is_scaled:
+        yield Message("temperature-squared")
     if reader.assumed:
         yield Message("settings-assumed", conditions=tuple(dict.fromkeys(reader.assumed)))
     if reader.floors:
@@ -34,12 +36,11 @@ def list_notes(reader: Any) -> Iterator[Message]:
         yield Message("over-tokens")
     elif averages:
         yield Message("averages-left-out", names=averages)
-    aggregate = "" if reader.sums_tokens else reader.token_sums.find_aggregate(reader.factor)
-    if averages and aggregate:
-        yield Message("tokens-added-up", aggregate=aggregate)
+    if averages and reader.aggregate:
+        yield Message("tokens-added-up", aggregate=reader.aggregate)
     if unchanged := tuple(name for name in left_out if name in IDENTITY_METHODS):
         yield Message("calls-left-out", names=unchanged)
-    if reader.factor != 1 and not aggregate:
+    if reader.factor != 1 and not reader.aggregate:
         yield Message("factor-left-out", factor=str(reader.factor))
     passed = [name for name in reader.unread if not reader.is_told(name) and name not in reader.names]
     if unused := (

@@ -28,7 +28,7 @@ from klsym.language.training_names import (
     OF_TARGETS,
     OLD,
     REFERENCE,
-    expand_initial,
+    expand_name,
     find_logits,
     find_policy,
     names_policy,
@@ -76,7 +76,7 @@ class PolicyReader(EntryReader):
             temperature = temperature if factor == 1 else str(factor)
         else:
             named = "_".join(list_chain(node))
-            named = expand_initial(named, self.names_typed)
+            named = expand_name(named, self.names_typed)
             meaning = find_logits(f"{named}_logits") if named else None
             if meaning is None and names_policy(self.target):
                 meaning = find_logits(f"{self.target}_logits")

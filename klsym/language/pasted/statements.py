@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
-from klsym.language.pasted.names import LIBRARIES, list_chain
+from klsym.language.pasted.names import LIBRARIES, list_chain, list_names_filled
 from klsym.language.pasted.text import find_setting
 
 SKIPPED_CALLS = {  # calls that stand alone in a line
@@ -38,6 +38,7 @@ class Unrolled:
         self.assumed: list[str] = []
         self.lists: set[str] = set()  # names of empty lists, which a loop fills
         self.filled: set[str] = set()  # names of lists to which something was appended
+        self.looped: set[str] = set()  # names that a loop fills step by step
         self.losses: list[ast.expr] = []  # x of x.backward(), whose gradients add up
         lines = _leave_out_helpers([*statements])
         self.is_single = sum(isinstance(line, ast.FunctionDef | ast.ClassDef) for line in lines) < 2
@@ -74,12 +75,15 @@ class Unrolled:
                 self.filled.add(name)
                 assignment = ast.Assign([ast.Name(name, ast.Store())], value)
                 yield from _flatten_assignment(ast.copy_location(assignment, statement))
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "reverse"), [])) if name in self.looped:
+                return  # of what a loop has filled, the last step first
             case ast.Expr(ast.Call(function, arguments)) if changes_no_value(function, len(arguments)):
                 if isinstance(function, ast.Attribute) and function.attr == "backward":
                     self.losses.append(function.value)
             case ast.Expr():
                 yield from _unroll_comprehensions(statement)
             case _:
+                self.looped |= {*list_names_filled(statement)} if isinstance(statement, ast.For) else set()
                 yield statement
 
     def _flatten_function(self, block: ast.FunctionDef | ast.With) -> Iterator[ast.stmt]:
@@ -243,8 +247,8 @@ def _is_of_one_sample(body: Sequence[ast.stmt]) -> bool:
     """Does a loop do the same for each sample?  Not if it reads what the sample before has left.
 
     >>> codes = ("R = r + gamma*R", "loss += -lp*R", "k1", "x.append(l - b); b += l", "d *= 2")
-    >>> [_is_of_one_sample(ast.parse(x).body) for x in codes]
-    [False, True, False, False, False]
+    >>> [_is_of_one_sample(ast.parse(x).body) for x in (*codes, "if r > 0: R = 0\\nR = r + gamma*R")]
+    [False, True, False, False, False, False]
     """
     if any(isinstance(line, ast.Expr) and not isinstance(line.value, ast.Call) for line in body):
         return False
@@ -256,6 +260,10 @@ def _is_of_one_sample(body: Sequence[ast.stmt]) -> bool:
     for statement in body:
         names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
         read |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - assigned
+        if isinstance(statement, ast.If) and not find_setting(f"if {ast.unparse(statement.test)}:"):
+            read |= {
+                node.id for node in names if isinstance(node.ctx, ast.Store)
+            }  # as it was, or a new value
         if not isinstance(statement, ast.AugAssign):
             assigned |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
     added = {node.target.id for node in sums if isinstance(node.target, ast.Name)}

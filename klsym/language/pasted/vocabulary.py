@@ -13,10 +13,11 @@ from typing import Any
 from sympy import Add, log
 
 from klsym.errors import spell_option
-from klsym.language.expressions import ATOMS, exp, log_q, sg
+from klsym.language.expressions import ATOMS, REWARDS, exp, log_q, sg
 from klsym.language.expressions import DENSITIES as SYMBOLS
+from klsym.language.parser import SHOWN
 from klsym.language.pasted.calls import Call, Row
-from klsym.language.pasted.names import split_operands
+from klsym.language.pasted.names import list_words_typed, split_operands
 from klsym.language.pasted.selections import QUANTILES
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
@@ -24,14 +25,21 @@ from klsym.language.reductions import (
     SAMPLES,
     WORD_LOGS,
     WORDS,
+    Mean,
     average_over_words,
     has_words,
     select_drawn_word,
     select_one_hot,
     sum_over_words,
 )
-from klsym.language.sums import DENSITIES, OverVocabulary, full_kl
-from klsym.language.training_names import find_policy, find_policy_named, names_drawn_word
+from klsym.language.sums import DENSITIES, OverVocabulary, Scaled, full_kl
+from klsym.language.training_names import (
+    find_logits,
+    find_meaning,
+    find_policy,
+    find_policy_named,
+    names_drawn_word,
+)
 
 NAME_DRAWN = ": name the index of the drawn word token_ids or labels; for the top k words type full(M*..)"
 
@@ -46,19 +54,49 @@ def _name_policy(name: str) -> str:
     return (find_policy(name) or name).removeprefix("log_")
 
 
+MIXTURES = {"m", "mix", "mixture", "avg", "average"}
+
+
 def _build_divergence(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """Return KL(q||p), which the text has as KL(q, p)."""
-    policies = [
-        (reader.policies.get(node.id) or "").removeprefix("log_") or _name_policy(node.id)
-        for node in given.values()
-        if isinstance(node, ast.Name)
-    ]
-    if len(policies) != 2 or not {*policies} <= {*DENSITIES} or len({*policies}) == 1:
+    """Return KL(q||p), which the text has as KL(q, p); either may be a mixture, as in KL(p||m)."""
+    names = [x.id for x in given.values() if isinstance(x, ast.Name) and x.id not in reader.assigned]
+    if unknown := [name for name in names if name.lower() in MIXTURES and name not in reader.policies]:
+        hint = f": type what {unknown[0]} is in a line before, such as `{unknown[0]} = 0.5*(p + q); ...`"
+        raise reader.make_error_with_hint(f"{call.name} of the unknown {unknown[0]!r}", hint, call.node)
+    policies = [_find_policy(reader, name) for name in names]
+    if len(policies) == 2 and {*policies} <= {*DENSITIES} and len({*policies}) == 2:
+        return full_kl(*policies)
+    first, second = (_read_probabilities(reader, node, depth) for node in given.values())
+    if first is None or second is None or first == second:
         policy_names = ", ".join(DENSITIES)
-        raise reader.make_error_at(
-            f"{call.name} is of two different policies among {policy_names}, as in KL(q||p)", call.node
+        hint = ", and of mixtures such as `m = 0.5*(p + q); KL(p||m)`"
+        raise reader.make_error_with_hint(
+            f"{call.name} is of two different policies among {policy_names}, as in KL(q||p){hint}",
+            "",
+            call.node,
         )
-    return full_kl(*policies)
+    return average_over_words(first * (log(first) - log(second)))
+
+
+def _find_policy(reader: Any, name: str) -> str:
+    """Return q, p or mu for a name that is not assigned, or else the name."""
+    density = reader.policies.get(name) or reader.find_letter(name)
+    if name.isupper() and density:
+        reader.read_as[name] = exp(ATOMS[density])
+    return density.removeprefix("log_") if density else _name_policy(name)
+
+
+def _read_probabilities(reader: Any, node: ast.expr, depth: int) -> Any | None:
+    """Return the probability of a policy or a mixture of two; None for other values."""
+    name = node.id if isinstance(node, ast.Name) and node.id not in reader.assigned else ""
+    if name and (policy := _find_policy(reader, name)) in DENSITIES:
+        reader.is_foreign = True
+        return exp(DENSITIES[policy])
+    if name or not isinstance(node, ast.BinOp | ast.Name):
+        return None
+    value = select_drawn_word(reader.build(node, depth))
+    is_policy = isinstance(value, exp) and value.args[0] in SYMBOLS
+    return value if is_policy or (is_mixture(value) and not isinstance(value, log)) else None
 
 
 def _build_kl_div(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
@@ -98,14 +136,13 @@ def is_mixture(e: Any) -> bool:
     """Is it a mixture of two policies, or its log?
 
     >>> p, q = (exp(density) for density in SYMBOLS[:2])
-    >>> [is_mixture(e) for e in (log(p / 2 + q / 2), p / 4 + 3 * q / 4, p, p - q * log(q))]
+    >>> [is_mixture(e) for e in (log(p / 2 + q / 2), p / 4 + 3 * q / 4, p, p - q)]
     [True, True, False, False]
     """
     inside = e.args[0] if isinstance(e, log) else e
     policies = [density for density in SYMBOLS if inside.has(exp(density))]
-    is_linear = inside.is_Add and all(
-        term.as_independent(*SYMBOLS, as_Add=False)[1] in {exp(x) for x in policies} for term in inside.args
-    )
+    parts = [term.as_independent(*SYMBOLS, as_Add=False) for term in Add.make_args(inside)]
+    is_linear = all(part in {exp(x) for x in policies} and not c.is_negative for c, part in parts)
     return bool(is_linear and len(policies) == 2)
 
 
@@ -205,10 +242,36 @@ def unfold_module(node: ast.Call, modules: Mapping[str, ast.Call]) -> ast.Call:
     return ast.copy_location(ast.Call(function, node.args, [*node.keywords, *module.keywords]), node)
 
 
+def _names_reward(reader: Any, node: ast.expr) -> bool:
+    """Is it made of rewards or advantages, and of no logits?"""
+    names = list_words_typed(node)
+    values = [reader.names[name] for name in names & reader.assigned.keys()]
+    is_of_reward = any(find_meaning(name) in ("A", "R") for name in names) or any(
+        x.has(*REWARDS) for x in values
+    )
+    return is_of_reward and not any(find_logits(name) for name in names)
+
+
+def _weight_samples(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return softmax(A/beta, dim=0) over a batch, exp(A/beta) over its sum, as in AWR: scaled(exp(A/beta))/n.
+
+    Source: Peng et al., Advantage-Weighted Regression, arXiv:1910.00177.
+    """
+    axis, typed = ast.unparse(given["axis"]) if "axis" in given else "0", ast.unparse(call.node)[:SHOWN]
+    x = reader.build(given["x"], depth)
+    if axis not in ("0", "-1") or x.has(*SYMBOLS, Mean):
+        hint = ": type exp(A/beta)/exp(A/beta).mean() for weights over the samples of a batch"
+        raise reader.make_error_with_hint(f"{call.name} of rewards over another axis", hint, call.node)
+    reader.note_assumption(f"{typed} is over the samples of a batch")
+    return Scaled(exp(x)) / SAMPLES
+
+
 def _make_softmax_row(is_log: bool) -> Row:
     """Return the row of log_softmax or softmax: of every word; its argument is the logits of a policy."""
 
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+        if not is_log and _names_reward(reader, given["x"]):
+            return _weight_samples(reader, call, given, depth)
         word = WORD_LOGS[reader.read_logits(given["x"], call)]
         logits = given["x"].left if isinstance(given["x"], ast.BinOp) else given["x"]
         is_detached = any(isinstance(x, ast.Attribute) and x.attr == "detach" for x in ast.walk(logits))

@@ -10,12 +10,15 @@ from sympy import S
 
 from klsym.errors import UsageError
 from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q, unfold
+from klsym.language.messages import TEMPERATURE_SQUARED
 from klsym.language.parser import SHOWN
 from klsym.language.pasted.action_values import settle_action_values
 from klsym.language.pasted.asked_names import OUT_OF_SCOPE
 from klsym.language.pasted.assumed_names import AssumedNameReader
 from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.names import count_reductions
+from klsym.language.pasted.rewards_of_tokens import list_spread_names, settle_rewards
+from klsym.language.pasted.separate_terms import separate_terms
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
     ACTION_VALUE,
@@ -37,7 +40,6 @@ OF_LABELS = (
     " drawn from the policy its expected gradient is 0"
 )
 
-
 OF_REWARDS_ALONE = (
     "it computes a reward or an advantage; add the line of the loss, as in loss = -(logp*{}).mean()"
 )
@@ -49,6 +51,7 @@ class WholeLossReader(AssumedNameReader):
     def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
         super().__init__(text, parameters, of_words)
         self.last = ""  # the name that the last line assigns
+        self.is_scaled = False  # by the square of the temperature?
         self.factor = S.One  # of the mean over samples
         self.counts_samples = False  # by len(..)
         self.gathers = False  # is a value of every word read at the drawn word?
@@ -58,7 +61,8 @@ class WholeLossReader(AssumedNameReader):
 
         Raises UsageError: the value is no mean of a loss; OfWords: names have values of every word.
         """
-        self.refuse_logits(value)
+        self.refuse_logits(value, statements)
+        self.is_scaled = self.squares_temperature(value)
         flat = self.flatten_whole(value)
         self.factor = flat.factor
         if flat.loss.has(ONE_HOT):
@@ -67,7 +71,7 @@ class WholeLossReader(AssumedNameReader):
         weight, at_labels = flat.loss.as_independent(log_q, as_Add=False)
         if self.labels_typed and at_labels == log_q and not weight.has(*REWARDS):
             raise UsageError(f"-log_q of {self.labels_typed[0]}: {OF_LABELS}")
-        loss = self.replace_action_values(flat.loss)
+        loss = self.replace_action_values(self.settle_rewards(flat.loss, statements))
         if self.has_critic and not unfold(loss).has(*DENSITIES):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         if find_meaning(self.last) in ("A", "R") and not unfold(loss).has(*DENSITIES):
@@ -88,6 +92,19 @@ class WholeLossReader(AssumedNameReader):
         except Misplaced as error:
             raise UsageError(f"{error.reason} in {self.text[:SHOWN]!r}: {error.hint}") from None
 
+    @property
+    def aggregate(self) -> str:
+        """How a loss of tokens adds them up; "" for other losses."""
+        return "" if self.sums_tokens else self.token_sums.find_aggregate(self.factor)
+
+    def settle_rewards(self, loss: Any, statements: list[ast.stmt]) -> Any:
+        """Return a loss of tokens with whole(R) for a reward that the code spreads over them."""
+        if not self.aggregate:
+            return loss
+        settled = settle_rewards(loss, self.read_as, list_spread_names(statements, self.trees))
+        self.assumed += settled.assumed
+        return settled.loss
+
     def replace_action_values(self, loss: Any) -> Any:
         """Return the loss with R for the values of actions that a critic gives."""
         if not loss.has(ACTION_VALUE):
@@ -105,14 +122,22 @@ class WholeLossReader(AssumedNameReader):
             reason = f"len(..) counts samples in {self.text[:SHOWN]!r}, and a sum is over an axis"
             raise UsageError(f"{reason}: divide by mask.sum(-1), or by T for the length of a sequence")
 
-    def refuse_logits(self, value: Any) -> None:
+    def refuse_logits(self, value: Any, statements: list[ast.stmt]) -> None:
         """Refuse logits outside softmax, and two temperatures."""
         if value.has(*LOGITS.values()):
             raise UsageError(f"logits outside softmax in {self.text[:SHOWN]!r}: type log_softmax(logits)")
         if len(self.temperatures) > 1:
             both = " and ".join(repr(logits[:SHOWN]) for logits in [*self.temperatures.values()][:2])
-            both += " have different temperatures"
-            raise UsageError(f"{both}: klsym reads policies at one temperature: explain each term by itself")
+            reason = f"{both} have different temperatures: klsym reads policies at one temperature"
+            terms = [term.write_command() for term in separate_terms(statements)]
+            commands = f": {' and '.join(terms)}" if len(terms) > 1 else ""
+            factor = f"; {TEMPERATURE_SQUARED}" if self.squares_temperature(value) else ""
+            raise UsageError(f"{reason}: explain each term by itself{commands}{factor}")
+
+    def squares_temperature(self, value: Any) -> bool:
+        """Is the square of a temperature a factor?"""
+        values = [self.read_as.get(typed, self.names.get(typed)) for typed in self.temperatures]
+        return any(x is not None and x.is_Symbol and value.has(x**2) for x in values)
 
     def restart_if_over_vocabulary(self, value: Any, statements: list[ast.stmt]) -> None:
         """Raise OfWords where nothing is averaged: a product such as q*log(q) is one of all words."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from klsym.errors import spell_option
+from klsym.language.messages import TEMPERATURE_SQUARED
 from klsym.notation.tree import format_decimal
 
 
@@ -116,7 +117,8 @@ READINGS = (  # codes of how a pasted loss was read
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
     "at-each-token", "first-order-at-each-token", "over-tokens",
     "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
-    "drawn-words-are-kept", "cut-at-tokens", "settings-assumed", "temperature-read", "selection-held",
+    "drawn-words-are-kept", "cut-at-tokens", "settings-assumed", "temperature-read", "temperature-squared",
+    "selection-held",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -134,6 +136,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "tokens-added-up": lambda aggregate: ADDED_UP[aggregate],
     "level-unlike": lambda options: f"{_spell_options(options)} explains what that changes",
     "temperature-read": "the logits are divided by {temperature}: q and p are policies at this temperature",
+    "temperature-squared": TEMPERATURE_SQUARED,
     "settings-assumed": lambda conditions: f"assumed: {' and '.join(conditions)}",
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,
