@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from klsym.errors import UsageError
 from klsym.escaping import printable
-from klsym.files import make_folder
 
 if TYPE_CHECKING:
     from klsym.worker_process import Asked
@@ -140,6 +139,8 @@ def make_output_folder(text: str) -> Path:
     """
     if not text.strip():  # Path("") is the folder that one happens to stand in
         raise UsageError("the name of a folder is empty; a dot stands for this one")
+    from klsym.files import make_folder
+
     return make_folder(Path(text))
 
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from klsym.commands.console import get_terminal_width
-from klsym.commands.late import print_late_verdict
-from klsym.commands.limited import Limited
 from klsym.commands.timed import limit_time
 from klsym.commands.verdicts import answer_loss, explain_typed, format_verdict, get_exit_code, read_setting
 
@@ -22,7 +20,13 @@ def explain_loss(options: argparse.Namespace) -> int:
     return _explain_stream(options) if options.loss == "-" else _explain_one(options)
 
 
-@limit_time(print_late_verdict)
+def _print_late(options: argparse.Namespace) -> int:
+    from klsym.commands.late import print_late_verdict
+
+    return print_late_verdict(options)
+
+
+@limit_time(_print_late)
 def _explain_one(options: argparse.Namespace) -> int:
     verdict = explain_typed(options.loss.strip(" "), options)
     print(format_verdict(verdict, options))
@@ -35,6 +39,8 @@ def _explain_stream(options: argparse.Namespace) -> int:
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")  # a line that is no text is answered like any other bad line
+    from klsym.commands.limited import Limited
+
     with Limited(options) as limited:
         for loss in _read_lines(sys.stdin):
             reply = limited.ask(loss) if options.time_limit else answer_loss(loss, options)

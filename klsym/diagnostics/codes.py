@@ -56,12 +56,22 @@ class Code:
 @cache
 def load_codes() -> tuple[Code, ...]:
     """Return all codes, in their order."""
+    return tuple(map(_load_code, _read_pages()))
+
+
+@cache
+def _read_pages() -> dict[str, str]:
+    """Return the table of each code as text, by its number."""
+    pages = re.split(r"^(?=\[\[code\]\])", PAGES.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return {page.split('"', 2)[1]: page for page in pages}
+
+
+@cache
+def _load_code(number: str) -> Code:
     import tomllib
 
-    rows = tomllib.loads(PAGES.read_text(encoding="utf-8"))["code"]
-    return tuple(
-        Code(**{**row, **{name: _read_example(row[name]) for name in ("example", "write")}}) for row in rows
-    )
+    row = tomllib.loads(_read_pages()[number])["code"][0]
+    return Code(**{**row, **{name: _read_example(row[name]) for name in ("example", "write")}})
 
 
 def _read_example(row: dict[str, Any]) -> Example:
@@ -70,6 +80,8 @@ def _read_example(row: dict[str, Any]) -> Example:
 
 def find_code(number_or_name: str) -> Code:
     """Return the code with this number or name; raises UsageError if there is none."""
+    if number_or_name in _read_pages():
+        return _load_code(number_or_name)
     wanted = number_or_name.strip()
     number = re.sub(r"^KL0*(\d{1,2})$", lambda digits: f"KL{int(digits[1]):03}", wanted.upper())
     matches = [

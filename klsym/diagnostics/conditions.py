@@ -22,7 +22,6 @@ from klsym.diagnostics.neighbours import (
 from klsym.diagnostics.overflow import find_cancellation, find_overflows
 from klsym.diagnostics.reward_signs import find_opposed_reward, has_divided_reward
 from klsym.diagnostics.truncated_weights import find_truncation
-from klsym.diagnostics.turned_signs import find_turned_sign
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.answers.term_analysis import find_zero_regions
@@ -354,8 +353,11 @@ def _collect_gradient_names(verdict: Verdict) -> set[str]:
 def check_signs(context: DiagnosedLoss) -> Messages:
     """Find a reward, or a bound on the ratio, that moves samples the wrong way."""
     yield from _find_opposed_reward(context)
-    penalty = context.penalty
-    if penalty is not None and (turn := find_turned_sign(penalty)) is not None:
+    if (penalty := context.penalty) is None:
+        return
+    from klsym.diagnostics.turned_signs import find_turned_sign
+
+    if (turn := find_turned_sign(penalty)) is not None:
         yield Message("sign-turns", where=turn.where, lasts=turn.lasts)
 
 

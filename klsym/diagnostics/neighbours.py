@@ -25,8 +25,7 @@ def attach_weight(loss: Any) -> Any:
 
 def detach_weight(loss: Any) -> Any:
     """Return the loss with its importance weight detached."""
-    hidden = sympy.Dummy()
-    return loss.xreplace({sg(rho): hidden}).xreplace({rho: sg(rho)}).xreplace({hidden: sg(rho)})
+    return loss.xreplace({sg(rho): sg(rho), rho: sg(rho)})  # what is replaced is not looked into
 
 
 def remove_weight(loss: Any) -> Any:

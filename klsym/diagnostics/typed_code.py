@@ -17,9 +17,7 @@ from typing import Any
 
 from klsym.diagnostics.arithmetic import Arithmetic, Node
 from klsym.errors import KlsymError
-from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.parser import FUNCTIONS, MAX_DEPTH
-from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.notes import IDENTITY_METHODS
 from klsym.language.reductions import KEPT, MASK
 from klsym.language.spellings import SpelledReader
@@ -130,6 +128,9 @@ class _StatementRunner:
             arguments_by_name = dict(zip(names, arguments, strict=False))
             extremes = arguments if name in ("min", "max") else []
         else:
+            from klsym.language.library_calls import FUNCTIONS as CALLS
+            from klsym.language.pasted.calls import Call, bind_arguments
+
             arguments_by_name = bind_arguments(
                 self.reader, CALLS[name], Call(name, arguments, node, is_method)
             )

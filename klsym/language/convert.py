@@ -311,3 +311,27 @@ def _build_factor(monomial: Monomial, value: Number) -> Any:
 def substitute_on_policy(h: ExpPoly) -> ExpPoly:
     """Return the value at a sample from q itself: w = log q - log mu is 0, so that rho is 1."""
     return h.substitute({name: ZERO for name in h.names() if parse_name(name).base == "w"})
+
+
+def rename(expression: Any, old: Any, new: Any) -> Any:
+    """Replace a symbol by another one, of which the same is assumed: what Min and Max compare stays.
+
+    `xreplace` compares their arguments again, which is slow.
+
+    >>> a, b = sympy.symbols("a b", positive=True)
+    >>> rename(sympy.Min(1 + 1 / a, log_q), a, b)
+    Min(log_q, 1 + 1/b)
+    """
+    if old.assumptions0 != new.assumptions0 or expression.has(new):
+        return expression.xreplace({old: new})
+    return _rename(expression, old, new)
+
+
+def _rename(expression: Any, old: Any, new: Any) -> Any:
+    if expression == old:
+        return new
+    arguments = [_rename(x, old, new) for x in expression.args]
+    if all(a is b for a, b in zip(arguments, expression.args, strict=True)):
+        return expression
+    kept = {"evaluate": False} if isinstance(expression, (sympy.Min, sympy.Max)) else {}
+    return expression.func(*arguments, **kept)

@@ -10,7 +10,7 @@ Losses are SymPy expressions in `log_q`, `log_p`, `log_mu`; estimators are funct
 from __future__ import annotations
 
 import re
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import sympy
@@ -427,13 +427,13 @@ class Slot:
 past, now, future = (Slot(name) for name in ("past", "now", "future"))
 own, others = Slot("self"), Slot("others")
 
-
 ATOMS = {
     "log_q": log_q, "log_p": log_p, "log_mu": log_mu, "log_old": log_old, "R": R, "A": A, "M": M,
     "V": V, "V_next": V_next, **OF_TABLE, "r": r, "rho": rho, "rho_old": rho_old,
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1024)
 def unfold(expression: Any) -> Any:
     """Replace every estimator by its definition in log_q, log_p, log_mu.
 

@@ -42,7 +42,6 @@ from klsym.language.parser import (
 from klsym.language.pasted.action_values import names_action_value
 from klsym.language.pasted.asked_names import OF_PAIRS
 from klsym.language.pasted.averages import OfWords
-from klsym.language.pasted.calls import Call, bind_arguments
 from klsym.language.pasted.names import (
     LIBRARIES,
     count_reductions,
@@ -71,13 +70,6 @@ from klsym.language.pasted.text import (
     list_assumed_settings,
     parse_python,
     suggest_statements,
-)
-from klsym.language.pasted.vocabulary import (
-    is_divergence_of_softmax,
-    name_called,
-    names_module,
-    suggest_instead,
-    unfold_module,
 )
 from klsym.language.pasted.whole_loss import WholeLossReader
 from klsym.language.recognition import recognise
@@ -140,6 +132,13 @@ def attempt_reading(text: str, parameters: Iterable[str] = ()) -> Attempt:
         except (RecursionError, MemoryError):
             reader.is_foreign = True
             return Attempt(reader, error=UsageError("the loss is nested too deeply to be read"))
+
+
+def names_module(node: ast.Call) -> bool:
+    """Is it the call that makes a module, such as nn.KLDivLoss(..)?"""
+    from klsym.language.pasted import vocabulary
+
+    return vocabulary.names_module(node)
 
 
 class SplitCall(NamedTuple):
@@ -321,6 +320,7 @@ class SpelledReader(WholeLossReader):
 
     def has_unknown_call(self, statement: ast.stmt) -> bool:
         """Does it call what klsym does not know, or use what it could not read?"""
+
         names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
         calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
         unknown = [c for c in calls if (n := split_operands(c)[0]) not in CALLS and n not in OF_GRAMMAR]
@@ -388,10 +388,12 @@ class SpelledReader(WholeLossReader):
 
     def build_foreign_call(self, node: ast.Call, depth: int) -> Any:
         """Return the value of a function of a library, or of a method: x.exp() is exp(x)."""
+        from klsym.language.pasted.vocabulary import is_divergence_of_softmax, name_called, unfold_module
+
         if is_divergence_of_softmax(node) and name_called(node) not in self.modules:
             self.note_assumption(f"{ast.unparse(node.func)[:SHOWN]} is nn.KLDivLoss(reduction='batchmean')")
         node = unfold_module(node, self.modules)
-        name, arguments, is_from_library = self.split_call(node)
+        name, arguments, is_from_library = call = self.split_call(node)
         if name in OF_DISTRIBUTIONS and not is_from_library and isinstance(node.func, ast.Attribute):
             return self.read_method_of_policy(name, node.func.value, node)
         is_of_mask = name in ("bool", "int", "long") and bool(arguments) and names_mask(arguments[0])
@@ -404,6 +406,14 @@ class SpelledReader(WholeLossReader):
                 if is_condition(receiver)
                 else self.build(receiver, depth + 1)
             )
+        return self.build_library_call(call, node, depth)
+
+    def build_library_call(self, split: SplitCall, node: ast.Call, depth: int) -> Any:
+        """Return the value of a function that klsym knows; raises UsageError for any other."""
+        from klsym.language.pasted.calls import Call, bind_arguments
+        from klsym.language.pasted.vocabulary import suggest_instead
+
+        name, arguments, is_from_library = split
         call = CALLS.get(name) or CALLS.get(name.lower())
         words = {word for x in node.args for one in list_words_typed(x) for word in split_words(one)}
         if call is None and self.names_critics_value(name, words):
@@ -431,6 +441,7 @@ class SpelledReader(WholeLossReader):
         return names_action_value(name) and self.names_density() and "next" not in words
 
     def split_call(self, node: ast.Call) -> SplitCall:
+
         match node.func:
             case ast.Name(name):
                 return SplitCall(name, node.args, is_from_library=False)

@@ -56,7 +56,8 @@ def _rewrite(e: Any) -> Any:
     read = _read_denominator(1 / e.args[0]) if isinstance(e, sympy.log) else None
     if read is not None and read.number == 1 and 0 in (read.first, read.second):
         return -read.power * logsigmoid(_write_argument(-(read.first + read.second)))
-    return e.func(*map(_rewrite, e.args))
+    arguments = [*map(_rewrite, e.args)]
+    return e if all(a is b for a, b in zip(arguments, e.args, strict=True)) else e.func(*arguments)
 
 
 def _read_denominator(x: Any) -> Denominator | None:

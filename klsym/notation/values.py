@@ -17,6 +17,7 @@ A coefficient may have cases, with the condition of each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sympy
@@ -161,6 +162,7 @@ def _format_condition(x: Any, signs: tuple[int, ...], spell: Text) -> str:
     return f" {relation if spell is TEXT else IN_LATEX.get(relation, relation)} ".join(sides)
 
 
+@lru_cache(maxsize=1024)
 def name_sampler(x: Any) -> Any:
     """Write the terms on mu alone, which the engine has in q and rho = q/mu, with log_mu.
 

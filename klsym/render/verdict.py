@@ -14,7 +14,6 @@ from klsym.diagnostics.conditions import Diagnostic, find_diagnostics
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.render.answer import WIDTH, build_answer, format_answer, write_summary
-from klsym.render.answer_markdown import escape_markdown, format_answer_markdown
 from klsym.render.details import (
     derivation_latex,
     format_all_facts,
@@ -149,6 +148,8 @@ def printed(verdict: Verdict) -> PrintedVerdict:
 
 def format_verdict_markdown(verdict: PrintedVerdict) -> str:
     """Format answer, derivation, counterexample and hypotheses as Markdown."""
+    from klsym.render.answer_markdown import escape_markdown, format_answer_markdown
+
     lines = [format_answer_markdown(build_answer(verdict))]
     if verdict.proof.steps:
         lines += ["", "$$", derivation_latex(verdict), "$$"]

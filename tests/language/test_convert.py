@@ -13,7 +13,7 @@ from sympy import Abs, E, Function, Max, Min, Rational, Symbol, exp, log, sqrt
 
 from klsym.errors import KlsymError, NotInRing, UsageError
 from klsym.kernel.ring import ExpPoly
-from klsym.language.convert import detach, find_generic_functions, split_score, to_ring, to_sympy
+from klsym.language.convert import detach, find_generic_functions, rename, split_score, to_ring, to_sympy
 from klsym.language.expressions import *
 from klsym.language.parser import parse
 from support.float_sheet import close, evaluate
@@ -242,3 +242,39 @@ def test_generic_functions(expression: Any, functions: dict[str, Any]) -> None:
 def test_one_generic_function_has_one_list_of_arguments() -> None:
     with pytest.raises(UsageError, match="two lists"):
         find_generic_functions(g + Function("g")(log_q, log_p, log_mu))
+
+
+# ---------------------------------------------------------------------------- a symbol for another
+T, SIZE, LESS = Symbol("T", positive=True), Symbol("length", positive=True), Symbol("length", real=True)
+RENAMED = [
+    A / T,
+    Min(rho ** (1 / T) * A, clip(rho ** (1 / T), 1 - eps, 1 + eps) * A),
+    Max(Min(k1 / T, 2), -T, k2),
+    Min(T, k3),
+    Abs(k1 - T) * sg(rho / T) + log(T),
+    k2,
+    T,
+    Rational(1, 2),
+]
+
+
+@pytest.mark.parametrize("e", RENAMED)
+@pytest.mark.parametrize("new", [SIZE, LESS, Symbol("lam", real=True)])
+def test_rename_gives_what_xreplace_gives(e, new):
+    assert rename(e, T, new) == e.xreplace({T: new}) and not rename(e, T, new).has(T)
+
+
+def test_rename_compares_what_becomes_equal():
+    assert rename(Min(T, 2 * SIZE), T, SIZE) == SIZE and rename(Max(T, SIZE), T, SIZE) == SIZE
+
+
+def test_rename_does_not_compare_again(monkeypatch):
+    compared = []
+    e, compare = RENAMED[1], Max._is_connected.__func__
+    monkeypatch.setattr(
+        type(e).__mro__[1], "_is_connected", classmethod(lambda *x: compared.append(x) or compare(*x))
+    )
+    assert rename(e, T, Symbol("number", positive=True)).has(Symbol("number", positive=True)) and not compared
+    assert (
+        e.xreplace({T: Symbol("another", positive=True)}).has(Symbol("another", positive=True)) and compared
+    )

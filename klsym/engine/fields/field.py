@@ -38,7 +38,7 @@ from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import SEQUENCE, name_in_slot
 from klsym.kernel.statements import Context, MeanGradient
 from klsym.language.abbreviations import E, IndexedGradient, Side
-from klsym.language.convert import find_generic_functions, to_ring, to_sympy
+from klsym.language.convert import find_generic_functions, rename, to_ring, to_sympy
 from klsym.language.expressions import Slot, length, log_q, now, own, s, sg
 from klsym.language.parser import parse
 from klsym.language.unfolding import differentiate_in_log_q, expand_context
@@ -206,10 +206,10 @@ def build_quantity(loss: SlotLoss, sequence_part: Any = 0) -> Quantity:
 def _build_label(loss: SlotLoss, e: Any) -> Any:
     """Return the label of a loss: its typed text, with T for the length."""
     if loss.label is None:
-        return e.xreplace({length: T})
+        return rename(e, length, T)
     typed = loss.label.expression
     text = f"sg({loss.label.text})" if loss.detached and e != typed else loss.label.text
-    return Written(text, (e if loss.detached else typed).xreplace({length: T}))
+    return Written(text, rename(e if loss.detached else typed, length, T))
 
 
 def _differentiate(start: Derivation) -> Derivation:

@@ -38,7 +38,7 @@ from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly
 from klsym.kernel.slots import LENGTHS, name_in_slot
 from klsym.kernel.statements import Context
-from klsym.language.convert import substitute_on_policy, to_ring, to_sympy
+from klsym.language.convert import rename, substitute_on_policy, to_ring, to_sympy
 from klsym.language.expressions import (
     ATOMS,
     DENSITIES,
@@ -348,7 +348,10 @@ def rewrite_for_sequence(written: Written) -> Written:
         sequence_sums[token_sum] = to_sympy(
             sum_over_slot(to_ring(now(token_sum.args[0]).xreplace({now(A): ADVANTAGE, T: length})), "x")
         )
-    return Written(written.text, expression.xreplace({**sequence_sums, T: length}))
+    whole = (
+        expression.xreplace({**sequence_sums, T: length}) if sequence_sums else rename(expression, T, length)
+    )
+    return Written(written.text, whole)
 
 
 def _convert_token_term(expression: Any) -> ExpPoly | None:
@@ -359,11 +362,13 @@ def _convert_token_term(expression: Any) -> ExpPoly | None:
 
 
 # ---------------------------------------------------------------------------- properties of a loss
+@lru_cache(maxsize=1024)
 def has_token_sum(expression: Any) -> bool:
     """Does it contain a sum over tokens?"""
     return bool(expression.atoms(Summed))
 
 
+@lru_cache(maxsize=1024)
 def has_batch_sum(expression: Any) -> bool:
     """Does it contain a sum over the other samples of a batch?"""
     return bool(expression.atoms(OverBatch))

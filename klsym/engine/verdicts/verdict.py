@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -315,10 +315,11 @@ class Verdict:
         """
         revised: dict[str, Any] = {}
         if type(reading := changes.get("gradient")) is TargetReading:
-            changes |= {f.name: getattr(reading, f.name) for f in fields(changes.pop("gradient"))}
+            del changes["gradient"]
+            changes |= {key: getattr(reading, key) for key in TargetReading.__match_args__}
         for name in ("loss", "gradient", "value", "objective", "proof"):
             part = getattr(self, name)
-            inner = {f.name: changes.pop(f.name) for f in fields(part) if f.name in changes}
+            inner = {key: changes.pop(key) for key in part.__match_args__ if key in changes}
             if inner:
                 revised[name] = replace(changes.pop(name, part), **inner)
         return replace(self, **revised, **changes)
