@@ -77,7 +77,7 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
 
         explained = explain_written if minimises_own_mean(typed, of_sequence) else None
         verdict = restore_typed_loss(verdict, slopes, typed=typed, asked=of_sequence, explained=explained)
-        terms = LazyCases(_explain_terms, typed, of_sequence)
+        terms, asked = LazyCases(_explain_terms, typed, of_sequence), of_sequence
     text = written.typed or verdict.loss.text
     assumed = tuple(note for note in written.notes if note.code in ("floors-left-out", SELECTION))
     assumptions = (*verdict.assumptions, *assumed)

@@ -215,6 +215,7 @@ def test_the_short_answer_says_what_h_is(loss: str, H: str) -> None:
 
 # ---------------------------------------------------------------------------- what is read
 READ = {
+    "(-R/R.sum()*logp).sum()": "-log_q*scaled(R)",
     "(R - mean(R))/mean(R)*log_q": "log_q*relative(R)",
     "-(R - R.mean())/(R.mean() + 1e-6)*logp": "-log_q*relative(R)",
     "m = rewards.mean(); a = (rewards - m)/(m + eps); -(a*logp).mean()": "-log_q*relative(R)",
@@ -238,7 +239,7 @@ def test_divisions_that_are_read(code: str, expression: str) -> None:
         ("-A/R.mean()*logp", "a division by the mean of a batch .*relative"),
         ("-(R - A.mean())/R.mean()*logp", "a division by the mean of a batch|a mean or a sum inside"),
         ("-logp/R.mean()", "a division by the mean of a batch"),
-        ("-R/R.sum()*logp", "a division by the mean of a batch"),
+        ("-R/A.sum()*logp", "a division by the mean of a batch|a mean or a sum inside"),
         ("-(R - R.mean())/R.mean()**2*logp", "a division by the mean of a batch"),
     ],
 )
