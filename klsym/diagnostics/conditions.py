@@ -23,7 +23,7 @@ from klsym.diagnostics.overflow import find_cancellation, find_overflows
 from klsym.diagnostics.reward_signs import find_opposed_reward, has_divided_reward
 from klsym.diagnostics.truncated_weights import find_truncation
 from klsym.engine.answers.dispatch import as_written, explain_written
-from klsym.engine.answers.is_correct import guess_intended_target
+from klsym.engine.answers.is_correct import guess_intended_target, has_right_penalties
 from klsym.engine.answers.term_analysis import find_zero_regions
 from klsym.engine.options.settings import Setting
 from klsym.engine.regions.piecewise import PIECEWISE
@@ -146,7 +146,8 @@ def find_diagnostics(verdict: Verdict, written: Written) -> tuple[Diagnostic, ..
             messages_by_code[name] = [*messages, *messages_by_code.get(name, [])]
     compares = written.expression.has(log_p) and not has_divided_reward(written.expression)
     is_unnamed = verdict.target in WITHOUT_NAME
-    if is_unnamed and compares and not messages_by_code.keys() - {"KL014", "KL017", "KL020"}:
+    others = messages_by_code.keys() - {"KL014", "KL017", "KL020"}
+    if is_unnamed and compares and not others and not has_right_penalties(verdict):
         messages_by_code["KL013"] = [Message("other-objective")]
     if Message("reward-unbounded") in messages_by_code.get("KL005", []):  # which says the same
         messages_by_code["KL013"] = [m for m in messages_by_code.get("KL013", []) if m != UNBOUNDED]

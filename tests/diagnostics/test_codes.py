@@ -181,12 +181,23 @@ SILENT = [  # a loss, how it is used, codes that do not apply
     ("-sg(min(rho, 2))*A", "off", {"KL020"}),
     ("-max(min(rho, 2), rho)*A", "off", {"KL020"}),
     ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*k3", "off token", {"KL020"}),
+    # the penalty of a sum without a name is right
+    ("-min(rho*A, clip(rho, 0.8, 1.2)*A) + beta*rho*k3", "off", {"KL013"}),
+    ("-min(rho, 2)*A + rho*k1", "off", {"KL013"}), ("clip(R, -1, 1) - k1", "reward token", {"KL013"}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("loss", "words", "silent"), SILENT)
 def test_where_a_code_says_nothing(loss: str, words: str, silent: set[str]) -> None:
     assert not (set(found(loss, words)) if silent == {"KL*"} else set(found(loss, words)) & silent)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "is_fixed"), [("rho*k3", False), ("0.1*rho*k1", False), ("k3", True), ("rho*k2", True)]
+)
+def test_a_fix_is_given_for_a_wrong_penalty_alone(penalty: str, is_fixed: bool) -> None:
+    answer = klsym.explain(f"-min(rho*A, clip(rho, 0.8, 1.2)*A) + {penalty}", sampling="off-policy").text()
+    assert ("in place of" in answer) == is_fixed
 
 
 def test_what_is_not_proved_is_no_other_descent() -> None:

@@ -47,6 +47,22 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
         "A penalty on KL(old policy mu || policy) inside the clip range: minimises KL(mu||q)",
     ),
     ("-clip(log_q - log_mu, -5, 5)/2", OFF, "inside the clip range: minimises 1/2*KL(mu||q)"),
+    # a name says that the value is added to the reward; other values without R and A are subtracted
+    (
+        "rewards = -beta*(logp - ref_logp)",
+        {"use": "reward"},
+        "A penalty on KL(policy || reference): minimises",
+    ),
+    ("kl_reward = -c*(old_logp - ref_logp)", {"use": "reward"}, "A penalty on KL(policy || reference)"),
+    (
+        "rewards = 0.1*(logp - ref_logp)",
+        {"use": "reward"},
+        "The wrong sign for a penalty on KL(policy || ref",
+    ),
+    ("kl = -beta*(logp - ref_logp)", {"use": "reward"}, "The wrong sign for a penalty on KL(policy || ref"),
+    ("kl = old_logp - ref_logp", {"use": "reward"}, "A penalty on KL(policy || reference): subtracted"),
+    ("kl = old_logp - ref_logp", {"use": "reward", **OFF}, "a penalty that is not a KL"),
+    ("rewards = 0.1*(logp - ref_logp)", {}, "No effect"),
     ("full_kl(old, q)", {}, "A penalty on KL(old policy || policy): minimises E_q[-log_q/rho_old]"),
     ("0.1*full_kl(old, q)", {}, "A penalty on KL(old policy || policy)"),
     ("beta*full_kl(q, old)", {}, "A penalty on KL(policy || old policy)"),
@@ -104,3 +120,21 @@ def test_what_is_said(loss: str, options: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(("loss", "options", "words"), LEFT_OUT_OF_TEXT, ids=str)
 def test_what_is_not_said(loss: str, options: dict[str, Any], words: str) -> None:
     assert words not in read(loss, options)
+
+
+@pytest.mark.parametrize(
+    ("typed", "options", "notes"),
+    [
+        ("rewards = -beta*k1", {}, ["added to the reward, as its name says"]),
+        ("rewards = R - beta*k1", {}, []),
+        ("score = R - beta*k1", {"level": "sequence"}, []),
+        ("x = reward_score - beta*k1", {"level": "token"}, ["reward_score is added at each token"]),
+        ("kl = old_logp - ref_logp", {}, ["the old log-probability is that of the policy"]),
+        ("kl = logp - ref_logp + 0*old_logp", {}, []),
+    ],
+)
+def test_a_reward_says_how_it_was_read(typed: str, options: dict[str, str], notes: list[str]) -> None:
+    answer = " ".join(explain(typed, use="reward", **options).text(full=True).split())
+    every = ["as its name says", "is added at each token", "is that of the policy"]
+    assert all(note in answer for note in notes)
+    assert sum(note in answer for note in every) == len(notes)

@@ -128,4 +128,20 @@ def guess_intended_target(verdict: Verdict, written: Written) -> str | None:
     forward = "forward-kl" in values and "reverse-kl" not in values
     if verdict.target == "forward-kl" and "reverse-kl" not in values:
         return None
+    if has_right_penalties(verdict):
+        return None
     return "forward-kl" if forward else "reverse-kl"
+
+
+def has_right_penalties(verdict: Verdict) -> bool:
+    """Does each term of a sum that compares the policy with the reference descend KL(policy || reference)?
+
+    >>> from klsym.engine.explain import explain
+    >>> [has_right_penalties(explain(f"-min(rho, 2)*A + {penalty}")) for penalty in ("rho*k3", "k3")]
+    [True, False]
+    """
+    if verdict.target in ("reverse-kl", "forward-kl"):
+        return False
+    terms = [term.verdict for term in verdict.gradient.terms]
+    penalties = [one for one in terms if one.loss.written is None or one.loss.written.expression.has(log_p)]
+    return bool(penalties) and all(one.target == "reverse-kl" for one in penalties)

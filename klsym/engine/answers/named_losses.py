@@ -20,9 +20,10 @@ from klsym.engine.options.choices import is_reward
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
-from klsym.language.expressions import ATOMS, PARAMETERS, A, Weight, log_mu, rho
+from klsym.language.expressions import ATOMS, PARAMETERS, A, R, Weight, log_mu, log_p, log_q, rho, unfold
 from klsym.language.messages import Message
 from klsym.language.named_losses import (
+    ASSIGNED,
     NamedLoss,
     drop_setting,
     expand_names,
@@ -34,12 +35,15 @@ from klsym.language.named_losses import (
     split_place,
 )
 from klsym.language.pasted.text import is_statements
+from klsym.language.recognition import recognise
+from klsym.language.training_names import split_words
 from klsym.notation.losses import Written
 
 # The choices of the options that the row of a name leaves out.
 DEFAULT_CHOICES = {
     option.name: option.choices[0] for option in OPTIONS if option.name not in ("credit", "weights")
 }
+REWARD_WORDS = {"reward", "rewards"}  # of the name of a value that is added to the reward
 VALUES = {"entropy", "entropies"}
 Options = Mapping[str, str | None]
 
@@ -78,7 +82,8 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         rows = tuple(replace(one, options={}) if one.in_formula else one for one in rows)  # H(q) is a value
     written = _read_formula(text, names, loss, rows)
     if not rows:
-        return _assume_level(_assume_sampling(Question(written, dict(options))))
+        question = _read_as_reward(Question(written, dict(options)), loss)
+        return _assume_level(_assume_sampling(question))
     merged = merge_options(rows, options)
     notes = tuple(_describe_row(one, merged) for one in rows)
     named = Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
@@ -113,6 +118,30 @@ def _read_formula(text: str, parameters: Iterable[str], typed: str, rows: tuple[
         nearest = suggest_nearest(typed.strip(), list_names()) or expanded
         refusal = f"{typed.strip()[:60]!r} is no name of a loss{nearest}" if rows else str(error)
         raise UsageError(f"{refusal}; klsym examples lists the losses with names") from None
+
+
+def _read_as_reward(question: Question, typed: str) -> Question:
+    """Return a question on a reward with what its names say; other questions stay.
+
+    A value named reward is added to the reward, whatever its sign.  An old policy beside the reference,
+    without a newer one, is the policy that draws the samples.
+    """
+    use, written = question.options.get("use"), question.written
+    if not use or not is_reward(read_choice("use", use)):
+        return question
+    options, notes = question.options, []
+    e, level, assigned = written.expression, options.get("level"), ASSIGNED.findall(typed)
+    if assigned and {*split_words(assigned[-1])} & REWARD_WORDS and not e.has(R, A):
+        notes.append(Message("added-to-reward", name=assigned[-1]))
+    if level and read_choice("level", level) == "token":
+        pairs = [pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"]]
+        notes += [Message("added-at-each-token", name=name) for name, role in pairs if role == "R"][:1]
+    if e.has(log_mu) and e.has(log_p) and not e.has(log_q, rho) and not options.get("sampling"):
+        options = {**options, "sampling": "on-policy"}
+        notes.append(Message("sampler-is-policy"))
+        written = replace(written, expression=recognise(unfold(e).xreplace({log_mu: log_q})))
+    written = replace(written, notes=(*written.notes, *notes))
+    return replace(question, written=written, options=options)
 
 
 def _assume_sampling(question: Question) -> Question:

@@ -328,10 +328,13 @@ class Verdict:
 def is_ascended(written: Written, setting: Setting) -> bool:
     """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one.
 
-    A value of 0 or 1 that is divided by a statistic of its batch counts as a reward.
+    What the code names a reward is added to it; a value of 0 or 1 that is divided by a statistic of its
+    batch counts as one.
     """
     if setting.is_differentiated:
         return False
+    if any(note.code == "added-to-reward" for note in written.notes):
+        return True
     if any(is_indicator(divided.args[0]) for divided in written.expression.atoms(Divided)):
         return True
     if not written.expression.has(R, A):

@@ -96,6 +96,7 @@ def format_comparison(found: PrintedComparison, width: int = WIDTH, whole: bool 
         (MAX_STATEMENT, True, 2, []),
         (MAX_STATEMENT, True, 1, []),
         (0, True, 1, []),
+        (0, False, 1, regions),
         (0, False, 1, []),
     ):
         lines = _list_lines(
@@ -234,8 +235,8 @@ def _format_losses(
 
 def _list_regions(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
     """Return the gradient of each loss by regions, where a clip alone tells losses of one kind apart."""
-    said = {describe_verdict(verdict, MAX_FORMULA) for verdict in found.verdicts}
-    if len(said) != 1 or found.per_sample.same or not all(v.gradient.score_cases for v in found.verdicts):
+    kinds = {describe_term(verdict, verdict.is_ascended) for verdict in found.verdicts}
+    if len(kinds) != 1 or found.per_sample.same or not all(v.gradient.score_cases for v in found.verdicts):
         return []
     rows = (f"{name}: {write_gradient(verdict)}" for name, verdict in zip(names, found.verdicts, strict=True))
     return [("regions", row) for row in rows]

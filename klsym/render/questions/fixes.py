@@ -61,7 +61,8 @@ def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     instead = verdict.fix
     if instead is None or find_old_penalty(verdict, verdict.is_ascended):
         return
-    spelled, place, times = spell_loss(instead.loss, verdict), "", ""
+    spelled, place = spell_loss(instead.loss, verdict), ""
+    times = "-" * verdict.is_ascended  # of a penalty that is added to the reward
     if instead.beside:
         penalty = _find_penalty(verdict)
         times = "" if penalty is None else _find_coefficient(penalty)

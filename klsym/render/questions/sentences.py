@@ -117,8 +117,8 @@ READINGS = (  # codes of how a pasted loss was read
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
     "at-each-token", "first-order-at-each-token", "over-tokens",
     "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
-    "drawn-words-are-kept", "cut-at-tokens", "settings-assumed", "temperature-read", "temperature-squared",
-    "selection-held",
+    "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
+    "settings-assumed", "temperature-read", "temperature-squared", "selection-held",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -127,6 +127,15 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "sampling-assumed": lambda names: (
         f"assumed: samples from an older policy mu, as {' and '.join(names)}"
         f" {'is' if len(names) == 1 else 'are'} read; {spell_option('sampling', 'on-policy')}: from q"
+    ),
+    "added-to-reward": lambda name: f"{name} is added to the reward, as its name says",
+    "added-at-each-token": lambda name: (
+        f"assumed: {name} is added at each token, and its sum is maximised; for one number at the end of a"
+        f" response choose {spell_option('level', 'sequence')}"
+    ),
+    "sampler-is-policy": lambda: (
+        "assumed: the old log-probability is that of the policy, which draws the samples;"
+        f" {spell_option('sampling', 'off-policy')}: of an older one"
     ),
     "floors-left-out": lambda floors: f"assumed: {describe_floors(floors)}",
     "inner-clips-dropped": lambda clips: (

@@ -51,5 +51,5 @@ def test_a_mean_that_a_reward_multiplies_is_over_tokens(loss: str, expression: s
     ["-(log_probs.mean() * rewards.mean())", "-(log_probs.mean() * log_probs)", "log_probs.mean()**2"],
 )
 def test_other_means_in_products_are_refused(loss: str) -> None:
-    with pytest.raises(UsageError, match="seqmean|over the tokens of each response"):
+    with pytest.raises(UsageError, match=r"seqmean|over the tokens of each response"):
         klsym.explain(loss)
