@@ -257,6 +257,8 @@ def detaches_policy(e: Any) -> bool:
     >>> from klsym.language.parser import parse
     >>> [detaches_policy(parse(loss)) for loss in ("sg(rho)*k2", "where(rho < 2, k2, 0)", "sg(A)*k2")]
     [True, False, False]
+    >>> detaches_policy(parse("sg(where(rho > 2, 2, rho))*k2"))
+    True
     """
-    within_regions = (x.args[0].replace(sympy.Heaviside, lambda *_: sympy.S.One) for x in e.atoms(sg))
-    return any(unfold(x).has(log_q) for x in within_regions)
+    regions = {step: sympy.Dummy() for step in e.atoms(sympy.Heaviside)}
+    return any(unfold(x.args[0].xreplace(regions)).has(log_q) for x in e.atoms(sg))

@@ -40,6 +40,10 @@ JUDGED = [
     (written("-exp(A)*whole(R)*log_q", "token"), "combination"),
     (written("-exp(A)*k2", "token"), "no-objective"),
     (written("-exp(R)*log_q", "token"), "no-objective"),
+    # what is held within a region depends on theta
+    (written("-1/3*sg(where(rho > 2, 2, rho)*A)*log_q", "off token"), "objective"),
+    (written("-sg(where(rho > 2, 2, rho))*k2", "off"), "objective"),
+    (written("-sg(where(rho > 2, 2, 1)*A)*log_q", "off token"), "own-mean"),
     # a bias on both sides of a bound, and at it
     (written("max(log_q - log_mu, 0)*min(log_q - log_mu, 0)*A + min(log_q - log_mu, 0)*k1", "off"),
      "own-mean"),
