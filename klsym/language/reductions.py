@@ -68,6 +68,11 @@ BESIDE_REWARD = (
     "for a mean of x over the tokens of each response type ((x*A*mask).sum(-1)/mask.sum(-1)).mean(), for one"
     " over the samples (x*A.mean()).mean()",
 )
+OF_OTHERS = (
+    "a sum of rewards over the samples beside what is of one sample",
+    "type loo(R) for R - (R.sum() - R)/(n - 1), R less the mean of the other samples, and centred(R) for"
+    " R - R.mean()",
+)
 TWO_LEVELS = (
     "a mean over the tokens of each sequence beside one over all tokens",
     "average all terms alike, as in (x*mask).sum()/mask.sum()",
@@ -127,9 +132,18 @@ def subtract_mean(x: Any, mean: Any) -> Any:
     """
     if mean == Mean(x) and isinstance(x, Centred | Normalised):
         return centre_again(x)
+    return Centred(x) if mean == Mean(x) and is_of_rewards(x) else x - mean
+
+
+def is_of_rewards(x: Any) -> bool:
+    """Is it made of rewards, and of densities at most detached, so that it can be centred?
+
+    >>> from klsym.language.expressions import R
+    >>> is_of_rewards(R - sg(log_q)), is_of_rewards(R - log_q)
+    (True, False)
+    """
     attached = x.replace(lambda e: isinstance(e, sg), lambda _: Dummy())
-    is_own = mean == Mean(x) and not attached.has(*DENSITIES, OverPositions) and not x.has(OverPositions)
-    return Centred(x) if is_own else x - mean
+    return not attached.has(*DENSITIES, OverPositions) and not x.has(OverPositions)
 
 
 def is_small(x: Any) -> bool:

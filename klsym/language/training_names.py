@@ -72,7 +72,7 @@ METRICS = {"rouge", "bleu", "cider", "meteor", "bertscore", "wer"}  # that are r
 REWARDS = {"reward", "rewards", "scores", "returns", "return"} | METRICS
 OF_REWARDS = {  # words beside one, as in reward_score
     "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
-    "task", "env", "extrinsic", "raw", "verifier", "verifiable",
+    "task", "env", "extrinsic", "raw", "verifier", "verifiable", "rlhf",
 }  # fmt: skip
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 LOG_WEIGHT = "log_q - log_mu"
@@ -115,6 +115,8 @@ COEFFICIENTS = {
 }  # fmt: skip
 DEVICES, STEPS = {"world_size", "dp_size"}, {"accumulation", "accum"}  # whose number divides a loss
 OF_COUNTS = {"num", "n", "total", "count", "number"}
+OF_GROUP = {"samples", "sample", "prompt", "rloo", "group", "generations", "rollouts", "rollout", "responses",
+            "completions"}  # fmt: skip
 COUNTED = {"token", "tokens", "samples", "sequences", "items", "batch"}
 LETTERS = {
     "C",
@@ -199,7 +201,7 @@ def is_coefficient(name: str) -> bool:
     is_size = ordered[-2:] == ["batch", "size"]
     is_count = bool(words & OF_COUNTS) and bool(words & COUNTED) and not words & (VARYING | LOGS)
     is_factor = bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
-    return is_factor or is_count or is_size or is_weight_of_term(name)
+    return is_factor or is_count or is_size or is_weight_of_term(name) or counts_samples(name)
 
 
 def is_weight_of_term(name: str) -> bool:
@@ -307,6 +309,21 @@ def expand_name(name: str, names: Collection[str]) -> str:
 def counts_steps(name: str) -> bool:
     """Is it a usual name of the number of steps, or of devices, over which gradients are added up?"""
     return name in DEVICES or bool({*split_words(name)} & STEPS)
+
+
+def counts_samples(name: str) -> bool:
+    """Is it a usual name of the number of samples in a group, the n of a mean of the others?
+
+    >>> [counts_samples(x) for x in ("n_samples_per_prompt", "args.rloo_k", "num_generations", "num_tokens")]
+    [True, True, True, False]
+    """
+    words = {*split_words(name.rpartition(".")[2])}
+    is_number = bool(words & {"num", "n", "number", "k", "size"})
+    return (
+        is_number
+        and bool(words & OF_GROUP)
+        and words <= OF_GROUP | {"num", "n", "number", "k", "size", "per", "of"}
+    )
 
 
 def find_meaning(name: str) -> str | None:

@@ -12,7 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from klsym.language.expressions import ATOMS, clip, eps
-from klsym.language.pasted.mean_divisions import DivisionReader
+from klsym.language.pasted.mean_divisions import OtherSampleReader
 from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
 from klsym.language.training_names import ADVANTAGES, MASKS, METRICS, REWARDS, split_words
 
@@ -57,7 +57,7 @@ class Surrogate(NamedTuple):
     value: Any
 
 
-class AssumedNameReader(DivisionReader):
+class AssumedNameReader(OtherSampleReader):
     """A reader that takes for granted what some names usually are."""
 
     def read_name(self, name: str, node: ast.expr) -> Any:

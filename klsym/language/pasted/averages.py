@@ -22,9 +22,11 @@ from klsym.language.reductions import (
     ACTION_VALUE,
     KEPT,
     MASK,
+    OF_OTHERS,
     SAMPLES,
     WORD_LOGS,
     Mean,
+    Misplaced,
     Std,
     TokenSums,
     divide_by_std,
@@ -190,7 +192,10 @@ class AverageReader(PolicyReader):
         for mean in rewards:
             self.centred[mean.args[0]] = None
             self.left_out[self.mean_names.get(mean, "mean")] -= 1
-        return value.xreplace(exact | {mean: mean.args[0] - Centred(*mean.args) for mean in rewards})
+        at_state = value.xreplace(exact | {mean: mean.args[0] - Centred(*mean.args) for mean in rewards})
+        if rewards and at_state.has(SAMPLES) and not is_flat(at_state):
+            raise Misplaced(*OF_OTHERS)
+        return at_state
 
     def read_averaged(self, kind: str, node: ast.expr, depth: int) -> Any:
         """Return what a mean or a sum is of.
