@@ -87,10 +87,18 @@ class AssumedNameReader(OtherSampleReader):
             return ONE_HOT
         if kind in ("greedy reward", "length", "constant"):
             return self.declare_parameter(typed, name, node)
-        has_both = bool(self.names_typed & MEANS and self.names_typed & DEVIATIONS)
-        if kind in ("mean", "standard deviation") and (has_both or name not in MEANS | DEVIATIONS):
+        if not is_setting and self.names_statistic(name):
             return self.read_statistic(kind, typed)
         return super().read_usual_name(typed, name, node, is_setting)
+
+    def names_statistic(self, name: str) -> bool:
+        """Is it the mean or the standard deviation of a group: mean_grouped_rewards, or mean beside std?"""
+        has_both = bool(self.names_typed & MEANS and self.names_typed & DEVIATIONS)
+        is_statistic = find_kind(name) in ("mean", "standard deviation")
+        return is_statistic and (has_both or name not in MEANS | DEVIATIONS)
+
+    def is_unsettled(self, name: str) -> bool:
+        return not self.names_statistic(name) and super().is_unsettled(name)
 
     def find_surrogate(self, name: str) -> Surrogate | None:
         """Return what pg_losses or surr1 is beside pg_losses2 or surr2, the loss with the clipped ratio."""
