@@ -87,7 +87,7 @@ WHOLE = {
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
     **dict.fromkeys(("td", "td_error", "td_errors", "deltas", "td_delta", "td_deltas"), "A"),
     **dict.fromkeys(("score", "return", "reward", "rewards", "ret", "returns"), "R"),
-    "mask": "M", "loss_mask": "M",
+    **dict.fromkeys(("discounted_ep_rs", "ep_rs", "discounted_rs"), "R"), "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
 # Names that stand for one thing in one codebase and for another elsewhere: what to type for each.
@@ -149,6 +149,8 @@ OF_TERMS = {
     "bonus", "penalty", "aux", "distill", "distillation",
 }  # fmt: skip
 
+OF_WEIGHTED = {"vf", "value", "critic", "ent", "entropy", "kl", "bc", "sft", "aux"}  # terms x of w_x
+
 OF_ENTROPY = {
     "entropy", "entropies", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b",
     "pi", "term", "current", "new",
@@ -209,8 +211,12 @@ def is_weight_of_term(name: str) -> bool:
 
     >>> is_weight_of_term("entropy_weight"), is_weight_of_term("importance_weight")
     (True, False)
+    >>> [is_weight_of_term(x) for x in ("_w_vf", "w_ent", "w_reward", "w_is")]
+    [True, True, False, False]
     """
     words = split_words(name)
+    if words[:1] == ["w"] and {*words[1:]} & OF_WEIGHTED and len(words) == 2:
+        return True
     return bool({*words[-1:]} & {"weight", "cost", *FACTORS}) and bool({*words[-2:-1]} & OF_TERMS)
 
 

@@ -12,9 +12,17 @@ import re
 from typing import Any, NamedTuple
 
 from klsym.language.expressions import ATOMS, clip, eps
+from klsym.language.pasted.log_ratios import write_before
 from klsym.language.pasted.mean_divisions import OtherSampleReader
 from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
-from klsym.language.training_names import ADVANTAGES, MASKS, METRICS, REWARDS, split_words
+from klsym.language.training_names import (
+    ADVANTAGES,
+    MASKS,
+    METRICS,
+    REWARDS,
+    names_state_value,
+    split_words,
+)
 
 MEANS, DEVIATIONS = {"mean", "means", "avg"}, {"std", "stds", "stdev", "stddev"}
 OF_POLICIES = {"pg", "policy", "actor", "reinforce", "pi", "gradient"}
@@ -48,6 +56,10 @@ def find_kind(name: str) -> str:
         if all(words & group for group in needed) and (allowed is None or words <= allowed.union(*needed)):
             return kind
     return ""
+
+
+RETURNS_AT_STEPS = {"vt", "tf_vt"}  # where they multiply alone; elsewhere a critic's values
+OF_LABELS = {"y", "label", "labels", "target", "targets", "onehot", "true"}
 
 
 class Surrogate(NamedTuple):
@@ -85,6 +97,11 @@ class AssumedNameReader(OtherSampleReader):
         if kind == "drawn word" and name in self.factors:
             self.note_assumption(f"{typed} is one-hot at the word that was drawn")
             return ONE_HOT
+        has_critic = any(names_state_value(x) or x == "gamma" for x in self.names_typed)
+        if name in RETURNS_AT_STEPS and name in self.factors and not has_critic:
+            self.note_assumption(f"{typed} is R, the return from each step on")
+            self.read_as[typed] = ATOMS["R"]
+            return ATOMS["R"]
         if kind in ("greedy reward", "length", "constant"):
             return self.declare_parameter(typed, name, node)
         if not is_setting and self.names_statistic(name):
@@ -99,6 +116,24 @@ class AssumedNameReader(OtherSampleReader):
 
     def is_unsettled(self, name: str) -> bool:
         return not self.names_statistic(name) and super().is_unsettled(name)
+
+    def ask_for_input(self, name: str) -> str:
+        """Return what to type for a name that a line changes in place, and that is an input."""
+        plain = f": it is an input: write what it is before, such as `{name[:60]} = R; ...`"
+        is_own = name == self.target
+        return self.ask_for_labels(name) or super().ask_for_input(name) or (plain if is_own else "")
+
+    def suggest_name(self, name: str) -> str:
+        return self.ask_for_labels(name) or super().suggest_name(name)
+
+    def ask_for_labels(self, name: str) -> str:
+        """Return what to type for labels that multiply a log, as in a cross entropy; "" for other names."""
+        probabilities = [x for x in sorted(self.logged) if not self.has_meaning(x) and x not in self.names]
+        if not {*split_words(name)} <= OF_LABELS or name not in self.factors or not self.logged:
+            return ""
+        before = "".join(f"{x} = probs; " for x in probabilities)
+        command = write_before(f"{name} = F.one_hot(actions); {before}", self.source)
+        return f": if it is one-hot at the action that was drawn from the policy, type {command}"
 
     def find_surrogate(self, name: str) -> Surrogate | None:
         """Return what pg_losses or surr1 is beside pg_losses2 or surr2, the loss with the clipped ratio."""
