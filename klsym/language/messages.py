@@ -32,3 +32,6 @@ TEMPERATURE_SQUARED = (
     " (Hinton et al. 2015, arXiv:1503.02531, section 2)"
 )
 """What a factor does that is the square of the temperature of softmax."""
+
+WITHOUT_MASK = "without the mask is over the tokens that the mask keeps"
+"""What is assumed of a mean beside those over the tokens that a mask keeps."""

@@ -30,6 +30,7 @@ from klsym.language.expressions import (
     sg,
     unfold,
 )
+from klsym.language.messages import WITHOUT_MASK
 from klsym.language.recognition import join_probabilities, recognise
 from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole, centre_again
 
@@ -62,6 +63,11 @@ INSIDE = (
     "a mean or a sum inside a product or a function",
     "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; seqmean(log_q) for a"
     " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
+)
+INSIDE_BOUNDS = (
+    "a mean inside min, max or clip, whose bound then holds for all samples at once",
+    "klsym measure with the code in Python and --group 4 runs it; PPO's loss takes the mean last: klsym"
+    " explain '-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)'",
 )
 BESIDE_REWARD = (
     INSIDE[0],
@@ -277,7 +283,8 @@ def flatten(e: Any) -> Flat:
     names = {mean: Dummy() for mean in e.atoms(Mean)}
     for node in sympy.preorder_traversal(e):
         if not (node.is_Add or node.is_Mul or isinstance(node, Mean)) and node.has(Mean):
-            raise Misplaced(*(BY_A_MEAN if _divides_by_rewards(node) else INSIDE))
+            bounded = INSIDE_BOUNDS if isinstance(node, BOUNDING) else INSIDE
+            raise Misplaced(*(BY_A_MEAN if _divides_by_rewards(node) else bounded))
     inside = e.xreplace(names)
     parts = []
     for mean, name in names.items():
@@ -365,8 +372,7 @@ class TokenSums:
             return ()
         if {OF_SEQUENCE, OF_BATCH} <= self.counts.union(*self.unmasked.values()):
             raise Misplaced(*TWO_LEVELS)
-        said = "without the mask is over the tokens that the mask keeps"
-        return tuple(f"{name}() {said}" for name in self.unmasked)
+        return tuple(f"{name}() {WITHOUT_MASK}" for name in self.unmasked)
 
     def note(self, x: Any, axis: ast.expr | None) -> None:
         """Note a sum over an axis, or over all: of a masked loss, of the mask, or of counts of tokens."""

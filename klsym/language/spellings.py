@@ -67,6 +67,7 @@ from klsym.language.pasted.text import (
     find_setting,
     is_addition_to_itself,
     is_condition,
+    is_cpp,
     list_assumed_settings,
     parse_python,
     suggest_statements,
@@ -158,7 +159,7 @@ class SpelledReader(WholeLossReader):
         super().__init__(text, parameters, of_words)
         self.source = as_python(text)
         self.text = self.source.replace("\n", " ")
-        self.is_foreign = self.source != text.strip()
+        self.is_foreign = self.source != text.strip() or is_cpp(text)
         self.assumed = list_assumed_settings(text)
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
