@@ -30,7 +30,7 @@ from klsym.language.expressions import (
     sg,
     unfold,
 )
-from klsym.language.messages import WITHOUT_MASK
+from klsym.language.messages import INSIDE_BOUNDS, WITHOUT_MASK
 from klsym.language.recognition import join_probabilities, recognise
 from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole, centre_again
 
@@ -64,20 +64,10 @@ INSIDE = (
     "type centred(R) for R - R.mean(), loo(R) for R less the mean of the other samples; seqmean(log_q) for a"
     " mean over the tokens of a sequence; for a sum over them leave .sum(-1) out and choose level sequence",
 )
-INSIDE_BOUNDS = (
-    "a mean inside min, max or clip, whose bound then holds for all samples at once",
-    "klsym measure with the code in Python and --group 4 runs it; PPO's loss takes the mean last: klsym"
-    " explain '-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)'",
-)
 BESIDE_REWARD = (
     INSIDE[0],
     "for a mean of x over the tokens of each response type ((x*A*mask).sum(-1)/mask.sum(-1)).mean(), for one"
     " over the samples (x*A.mean()).mean()",
-)
-OF_OTHERS = (
-    "a sum of rewards over the samples beside what is of one sample",
-    "type loo(R) for R - (R.sum() - R)/(n - 1), R less the mean of the other samples, and centred(R) for"
-    " R - R.mean()",
 )
 TWO_LEVELS = (
     "a mean over the tokens of each sequence beside one over all tokens",

@@ -1,4 +1,4 @@
-"""A mean without the mask in one of two losses: what is assumed of it is the difference that is asked about."""
+"""A mean without the mask in one of two losses: what is assumed of it is the difference asked about."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from sympy import Add, S
 
 from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q
+from klsym.language.messages import OF_OTHERS
 from klsym.language.pasted.names import list_summed_names
 from klsym.language.pasted.policies import PolicyReader
 from klsym.language.recognition import leave_out_floors
@@ -22,7 +23,6 @@ from klsym.language.reductions import (
     ACTION_VALUE,
     KEPT,
     MASK,
-    OF_OTHERS,
     SAMPLES,
     WORD_LOGS,
     Mean,
