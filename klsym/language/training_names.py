@@ -149,7 +149,7 @@ OF_TERMS = {
     "bonus", "penalty", "aux", "distill", "distillation",
 }  # fmt: skip
 
-OF_WEIGHTED = {"vf", "value", "critic", "ent", "entropy", "kl", "bc", "sft", "aux"}  # terms x of w_x
+OF_WEIGHTED = {"vf", "ent", "entropy", "kl", "bc", "sft", "aux"}  # terms x of w_x
 
 OF_ENTROPY = {
     "entropy", "entropies", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b",

@@ -55,7 +55,7 @@ def test_wrong_python_is_not_said_to_be_cpp(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "a = ratio*advantages.mean(); b = (clamp(ratio, 0.8, 1.2)*advantages).mean(); -torch.min(a, b).mean()",
+        "a = ratio*A.mean(); b = (clamp(ratio, 0.8, 1.2)*A).mean(); -torch.min(a, b).mean()",
         "-torch.min((ratio*A).mean(), (ratio.clamp(0.8, 1.2)*A).mean())",
         "-torch.max((rho*A).mean(), 2*rho*A)",
         "loss = (logp*A).mean().clamp(-1, 1)",

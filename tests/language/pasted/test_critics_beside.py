@@ -33,7 +33,7 @@ def test_an_attribute_that_is_unknown_names_the_others() -> None:
         klsym.explain("loss = self.har*logp - w_ent*ent_loss")
 
 
-@pytest.mark.parametrize("name", ["w_reward", "w_is", "w_adv", "w_logp", "w_ratio", "w_vf_is"])
+@pytest.mark.parametrize("name", ["w_reward", "w_is", "w_adv", "w_logp", "w_ratio", "w_vf_is", "w_value"])
 def test_other_weights_are_asked_for(name: str) -> None:
     with pytest.raises(UsageError):
         klsym.explain(f"loss = -{name}*A*logp")

@@ -101,3 +101,13 @@ def test_the_hint_for_a_mean_of_rewards_is_their_mean() -> None:
         klsym.explain(code)
     assert "mean_grouped_rewards = R" not in str(refusal.value)
     assert klsym.explain(f"per_token_kl = k3; {code}").setting.level == "token"
+
+
+def test_a_clipped_ratio_is_refused_with_what_to_type() -> None:
+    clipped = (
+        "x = torch.min(ratio * advantages.unsqueeze(1), ratio.clamp(0.8, 1.2) * advantages.unsqueeze(1));"
+        " loss = -((x * mask).sum(1) / mask.sum(1)).mean()"
+    )
+    with pytest.raises(UsageError, match=r"`advantages = A; \.\.\.`"):
+        klsym.explain(f"advantages = rewards - rewards.mean(); {clipped}")
+    assert "policy gradient inside the clip range" in str(klsym.explain(f"advantages = A; {clipped}"))
