@@ -22,6 +22,7 @@ from klsym.engine.answers.dispatch import minimises_own_mean
 from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.answers.named_losses import read_question
 from klsym.engine.answers.typed_terms import split_terms
+from klsym.engine.fields.of_sequences import has_terms_of_sequences, rewrite_of_sequences
 from klsym.engine.fields.per_token import find_slopes, rewrite_per_token
 from klsym.engine.fields.slot_loss import has_token_sum
 from klsym.engine.fields.slot_loss import refuse_unless_moderate as refuse_unless_moderate
@@ -30,9 +31,10 @@ from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.options.synonyms import read_choice
 from klsym.engine.outside.inner_clips import drop_inner_clips
 from klsym.engine.verdicts.lazy import LazyCases, Search
-from klsym.engine.verdicts.verdict import Verdict
+from klsym.engine.verdicts.verdict import Verdict, build_open_verdict
 from klsym.errors import UsageError
 from klsym.language.expressions import ATOMS, PARAMETERS, M
+from klsym.language.messages import Message
 from klsym.language.sums import OverVocabulary
 from klsym.notation.losses import Written, show
 from klsym.notation.printers import TEXT
@@ -67,9 +69,10 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     plain, typed, of_sequence = drop_inner_clips(written, asked), written, asked
     if rewrite_per_token(plain, asked)[0] is not plain:
         written, asked = rewrite_per_token(written, asked)
+    written, asked = rewrite_of_sequences(written, asked)
     of_tokens = asked.truncated and asked.is_per_token
     written, setting = cut_sampler.rewrite_under_mu(written, asked) if of_tokens else (written, asked)
-    verdict = explain_written(written, setting)
+    verdict = _explain_as_a_whole(written, setting)
     verdict = cut_sampler.restrict_to_cut_sampler(verdict, written) if of_tokens else verdict
     terms = () if of_tokens else LazyCases(_explain_terms, written, setting)
     if slopes := find_slopes(written):
@@ -84,6 +87,14 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     dropped = tuple(note for note in plain.notes if note not in written.notes)
     written = replace(written, notes=(*written.notes, *dropped))
     return verdict.revise(text=text, written=written, terms=terms, asked=asked, assumptions=assumptions)
+
+
+def _explain_as_a_whole(written: Written, setting: Setting) -> Verdict:
+    """Return the verdict; terms of tokens beside terms of whole responses are left open, with their terms."""
+    if has_terms_of_sequences(written, setting):
+        reason = Message("open-terms-apart", other="is of each token")
+        return build_open_verdict(written, setting, reason)
+    return explain_written(written, setting)
 
 
 def read_setting(written: Written, options: Mapping[str, str | None]) -> Setting:
@@ -138,5 +149,6 @@ def list_addends(written: Written) -> list[Written]:
 def _explain_term(term: Any, setting: Setting) -> Verdict:
     """Return the verdict on a term; losses that are asked for in turn often share their terms."""
     written = as_written(term, ())
-    is_rewritten = rewrite_per_token(written, setting)[0] is not written
+    rewrites = (rewrite_per_token, rewrite_of_sequences)
+    is_rewritten = any(rewrite(written, setting)[0] is not written for rewrite in rewrites)
     return (explain_in_setting if is_rewritten else explain_written)(written, setting)

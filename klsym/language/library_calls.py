@@ -13,6 +13,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from sympy import Rational
+
 from klsym.language.expressions import DENSITIES, REWARDS, above
 from klsym.language.pasted.action_values import find_trained_coefficient
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
@@ -338,6 +340,7 @@ FUNCTIONS: dict[str, Row] = {
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
     "len": Row(("x",), _count_samples),
+    "epsilon": Row((), lambda *_: Rational(1, 10**7)),  # of Keras
     **dict.fromkeys(("numel", "size"), Row(("x", "/", "axis"), _count_elements)),
     **dict.fromkeys(
         ("cat", "concat", "concatenate", "stack", "hstack", "vstack"), Row(("x", "/", "axis"), _join)

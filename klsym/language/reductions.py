@@ -30,6 +30,7 @@ from klsym.language.expressions import (
     sg,
     unfold,
 )
+from klsym.language.messages import INSIDE_BOUNDS, WITHOUT_MASK
 from klsym.language.recognition import join_probabilities, recognise
 from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole, centre_again
 
@@ -127,9 +128,18 @@ def subtract_mean(x: Any, mean: Any) -> Any:
     """
     if mean == Mean(x) and isinstance(x, Centred | Normalised):
         return centre_again(x)
+    return Centred(x) if mean == Mean(x) and is_of_rewards(x) else x - mean
+
+
+def is_of_rewards(x: Any) -> bool:
+    """Is it made of rewards, and of densities at most detached, so that it can be centred?
+
+    >>> from klsym.language.expressions import R
+    >>> is_of_rewards(R - sg(log_q)), is_of_rewards(R - log_q)
+    (True, False)
+    """
     attached = x.replace(lambda e: isinstance(e, sg), lambda _: Dummy())
-    is_own = mean == Mean(x) and not attached.has(*DENSITIES, OverPositions) and not x.has(OverPositions)
-    return Centred(x) if is_own else x - mean
+    return not attached.has(*DENSITIES, OverPositions) and not x.has(OverPositions)
 
 
 def is_small(x: Any) -> bool:
@@ -263,7 +273,8 @@ def flatten(e: Any) -> Flat:
     names = {mean: Dummy() for mean in e.atoms(Mean)}
     for node in sympy.preorder_traversal(e):
         if not (node.is_Add or node.is_Mul or isinstance(node, Mean)) and node.has(Mean):
-            raise Misplaced(*(BY_A_MEAN if _divides_by_rewards(node) else INSIDE))
+            bounded = INSIDE_BOUNDS if isinstance(node, BOUNDING) else INSIDE
+            raise Misplaced(*(BY_A_MEAN if _divides_by_rewards(node) else bounded))
     inside = e.xreplace(names)
     parts = []
     for mean, name in names.items():
@@ -351,8 +362,7 @@ class TokenSums:
             return ()
         if {OF_SEQUENCE, OF_BATCH} <= self.counts.union(*self.unmasked.values()):
             raise Misplaced(*TWO_LEVELS)
-        said = "without the mask is over the tokens that the mask keeps"
-        return tuple(f"{name}() {said}" for name in self.unmasked)
+        return tuple(f"{name}() {WITHOUT_MASK}" for name in self.unmasked)
 
     def note(self, x: Any, axis: ast.expr | None) -> None:
         """Note a sum over an axis, or over all: of a masked loss, of the mask, or of counts of tokens."""

@@ -58,6 +58,7 @@ from klsym.language.pasted.names import (
 from klsym.language.pasted.notes import IDENTITY_METHODS, list_notes
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
 from klsym.language.pasted.selections import has_quantile, hold_selections
+from klsym.language.pasted.separate_terms import refuse_written
 from klsym.language.pasted.statements import Unrolled
 from klsym.language.pasted.text import (
     BLOCKS,
@@ -67,6 +68,7 @@ from klsym.language.pasted.text import (
     find_setting,
     is_addition_to_itself,
     is_condition,
+    is_cpp,
     list_assumed_settings,
     parse_python,
     suggest_statements,
@@ -158,7 +160,7 @@ class SpelledReader(WholeLossReader):
         super().__init__(text, parameters, of_words)
         self.source = as_python(text)
         self.text = self.source.replace("\n", " ")
-        self.is_foreign = self.source != text.strip()
+        self.is_foreign = self.source != text.strip() or is_cpp(text)
         self.assumed = list_assumed_settings(text)
         self.assigned: dict[str, int] = {}  # name -> depth
         self.sizes: dict[str, int] = {}
@@ -207,7 +209,7 @@ class SpelledReader(WholeLossReader):
             is_told = value is not None and is_told_by_name(name, value) and self.has_unknown_call(statement)
             has_pairs = any(OF_PAIRS & {*split_words(x)} for x in names)
             self.left_out, self.read_as, self.declared = counts, read_as, declared
-            self.unread[name], self.is_foreign = error, True
+            self.unread[name], self.is_foreign = refuse_written(statement, self.source) or error, True
             made_of = {x for x in names if not {*split_words(x)} & OF_DATA}
             is_made_of_read = bool(made_of & (self.assigned.keys() | self.unread.keys() - self.told))
             if isinstance(value, ast.Call | ast.Subscript) and not is_made_of_read:
@@ -320,7 +322,6 @@ class SpelledReader(WholeLossReader):
 
     def has_unknown_call(self, statement: ast.stmt) -> bool:
         """Does it call what klsym does not know, or use what it could not read?"""
-
         names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
         calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
         unknown = [c for c in calls if (n := split_operands(c)[0]) not in CALLS and n not in OF_GRAMMAR]
@@ -441,7 +442,6 @@ class SpelledReader(WholeLossReader):
         return names_action_value(name) and self.names_density() and "next" not in words
 
     def split_call(self, node: ast.Call) -> SplitCall:
-
         match node.func:
             case ast.Name(name):
                 return SplitCall(name, node.args, is_from_library=False)

@@ -72,7 +72,7 @@ METRICS = {"rouge", "bleu", "cider", "meteor", "bertscore", "wer"}  # that are r
 REWARDS = {"reward", "rewards", "scores", "returns", "return"} | METRICS
 OF_REWARDS = {  # words beside one, as in reward_score
     "score", "model", "rm", "adjusted", "discounted", "cumulative", "total", "episode", "final", "outcome",
-    "task", "env", "extrinsic", "raw", "verifier", "verifiable",
+    "task", "env", "extrinsic", "raw", "verifier", "verifiable", "rlhf",
 }  # fmt: skip
 WHICH = f"the estimator it is: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 LOG_WEIGHT = "log_q - log_mu"
@@ -87,7 +87,7 @@ WHOLE = {
     **dict.fromkeys(("pi", "pi_theta"), "exp(log_q)"), "pi_ref": "exp(log_p)", "pi_old": "exp(log_mu)",
     **dict.fromkeys(("td", "td_error", "td_errors", "deltas", "td_delta", "td_deltas"), "A"),
     **dict.fromkeys(("score", "return", "reward", "rewards", "ret", "returns"), "R"),
-    "mask": "M", "loss_mask": "M",
+    **dict.fromkeys(("discounted_ep_rs", "ep_rs", "discounted_rs"), "R"), "mask": "M", "loss_mask": "M",
 }  # fmt: skip
 
 # Names that stand for one thing in one codebase and for another elsewhere: what to type for each.
@@ -115,6 +115,8 @@ COEFFICIENTS = {
 }  # fmt: skip
 DEVICES, STEPS = {"world_size", "dp_size"}, {"accumulation", "accum"}  # whose number divides a loss
 OF_COUNTS = {"num", "n", "total", "count", "number"}
+OF_GROUP = {"samples", "sample", "prompt", "rloo", "group", "generations", "rollouts", "rollout", "responses",
+            "completions"}  # fmt: skip
 COUNTED = {"token", "tokens", "samples", "sequences", "items", "batch"}
 LETTERS = {
     "C",
@@ -146,6 +148,8 @@ OF_TERMS = {
     "rl", "awr", "bc", "sft", "pg", "value", "vf", "critic", "loss", "kl", "entropy", "ent", "reward",
     "bonus", "penalty", "aux", "distill", "distillation",
 }  # fmt: skip
+
+OF_WEIGHTED = {"vf", "ent", "entropy", "kl", "bc", "sft", "aux"}  # terms x of w_x
 
 OF_ENTROPY = {
     "entropy", "entropies", "mean", "policy", "action", "dist", "avg", "token", "per", "batch", "actor", "b",
@@ -199,7 +203,7 @@ def is_coefficient(name: str) -> bool:
     is_size = ordered[-2:] == ["batch", "size"]
     is_count = bool(words & OF_COUNTS) and bool(words & COUNTED) and not words & (VARYING | LOGS)
     is_factor = bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
-    return is_factor or is_count or is_size or is_weight_of_term(name)
+    return is_factor or is_count or is_size or is_weight_of_term(name) or counts_samples(name)
 
 
 def is_weight_of_term(name: str) -> bool:
@@ -207,8 +211,12 @@ def is_weight_of_term(name: str) -> bool:
 
     >>> is_weight_of_term("entropy_weight"), is_weight_of_term("importance_weight")
     (True, False)
+    >>> [is_weight_of_term(x) for x in ("_w_vf", "w_ent", "w_reward", "w_is")]
+    [True, True, False, False]
     """
     words = split_words(name)
+    if words[:1] == ["w"] and {*words[1:]} & OF_WEIGHTED and len(words) == 2:
+        return True
     return bool({*words[-1:]} & {"weight", "cost", *FACTORS}) and bool({*words[-2:-1]} & OF_TERMS)
 
 
@@ -307,6 +315,21 @@ def expand_name(name: str, names: Collection[str]) -> str:
 def counts_steps(name: str) -> bool:
     """Is it a usual name of the number of steps, or of devices, over which gradients are added up?"""
     return name in DEVICES or bool({*split_words(name)} & STEPS)
+
+
+def counts_samples(name: str) -> bool:
+    """Is it a usual name of the number of samples in a group, the n of a mean of the others?
+
+    >>> [counts_samples(x) for x in ("n_samples_per_prompt", "args.rloo_k", "num_generations", "num_tokens")]
+    [True, True, True, False]
+    """
+    words = {*split_words(name.rpartition(".")[2])}
+    is_number = bool(words & {"num", "n", "number", "k", "size"})
+    return (
+        is_number
+        and bool(words & OF_GROUP)
+        and words <= OF_GROUP | {"num", "n", "number", "k", "size", "per", "of"}
+    )
 
 
 def find_meaning(name: str) -> str | None:

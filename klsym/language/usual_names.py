@@ -161,11 +161,8 @@ class NameReader(Reader):
             raise self.unread[name]
         if name in self.later and name not in self.names and not self.has_meaning(name):
             self.is_foreign = True
-            raise self.make_error_with_hint(
-                f"{name[:SHOWN]!r} is used before it is assigned",
-                f": {ask_for_value(name)}".rstrip(": "),
-                node,
-            )
+            reason = f"{name[:SHOWN]!r} is used before it is assigned"
+            raise self.make_error_with_hint(reason, self.ask_for_input(name), node)
         if self.find_letter(name) and name not in LETTERS_OF_POLICIES:
             return self.read_usual_name(name, name, node)
         if name in self.divisors and (name == "T" or not (name in self.names or self.has_meaning(name))):
@@ -175,6 +172,9 @@ class NameReader(Reader):
                 self.read_as[name] = self.read_at_words(name, self.names[name])
             return self.read_as.get(name, self.names[name]) if name in ATOMS else self.names[name]
         return self.read_usual_name(name, name, node)
+
+    def ask_for_input(self, name: str) -> str:
+        return f": {ask_for_value(name)}".rstrip(": ")
 
     def read_at_words(self, typed: str, value: Any) -> Any:
         """Return a value of log densities, of every word where the name stands for that."""
@@ -227,8 +227,9 @@ class NameReader(Reader):
         elif typed != name:
             declare = f"type {name[:SHOWN]} for a number that is the same for all samples, with"
             other = f", or what it is in a line before, such as `{name[:SHOWN]} = logp`"
+            others = self.ask_for_others(name)
             hint = ask_for_value(name) or f"{declare} {spell_option('param', name[:SHOWN])}{other}"
-            raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}", node)
+            raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}{others}", node)
         else:
             return super().read_name(name, node)  # refuses it
         self.is_foreign = True

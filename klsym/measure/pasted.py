@@ -15,12 +15,15 @@ from klsym.language.pasted.asked_names import ask_for_value
 from klsym.language.pasted.function import PastedFunction, is_pasted, write_function
 from klsym.language.pasted.names import (
     REDUCING,
+    has_call,
     is_padding_mask,
     is_told_by_name,
     list_chain,
     list_summed_names,
+    names_mask,
     split_operands,
 )
+from klsym.language.pasted.rewards_of_tokens import list_spread_names
 from klsym.language.pasted.text import find_assigned_name, parse_python
 from klsym.language.read_names import read_names
 from klsym.language.training_names import (
@@ -120,7 +123,9 @@ def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Pl
             option = spell_option("map", f"{same[0]}=FIELD")
             raise UsageError(f"{' and '.join(same)} would both be {field}: say what they are with {option}")
     padded = not pasted.arguments or "mask" in fields.values()
-    per_sample = {*named} if not padded else pasted.per_sample | pasted.averaged
+    per_token = list_masked_names(text) - pasted.per_sample if padded else frozenset()
+    per_sample = {*named} if not padded else pasted.per_sample | (pasted.averaged - per_token)
+    fields |= {name: "rewards[t]" for name in per_token - {*map} if fields.get(name) == "rewards"}
     fields |= {name: "rewards" for name in per_sample if fields.get(name) == "rewards[t]" and name not in map}
     compares = any(fields.get(name) in ("rewards", "rewards[t]") for name in pasted.averaged)
     one_token = not padded and not sums_over_tokens(text, of_words)
@@ -130,6 +135,26 @@ def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Pl
     return Plan(
         pasted, guessed, numbers, Shape(one_token, padded, compares, has_older, two_valued=two_valued)
     )
+
+
+def list_masked_names(text: str) -> frozenset[str]:
+    """Return the names of values that a mask multiplies one by one, and that nothing spreads over tokens.
+
+    >>> sorted(list_masked_names("m = a.mean(); x = (a - m)**2*mask; y = b[:, None]*mask; z = c.sum()*mask"))
+    ['a']
+    """
+    tree = parse_python(dedent(text).strip())
+    trees: dict[str, list[ast.expr]] = {}
+    products: list[tuple[ast.expr, ast.expr]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                trees.setdefault(name, []).append(value)
+            case ast.BinOp(left, ast.Mult(), right):
+                products += [(left, right), (right, left)]
+    masked = (x for x, mask in products if names_mask(mask) and not has_call(mask))
+    names = (name for x in masked for name in list_summed_names(x, trees))
+    return frozenset(name.rpartition(".")[2] for name in names) - list_spread_names(tree.body, trees)
 
 
 def list_equated_names(text: str) -> frozenset[str]:

@@ -34,7 +34,7 @@ from klsym.render.question import (
     describe_kinds,
     describe_question,
     describe_term,
-    is_told_by_terms,
+    describe_terms_apart,
     name_sampler_penalty,
     write_remark,
 )
@@ -155,7 +155,7 @@ def _is_described_by_terms(verdict: Verdict) -> bool:
     """Has a sum of few terms an objective without a name, so that its terms say more?"""
     terms, ascends = verdict.gradient.terms, verdict.is_ascended
     named = name_sampler_penalty(verdict, ascends) or aim_at_sampler_kl(verdict, ascends)
-    is_unnamed = verdict.target in WITHOUT_NAME or is_told_by_terms(verdict)
+    is_unnamed = verdict.target in WITHOUT_NAME or bool(describe_terms_apart(verdict))
     unnamed = is_unnamed and 1 < len(terms) <= MAX_TERMS and not named
     return unnamed and not verdict.is_truncated and not _is_estimator(verdict)
 

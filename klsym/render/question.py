@@ -74,8 +74,8 @@ RATIO_OF_CUT = (
     " is S*rho"
 )
 TOLD_BY_TERMS = (
-    "one term compares the samples of a batch, and another is an exact mean: each is explained by itself, and"
-    " whether their sum has an objective is not decided"
+    "one term compares the samples of a batch, and another {other}: each is explained by itself, and whether"
+    " their sum has an objective is not decided"
 )
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 POLICY_OF = {"q": "policy", "p": "reference", "mu": "old policy mu", "old": "old policy"}
@@ -370,8 +370,8 @@ def write_remark(verdict: Verdict) -> str:
         return OLD_REFERENCE
     if verdict.is_truncated and verdict.loss.written is not None and verdict.loss.written.expression.has(rho):
         return RATIO_OF_CUT
-    if is_told_by_terms(verdict):
-        return TOLD_BY_TERMS
+    if told := describe_terms_apart(verdict):
+        return told
     if verdict.target is None:
         runs = f"{spell_command('measure', 'FILE.py:FUNC')} runs code with such a loss on small worlds"
         return describe_sum_over_tokens(verdict) or runs
@@ -387,9 +387,10 @@ def write_remark(verdict: Verdict) -> str:
     return next(filter(None, (write(verdict) for write in writers)), "")
 
 
-def is_told_by_terms(verdict: Verdict) -> bool:
-    """Is a loss not decided as a whole because its terms are decided one by one?"""
-    return any(message.code == "open-terms-apart" for message in verdict.messages)
+def describe_terms_apart(verdict: Verdict) -> str:
+    """Say why a loss is not decided as a whole though its terms are, one by one; "" for other losses."""
+    apart = (m for m in verdict.messages if m.code == "open-terms-apart")
+    return next((TOLD_BY_TERMS.format(**m.values) for m in apart), "")
 
 
 def describe_sum_over_tokens(verdict: Verdict) -> str:

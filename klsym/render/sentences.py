@@ -298,7 +298,7 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     " which depends on later tokens: whether it has an objective is not decided",
     "open-vocabulary-by-length": "open: a sum over the vocabulary divided by the length of the sequence,"
     " which depends on later tokens: whether it has an objective is not decided",
-    "open-terms-apart": "open: one term compares the samples of a batch, and another is an exact mean; each"
+    "open-terms-apart": "open: one term compares the samples of a batch, and another {other}; each"
     " is explained by itself",
     "open-support": "open: the theorems about it assume q << mu, but no word with M = 0 is drawn; level"
     " sample explains its effect on one token given its prefix",

@@ -105,7 +105,7 @@ OF_A_BATCH = {
 NOT_OF_A_BATCH = {
     "-(ratio.mean()*adv)": r"a mean or a sum inside .*for one over the samples \(x[*]A\.mean",
     "-ratio.mean()*adv.mean()": "for a mean of x over the tokens of each response",
-    "-torch.min(ratio*adv.mean()**2, ratio)": "a mean or a sum inside",
+    "-torch.min(ratio*adv.mean()**2, ratio)": "a mean inside min, max or clip",
     "-torch.exp(adv.mean())*ratio": "a mean or a sum inside",
     "w = F.softmax(adv, dim=1); -(w*logp).mean()": r"softmax of rewards over another axis .*exp\(A/beta\)",
     "w = F.softmax(adv - logp, dim=0); -(w*logp).mean()": "softmax of rewards over another axis",

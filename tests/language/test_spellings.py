@@ -359,7 +359,7 @@ REFUSED: dict[str, str] = {
     "-R*logp/T.mean()": "a mean or a sum of lengths .*aggregate batch",
     "-(R*logp).sum()/T.sum()": "a mean or a sum of lengths",
     "-(R - (T*R).mean()/T.mean())*logp": "a mean or a sum of lengths",
-    "max(rho.mean(), 1)": "a mean or a sum inside",
+    "max(rho.mean(), 1)": "a mean inside min, max or clip",
     "torch.signbit(k1).mean()": "signbit.* is not part",
     "k1/mask": "a division by a mask",
     "masked_mean(k1, A)": "no mask of padding",

@@ -164,3 +164,36 @@ def test_what_is_assumed_of_them_is_said() -> None:
     for code in ("-unknown.log_prob(a)*adv", "-dist.sample()*adv", "-target_dist.log_prob(a)*adv"):
         with pytest.raises((UsageError, AttributeError)):
             measure(code)
+
+
+PADDED = (
+    "num_actions = mask.sum(); mean = {0}.mean(); std = (({0} - mean).pow(2) * mask).sum();"
+    " rstd = (std / num_actions).clamp(min=1e-8).rsqrt(); adv = ({0} - mean) * rstd; loss = -adv * logp"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "field"),
+    [
+        (PADDED.format("advantages"), "advantages", "rewards[t]"),
+        (
+            "adv = rewards - rewards.mean(); loss = -((logp*adv)*mask).sum()/mask.sum()",
+            "rewards",
+            "rewards[t]",
+        ),
+        (
+            "a = rewards - rewards.mean(); loss = -(logp*a[:, None]*mask).sum()/mask.sum()",
+            "rewards",
+            "rewards",
+        ),
+        ("a = rewards - rewards.mean(); -(logp*a.unsqueeze(1)*mask).sum()/mask.sum()", "rewards", "rewards"),
+        ("adv = rewards - rewards.mean(); loss = -(logp*mask).sum(-1)*adv", "rewards", "rewards"),
+        ("a = advantages - advantages.mean(); -(logp*mask).sum(-1)*a", "advantages", "rewards"),
+        ("a = advantages - advantages.mean(); -(logp*a.view(-1, 1)*mask).sum(-1)", "advantages", "rewards"),
+    ],
+)
+def test_values_that_a_mask_multiplies_are_of_each_token(code: str, name: str, field: str) -> None:
+    """The code then runs: it has the shapes that it would have in training."""
+    plan = plan_pasted(code, {}, {})
+    assert plan.fields[name] == field
+    assert measure(code, group=2) is not None

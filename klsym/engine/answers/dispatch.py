@@ -33,6 +33,7 @@ from klsym.language.expressions import (
     REWARDS,
     M,
     OverPositions,
+    R,
     as_loss,
     length,
     s,
@@ -51,6 +52,7 @@ from klsym.language.sums import (
     OverBatch,
     OverVocabulary,
     Relative,
+    Summed,
     full_kl,
 )
 from klsym.notation import losses
@@ -197,11 +199,23 @@ def refuse_taken_names(written: Written, setting: Setting) -> None:
         raise UsageError(f"m in {written.text[:60]!r} stands for n - 1 here: choose another name")
 
 
+OF_FIXED_ADVANTAGE = (
+    "; for advantages that are taken to be fixed, as if on no other sample, type A in place of the"
+    " sum, in code `advantages = A; ...`"
+)
+OF_RESPONSE = (
+    "; for one reward of each response beside what is of each token, type whole(R) for R in the sum, as in"
+    " -log_q*normalised(whole(R)) + beta*k3, or in code advantages.unsqueeze(1)"
+)
+
+
 def _refuse_in_batch(written: Written, setting: Setting, names: set[str]) -> None:
     """Refuse settings that do not go with sums over the samples of a batch."""
     text = repr(written.text[:60])
     if setting.is_per_token:
-        raise UsageError(f"{text} sums over the samples of a batch: choose level sequence or sample")
+        of_tokens = written.expression.replace(lambda e: isinstance(e, Summed), lambda _: sympy.Dummy())
+        hint = OF_RESPONSE if of_tokens.has(R) else OF_FIXED_ADVANTAGE
+        raise UsageError(f"{text} sums over the samples of a batch: choose level sequence or sample{hint}")
     if setting.is_centred:
         raise UsageError(f"batch: {text} says itself what is centred; leave batch out")
     if "m" in names:

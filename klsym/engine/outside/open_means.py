@@ -31,5 +31,5 @@ def find_open_reason(written: Written, setting: Setting) -> Message | None:
     exact = [x for x in addends if x.has(OverVocabulary)]
     compares = [x for x in addends if x.atoms(OverBatch)]
     if setting.is_of_sample and compares and not {*exact} & {*compares}:
-        return Message("open-terms-apart")
+        return Message("open-terms-apart", other="is an exact mean")
     return None

@@ -37,6 +37,9 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     (LOGS - {"log"}, "log_q"), (REFERENCE, "ref_logp"), ({"old", "behavior", "behaviour"}, "old_logp"),
 )  # fmt: skip
 
+STATISTICS = {"mean": "mean", "avg": "mean", "std": "std", "stdev": "std", "stddev": "std"}
+AVERAGED = {"R": "rewards", "A": "advantages"}  # of which a group has a mean and a standard deviation
+
 OF_TEMPERATURE = "the loss of SAC's temperature trains no policy: out of scope"
 
 OF_PAIRS = {"chosen", "rejected", "winner", "loser", "preferred", "dispreferred"}
@@ -57,6 +60,8 @@ def find_example(name: str) -> str:
 
     >>> find_example("reverse_kl"), find_example("iw"), find_example("pg_loss"), find_example("tis")
     ('logp - ref_logp', 'exp(logp - old_logp)', '-A*logp', 'exp(old_logp - rollout_logp)')
+    >>> find_example("mean_grouped_rewards"), find_example("reward_std")
+    ('rewards.mean()', 'rewards.std()')
     >>> [find_example(name) for name in ("kl_tau", "reward_scale", "kl_loss_weight", "har")]
     ['', '', '', '']
     """
@@ -68,7 +73,9 @@ def find_example(name: str) -> str:
         return "clip(exp(logp - old_logp), 1 - eps, 1 + eps)"
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]
-    return next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
+    example = next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
+    statistic = next((method for word, method in STATISTICS.items() if word in words), "")
+    return f"{AVERAGED[example]}.{statistic}()" if statistic and example in AVERAGED else example
 
 
 def suggest_for_top_words(name: str) -> str:

@@ -12,9 +12,17 @@ import re
 from typing import Any, NamedTuple
 
 from klsym.language.expressions import ATOMS, clip, eps
-from klsym.language.pasted.mean_divisions import DivisionReader
+from klsym.language.pasted.log_ratios import write_before
+from klsym.language.pasted.mean_divisions import OtherSampleReader
 from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
-from klsym.language.training_names import ADVANTAGES, MASKS, METRICS, REWARDS, split_words
+from klsym.language.training_names import (
+    ADVANTAGES,
+    MASKS,
+    METRICS,
+    REWARDS,
+    names_state_value,
+    split_words,
+)
 
 MEANS, DEVIATIONS = {"mean", "means", "avg"}, {"std", "stds", "stdev", "stddev"}
 OF_POLICIES = {"pg", "policy", "actor", "reinforce", "pi", "gradient"}
@@ -50,6 +58,10 @@ def find_kind(name: str) -> str:
     return ""
 
 
+RETURNS_AT_STEPS = {"vt", "tf_vt"}  # where they multiply alone; elsewhere a critic's values
+OF_LABELS = {"y", "label", "labels", "target", "targets", "onehot", "true"}
+
+
 class Surrogate(NamedTuple):
     """A policy loss before the mean, as it is written and as a value."""
 
@@ -57,7 +69,7 @@ class Surrogate(NamedTuple):
     value: Any
 
 
-class AssumedNameReader(DivisionReader):
+class AssumedNameReader(OtherSampleReader):
     """A reader that takes for granted what some names usually are."""
 
     def read_name(self, name: str, node: ast.expr) -> Any:
@@ -85,12 +97,43 @@ class AssumedNameReader(DivisionReader):
         if kind == "drawn word" and name in self.factors:
             self.note_assumption(f"{typed} is one-hot at the word that was drawn")
             return ONE_HOT
+        has_critic = any(names_state_value(x) or x == "gamma" for x in self.names_typed)
+        if name in RETURNS_AT_STEPS and name in self.factors and not has_critic:
+            self.note_assumption(f"{typed} is R, the return from each step on")
+            self.read_as[typed] = ATOMS["R"]
+            return ATOMS["R"]
         if kind in ("greedy reward", "length", "constant"):
             return self.declare_parameter(typed, name, node)
-        has_both = bool(self.names_typed & MEANS and self.names_typed & DEVIATIONS)
-        if kind in ("mean", "standard deviation") and (has_both or name not in MEANS | DEVIATIONS):
+        if not is_setting and self.names_statistic(name):
             return self.read_statistic(kind, typed)
         return super().read_usual_name(typed, name, node, is_setting)
+
+    def names_statistic(self, name: str) -> bool:
+        """Is it the mean or the standard deviation of a group: mean_grouped_rewards, or mean beside std?"""
+        has_both = bool(self.names_typed & MEANS and self.names_typed & DEVIATIONS)
+        is_statistic = find_kind(name) in ("mean", "standard deviation")
+        return is_statistic and (has_both or name not in MEANS | DEVIATIONS)
+
+    def is_unsettled(self, name: str) -> bool:
+        return not self.names_statistic(name) and super().is_unsettled(name)
+
+    def ask_for_input(self, name: str) -> str:
+        """Return what to type for a name that a line changes in place, and that is an input."""
+        plain = f": it is an input: write what it is before, such as `{name[:60]} = R; ...`"
+        is_own = name == self.target
+        return self.ask_for_labels(name) or super().ask_for_input(name) or (plain if is_own else "")
+
+    def suggest_name(self, name: str) -> str:
+        return self.ask_for_labels(name) or super().suggest_name(name)
+
+    def ask_for_labels(self, name: str) -> str:
+        """Return what to type for labels that multiply a log, as in a cross entropy; "" for other names."""
+        probabilities = [x for x in sorted(self.logged) if not self.has_meaning(x) and x not in self.names]
+        if not {*split_words(name)} <= OF_LABELS or name not in self.factors or not self.logged:
+            return ""
+        before = "".join(f"{x} = probs; " for x in probabilities)
+        command = write_before(f"{name} = F.one_hot(actions); {before}", self.source)
+        return f": if it is one-hot at the action that was drawn from the policy, type {command}"
 
     def find_surrogate(self, name: str) -> Surrogate | None:
         """Return what pg_losses or surr1 is beside pg_losses2 or surr2, the loss with the clipped ratio."""

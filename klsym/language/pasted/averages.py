@@ -15,6 +15,7 @@ from sympy import Add, S
 
 from klsym.errors import spell_option
 from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q
+from klsym.language.messages import OF_OTHERS
 from klsym.language.pasted.names import list_summed_names
 from klsym.language.pasted.policies import PolicyReader
 from klsym.language.recognition import leave_out_floors
@@ -25,6 +26,7 @@ from klsym.language.reductions import (
     SAMPLES,
     WORD_LOGS,
     Mean,
+    Misplaced,
     Std,
     TokenSums,
     divide_by_std,
@@ -190,7 +192,10 @@ class AverageReader(PolicyReader):
         for mean in rewards:
             self.centred[mean.args[0]] = None
             self.left_out[self.mean_names.get(mean, "mean")] -= 1
-        return value.xreplace(exact | {mean: mean.args[0] - Centred(*mean.args) for mean in rewards})
+        at_state = value.xreplace(exact | {mean: mean.args[0] - Centred(*mean.args) for mean in rewards})
+        if rewards and at_state.has(SAMPLES) and not is_flat(at_state):
+            raise Misplaced(*OF_OTHERS)
+        return at_state
 
     def read_averaged(self, kind: str, node: ast.expr, depth: int) -> Any:
         """Return what a mean or a sum is of.

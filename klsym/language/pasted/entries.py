@@ -32,6 +32,8 @@ from klsym.language.usual_names import SETTINGS, NameReader, remove_underscore
 
 WHOLE_AXES = {":", "...", "None", "np.newaxis", "jnp.newaxis", "tf.newaxis"}
 
+NUMBERS = {"pi": "3.14159", "e": "2.71828"}
+
 
 class EntryReader(NameReader):
     """A reader that knows attributes and entries."""
@@ -66,6 +68,11 @@ class EntryReader(NameReader):
                 return entry
         chain = self.split_chain(node)
         plain = chain is not None and all(map(PARAMETER.fullmatch, map(remove_underscore, chain)))
+        if chain is not None and len(chain) == 2 and chain[0] in LIBRARIES and chain[1] in NUMBERS:
+            self.is_foreign = True
+            typed = f": type its value, {NUMBERS[chain[1]]}"
+            hint = f"{typed}; for the log of a density that is written out type logp"
+            raise self.make_error_with_hint(f"the number {'.'.join(chain)} is not read", hint, node)
         if chain is None or not plain or chain[0] in LIBRARIES:
             return super().build(node, MAX_DEPTH)  # refuses it
         self.is_foreign = True

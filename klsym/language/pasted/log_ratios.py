@@ -142,6 +142,17 @@ def spell_value(value: Any) -> str:
     return LOG_WEIGHT if value == ATOMS["log_q"] - ATOMS["log_mu"] else str(recognise(value))
 
 
+def write_before(definitions: str, source: str) -> str:
+    """Return a command in which names are defined before the code; of long code the definitions alone.
+
+    >>> write_before("x = R; ", "loss = x*logp"), write_before("x = R; ", "loss = x['a']")
+    ("klsym explain 'x = R; loss = x*logp'", '`x = R; ...`')
+    """
+    code = "" if is_block(source) else join_lines(source)
+    is_short = bool(code) and len(code) <= LONGEST and "'" not in code
+    return f"klsym explain {quote(f'{definitions}{code}')}" if is_short else f"`{definitions}...`"
+
+
 def write_commands(name: str, source: str, others: Mapping[str, str], names: Iterable[str] = ()) -> str:
     """Return two commands in which an ambiguous name is defined before the code; "" for long code.
 

@@ -1,8 +1,13 @@
-"""Rewards divided by the mean of their batch, in pasted code: (R - R.mean())/(R.mean() + 1e-6).
+"""Rewards and the mean of their batch, or of its other samples, in pasted code.
+
+    (R - R.mean())/(R.mean() + 1e-6)   relative(R)          R - (R.sum() - R)/(n - 1)    loo(R)
 
 >>> from klsym.language.expressions import R, log_q
 >>> divide_by_mean(-Centred(R) * log_q, Mean(R)), divide_by_mean(R, Mean(R)), divide_by_mean(log_q, Mean(R))
 (-log_q*relative(R), scaled(R), None)
+>>> baseline = divide_by_count(SAMPLES * Mean(R) - R, N - 1)
+>>> baseline, subtract_others(R, baseline), divide_by_count(SAMPLES * Mean(R) - R, N)
+(others(R)/(n - 1), loo(R), None)
 """
 
 from __future__ import annotations
@@ -13,10 +18,13 @@ from typing import Any, NamedTuple
 
 import sympy
 
-from klsym.language.expressions import DENSITIES, OverPositions
+from klsym.language.expressions import DENSITIES, OverPositions, parameter
 from klsym.language.pasted.averages import AverageReader
-from klsym.language.reductions import SAMPLES, Mean, is_small
-from klsym.language.sums import Centred, Relative, Scaled
+from klsym.language.reductions import SAMPLES, Mean, is_of_rewards, is_small
+from klsym.language.sums import Centred, LeftOut, OfOthers, Relative, Scaled
+from klsym.language.training_names import counts_samples
+
+N = parameter("n")
 
 
 class Divisor(NamedTuple):
@@ -88,3 +96,64 @@ class DivisionReader(AverageReader):
             said = " and ".join(f"over dim {axis}" if axis else "over all samples" for axis in axes)
             hint = ": klsym reads one group: type relative(R) for (R - R.mean())/R.mean()"
             raise self.make_error_with_hint(f"a mean {said}", hint, node)
+
+
+def find_sum_of_others(x: Any) -> Any | None:
+    """Return others(R) for R.sum() - R, which is R.sum() less the sample's own R; None for other values."""
+    for mean in x.atoms(Mean):
+        [h] = mean.args
+        if is_of_rewards(h) and sympy.expand(x - (SAMPLES * mean - h)) == 0:
+            return OfOthers(h)
+    return None
+
+
+def divide_by_count(numerator: Any, count: Any) -> Any | None:
+    """Return a product with a sum of the others over their number, or of all over n; None for other values.
+
+    >>> from klsym.language.expressions import R, log_q
+    >>> divide_by_count(log_q * (R - SAMPLES * Mean(R)), SAMPLES - 1), divide_by_count(SAMPLES * Mean(R), N)
+    (-log_q*others(R)/(n - 1), Mean(R))
+    """
+    if count == N:
+        mean = numerator / SAMPLES
+        return mean if isinstance(mean, Mean) and is_of_rewards(mean.args[0]) else None
+    if count not in (N - 1, SAMPLES - 1):
+        return None
+    factors = [*sympy.Mul.make_args(numerator)]
+    for place, factor in enumerate(factors):
+        for sign in (1, -1):
+            if factor.is_Add and (others := find_sum_of_others(sign * factor)) is not None:
+                return sympy.Mul(sign * others / (N - 1), *factors[:place], *factors[place + 1 :])
+    return None
+
+
+def subtract_others(x: Any, baseline: Any) -> Any | None:
+    """Return loo(x) for x less the mean of the other samples; None for other values."""
+    return LeftOut(x) if baseline == OfOthers(x) / (N - 1) else None
+
+
+class OtherSampleReader(DivisionReader):
+    """A reader that knows sums over the other samples of a group."""
+
+    def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        value = None
+        if isinstance(operator, ast.Sub):
+            value = subtract_others(left, right)
+        elif isinstance(operator, ast.Div) and left.has(Mean):
+            value = self.divide_by_count(left, right)
+        return super().apply_operator(operator, left, right, node) if value is None else value
+
+    def divide_by_count(self, numerator: Any, count: Any) -> Any | None:
+        """Return a sum over the others divided by their number, whatever the name of the number."""
+        names = {typed: x for typed, x in self.read_as.items() if count == x - 1 and counts_samples(typed)}
+        value = divide_by_count(numerator, N - 1 if names else count)
+        if value is None:
+            return None
+        for typed in names:
+            self.is_foreign, self.assumed = True, (*self.assumed, f"{typed} is n, the size of a group")
+            self.read_as.pop(typed)
+            self.declared.pop(typed.split(".")[-1], None)
+        for mean in numerator.atoms(Mean) - value.atoms(Mean):
+            name = self.mean_names.get(SAMPLES * mean, "sum")
+            self.left_out[name] = max(self.left_out[name] - 1, 0)  # it is read
+        return value

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from klsym.language.expressions import A, OverPositions, R
 from klsym.language.parser import SHOWN
 from klsym.language.pasted.names import is_new_axis, list_summed_names
-from klsym.language.sums import Whole
+from klsym.language.sums import OverBatch, Whole
 from klsym.language.training_names import split_words
 
 OF_LAST_AXIS = {"1", "-1", "2"}  # of unsqueeze
@@ -62,14 +62,17 @@ def settle_rewards(loss: Any, names: Mapping[str, Any], spread: frozenset[str]) 
     names: what each name is read as.  spread: names of one number for a sequence.
 
     >>> from klsym.language.expressions import log_q
+    >>> from klsym.language.sums import Centred
     >>> settle_rewards(-R * log_q, {"reward": R}, frozenset({"reward"})).loss
     -log_q*whole(R)
     >>> settle_rewards(-R * log_q, {"reward": R}, frozenset()).assumed
     ('reward is of each token; for one of the whole response type reward.unsqueeze(-1)',)
+    >>> settle_rewards(-Centred(R) * log_q, {"reward": R}, frozenset({"reward"})).loss
+    -log_q*centred(whole(R))
     """
     rewards = [name for name, symbol in names.items() if symbol == R and name != "R"]
     advantages = [name for name, symbol in names.items() if symbol == A and name != "A"]
-    is_summed = any(part.has(R) for part in loss.atoms(OverPositions))
+    is_summed = any(part.has(R) for part in loss.atoms(OverPositions) if not isinstance(part, OverBatch))
     assumed = []
     if loss.has(R) and rewards and not is_summed:
         name = rewards[0][:SHOWN]

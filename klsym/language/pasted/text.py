@@ -22,7 +22,10 @@ OWNERS = {  # of settings; of other objects a part may be data
     "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
 }  # fmt: skip
 BLOCKS = (ast.ClassDef, ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
-CPP_TYPE = re.compile(r"^\s*(?:const )?(?:auto|torch\.Tensor)&? (?=\w+ =)", re.MULTILINE)
+CPP_TYPE = re.compile(r"(^|;)\s*(?:const )?(?:auto|torch\.Tensor|double|float)[&*]? (?=\w+ =)", re.MULTILINE)
+OF_CPP = re.compile(
+    r"\w::\w|\w->\w|\b(?:auto|const|double|float|int|void)[&*]? \w|[{}]\s*(?:;|$)", re.MULTILINE
+)
 GREEK = str.maketrans({
     "π": "pi", "ρ": "rho", "β": "beta", "α": "alpha", "ε": "eps", "λ": "lam", "γ": "gamma", "μ": "mu",
     "τ": "tau", "θ": "theta", "σ": "sigma", "−": "-", "·": "*", "×": "*",
@@ -48,9 +51,18 @@ def as_python(text: str) -> str:
 
 def as_operators(source: str) -> str:
     """Return a text with KL(q, p) for KL(q||p) or D_KL[q||p], ** for ^, Greek letters and C++ as Python."""
-    source = CPP_TYPE.sub("", source.replace("torch::", "torch.")) if "torch::" in source else source
+    source = CPP_TYPE.sub(r"\1", source.replace("torch::", "torch."))
     source = source.translate(GREEK)
     return DIVERGENCE.sub(r"KL(\1, \2)", source).replace("^", "**")
+
+
+def is_cpp(text: str) -> bool:
+    """Is it a line of C++?
+
+    >>> [is_cpp(x) for x in ("auto x = y->exp();", "std::exp(x)", "x: float = 2", "loss = auto*k1")]
+    [True, True, False, False]
+    """
+    return bool(OF_CPP.search(text))
 
 
 def is_block(source: str) -> bool:
@@ -148,6 +160,8 @@ def suggest_statements(text: str) -> str:
     """
     if branches := list_branches(text):
         return ask_for_lines(branches[0])
+    if is_cpp(text):
+        return ": a line of C++ that is not read: type it in Python, as NAME = ..; the loss"
     if re.search(r"\bE(_\w+)?\s*\[|\|\s*s\b", text):
         return ": type what stands inside E[..], as in -A*log_q, with exp(log_q) for pi(a|s)"
     match = re.search(r",\s*(?:where\s+)?(\w+)\s*=(?!=)", text)

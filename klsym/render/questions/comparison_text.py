@@ -17,6 +17,7 @@ from klsym.engine.explain import SELECTION
 from klsym.engine.questions.comparison import Multiple
 from klsym.errors import spell_switch
 from klsym.kernel.ring import ONE
+from klsym.language.messages import WITHOUT_MASK
 from klsym.language.training_names import names_state_value
 from klsym.notation import formulas
 from klsym.notation.decimals import choose_decimals
@@ -148,6 +149,7 @@ def _list_lines(
         *regions,
         *list_factors(found, names),
         *list_masks(found, names),
+        *list_unmasked_means(found, names),
         *list_critics(found),
         *(_list_noise_rows(found, names) if whole or most or not regions else []),
         ("details", f"{spell_switch('full')}; {spell_switch('proof')}"),
@@ -185,6 +187,26 @@ def list_masks(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[s
     [(name, typed)] = [(name, typed) for name, typed in zip(names, masks, strict=True) if typed]
     mask = f"{name} alone has a mask, {typed[0]}, which is taken for one of padding"
     return [("mask", f"{mask}: a mask of other tokens changes the gradient")]
+
+
+def list_unmasked_means(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
+    """Say that one loss alone has a mean without its mask, which code takes over the padding, too."""
+    assumed = [
+        [
+            condition.removesuffix(WITHOUT_MASK).strip()
+            for message in written.notes
+            if message.code == "settings-assumed"
+            for condition in message.values["conditions"]
+            if condition.endswith(WITHOUT_MASK)
+        ]
+        for written in found.written
+    ]
+    if bool(assumed[0]) == bool(assumed[1]):
+        return []
+    [(name, means)] = [(name, means) for name, means in zip(names, assumed, strict=True) if means]
+    mean = f"{name} alone has {means[0]} without the mask, taken over the tokens that the mask keeps"
+    as_typed = "as typed it divides by the padding, too: a term that is 0 there is then smaller by the share"
+    return [("mask", f"{mean}: {as_typed} of tokens that the mask keeps, and the losses differ")]
 
 
 def list_critics(found: PrintedComparison) -> list[tuple[str, str]]:

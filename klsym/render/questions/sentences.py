@@ -115,7 +115,7 @@ READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
     "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
-    "at-each-token", "first-order-at-each-token", "over-tokens",
+    "at-each-token", "of-sequences", "first-order-at-each-token", "over-tokens",
     "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
     "settings-assumed", "temperature-read", "temperature-squared", "selection-held",
@@ -166,6 +166,8 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"
     " after the prefix, held as it is at theta; rho is q/sg(q) in the loss, q/mu in the answer",
     "at-each-token": "written for each token of the sequence: the same loss, with level token",
+    "of-sequences": "written for the whole sequence, with the same gradient at each sample: the advantage is"
+    " one number for all tokens of a response",
     "first-order-at-each-token": lambda slopes: (
         "the loss at each token with the same gradient, with level"
         f" token: the slope in {'each sum' if len(slopes) > 1 else 'the sum'} over tokens is held"
