@@ -446,6 +446,5 @@ CHECKS: dict[str, Callable[[DiagnosedLoss], Messages]] = {
     "KL003": check_neighbour("KL003"), "KL005": check_bias_in_reward, "KL007": check_curl,
     "KL008": check_signs, "KL009": check_unused_inputs, "KL010": check_dropped_gradient,
     "KL013": check_other_divergence, "KL014": check_float32, "KL015": check_neighbour("KL015"),
-    "KL016": check_inverted_ratio, "KL019": check_normalised_penalty,
-    "KL020": check_truncated_weight,
+    "KL016": check_inverted_ratio, "KL019": check_normalised_penalty, "KL020": check_truncated_weight,
 }  # fmt: skip

@@ -136,13 +136,6 @@ def attempt_reading(text: str, parameters: Iterable[str] = ()) -> Attempt:
             return Attempt(reader, error=UsageError("the loss is nested too deeply to be read"))
 
 
-def names_module(node: ast.Call) -> bool:
-    """Is it the call that makes a module, such as nn.KLDivLoss(..)?"""
-    from klsym.language.pasted import vocabulary
-
-    return vocabulary.names_module(node)
-
-
 class SplitCall(NamedTuple):
     """A call as it is typed: the name of the function, and its arguments, of a method x.f(y) with x first."""
 
@@ -281,6 +274,8 @@ class SpelledReader(WholeLossReader):
 
     def read_statement(self, node: ast.stmt, is_last: bool) -> Any:
         """Return the value of an assignment or of the loss."""
+        from klsym.language.pasted.vocabulary import names_module
+
         self.size, self.deepest, self.target = 0, 0, find_assigned_name(node) or ""
         if is_addition_to_itself(node) and self.is_loss_without_start(self.target):
             self.names[self.target], self.assumed = S.Zero, (*self.assumed, f"{self.target} is 0 before")

@@ -192,7 +192,7 @@ def find_named_inside(verdict: Verdict) -> TargetReading | None:
 
 def _combine(reading: TargetReading, ascends: bool) -> Update:
     """Return the update of a sum of multiples of the KLs and of rewards, with the sign that reads best."""
-    aim = aim_at_multiples(orient_multiples(reading), ascends)
+    aim = aim_at_multiples(orient_multiples(reading, ascends), ascends)
     formula = TEXT(aim.formula)
     note = f", {KL_NAMES[formula]}" if formula in KL_NAMES else ""
     policy_gradient = set(reading.multiples) == {"reward"} and aim.is_maximised

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Expr, Heaviside, sign
+from sympy import Dummy, Expr, Heaviside, cancel, expand, factor, fraction, sign
 
 from klsym.diagnostics.reward_signs import is_never_negative
 from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
 from klsym.kernel.ring import ExpPoly
 from klsym.language.convert import to_sympy
-from klsym.language.expressions import A, R
+from klsym.language.expressions import A, M, R, log_q
 from klsym.notation import formulas
 from klsym.notation.combination import build_mean, build_objective_terms
 from klsym.notation.estimators import with_k3
@@ -30,6 +30,7 @@ from klsym.notation.steps import iterate_values
 from klsym.notation.tree import Formula, Mean, Minus, Number, Product, Sum, add_terms, negate
 from klsym.notation.values import build_tree, show_value
 
+KL_OF = {"reverse-kl": "KL(policy || reference)", "forward-kl": "KL(reference || policy)"}
 VERB = {False: "minimises", True: "maximises"}
 
 
@@ -150,39 +151,88 @@ def describe_objective(verdict: Verdict, ascends: bool) -> str:
     return str(find_aim(verdict, ascends) or "")
 
 
-def orient_multiples(reading: TargetReading) -> dict[str, str]:
-    """Return the multiples, with a minus before those that are negative for every n >= 2, and before a
-    reward with bounds that falls as R or A rises.
+def orient_multiples(reading: TargetReading, ascends: bool = True) -> dict[str, str]:
+    """Return the multiples, with a minus before those that are negative for every n >= 2 and positive
+    parameters, and before a reward with bounds that falls as R or A rises.
+
+    ascends: does an update follow the gradient?  A loss whose sign depends on the parameters is read as minus
+    a reward.
 
     >>> from klsym.engine.explain import explain
     >>> orient_multiples(explain("-rho*sg(centred(R))", level="sequence").gradient)
     {'reward': '-(R - R/n)'}
     >>> orient_multiples(explain("-min(R, 1)*log_q").gradient)
     {'reward': '-(R*where(R < 1, 1, 0) - where(R < 1, 1, 0))'}
+    >>> orient_multiples(explain("-R*log_q/(n - 1)").gradient)
+    {'reward': '-R/(n - 1)'}
     >>> orient_multiples(explain("R - beta*k1", use="reward", batch="mean").gradient)["reverse-kl"]
     '-beta*(1 - 1/n)'
     """
     return {
-        name: _show_negated(-value)
-        if (is_sum(text) or not text.startswith("-")) and (_is_negative(value) or falls_with_reward(value))
+        name: _show_negated(_simplify(-value))
+        if (is_sum(text) or not text.startswith("-"))
+        and (find_sign(value) < 0 or falls_with_reward(value) or (not ascends and needs_condition(value)))
         else text
         for (name, value), text in zip(reading.parts.items(), reading.multiples.values(), strict=True)
     }
 
 
+def find_sign(value: Any) -> int:
+    """Return the sign of a multiple for rewards of 1, n >= 2 and positive parameters; 0 if it has none.
+
+    Of several rewards no two may have opposite signs.
+
+    >>> from klsym.language.expressions import beta
+    >>> find_sign(-R / (beta + 1)), find_sign(beta * R - R), find_sign(beta * A - A - R), find_sign(A - R)
+    (-1, 0, -1, 0)
+    """
+    signs = {_find_sign_of_slope(slope) for slope in _list_multiples(value)} - {0}
+    return signs.pop() if len(signs) == 1 else 0
+
+
+def _find_sign_of_slope(slope: Any) -> int:
+    sizes = {x: 2 + Dummy(integer=True, nonnegative=True) for x in slope.free_symbols if x.name == "n"}
+    others = {x: Dummy(positive=True) for x in slope.free_symbols if x not in sizes}
+    e = factor(expand(slope.xreplace(sizes))).xreplace(others)
+    return 1 if e.is_positive else -1 if e.is_negative else 0
+
+
+def needs_condition(value: Any) -> str:
+    """Return the factor whose sign decides whether minus the multiple is a reward; "" if none does.
+
+    >>> from klsym.language.expressions import beta
+    >>> needs_condition(beta * R - R), needs_condition(-R), needs_condition(R - A)
+    ('1 - beta', '', '')
+    """
+    slopes = _list_multiples(value)
+    if len(slopes) != 1 or find_sign(value):
+        return ""
+    above, below = fraction(cancel(-slopes[0]))
+    return show_value(expand(above * below if below.free_symbols else above))
+
+
+def _list_multiples(value: Any) -> list[Any]:
+    """Return the slopes in R and A of a multiple without steps, in factors; without rewards the multiple."""
+    e = to_sympy(value) if isinstance(value, ExpPoly) else value
+    if not isinstance(e, Expr) or e.has(Heaviside, sign) or e.free_symbols & {log_q, M}:
+        return []
+    opened = expand(e)
+    slopes = [factor(opened.coeff(x)) for x in (R, A) if opened.has(x)] or [factor(opened)]
+    return [] if any(slope.has(R, A) for slope in slopes) else slopes
+
+
+def _simplify(value: Any) -> Any:
+    """Return a multiple in which (n - 1)/(n - 1)**2 is 1/(n - 1), and no minus stands before 1/(n - 1)."""
+    if isinstance(value, ExpPoly) or not isinstance(value, Expr) or value.has(Heaviside, sign):
+        return value
+    above, below = fraction(cancel(value))
+    turned = -1 if above.could_extract_minus_sign() and below.is_Add else 1
+    return (turned * above) / expand(turned * below)
+
+
 def _show_negated(value: Any) -> str:
     shown = show_value(value)
     return f"-({shown})" if is_sum(shown) else f"-{shown}"
-
-
-def _is_negative(value: Any) -> bool:
-    """Is a multiple in n, the size of a batch, a negative monomial at n = 2 and at n = 3?"""
-    if not isinstance(value, ExpPoly) or "n" not in value.names():
-        return False
-    e = to_sympy(value)
-    [n] = [x for x in e.free_symbols if x.name == "n"]
-    at = [e.subs(n, size) for size in (2, 3)]
-    return all(not x.is_Add and x.could_extract_minus_sign() for x in at)
 
 
 def falls_with_reward(value: Any) -> bool:
@@ -215,3 +265,37 @@ def _list_slopes(value: Any) -> list[Any]:
 def aim_at_multiples(multiples: dict[str, str], ascends: bool) -> Aim:
     """Return what an update does to a sum of multiples of the KLs and rewards."""
     return Aim(*choose_sense(build_objective_terms(multiples), ascends, "reward" in multiples))
+
+
+def name_combination(reading: TargetReading, ascends: bool) -> str:
+    """Name a sum of multiples of the two KLs and of rewards; a multiple that is a parameter is positive.
+
+    >>> from klsym.engine.explain import explain
+    >>> name_combination(explain("(1 - beta)*k2").gradient, ascends=False)
+    'a penalty on KL(policy || reference) if 1 - beta > 0'
+    """
+    multiples = orient_multiples(reading, ascends)
+    penalty = _name_penalty(reading, multiples, ascends)
+    if "reward" not in multiples:
+        return penalty
+    value = reading.parts["reward"]
+    rises = aim_at_multiples(multiples, ascends).is_maximised
+    gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
+    if not ascends and (positive := needs_condition(value)):
+        gradient = f"a policy gradient if {positive} > 0"
+    if turns_with_reward(value):
+        gradient = "a policy gradient whose sign changes with the reward"
+    return " with ".join(filter(None, (gradient, penalty)))
+
+
+def _name_penalty(reading: TargetReading, multiples: dict[str, str], ascends: bool) -> str:
+    """Name the KLs in a sum of multiples; "" if there are none."""
+    kls = [name for name in KL_OF if name in multiples]
+    is_raised = [multiples[name].startswith("-") != ascends for name in kls]
+    if len(kls) != 1:
+        sums = "a difference of the two KLs" if len({*is_raised}) > 1 else "a sum of the two KLs"
+        return sums if kls else ""
+    value = reading.parts[kls[0]]
+    if positive := needs_condition(value if ascends else -value):
+        return f"a penalty on {KL_OF[kls[0]]} if {positive} > 0"
+    return f"{'the wrong sign for a penalty' if is_raised[0] else 'a penalty'} on {KL_OF[kls[0]]}"

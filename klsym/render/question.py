@@ -22,7 +22,7 @@ from klsym.engine.answers.is_correct import read_next_token_kl
 from klsym.engine.divergences.mixtures import find_mixture
 from klsym.engine.divergences.regressions import find_regression
 from klsym.engine.regions.extremes import take_larger_losses
-from klsym.engine.verdicts.verdict import TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import spell_command, spell_option
 from klsym.kernel.statements import Mean
 from klsym.language.convert import to_sympy
@@ -58,13 +58,12 @@ from klsym.render.headline import (
     name_trust,
 )
 from klsym.render.objective import (
+    KL_OF,
     Aim,
-    aim_at_multiples,
     aim_at_sampler_kl,
     choose_sense,
     describe_objective,
-    orient_multiples,
-    turns_with_reward,
+    name_combination,
 )
 from klsym.render.option_words import SAMPLED_FROM, find_words
 from klsym.render.words import describe_place
@@ -79,7 +78,6 @@ TOLD_BY_TERMS = (
 )
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
 POLICY_OF = {"q": "policy", "p": "reference", "mu": "old policy mu", "old": "old policy"}
-KL_OF = {"reverse-kl": "KL(policy || reference)", "forward-kl": "KL(reference || policy)"}
 NOT_A_KL, OTHER, NO_OBJECTIVE = "not a KL penalty", "no objective with a name", "no objective"
 ENTROPY, BONUS = "the entropy of the policy", "an entropy bonus"
 ENTROPIES = (ENTROPY, BONUS)
@@ -135,9 +133,9 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     if entropy := describe_entropy(verdict, ascends):
         return entropy
     if verdict.target in NAMED:
-        return _name_combination(verdict.gradient, ascends) if _is_of_kl_or_reward(verdict) else NOT_A_KL
+        return name_combination(verdict.gradient, ascends) if _is_of_kl_or_reward(verdict) else NOT_A_KL
     if (inside := find_named_inside(verdict)) is not None:
-        return f"{_name_combination(inside, ascends)} {describe_place(verdict)}"
+        return f"{name_combination(inside, ascends)} {describe_place(verdict)}"
     for sign, start in ((ascends, ""), (not ascends, "the wrong sign for ")):
         if find_policy_gradient(verdict, sign):
             return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
@@ -183,27 +181,6 @@ def describe_term(verdict: Verdict, ascends: bool) -> str:
     kind = describe_kind(verdict, ascends)
     without = " without an objective" * (verdict.target == "no-objective" and kind != NO_OBJECTIVE)
     return describe_kinds([kind]) + without
-
-
-def _name_combination(reading: TargetReading, ascends: bool) -> str:
-    """Name a sum of multiples of the two KLs and of rewards; a multiple that is a parameter is positive."""
-    multiples = orient_multiples(reading)
-    kls = [name for name in KL_OF if name in multiples]
-    is_raised = {name: text.startswith("-") != ascends for name, text in multiples.items()}
-    is_difference = len({is_raised[name] for name in kls}) > 1
-    penalty = (
-        ("a difference of the two KLs" if is_difference else "a sum of the two KLs") if len(kls) > 1 else ""
-    )
-    if len(kls) == 1:
-        start = "a penalty on" if not is_raised[kls[0]] else "the wrong sign for a penalty on"
-        penalty = f"{start} {KL_OF[kls[0]]}"
-    if "reward" not in multiples:
-        return penalty
-    rises = aim_at_multiples(multiples, ascends).is_maximised
-    gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
-    if turns_with_reward(reading.parts.get("reward")):
-        gradient = "a policy gradient whose sign changes with the reward"
-    return " with ".join(filter(None, (gradient, penalty)))
 
 
 def describe_entropy(verdict: Verdict, ascends: bool) -> str:

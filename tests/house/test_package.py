@@ -71,6 +71,13 @@ def test_dir_shows_the_api_alone():
     assert all(hasattr(klsym, name) for name in dir(klsym))
 
 
+def test_no_module_is_longer_than_450_lines():
+    lengths = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in (HOME / "klsym").rglob("*.py")
+    }
+    assert len(lengths) > 300 and not {str(path) for path, length in lengths.items() if length > 450}
+
+
 def declared_packages() -> set[str]:
     project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
     lists = [project["dependencies"], *project["optional-dependencies"].values()]

@@ -47,6 +47,19 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
         "A penalty on KL(old policy mu || policy) inside the clip range: minimises KL(mu||q)",
     ),
     ("-clip(log_q - log_mu, -5, 5)/2", OFF, "inside the clip range: minimises 1/2*KL(mu||q)"),
+    # signs that a parameter or n decides
+    ("-R*log_q/(n - 1)", {}, "A policy gradient: maximises E_q[R/(n - 1)]"),
+    ("R*log_q/(n - 1)", {}, "The wrong sign for a policy gradient"),
+    ("-R*log_q/(beta + 1)", {}, "A policy gradient: maximises E_q[R/(beta + 1)]"),
+    (
+        "-(1 - beta)*R*log_q + beta*k2",
+        {},
+        "A policy gradient if 1 - beta > 0 with a penalty on KL(policy || ref",
+    ),
+    ("(1 - beta)*R*log_q", {}, "A policy gradient if beta - 1 > 0"),
+    ("(1 - beta)*k2", {}, "A penalty on KL(policy || reference) if 1 - beta > 0"),
+    ("-(1 - beta)*A*log_q - beta*R*log_q", {}, "A policy gradient: maximises E_q[A - beta*A + beta*R]"),
+    ("A*log_q", {}, "The wrong sign for a policy gradient: minimises E_q[A]"),
     # a name says that the value is added to the reward; other values without R and A are subtracted
     (
         "rewards = -beta*(logp - ref_logp)",

@@ -16,7 +16,7 @@ from sympy import S
 
 from klsym.engine.answers.dispatch import as_written
 from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence, suggest_losses
-from klsym.engine.options.choices import is_reward
+from klsym.engine.options.choices import POSITIONS, find_meaning, is_reward
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
@@ -133,7 +133,7 @@ def _read_as_reward(question: Question, typed: str) -> Question:
     e, level, assigned = written.expression, options.get("level"), ASSIGNED.findall(typed)
     if assigned and {*split_words(assigned[-1])} & REWARD_WORDS and not e.has(R, A):
         notes.append(Message("added-to-reward", name=assigned[-1]))
-    if level and read_choice("level", level) == "token":
+    if level and find_meaning(POSITIONS, "level", read_choice("level", level)).per_token:
         pairs = [pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"]]
         notes += [Message("added-at-each-token", name=name) for name, role in pairs if role == "R"][:1]
     if e.has(log_mu) and e.has(log_p) and not e.has(log_q, rho) and not options.get("sampling"):
