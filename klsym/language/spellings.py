@@ -223,10 +223,10 @@ class SpelledReader(WholeLossReader):
                 self.names.pop(name, None)
                 self.assigned.pop(name, None)
                 self.unread[name], self.is_foreign = error, True
-                if is_told_by_loop(name, loop):
+                if is_told_by_loop(name, loop) and not self.holds_policy(loop):
                     self.told.add(name)
                     self.note_assumption(f"{name} is what its name says")
-                elif name in list_returns_filled(loop):
+                elif name in list_returns_filled(loop) and not self.holds_policy(loop):
                     self.assign(name, R)
                     self.note_assumption(f"{name} is R, the discounted sum of rewards from each step on")
             return S.Zero

@@ -109,7 +109,6 @@ READ = {
     "tf.nn.sparse_softmax_cross_entropy_with_logits(logits=logits, labels=acts)*R": "-R*log_q",
     "tf.reduce_sum(tf.log(probs)*tf.one_hot(actions, 4), axis=1)*R": "R*log_q",
     "-(entropy*0.01 + logp*A)": "-A*log_q + full(log_q)/100",
-    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()": "tau*rho*sg(whole(-log_mu + log_q))",
     "loss = 0\nloss += -logp*A\nprint(loss)\nwandb.log({'loss': loss})": "-A*log_q",
     "ratio = (logp - old_logp).exp()\nmin(ratio, clip)*A": "A*Min(clip_value, rho)",
     "loss -= logp*A\nloss = loss - k1 + k2": "-A*log_q - k1 + k2",

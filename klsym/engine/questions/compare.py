@@ -149,6 +149,7 @@ def _share_sampling(questions: Sequence[Question]) -> list[Question]:
 
 def _choose_options(questions: Sequence[Question], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of both: those that a name brings, else the typed ones and what was assumed."""
+    _refuse_another_level(questions, options)
     brought = next((x for x in map(complete_options, questions) if x is not None), None)
     if brought is not None:
         return {**options, **brought}
@@ -157,6 +158,20 @@ def _choose_options(questions: Sequence[Question], options: Mapping[str, Any]) -
         for name in ("sampling", "level")
     }
     return {**options, **{name: options.get(name) or assumed[name] for name in assumed}}
+
+
+def _refuse_another_level(questions: Sequence[Question], options: Mapping[str, Any]) -> None:
+    """Refuse code that averages values of no known level, beside code of whole sequences."""
+    if options.get("level") or not any(question.says_level for question in questions):
+        return
+    for question in questions:
+        notes = {note.code for note in question.written.notes}
+        if not question.says_level and not question.rows and "averages-left-out" in notes:
+            code = question.written.typed[:60]
+            raise UsageError(
+                f"compare: the other loss says its level, and {code!r} does not: multiply by the mask, as in"
+                " (x*mask).sum(-1)/mask.sum(-1) for a mean over the tokens of a response, or choose the level"
+            )
 
 
 def _describe_uses(pair: WrittenPair, uses: Uses) -> Comparison:

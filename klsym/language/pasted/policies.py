@@ -20,6 +20,7 @@ from klsym.language.pasted.names import (
     names_distribution,
     split_operands,
 )
+from klsym.language.pasted.text import parse_python
 from klsym.language.reductions import LOGITS, WORD_LOGS
 from klsym.language.sums import build_entropy
 from klsym.language.training_names import (
@@ -114,6 +115,7 @@ class PolicyReader(EntryReader):
         }
         if drawn & NOT_DRAWN:
             raise self.make_error_with_hint(f"{method}(..) of words that were not drawn", OF_OTHERS, node)
+        self.refuse_computed_draw(method, node)
         meaning = self.find_policy_of(receiver)
         if meaning is None:
             hint = f": type {LOG_PROBABILITIES}"
@@ -124,6 +126,19 @@ class PolicyReader(EntryReader):
             return build_entropy(meaning.removeprefix("log_"))
         self.read_as[f"{last}.{method}()"] = ATOMS[meaning]
         return ATOMS[meaning]
+
+    def refuse_computed_draw(self, method: str, node: ast.expr) -> None:
+        """Refuse the log-probability of a value that the code computes: it may depend on theta, too."""
+        drawn = node.args[0] if isinstance(node, ast.Call) and node.args else None
+        if not isinstance(drawn, ast.Name) or "no_grad" in self.source:
+            return
+        for line in ast.walk(parse_python(self.source)):
+            match line:
+                case ast.Assign([ast.Name(drawn.id)], ast.BinOp() as tree):
+                    hint = (
+                        f": type {drawn.id} = ({ast.unparse(tree)}).detach() if it is held, as what is drawn"
+                    )
+                    raise self.make_error_with_hint(f"{method}(..) of {drawn.id}, a sum", hint, node)
 
     def find_policy_of(self, policy: ast.expr, assigned: str = "") -> str | None:
         """Return the log density of a distribution, by its name or what it is built of; None if unknown."""

@@ -17,6 +17,7 @@ from functools import reduce
 
 from klsym.language.pasted.names import LIBRARIES, list_chain, list_names_filled
 from klsym.language.pasted.text import find_setting
+from klsym.language.training_names import names_critic
 
 SKIPPED_CALLS = {  # calls that stand alone in a line
     "backward", "step", "zero_grad", "print", "clip_grad_norm_", "log", "info", "add_scalar",
@@ -61,9 +62,12 @@ class Unrolled:
                 yield from self._flatten_choice(statement)
             case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Assert():
                 return
-            case ast.Return(ast.Tuple([first, _, *_])):
-                self.assumed.append("the first of the values that are returned is the loss")
-                yield ast.copy_location(ast.Return(first), statement)
+            case ast.Return(ast.Tuple([first, _, *_] as values)):
+                trained = [x for x in values if isinstance(x, ast.Name) and not names_critic(x.id)]
+                loss = trained[0] if trained and isinstance(first, ast.Name) else first
+                which = "the first" if loss is first else ast.unparse(loss)
+                self.assumed.append(f"{which} of the values that are returned is the loss")
+                yield ast.copy_location(ast.Return(loss), statement)
             case ast.Assign([ast.Name(name)], ast.List([])):
                 self.lists.add(name)
             case ast.Assign() | ast.AnnAssign() | ast.Return():

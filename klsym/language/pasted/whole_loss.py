@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from shlex import quote
 from typing import Any
 
 from sympy import S
@@ -16,7 +17,7 @@ from klsym.language.pasted.action_values import settle_action_values
 from klsym.language.pasted.asked_names import OUT_OF_SCOPE
 from klsym.language.pasted.assumed_names import AssumedNameReader
 from klsym.language.pasted.averages import OfWords
-from klsym.language.pasted.names import count_reductions
+from klsym.language.pasted.names import count_reductions, list_words_typed
 from klsym.language.pasted.rewards_of_tokens import list_spread_names, settle_rewards
 from klsym.language.pasted.separate_terms import separate_terms
 from klsym.language.recognition import recognise
@@ -76,12 +77,28 @@ class WholeLossReader(AssumedNameReader):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         if find_meaning(self.last) in ("A", "R") and not unfold(loss).has(*DENSITIES):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OF_REWARDS_ALONE.format(self.last)}")
+        self.refuse_two_levels(loss)
         self.refuse_two_names()
         self.refuse_count_of_samples()
         if self.probabilities and is_probability(loss) and has_other_factors(loss):
             self.restart_if_over_vocabulary(loss, statements)
         self.refuse_probability_factor(loss)
         return recognise(loss)
+
+    def refuse_two_levels(self, loss: Any) -> None:
+        """Refuse values of each token beside a sum over the tokens of a sequence, as of a ratio."""
+        at_token = unfold(loss).replace(lambda e: isinstance(e, OverPositions), lambda _: S.One)
+        if not self.sums_tokens or not at_token.has(*DENSITIES):
+            return
+        averaged = self.token_sums.find_aggregate(self.factor) or "sum"
+        options = f"--level token --aggregate {averaged}"
+        reason = f"values of each token beside a sum over the tokens of a sequence in {self.text[:SHOWN]!r}"
+        raise UsageError(f"{reason}: klsym explain {options} -- {quote(str(recognise(loss)))}")
+
+    def holds_policy(self, loop: ast.stmt) -> bool:
+        """Does a loop add up values that depend on the policy, as rewards with a KL do?"""
+        values = (self.names[x] for x in list_words_typed(loop) if x in self.assigned and x in self.names)
+        return any(unfold(value).has(*DENSITIES) for value in values)
 
     def flatten_whole(self, value: Any) -> Flat:
         try:

@@ -1,0 +1,61 @@
+"""Values of each token beside sums over a sequence, values that depend on theta, and losses of critics."""
+
+from __future__ import annotations
+
+import pytest
+
+from klsym.api import compare, explain
+from klsym.errors import UsageError
+from klsym.language.spellings import read_loss
+
+RATIO = "log_w = ((logp - old_logp)*mask).sum(-1)/mask.sum(-1); "
+LOOP = """for t in reversed(range(9)):
+    total = rewards[t] + gamma*total
+    returns[t] = total
+loss = -(returns*logp*mask).sum()"""
+
+REFUSED = {
+    RATIO + "w = exp(log_w.detach().unsqueeze(-1) + logp - logp.detach());"
+    " -(w*adv.unsqueeze(1)*mask).sum(-1)/mask.sum(-1)":
+        "--level token --aggregate mean -- '-A.exp",
+    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()": "--level token --aggregate sum -- 'tau.rho",
+    RATIO + "loss = -(exp(log_w)*adv).mean() + 0.1*(logp - ref_logp).mean()": "values of each token beside",
+    "rewards = -beta*(logp - ref_logp)\n" + LOOP: "for t in reversed",
+    "x = mu + noise; loss = -(Normal(mu, std).log_prob(x)*adv).mean()": r"log_prob\(..\) of x, a sum.*detach",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "says"), REFUSED.items(), ids=str)
+def test_what_would_be_misread_is_refused(code: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_loss(code)
+
+
+READ = {
+    RATIO + "loss = -(exp(log_w)*adv).mean()": "-A*exp(whole(-log_mu + log_q)/T)",
+    LOOP: "-R*log_q",
+    "x = (mu + noise).detach(); loss = -(Normal(mu, std).log_prob(x)*adv).mean()": "-A*log_q",
+    "critic_loss = adv.pow(2).mean(); actor_loss = -(adv.detach()*logp).mean(); return (critic_loss,"
+    " actor_loss)":
+        "-A*log_q",
+    "policy_loss = -(adv*logp).mean(); value_loss = (returns - v)**2; return policy_loss, value_loss":
+        "-A*log_q",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "loss"), READ.items(), ids=str)
+def test_what_has_one_reading_is_read(code: str, loss: str) -> None:
+    assert str(read_loss(code).expression) == loss
+
+
+def test_the_hint_has_the_weight_of_each_token() -> None:
+    loss = "-A*exp(log_q - sg(log_q) + sg(whole(log_q - log_mu)/T))"
+    answer = explain(loss, level="token", aggregate="mean", sampling="off-policy").text()
+    assert "with the weight rho**(1/T)/T" in answer
+
+
+def test_code_of_no_known_level_is_not_compared_as_whole_sequences() -> None:
+    whole = "-exp(logp.sum(-1) - old_logp.sum(-1))*adv"
+    with pytest.raises(UsageError, match="says its level"):
+        compare(whole, "-(exp(logp - old_logp)*adv).mean(-1)")
+    assert compare(whole, "-exp(whole(log_q - log_mu))*A").gradient.same
