@@ -10,12 +10,13 @@ import pytest
 
 from klsym.errors import NotInRing, Refused
 from klsym.kernel import certify, check, read, show
+from klsym.kernel.definitions import Definition
 from klsym.kernel.derivatives import is_live, list_moving_names
 from klsym.kernel.regions import list_moving_regions, reduce_powers
 from klsym.kernel.replay import BUDGET
 from klsym.kernel.ring import ONE, ZERO, ExpPoly, set_budget
 from klsym.kernel.slots import SLOTS
-from klsym.kernel.statements import Context, Side
+from klsym.kernel.statements import Context, Mean, Side
 from support.certificates.faulty_certificates import *
 from support.certificates.region_certificates import *
 from support.certificates.region_words import KNOWN, log, region, win
@@ -225,6 +226,10 @@ def test_a_witness_is_written_in_the_order_of_its_names():
         ({"definitions": (region("up", T - 3),)}, {("ends", "q")}),
         ({"facts": (T - 3,), "witness": (("length", 3),)}, {("ends", "q")}),
         ({"definitions": (region("up", R - beta),)}, set()),
+        (
+            {"definitions": (Definition("m", "E_mu", T),)},
+            {("ends", "q"), ("ends", "mu"), ("exists", Mean("", "mu", T))},
+        ),
     ],
 )
 def test_what_definitions_and_facts_divide_by_and_speak_of(context, expected):
