@@ -217,7 +217,7 @@ def _list_multiples(value: Any) -> list[Any]:
     if not isinstance(e, Expr) or e.has(Heaviside, sign) or e.free_symbols & {log_q, M}:
         return []
     opened = expand(e)
-    slopes = [factor(opened.coeff(x)) for x in (R, A) if opened.has(x)] or [factor(opened)]
+    slopes = [factor(opened.diff(x)) for x in (R, A) if opened.has(x)] or [factor(opened)]
     return [] if any(slope.has(R, A) for slope in slopes) else slopes
 
 
@@ -232,7 +232,7 @@ def _simplify(value: Any) -> Any:
 
 def _show_negated(value: Any) -> str:
     shown = show_value(value)
-    return f"-({shown})" if is_sum(shown) else f"-{shown}"
+    return f"-({shown})" if is_sum(shown) or shown.startswith("-") else f"-{shown}"
 
 
 def falls_with_reward(value: Any) -> bool:

@@ -30,7 +30,7 @@ from klsym.engine.fields.slot_loss import (
     needs_sampler,
     rewrite_for_sequence,
 )
-from klsym.engine.options.choices import is_reward
+from klsym.engine.options.choices import POSITIONS, is_reward
 from klsym.engine.options.settings import Setting, checked_setting
 from klsym.engine.options.synonyms import read_choice
 from klsym.engine.proof.derivation import derive
@@ -162,15 +162,17 @@ def _choose_options(questions: Sequence[Question], options: Mapping[str, Any]) -
 
 def _refuse_another_level(questions: Sequence[Question], options: Mapping[str, Any]) -> None:
     """Refuse code that averages values of no known level, beside code of whole sequences."""
-    if options.get("level") or not any(question.says_level for question in questions):
+    levels = [one.options.get("level") for one in questions if one.says_level]
+    if options.get("level") or not any(level and POSITIONS[level].is_whole_sequence for level in levels):
         return
     for question in questions:
         notes = {note.code for note in question.written.notes}
         if not question.says_level and not question.rows and "averages-left-out" in notes:
             code = question.written.typed[:60]
             raise UsageError(
-                f"compare: the other loss says its level, and {code!r} does not: multiply by the mask, as in"
-                " (x*mask).sum(-1)/mask.sum(-1) for a mean over the tokens of a response, or choose the level"
+                f"compare: the other loss is of whole sequences, and {code!r} does not say its level:"
+                " multiply by the mask, as in (x*mask).sum(-1)/mask.sum(-1) for a mean over the tokens of a"
+                " response, or choose the level"
             )
 
 

@@ -56,6 +56,6 @@ def test_the_hint_has_the_weight_of_each_token() -> None:
 
 def test_code_of_no_known_level_is_not_compared_as_whole_sequences() -> None:
     whole = "-exp(logp.sum(-1) - old_logp.sum(-1))*adv"
-    with pytest.raises(UsageError, match="says its level"):
+    with pytest.raises(UsageError, match="does not say its level"):
         compare(whole, "-(exp(logp - old_logp)*adv).mean(-1)")
     assert compare(whole, "-exp(whole(log_q - log_mu))*A").gradient.same
