@@ -314,7 +314,7 @@ def substitute_on_policy(h: ExpPoly) -> ExpPoly:
 
 
 def rename(expression: Any, old: Any, new: Any) -> Any:
-    """Replace a symbol by another one, of which the same is assumed: what Min and Max compare stays.
+    """Replace a symbol by another one with the same assumptions, and keep the order in Min and Max.
 
     `xreplace` compares their arguments again, which is slow.
 

@@ -31,21 +31,21 @@ TEMPERATURE_SQUARED = (
     "the factor T**2 keeps the size of the gradient, which falls as 1/T**2 at high temperature T"
     " (Hinton et al. 2015, arXiv:1503.02531, section 2)"
 )
-"""What a factor does that is the square of the temperature of softmax."""
+"""What the square of the temperature does as a factor."""
 
 WITHOUT_MASK = "without the mask is over the tokens that the mask keeps"
-"""What is assumed of a mean beside those over the tokens that a mask keeps."""
+"""The assumption on a mean that leaves out the mask of the others."""
 
 OF_OTHERS = (
     "a sum of rewards over the samples beside what is of one sample",
     "type loo(R) for R - (R.sum() - R)/(n - 1), R less the mean of the other samples, and centred(R) for"
     " R - R.mean()",
 )
-"""What is wrong with a sum of rewards beside one sample, and what to type."""
+"""The refusal of a sum of rewards where the loss is of one sample, and its hint."""
 
 INSIDE_BOUNDS = (
     "a mean inside min, max or clip, whose bound then holds for all samples at once",
     "klsym measure with the code in Python and --group 4 runs it; PPO's loss takes the mean last: klsym"
     " explain '-min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)'",
 )
-"""What is wrong with a mean inside bounds, and what to type."""
+"""The refusal of a mean inside min, max or clip, and its hint."""

@@ -193,7 +193,8 @@ def test_where_a_code_says_nothing(loss: str, words: str, silent: set[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("penalty", "is_fixed"), [("rho*k3", False), ("0.1*rho*k1", False), ("k3", True), ("rho*k2", True)]
+    ("penalty", "is_fixed"),
+    [("rho*k3", False), ("0.1*rho*k1", False), ("k3", True), ("rho*k2", True), ("-0.1*rho*k3", True)],
 )
 def test_a_fix_is_given_for_a_wrong_penalty_alone(penalty: str, is_fixed: bool) -> None:
     answer = klsym.explain(f"-min(rho*A, clip(rho, 0.8, 1.2)*A) + {penalty}", sampling="off-policy").text()

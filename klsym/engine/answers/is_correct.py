@@ -137,11 +137,16 @@ def has_right_penalties(verdict: Verdict) -> bool:
     """Does each term of a sum that compares the policy with the reference descend KL(policy || reference)?
 
     >>> from klsym.engine.explain import explain
-    >>> [has_right_penalties(explain(f"-min(rho, 2)*A + {penalty}")) for penalty in ("rho*k3", "k3")]
-    [True, False]
+    >>> losses = [f"-min(rho, 2)*A {penalty}" for penalty in ("+ rho*k3", "- rho*k3", "+ k3")]
+    >>> [has_right_penalties(explain(loss)) for loss in losses]
+    [True, False, False]
     """
     if verdict.target in ("reverse-kl", "forward-kl"):
         return False
     terms = [term.verdict for term in verdict.gradient.terms]
     penalties = [one for one in terms if one.loss.written is None or one.loss.written.expression.has(log_p)]
-    return bool(penalties) and all(one.target == "reverse-kl" for one in penalties)
+    return bool(penalties) and all(
+        penalty.target == "reverse-kl"
+        and penalty.gradient.multiples["reverse-kl"].startswith("-") == verdict.is_ascended
+        for penalty in penalties
+    )

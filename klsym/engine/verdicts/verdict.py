@@ -328,8 +328,8 @@ class Verdict:
 def is_ascended(written: Written, setting: Setting) -> bool:
     """Does an update maximise it?  It does for a reward; a penalty without R and A is subtracted from one.
 
-    What the code names a reward is added to it; a value of 0 or 1 that is divided by a statistic of its
-    batch counts as one.
+    A value that the code names reward is added to it.  A value of 0 or 1, divided by a statistic of its
+    batch, counts as a reward.
     """
     if setting.is_differentiated:
         return False

@@ -38,7 +38,7 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
 )  # fmt: skip
 
 STATISTICS = {"mean": "mean", "avg": "mean", "std": "std", "stdev": "std", "stddev": "std"}
-AVERAGED = {"R": "rewards", "A": "advantages"}  # of which a group has a mean and a standard deviation
+AVERAGED = {"R": "rewards", "A": "advantages"}  # whose mean and standard deviation code names
 
 OF_TEMPERATURE = "the loss of SAC's temperature trains no policy: out of scope"
 

@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[tuple[set[str], ...], set[str] | None]] = {
     "mean": ((MEANS,), OF_GROUPS),
     "standard deviation": ((DEVIATIONS,), OF_GROUPS),
 }
-"""Kind of a name -> the sets of words of which it has one each, and the other words allowed; None: all."""
+"""For each kind: sets of words of which a name has one each, and the further words allowed (None: any)."""
 
 
 def find_kind(name: str) -> str:

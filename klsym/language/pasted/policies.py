@@ -134,11 +134,13 @@ class PolicyReader(EntryReader):
             return
         for line in ast.walk(parse_python(self.source)):
             match line:
-                case ast.Assign([ast.Name(drawn.id)], ast.BinOp() as tree):
+                case ast.Assign([ast.Name(drawn.id)], ast.BinOp() as tree) if not _is_held(tree):
                     hint = (
                         f": type {drawn.id} = ({ast.unparse(tree)}).detach() if it is held, as what is drawn"
                     )
-                    raise self.make_error_with_hint(f"{method}(..) of {drawn.id}, a sum", hint, node)
+                    raise self.make_error_with_hint(
+                        f"{method}(..) of {drawn.id}, which is computed", hint, node
+                    )
 
     def find_policy_of(self, policy: ast.expr, assigned: str = "") -> str | None:
         """Return the log density of a distribution, by its name or what it is built of; None if unknown."""
@@ -158,3 +160,13 @@ class PolicyReader(EntryReader):
     def is_logits_argument(self, node: ast.expr) -> bool:
         """Is it the name of logits, or of a value of every word?"""
         return ast.unparse(node) in self.logits_typed
+
+
+def _is_held(tree: ast.expr) -> bool:
+    """Is a value made of what is drawn or detached?
+
+    >>> values = ("2*dist.sample()", "mu + noise", "dist.rsample() + 1")
+    >>> [_is_held(ast.parse(value, mode="eval").body) for value in values]
+    [True, False, False]
+    """
+    return any(isinstance(x, ast.Attribute) and x.attr in ("sample", "detach") for x in ast.walk(tree))

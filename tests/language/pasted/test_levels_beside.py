@@ -21,7 +21,8 @@ REFUSED = {
     "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()": "--level token --aggregate sum -- 'tau.rho",
     RATIO + "loss = -(exp(log_w)*adv).mean() + 0.1*(logp - ref_logp).mean()": "values of each token beside",
     "rewards = -beta*(logp - ref_logp)\n" + LOOP: "for t in reversed",
-    "x = mu + noise; loss = -(Normal(mu, std).log_prob(x)*adv).mean()": r"log_prob\(..\) of x, a sum.*detach",
+    "x = mu + noise; loss = -(Normal(mu, std).log_prob(x)*adv).mean()": r"of x, which is .*detach",
+    "x = dist.rsample() + mu; loss = -(Normal(mu, std).log_prob(x)*adv).mean()": "of x, which is computed",
 }  # fmt: skip
 
 
@@ -35,6 +36,7 @@ READ = {
     RATIO + "loss = -(exp(log_w)*adv).mean()": "-A*exp(whole(-log_mu + log_q)/T)",
     LOOP: "-R*log_q",
     "x = (mu + noise).detach(); loss = -(Normal(mu, std).log_prob(x)*adv).mean()": "-A*log_q",
+    "x = 2*dist.sample(); loss = -(Normal(mu, std).log_prob(x)*adv).mean()": "-A*log_q",
     "critic_loss = adv.pow(2).mean(); actor_loss = -(adv.detach()*logp).mean(); return (critic_loss,"
     " actor_loss)":
         "-A*log_q",
