@@ -20,7 +20,7 @@ from klsym.diagnostics.neighbours import (
     remove_weight,
 )
 from klsym.diagnostics.overflow import find_cancellation, find_overflows
-from klsym.diagnostics.reward_signs import find_opposed_reward, has_divided_reward
+from klsym.diagnostics.reward_signs import find_opposed_values, has_divided_reward, lowers_reward
 from klsym.diagnostics.truncated_weights import find_truncation
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import guess_intended_target, has_right_penalties
@@ -275,19 +275,6 @@ def _find_inverted_weight(context: DiagnosedLoss) -> Messages:
         yield Message("one-change-away", kind="weight", of=loss)
 
 
-def lowers_reward(verdict: Verdict) -> bool:
-    """Does the loss lower the probability of samples with a large reward?"""
-    return _says_that_it_lowers(verdict) or find_opposed_reward(verdict) is not None
-
-
-def _says_that_it_lowers(verdict: Verdict) -> bool:
-    return any(
-        kind.startswith("lowers")
-        for message in verdict.messages if message.code in ("wrong-sign", "pushes-from-mu")
-        for (kind, _), _ in message.values["does"]
-    )  # fmt: skip
-
-
 def _is_reverse_kl_estimate(loss: Any, setting: Setting) -> bool:
     """Is the value of a loss an unbiased estimate of KL(q||p)?"""
     try:
@@ -352,23 +339,15 @@ def _collect_gradient_names(verdict: Verdict) -> set[str]:
 
 
 def check_signs(context: DiagnosedLoss) -> Messages:
-    """Find a reward, or a bound on the ratio, that moves samples the wrong way."""
-    yield from _find_opposed_reward(context)
+    """Find a reward, a reference, or a bound on the ratio, that moves samples the wrong way."""
+    if not context.setting.is_reward and context.verdict.target != "zero":
+        yield from find_opposed_values(context.verdict)
     if (penalty := context.penalty) is None:
         return
     from klsym.diagnostics.turned_signs import find_turned_sign
 
     if (turn := find_turned_sign(penalty)) is not None:
         yield Message("sign-turns", where=turn.where, lasts=turn.lasts)
-
-
-def _find_opposed_reward(context: DiagnosedLoss) -> Messages:
-    """Find a reward that lowers the probability of each sample, unless wrong-sign says so already."""
-    verdict = context.verdict
-    if context.setting.is_reward or verdict.target == "zero" or _says_that_it_lowers(verdict):
-        return
-    if (reward := find_opposed_reward(context.verdict)) is not None:
-        yield Message("against-reward", of=reward)
 
 
 def check_dropped_gradient(context: DiagnosedLoss) -> Messages:

@@ -1,7 +1,7 @@
-"""Does descending a loss make samples less likely the larger their reward is?
+"""Does descending a loss make samples less likely the larger their reward, or their log p, is?
 
 The gradient at a sample is h s.  It does if h rises with the reward wherever it depends on it: of
-min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A inside the clip range, and 0 elsewhere.
+min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A inside the clip range, and 0 elsewhere.  Of -k3, h is p/q - 1.
 
 >>> from klsym.engine.explain import explain
 >>> losses = ("clip(rho, 0, 2)*A", "-clip(rho, 0, 2)*A")
@@ -27,6 +27,7 @@ from klsym.language.expressions import (
     M,
     R,
     future,
+    log_p,
     log_q,
     now,
     past,
@@ -34,12 +35,35 @@ from klsym.language.expressions import (
     s,
     unfold,
 )
+from klsym.language.messages import Message
 from klsym.language.sums import Divided
 from klsym.notation.steps import iterate_values
 from klsym.notation.values import take_off_score
 
 OF_NAME = {x.name: x for x in (R, A)}
+WRONG_SIGNS = ("wrong-sign", "pushes-from-mu")  # warnings of a verdict
 ALL_SCORES = past(s) + now(s) + future(s)
+
+
+def lowers_reward(verdict: Verdict) -> bool:
+    """Does the loss lower the probability of samples with a large reward?"""
+    return _says_that_it_lowers(verdict) or find_opposed_reward(verdict) is not None
+
+
+def _says_that_it_lowers(verdict: Verdict) -> bool:
+    return any(
+        kind.startswith("lowers")
+        for message in verdict.messages if message.code in WRONG_SIGNS
+        for (kind, _), _ in message.values["does"]
+    )  # fmt: skip
+
+
+def find_opposed_values(verdict: Verdict) -> Iterator[Message]:
+    """Find a reward, or log p, that lowers each sample's probability, unless a warning says so already."""
+    if not _says_that_it_lowers(verdict) and (reward := find_opposed_reward(verdict)) is not None:
+        yield Message("against-reward", of=reward)
+    elif not any(message.code in WRONG_SIGNS for message in verdict.messages) and opposes_reference(verdict):
+        yield Message("against-reference")
 
 
 def find_opposed_reward(verdict: Verdict) -> Any | None:
@@ -58,6 +82,31 @@ def find_opposed_reward(verdict: Verdict) -> Any | None:
     slopes = [slope for h in values for x in rewards if (slope := sympy.expand(h.diff(x))) != 0]
     rises = bool(slopes) and all(map(is_never_negative, slopes))
     return of_name[_read_base_name(next(iter(rewards)))] if rises else None
+
+
+def opposes_reference(verdict: Verdict) -> bool:
+    """Does h rise with log p of some token, given log q, and fall with log p of none?
+
+    >>> from klsym.engine.explain import explain
+    >>> [opposes_reference(explain(f"{loss} - A*log_q", level="token")) for loss in ("k3", "-k3", "-k1")]
+    [False, True, False]
+    """
+    values = list(_collect_coefficients(verdict))
+    bounds = [condition.x for on, _ in verdict.gradient.score_cases for condition in on]
+    if any(value is None for value in values) or any(map(_collect_log_p, bounds)):
+        return False
+    slopes = [
+        slope
+        for h in map(unfold, values)
+        for x in _collect_log_p(h)
+        if (slope := sympy.expand(h.diff(x))) != 0
+    ]
+    return bool(slopes) and all(map(is_never_negative, slopes))
+
+
+def _collect_log_p(x: Any) -> list[Any]:
+    """Return the log probabilities under the reference, one for each slot, that an expression has."""
+    return [y for y in unfold(x).free_symbols if _read_base_name(y) == log_p.name]
 
 
 def find_divided_reward(verdict: Verdict) -> Any | None:

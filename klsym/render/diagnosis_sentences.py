@@ -150,6 +150,9 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "against-reward": lambda of: (
         f"descending this loss makes a sample less likely the larger its {losses.show(of, TEXT)} is"
     ),
+    "against-reference": (
+        "descending this loss makes a sample less likely the more likely the reference finds it"
+    ),
     "other-objective": "the objective is not a KL, although the loss compares q with p",
     "overflows": _describe_overflows,
     "overflows-in-code": _describe_overflows_in_code,
