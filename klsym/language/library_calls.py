@@ -19,6 +19,7 @@ from klsym.language.expressions import DENSITIES, REWARDS, above
 from klsym.language.pasted.action_values import find_trained_coefficient
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
 from klsym.language.pasted.names import has_mask_index, list_chain, names_mask
+from klsym.language.pasted.rewards_of_tokens import CUMULATIVE
 from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
 from klsym.language.reductions import ACTION_VALUE, MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
 from klsym.language.sums import Normalised
@@ -293,6 +294,7 @@ def _join(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> An
 
 FUNCTIONS: dict[str, Row] = {
     **VOCABULARY,
+    **CUMULATIVE,
     **{name: make_grammar_row(name) for name in ("log", "sqrt", "abs")},
     "exp": Row(("x",), _read_exp),
     "absolute": make_grammar_row("abs"),

@@ -346,6 +346,7 @@ class TokenSums:
     def __init__(self) -> None:
         self.losses: set[str] = set()
         self.counts: set[str] = set()
+        self.accumulates = False  # is a value of each token added up to it, or from it on?
         self.unmasked: dict[str, set[str]] = {}  # function that averages a loss without a mask -> over what
 
     def note_mean(self, x: Any, axis: ast.expr | None, name: str) -> None:
@@ -382,7 +383,9 @@ class TokenSums:
             return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""
         if self.counts == {OF_BATCH}:
             return "batch"
-        return "mean" if self.counts == self.losses == {OF_SEQUENCE} else ""
+        if self.counts == self.losses == {OF_SEQUENCE}:
+            return "mean"
+        return "sum" if self.accumulates else ""
 
 
 def _divides_by_rewards(node: Any) -> bool:

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 KEYWORDS = {
     "input": "x", "a": "x", "other": "y", "x2": "y", "x1": "x", "exponent": "n", "min": "lo", "a_min": "lo",
-    "max": "hi", "a_max": "hi", "clip_value_min": "lo", "clip_value_max": "hi", "dim": "axis",
+    "max": "hi", "a_max": "hi", "clip_value_min": "lo", "clip_value_max": "hi", "dim": "axis", "dims": "axis",
     "keepdim": "keepdims", "keep_dims": "keepdims", "input_tensor": "x",
     "logits": "x", "labels": "target", "indices": "index", "tensors": "x", "reduction_indices": "axis",
     "condition": "when",

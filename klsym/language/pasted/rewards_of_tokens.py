@@ -1,8 +1,10 @@
-"""Rewards in a loss of tokens: one of each token, R, or one of the whole response, whole(R).
+"""Rewards in a loss of tokens: one of each token, R, one of the response, whole(R), or sums over tokens.
 
 (logp * reward * mask).sum()                    R, which the answer says: reward is of each token
 (logp * reward.unsqueeze(-1) * mask).sum()      whole(R): one number for all tokens of a response
 (logp * advantages * mask).sum()                A, which the answer says: one number for the whole response
+rewards.cumsum(-1)                              past(R) + now(R)
+rewards.flip(-1).cumsum(-1).flip(-1)            togo(R), the reward-to-go
 """
 
 from __future__ import annotations
@@ -11,12 +13,18 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from sympy import Function, S
+
+from klsym.errors import UsageError
 from klsym.language.expressions import A, OverPositions, R
 from klsym.language.parser import SHOWN
+from klsym.language.pasted.calls import Call, Row
 from klsym.language.pasted.names import is_new_axis, list_summed_names
-from klsym.language.sums import OverBatch, Whole
+from klsym.language.reductions import MASK, Mean, has_words
+from klsym.language.sums import Before, Here, OverBatch, Whole, togo
 from klsym.language.training_names import split_words
 
+# ---------------------------------------------------------------------------- of a token or a response
 OF_LAST_AXIS = {"1", "-1", "2"}  # of unsqueeze
 COPYING = {"expand_as", "expand", "broadcast_to"}  # methods that repeat a value along an axis
 OF_COLUMNS = {"view", "reshape"}  # x.view(-1, 1)
@@ -92,3 +100,62 @@ def names_each_token(name: str) -> bool:
     [True, True, False]
     """
     return bool({*split_words(name)} & PER_TOKEN)
+
+
+# ---------------------------------------------------------------------------- sums over tokens
+LAST = ("-1", "1", "2", "[-1]", "[1]", "(-1,)", "(1,)")  # the axis of the tokens, of a batch of sequences
+FIRST = ("0", "[0]", "(0,)")  # that of the steps of one episode
+
+
+class Reversed(Function):
+    """A value of each token, the last token first."""
+
+    nargs = 1
+    is_real = True
+
+    @classmethod
+    def eval(cls, x: Any) -> Any:
+        return x.args[0] if isinstance(x, cls) else None
+
+
+def _read_of_tokens(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the argument of a function along the axis of the tokens; other axes are refused."""
+    axis, x = ast.unparse(given["axis"]), reader.build(given["x"], depth)
+    of_token = not (x.has(Mean) or has_words(x)) and (isinstance(x, Reversed) or not x.has(OverPositions))
+    if axis not in (*LAST, *FIRST) or not of_token:
+        reason = f"{call.name} of other values than one of each token, along their axis"
+        hint = ": type togo(x) for a sum over this and later tokens"
+        raise reader.make_error_with_hint(reason, hint, call.node)
+    if axis in FIRST:
+        reader.note_assumption(f"axis 0 of {call.name}(..) is that of the steps of one episode")
+    return x
+
+
+def _build_reversed(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return x with the last token first."""
+    return Reversed(_read_of_tokens(reader, call, given, depth))
+
+
+def _build_cumulative(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the sum up to each token; of a reversed value, the sum from each token on, reversed."""
+    x = _read_of_tokens(reader, call, given, depth).xreplace({MASK: S.One})
+    reader.token_sums.accumulates = True
+    return Reversed(togo(x.args[0])) if isinstance(x, Reversed) else Before(x) + Here(x)
+
+
+def refuse_reversed(value: Any, text: str) -> None:
+    """Refuse a loss in which a value of each token meets one of another token.
+
+    >>> refuse_reversed(Reversed(Reversed(R)), "x.flip(-1).flip(-1)")
+    >>> refuse_reversed(Reversed(R), "x.flip(-1)")
+    Traceback (most recent call last):
+    klsym.errors.UsageError: an axis is turned round once in 'x.flip(-1)': type togo(x) for later tokens
+    """
+    if value.has(Reversed):
+        raise UsageError(f"an axis is turned round once in {text[:SHOWN]!r}: type togo(x) for later tokens")
+
+
+CUMULATIVE = {
+    "flip": Row(("x", "axis"), _build_reversed),
+    "cumsum": Row(("x", "axis"), _build_cumulative),
+}

@@ -18,7 +18,7 @@ from klsym.language.pasted.asked_names import OUT_OF_SCOPE
 from klsym.language.pasted.assumed_names import AssumedNameReader
 from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.names import count_reductions, list_words_typed
-from klsym.language.pasted.rewards_of_tokens import list_spread_names, settle_rewards
+from klsym.language.pasted.rewards_of_tokens import list_spread_names, refuse_reversed, settle_rewards
 from klsym.language.pasted.separate_terms import separate_terms
 from klsym.language.recognition import recognise
 from klsym.language.reductions import (
@@ -63,6 +63,7 @@ class WholeLossReader(AssumedNameReader):
         Raises UsageError: the value is no mean of a loss; OfWords: names have values of every word.
         """
         self.refuse_logits(value, statements)
+        refuse_reversed(value, self.text)
         self.is_scaled = self.squares_temperature(value)
         flat = self.flatten_whole(value)
         self.factor = flat.factor
