@@ -57,7 +57,7 @@ from klsym.language.pasted.names import (
 )
 from klsym.language.pasted.notes import IDENTITY_METHODS, list_notes
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
-from klsym.language.pasted.selections import has_quantile, hold_selections
+from klsym.language.pasted.selections import has_quantile, hold_values
 from klsym.language.pasted.separate_terms import refuse_written
 from klsym.language.pasted.statements import Unrolled
 from klsym.language.pasted.text import (
@@ -248,7 +248,7 @@ class SpelledReader(WholeLossReader):
                 end = self.find_position(node.end_lineno or 1, node.end_col_offset or 0)
                 node.col_offset, node.end_col_offset = self.find_position(node.lineno, node.col_offset), end
         self.is_foreign |= has_quantile(tree)
-        self.selection = hold_selections(tree)
+        self.selection = hold_values(tree)
         self.collect_names(tree)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")

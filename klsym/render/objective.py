@@ -9,8 +9,9 @@ The headline and the line of each term take their verb and their signs from here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from sympy import Dummy, Expr, Heaviside, cancel, expand, factor, fraction, sign
@@ -245,8 +246,9 @@ def turns_with_reward(value: Any) -> bool:
     """Does a multiple in steps rise in one region as R or A rises, and fall in another one?
 
     >>> from klsym.engine.explain import explain
-    >>> [turns_with_reward(explain(x).gradient.parts["reward"]) for x in ("abs(A)*log_q", "max(A, 0)*log_q")]
-    [True, False]
+    >>> losses = ("abs(A)*log_q", "max(A, 0)*log_q", "A/(abs(A) + 1)*log_q")
+    >>> [turns_with_reward(explain(loss).gradient.parts["reward"]) for loss in losses]
+    [True, False, False]
     """
     slopes = _list_slopes(value)
     return any(map(is_never_negative, slopes)) and any(is_never_negative(-slope) for slope in slopes)
@@ -254,12 +256,34 @@ def turns_with_reward(value: Any) -> bool:
 
 def _list_slopes(value: Any) -> list[Any]:
     """Return the slopes of a multiple in steps in R and A, other than 0, region by region."""
-    if not (isinstance(value, Expr) and value.has(Heaviside, sign)):
+    if not _has_steps(value):
         return []
     value = value.replace(sign, lambda x: Heaviside(x, 0) - Heaviside(-x, 0))
     open_steps = value.replace(Heaviside, lambda x, at_0=0: 1 - Heaviside(-x, 0) if at_0 else Heaviside(x, 0))
-    slopes = (v.diff(x) for v in iterate_values(open_steps.expand()) for x in (R, A) if v.has(x))
-    return [slope for slope in slopes if slope != 0]
+    regions = [v for signed in _split_at_bounds(open_steps) for v in iterate_values(signed.expand())]
+    rewards = [(factor(v), x) for v in regions for x in v.free_symbols if x.name in (R.name, A.name)]
+    return [slope for v, x in rewards if (slope := factor(v.diff(x))) != 0]
+
+
+def _has_steps(value: Any) -> bool:
+    return isinstance(value, Expr) and value.has(Heaviside, sign)
+
+
+def _split_at_bounds(e: Any) -> Iterator[Any]:
+    """Yield an expression where each reward with a single bound lies above it, and where it lies below."""
+    steps = {step.args[0] for step in e.atoms(Heaviside)}
+    bounds = {x: {_find_bound(step, x) for step in steps} - {None} for x in (R, A)}
+    single = {x: values.pop() for x, values in bounds.items() if len(values) == 1}
+    for sides in product(("positive", "negative"), repeat=len(single)):
+        distances = [Dummy(x.name, **{side: True}) for x, side in zip(single, sides, strict=True)]
+        yield e.xreplace({x: bound + d for (x, bound), d in zip(single.items(), distances, strict=True)})
+
+
+def _find_bound(step: Any, x: Any) -> Any | None:
+    """Return where a step a*x + c is 0; None for a step of another kind."""
+    slope = step.diff(x)
+    bound = expand(x - step / slope) if slope.is_number and slope else x
+    return None if bound.has(x) else bound
 
 
 def aim_at_multiples(multiples: dict[str, str], ascends: bool) -> Aim:
@@ -285,6 +309,8 @@ def name_combination(reading: TargetReading, ascends: bool) -> str:
         gradient = f"a policy gradient if {positive} > 0"
     if turns_with_reward(value):
         gradient = "a policy gradient whose sign changes with the reward"
+    elif not rises and _has_steps(value) and not falls_with_reward(value if ascends else -value):
+        gradient = "a policy gradient of a function of the reward"
     return " with ".join(filter(None, (gradient, penalty)))
 
 

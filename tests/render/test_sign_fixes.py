@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -176,3 +178,24 @@ def test_values_of_a_critic_are_said_to_be_held() -> None:
 )
 def test_which_values_may_be_negative(loss: str, options: dict[str, str], is_said: bool) -> None:
     assert ("single values may be negative" in str(klsym.explain(loss, **options))) is is_said
+
+
+FUNCTIONS: dict[str, Callable[[float], float]] = {  # of the reward, whose mean a loss of minus it maximises
+    "R/(abs(R) + 1)": lambda x: x / (abs(x) + 1),
+    "R/(1000000*abs(R) + 1)": lambda x: x / (1e6 * abs(x) + 1),
+    "R/(abs(R) + 1)**2": lambda x: x / (abs(x) + 1) ** 2,
+    "R*abs(R)": lambda x: x * abs(x),
+    "(R - 1)*abs(R - 1)": lambda x: (x - 1) * abs(x - 1),
+    "min(R, 1)": lambda x: min(x, 1),
+    "clip(R, -1, 2)": lambda x: min(max(x, -1), 2),
+    "max(R, 2*R)": lambda x: max(x, 2 * x),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("sign", ["-", ""])
+def test_the_wrong_sign_is_said_of_rising_functions_alone(sign: str, function: str) -> None:
+    values = [FUNCTIONS[function](-3 + 0.25 * i) for i in range(25)]
+    rises = all(a <= b for a, b in itertools.pairwise(values))
+    says = "the wrong sign" in str(klsym.explain(f"{sign}{function}*log_q")).casefold()
+    assert says == (rises and not sign)

@@ -113,8 +113,10 @@ def _explain_by_level(written: Written, setting: Setting) -> Verdict:
             )
     refuse_taken_names(written, setting)
     if has_vocabulary_sum(written.expression):
-        from klsym.engine.outside.open_means import find_open_reason
+        from klsym.engine.outside.open_means import explain_without_held, find_open_reason
 
+        if (verdict := explain_without_held(written, setting, _explain_by_level)) is not None:
+            return verdict
         if (reason := find_open_reason(written, setting)) is not None:
             return build_open_verdict(written, setting, reason)
         from klsym.engine.outside.vocabulary import explain_vocabulary

@@ -33,6 +33,7 @@ from klsym.engine.fields.slot_loss import build_slot_loss
 from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import substitute_policy
+from klsym.engine.outside.vocabulary_means import keep_attached
 from klsym.engine.proof.counterexamples import generate_tree_models
 from klsym.engine.proof.derivation import Derivation, Proof, derive
 from klsym.engine.proof.quantities import Quantity, expectation
@@ -45,6 +46,7 @@ from klsym.engine.verdicts.verdict import (
     AnalysedLoss,
     Counterexample,
     ExpectedGradient,
+    ExpectedValue,
     Objective,
     Verdict,
     VerdictProof,
@@ -123,18 +125,20 @@ def explain_all_tokens(
     """Return the verdict; `explained` explains the loss of one sequence."""
     if setting.is_centred:
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
-    (loss, number), single_setting = over, replace(setting, aggregate="sum")
-    single = explained(loss, single_setting)
+    (typed, number), single_setting = over, replace(setting, aggregate="sum")
+    loss = keep_attached(typed)
+    single = explained(loss or typed, single_setting)
+    expansion = expand_options(written, setting) if setting.divisor.over_batch else single.loss.expansion
+    analysed = AnalysedLoss(written.text, expansion)
+    if not loss:
+        return replace(single, setting=setting, loss=analysed, value=ExpectedValue())
     decided = _decide_target(loss, number, single_setting, single.gradient.is_nonzero)
     decided = decided._replace(is_exact=loss.has(OverVocabulary))
     under, has_objective = "q" if setting.on_policy else "mu", decided.target == "objective"
     any_n = derive(mean_over_i(own(H) * own(s), under)).equals(expectation(H * s, under))
     tokens = divide_by_token_count(_build_scored_coefficient(single), to_ring(n), _build_token_count(number))
     return Verdict(
-        loss=AnalysedLoss(
-            written.text,
-            expand_options(written, setting) if setting.divisor.over_batch else single.loss.expansion,
-        ),
+        loss=analysed,
         setting=setting,
         gradient=ExpectedGradient(
             decided.target,
@@ -244,10 +248,8 @@ def _show_bracketed(value: Any, spell: Text) -> str:
 def _build_first_step(single: Verdict) -> ChainStep:
     """Return the expected gradient as it was typed, as the first step."""
     under, with_gradient = "q" if single.setting.on_policy else "mu", single.setting.is_differentiated
-    texts = []
-    for spell in (TEXT, LATEX):
-        texts.append(_write_objective(single, spell, under, with_gradient))
-    return "", texts[0], texts[1]
+    text, latex = (_write_objective(single, spell, under, with_gradient) for spell in (TEXT, LATEX))
+    return "", text, latex
 
 
 def _write_objective(

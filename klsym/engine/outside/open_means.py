@@ -6,12 +6,20 @@ centred(R) log_q + full(x)       the terms are explained one by one: one compare
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import sympy
 
+from klsym.engine.options.expand_options import expand_options
 from klsym.engine.options.settings import Setting
+from klsym.engine.outside.vocabulary_means import keep_attached
+from klsym.engine.verdicts.verdict import ExpectedValue, Verdict
 from klsym.language.messages import Message
 from klsym.language.sums import OverBatch, OverVocabulary
+from klsym.notation import losses
 from klsym.notation.losses import Written
+from klsym.notation.printers import TEXT
 
 
 def find_open_reason(written: Written, setting: Setting) -> Message | None:
@@ -33,3 +41,21 @@ def find_open_reason(written: Written, setting: Setting) -> Message | None:
     if setting.is_of_sample and compares and not {*exact} & {*compares}:
         return Message("open-terms-apart", other="is an exact mean")
     return None
+
+
+def explain_without_held(
+    written: Written, setting: Setting, explained: Callable[[Written, Setting], Verdict]
+) -> Verdict | None:
+    """Return the verdict on a loss over T whose exact means are all held; None for other losses.
+
+    What is held has no gradient at any sample, so that the gradient is that of the other terms.
+    """
+    attached = keep_attached(written.expression)
+    if not setting.averaged or attached == written.expression or attached.has(OverVocabulary):
+        return None
+    if attached:
+        inner = explained(Written(losses.show(attached, TEXT), attached), setting)
+    else:
+        inner = explained(written, replace(setting, aggregate="sum"))
+    expansion = expand_options(written, setting)
+    return inner.revise(text=written.text, setting=setting, expansion=expansion, value=ExpectedValue())

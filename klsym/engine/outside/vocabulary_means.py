@@ -315,3 +315,20 @@ def _refuse_later(mean: ExactMean) -> None:
 def is_attached_to_theta(e: Any) -> bool:
     """Does it depend on theta outside sg(..)?"""
     return bool(e.xreplace({of: sympy.Dummy() for of in e.atoms(sg)}).has(log_q))
+
+
+def keep_attached(loss: Any) -> Any:
+    """Return the terms of a loss that depend on theta outside sg(..); 0 if there are none.
+
+    >>> from klsym.language.expressions import A, k1, log_q
+    >>> keep_attached(-A * log_q - 10 * sg(k1)), keep_attached(sg(k1))
+    (-A*log_q, 0)
+    """
+    terms = sympy.Add.make_args(sympy.expand(loss))
+    kept = [x for x in terms if is_attached_to_theta(x) or _has_attached_mean(x)]
+    return loss if len(kept) == len(terms) else sympy.Add(*kept)
+
+
+def _has_attached_mean(x: Any) -> bool:
+    """Does a mean under the policy stand outside sg(..)?"""
+    return bool(x.xreplace({of: sympy.Dummy() for of in x.atoms(sg)}).has(OverVocabulary))

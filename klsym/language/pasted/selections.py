@@ -1,4 +1,4 @@
-"""Selections by a quantile of the batch, which are read as the mask M, held."""
+"""What code holds: selections by a quantile of the batch, read as M, and entropies without a gradient."""
 
 from __future__ import annotations
 
@@ -7,9 +7,57 @@ import copy
 
 from klsym.errors import UsageError
 from klsym.language.pasted.text import find_assigned_name
+from klsym.language.training_names import names_entropy
 
 OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.GtE, ast.LtE: ast.Gt}
 QUANTILES = {"quantile", "nanquantile", "percentile", "nanpercentile", "kthvalue", "median"}
+
+
+def hold_values(tree: ast.Module) -> str:
+    """Write sg(..) around entropies without a gradient, and M for selections; return what M stands for.
+
+    >>> tree = ast.parse("entropy = get_entropy(logits, requires_grad=False); loss = -A*log_q - 0.1*entropy")
+    >>> hold_values(tree), ast.unparse(tree).splitlines()
+    ('', ['entropy = get_entropy(logits)', 'loss = -A * log_q - 0.1 * sg(entropy)'])
+    """
+    holder = _EntropyHolder()
+    for line in tree.body:
+        holder.visit(line)
+        name = find_assigned_name(line)
+        holder.names -= {name}
+        if name and names_entropy(name) and isinstance(line, ast.Assign):
+            inner = _remove_hold(line.value)
+            holder.names |= {name} if inner is not line.value else set()
+            line.value = inner
+    return hold_selections(tree)
+
+
+def _remove_hold(value: ast.expr) -> ast.expr:
+    """Return the call whose gradient .detach() or requires_grad=False takes away, or the value."""
+    match value:
+        case ast.Call(ast.Attribute(ast.Call() as inner, "detach"), [], []):
+            return inner
+        case ast.Call(of, arguments, keywords):
+            kept = [x for x in keywords if not (x.arg == "requires_grad" and ast.unparse(x.value) == "False")]
+            return (
+                value
+                if len(kept) == len(keywords)
+                else ast.copy_location(ast.Call(of, arguments, kept), value)
+            )
+    return value
+
+
+class _EntropyHolder(ast.NodeTransformer):
+    """Writes sg(..) around names, those whose values have no gradient."""
+
+    def __init__(self) -> None:
+        self.names: set[str | None] = set()
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id not in self.names or not isinstance(node.ctx, ast.Load):
+            return node
+        held = ast.Call(ast.Name("sg", ast.Load()), [node], [])
+        return ast.fix_missing_locations(ast.copy_location(held, node))
 
 
 def hold_selections(tree: ast.Module) -> str:
