@@ -89,6 +89,19 @@ class UsageError(KlsymError, ValueError):
         return self
 
 
+class UnknownName(UsageError):
+    """A name that has no meaning; name: the name."""
+
+    name = ""
+
+    @classmethod
+    def of(cls, name: str, error: UsageError) -> UnknownName:
+        """Return an error as one of this name."""
+        unknown = cls(str(error))
+        unknown.name = name
+        return unknown
+
+
 _OF_COMMAND = ContextVar("of_command", default=False)
 
 

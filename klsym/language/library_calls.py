@@ -90,6 +90,11 @@ def _build_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
     return reader.build(ast.copy_location(grammar_call, call.node), depth)
 
 
+def _fill_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the value where a condition holds, and x elsewhere, for x.masked_fill(condition, value)."""
+    return _build_where(reader, call, {**given, "x": given["value"], "y": given["x"]}, depth)
+
+
 # ---------------------------------------------------------------------------- means and sums
 def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
@@ -338,6 +343,7 @@ FUNCTIONS: dict[str, Row] = {
     **dict.fromkeys(("min", "minimum"), _make_extreme_row("min")),
     **dict.fromkeys(("max", "maximum"), _make_extreme_row("max")),
     "where": Row(("when", "x", "y"), _build_where),
+    **dict.fromkeys(("masked_fill", "masked_fill_"), Row(("x", "when", "value"), _fill_where)),
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),

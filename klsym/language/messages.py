@@ -33,6 +33,7 @@ TEMPERATURE_SQUARED = (
 )
 """What the square of the temperature does as a factor."""
 
+BY_ITS_NAME = "is what its name says"
 WITHOUT_MASK = "without the mask is over the tokens that the mask keeps"
 """The assumption on a mean that leaves out the mask of the others."""
 

@@ -12,7 +12,6 @@ Flat(loss=2*k1 + rho, factor=1, masked=False)
 
 from __future__ import annotations
 
-import ast
 from typing import Any, NamedTuple
 
 import sympy
@@ -22,7 +21,10 @@ from klsym.errors import spell_option
 from klsym.language.expressions import (
     DENSITIES,
     REWARDS,
+    A,
+    M,
     OverPositions,
+    R,
     clip,
     log_q,
     parameter,
@@ -30,7 +32,7 @@ from klsym.language.expressions import (
     sg,
     unfold,
 )
-from klsym.language.messages import INSIDE_BOUNDS, WITHOUT_MASK
+from klsym.language.messages import INSIDE_BOUNDS
 from klsym.language.recognition import join_probabilities, recognise
 from klsym.language.sums import Centred, Normalised, OverVocabulary, Whole, centre_again
 
@@ -68,10 +70,6 @@ BESIDE_REWARD = (
     INSIDE[0],
     "for a mean of x over the tokens of each response type ((x*A*mask).sum(-1)/mask.sum(-1)).mean(), for one"
     " over the samples (x*A.mean()).mean()",
-)
-TWO_LEVELS = (
-    "a mean over the tokens of each sequence beside one over all tokens",
-    "average all terms alike, as in (x*mask).sum()/mask.sum()",
 )
 DRAWN_INSIDE = (
     "a value at the drawn word inside a sum over all words",
@@ -203,8 +201,8 @@ def sum_over_words(x: Any) -> Any:
     >>> sum_over_words(2 * sympy.exp(q) * (q - p)), sum_over_words(sympy.exp(p) * q)
     (2*full(k1), full(log_q*r))
     """
-    factor, of_words = x.as_independent(*WORD_LOGS.values(), ACTION_VALUE, as_Add=False)
-    if x.has(*REWARDS) or of_words.has(*DENSITIES) or is_probability(factor):
+    factor, of_words = x.as_independent(*WORD_LOGS.values(), ACTION_VALUE, M, as_Add=False)
+    if x.has(A, R) or of_words.has(*DENSITIES) or is_probability(factor):
         raise Misplaced(*DRAWN_INSIDE)
     return factor * average_over_words(select_drawn_word(of_words))
 
@@ -323,69 +321,6 @@ def is_exact(e: Any) -> bool:
     (True, False)
     """
     return not is_random(e.args[0].replace(lambda x: isinstance(x, OverVocabulary), lambda _: Dummy()))
-
-
-OF_SEQUENCE, OF_BATCH, OF_POSITION = "the tokens of each sequence", "all tokens", "the samples at a position"
-
-
-def _name_axis(axis: ast.expr | None) -> str:
-    """Return over what a sum over an axis is; None: over all."""
-    return OF_BATCH if axis is None else OF_POSITION if ast.unparse(axis) == "0" else OF_SEQUENCE
-
-
-class TokenSums:
-    """Over what masked losses, and the mask, are summed: what that makes of the tokens of a loss.
-
-    >>> sums = TokenSums()
-    >>> sums.note(MASK * log_q, None), sums.note(MASK, None), sums.find_aggregate(sympy.S.One)
-    (None, None, 'batch')
-    >>> sums.note_mean(log_q, None, "mean"), sums.list_assumptions()
-    (None, ('mean() without the mask is over the tokens that the mask keeps',))
-    """
-
-    def __init__(self) -> None:
-        self.losses: set[str] = set()
-        self.counts: set[str] = set()
-        self.accumulates = False  # is a value of each token added up to it, or from it on?
-        self.unmasked: dict[str, set[str]] = {}  # function that averages a loss without a mask -> over what
-
-    def note_mean(self, x: Any, axis: ast.expr | None, name: str) -> None:
-        """Note a mean over tokens, of a loss without a mask."""
-        if x.has(*DENSITIES) and not x.has(MASK, Mean, OverPositions):
-            self.unmasked.setdefault(name, set()).add(_name_axis(axis))
-
-    def list_assumptions(self) -> tuple[str, ...]:
-        """Return what is assumed of means without a mask beside those over the tokens that it keeps.
-
-        Raises Misplaced: some are over each sequence, and others over all tokens.
-        """
-        if not self.counts:
-            return ()
-        if {OF_SEQUENCE, OF_BATCH} <= self.counts.union(*self.unmasked.values()):
-            raise Misplaced(*TWO_LEVELS)
-        return tuple(f"{name}() {WITHOUT_MASK}" for name in self.unmasked)
-
-    def note(self, x: Any, axis: ast.expr | None) -> None:
-        """Note a sum over an axis, or over all: of a masked loss, of the mask, or of counts of tokens."""
-        over = _name_axis(axis)
-        if x.has(KEPT) and not is_random(x):  # the counts of all sequences, added up
-            self.counts = {OF_BATCH}
-        elif x == MASK:
-            self.counts.add(over)
-        elif x.has(MASK):
-            self.losses.add(over)
-
-    def find_aggregate(self, factor: Any) -> str:
-        """Return the aggregate of the loss; "" if it has none.  factor: of the mean over samples."""
-        if OF_POSITION in {*self.losses, *self.counts}:
-            return ""
-        if factor.has(KEPT):
-            return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""
-        if self.counts == {OF_BATCH}:
-            return "batch"
-        if self.counts == self.losses == {OF_SEQUENCE}:
-            return "mean"
-        return "sum" if self.accumulates else ""
 
 
 def _divides_by_rewards(node: Any) -> bool:

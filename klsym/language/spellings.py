@@ -29,7 +29,7 @@ from sympy import Integer, S
 from klsym.errors import UsageError
 from klsym.language.expressions import R
 from klsym.language.library_calls import FUNCTIONS as CALLS
-from klsym.language.messages import Message
+from klsym.language.messages import BY_ITS_NAME, Message
 from klsym.language.parser import (
     FUNCTIONS,
     MAX_DEPTH,
@@ -40,7 +40,7 @@ from klsym.language.parser import (
     parse_asked,
 )
 from klsym.language.pasted.action_values import names_action_value
-from klsym.language.pasted.asked_names import OF_PAIRS
+from klsym.language.pasted.asked_names import OF_PAIRS, name_all_unknown
 from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.names import (
     LIBRARIES,
@@ -109,7 +109,8 @@ def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
     attempt = attempt_reading(text, names)
     if attempt.error is None:
         return Reading(attempt.expression, False, tuple(list_notes(attempt.reader)))
-    raise (attempt.error if attempt.reader.is_foreign else refusal) from None
+    refusal = attempt.error if attempt.reader.is_foreign else refusal
+    raise name_all_unknown(refusal, text, names, lambda *asked: attempt_reading(*asked).error) from None
 
 
 class Attempt(NamedTuple):
@@ -210,8 +211,7 @@ class SpelledReader(WholeLossReader):
             if is_made_of_read or not is_told or has_pairs:
                 return S.Zero  # refused where it is used: its name does not say of which values it is made
             self.told.add(name)
-            if self.has_meaning(name):
-                self.assumed = (*self.assumed, f"{name} is what its name says")
+            self.assumed += (f"{name} {BY_ITS_NAME}",) if self.has_meaning(name) else ()
             return S.Zero
 
     def pass_over_loop(self, loop: ast.stmt) -> Any:
@@ -225,7 +225,7 @@ class SpelledReader(WholeLossReader):
                 self.unread[name], self.is_foreign = error, True
                 if is_told_by_loop(name, loop) and not self.holds_policy(loop):
                     self.told.add(name)
-                    self.note_assumption(f"{name} is what its name says")
+                    self.note_assumption(f"{name} {BY_ITS_NAME}")
                 elif name in list_returns_filled(loop) and not self.holds_policy(loop):
                     self.assign(name, R)
                     self.note_assumption(f"{name} is R, the discounted sum of rewards from each step on")

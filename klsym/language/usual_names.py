@@ -97,8 +97,8 @@ def remove_underscore(name: str) -> str:
 
 
 def names_old(name: str) -> bool:
-    """Is it a name with the word old?"""
-    return "old" in split_words(name)
+    """Is it a name of the policy before the update, which may be another one than the sampler?"""
+    return bool({*split_words(name)} & {"old", "prev", "previous"})
 
 
 class NameReader(Reader):
@@ -229,7 +229,7 @@ class NameReader(Reader):
             other = f", or what it is in a line before, such as `{name[:SHOWN]} = logp`"
             others = self.ask_for_others(name)
             hint = ask_for_value(name) or f"{declare} {spell_option('param', name[:SHOWN])}{other}"
-            raise self.make_error_with_hint(f"unknown name {typed[:SHOWN]!r}", f": {hint}{others}", node)
+            raise self.make_unknown(name, f": {hint}{others}", node, typed)
         else:
             return super().read_name(name, node)  # refuses it
         self.is_foreign = True

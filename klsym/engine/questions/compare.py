@@ -18,7 +18,7 @@ import sympy
 
 from klsym.engine.answers.dispatch import refuse_taken_names
 from klsym.engine.answers.named_losses import Question, choose_place, complete_options, read_question
-from klsym.engine.explain import SELECTION, explain_in_setting
+from klsym.engine.explain import explain_in_setting
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.in_trees import list_tree_values, substitute_in_loss
 from klsym.engine.fields.slot_loss import (
@@ -37,6 +37,7 @@ from klsym.engine.proof.derivation import derive
 from klsym.engine.proof.quantities import Quantity, expectation
 from klsym.engine.proof.sequence_quantities import sum_over_t
 from klsym.engine.proof.shown_counterexample import describe_counterexample
+from klsym.engine.questions.common_reading import refuse_other_readings
 from klsym.engine.questions.compare_batches import compare_batches
 from klsym.engine.questions.comparison import (
     OPEN_ANSWER,
@@ -58,7 +59,7 @@ from klsym.kernel.ring import ZERO
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Point, Side
 from klsym.language.convert import to_ring
-from klsym.language.expressions import M, alpha, beta, eps, lam, length, unfold
+from klsym.language.expressions import alpha, beta, eps, lam, length, unfold
 from klsym.language.messages import Message
 from klsym.language.named_losses import split_place
 from klsym.notation.losses import Written
@@ -111,7 +112,7 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     options["use"] = places[0] if places[0] == places[1] else "loss"
     questions = _share_sampling([read_question(text, names, options) for text, _ in split])
     pair: WrittenPair = (questions[0].written, questions[1].written)
-    _refuse_two_selections(pair)
+    refuse_other_readings(pair)
     uses = read_uses(questions, options, places)
     if uses is not None:
         return _describe_uses(pair, uses)
@@ -122,18 +123,6 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     comparison = compare_losses(pair, setting)
     multiple = None if comparison.gradient.same is not False else find_multiple(pair, setting)
     return _add_readings(replace(comparison, written=pair, multiple=multiple))
-
-
-def _refuse_two_selections(pair: WrittenPair) -> None:
-    """Refuse losses whose masks M are selections by different quantiles, or one of them is typed."""
-    if not all(written.expression.has(M) for written in pair):
-        return
-    first, second = (
-        next((note.values["of"] for note in written.notes if note.code == SELECTION), "M") for written in pair
-    )
-    if first != second:
-        masks = f"{first[:60]!r} and {second[:60]!r}"
-        raise UsageError(f"compare: M would be two masks, {masks}: compare losses with the same selection")
 
 
 def _share_sampling(questions: Sequence[Question]) -> list[Question]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
+from klsym.errors import UnknownName, UsageError, spell_option
 from klsym.language.training_names import (
     ADVANTAGES,
     LOGS,
@@ -37,6 +40,9 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     (LOGS - {"log"}, "log_q"), (REFERENCE, "ref_logp"), ({"old", "behavior", "behaviour"}, "old_logp"),
 )  # fmt: skip
 
+OF_REWARD_MODELS = {"theta", "phi", "psi", "rm", "model"}  # words after r, as in r_theta
+MOST_ASKED = 8  # unknown names that a text is asked for at once
+
 STATISTICS = {"mean": "mean", "avg": "mean", "std": "std", "stdev": "std", "stddev": "std"}
 AVERAGED = {"R": "rewards", "A": "advantages"}  # whose mean and standard deviation code names
 
@@ -66,16 +72,65 @@ def find_example(name: str) -> str:
     ['', '', '', '']
     """
     words = split_words(name)
-    is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
-    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or is_bound:
+    if looks_like_number(name):
         return ""
     if {*words} & {"clipped", "clamped"} and {*words} & {"ratio", "ratios", "weight", "weights"}:
         return "clip(exp(logp - old_logp), 1 - eps, 1 + eps)"
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]
+    if {*words[:2]} == {"log", "pi"} and not {*words} & (REFERENCE | {"old", "behavior", "behaviour"}):
+        return "log_q"
+    if words[:1] == ["r"] and {*words[1:]} & OF_REWARD_MODELS:
+        return "R"
     example = next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
     statistic = next((method for word, method in STATISTICS.items() if word in words), "")
     return f"{AVERAGED[example]}.{statistic}()" if statistic and example in AVERAGED else example
+
+
+def looks_like_number(name: str) -> bool:
+    """Looks a name like that of a number that is the same for all samples?
+
+    >>> [looks_like_number(name) for name in ("lambda_kl", "reward_scale", "reverse_kl", "max_ratio")]
+    [True, True, False, False]
+    """
+    words = split_words(name)
+    is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
+    return is_coefficient(name) or bool({*words[-1:]} & OF_NUMBERS) or is_bound
+
+
+def name_all_unknown(
+    error: UsageError,
+    text: str,
+    names: Sequence[str],
+    read: Callable[[str, Sequence[str]], UsageError | None],
+) -> UsageError:
+    """Return an error that asks for all unknown names of a text at once; other errors as they are.
+
+    names: those that are declared.  read: what is wrong with the text where further names are declared.
+    """
+    unknown: list[str] = []
+    later: UsageError | None = error
+    while isinstance(later, UnknownName) and later.name not in unknown and len(unknown) < MOST_ASKED:
+        unknown.append(later.name)
+        later = read(text, (*names, *unknown))
+    if len(unknown) < 2:
+        return error
+    shown = ", ".join(repr(name[:60]) for name in unknown)
+    return UsageError(f"unknown names {shown} in {text[:60]!r}: {'; '.join(_suggest_values(unknown))}")
+
+
+def _suggest_values(names: Sequence[str]) -> Iterator[str]:
+    """Yield what to type for names, those with a usual value first, then numbers, then the others."""
+    examples = {name: find_example(name) for name in names}
+    if written := "".join(f"{name[:60]} = {example}; " for name, example in examples.items() if example):
+        yield f"write what they are, such as `{written}...`"
+    numbers = [name[:60] for name in names if looks_like_number(name)]
+    if numbers:
+        yield f"for a number write {' '.join(spell_option('param', name) for name in numbers)}"
+    unsettled = [name[:60] for name in names if not examples[name] and not looks_like_number(name)]
+    if unsettled:
+        kinds = f"R, A, logp, ref_logp, a mask M, as in `{unsettled[0]} = R; ...`"
+        yield f"{', '.join(unsettled)} may be {kinds}, or a number, {spell_option('param', unsettled[0])}"
 
 
 def suggest_for_top_words(name: str) -> str:

@@ -12,9 +12,10 @@ import re
 from typing import Any, NamedTuple
 
 from klsym.language.expressions import ATOMS, clip, eps
+from klsym.language.pasted.averages import OF_SEQUENCE
 from klsym.language.pasted.log_ratios import write_before
 from klsym.language.pasted.mean_divisions import OtherSampleReader
-from klsym.language.reductions import KEPT, OF_SEQUENCE, ONE_HOT, Std
+from klsym.language.reductions import KEPT, ONE_HOT, Std
 from klsym.language.training_names import (
     ADVANTAGES,
     MASKS,

@@ -14,8 +14,8 @@ from typing import Any
 from sympy import Add, S
 
 from klsym.errors import spell_option
-from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q
-from klsym.language.messages import OF_OTHERS
+from klsym.language.expressions import DENSITIES, REWARDS, A, M, OverPositions, R, log_q
+from klsym.language.messages import OF_OTHERS, WITHOUT_MASK
 from klsym.language.pasted.names import list_summed_names
 from klsym.language.pasted.policies import PolicyReader
 from klsym.language.recognition import leave_out_floors
@@ -28,13 +28,13 @@ from klsym.language.reductions import (
     Mean,
     Misplaced,
     Std,
-    TokenSums,
     divide_by_std,
     has_words,
     is_exact,
     is_flat,
     is_linear_in,
     is_probability,
+    is_random,
     is_small,
     reduce_to_mean,
     select_drawn_word,
@@ -43,7 +43,74 @@ from klsym.language.reductions import (
 )
 from klsym.language.sums import Centred
 
+TWO_LEVELS = (
+    "a mean over the tokens of each sequence beside one over all tokens",
+    "average all terms alike, as in (x*mask).sum()/mask.sum()",
+)
 FLOORED = {"min", "max", "clip"}  # functions that bound a value
+
+
+OF_SEQUENCE, OF_BATCH, OF_POSITION = "the tokens of each sequence", "all tokens", "the samples at a position"
+
+
+def _name_axis(axis: ast.expr | None) -> str:
+    """Return over what a sum over an axis is; None: over all."""
+    return OF_BATCH if axis is None else OF_POSITION if ast.unparse(axis) == "0" else OF_SEQUENCE
+
+
+class TokenSums:
+    """Over what masked losses, and the mask, are summed: what that makes of the tokens of a loss.
+
+    >>> sums = TokenSums()
+    >>> sums.note(MASK * log_q, None), sums.note(MASK, None), sums.find_aggregate(sympy.S.One)
+    (None, None, 'batch')
+    >>> sums.note_mean(log_q, None, "mean"), sums.list_assumptions()
+    (None, ('mean() without the mask is over the tokens that the mask keeps',))
+    """
+
+    def __init__(self) -> None:
+        self.losses: set[str] = set()
+        self.counts: set[str] = set()
+        self.accumulates = False  # is a value of each token added up to it, or from it on?
+        self.unmasked: dict[str, set[str]] = {}  # function that averages a loss without a mask -> over what
+
+    def note_mean(self, x: Any, axis: ast.expr | None, name: str) -> None:
+        """Note a mean over tokens, of a loss without a mask."""
+        if x.has(*DENSITIES) and not x.has(MASK, Mean, OverPositions):
+            self.unmasked.setdefault(name, set()).add(_name_axis(axis))
+
+    def list_assumptions(self) -> tuple[str, ...]:
+        """Return what is assumed of means without a mask beside those over the tokens that it keeps.
+
+        Raises Misplaced: some are over each sequence, and others over all tokens.
+        """
+        if not self.counts:
+            return ()
+        if {OF_SEQUENCE, OF_BATCH} <= self.counts.union(*self.unmasked.values()):
+            raise Misplaced(*TWO_LEVELS)
+        return tuple(f"{name}() {WITHOUT_MASK}" for name in self.unmasked)
+
+    def note(self, x: Any, axis: ast.expr | None) -> None:
+        """Note a sum over an axis, or over all: of a masked loss, of the mask, or of counts of tokens."""
+        over = _name_axis(axis)
+        if x.has(KEPT) and not is_random(x):  # the counts of all sequences, added up
+            self.counts = {OF_BATCH}
+        elif x == MASK:
+            self.counts.add(over)
+        elif x.has(MASK):
+            self.losses.add(over)
+
+    def find_aggregate(self, factor: Any) -> str:
+        """Return the aggregate of the loss; "" if it has none.  factor: of the mean over samples."""
+        if OF_POSITION in {*self.losses, *self.counts}:
+            return ""
+        if factor.has(KEPT):
+            return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""
+        if self.counts == {OF_BATCH}:
+            return "batch"
+        if self.counts == self.losses == {OF_SEQUENCE}:
+            return "mean"
+        return "sum" if self.accumulates else ""
 
 
 class OfWords(Exception):
@@ -207,8 +274,10 @@ class AverageReader(PolicyReader):
         is_of_words = has_words(value) and (of_words.has(*DENSITIES) or is_probability(factor))
         is_of_words |= factor.has(*DENSITIES) and is_probability(select_drawn_word(of_words))
         is_of_words |= (kind == "sum" or value.has(ACTION_VALUE)) and is_probability(value)
-        if is_of_words and not value.has(*REWARDS, OverPositions, Mean):
+        if is_of_words and not value.has(A, R, OverPositions, Mean):
             self.restart_over_vocabulary(node)
+        if value.has(M) and has_words(value):
+            self.assumed = (*self.assumed, "M is of each word of the vocabulary, as what it multiplies")
         return value
 
     def read_words(self, node: ast.expr, depth: int) -> Any:

@@ -14,6 +14,18 @@ IDENTITY_METHODS = {  # methods that change no value
     "type_as", "copy", "ravel",
 }  # fmt: skip
 
+SHAPE_METHODS = {
+    "unsqueeze",
+    "squeeze",
+    "view",
+    "reshape",
+    "flatten",
+    "expand",
+    "expand_as",
+    "transpose",
+    "permute",
+}
+
 
 def list_notes(reader: Any) -> Iterator[Message]:
     """Yield what was read as what, and what was left out."""

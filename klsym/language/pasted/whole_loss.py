@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from shlex import quote
 from typing import Any
 
-from sympy import S
+from sympy import Heaviside, S, Symbol
 
 from klsym.errors import UsageError
-from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_q, unfold
+from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_mu, log_q, sg, unfold
 from klsym.language.messages import TEMPERATURE_SQUARED
 from klsym.language.parser import SHOWN
 from klsym.language.pasted.action_values import settle_action_values
@@ -92,9 +92,10 @@ class WholeLossReader(AssumedNameReader):
         if not self.sums_tokens or not at_token.has(*DENSITIES):
             return
         averaged = self.token_sums.find_aggregate(self.factor) or "sum"
-        options = f"--level token --aggregate {averaged}"
+        sampling = " --sampling off-policy" * loss.has(log_mu)
+        options = f"--level token --aggregate {averaged}{sampling}"
         reason = f"values of each token beside a sum over the tokens of a sequence in {self.text[:SHOWN]!r}"
-        raise UsageError(f"{reason}: klsym explain {options} -- {quote(str(recognise(loss)))}")
+        raise UsageError(f"{reason}: klsym explain {options} -- {quote(_write_formula(loss))}")
 
     def holds_policy(self, loop: ast.stmt) -> bool:
         """Does a loop add up values that depend on the policy, as rewards with a KL do?"""
@@ -164,3 +165,17 @@ class WholeLossReader(AssumedNameReader):
             return
         if names and not any(map(count_reductions, statements)):
             raise OfWords(names)
+
+
+def _write_formula(loss: Any) -> str:
+    """Return a loss as the grammar has it.
+
+    >>> from klsym.language.expressions import A, above, rho
+    >>> _write_formula(A * above(rho, 3))
+    'A*where(rho - 3 > 0, 1, 0)'
+    """
+    typed = {
+        step: Symbol(f"where({recognise(step.args[0])} {'>=' if step.args[1] == 1 else '>'} 0, 1, 0)")
+        for step in loss.atoms(Heaviside)
+    }
+    return str(recognise(loss.replace(sg, lambda x: x if x in typed else sg(x)).xreplace(typed)))

@@ -1,0 +1,102 @@
+"""What two texts must have in common to be compared: what is left out of them, and what mu and M stand for.
+
+A theorem compares what was read.  Where two texts differ in what was not read, it says nothing of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from klsym.engine.explain import SELECTION
+from klsym.engine.questions.comparison import WrittenPair
+from klsym.errors import UsageError
+from klsym.language.expressions import M
+from klsym.language.messages import BY_ITS_NAME
+from klsym.language.pasted.notes import SHAPE_METHODS
+from klsym.language.pasted.text import as_python, find_assigned_name, parse_python
+from klsym.language.usual_names import names_old
+from klsym.notation.losses import Written
+
+
+def refuse_other_readings(pair: WrittenPair) -> None:
+    """Refuse losses whose texts differ in what is not read, or whose masks or samplers are two.
+
+    Raises UsageError: with what to type instead.
+    """
+    _refuse_two_selections(pair)
+    _refuse_two_samplers(pair)
+    _refuse_unread_lines(pair)
+    _refuse_shapes_alone(pair)
+
+
+def _refuse_two_selections(pair: WrittenPair) -> None:
+    """Refuse losses whose masks M are selections by different quantiles, or one of them is typed."""
+    if not all(written.expression.has(M) for written in pair):
+        return
+    first, second = (
+        next((note.values["of"] for note in written.notes if note.code == SELECTION), "M") for written in pair
+    )
+    if first != second:
+        masks = f"{first[:60]!r} and {second[:60]!r}"
+        raise UsageError(f"compare: M would be two masks, {masks}: compare losses with the same selection")
+
+
+def _refuse_two_samplers(pair: WrittenPair) -> None:
+    """Refuse old_logp in one text and rollout_logp in the other, both read as the sampler."""
+    names = [_find_name_of(written, "log_mu") for written in pair]
+    if not all(names) or names_old(names[0]) == names_old(names[1]):
+        return
+    old = next(name for name in names if names_old(name))[:60]
+    raise UsageError(
+        f"compare: {names[0][:60]!r} and {names[1][:60]!r} would both be the sampler mu: if they are two"
+        f" policies, write `{old} = log_old; ...` before the text of {old}"
+    )
+
+
+def _find_name_of(written: Written, symbol: str) -> str:
+    """Return the name that is read as a symbol; "" if there is none."""
+    pairs = (pair for note in written.notes if note.code == "names-read" for pair in note.values["pairs"])
+    return next((name for name, value in pairs if value == symbol), "")
+
+
+def _refuse_unread_lines(pair: WrittenPair) -> None:
+    """Refuse texts in which a name that is taken for what it says is computed in two ways."""
+    first, second = (dict(_list_unread_lines(written)) for written in pair)
+    for name in first.keys() & second.keys():
+        if first[name] != second[name]:
+            lines = " and ".join(f"`{name} = {value[name][:60]}`" for value in (first, second))
+            raise UsageError(
+                f"compare: the two differ in {lines}, which are not read: write what the names in them are"
+            )
+
+
+def _list_unread_lines(written: Written) -> Iterator[tuple[str, str]]:
+    """Yield each name that is taken for what it says, and what the text assigns to it."""
+    conditions = (
+        x for note in written.notes if note.code == "settings-assumed" for x in note.values["conditions"]
+    )
+    told = {x.removesuffix(BY_ITS_NAME).strip() for x in conditions if x.endswith(BY_ITS_NAME)}
+    if not told:
+        return
+    for line in ast.walk(parse_python(as_python(written.typed))):
+        name = find_assigned_name(line) if isinstance(line, ast.stmt) else None
+        if name in told and isinstance(line, ast.Assign | ast.AugAssign | ast.AnnAssign) and line.value:
+            yield name, ast.unparse(line.value)
+
+
+def _refuse_shapes_alone(pair: WrittenPair) -> None:
+    """Refuse texts that differ in methods such as squeeze alone: shapes are not read."""
+    if pair[0].expression != pair[1].expression:
+        return
+    first, second = (
+        {x for note in written.notes if note.code == "calls-left-out" for x in note.values["names"]}
+        & SHAPE_METHODS
+        for written in pair
+    )
+    if first != second:
+        shown = ", ".join(sorted(first ^ second))
+        raise UsageError(
+            f"compare: the two differ in {shown} alone, and shapes are not read: in PyTorch a value of shape"
+            " (n, 1) less one of shape (n,) has shape (n, n), so that each sample meets all others"
+        )
