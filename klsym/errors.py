@@ -79,27 +79,16 @@ class UsageError(KlsymError, ValueError):
     """The input cannot be read: unknown name, bad syntax, missing file, impossible option.
 
     place: of code that cannot be read, its file, the line, and the reason alone.
+    unknown: the name that has no meaning, if that is what is wrong.
     """
 
     place: tuple[str, int, str] | None = None
+    unknown = ""
 
     def located(self, file: str, line: int, reason: str) -> UsageError:
         """The same error, at this place unless it has one."""
         self.place = self.place or (file, line, reason)
         return self
-
-
-class UnknownName(UsageError):
-    """A name that has no meaning; name: the name."""
-
-    name = ""
-
-    @classmethod
-    def of(cls, name: str, error: UsageError) -> UnknownName:
-        """Return an error as one of this name."""
-        unknown = cls(str(error))
-        unknown.name = name
-        return unknown
 
 
 _OF_COMMAND = ContextVar("of_command", default=False)

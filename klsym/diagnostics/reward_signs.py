@@ -153,11 +153,14 @@ def _collect_coefficients(verdict: Verdict) -> Iterator[Any]:
 
 
 def is_never_negative(slope: Any) -> bool:
-    """Is the slope at least 0 at every sample, for positive parameters and any mask?"""
+    """Is the slope at least 0 at every sample, for n of 2 or more, positive parameters and any mask?"""
     samples = {x.name for x in SLOTTED}
     weights = {x: sympy.Dummy(positive=True) for x in slope.free_symbols if _read_base_name(x) not in samples}
+    weights |= {x: 2 + sympy.Dummy(integer=True, nonnegative=True) for x in weights if x.name == "n"}
     masks = {x: sympy.Dummy(nonnegative=True) for x in slope.free_symbols if _read_base_name(x) == M.name}
-    return bool(slope.xreplace({**weights, **masks}).is_nonnegative)
+    value = slope.xreplace({**weights, **masks})
+    is_of_batch = any(x.name == "n" for x in slope.free_symbols)
+    return bool((sympy.factor(value) if is_of_batch else value).is_nonnegative)
 
 
 def _read_base_name(x: Any) -> str:

@@ -15,10 +15,12 @@ from typing import Any
 
 from sympy import Rational
 
+from klsym.language import parser
 from klsym.language.expressions import DENSITIES, REWARDS, above
 from klsym.language.pasted.action_values import find_trained_coefficient
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
-from klsym.language.pasted.names import has_mask_index, list_chain, names_mask
+from klsym.language.pasted.names import has_mask_index, list_chain, names_mask, split_operands
+from klsym.language.pasted.notes import IDENTITY_METHODS
 from klsym.language.pasted.rewards_of_tokens import CUMULATIVE
 from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
 from klsym.language.reductions import ACTION_VALUE, MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
@@ -374,3 +376,12 @@ FUNCTIONS: dict[str, Row] = {
     "l1_loss": _make_distance_row(lambda reader, node, d: reader.call_function("abs", [d], node)),
     **dict.fromkeys(("smooth_l1_loss", "huber_loss"), _make_distance_row(_build_huber)),
 }
+
+OF_GRAMMAR = {*parser.FUNCTIONS, *parser.OF_DENSITIES, "where"}
+KNOWN = {*FUNCTIONS, *OF_GRAMMAR, *IDENTITY_METHODS}
+
+
+def list_unknown_calls(node: ast.AST) -> list[ast.Call]:
+    """Return the calls of functions that are not read."""
+    calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return [call for call in calls if split_operands(call)[0] not in KNOWN]

@@ -21,7 +21,7 @@ from typing import Any
 
 from sympy import Abs, Max, Min, Mul, Pow, Rational, exp, log, sqrt
 
-from klsym.errors import UnknownName, UsageError, spell_option, suggest_nearest
+from klsym.errors import UsageError, spell_option, suggest_nearest
 from klsym.kernel.names import PROBABILITIES, is_declarable
 from klsym.language.defined import OF_CONSTANTS, OF_FULL, OF_LOGS
 from klsym.language.expressions import (
@@ -289,10 +289,11 @@ class Reader:
     def make_error_with_hint(self, reason: str, hint: str, node: ast.expr) -> UsageError:
         return UsageError(str(self.make_error_at(reason, node)) + hint)
 
-    def make_unknown(self, name: str, hint: str, node: ast.expr, typed: str = "") -> UnknownName:
+    def make_unknown(self, name: str, hint: str, node: ast.expr, typed: str = "") -> UsageError:
         """Return the error of a name that has no meaning; typed: as in self.name."""
-        reason = f"unknown name {(typed or name)[:SHOWN]!r}"
-        return UnknownName.of(name, self.make_error_with_hint(reason, hint, node))
+        error = self.make_error_with_hint(f"unknown name {(typed or name)[:SHOWN]!r}", hint, node)
+        error.unknown = name
+        return error
 
     def check_size(self, value: Any, node: ast.expr) -> Any:
         if value.is_Rational and max(abs(value.p), value.q).bit_length() > MAX_BITS:

@@ -29,12 +29,11 @@ from sympy import Integer, S
 from klsym.errors import UsageError
 from klsym.language.expressions import R
 from klsym.language.library_calls import FUNCTIONS as CALLS
+from klsym.language.library_calls import OF_GRAMMAR, list_unknown_calls
 from klsym.language.messages import BY_ITS_NAME, Message
 from klsym.language.parser import (
-    FUNCTIONS,
     MAX_DEPTH,
     MAX_LENGTH,
-    OF_DENSITIES,
     OPERATORS,
     SHOWN,
     parse_asked,
@@ -53,7 +52,6 @@ from klsym.language.pasted.names import (
     list_words_typed,
     names_distribution,
     names_mask,
-    split_operands,
 )
 from klsym.language.pasted.notes import IDENTITY_METHODS, list_notes
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
@@ -79,7 +77,6 @@ from klsym.language.reductions import MASK, Misplaced
 from klsym.language.training_names import OF_DATA, names_state_value, split_words
 
 MAX_NODES = 2000  # of a loss, its assigned names written out
-OF_GRAMMAR = {*FUNCTIONS, *OF_DENSITIES, "where"}
 OF_TRAINERS = {"agg_loss", "kl_penalty", "weighted_mean"}
 OF_ACTIONS = {"action", "actions", "act", "acts", "a"}
 
@@ -318,8 +315,7 @@ class SpelledReader(WholeLossReader):
     def has_unknown_call(self, statement: ast.stmt) -> bool:
         """Does it call what klsym does not know, or use what it could not read?"""
         names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-        unknown = [c for c in calls if (n := split_operands(c)[0]) not in CALLS and n not in OF_GRAMMAR]
+        unknown = list_unknown_calls(statement)
         is_of_library = all({*list_chain(call.func)[:1]} & LIBRARIES for call in unknown)
         return bool(names & self.unread.keys()) or not is_of_library
 

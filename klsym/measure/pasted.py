@@ -11,6 +11,7 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 
 from klsym.errors import UsageError, spell_option
+from klsym.language.library_calls import list_unknown_calls
 from klsym.language.pasted.asked_names import ask_for_value
 from klsym.language.pasted.function import PastedFunction, is_pasted, write_function
 from klsym.language.pasted.names import (
@@ -188,6 +189,8 @@ def list_names_computed_from(text: str, unknown: str) -> frozenset[str]:
 
     >>> list_names_computed_from("lp = net(x)\\nd = lp - y\\nloss = d*adv", "x")
     frozenset({'lp'})
+    >>> list_names_computed_from("A = (x - x.mean())/x.std()\nloss = -A*logp", "x")
+    frozenset()
     """
     lines = [line for line in parse_python(text.strip()).body if isinstance(line, ast.Assign)]
     results: set[str] = set()
@@ -195,7 +198,10 @@ def list_names_computed_from(text: str, unknown: str) -> frozenset[str]:
     for line in lines:
         name = find_assigned_name(line)
         names = {x.id for x in ast.walk(line.value) if isinstance(x, ast.Name)}
-        is_told = name is not None and is_told_by_name(name, line.value) and _guess(name, ())
+        is_formula = any(isinstance(x, ast.BinOp) for x in ast.walk(line.value)) and not list_unknown_calls(
+            line
+        )
+        is_told = name and not is_formula and is_told_by_name(name, line.value) and _guess(name, ())
         if name and unknown in names and not names & assigned and is_told:
             results.add(name)
         assigned.add(name)

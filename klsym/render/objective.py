@@ -172,7 +172,7 @@ def orient_multiples(reading: TargetReading, ascends: bool = True) -> dict[str, 
     return {
         name: _show_negated(_simplify(-value))
         if (is_sum(text) or not text.startswith("-"))
-        and (find_sign(value) < 0 or falls_with_reward(value) or (not ascends and needs_condition(value)))
+        and (_falls(value) or (not ascends and needs_condition(value)))
         else text
         for (name, value), text in zip(reading.parts.items(), reading.multiples.values(), strict=True)
     }
@@ -186,12 +186,18 @@ def find_sign(value: Any) -> int:
     >>> from klsym.language.expressions import beta
     >>> find_sign(-R / (beta + 1)), find_sign(beta * R - R), find_sign(beta * A - A - R), find_sign(A - R)
     (-1, 0, -1, 0)
+    >>> from sympy import exp
+    >>> [find_sign(value) for value in (exp(-R), R**3, R**2, 1 / (1 + exp(-R)))]
+    [-1, 1, 0, 1]
     """
     signs = {_find_sign_of_slope(slope) for slope in _list_multiples(value)} - {0}
     return signs.pop() if len(signs) == 1 else 0
 
 
 def _find_sign_of_slope(slope: Any) -> int:
+    """Return the sign of a slope for every reward; of one that is 0 somewhere, that of the others."""
+    if slope.has(R, A):
+        return int(is_never_negative(slope)) - int(is_never_negative(-slope))
     sizes = {x: 2 + Dummy(integer=True, nonnegative=True) for x in slope.free_symbols if x.name == "n"}
     others = {x: Dummy(positive=True) for x in slope.free_symbols if x not in sizes}
     e = factor(expand(slope.xreplace(sizes))).xreplace(others)
@@ -206,7 +212,7 @@ def needs_condition(value: Any) -> str:
     ('1 - beta', '', '')
     """
     slopes = _list_multiples(value)
-    if len(slopes) != 1 or find_sign(value):
+    if len(slopes) != 1 or find_sign(value) or slopes[0].has(R, A):
         return ""
     above, below = fraction(cancel(-slopes[0]))
     return show_value(expand(above * below if below.free_symbols else above))
@@ -218,8 +224,7 @@ def _list_multiples(value: Any) -> list[Any]:
     if not isinstance(e, Expr) or e.has(Heaviside, sign) or e.free_symbols & {log_q, M}:
         return []
     opened = expand(e)
-    slopes = [factor(opened.diff(x)) for x in (R, A) if opened.has(x)] or [factor(opened)]
-    return [] if any(slope.has(R, A) for slope in slopes) else slopes
+    return [factor(opened.diff(x)) for x in (R, A) if opened.has(x)] or [factor(opened)]
 
 
 def _simplify(value: Any) -> Any:
@@ -265,6 +270,15 @@ def _list_slopes(value: Any) -> list[Any]:
     return [slope for v, x in rewards if (slope := factor(v.diff(x))) != 0]
 
 
+def _falls(value: Any) -> bool:
+    return find_sign(value) < 0 or falls_with_reward(value)
+
+
+def _is_nonlinear(value: Any) -> bool:
+    """Is it another function of a reward than a multiple?"""
+    return _has_steps(value) or any(slope.has(R, A) for slope in _list_multiples(value))
+
+
 def _has_steps(value: Any) -> bool:
     return isinstance(value, Expr) and value.has(Heaviside, sign)
 
@@ -303,13 +317,15 @@ def name_combination(reading: TargetReading, ascends: bool) -> str:
     if "reward" not in multiples:
         return penalty
     value = reading.parts["reward"]
-    rises = aim_at_multiples(multiples, ascends).is_maximised
+    rises, wrong_way = aim_at_multiples(multiples, ascends).is_maximised, value if ascends else -value
+    if _is_nonlinear(value) and (_falls(wrong_way) or _falls(-wrong_way)):
+        rises = _falls(-wrong_way)
     gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
     if not ascends and (positive := needs_condition(value)):
         gradient = f"a policy gradient if {positive} > 0"
     if turns_with_reward(value):
         gradient = "a policy gradient whose sign changes with the reward"
-    elif not rises and _has_steps(value) and not falls_with_reward(value if ascends else -value):
+    elif not rises and _is_nonlinear(value) and not _falls(wrong_way):
         gradient = "a policy gradient of a function of the reward"
     return " with ".join(filter(None, (gradient, penalty)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -189,13 +190,22 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {  # of the reward, whose mean 
     "min(R, 1)": lambda x: min(x, 1),
     "clip(R, -1, 2)": lambda x: min(max(x, -1), 2),
     "max(R, 2*R)": lambda x: max(x, 2 * x),
+    "softplus(R)": lambda x: math.log(1 + math.exp(x)),
+    "sigmoid(R)": lambda x: 1 / (1 + math.exp(-x)),
+    "logsigmoid(R)": lambda x: -math.log(1 + math.exp(-x)),
+    "exp(-R)": lambda x: math.exp(-x),
+    "(1 - exp(-R))": lambda x: 1 - math.exp(-x),
+    "R**3": lambda x: x**3,
+    "R**2": lambda x: x**2,
+    "(R - R**2)": lambda x: x - x**2,
 }
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("sign", ["-", ""])
-def test_the_wrong_sign_is_said_of_rising_functions_alone(sign: str, function: str) -> None:
+def test_the_wrong_sign_is_said_of_functions_that_lower_rewards_alone(sign: str, function: str) -> None:
     values = [FUNCTIONS[function](-3 + 0.25 * i) for i in range(25)]
     rises = all(a <= b for a, b in itertools.pairwise(values))
+    falls = all(a >= b for a, b in itertools.pairwise(values))
     says = "the wrong sign" in str(klsym.explain(f"{sign}{function}*log_q")).casefold()
-    assert says == (rises and not sign)
+    assert says == (falls if sign else rises)

@@ -126,7 +126,7 @@ def explain_all_tokens(
     if setting.is_centred:
         raise UsageError(f"{written.text[:60]!r}: {CENTRED}")
     (typed, number), single_setting = over, replace(setting, aggregate="sum")
-    loss = keep_attached(typed)
+    loss = keep_attached(typed) if setting.is_differentiated else typed
     single = explained(loss or typed, single_setting)
     expansion = expand_options(written, setting) if setting.divisor.over_batch else single.loss.expansion
     analysed = AnalysedLoss(written.text, expansion)

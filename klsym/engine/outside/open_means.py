@@ -51,7 +51,8 @@ def explain_without_held(
     What is held has no gradient at any sample, so that the gradient is that of the other terms.
     """
     attached = keep_attached(written.expression)
-    if not setting.averaged or attached == written.expression or attached.has(OverVocabulary):
+    is_of_loss = setting.averaged and setting.is_differentiated
+    if not is_of_loss or attached == written.expression or attached.has(OverVocabulary):
         return None
     if attached:
         inner = explained(Written(losses.show(attached, TEXT), attached), setting)

@@ -14,7 +14,9 @@ from klsym.errors import UsageError
 from klsym.language.expressions import M
 from klsym.language.messages import BY_ITS_NAME
 from klsym.language.pasted.notes import SHAPE_METHODS
+from klsym.language.pasted.selections import remove_hold
 from klsym.language.pasted.text import as_python, find_assigned_name, parse_python
+from klsym.language.training_names import names_entropy
 from klsym.language.usual_names import names_old
 from klsym.notation.losses import Written
 
@@ -82,7 +84,15 @@ def _list_unread_lines(written: Written) -> Iterator[tuple[str, str]]:
     for line in ast.walk(parse_python(as_python(written.typed))):
         name = find_assigned_name(line) if isinstance(line, ast.stmt) else None
         if name in told and isinstance(line, ast.Assign | ast.AugAssign | ast.AnnAssign) and line.value:
-            yield name, ast.unparse(line.value)
+            yield name, ast.unparse(_remove_gradient(line.value) if names_entropy(name) else line.value)
+
+
+def _remove_gradient(value: ast.expr) -> ast.expr:
+    """Return the call of an entropy without what says whether it has a gradient, which is read."""
+    inner = remove_hold(value)
+    if isinstance(inner, ast.Call):
+        inner.keywords = [keyword for keyword in inner.keywords if keyword.arg != "requires_grad"]
+    return inner
 
 
 def _refuse_shapes_alone(pair: WrittenPair) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from klsym.errors import UnknownName, UsageError, spell_option
+from klsym.errors import UsageError, spell_option
 from klsym.language.training_names import (
     ADVANTAGES,
     LOGS,
@@ -40,6 +40,7 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     (LOGS - {"log"}, "log_q"), (REFERENCE, "ref_logp"), ({"old", "behavior", "behaviour"}, "old_logp"),
 )  # fmt: skip
 
+WRITE, COMMAND = "write what it is", "klsym explain"  # in what is said of a name
 OF_REWARD_MODELS = {"theta", "phi", "psi", "rm", "model"}  # words after r, as in r_theta
 MOST_ASKED = 8  # unknown names that a text is asked for at once
 
@@ -90,8 +91,8 @@ def find_example(name: str) -> str:
 def looks_like_number(name: str) -> bool:
     """Looks a name like that of a number that is the same for all samples?
 
-    >>> [looks_like_number(name) for name in ("lambda_kl", "reward_scale", "reverse_kl", "max_ratio")]
-    [True, True, False, False]
+    >>> [looks_like_number(name) for name in ("lambda_kl", "reward_scale", "reverse_kl")]
+    [True, True, False]
     """
     words = split_words(name)
     is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
@@ -107,11 +108,15 @@ def name_all_unknown(
     """Return an error that asks for all unknown names of a text at once; other errors as they are.
 
     names: those that are declared.  read: what is wrong with the text where further names are declared.
+    A name that is out of scope is what the error is about, whatever the others are.
     """
     unknown: list[str] = []
     later: UsageError | None = error
-    while isinstance(later, UnknownName) and later.name not in unknown and len(unknown) < MOST_ASKED:
-        unknown.append(later.name)
+    while later and later.unknown and later.unknown not in unknown and len(unknown) < MOST_ASKED:
+        hint = ask_for_value(later.unknown)
+        if COMMAND in str(later) or (hint and not hint.startswith(WRITE)):
+            return later
+        unknown.append(later.unknown)
         later = read(text, (*names, *unknown))
     if len(unknown) < 2:
         return error
@@ -167,7 +172,7 @@ def ask_for_value(name: str) -> str:
     if names_token_advantage(name):
         return suggest_for_token_advantage(name)
     example = find_example(name)
-    return f"write what it is, such as `{name[:60]} = {example}; ...`" if example else ""
+    return f"{WRITE}, such as `{name[:60]} = {example}; ...`" if example else ""
 
 
 def names_token_advantage(name: str) -> bool:

@@ -62,7 +62,7 @@ class TokenSums:
     """Over what masked losses, and the mask, are summed: what that makes of the tokens of a loss.
 
     >>> sums = TokenSums()
-    >>> sums.note(MASK * log_q, None), sums.note(MASK, None), sums.find_aggregate(sympy.S.One)
+    >>> sums.note(MASK * log_q, None), sums.note(MASK, None), sums.find_aggregate(S.One)
     (None, None, 'batch')
     >>> sums.note_mean(log_q, None, "mean"), sums.list_assumptions()
     (None, ('mean() without the mask is over the tokens that the mask keeps',))

@@ -29,6 +29,8 @@ OF_LAST_AXIS = {"1", "-1", "2"}  # of unsqueeze
 COPYING = {"expand_as", "expand", "broadcast_to"}  # methods that repeat a value along an axis
 OF_COLUMNS = {"view", "reshape"}  # x.view(-1, 1)
 PER_TOKEN = {"token", "tokens"}
+OF_RETURNS = {"return", "returns", "ret", "rets", "rtg", "togo", "discounted", "cumulative"}
+OF_LATER_TOKENS = "{0} is the sum of the rewards from each token on; type R for those of each token alone"
 OF_RESPONSE = "{0} is one number for the whole response, as its shape says; type R for one of each token"
 OF_EACH_TOKEN = "{0} is of each token; for one of the whole response type {0}.unsqueeze(-1)"
 OF_WHOLE = "{0} is one number for the whole response; for one of each token type R"
@@ -77,6 +79,8 @@ def settle_rewards(loss: Any, names: Mapping[str, Any], spread: frozenset[str]) 
     ('reward is of each token; for one of the whole response type reward.unsqueeze(-1)',)
     >>> settle_rewards(-Centred(R) * log_q, {"reward": R}, frozenset({"reward"})).loss
     -log_q*centred(whole(R))
+    >>> settle_rewards(-R * log_q, {"returns": R}, frozenset()).loss
+    -log_q*(future(R) + now(R))
     """
     rewards = [name for name, symbol in names.items() if symbol == R and name != "R"]
     advantages = [name for name, symbol in names.items() if symbol == A and name != "A"]
@@ -86,11 +90,22 @@ def settle_rewards(loss: Any, names: Mapping[str, Any], spread: frozenset[str]) 
         name = rewards[0][:SHOWN]
         if {*rewards} <= spread and not any(map(names_each_token, rewards)):
             loss, assumed = loss.xreplace({R: Whole(R)}), [OF_RESPONSE.format(name)]
+        elif all(map(names_return, rewards)) and not loss.atoms(OverBatch):
+            loss, assumed = loss.xreplace({R: togo(R)}), [OF_LATER_TOKENS.format(name)]
         elif not any(map(names_each_token, rewards)):
             assumed = [OF_EACH_TOKEN.format(name)]
     if loss.has(A) and advantages and not {*advantages} <= spread:
         assumed.append(OF_WHOLE.format(advantages[0][:SHOWN]))
     return SettledRewards(loss, (*assumed,))
+
+
+def names_return(name: str) -> bool:
+    """Says a name that its value is the sum of the rewards from a step on?
+
+    >>> [names_return(x) for x in ("returns", "discounted_rewards", "G", "rewards", "token_returns")]
+    [True, True, True, False, True]
+    """
+    return name == "G" or bool({*split_words(name)} & OF_RETURNS)
 
 
 def names_each_token(name: str) -> bool:

@@ -26,13 +26,13 @@ def hold_values(tree: ast.Module) -> str:
         name = find_assigned_name(line)
         holder.names -= {name}
         if name and names_entropy(name) and isinstance(line, ast.Assign):
-            inner = _remove_hold(line.value)
+            inner = remove_hold(line.value)
             holder.names |= {name} if inner is not line.value else set()
             line.value = inner
     return hold_selections(tree)
 
 
-def _remove_hold(value: ast.expr) -> ast.expr:
+def remove_hold(value: ast.expr) -> ast.expr:
     """Return the call whose gradient .detach() or requires_grad=False takes away, or the value."""
     match value:
         case ast.Call(ast.Attribute(ast.Call() as inner, "detach"), [], []):

@@ -17,8 +17,8 @@ loss = -(returns*logp*mask).sum()"""
 REFUSED = {
     RATIO + "w = exp(log_w.detach().unsqueeze(-1) + logp - logp.detach());"
     " -(w*adv.unsqueeze(1)*mask).sum(-1)/mask.sum(-1)":
-        "--level token --aggregate mean -- '-A.exp",
-    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()": "--level token --aggregate sum -- 'tau.rho",
+        "--level token --aggregate mean --sampling off-policy -- '-A.exp",
+    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()": "--level token --aggregate sum --sampling off-policy -- 'tau.rho",
     RATIO + "loss = -(exp(log_w)*adv).mean() + 0.1*(logp - ref_logp).mean()": "values of each token beside",
     "rewards = -beta*(logp - ref_logp)\n" + LOOP: "for t in reversed",
     "x = mu + noise; loss = -(Normal(mu, std).log_prob(x)*adv).mean()": r"of x, which is .*detach",
@@ -34,7 +34,7 @@ def test_what_would_be_misread_is_refused(code: str, says: str) -> None:
 
 READ = {
     RATIO + "loss = -(exp(log_w)*adv).mean()": "-A*exp(whole(-log_mu + log_q)/T)",
-    LOOP: "-R*log_q",
+    LOOP: "-log_q*(future(R) + now(R))",
     "x = (mu + noise).detach(); loss = -(Normal(mu, std).log_prob(x)*adv).mean()": "-A*log_q",
     "x = 2*dist.sample(); loss = -(Normal(mu, std).log_prob(x)*adv).mean()": "-A*log_q",
     "critic_loss = adv.pow(2).mean(); actor_loss = -(adv.detach()*logp).mean(); return (critic_loss,"
