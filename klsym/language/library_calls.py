@@ -101,6 +101,8 @@ def _fill_where(reader: Any, call: Call, given: dict[str, ast.expr], depth: int)
 def _make_reduction_row(kind: str) -> Row:
     def build(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
         _refuse_computed_axis(reader, call, given)
+        if kind == "mean":
+            _refuse_selected(reader, given["x"])
         x = reader.read_averaged(kind, given["x"], depth)
         if x.has(ONE_HOT):
             return select_one_hot(x) / (WORDS if kind == "mean" else 1)
@@ -239,6 +241,14 @@ def _average_kept(reader: Any, call: Call, x: Any, axis: ast.expr | None) -> Any
     return total / count
 
 
+def _refuse_selected(reader: Any, node: ast.expr) -> None:
+    """Refuse the mean of x[keep], where keep is computed: it divides by the number of entries that stay."""
+    match node:
+        case ast.Subscript(_, ast.Name(name)) if name in reader.assigned:
+            hint = f": type (x*{name}).sum() divided by what the batch is divided by, a number or mask.sum()"
+            raise reader.make_error_with_hint(f"a mean over the entries that {name[:60]} keeps", hint, node)
+
+
 def _refuse_computed_axis(reader: Any, call: Call, given: dict[str, ast.expr]) -> None:
     for name in ("axis", "keepdims"):
         node = given.get(name)
@@ -299,13 +309,15 @@ def _join(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> An
     return reader.build(given["x"], depth)
 
 
+HOLDING = ("detach", "stop_gradient", "item", "stopgrad", "stop_grad", "stopgradient", "StopGradient")
+
 FUNCTIONS: dict[str, Row] = {
     **VOCABULARY,
     **CUMULATIVE,
     **{name: make_grammar_row(name) for name in ("log", "sqrt", "abs")},
     "exp": Row(("x",), _read_exp),
     "absolute": make_grammar_row("abs"),
-    **dict.fromkeys(("detach", "stop_gradient", "item"), make_grammar_row("sg")),
+    **dict.fromkeys(HOLDING, make_grammar_row("sg")),
     "expm1": make_elementwise_row("x", _build_expm1),
     "entr": make_elementwise_row("x", lambda reader, node, x: -x * _build_log(reader, x, node)),
     "exp2": make_elementwise_row("x", lambda reader, node, x: reader.build_power(reader.two, x, node)),

@@ -60,7 +60,7 @@ OF_DATA = {"state", "states", "obs", "observation", "observations", "action", "a
            "inputs", "memory", "buffer", "batch"}  # fmt: skip
 NOT_DRAWN = {  # beside one of these: words that were chosen otherwise, or those of another policy
     "top", "topk", "candidate", "candidates", "greedy", "argmax", "best", "mode", "max", "teacher", "ref",
-    "reference", "expert", "gold", "demo", "mask", "soft",
+    "reference", "expert", "gold", "demo", "mask", "soft", "ignored", "special", "pad", "eos", "stop",
 }  # fmt: skip
 OF_LOGITS = {"logits", "logit", "output", "outputs", "out", "pred", "preds", "prediction", "predictions",
              "lm", "head", "self", "res", "y", "scores", "val", "vals"}  # fmt: skip
@@ -186,13 +186,17 @@ def find_policy(name: str) -> str | None:
     return find_meaning("_".join((*words, "logp"))) if words else "log_q"
 
 
+LIMITS = {"low", "high", "lower", "upper", "min", "max", "bound", "cap"}  # the last word of a bound's name
+LIMITED = {"ratio", "ratios", "mask", "clip", "weight", "weights", "importance", "tis", "kl"}
+
+
 def is_coefficient(name: str) -> bool:
     """Is it a usual name of a number that depends on neither the sample nor theta?
 
-    >>> [is_coefficient(name) for name in ("kl_coef", "clip_range", "weight", "clip_advantage")]
-    [True, True, False, False]
-    >>> is_coefficient("entropy_weight"), is_coefficient("is_weight"), is_coefficient("clip_reward_value")
-    (True, False, True)
+    >>> [is_coefficient(x) for x in ("kl_coef", "clip_range", "entropy_weight", "clip_reward_value")]
+    [True, True, True, True]
+    >>> [is_coefficient(x) for x in ("mask_ratio_low", "ratio", "weight", "is_weight", "clip_advantage")]
+    [True, False, False, False, False]
     """
     ordered = split_words(name)
     words = {*ordered}
@@ -202,7 +206,8 @@ def is_coefficient(name: str) -> bool:
         return True
     is_size = ordered[-2:] == ["batch", "size"]
     is_count = bool(words & OF_COUNTS) and bool(words & COUNTED) and not words & (VARYING | LOGS)
-    is_factor = bool(words & COEFFICIENTS) and not words & (VARYING | LOGS)
+    is_limit = bool({*ordered[-1:]} & LIMITS) and bool(words & LIMITED) and not words & (LOGS | {"log"})
+    is_factor = is_limit or (bool(words & COEFFICIENTS) and not words & (VARYING | LOGS))
     return is_factor or is_count or is_size or is_weight_of_term(name) or counts_samples(name)
 
 
@@ -360,8 +365,7 @@ def names_drawn_word(name: str) -> bool:
     >>> [names_drawn_word(x) for x in ("input_ids.unsqueeze(-1)", "labels", "topk_ids", "seq", "seq_idx")]
     [True, True, False, True, False]
     """
-    words = {*split_words(name)}
-    first = split_words(name)[:1]
+    words, first = {*split_words(name)}, split_words(name)[:1]
     is_drawn = (
         bool(words & (DRAWN - {"a"}))
         or (first == ["seq"] and not words & OF_BATCH)

@@ -29,6 +29,7 @@ from klsym.language.pasted.log_ratios import (
     Places,
     find_places,
     settle_log_ratio,
+    spell_examples,
     spell_value,
     write_commands,
 )
@@ -280,7 +281,7 @@ class NameReader(Reader):
             return bool({"clip", "clamp"} & self.names_typed)
         is_ratio = AMBIGUOUS.get(name) == RATIO
         multiplies = name in self.factors or name in self.clipped
-        return is_ratio and (multiplies or self.is_beside_old_policy())
+        return is_ratio and (multiplies or "log_mu" in map(find_meaning, self.names_typed))
 
     def find_letter(self, name: str) -> str | None:
         """Return the log density of a letter that stands for a policy.
@@ -330,11 +331,8 @@ class NameReader(Reader):
     def suggest_name(self, name: str) -> str:
         others = self.ask_for_others(name) if ask_for_value(name) else ""
         self.is_foreign |= bool(others)
-        return super().suggest_name(name) + others
-
-    def is_beside_old_policy(self) -> bool:
-        """Has the text a log-probability of the old policy?  A ratio there is rho."""
-        return any(find_meaning(name) == "log_mu" for name in self.names_typed)
+        typed = [x for x in self.values_typed if x not in AMBIGUOUS and x not in self.assigned]
+        return spell_examples(super().suggest_name(name), typed) + others
 
     def find_older_policies(self) -> tuple[str, str] | None:
         """Return the names of log_old and of log_mu, if the text has names of both."""

@@ -189,7 +189,7 @@ def list_names_computed_from(text: str, unknown: str) -> frozenset[str]:
 
     >>> list_names_computed_from("lp = net(x)\\nd = lp - y\\nloss = d*adv", "x")
     frozenset({'lp'})
-    >>> list_names_computed_from("A = (x - x.mean())/x.std()\nloss = -A*logp", "x")
+    >>> list_names_computed_from("A = (x - x.mean())/x.std()\\nloss = -A*logp", "x")
     frozenset()
     """
     lines = [line for line in parse_python(text.strip()).body if isinstance(line, ast.Assign)]

@@ -139,7 +139,7 @@ REFUSED = {
     "rewards = scores - kl_fn(logp, ref_logp)\n-logp*rewards": "unknown function 'kl_fn'",
     "logp = get_logps(model, ids).detach()\n-logp*adv": "unknown function 'get_logps'",
     "logits = self.ref_model(ids).logits\nF.cross_entropy(logits, acts)": "ref_model|attribute",
-    "mask = adv > 0\n-(logp*adv)[mask].mean()": "an index that the code computes",
+    "mask = adv > 0\n-(logp*adv)[mask].mean()": "a mean over the entries that mask keeps",
     "-(logp*adv)[mask == 0].sum()": "an index",
     "-(logp*adv)[high_entropy_mask].sum()": "an index",
     "mask = (w < 1.2).float()\nw = (logp - old_logp).exp()\n-w*adv*mask": "'w' is used before",

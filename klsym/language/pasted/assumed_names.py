@@ -11,7 +11,7 @@ import ast
 import re
 from typing import Any, NamedTuple
 
-from klsym.language.expressions import ATOMS, clip, eps
+from klsym.language.expressions import ATOMS, clip, eps, parameter
 from klsym.language.pasted.averages import OF_SEQUENCE
 from klsym.language.pasted.log_ratios import write_before
 from klsym.language.pasted.mean_divisions import OtherSampleReader
@@ -59,6 +59,8 @@ def find_kind(name: str) -> str:
     return ""
 
 
+AVERAGED_LETTER = re.compile(r"\br\.(?:mean|std)\(|\b(?:mean|std)\(r\b")
+SIZE_OF_GROUP = re.compile(r"\bG\s*/\s*\(G\s*-\s*1\)|/\s*\(G\s*-\s*1\)")
 RETURNS_AT_STEPS = {"vt", "tf_vt"}  # where they multiply alone; elsewhere a critic's values
 OF_LABELS = {"y", "label", "labels", "target", "targets", "onehot", "true"}
 
@@ -79,6 +81,12 @@ class AssumedNameReader(OtherSampleReader):
             self.note_assumption(f"{name} is -A*log_q, a policy gradient")
             self.told.add(name)
             return -ATOMS["A"] * ATOMS["log_q"]
+        if name == "r" and name not in self.assigned and AVERAGED_LETTER.search(self.source):
+            self.note_assumption("r is the reward R, of which the mean is taken, and not p/q")
+            return ATOMS["R"]
+        if name == "G" and SIZE_OF_GROUP.search(self.source):
+            self.note_assumption("G is n, the number of samples of a group")
+            return parameter("n")
         return super().read_name(name, node)
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:

@@ -72,10 +72,12 @@ class TokenSums:
         self.losses: set[str] = set()
         self.counts: set[str] = set()
         self.accumulates = False  # is a value of each token added up to it, or from it on?
+        self.averages = False  # is then a mean taken, which may be of a sequence or of the batch?
         self.unmasked: dict[str, set[str]] = {}  # function that averages a loss without a mask -> over what
 
     def note_mean(self, x: Any, axis: ast.expr | None, name: str) -> None:
         """Note a mean over tokens, of a loss without a mask."""
+        self.averages |= self.accumulates and not x.has(MASK)
         if x.has(*DENSITIES) and not x.has(MASK, Mean, OverPositions):
             self.unmasked.setdefault(name, set()).add(_name_axis(axis))
 
@@ -110,7 +112,7 @@ class TokenSums:
             return "batch"
         if self.counts == self.losses == {OF_SEQUENCE}:
             return "mean"
-        return "sum" if self.accumulates else ""
+        return "sum" if self.accumulates and not self.averages else ""
 
 
 class OfWords(Exception):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from sympy import S
+
 from klsym.language.expressions import ATOMS
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN
 from klsym.language.pasted.names import (
@@ -15,6 +17,7 @@ from klsym.language.pasted.names import (
     names_mask,
     split_operands,
 )
+from klsym.language.recognition import is_indicator
 from klsym.language.reductions import MASK, select_drawn_word
 from klsym.language.training_names import (
     AMBIGUOUS,
@@ -33,6 +36,11 @@ from klsym.language.usual_names import SETTINGS, NameReader, remove_underscore
 WHOLE_AXES = {":", "...", "None", "np.newaxis", "jnp.newaxis", "tf.newaxis"}
 
 NUMBERS = {"pi": "3.14159", "e": "2.71828"}
+
+
+def is_selection(value: Any) -> bool:
+    """Is it 1 for the entries that stay, and 0 for the others?"""
+    return value is not None and is_indicator(value.xreplace({MASK: S.One}))
 
 
 class EntryReader(NameReader):
@@ -83,6 +91,8 @@ class EntryReader(NameReader):
     def read_entry(self, node: ast.Subscript) -> Any | None:
         """Return the value of an entry by its index; None where a name is the index, or it is not read."""
         of, index = node.value, node.slice
+        if isinstance(index, ast.Name) and is_selection(self.names.get(index.id)):
+            return self.build(of, 1) * self.build(index, 1)
         if list_words_typed(index) & {*self.assigned, *self.unread}:
             hint = ": for a selection multiply by what is 1 at the entries that stay"
             raise self.make_error_with_hint("an index that the code computes", hint, node)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -166,15 +166,35 @@ def write_commands(name: str, source: str, others: Mapping[str, str], names: Ite
     code = "" if is_block(source) else join_lines(source)
     if not code or not definitions or len(code) > LONGEST or "'" in code:
         return ""
-    typed = {find_meaning(x): x for x in names if x not in AMBIGUOUS}
+    typed = [x for x in names if x not in AMBIGUOUS]
+    before = "".join(f"{x} = {spell_with_names(example, typed)}; " for x, example in others.items())
+    commands = [
+        f"klsym explain {quote(f'{name} = {spell_with_names(value, typed)}; {before}{code}')}"
+        for value in definitions
+    ]
+    return f": {' or '.join(commands)}"
+
+
+def spell_examples(hint: str, names: Sequence[str]) -> str:
+    """Return what is to be typed with the names that the code has.
+
+    >>> spell_examples("write what it is, such as `x = logp; ...`", ["per_token_logps"])
+    'write what it is, such as `x = per_token_logps; ...`'
+    """
+    examples = re.compile("(?<=`)([^`=]+ = )([^`;]+)(?=; ...`)")
+    return examples.sub(lambda match: match[1] + spell_with_names(match[2], names), hint)
+
+
+def spell_with_names(formula: str, names: Iterable[str]) -> str:
+    """Return a formula with the names that the code has for log-probabilities and advantages.
+
+    >>> spell_with_names("logp - old_logp", ["per_token_logps"])
+    'per_token_logps - log_mu'
+    """
+    typed = {find_meaning(name): name for name in names}
 
     def name_density(word: re.Match[str]) -> str:
         meaning = word[0] if word[0] == "A" else find_meaning(word[0]) or ""
         return typed.get(meaning, meaning) if meaning.startswith("log_") or meaning == "A" else word[0]
 
-    def spell(formula: str) -> str:
-        return re.sub("[A-Za-z_]+", name_density, formula)
-
-    before = "".join(f"{x} = {spell(example)}; " for x, example in others.items())
-    commands = [f"klsym explain {quote(f'{name} = {spell(value)}; {before}{code}')}" for value in definitions]
-    return f": {' or '.join(commands)}"
+    return re.sub("[A-Za-z_]+", name_density, formula)

@@ -20,13 +20,15 @@ from klsym.language.training_names import (
     split_words,
 )
 
-LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th", "TF", "K"}
+LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th", "TF", "K",
+             "ch", "pt"}  # fmt: skip
 REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_sum"}
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
 OF_PADDING = {
     "loss", "response", "action", "attention", "completion", "padding", "pad", "eos", "token", "tokens", "kl",
     "label", "labels", "valid", "seq", "sequence", "assistant", "generation", "output", "cur", "current", "b",
     "mb", "batch", "non", "not", "resp", "responses", "completions", "actions", "attn", "losses", "gen",
+    "target", "targets",
 }  # fmt: skip
 OF_TYPES = {"bool", "float", "int", "long"}  # words of a mask's name that say only how it is stored
 OF_SEQUENCES = {"seq", "seqs", "sequences", "input"}

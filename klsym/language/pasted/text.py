@@ -170,6 +170,8 @@ def suggest_statements(text: str) -> str:
 
 def ask_for_lines(branch: str) -> str:
     """Return what to type in place of code with a line that chooses among statements."""
+    if branch.startswith(("for ", "while ")):
+        return ": write what the loop computes, such as `returns = togo(R); ...`, or audit the function"
     return f": type the lines that run, without {branch[:60]!r}, or audit the function"
 
 

@@ -18,7 +18,8 @@ REFUSED = {
     RATIO + "w = exp(log_w.detach().unsqueeze(-1) + logp - logp.detach());"
     " -(w*adv.unsqueeze(1)*mask).sum(-1)/mask.sum(-1)":
         "--level token --aggregate mean --sampling off-policy -- '-A.exp",
-    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()": "--level token --aggregate sum --sampling off-policy -- 'tau.rho",
+    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()":
+        "--level token --aggregate sum --sampling off-policy -- 'tau.rho",
     RATIO + "loss = -(exp(log_w)*adv).mean() + 0.1*(logp - ref_logp).mean()": "values of each token beside",
     "rewards = -beta*(logp - ref_logp)\n" + LOOP: "for t in reversed",
     "x = mu + noise; loss = -(Normal(mu, std).log_prob(x)*adv).mean()": r"of x, which is .*detach",

@@ -1,0 +1,75 @@
+"""Lines of public code that are read, each against its formula, and those that are asked about."""
+
+from __future__ import annotations
+
+import pytest
+
+import klsym
+from klsym.language.spellings import read_loss
+
+PRIME = """importance_ratio = torch.exp(trainer_logprobs - inference_logprobs)
+is_masked = (importance_ratio < cfg.mask_ratio_low) | (importance_ratio > cfg.mask_ratio_high)
+keep_mask = loss_mask & ~is_masked
+loss = (-importance_ratio * advantages){}"""
+KEPT = "-rho*A*(1 - where(mask_ratio_low > rho, 1, 0))*(1 - where(rho > mask_ratio_high, 1, 0))"
+PARAMETERS = ["mask_ratio_low", "mask_ratio_high", "num_target_tokens", "ratio_min", "ratio_max"]
+READ = {  # code -> the formula, typed
+    "A = G/(G-1)*(r - r.mean())\nloss = -stopgrad(A)*log_pi": "-n/(n - 1)*centred(R)*log_q",
+    "loss = -(r - r.mean()).detach()*logp": "-centred(R)*log_q",
+    "loss = r*logp": "r*log_q",
+    PRIME.format("[keep_mask].sum()"): KEPT,
+    PRIME.format("*keep_mask"): KEPT,
+    "obj = logp*adv\nloss = -(obj*target_masks).sum()/num_target_tokens": "-A*log_q/num_target_tokens",
+    "w = clip(exp(prev_logprobs - generation_logprobs), ratio_min, ratio_max); loss = -w.detach()*adv*logp":
+        "-clip(exp(log_old - log_mu), ratio_min, ratio_max)*A*log_q",
+    "w = exp(prev_logprobs - logp); loss = -w*adv": "-A/rho",
+    "x = ch.exp(logp - old_logp); loss = -x*adv": "-rho*A",
+    "ratio = exp(logp - old_logp); ratio = ratio.masked_fill(ratio > 2, 0.0); loss = -ratio*adv":
+        "-where(rho > 2, 0, rho)*A",
+    "(M*probs*(logp - ref_logp)).sum(-1)": "full(M*k1)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "formula"), READ.items(), ids=str)
+def test_code_is_read_as_its_formula(code: str, formula: str) -> None:
+    typed = read_loss(
+        formula, ["mask_ratio_low", "mask_ratio_high", "num_target_tokens", "ratio_min", "ratio_max"]
+    )
+    assert (read_loss(code).expression - typed.expression).expand() == 0
+
+
+ASKED = {  # code -> what is said
+    PRIME.format("[keep_mask].mean()"): "a mean over the entries that keep_mask keeps",
+    "A = G/(H-1)*(R - R.mean())\nloss = -A.detach()*logp": "ambiguous name 'G'",
+    "foo*logp + bar": "unknown names 'foo', 'bar'",
+    "r = r_theta - lambda_kl*(log_pi_ppo - log_pi_bas)": "`r_theta = R; log_pi_ppo = log_q",
+    "c = exp(log_importance_weights); loss = -c*adv*new_logps":
+        "`log_importance_weights = new_logps - log_mu; ...`",
+    "advantage = L - b.view(-1); loss = -advantage*logp": "unknown names 'L', 'b'",
+    "chosen_logps - rejected_logps": "a loss of pairs",
+    "for t in reversed(range(9)):\n    run = rewards[t] + run*mask[t]": "write what the loop computes",
+    "returns = rewards.cumsum(0); loss = -(returns*logp).mean()": "choose level",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "says"), ASKED.items(), ids=str)
+def test_code_is_asked_about(code: str, says: str) -> None:
+    with pytest.raises(klsym.KlsymError) as error:
+        klsym.explain(code)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("returns", "-togo(R)*log_q"),
+        ("G", "-togo(R)*log_q"),
+        ("rewards", "-R*log_q"),
+        ("token_rewards", "-R*log_q"),
+    ],
+)
+def test_returns_are_rewards_to_go(name: str, formula: str) -> None:
+    read = klsym.explain(f"loss = -({name}*logp*mask).sum(-1).mean()")
+    typed = klsym.explain(formula, level="token")
+    found = [(x["target"], x["objective"]) for x in (read.to_json(), typed.to_json())]
+    assert found[0] == found[1]
