@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from klsym.diagnostics.neighbours import (
     invert_weight,
     remove_weight,
 )
-from klsym.diagnostics.overflow import find_cancellation, find_overflows
+from klsym.diagnostics.overflow import LIKELY, find_cancellation, find_overflows
 from klsym.diagnostics.reward_signs import find_opposed_values, has_divided_reward, lowers_reward
 from klsym.diagnostics.truncated_weights import find_truncation
 from klsym.engine.answers.dispatch import as_written, explain_written
@@ -398,8 +398,11 @@ def check_float32(context: DiagnosedLoss) -> Messages:
         infinities = tuple(one for one in infinities if one.at in dict(in_run))
         of_code = tuple((at, what) for at, what in in_run if at not in {one.at for one in infinities})
         yield from [Message("overflows-in-code", found=of_code)] if of_code else []
-    if infinities:
+    if infinities and written.expression.has(log_p):
         yield Message("overflows", found=infinities)
+    elif infinities:
+        rare = tuple(replace(one, at=int(LIKELY) + min(one.at, 0)) for one in infinities)
+        yield Message("overflows", found=rare, of="log q")
     if in_run is None and (near := find_cancellation(written)):
         yield Message("cancels", at=near.at, value=near.value, exact=near.exact)
 

@@ -48,12 +48,12 @@ def _describe_unused(of: Sequence[str]) -> str:
     return f"{' and '.join(of)} {verb} not appear in the gradient"
 
 
-def _describe_overflows(found: Sequence[Any]) -> str:
+def _describe_overflows(found: Sequence[Any], of: str = "log q - log p") -> str:
     places: dict[int, list[str]] = {}
     for overflow in found:
         value = f"{overflow.value:g}".replace("nan", "not a number")
         places.setdefault(overflow.at, []).append(f"the {overflow.what} is {value}")
-    clauses = [f"at log q - log p = {at} {' and '.join(values)}" for at, values in places.items()]
+    clauses = [f"at {of} = {at} {' and '.join(values)}" for at, values in places.items()]
     return f"in float32, {'; '.join(clauses)}"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sympy import Add, Basic, Function, Heaviside, S, expand
+from sympy import Add, Basic, Function, Heaviside, Max, Min, S, exp, expand
 
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import read_next_token_kl
@@ -38,10 +38,11 @@ from klsym.language.expressions import (
     log_old,
     log_p,
     log_q,
+    remove_sg,
     rho,
     unfold,
 )
-from klsym.language.sums import OverVocabulary
+from klsym.language.sums import Normalised, OverVocabulary
 from klsym.language.training_names import counts_steps
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
@@ -68,6 +69,8 @@ from klsym.render.objective import (
 from klsym.render.option_words import SAMPLED_FROM, find_words
 from klsym.render.words import describe_place
 
+OF_ITSELF = "exp(log_q - sg(log_q)) is 1 at every sample: no bound around 1 is ever reached"
+BASELINE = "the mean alone is a baseline, E[centred({0})*s] = (1 - 1/n)*grad E_q[{0}]; the division is not"
 RATIO_OF_CUT = (
     "rho is the ratio to the policy before its words are cut off, 1 with a gradient; the ratio to the sampler"
     " is S*rho"
@@ -360,8 +363,25 @@ def write_remark(verdict: Verdict) -> str:
         describe_sum_over_tokens,
         describe_two_values,
         describe_log_ratio,
+        describe_ratio_of_itself,
+        describe_baseline,
     )
     return next(filter(None, (write(verdict) for write in writers)), "")
+
+
+def describe_ratio_of_itself(verdict: Verdict) -> str:
+    """Say that a bounded ratio of q to its detached copy is 1; "" for other losses."""
+    e = verdict.loss.written.expression if verdict.loss.written else S.Zero
+    exponents = {unfold(x.args[0]) for bounded in e.atoms(Min, Max, Heaviside) for x in bounded.atoms(exp)}
+    return OF_ITSELF if any(x.has(log_q) and expand(remove_sg(x)) == 0 for x in exponents) else ""
+
+
+def describe_baseline(verdict: Verdict) -> str:
+    """Say what the mean in (R - mean)/std does without the division; "" for other losses."""
+    e = verdict.loss.written.expression if verdict.loss.written else S.Zero
+    rewards = {x.args[0].name for x in e.atoms(Normalised) if x.args[0] in (R, A)}
+    is_of_samples = verdict.setting.on_policy and not verdict.setting.is_per_token
+    return BASELINE.format(min(rewards)) if len(rewards) == 1 and is_of_samples else ""
 
 
 def describe_terms_apart(verdict: Verdict) -> str:
