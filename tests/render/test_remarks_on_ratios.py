@@ -31,7 +31,7 @@ def test_it_is_said(loss: str, says: str) -> None:
         ("-min(exp(log_q - sg(log_p)), 2)*A", {}),
         ("-centred(R)*log_q", {}),
         ("-normalised(R)*rho", {"sampling": "off-policy"}),
-        ("-normalised(R - k1)*log_q", {}),
+        ("-normalised(R - sg(k1))*log_q", {}),
     ],
 )
 def test_it_is_not_said_of_others(loss: str, options: dict[str, str]) -> None:
