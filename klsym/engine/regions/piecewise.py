@@ -200,7 +200,8 @@ class Unfolding:
     def _find_or_define(self, e: ExpPoly, kind: str) -> ExpPoly:
         definition = self._find_definition(e, kind)
         if definition is None and kind == LOG and not is_positive_somewhere(e, self.context):
-            raise UsageError("a division by zero, or the log of zero, at every sample")
+            reason = "a power, a quotient or a log of what is not positive at any sample that was tried"
+            raise UsageError(f"{reason} (of batches those of n = 2)")
         return self._add_definition(e, kind) if definition is None else definition
 
     def _detach(self, x: ExpPoly) -> ExpPoly:

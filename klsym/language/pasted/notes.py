@@ -11,7 +11,7 @@ from klsym.language.recognition import name_floors
 IDENTITY_METHODS = {  # methods that change no value
     "unsqueeze", "squeeze", "float", "contiguous", "clone", "view", "reshape", "flatten", "repeat_interleave",
     "expand", "expand_as", "to", "double", "half", "bfloat16", "transpose", "permute", "cuda", "cpu",
-    "type_as", "copy", "ravel",
+    "type_as", "copy", "ravel", "numpy",
 }  # fmt: skip
 
 SHAPE_METHODS = {
