@@ -399,7 +399,7 @@ def check_float32(context: DiagnosedLoss) -> Messages:
         of_code = tuple((at, what) for at, what in in_run if at not in {one.at for one in infinities})
         yield from [Message("overflows-in-code", found=of_code)] if of_code else []
     if infinities and written.expression.has(log_p):
-        yield Message("overflows", found=infinities)
+        yield Message("overflows", found=infinities, of="log q - log p")
     elif infinities:
         rare = tuple(replace(one, at=int(LIKELY) + min(one.at, 0)) for one in infinities)
         yield Message("overflows", found=rare, of="log q")

@@ -48,7 +48,7 @@ def _describe_unused(of: Sequence[str]) -> str:
     return f"{' and '.join(of)} {verb} not appear in the gradient"
 
 
-def _describe_overflows(found: Sequence[Any], of: str = "log q - log p") -> str:
+def _describe_overflows(found: Sequence[Any], of: str) -> str:
     places: dict[int, list[str]] = {}
     for overflow in found:
         value = f"{overflow.value:g}".replace("nan", "not a number")

@@ -23,7 +23,7 @@ from klsym.engine.divergences.mixtures import find_mixture
 from klsym.engine.divergences.regressions import find_regression
 from klsym.engine.regions.extremes import take_larger_losses
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.errors import spell_command, spell_option
+from klsym.errors import UsageError, spell_command, spell_option
 from klsym.kernel.statements import Mean
 from klsym.language.convert import to_sympy
 from klsym.language.expressions import (
@@ -401,7 +401,10 @@ def describe_sum_over_tokens(verdict: Verdict) -> str:
         return ""
     said = []
     for name, part in [("it", written), *((x.loss, as_written(x.loss, ())) for x in verdict.gradient.terms)]:
-        summed = explain_written(part, replace(setting, aggregate="sum"))
+        try:
+            summed = explain_written(part, replace(setting, aggregate="sum"))
+        except UsageError:  # a sum that is differentiated is open over T, and refused without it
+            continue
         if describe_next_tokens(summed):
             said.append(f"{name} {find_update(summed, verdict.is_ascended).write()} ({name_trust(summed)})")
             if name == "it":

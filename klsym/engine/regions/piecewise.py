@@ -200,7 +200,7 @@ class Unfolding:
     def _find_or_define(self, e: ExpPoly, kind: str) -> ExpPoly:
         definition = self._find_definition(e, kind)
         if definition is None and kind == LOG and not is_positive_somewhere(e, self.context):
-            reason = "a power, a quotient or a log of what is not positive at any sample that was tried"
+            reason = "a division by zero, or a log or a root of what is not positive, at every sample tried"
             raise UsageError(f"{reason} (of batches those of n = 2)")
         return self._add_definition(e, kind) if definition is None else definition
 

@@ -117,7 +117,10 @@ def name_all_unknown(
         if COMMAND in str(later) or (hint and not hint.startswith(WRITE)):
             return later
         unknown.append(later.unknown)
-        later = read(text, (*names, *unknown))
+        try:
+            later = read(text, (*names, *unknown))
+        except UsageError:  # a name that no parameter can have
+            break
     if len(unknown) < 2:
         return error
     shown = ", ".join(repr(name[:60]) for name in unknown)

@@ -9,7 +9,7 @@ import klsym
 LOSS = "loss = (advantage*log_probs).mean()"
 CLAMPED = "loss = -A*clamp(exp(logp - {}), 0.5, 2).detach()*logp"
 REFUSED = [  # two texts, and a part of what is said
-    (f"advantage = L - b.view(-1); {LOSS}", f"advantage = L - b.view(-1).detach(); {LOSS}", "are not read"),
+    (f"advantage = L - b.view(-1); {LOSS}", f"advantage = L - b.view(-1).detach(); {LOSS}", "unknown names"),
     (f"advantage = get_gae(r, 0.9); {LOSS}", f"advantage = get_gae(r, 1.0); {LOSS}", "are not read"),
     ("adv = R - values.detach(); loss = -adv*logp", "adv = R - values.squeeze(-1).detach(); loss = -adv*logp",
      "squeeze alone"),
@@ -18,7 +18,7 @@ REFUSED = [  # two texts, and a part of what is said
     (CLAMPED.format("prev_logprobs"), CLAMPED.format("generation_logprobs"), "would both be the sampler"),
 ]  # fmt: skip
 COMPARED = [  # two texts, and whether the gradients are the same on average
-    (f"advantage = L - b.view(-1); {LOSS}", f"advantage = L - b.view(-1); {LOSS}", True),
+    (f"advantage = get_gae(r, 0.9); {LOSS}", f"advantage = get_gae(r, 0.9); {LOSS}", True),
     ("loss = -A.unsqueeze(-1)*logp", "loss = -2*A*logp", False),
     ("loss = -A.float()*logp", "loss = -A*logp", True),
     (CLAMPED.format("old_logp"), CLAMPED.format("old_log_probs"), True),
