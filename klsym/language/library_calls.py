@@ -13,10 +13,10 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from sympy import Rational
+from sympy import Rational, log
 
 from klsym.language import parser
-from klsym.language.expressions import DENSITIES, REWARDS, above
+from klsym.language.expressions import DENSITIES, REWARDS, above, unfold
 from klsym.language.pasted.action_values import find_trained_coefficient
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
 from klsym.language.pasted.names import has_mask_index, list_chain, names_mask, split_operands
@@ -241,6 +241,16 @@ def _average_kept(reader: Any, call: Call, x: Any, axis: ast.expr | None) -> Any
     return total / count
 
 
+def _build_product(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+    """Return the product of a ratio over the tokens of a sequence, exp of the sum of its logs."""
+    _refuse_computed_axis(reader, call, given)
+    logs = log(unfold(reader.build(given["x"], depth)))
+    if logs.has(log):
+        hint = ": a product is read of ratios, as in prod(exp(logp - old_logp), -1)"
+        raise reader.make_error_with_hint(f"{call.name} of a value that is no ratio", hint, call.node)
+    return reader.call_function("exp", [reader.reduce_to_mean("sum", logs, call.name, True)], call.node)
+
+
 def _refuse_selected(reader: Any, node: ast.expr) -> None:
     """Refuse the mean of x[keep], where keep is computed: it divides by the number of entries that stay."""
     match node:
@@ -360,6 +370,7 @@ FUNCTIONS: dict[str, Row] = {
     **dict.fromkeys(("masked_fill", "masked_fill_"), Row(("x", "when", "value"), _fill_where)),
     **{kind: _make_reduction_row(kind) for kind in ("mean", "sum")},
     **{f"reduce_{kind}": _make_reduction_row(kind) for kind in ("mean", "sum")},
+    **dict.fromkeys(("prod", "reduce_prod"), Row(("x", "axis", "/", "keepdims"), _build_product)),
     "std": Row(("x", "/", "axis", "keepdims", "unbiased", "correction", "ddof"), _build_std),
     "len": Row(("x",), _count_samples),
     "epsilon": Row((), lambda *_: Rational(1, 10**7)),  # of Keras

@@ -170,6 +170,8 @@ def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss,
 
 def refuse_sentence(text: str) -> None:
     """Raise UsageError for words without a sign of a formula, with the two nearest examples."""
+    if "\\" in text:
+        return  # LaTeX, which is refused as a formula
     words = re.findall(r"[\w+-]+", text)
     is_formula = re.search(r"[=*/()\[\]\n;]|\s[-+]\s", text) and not text.rstrip().endswith("?")
     if len(words) < MANY_WORDS or is_formula:

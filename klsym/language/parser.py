@@ -37,7 +37,7 @@ from klsym.language.expressions import (
     where,
 )
 from klsym.language.named_losses import list_names
-from klsym.language.pasted.asked_names import ask_for_value, names_token_advantage
+from klsym.language.pasted.asked_names import ask_for_value, names_token_advantage, suggest_function
 from klsym.language.pasted.text import parse_python, suggest_statements
 from klsym.language.recognition import is_indicator
 from klsym.language.sums import (
@@ -141,7 +141,7 @@ class Reader:
             raise UsageError(f"the loss has {len(self.text)} characters, the limit is {MAX_LENGTH}")
         for position, character in enumerate(self.text):
             if not (character.isascii() and (character.isprintable())) or character in "#;\\'\"`":
-                raise self.make_error(f"unexpected {character!r}", position)
+                raise self.make_error_of_character(character, position)
         lead = len(self.text) - len(self.text.lstrip())
         try:
             tree = parse_python(self.text.strip(), mode="eval")
@@ -159,6 +159,11 @@ class Reader:
     def make_error(self, reason: str, position: int) -> UsageError:
         excerpt = self.text if len(self.text) <= 60 else self.text[max(0, position - 25) :][:50]
         return UsageError(f"{reason} at character {position + 1} of {excerpt!r}")
+
+    def make_error_of_character(self, character: str, position: int) -> UsageError:
+        error = self.make_error(f"unexpected {character!r}", position)
+        hint = "type the formula without LaTeX, as in exp(log_q - log_mu)"
+        return UsageError(f"{error}: {hint}") if character == "\\" else error
 
     def make_error_at(self, reason: str, node: ast.expr) -> UsageError:
         return self.make_error(reason, self.lead + node.col_offset)
@@ -194,14 +199,14 @@ class Reader:
             case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
                 return self.call_function(name, [self.build(item, depth + 1) for item in arguments], node)
             case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
-                function_names = " ".join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))
-                raise self.make_error_at(f"unknown function {name[:SHOWN]!r} (known: {function_names})", node)
+                known = " ".join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))
+                reason = f"unknown function {name[:SHOWN]!r} (known: {known})"
+                raise self.make_error_with_hint(reason, suggest_function(name), node)
             case ast.Call(ast.Attribute()):
                 raise self.make_error_at(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", node)
         if isinstance(node, ast.BinOp):
             raise self.make_operator_error(node)
-        kind = FOREIGN.get(type(node), "this")
-        raise self.make_error_at(f"{kind} is not part of the loss grammar", node)
+        raise self.make_error_at(f"{FOREIGN.get(type(node), 'this')} is not part of the loss grammar", node)
 
     def build_condition(self, node: ast.expr, depth: int) -> Any:
         """Return 1 where a comparison holds and 0 elsewhere; detached, as what is chosen has slope 0."""

@@ -231,7 +231,7 @@ class SpelledReader(WholeLossReader):
     def parse_statements(self) -> list[ast.stmt]:
         for position, character in enumerate(self.text):
             if not (character.isascii() and character.isprintable()) or character in "\\`":
-                raise self.make_error(f"unexpected {character!r}", position)
+                raise self.make_error_of_character(character, position)
         try:
             tree = parse_python(self.source)
         except SyntaxError as error:
@@ -317,7 +317,8 @@ class SpelledReader(WholeLossReader):
         names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
         unknown = list_unknown_calls(statement)
         is_of_library = all({*list_chain(call.func)[:1]} & LIBRARIES for call in unknown)
-        return bool(names & self.unread.keys()) or not is_of_library
+        is_access = any(isinstance(x, ast.Call | ast.Subscript | ast.Attribute) for x in ast.walk(statement))
+        return bool(names & self.unread.keys() and is_access) or not is_of_library
 
     def is_loss_without_start(self, name: str) -> bool:
         """Is it a loss to which terms are added, and of which the text has no beginning?"""

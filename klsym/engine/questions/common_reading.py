@@ -20,6 +20,8 @@ from klsym.language.training_names import names_entropy
 from klsym.language.usual_names import names_old
 from klsym.notation.losses import Written
 
+WORD = "[v]"  # in what a name of every word is read as
+
 
 def refuse_other_readings(pair: WrittenPair) -> None:
     """Refuse losses whose texts differ in what is not read, or whose masks or samplers are two.
@@ -27,6 +29,7 @@ def refuse_other_readings(pair: WrittenPair) -> None:
     Raises UsageError: with what to type instead.
     """
     _refuse_two_selections(pair)
+    _refuse_two_readings(pair)
     _refuse_two_samplers(pair)
     _refuse_unread_lines(pair)
     _refuse_shapes_alone(pair)
@@ -44,6 +47,24 @@ def _refuse_two_selections(pair: WrittenPair) -> None:
         raise UsageError(f"compare: M would be two masks, {masks}: compare losses with the same selection")
 
 
+def _refuse_two_readings(pair: WrittenPair) -> None:
+    """Refuse a name that is of the drawn word in one text, and of every word in the other."""
+    first, second = (dict(_list_names_read(written)) for written in pair)
+    for name in first.keys() & second.keys():
+        if (WORD in first[name]) != (WORD in second[name]):
+            raise UsageError(
+                f"compare: {name[:60]!r} is of every word in one of the two, and of the drawn word in the"
+                " other: type H(q) or full_kl(q, p) for sums over the vocabulary"
+            )
+
+
+def _list_names_read(written: Written) -> Iterator[tuple[str, str]]:
+    """Yield each name that is typed, and what it is read as."""
+    for note in written.notes:
+        if note.code == "names-read":
+            yield from note.values["pairs"]
+
+
 def _refuse_two_samplers(pair: WrittenPair) -> None:
     """Refuse old_logp in one text and rollout_logp in the other, both read as the sampler."""
     names = [_find_name_of(written, "log_mu") for written in pair]
@@ -58,8 +79,7 @@ def _refuse_two_samplers(pair: WrittenPair) -> None:
 
 def _find_name_of(written: Written, symbol: str) -> str:
     """Return the name that is read as a symbol; "" if there is none."""
-    pairs = (pair for note in written.notes if note.code == "names-read" for pair in note.values["pairs"])
-    return next((name for name, value in pairs if value == symbol), "")
+    return next((name for name, value in _list_names_read(written) if value == symbol), "")
 
 
 def _refuse_unread_lines(pair: WrittenPair) -> None:

@@ -88,6 +88,17 @@ def find_example(name: str) -> str:
     return f"{AVERAGED[example]}.{statistic}()" if statistic and example in AVERAGED else example
 
 
+def suggest_function(name: str) -> str:
+    """Return what to type for a function that is not known, if it is a usual one; "" for others.
+
+    >>> suggest_function("tau"), suggest_function("sigma"), suggest_function("har")
+    (': for a product type tau*(..)', ': the logistic function is sigmoid(..)', '')
+    """
+    if name == "sigma":
+        return ": the logistic function is sigmoid(..)"
+    return f": for a product type {name[:60]}*(..)" if is_coefficient(name) else ""
+
+
 def looks_like_number(name: str) -> bool:
     """Looks a name like that of a number that is the same for all samples?
 

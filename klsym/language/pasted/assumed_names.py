@@ -21,6 +21,7 @@ from klsym.language.training_names import (
     MASKS,
     METRICS,
     REWARDS,
+    find_meaning,
     names_state_value,
     split_words,
 )
@@ -59,6 +60,7 @@ def find_kind(name: str) -> str:
     return ""
 
 
+OF_RATIO = ": for the ratio to an old policy write `r = exp(logp - old_logp); ...`, for a reward `r = R; ...`"
 AVERAGED_LETTER = re.compile(r"\br\.(?:mean|std)\(|\b(?:mean|std)\(r\b")
 SIZE_OF_GROUP = re.compile(r"\bG\s*/\s*\(G\s*-\s*1\)|/\s*\(G\s*-\s*1\)")
 RETURNS_AT_STEPS = {"vt", "tf_vt"}  # where they multiply alone; elsewhere a critic's values
@@ -84,10 +86,17 @@ class AssumedNameReader(OtherSampleReader):
         if name == "r" and name not in self.assigned and AVERAGED_LETTER.search(self.source):
             self.note_assumption("r is the reward R, of which the mean is taken, and not p/q")
             return ATOMS["R"]
+        if name == "r" and name not in self.assigned and self.has_advantage_alone():
+            raise self.make_error_with_hint("r is p/q, and the code names no reference", OF_RATIO, node)
         if name == "G" and SIZE_OF_GROUP.search(self.source):
             self.note_assumption("G is n, the number of samples of a group")
             return parameter("n")
         return super().read_name(name, node)
+
+    def has_advantage_alone(self) -> bool:
+        """Names the text an advantage, and no reference policy?"""
+        meanings = {find_meaning(name) for name in self.names_typed}
+        return "A" in meanings and not meanings & {"log_p", "p"}
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         kind = "" if is_setting else find_kind(name)

@@ -73,3 +73,27 @@ def test_returns_are_rewards_to_go(name: str, formula: str) -> None:
     typed = klsym.explain(formula, level="token")
     found = [(x["target"], x["objective"]) for x in (read.to_json(), typed.to_json())]
     assert found[0] == found[1]
+
+
+MORE_ASKED = {
+    "gate = sigmoid(c*(r - 1)); loss = -gate*advantages": "r is p/q, and the code names no reference",
+    "loss = -tau(A - 1)*logp": "for a product type tau*(..)",
+    "loss = -sigma(A)*logp": "sigmoid(..)",
+    r"\log \pi_{old} - \log \pi_{ref}": "without LaTeX",
+    r"\frac{\pi}{\pi_old} of all these samples": "without LaTeX",
+    "ratio = torch.prod(A, dim=-1); loss = -ratio*logp": "no ratio",
+    "x = foo.bar(a, b)\npolicy_entropy = x\nloss = -A*logp - policy_entropy": "bar(..) is not part",
+}
+
+
+@pytest.mark.parametrize(("code", "says"), MORE_ASKED.items(), ids=str)
+def test_code_that_would_be_misread_is_asked_about(code: str, says: str) -> None:
+    with pytest.raises(klsym.KlsymError) as error:
+        klsym.explain(code, ["c"])
+    assert says in str(error.value)
+
+
+def test_a_product_of_ratios_is_that_of_the_sequence() -> None:
+    by_product = "ratio = torch.prod(torch.exp(logp - old_logp), dim=-1); loss = -ratio*A"
+    by_sum = "ratio = torch.exp((logp - old_logp).sum(-1)); loss = -ratio*A"
+    assert read_loss(by_product).expression == read_loss(by_sum).expression
