@@ -214,26 +214,26 @@ def has_logarithm(x: Any) -> bool:
 
 
 def is_positive_total(x: Any) -> bool:
-    """Is it a positive number, with sums over the group of what is at least 0?
+    """Is it positive, with sums over the group of what is at least 0?
 
     >>> from klsym.language.expressions import above, rho, where
     >>> bad = where(above(R, 0), 0, rho)
-    >>> [is_positive_total(x) for x in (1 + bad + OfOthers(bad), bad + OfOthers(bad), 1 + OfOthers(R))]
+    >>> [is_positive_total(x) for x in (1 + sum_group(bad), sum_group(bad), 1 + sum_group(R))]
     [True, False, False]
     """
-    number, added = x.as_coeff_Add()
-    sums = [y for y in sympy.Add.make_args(added) if isinstance(y, OfOthers)]
-    parts = [added - sympy.Add(*sums), *(y.args[0] for y in sums)]
-    return bool(number.is_positive and sums) and all(map(_is_at_least_zero, parts))
+    sums = [y for y in sympy.Add.make_args(x) if isinstance(y, OfOthers)]
+    own_values = _list_values(x - sympy.Add(*sums)) if sums else ()
+    values_of_others = [value for y in sums for value in _list_values(y.args[0])]
+    positive = bool(sums) and all(value.is_positive for value in own_values)
+    return positive and all(value.is_nonnegative for value in values_of_others)
 
 
-def _is_at_least_zero(x: Any) -> bool:
-    """Is it nowhere below 0, whichever comparisons hold?  A power of a positive number is positive."""
+def _list_values(x: Any) -> list[Any]:
+    """Return what it is as comparisons hold or not; a power of a positive number is some positive number."""
     powers = [y for y in x.atoms(sympy.exp, sympy.Pow) if isinstance(y, sympy.exp) or y.base.is_positive]
     bare = x.xreplace({power: sympy.Dummy(positive=True) for power in powers})
-    if len(list_switches(bare)) > MOST_SWITCHES:
-        return False
-    return all(value.is_nonnegative for _, value in choose_switches(bare))
+    few = len(list_switches(bare)) <= MOST_SWITCHES
+    return [value for _, value in choose_switches(bare)] if few else [sympy.Dummy()]
 
 
 def full_kl(a: str, b: str) -> Any:

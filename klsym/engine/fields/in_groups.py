@@ -37,7 +37,8 @@ def rewrite_in_group(written: Written, setting: Setting) -> Written:
     is_plain = setting.is_differentiated and not (setting.is_per_token or setting.is_centred)
     if not is_plain or setting.averaged or setting.truncated:
         return written
-    totals = {x: sympy.Dummy(real=True) for x in sorted(written.expression.atoms(OfOthers), key=str)}
+    order = sorted(written.expression.atoms(OfOthers), key=str)
+    totals = {x: sympy.Dummy(log_q.name, real=True) for x in order}  # a name for which sg(..) stays
     moving = {x: totals[x] for x in _list_moving_sums(written.expression)}
     if all(map(_is_of_log_ratios, moving)):
         return written

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,10 @@ from klsym.errors import UsageError
 from klsym.language.parser import parse
 from support.judges.loss_judge import examine
 from support.losses.random_losses import Case
+from support.oracle.grammar import evaluate, plain, walked
 
 CHANCES, OLD = (0.2, 0.5, 0.3), (0.4, 0.35, 0.25)
+REFERENCE = 0.25, 0.25, 0.5
 REWARDS = 1.0, 0.0, 1.0
 SIZES = range(2, 6)
 BAD, GOOD = "log(1 + groupsum((R <= 0)*rho**2))", "log(1 + groupsum((R > 0)/rho**2))"
@@ -142,34 +146,98 @@ def test_off_policy_it_is_its_own_mean(text: str) -> None:
     assert "minimises its own mean under mu" in verdict.text()
 
 
-def test_the_weights_off_policy() -> None:
-    """h of a good sample is -2 n rho**-2/(1 + the sum over good ones); of a bad one 2 n rho**2/(..)."""
-    cases = explain(REAL, sampling="off-policy").gradient.score_cases
-    n = 3
+class Member:
+    """What the names of a printed coefficient stand for at one sample of a group, its score left out."""
 
-    def push(ratios: Sequence[float], rewards: Sequence[float]) -> float:
-        ratio, R = ratios[0], rewards[0]
-        others = zip(ratios[1:], rewards[1:], strict=True)
-        total = sum(w ** (-2 if R > 0 else 2) for w, x in others if (x > 0) == (R > 0))
-        power = ratio ** (-2 if R > 0 else 2)
-        return (-2 if R > 0 else 2) * n * power / (1 + power + total)
+    def __init__(self, values: Sequence[dict[str, float]], i: int) -> None:
+        self.values, self.i = values, i
+        self.sums = {"others": self.add_others}
 
-    ratios = [q / old for q, old in zip(CHANCES, OLD, strict=True)]
-    slopes = [0.0, 0.0, 0.0]
-    for group in product(range(3), repeat=n):
-        weight = math.prod(OLD[y] for y in group)
-        h = push([ratios[y] for y in group], [REWARDS[y] for y in group])
-        for j in range(3):
-            slopes[j] += weight * h * ((group[0] == j) - CHANCES[j])
-    assert slopes == pytest.approx(differentiate(real, n, OLD), abs=1e-8)
-    texts = {str(h) for _, h in cases}
-    assert len(cases) == 2 and all("others" in h for h in texts)
+    def __call__(self, name: str, inner: str | None = None) -> float:
+        names = {**self.values[self.i], "n": float(len(self.values)), "s_self": 1.0}
+        return names[name] if name in names else names[name.removesuffix("_self")]
+
+    def add_others(self, argument: ast.expr) -> Any:
+        return sum(
+            walked(argument, Member(self.values, j), None) for j in range(len(self.values)) if j != self.i
+        )
+
+
+def list_values(group: Sequence[int], policy: Sequence[float], mu: Sequence[float]) -> list[dict[str, float]]:
+    """Return what the names of the grammar are at each sample of a group."""
+    values = []
+    for y in group:
+        k1 = math.log(policy[y] / REFERENCE[y])
+        row = {"rho": policy[y] / mu[y], "R": REWARDS[y], "k1": k1, "r": math.exp(-k1), "k2": k1**2 / 2}
+        values.append({**row, "k3": math.exp(-k1) - 1 + k1})
+    return values
+
+
+def add_up(rows: Sequence[dict[str, float]], name: str) -> float:
+    return sum(row[name] for row in rows)
+
+
+def of_good(rows: Sequence[dict[str, float]]) -> float:
+    return sum(row["rho"] for row in rows if row["R"] > 0)
+
+
+def of_real(rows: Sequence[dict[str, float]]) -> float:
+    return real([row["rho"] for row in rows], [row["R"] for row in rows])
+
+
+Rows = Sequence[dict[str, float]]
+WRITTEN: dict[str, Callable[[Rows, Rows], float]] = {  # of the group at theta, and of the same group held
+    REAL: lambda rows, held: of_real(rows),
+    "log(1 + groupsum(k2))": lambda rows, held: math.log(1 + add_up(rows, "k2")),
+    "groupsum(rho)*groupsum(k3)": lambda rows, held: add_up(rows, "rho") * add_up(rows, "k3"),
+    "sg(groupsum(k2))*log(1 + groupsum(k2))":
+        lambda rows, held: add_up(held, "k2") * math.log(1 + add_up(rows, "k2")),
+    "log(2 + groupsum(sg(rho)*rho))": lambda rows, held: math.log(
+        2 + sum(x["rho"] * y["rho"] for x, y in zip(rows, held, strict=True))
+    ),
+    "log(1 + groupsum((R > 0)*rho))*(groupsum(R > 0) > 1)":
+        lambda rows, held: math.log(1 + of_good(rows)) * (sum(row["R"] for row in rows) > 1),
+    "others(k3)": lambda rows, held: add_up(rows[1:], "k3"),
+    "k1 + 1/(2 + groupsum(k3))": lambda rows, held: rows[0]["k1"] + 1 / (2 + add_up(rows, "k3")),
+}  # fmt: skip
+
+
+def list_gradients(
+    text: str, n: int, mu: Sequence[float], step: float = 1e-5
+) -> Iterator[tuple[float, float]]:
+    """Yield the slope of E_mu[loss] along each logit, and E_mu[h s] with the h that is printed."""
+    sampling = "on-policy" if mu is CHANCES else "off-policy"
+    h = explain(text, sampling=sampling).to_json()["gradient"]["per_sample"]  # type: ignore[arg-type]
+    groups = list(product(range(3), repeat=n))
+    for j in range(3):
+        slope = printed = 0.0
+        policies = []
+        for sign in (1, -1):
+            weights = [x * math.exp(sign * step * (y == j)) for y, x in enumerate(CHANCES)]
+            policies.append([x / sum(weights) for x in weights])
+        for group in groups:
+            weight, held = math.prod(mu[y] for y in group), list_values(group, CHANCES, mu)
+            up, down = (WRITTEN[text](list_values(group, policy, mu), held) for policy in policies)
+            slope += weight * (up - down) / (2 * step)
+            score = (group[0] == j) - CHANCES[j]
+            printed += weight * score * float(plain(evaluate(h, Member(held, 0))))
+        yield slope, printed
+
+
+@pytest.mark.parametrize("mu", [CHANCES, OLD], ids=["on-policy", "off-policy"])
+@pytest.mark.parametrize("text", WRITTEN)
+def test_the_printed_coefficient_has_the_gradient_of_the_loss(text: str, mu: Sequence[float]) -> None:
+    for n in (2, 3):
+        for slope, printed in list_gradients(text, n, mu):
+            assert printed == pytest.approx(slope, abs=1e-7)
 
 
 JUDGED = [
     (REAL, "on-policy"), (REAL, "off-policy"), (f"({REAL})*{MIXED}", "off-policy"),
     (REAL.replace("**2", "**(2/T)"), "on-policy"), (REAL.replace("**2", "**(2/T)"), "off-policy"),
     ("log(1 + groupsum(k2))", "on-policy"), ("groupsum(k3)**2", "off-policy"), ("others(k3)", "on-policy"),
+    ("sg(groupsum(k2))*log(1 + groupsum(k2))", "on-policy"),
+    ("sg(groupsum(k2))*groupsum(k2)**2", "on-policy"),
     ("exp(-groupsum(k2))*beta", "off-policy"), ("beta*k3 + log(1 + groupsum(rho))", "off-policy"),
 ]  # fmt: skip
 
