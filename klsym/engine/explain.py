@@ -22,6 +22,7 @@ from klsym.engine.answers.dispatch import minimises_own_mean
 from klsym.engine.answers.is_correct import guess_intended_target
 from klsym.engine.answers.named_losses import read_question
 from klsym.engine.answers.typed_terms import split_terms
+from klsym.engine.fields.in_groups import rewrite_in_group
 from klsym.engine.fields.of_sequences import has_terms_of_sequences, rewrite_of_sequences
 from klsym.engine.fields.per_token import find_slopes, rewrite_per_token
 from klsym.engine.fields.slot_loss import has_token_sum
@@ -70,6 +71,7 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
     if rewrite_per_token(plain, asked)[0] is not plain:
         written, asked = rewrite_per_token(written, asked)
     written, asked = rewrite_of_sequences(written, asked)
+    written = rewrite_in_group(written, asked)
     of_tokens = asked.truncated and asked.is_per_token
     written, setting = cut_sampler.rewrite_under_mu(written, asked) if of_tokens else (written, asked)
     verdict = _explain_as_a_whole(written, setting)
@@ -81,7 +83,8 @@ def explain_in_setting(written: Written, asked: Setting) -> Verdict:
         explained = explain_written if minimises_own_mean(typed, of_sequence) else None
         verdict = restore_typed_loss(verdict, slopes, typed=typed, asked=of_sequence, explained=explained)
         terms, asked = LazyCases(_explain_terms, typed, of_sequence), of_sequence
-    text = written.typed or verdict.loss.text
+        written = written if setting.is_per_token else replace(typed, notes=written.notes)
+    text = written.typed or (written.text if slopes else verdict.loss.text)
     assumed = tuple(note for note in written.notes if note.code in ("floors-left-out", SELECTION))
     assumptions = (*verdict.assumptions, *assumed)
     dropped = tuple(note for note in plain.notes if note not in written.notes)

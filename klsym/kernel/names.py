@@ -21,8 +21,8 @@ SLOT_WORDS = ("past", "now", "future", "self", "other", "others", "rest")
 # Words of the loss grammar and of the printers: no parameter or function may be named so.
 _WORDS = """q p mu count sample x y i j t u v s r rho k log_p log_mu log_old rho_old V V_next sg exp log
 sqrt sigmoid logsigmoid abs old min max clip disc gae sum total value mean E grad curl KL chi2 J D Var Cov T
-loo centred normalised relative scaled togo seqmean M whole where wherever iff if and or not in is for every
-theta exists constant"""
+groupsum loo centred normalised relative scaled togo seqmean M whole where wherever iff if and or not in is
+for every theta exists constant"""
 RESERVED = frozenset(re.findall(r"\w+", _WORDS)) | {*SAMPLE_BASES, *SLOT_WORDS}
 _IN_ANY_CASE = frozenset(w.lower() for w in RESERVED if len(w) > 1 and w.isalpha())  # kl reads as KL
 

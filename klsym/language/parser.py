@@ -62,6 +62,7 @@ from klsym.language.sums import (
     has_logarithm,
     seqmean,
     sum_discounted,
+    sum_group,
     togo,
 )
 from klsym.language.training_names import find_meaning, find_policy_named, names_temperature
@@ -429,7 +430,10 @@ OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
 }  # fmt: skip
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
-OF_SAMPLES = {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised, Relative, Scaled)}
+OF_SAMPLES: dict[str, Callable[..., Any]] = {
+    "groupsum": sum_group,
+    **{of.name: of for of in (OfOthers, LeftOut, Centred, Normalised, Relative, Scaled)},
+}
 EXPONENTIALS = ("exp", "sigmoid", "logsigmoid")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "sg": (sg, ONE_ARGUMENT),

@@ -11,7 +11,7 @@ A*rho + beta*k1
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import product
 from typing import Any, NamedTuple
@@ -228,10 +228,38 @@ def is_indicator(e: Any) -> bool:
     [True, True, True, False, False, False]
     """
     plain = remove_sg(e)
-    switches = sorted({M} & plain.free_symbols | plain.atoms(sympy.Heaviside), key=str)
+    chosen = choose_switches(plain) if len(list_switches(plain)) <= MOST_SWITCHES else [(None, plain)]
+    return all(value in (0, 1) for _, value in chosen)
+
+
+def list_switches(e: Any) -> list[Any]:
+    """Return the mask and the comparisons in an expression, each of which is 0 or 1."""
+    return sorted({M} & e.free_symbols | e.atoms(sympy.Heaviside), key=str)
+
+
+def choose_switches(e: Any) -> Iterator[tuple[dict[Any, Any], Any]]:
+    """Yield the ways to set the mask and the comparisons of an expression, each with its value.
+
+    >>> from klsym.language.expressions import M, R, where
+    >>> [value for _, value in choose_switches(where(M, R, 2))]
+    [2, R]
+    """
+    switches = list_switches(e)
     dummies = {switch: sympy.Dummy() for switch in switches}
-    form = plain.xreplace(dummies)
-    if len(switches) > MOST_SWITCHES or not form.free_symbols <= {*dummies.values()}:
-        return False
-    ends = product((sympy.S.Zero, sympy.S.One), repeat=len(switches))
-    return all(form.xreplace(dict(zip(dummies.values(), x, strict=True))) in (0, 1) for x in ends)
+    form = e.xreplace(dummies)
+    for ends in product((sympy.S.Zero, sympy.S.One), repeat=len(switches)):
+        chosen = dict(zip(switches, ends, strict=True))
+        yield chosen, form.xreplace({dummies[switch]: end for switch, end in chosen.items()})
+
+
+def name_exponentials(e: Any) -> Any:
+    """Return an expression with a name for each power that has no number as exponent.
+
+    >>> from klsym.language.expressions import beta, k1, rho
+    >>> e = sympy.exp(k1) + rho**beta + rho**2
+    >>> [name_exponentials(e).has(x) for x in (k1, beta, rho)]
+    [False, False, True]
+    """
+    return e.replace(
+        lambda x: isinstance(x, sympy.exp) or (x.is_Pow and not x.exp.is_number), lambda _: sympy.Dummy()
+    )

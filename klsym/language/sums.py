@@ -31,6 +31,7 @@ from klsym.language.expressions import (
     r,
     sg,
 )
+from klsym.language.recognition import MOST_SWITCHES, choose_switches, list_switches
 
 
 class Summed(OverPositions):
@@ -80,6 +81,11 @@ class OfOthers(OverBatch):
     @staticmethod
     def combine(own: Any, rest: Any) -> Any:
         return rest
+
+
+def sum_group(x: Any) -> Any:
+    """Return groupsum(x) = x + others(x), the sum over the whole group."""
+    return x + OfOthers(x)
 
 
 class LeftOut(OverBatch):
@@ -203,7 +209,31 @@ def is_probability_of_others(x: Any) -> bool:
 
 def has_logarithm(x: Any) -> bool:
     """Is it positive, or is the log taken where it is, as one of the hypotheses then says?"""
-    return bool(x.is_positive or is_mass(x) or is_probability_of_others(x) or list_mixture_weights(x))
+    is_positive = x.is_positive or is_mass(x) or is_probability_of_others(x) or is_positive_total(x)
+    return bool(is_positive or list_mixture_weights(x))
+
+
+def is_positive_total(x: Any) -> bool:
+    """Is it positive, with sums over the group of what is at least 0?
+
+    >>> from klsym.language.expressions import above, rho, where
+    >>> bad = where(above(R, 0), 0, rho)
+    >>> [is_positive_total(x) for x in (1 + sum_group(bad), sum_group(bad), 1 + sum_group(R))]
+    [True, False, False]
+    """
+    sums = [y for y in sympy.Add.make_args(x) if isinstance(y, OfOthers)]
+    own_values = _list_values(x - sympy.Add(*sums)) if sums else ()
+    values_of_others = [value for y in sums for value in _list_values(y.args[0])]
+    positive = bool(sums) and all(value.is_positive for value in own_values)
+    return positive and all(value.is_nonnegative for value in values_of_others)
+
+
+def _list_values(x: Any) -> list[Any]:
+    """Return what it is as comparisons hold or not; a power of a positive number is some positive number."""
+    powers = [y for y in x.atoms(sympy.exp, sympy.Pow) if isinstance(y, sympy.exp) or y.base.is_positive]
+    bare = x.xreplace({power: sympy.Dummy(positive=True) for power in powers})
+    few = len(list_switches(bare)) <= MOST_SWITCHES
+    return [value for _, value in choose_switches(bare)] if few else [sympy.Dummy()]
 
 
 def full_kl(a: str, b: str) -> Any:

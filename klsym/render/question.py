@@ -67,7 +67,7 @@ from klsym.render.objective import (
     name_combination,
 )
 from klsym.render.option_words import SAMPLED_FROM, find_words
-from klsym.render.words import describe_place
+from klsym.render.words import describe_place, write_slope_of_counts
 
 OF_ITSELF = "exp(log_q - sg(log_q)) is 1 at every sample: no bound around 1 is ever reached"
 BASELINE = "the mean alone is a baseline, E[centred({0})*s] = (1 - 1/n)*grad E_q[{0}]; the division is not"
@@ -142,6 +142,8 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     for sign, start in ((ascends, ""), (not ascends, "the wrong sign for ")):
         if find_policy_gradient(verdict, sign):
             return f"{start}a policy gradient" + f" {describe_place(verdict)}" * has_clip(verdict)
+    if counted := _describe_success(verdict, ascends):
+        return counted
     if divergence := find_old_penalty(verdict, ascends):
         return f"a penalty on {divergence}"
     if penalty := name_sampler_penalty(verdict, ascends):
@@ -155,6 +157,15 @@ def describe_kind(verdict: Verdict, ascends: bool | None = None) -> str:
     written = verdict.loss.written
     is_of_reference = written.expression.has(log_p) if written else OF_REFERENCE.search(verdict.loss.text)
     return NOT_A_KL if is_of_reference else OTHER
+
+
+def _describe_success(verdict: Verdict, ascends: bool) -> str:
+    """Say whether an objective of the success rate alone raises it."""
+    counts = next((x.values for x in verdict.gradient.remarks if x.code == "slope-of-counts"), {})
+    if not counts.get("sign") or not counts["rises"] or counts["same_length"]:
+        return ""
+    rises = (counts["sign"] == "+") == ascends
+    return "a policy gradient" if rises else "the wrong sign for a policy gradient"
 
 
 def _is_of_kl_or_reward(verdict: Verdict) -> bool:
@@ -420,6 +431,8 @@ def describe_two_values(verdict: Verdict) -> str:
         return (
             f"the sum is the series of {of} to the order {last}, n the batch size (claim {series['claim']})"
         )
+    if counts := remarks.get("slope-of-counts"):
+        return write_slope_of_counts(counts["of"], counts["slope"], counts["sign"], counts["same_length"])
     if binary := remarks.get("binary-over-mean"):
         aim = Aim(*choose_sense([binary["of"]], verdict.is_ascended, rewards=False))
         return f"for rewards 0 and 1, and batches of any size n, it {aim} (claim {binary['claim']})"

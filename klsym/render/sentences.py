@@ -24,7 +24,7 @@ from klsym.render.assumption_sentences import SENTENCES as ASSUMPTIONS
 from klsym.render.assumption_sentences import SLOPES
 from klsym.render.diagnosis_sentences import SENTENCES as DIAGNOSES
 from klsym.render.questions.sentences import SENTENCES as QUESTIONS
-from klsym.render.words import describe_place, describe_setting, describe_target
+from klsym.render.words import describe_place, describe_setting, describe_target, write_slope_of_counts
 
 
 def write_sentence(message: Message) -> str:
@@ -325,6 +325,9 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     "slope-of-objective": "any n, P = E_q[{of}], F = 1 - P: Phi'(F) = E[sqrt(K*(n - K))]/(n*P*(1 - P)), K the"
     " number of ones, binomial(n, P): a batch pushes by sqrt(K*(n - K))/n times the mean score of its ones"
     " less that of its zeros",
+    "slope-of-counts": lambda of, slope, sign, same_length, rises: (
+        f"any n; {write_slope_of_counts(of, slope, sign, same_length)}"
+    ),
     "mean-limit": _describe_mean_limit,
     "coefficient-free": "H and mu do not depend on theta: {proof}",
     "slope-of-std": "mu does not depend on theta, and d std = mean_i {coefficient} dH_i, dH = {slope} s",

@@ -226,3 +226,14 @@ def _describe_slot(base: str, slot: str) -> str:
     if slot in OF_ONE:
         return OF_ONE[slot].format(base)
     return OF_MANY[slot].format("product" if base in ("r", "rho", "rho_old") else "sum", base)
+
+
+def write_slope_of_counts(of: str, slope: str, sign: str, same_length: bool = False) -> str:
+    """Return Phi' as the mean of a slope over the number K of ones, and its sign if it is known.
+
+    >>> write_slope_of_counts("M", "-1/(K + 2)", "-")
+    "P = E_q[M], Phi'(P) = E[-1/(K + 2)] <= 0, K binomial(n - 1, P)"
+    """
+    bound = {"-": " <= 0", "+": " >= 0"}.get(sign, "")
+    text = f"P = E_q[{of}], Phi'(P) = E[{slope}]{bound}, K binomial(n - 1, P)"
+    return f"for responses of one length T, the objective is Phi(P)/T, {text}" if same_length else text

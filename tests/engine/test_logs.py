@@ -20,8 +20,10 @@ from klsym.language.defined import LET, LOG, find_definition, name_definition
 from klsym.language.parser import parse
 from klsym.language.unfolding import differentiate_in_log_q
 from klsym.notation.losses import Written
+from support.judges.loss_judge import examine
 from support.losses.loss_oracle import evaluate
 from support.losses.loss_oracle import names as atoms
+from support.losses.random_losses import Case
 
 K1, RR = ExpPoly.from_variable("k1"), (-ExpPoly.from_variable("k1")).exp()
 L = ExpPoly.from_variable("ln_1")
@@ -121,3 +123,19 @@ def test_a_step_does_not_depend_on_the_order_of_terms(loss: str) -> None:
         ways = [ExpPoly(dict(order)) for order in (terms, terms[::-1], terms[1:] + terms[:1])]
         steps = [find_next_step.__wrapped__(way, found.defined, False) for way in ways]
         assert all(step == steps[0] for step in steps)
+
+
+HELD_QUOTIENTS = ["sg(r/(1 + r))*r*(R > 0)", "sg(k2/(1 + k2))*k2*(k1 > 1)", "sg(1/(1 + r))*r*(A > 0)"]
+
+
+@pytest.mark.parametrize("sampling", ["on-policy", "off-policy"])
+@pytest.mark.parametrize("text", HELD_QUOTIENTS)
+def test_a_quotient_that_is_held_stays_held_beside_a_mask(text: str, sampling: str) -> None:
+    """What is held has no slope: sg(r/(1 + r)) r is no sg(..) of r less a quotient that moves."""
+    outcome = examine(Case(text, sampling, "loss", ring=False))
+    assert not outcome.complaints and outcome.target in ("objective", "f-divergence")
+    held, moving = (
+        klsym.explain(loss, sampling).to_json()["gradient"]["per_sample"]  # type: ignore[arg-type]
+        for loss in (text, text.replace("sg(", "("))
+    )
+    assert held != moving

@@ -46,7 +46,7 @@ WORDS = {
     "logistic functions": "sigmoid logsigmoid",
     "a third policy": "old log_old rho_old",
     "a critic": "V V_next gae",
-    "batches": "T H H2 H3 H4 length sum mean loo centred normalised relative scaled",
+    "batches": "T H H2 H3 H4 length sum mean groupsum loo centred normalised relative scaled",
     "sequences": "togo whole seqmean disc",
     "slots": "past now future self other others rest",
     "places and measures": "q p mu count sample value total x",

@@ -49,6 +49,7 @@ from klsym.language.sums import (
     Divided,
     LeftOut,
     Normalised,
+    OfOthers,
     OverBatch,
     OverVocabulary,
     Relative,
@@ -162,6 +163,10 @@ def _choose_explainer(written: Written, setting: Setting) -> Callable[[Written, 
         from klsym.engine.outside.batch_divisions import explain_divided
 
         return explain_divided
+    if written.expression.has(OfOthers) and not setting.is_per_token and not setting.divides_by_std:
+        from klsym.engine.outside.two_valued_groups import explain_counts
+
+        return explain_counts
     if setting.divides_by_std:
         from klsym.engine.outside.batch_std import explain_batch_std
 

@@ -39,7 +39,7 @@ from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import TEXT
 
-FIRST_ORDER = "first-order-at-each-token"  # the code of the note on a loss that its first order replaces
+FIRST_ORDERS = ("first-order-at-each-token", "first-order-in-group")  # codes of notes on what replaces a loss
 
 
 def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Setting]:
@@ -69,7 +69,7 @@ def rewrite_per_token(written: Written, setting: Setting) -> tuple[Written, Sett
 
 def find_slopes(written: Written) -> tuple[tuple[Any, Any], ...]:
     """Return the slopes and what is summed of a loss that its first order replaces; () of other losses."""
-    return next((note.values["slopes"] for note in written.notes if note.code == FIRST_ORDER), ())
+    return next((note.values["slopes"] for note in written.notes if note.code in FIRST_ORDERS), ())
 
 
 def _write_loss_of_token(bare: Any, sums: dict[Any, Any], setting: Setting) -> tuple[Any, Message]:

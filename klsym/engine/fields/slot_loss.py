@@ -187,6 +187,7 @@ def _expand_loss(loss: Any, setting: Setting, regions: Unfolding) -> ExpandedLos
     typed = write_at_slot(loss, setting, index)
     expression, sums = replace_sums(typed, index, setting.is_reward, regions)
     if regions.roots or typed.has(sympy.Heaviside):  # a product of comparisons may be empty
+        regions.has_gradient = not setting.is_reward  # of the whole loss, not of the region read last
         expression = to_sympy(regions.simplify(to_ring(expression)))
     return ExpandedLoss(index, typed, expression, sums, regions=regions)
 

@@ -79,6 +79,7 @@ from klsym.language.expressions import (
     unfold,
 )
 from klsym.language.messages import Message
+from klsym.language.recognition import name_exponentials
 from klsym.language.sums import OfOthers, OverBatch, OverVocabulary, Whole
 from klsym.notation import losses
 from klsym.notation.losses import Written
@@ -106,7 +107,8 @@ def split_batch_mean(expression: Any, setting: Setting) -> tuple[Any, Any] | Non
         return expression, ENTIRE
     expression = expression.xreplace({Whole(sympy.S.One): T})
     inverted = {e for e in expression.atoms(sympy.Pow) if e.exp.could_extract_minus_sign()}
-    over = [e for e in inverted if e.base.atoms(OverBatch) and e.base.has(T, Whole)]
+    bare = {e: name_exponentials(e.base) for e in inverted}
+    over = [e for e, base in bare.items() if base.atoms(OverBatch) and base.has(T, Whole)]
     if not over:
         return None
     number = next((x for x in (ENTIRE, KEPT, sympy.Max(KEPT, 1)) for e in over if e.base == x), ENTIRE)

@@ -52,7 +52,7 @@ def restore_typed_loss(
         assumptions=tuple(dict.fromkeys((*verdict.assumptions, Message("exchange-mean", under="mu")))),
         messages=(Message("outside-the-core", trust="sympy"), *messages),
     )
-    if len(slopes) > 1:
+    if len(slopes) > 1 or not verdict.setting.is_per_token:
         return verdict
     [(slope, x)] = slopes
     return _write_slope(verdict, slope, x, explained)

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from typing import Any
 
 from klsym.kernel.definitions import LET, LOG
+from klsym.kernel.derivatives import is_live
+from klsym.kernel.names import detach_name, parse_name
 from klsym.kernel.ring import ZERO, ExpPoly, Key
 from klsym.kernel.statements import Context
 
@@ -31,17 +33,29 @@ MAX_TERMS = 60  # of what is divided
 MAX_QUOTIENT = 60  # terms of a quotient
 
 
-def find_log_step(element: ExpPoly, context: Context) -> tuple[Data, ExpPoly] | None:
-    """Return the first relation that brings an element closer to its last form, and the result."""
+def find_log_step(
+    element: ExpPoly, context: Context, has_gradient: bool = False
+) -> tuple[Data, ExpPoly] | None:
+    """Return the first relation that brings an element closer to its last form, and the result.
+
+    has_gradient: the element is yet to be differentiated; what defines sg(l) is then detached, too.
+    """
     for name in sorted(element.names()):
         variable, e = ExpPoly.from_variable(name), context.find_definition(name, LOG, LET)
         if e is None:
             continue
+        if has_gradient and parse_name(name).detached:
+            e = detach(e, context)
         is_log = context.find_definition(name, LOG) is not None
         if multiplier := (_find_multiplier(element, name, e) if is_log else _find_cofactor(element, name)):
             after = element - multiplier * (_build_exponential(name, -1) * e - 1 if is_log else variable - e)
             return {"name": name, "times": multiplier.to_json()}, after
     return None
+
+
+def detach(e: ExpPoly, context: Context) -> ExpPoly:
+    """Return sg(e)."""
+    return e.rename(lambda n: detach_name(n) if is_live(ExpPoly.from_variable(n), context) else n)
 
 
 def _find_cofactor(element: ExpPoly, name: str) -> ExpPoly:

@@ -30,13 +30,14 @@ from mpmath import iv
 
 from klsym.engine.regions.bounds_in_order import find_witness
 from klsym.engine.regions.in_span import is_positive_multiple, is_positive_somewhere
+from klsym.engine.regions.logs import detach
 from klsym.engine.regions.positivity import drop_positive_factors, find_positive_sum, split_common_factors
 from klsym.engine.regions.relations import divide_exactly, find_square_root, reduce_by_relations
 from klsym.engine.regions.root_isolation import find_joint_signs
 from klsym.errors import NotInRing, TooManyRegions, UsageError
 from klsym.kernel.definitions import LET, LOG, REGION, Definition
 from klsym.kernel.derivatives import attach, is_live
-from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, detach_name, parse_name
+from klsym.kernel.names import LOG_RATIOS, SAMPLE_BASES, THETA_FREE, parse_name
 from klsym.kernel.ring import ONE, ZERO, ExpPoly
 from klsym.kernel.slots import name_in_slot
 from klsym.kernel.statements import Context
@@ -119,7 +120,7 @@ class Unfolding:
             return self._compute_smooth_value(function, x, power)
         value = attach(substitute_on_policy(attach(x)) if weighted else x)
         if not is_live(x, self.context):
-            return self._detach(self._compute_smooth_value(function, value, power))
+            return detach(self._compute_smooth_value(function, value, power), self.context)
         applied = self._compute_smooth_value(function, value, power)
         factor = ONE if function is sympy.log else power
         slope = (
@@ -127,7 +128,8 @@ class Unfolding:
             if function is sympy.exp
             else self._compute_smooth_value(sympy.Pow, value, power - 1) * factor
         )
-        return self._detach(applied) + self._detach(slope) * (x - self._detach(attach(x)))
+        held, rate, at = (detach(part, self.context) for part in (applied, slope, attach(x)))
+        return held + rate * (x - at)
 
     def _compute_smooth_value(self, function: Any, x: ExpPoly, power: ExpPoly) -> ExpPoly:
         """Return exp(x), log(x) or x^power of an x without sg(..)."""
@@ -203,10 +205,6 @@ class Unfolding:
             reason = "a division by zero, or a log or a root of what is not positive, at every sample tried"
             raise UsageError(f"{reason} (of batches those of n = 2)")
         return self._add_definition(e, kind) if definition is None else definition
-
-    def _detach(self, x: ExpPoly) -> ExpPoly:
-        """Return sg(x)."""
-        return x.rename(lambda n: detach_name(n) if is_live(ExpPoly.from_variable(n), self.context) else n)
 
     def simplify(self, element: ExpPoly) -> ExpPoly:
         return reduce_by_relations(element, self.context, self.has_gradient, roots=self.roots)

@@ -82,7 +82,7 @@ def find_next_step(
     plain = reduce_powers(element, context)
     if plain != element:
         return "region", _build_data({}, ONE, ZERO, []), plain
-    if (step_of_log := find_log_step(element, context)) is not None:
+    if (step_of_log := find_log_step(element, context, has_gradient)) is not None:
         return "definition", *step_of_log
     regions = (name for name in element.names() if context.find_definition(name, REGION) is not None)
     names = sorted(regions, reverse=True)

@@ -115,7 +115,7 @@ READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
     "parameters-declared",
     "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
-    "at-each-token", "of-sequences", "first-order-at-each-token", "over-tokens",
+    "at-each-token", "of-sequences", "first-order-at-each-token", "first-order-in-group", "over-tokens",
     "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
     "settings-assumed", "temperature-read", "temperature-squared", "selection-held",
@@ -171,6 +171,10 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "first-order-at-each-token": lambda slopes: (
         "the loss at each token with the same gradient, with level"
         f" token: the slope in {'each sum' if len(slopes) > 1 else 'the sum'} over tokens is held"
+    ),
+    "first-order-in-group": lambda slopes: (
+        f"with the slope in {'each sum' if len(slopes) > 1 else 'the sum'} over the group held, which keeps"
+        " the expected gradient"
     ),
     "drawn": _explain_exact_mean,
     "neither-proof-nor-model": "{of}: neither a proof nor a model was found",

@@ -22,7 +22,9 @@ from support.losses.random_losses import Case
 
 HERE = Path(__file__).parents[3]
 
-SOURCE = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{12} \S+: |arXiv:\d{4}\.\d{5}|TRL documentation, ")
+SOURCE = re.compile(
+    r"[\w.-]+/[\w.-]+@(?:[0-9a-f]{12}|v\d+\.\d+\.\d+) \S+: |arXiv:\d{4}\.\d{5}|TRL documentation, "
+)
 SETTLED = (  # a few seconds in all
     "deepspeed-chat-ppo", "trl-ppo-k3", "slime-reinforce-pp-baseline", "tinker-kl", "trl-rloo",
     "trl-rloo-later", "dr-grpo", "trl-dr-grpo", "verl-k3-plus", "gspo", "gspo-token",

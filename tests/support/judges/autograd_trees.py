@@ -137,7 +137,8 @@ class Torch:
             for i in range(n):
                 rest = [j for k, j in enumerate(batch) if k != i]
                 put = {
-                    of: (of.of(*OWN), x[batch[i]], x[rest].sum()) for of, x in zip(sums, inner, strict=True)
+                    of: (of.combine(*OWN), x[batch[i]], x[rest].sum())
+                    for of, x in zip(sums, inner, strict=True)
                 }
                 total = total + self.one_of_batch(e, put, batch[i], n) * mass[list(batch)].prod() / n
         return total

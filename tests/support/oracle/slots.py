@@ -3,7 +3,7 @@
     past(x) now(x) future(x) whole(x) togo(x)    sums of x at each token, with seqmean(x) = whole(x)/T
     disc(g, x)                                   sum_{u >= t} g^(u - t) x_u at token t
     gae(x, g)                                    sum_{u >= t} (g x)^(u - t) (R_u + g V_{u+1} - V_u)
-    others(x) loo(x) centred(x) normalised(x)    over the samples of a batch, all batches of n enumerated
+    others(x) groupsum(x) loo(x) centred(x) normalised(x)    over a batch, all batches of n enumerated
     full(x)                                      sum_y q(y) x(y) over the branches of the node, q moving too
 
 >>> from support.oracle import losses
@@ -27,7 +27,7 @@ from .losses import Forest, Rows, Setting, centred
 from .numbers import Jet, exp
 
 OF_TOKENS = ("past", "now", "future", "whole", "togo", "seqmean", "disc", "gae")
-OF_SAMPLES = ("others", "loo", "centred", "normalised")
+OF_SAMPLES = ("others", "groupsum", "loo", "centred", "normalised")
 
 
 def holds(text: str, names: tuple[str, ...]) -> bool:
@@ -189,13 +189,17 @@ class Slotted(Forest):
             rest = found[:i] + found[i + 1 :]
             return sum(rest[1:], rest[0])
 
+        def group(argument: ast.expr) -> Any:
+            first, *rest = each(argument)
+            return sum(rest, first)
+
         def left(batch: str) -> Callable[[ast.expr], Any]:
             return lambda argument: centred(each(argument), batch)[i]
 
         def mine(name: str) -> Callable[[ast.expr], Any]:
             return lambda argument: self.taken(names.sums[name](argument), batches[:, i])
 
-        sums = {"others": others, "loo": left("leave-one-out"), "centred": left("mean"),
+        sums = {"others": others, "groupsum": group, "loo": left("leave-one-out"), "centred": left("mean"),
                 "normalised": left("std"), **{name: mine(name) for name in names.sums}}  # fmt: skip
         at_i = Found(lambda name, inner=None: self.taken(names(name, inner), batches[:, i]), sums)
         loss = evaluate(text, at_i)
