@@ -401,7 +401,7 @@ def check_float32(context: DiagnosedLoss) -> Messages:
     if infinities and written.expression.has(log_p):
         yield Message("overflows", found=infinities, of="log q - log p")
     elif infinities:
-        rare = tuple(replace(one, at=int(LIKELY) + min(one.at, 0)) for one in infinities)
+        rare = tuple(replace(overflow, at=int(LIKELY) + min(overflow.at, 0)) for overflow in infinities)
         yield Message("overflows", found=rare, of="log q")
     if in_run is None and (near := find_cancellation(written)):
         yield Message("cancels", at=near.at, value=near.value, exact=near.exact)

@@ -7,7 +7,6 @@ each is built from `klsym.language.expressions`.  Decimals are exact, and size a
 k2*sg(rho) + 1/10
 >>> parse("k1 + kk")  # doctest: +ELLIPSIS
 Traceback (most recent call last):
-    ...
 klsym.errors.UsageError: unknown name 'kk' at character 6 of 'k1 + kk' (known: ...)
 """
 
@@ -162,9 +161,8 @@ class Reader:
         return UsageError(f"{reason} at character {position + 1} of {excerpt!r}")
 
     def make_error_of_character(self, character: str, position: int) -> UsageError:
-        error = self.make_error(f"unexpected {character!r}", position)
-        hint = "type the formula without LaTeX, as in exp(log_q - log_mu)"
-        return UsageError(f"{error}: {hint}") if character == "\\" else error
+        hint = ": type the formula without LaTeX, as in log_q - log_p" if character == "\\" else ""
+        return UsageError(f"{self.make_error(f'unexpected {character!r}', position)}{hint}")
 
     def make_error_at(self, reason: str, node: ast.expr) -> UsageError:
         return self.make_error(reason, self.lead + node.col_offset)
@@ -430,10 +428,8 @@ OF_DENSITIES: dict[str, tuple[Callable[..., Any], int]] = {
 }  # fmt: skip
 ONE_ARGUMENT, SEVERAL = range(1, 2), range(2, 9)
 OF_TOKENS = {"past": Before, "now": Here, "future": After, "whole": Whole, "togo": togo, "seqmean": seqmean}
-OF_SAMPLES: dict[str, Callable[..., Any]] = {
-    "groupsum": sum_group,
-    **{of.name: of for of in (OfOthers, LeftOut, Centred, Normalised, Relative, Scaled)},
-}
+OF_SAMPLES: dict[str, Callable[..., Any]] = {"groupsum": sum_group}
+OF_SAMPLES |= {of.name: of for of in (OfOthers, LeftOut, Centred, Normalised, Relative, Scaled)}
 EXPONENTIALS = ("exp", "sigmoid", "logsigmoid")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], range]] = {
     "sg": (sg, ONE_ARGUMENT),

@@ -34,11 +34,10 @@ from klsym.render.question import (
     describe_kinds,
     describe_question,
     describe_term,
-    describe_terms_apart,
     name_sampler_penalty,
-    write_remark,
 )
 from klsym.render.questions.fixes import list_fixes
+from klsym.render.remarks import describe_terms_apart, write_remark
 from klsym.render.sentences import write_sentences
 from klsym.render.words import describe_place, list_open_cases
 

@@ -13,7 +13,7 @@ from typing import Any
 from klsym.diagnostics.conditions import Diagnostic, find_diagnostics
 from klsym.engine.answers.suggestion import Suggestion
 from klsym.engine.verdicts.verdict import Verdict
-from klsym.render.answer import WIDTH, build_answer, format_answer, write_summary
+from klsym.render.answer import WIDTH, Answer, build_answer, format_answer, write_summary
 from klsym.render.details import (
     derivation_latex,
     format_all_facts,
@@ -148,8 +148,6 @@ def printed(verdict: Verdict) -> PrintedVerdict:
 
 def format_verdict_markdown(verdict: PrintedVerdict) -> str:
     """Format answer, derivation, counterexample and hypotheses as Markdown."""
-    from klsym.render.answer_markdown import escape_markdown, format_answer_markdown
-
     lines = [format_answer_markdown(build_answer(verdict))]
     if verdict.proof.steps:
         lines += ["", "$$", derivation_latex(verdict), "$$"]
@@ -168,3 +166,26 @@ def format_verdict_markdown(verdict: PrintedVerdict) -> str:
             *(f"- {escape_markdown(h)}" for h in hypotheses),
         ]
     )
+
+
+def format_answer_markdown(answer: Answer) -> str:
+    """Format an answer as Markdown."""
+    lines = [
+        f"**{escape_markdown(answer.title)}**",
+        "",
+        f"{escape_markdown(answer.update)} ({answer.trust})",
+        "",
+    ]
+    reading = escape_markdown("; ".join(answer.whole_reading))
+    lines += [f"- read as {reading}"] if reading else []
+    lines += [f"- `{term.loss}`: {escape_markdown(term.text)} ({term.trust})" for term in answer.terms]
+    lines += [f"- {code} {name}: {escape_markdown(text)}" for code, name, text in answer.findings]
+    lines += [f"- fix: {escape_markdown(text)} ({trust})" for text, trust in answer.fixes]
+    lines += [f"- {name}: `{text}`" for name, text in answer.facts]
+    notes = [answer.remark, *answer.notes] if answer.remark else answer.notes
+    return "\n".join([*lines, *(f"- note: {escape_markdown(note)}" for note in notes)])
+
+
+def escape_markdown(text: str) -> str:
+    """Escape the signs that Markdown would interpret."""
+    return text.translate({ord(sign): f"\\{sign}" for sign in "*_|<"})

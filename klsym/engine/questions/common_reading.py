@@ -102,8 +102,8 @@ def _list_unread_lines(written: Written) -> Iterator[tuple[str, str]]:
     if not told:
         return
     for line in ast.walk(parse_python(as_python(written.typed))):
-        name = find_assigned_name(line) if isinstance(line, ast.stmt) else None
-        if name in told and isinstance(line, ast.Assign | ast.AugAssign | ast.AnnAssign) and line.value:
+        if isinstance(line, ast.Assign | ast.AugAssign) and (name := find_assigned_name(line)) in told:
+            assert name is not None
             yield name, ast.unparse(_remove_gradient(line.value) if names_entropy(name) else line.value)
 
 
