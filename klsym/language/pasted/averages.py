@@ -14,7 +14,7 @@ from typing import Any
 from sympy import Add, S
 
 from klsym.errors import spell_option
-from klsym.language.expressions import DENSITIES, REWARDS, A, M, OverPositions, R, log_q
+from klsym.language.expressions import DENSITIES, REWARDS, A, M, OverPositions, R, log_q, sg
 from klsym.language.messages import OF_OTHERS, WITHOUT_MASK
 from klsym.language.pasted.names import list_summed_names
 from klsym.language.pasted.policies import PolicyReader
@@ -219,12 +219,28 @@ class AverageReader(PolicyReader):
             return MASK * self.call_function(name, [x.xreplace({MASK: S.One}) for x in arguments], node)
         if name == "log":
             arguments = [self.leave_out_guard(x) for x in arguments]
+        if name == "sg":
+            arguments = [self.write_held_means(x) for x in arguments]
         value = super().call_function(name, arguments, node)
         if name not in FLOORED:
             return value
         value, floors = leave_out_floors(value)
         self.floors |= {x: max(floor, self.floors.get(x, floor)) for x, floor in floors.items()}
         return value
+
+    def write_held_means(self, x: Any) -> Any:
+        """Return a held value in which the mean of y over the batch, beside samples, is y less centred(y)."""
+        means = {mean for mean in x.atoms(Mean) if mean.has(*DENSITIES) and not mean.has(OverPositions)}
+        is_over_tokens = bool(self.token_sums.counts or self.token_sums.losses)
+        is_alone = not x.xreplace(dict.fromkeys(means, S.Zero)).has(*DENSITIES, *REWARDS)
+        if is_alone or is_over_tokens or any(self.axes.get(mean, "") not in ("", "0") for mean in means):
+            return x
+        if not means or not all(is_linear_in(x, mean) and not mean.args[0].has(Mean) for mean in means):
+            return x
+        for mean in means:
+            self.left_out[self.mean_names.get(mean, "mean")] -= 1
+            self.centred[mean.args[0]] = None
+        return x.xreplace({mean: mean.args[0] - Centred(sg(mean.args[0])) for mean in means})
 
     def leave_out_guard(self, x: Any) -> Any:
         """Return q for q + 1e-8, of whose log the small number keeps the code from infinity."""

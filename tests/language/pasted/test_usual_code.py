@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import klsym
@@ -12,7 +13,7 @@ is_masked = (importance_ratio < cfg.mask_ratio_low) | (importance_ratio > cfg.ma
 keep_mask = loss_mask & ~is_masked
 loss = (-importance_ratio * advantages){}"""
 KEPT = "-rho*A*(1 - where(mask_ratio_low > rho, 1, 0))*(1 - where(rho > mask_ratio_high, 1, 0))"
-PARAMETERS = ["mask_ratio_low", "mask_ratio_high", "num_target_tokens", "ratio_min", "ratio_max"]
+PARAMETERS = ["mask_ratio_low", "mask_ratio_high", "num_target_tokens", "ratio_min", "ratio_max", "coef"]
 READ = {  # code -> the formula, typed
     "A = G/(G-1)*(r - r.mean())\nloss = -stopgrad(A)*log_pi": "-n/(n - 1)*centred(R)*log_q",
     "loss = -(r - r.mean()).detach()*logp": "-centred(R)*log_q",
@@ -26,6 +27,8 @@ READ = {  # code -> the formula, typed
     "x = ch.exp(logp - old_logp); loss = -x*adv": "-rho*A",
     "ratio = exp(logp - old_logp); ratio = ratio.masked_fill(ratio > 2, 0.0); loss = -ratio*adv":
         "-where(rho > 2, 0, rho)*A",
+    "kl = logp - ref_logp; adv = A + coef*(kl.mean() - kl); loss = -adv.detach()*logp":
+        "-sg(A - coef*centred(sg(k1)))*log_q",
     "(M*probs*(logp - ref_logp)).sum(-1)": "full(M*k1)",
 }  # fmt: skip
 
@@ -97,3 +100,16 @@ def test_a_product_of_ratios_is_that_of_the_sequence() -> None:
     by_product = "ratio = torch.prod(torch.exp(logp - old_logp), dim=-1); loss = -ratio*A"
     by_sum = "ratio = torch.exp((logp - old_logp).sum(-1)); loss = -ratio*A"
     assert read_loss(by_product).expression == read_loss(by_sum).expression
+
+
+def test_a_held_mean_of_a_batch_is_what_numpy_makes_of_it() -> None:
+    """For two samples the weight of log q_1 is A_1 + c*(mean(k1) - k1_1)."""
+    q, p = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.5, 0.3])
+    k1, c = np.log(q / p), 0.7
+    total = np.zeros(3)
+    for i, j in np.ndindex(3, 3):
+        total += q[i] * q[j] * c * ((k1[i] + k1[j]) / 2 - k1[i]) * (np.eye(3)[i] - q)
+    slope = q * (k1 - q @ k1)  # of KL(q||p) in the logits
+    assert np.allclose(total, -c * (1 - 1 / 2) * slope)
+    text = "kl = logp - ref_logp; adv = A + coef*(kl.mean() - kl); loss = -adv.detach()*logp"
+    assert "coef*(1 - 1/n)*KL(q||p)" in " ".join(str(klsym.explain(text)).split())
