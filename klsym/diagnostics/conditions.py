@@ -20,7 +20,7 @@ from klsym.diagnostics.neighbours import (
     remove_weight,
 )
 from klsym.diagnostics.overflow import LIKELY, find_cancellation, find_overflows
-from klsym.diagnostics.reward_signs import find_opposed_values, has_divided_reward, lowers_reward
+from klsym.diagnostics.reward_signs import has_divided_reward, opposes_reward, warn_of_opposed_values
 from klsym.diagnostics.truncated_weights import find_truncation
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.is_correct import guess_intended_target, has_right_penalties
@@ -263,7 +263,7 @@ def _find_inverted_weight(context: DiagnosedLoss) -> Messages:
         setting.is_reward
         or not e.has(R, A)
         or not has_inverted_weight(e)
-        or not lowers_reward(context.verdict)
+        or not opposes_reward(context.verdict)
     ):
         return
     loss = invert_weight(e)
@@ -271,7 +271,7 @@ def _find_inverted_weight(context: DiagnosedLoss) -> Messages:
         opposite = explain_written(as_written(-loss, ()), setting)
     except KlsymError:
         return
-    if lowers_reward(opposite):
+    if opposes_reward(opposite):
         yield Message("one-change-away", kind="weight", of=loss)
 
 
@@ -341,7 +341,7 @@ def _collect_gradient_names(verdict: Verdict) -> set[str]:
 def check_signs(context: DiagnosedLoss) -> Messages:
     """Find a reward, a reference, or a bound on the ratio, that moves samples the wrong way."""
     if not context.setting.is_reward and context.verdict.target != "zero":
-        yield from find_opposed_values(context.verdict)
+        yield from warn_of_opposed_values(context.verdict)
     if (penalty := context.penalty) is None:
         return
     from klsym.diagnostics.turned_signs import find_turned_sign

@@ -45,7 +45,7 @@ WRONG_SIGNS = ("wrong-sign", "pushes-from-mu")  # warnings of a verdict
 ALL_SCORES = past(s) + now(s) + future(s)
 
 
-def lowers_reward(verdict: Verdict) -> bool:
+def opposes_reward(verdict: Verdict) -> bool:
     """Does the loss lower the probability of samples with a large reward?"""
     return _says_that_it_lowers(verdict) or find_opposed_reward(verdict) is not None
 
@@ -58,7 +58,7 @@ def _says_that_it_lowers(verdict: Verdict) -> bool:
     )  # fmt: skip
 
 
-def find_opposed_values(verdict: Verdict) -> Iterator[Message]:
+def warn_of_opposed_values(verdict: Verdict) -> Iterator[Message]:
     """Find a reward, or log p, that lowers each sample's probability, unless a warning says so already."""
     if not _says_that_it_lowers(verdict) and (reward := find_opposed_reward(verdict)) is not None:
         yield Message("against-reward", of=reward)

@@ -21,7 +21,7 @@ from klsym.language.pasted.action_values import find_trained_coefficient
 from klsym.language.pasted.calls import Call, Row, make_elementwise_row
 from klsym.language.pasted.names import has_mask_index, list_chain, names_mask, split_operands
 from klsym.language.pasted.notes import IDENTITY_METHODS
-from klsym.language.pasted.rewards_of_tokens import CUMULATIVE
+from klsym.language.pasted.rewards_of_tokens import CUMULATIVE, read_token_values
 from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
 from klsym.language.reductions import ACTION_VALUE, MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
 from klsym.language.sums import Normalised
@@ -243,8 +243,7 @@ def _average_kept(reader: Any, call: Call, x: Any, axis: ast.expr | None) -> Any
 
 def _build_product(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return the product of a ratio over the tokens of a sequence, exp of the sum of its logs."""
-    _refuse_computed_axis(reader, call, given)
-    logs = log(unfold(reader.build(given["x"], depth)))
+    logs = log(unfold(read_token_values(reader, call, given, depth)))
     if logs.has(log):
         hint = ": a product is read of ratios, as in prod(exp(logp - old_logp), -1)"
         raise reader.make_error_with_hint(f"{call.name} of a value that is no ratio", hint, call.node)

@@ -36,7 +36,7 @@ from klsym.language.expressions import (
     where,
 )
 from klsym.language.named_losses import list_names
-from klsym.language.pasted.asked_names import ask_for_value, names_token_advantage, suggest_function
+from klsym.language.pasted.asked_names import ask_for_value, names_token_advantage, suggest_for_function
 from klsym.language.pasted.text import parse_python, suggest_statements
 from klsym.language.recognition import is_indicator
 from klsym.language.sums import (
@@ -200,7 +200,7 @@ class Reader:
             case ast.Call(ast.Name(name)) if name not in FUNCTIONS:
                 known = " ".join(sorted({*FUNCTIONS, *OF_DENSITIES}, key=str.lower))
                 reason = f"unknown function {name[:SHOWN]!r} (known: {known})"
-                raise self.make_error_with_hint(reason, suggest_function(name), node)
+                raise self.make_error_with_hint(reason, suggest_for_function(name), node)
             case ast.Call(ast.Attribute()):
                 raise self.make_error_at(f"{FOREIGN[ast.Attribute]} is not part of the loss grammar", node)
         if isinstance(node, ast.BinOp):

@@ -39,7 +39,7 @@ from klsym.language.parser import (
     parse_asked,
 )
 from klsym.language.pasted.action_values import names_action_value
-from klsym.language.pasted.asked_names import OF_PAIRS, name_all_unknown
+from klsym.language.pasted.asked_names import OF_PAIRS, ask_for_all_unknown
 from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.names import (
     LIBRARIES,
@@ -55,7 +55,7 @@ from klsym.language.pasted.names import (
 )
 from klsym.language.pasted.notes import IDENTITY_METHODS, list_notes
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
-from klsym.language.pasted.selections import has_quantile, hold_values
+from klsym.language.pasted.selections import has_quantile, hold_entropies_and_selections
 from klsym.language.pasted.separate_terms import refuse_written
 from klsym.language.pasted.statements import Unrolled
 from klsym.language.pasted.text import (
@@ -107,7 +107,7 @@ def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
     if attempt.error is None:
         return Reading(attempt.expression, False, tuple(list_notes(attempt.reader)))
     refusal = attempt.error if attempt.reader.is_foreign else refusal
-    raise name_all_unknown(refusal, text, names, lambda *asked: attempt_reading(*asked).error) from None
+    raise ask_for_all_unknown(refusal, text, names, lambda *asked: attempt_reading(*asked).error) from None
 
 
 class Attempt(NamedTuple):
@@ -245,7 +245,7 @@ class SpelledReader(WholeLossReader):
                 end = self.find_position(node.end_lineno or 1, node.end_col_offset or 0)
                 node.col_offset, node.end_col_offset = self.find_position(node.lineno, node.col_offset), end
         self.is_foreign |= has_quantile(tree)
-        self.selection = hold_values(tree)
+        self.selection = hold_entropies_and_selections(tree)
         self.collect_names(tree)
         if not tree.body:
             raise UsageError("an empty loss: write for example 'sg(rho)*k2'")

@@ -151,7 +151,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         f"descending this loss makes a sample less likely the larger its {losses.show(of, TEXT)} is"
     ),
     "against-reference": (
-        "descending this loss makes a sample less likely the more likely the reference finds it"
+        "descending this loss favours what the reference finds unlikely over what it finds likely"
     ),
     "other-objective": "the objective is not a KL, although the loss compares q with p",
     "overflows": _describe_overflows,

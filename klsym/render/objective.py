@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from sympy import Dummy, Expr, Heaviside, cancel, expand, factor, fraction, sign
+from sympy import Dummy, Expr, Heaviside, S, cancel, expand, factor, fraction, sign
 
 from klsym.diagnostics.reward_signs import is_never_negative
 from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
@@ -242,9 +242,13 @@ def _show_negated(value: Any) -> str:
 
 
 def falls_with_reward(value: Any) -> bool:
-    """Does a multiple in steps fall somewhere as R or A rises, and rise nowhere?"""
-    slopes = [-slope for slope in _list_slopes(value)]
-    return bool(slopes) and all(map(is_never_negative, slopes))
+    """Does a multiple in steps fall somewhere as R or A rises, in a region or at a bound, and rise nowhere?
+
+    >>> [falls_with_reward(x) for x in (-Heaviside(R, 0), Heaviside(R, 0), R - 5 * Heaviside(R, 0))]
+    [True, False, False]
+    """
+    changes = [-change for change in (*_list_slopes(value), *_list_jumps(value))]
+    return bool(changes) and all(map(is_never_negative, changes))
 
 
 def turns_with_reward(value: Any) -> bool:
@@ -263,11 +267,26 @@ def _list_slopes(value: Any) -> list[Any]:
     """Return the slopes of a multiple in steps in R and A, other than 0, region by region."""
     if not _has_steps(value):
         return []
-    value = value.replace(sign, lambda x: Heaviside(x, 0) - Heaviside(-x, 0))
-    open_steps = value.replace(Heaviside, lambda x, at_0=0: 1 - Heaviside(-x, 0) if at_0 else Heaviside(x, 0))
-    regions = [v for signed in _split_at_bounds(open_steps) for v in iterate_values(signed.expand())]
+    regions = [v for signed in _split_at_bounds(_open_steps(value)) for v in iterate_values(signed.expand())]
     rewards = [(factor(v), x) for v in regions for x in v.free_symbols if x.name in (R.name, A.name)]
     return [slope for v, x in rewards if (slope := factor(v.diff(x))) != 0]
+
+
+def _list_jumps(value: Any) -> list[Any]:
+    """Return by how much a multiple rises at the single bound of its only reward with bounds, unless by 0."""
+    if not _has_steps(value) or len(bounds := _find_bounds(e := _open_steps(value))) != 1:
+        return []
+    ((reward, bound),) = bounds.items()
+    beside = [Dummy(reward.name, **{side: True}) for side in ("positive", "negative")]
+    above, below = (e.xreplace({reward: bound + d}).xreplace({d: S.Zero}) for d in beside)
+    jump = factor(expand(above - below))
+    return [] if jump == 0 or jump.has(Heaviside) else [jump]
+
+
+def _open_steps(value: Any) -> Any:
+    """Return a value with steps that are 0 at their bounds alone."""
+    value = value.replace(sign, lambda x: Heaviside(x, 0) - Heaviside(-x, 0))
+    return value.replace(Heaviside, lambda x, at_0=0: 1 - Heaviside(-x, 0) if at_0 else Heaviside(x, 0))
 
 
 def _falls(value: Any) -> bool:
@@ -284,13 +303,21 @@ def _has_steps(value: Any) -> bool:
 
 
 def _split_at_bounds(e: Any) -> Iterator[Any]:
-    """Yield an expression where each reward with a single bound lies above it, and where it lies below."""
+    """Yield an expression where each reward with a single bound lies above it, and where it lies below.
+
+    The reward is then bound + d, d a positive or a negative Dummy of the same name, with the same slope.
+    """
+    bounds = _find_bounds(e)
+    for sides in product(("positive", "negative"), repeat=len(bounds)):
+        distances = [Dummy(x.name, **{side: True}) for x, side in zip(bounds, sides, strict=True)]
+        yield e.xreplace({x: bound + d for (x, bound), d in zip(bounds.items(), distances, strict=True)})
+
+
+def _find_bounds(e: Any) -> dict[Any, Any]:
+    """Return where the steps of each reward are, of those whose steps are all at one place."""
     steps = {step.args[0] for step in e.atoms(Heaviside)}
-    bounds = {x: {_find_bound(step, x) for step in steps} - {None} for x in (R, A)}
-    single = {x: values.pop() for x, values in bounds.items() if len(values) == 1}
-    for sides in product(("positive", "negative"), repeat=len(single)):
-        distances = [Dummy(x.name, **{side: True}) for x, side in zip(single, sides, strict=True)]
-        yield e.xreplace({x: bound + d for (x, bound), d in zip(single.items(), distances, strict=True)})
+    places = {x: {_find_bound(step, x) for step in steps} - {None} for x in (R, A)}
+    return {x: found.pop() for x, found in places.items() if len(found) == 1}
 
 
 def _find_bound(step: Any, x: Any) -> Any | None:
@@ -316,18 +343,24 @@ def name_combination(reading: TargetReading, ascends: bool) -> str:
     penalty = _name_penalty(reading, multiples, ascends)
     if "reward" not in multiples:
         return penalty
-    value = reading.parts["reward"]
-    rises, wrong_way = aim_at_multiples(multiples, ascends).is_maximised, value if ascends else -value
-    if _is_nonlinear(value) and (_falls(wrong_way) or _falls(-wrong_way)):
-        rises = _falls(-wrong_way)
-    gradient = "a policy gradient" if rises else "the wrong sign for a policy gradient"
-    if not ascends and (positive := needs_condition(value)):
-        gradient = f"a policy gradient if {positive} > 0"
-    if turns_with_reward(value):
-        gradient = "a policy gradient whose sign changes with the reward"
-    elif not rises and _is_nonlinear(value) and not _falls(wrong_way):
-        gradient = "a policy gradient of a function of the reward"
+    gradient = _name_policy_gradient(reading.parts["reward"], multiples, ascends)
     return " with ".join(filter(None, (gradient, penalty)))
+
+
+def _name_policy_gradient(value: Any, multiples: dict[str, str], ascends: bool) -> str:
+    """Name the gradient of a multiple or a function of a reward, by whether it raises the reward."""
+    if not ascends and (positive := needs_condition(value)):
+        return f"a policy gradient if {positive} > 0"
+    if turns_with_reward(value):
+        return "a policy gradient whose sign changes with the reward"
+    if _is_nonlinear(value):
+        raised = value if ascends else -value  # the function of the reward whose mean rises
+        if not _falls(raised) and not _falls(-raised):
+            return "a policy gradient of a function of the reward"
+        is_raised = _falls(-raised)
+    else:
+        is_raised = aim_at_multiples(multiples, ascends).is_maximised
+    return "a policy gradient" if is_raised else "the wrong sign for a policy gradient"
 
 
 def _name_penalty(reading: TargetReading, multiples: dict[str, str], ascends: bool) -> str:

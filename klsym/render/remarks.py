@@ -72,10 +72,10 @@ def write_remark(verdict: Verdict) -> str:
         describe_regression,
         describe_repeated_division,
         describe_sum_over_tokens,
-        describe_two_values,
+        describe_objective_of_counts,
         describe_log_ratio,
         describe_ratio_of_itself,
-        describe_baseline,
+        describe_normalised_mean,
     )
     return next(filter(None, (write(verdict) for write in writers)), "")
 
@@ -176,7 +176,7 @@ def describe_ratio_of_itself(verdict: Verdict) -> str:
     return OF_ITSELF if any(x.has(log_q) and expand(remove_sg(x)) == 0 for x in exponents) else ""
 
 
-def describe_baseline(verdict: Verdict) -> str:
+def describe_normalised_mean(verdict: Verdict) -> str:
     """Say what the mean in (R - mean)/std does without the division; "" for other losses."""
     e = verdict.loss.written.expression if verdict.loss.written else S.Zero
     rewards = {x.args[0].name for x in e.atoms(Normalised) if x.args[0] in (R, A)}
@@ -212,7 +212,7 @@ def describe_sum_over_tokens(verdict: Verdict) -> str:
     return f"summed over tokens ({spell_option('aggregate', 'sum')}), {'; '.join(said)}" if said else ""
 
 
-def describe_two_values(verdict: Verdict) -> str:
+def describe_objective_of_counts(verdict: Verdict) -> str:
     """Say what a reward over the mean of its batch optimises, if it is 0 or 1, and what its series is."""
     remarks = {message.code: message.values for message in verdict.gradient.remarks}
     if series := remarks.get("series-of-log"):

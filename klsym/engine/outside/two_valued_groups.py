@@ -79,10 +79,10 @@ def explain_counts(written: Written, setting: Setting) -> Verdict:
     if c is None:
         return verdict
     if not c.has(length):
-        counted = _count_ones(c) if verdict.target is None else None
+        counted = _find_counted(c) if verdict.target is None else None
         return verdict if counted is None else _add_objective(verdict, counted)
     undivided = c.xreplace({length: sympy.S.One})
-    counted = _count_ones(undivided) if sympy.simplify(c - undivided / length) == 0 else None
+    counted = _find_counted(undivided) if sympy.simplify(c - undivided / length) == 0 else None
     remarks = () if counted is None else (counted.describe(same_length=True),)
     return verdict.revise(remarks=(*remarks, *verdict.gradient.remarks))
 
@@ -109,7 +109,7 @@ def _set_policy(e: Any) -> Any:
     return unfold(substitute_policy(flipped))
 
 
-def _count_ones(c: Any) -> Counted | None:
+def _find_counted(c: Any) -> Counted | None:
     """Return h and the slope of Phi for a coefficient; None if it depends on anything but h and K."""
     totals = {x: sympy.Dummy(real=True) for x in c.atoms(OfOthers)}
     own_parts = (c.xreplace(totals), *(x.args[0] for x in totals))
@@ -117,7 +117,7 @@ def _count_ones(c: Any) -> Counted | None:
     if len(switches) != 1 or unfold(sympy.Tuple(*switches)).has(log_q):
         return None
     [h] = switches
-    a_0, a_1 = (_set_sample(c, h, sympy.Integer(value)) for value in (0, 1))
+    a_0, a_1 = (_evaluate_with_h(c, h, sympy.Integer(value)) for value in (0, 1))
     if a_0 is None or a_1 is None:
         return None
     return Counted(h, a_1 - a_0)
@@ -129,7 +129,7 @@ def _list_own_switches(e: Any) -> list[Any]:
     return [x for x in inner if x.has(*SLOTTED)]
 
 
-def _set_sample(c: Any, h: Any, value: Any) -> Any | None:
+def _evaluate_with_h(c: Any, h: Any, value: Any) -> Any | None:
     """Return the coefficient of a sample whose h has this value; None if it may not exist at some K."""
     at_one, at_zero = ({h: sympy.Integer(end)} for end in (1, 0))
     sums = {

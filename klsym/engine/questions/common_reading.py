@@ -6,6 +6,7 @@ A theorem compares what was read.  Where two texts differ in what was not read, 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 
 from klsym.engine.explain import SELECTION
@@ -16,7 +17,7 @@ from klsym.language.messages import BY_ITS_NAME
 from klsym.language.pasted.notes import SHAPE_METHODS
 from klsym.language.pasted.selections import remove_hold
 from klsym.language.pasted.text import as_python, find_assigned_name, parse_python
-from klsym.language.training_names import names_entropy
+from klsym.language.training_names import find_meaning, names_entropy
 from klsym.language.usual_names import names_old
 from klsym.notation.losses import Written
 
@@ -29,7 +30,7 @@ def refuse_other_readings(pair: WrittenPair) -> None:
     Raises UsageError: with what to type instead.
     """
     _refuse_two_selections(pair)
-    _refuse_two_readings(pair)
+    _refuse_word_beside_vocabulary(pair)
     _refuse_two_samplers(pair)
     _refuse_unread_lines(pair)
     _refuse_shapes_alone(pair)
@@ -47,7 +48,7 @@ def _refuse_two_selections(pair: WrittenPair) -> None:
         raise UsageError(f"compare: M would be two masks, {masks}: compare losses with the same selection")
 
 
-def _refuse_two_readings(pair: WrittenPair) -> None:
+def _refuse_word_beside_vocabulary(pair: WrittenPair) -> None:
     """Refuse a name that is of the drawn word in one text, and of every word in the other."""
     first, second = (dict(_list_names_read(written)) for written in pair)
     for name in first.keys() & second.keys():
@@ -83,18 +84,18 @@ def _find_name_of(written: Written, symbol: str) -> str:
 
 
 def _refuse_unread_lines(pair: WrittenPair) -> None:
-    """Refuse texts in which a name that is taken for what it says is computed in two ways."""
+    """Refuse texts in which names of one meaning, taken for what they say, are computed in two ways."""
     first, second = (dict(_list_unread_lines(written)) for written in pair)
-    for name in first.keys() & second.keys():
-        if first[name] != second[name]:
-            lines = " and ".join(f"`{name} = {value[name][:60]}`" for value in (first, second))
+    for meaning in first.keys() & second.keys():
+        if first[meaning].partition(" = ")[2] != second[meaning].partition(" = ")[2]:
+            lines = f"`{first[meaning][:80]}` and `{second[meaning][:80]}`"
             raise UsageError(
                 f"compare: the two differ in {lines}, which are not read: write what the names in them are"
             )
 
 
 def _list_unread_lines(written: Written) -> Iterator[tuple[str, str]]:
-    """Yield each name that is taken for what it says, and what the text assigns to it."""
+    """Yield the meaning of each name that is taken for what it says, and the line that assigns it."""
     conditions = (
         x for note in written.notes if note.code == "settings-assumed" for x in note.values["conditions"]
     )
@@ -104,12 +105,13 @@ def _list_unread_lines(written: Written) -> Iterator[tuple[str, str]]:
     for line in ast.walk(parse_python(as_python(written.typed))):
         if isinstance(line, ast.Assign | ast.AugAssign) and (name := find_assigned_name(line)) in told:
             assert name is not None
-            yield name, ast.unparse(_remove_gradient(line.value) if names_entropy(name) else line.value)
+            value = _drop_requires_grad(line.value) if names_entropy(name) else line.value
+            yield find_meaning(name) or name, f"{name} = {ast.unparse(value)}"
 
 
-def _remove_gradient(value: ast.expr) -> ast.expr:
+def _drop_requires_grad(value: ast.expr) -> ast.expr:
     """Return the call of an entropy without what says whether it has a gradient, which is read."""
-    inner = remove_hold(value)
+    inner = copy.deepcopy(remove_hold(value))
     if isinstance(inner, ast.Call):
         inner.keywords = [keyword for keyword in inner.keywords if keyword.arg != "requires_grad"]
     return inner

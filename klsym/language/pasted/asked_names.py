@@ -88,10 +88,10 @@ def find_example(name: str) -> str:
     return f"{AVERAGED[example]}.{statistic}()" if statistic and example in AVERAGED else example
 
 
-def suggest_function(name: str) -> str:
+def suggest_for_function(name: str) -> str:
     """Return what to type for a function that is not known, if it is a usual one; "" for others.
 
-    >>> suggest_function("tau"), suggest_function("sigma"), suggest_function("har")
+    >>> suggest_for_function("tau"), suggest_for_function("sigma"), suggest_for_function("har")
     (': for a product type tau*(..)', ': the logistic function is sigmoid(..)', '')
     """
     if name == "sigma":
@@ -110,7 +110,7 @@ def looks_like_number(name: str) -> bool:
     return is_coefficient(name) or bool({*words[-1:]} & OF_NUMBERS) or is_bound
 
 
-def name_all_unknown(
+def ask_for_all_unknown(
     error: UsageError,
     text: str,
     names: Sequence[str],

@@ -61,7 +61,7 @@ def find_kind(name: str) -> str:
 
 
 OF_RATIO = ": for the ratio to an old policy write `r = exp(logp - old_logp); ...`, for a reward `r = R; ...`"
-AVERAGED_LETTER = re.compile(r"\br\.(?:mean|std)\(|\b(?:mean|std)\(r\b")
+CENTRED_LETTER = re.compile(r"\br\s*-\s*(?:\w+\.)?(?:r\.mean\(|mean\(r\))")  # r - r.mean(), r - np.mean(r)
 SIZE_OF_GROUP = re.compile(r"\bG\s*/\s*\(G\s*-\s*1\)|/\s*\(G\s*-\s*1\)")
 RETURNS_AT_STEPS = {"vt", "tf_vt"}  # where they multiply alone; elsewhere a critic's values
 OF_LABELS = {"y", "label", "labels", "target", "targets", "onehot", "true"}
@@ -83,8 +83,8 @@ class AssumedNameReader(OtherSampleReader):
             self.note_assumption(f"{name} is -A*log_q, a policy gradient")
             self.told.add(name)
             return -ATOMS["A"] * ATOMS["log_q"]
-        if name == "r" and name not in self.assigned and AVERAGED_LETTER.search(self.source):
-            self.note_assumption("r is the reward R, of which the mean is taken, and not p/q")
+        if name == "r" and name not in self.assigned and CENTRED_LETTER.search(self.source):
+            self.note_assumption("r is the reward R, less its mean, and not p/q")
             return ATOMS["R"]
         if name == "r" and name not in self.assigned and self.has_advantage_alone():
             raise self.make_error_with_hint("r is p/q, and the code names no reference", OF_RATIO, node)

@@ -72,6 +72,7 @@ class TokenSums:
         self.losses: set[str] = set()
         self.counts: set[str] = set()
         self.accumulates = False  # is a value of each token added up to it, or from it on?
+        self.axes: set[bool] = set()  # along which values of each token are added up: is it the first one?
         self.averages = False  # is then a mean taken, which may be of a sequence or of the batch?
         self.unmasked: dict[str, set[str]] = {}  # function that averages a loss without a mask -> over what
 

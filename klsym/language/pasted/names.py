@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
+from klsym.language.pasted.text import forbids_gradient
 from klsym.language.training_names import (
     ADVANTAGES,
     BEHAVIOUR,
@@ -354,6 +355,7 @@ def is_told_by_name(name: str, value: ast.expr) -> bool:
         return False
     words = {word for x in names if not {*split_words(x)} & OF_DATA for word in split_words(x)}
     is_of_another = bool(words & (REFERENCE | BEHAVIOUR | OLD)) or bool({*names} & WITHOUT_GRADIENT)
+    is_of_another |= forbids_gradient(value)
     return not (meaning == "log_q" and is_of_another)
 
 

@@ -29,8 +29,10 @@ OF_LAST_AXIS = {"1", "-1", "2"}  # of unsqueeze
 COPYING = {"expand_as", "expand", "broadcast_to"}  # methods that repeat a value along an axis
 OF_COLUMNS = {"view", "reshape"}  # x.view(-1, 1)
 PER_TOKEN = {"token", "tokens"}
-OF_RETURNS = {"return", "returns", "ret", "rets", "rtg", "togo", "discounted", "cumulative"}
-OF_LATER_TOKENS = "{0} is the sum of the rewards from each token on; type R for those of each token alone"
+OF_RETURNS = {"return", "returns", "ret", "rets", "rtg", "togo", "discounted"}
+OF_LATER_TOKENS = (
+    "{0} is the sum of the rewards from each token on, with gamma = 1; type R for those of each token alone"
+)
 OF_RESPONSE = "{0} is one number for the whole response, as its shape says; type R for one of each token"
 OF_EACH_TOKEN = "{0} is of each token; for one of the whole response type {0}.unsqueeze(-1)"
 OF_WHOLE = "{0} is one number for the whole response; for one of each token type R"
@@ -133,11 +135,12 @@ class Reversed(Function):
         return x.args[0] if isinstance(x, cls) else None
 
 
-def _read_of_tokens(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
+def read_token_values(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return the argument of a function along the axis of the tokens; other axes are refused."""
     axis, x = ast.unparse(given["axis"]), reader.build(given["x"], depth)
+    reader.token_sums.axes.add(axis in FIRST)
     of_token = not (x.has(Mean) or has_words(x)) and (isinstance(x, Reversed) or not x.has(OverPositions))
-    if axis not in (*LAST, *FIRST) or not of_token:
+    if axis not in (*LAST, *FIRST) or not of_token or len(reader.token_sums.axes) > 1:
         reason = f"{call.name} of other values than one of each token, along their axis"
         hint = ": type togo(x) for a sum over this and later tokens"
         raise reader.make_error_with_hint(reason, hint, call.node)
@@ -148,12 +151,12 @@ def _read_of_tokens(reader: Any, call: Call, given: dict[str, ast.expr], depth: 
 
 def _build_reversed(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return x with the last token first."""
-    return Reversed(_read_of_tokens(reader, call, given, depth))
+    return Reversed(read_token_values(reader, call, given, depth))
 
 
 def _build_cumulative(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return the sum up to each token; of a reversed value, the sum from each token on, reversed."""
-    x = _read_of_tokens(reader, call, given, depth).xreplace({MASK: S.One})
+    x = read_token_values(reader, call, given, depth).xreplace({MASK: S.One})
     reader.token_sums.accumulates = True
     return Reversed(togo(x.args[0])) if isinstance(x, Reversed) else Before(x) + Here(x)
 

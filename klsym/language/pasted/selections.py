@@ -6,29 +6,22 @@ import ast
 import copy
 
 from klsym.errors import UsageError
-from klsym.language.pasted.text import find_assigned_name
+from klsym.language.pasted.text import find_assigned_name, forbids_gradient
 from klsym.language.training_names import names_entropy
 
 OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.GtE, ast.LtE: ast.Gt}
 QUANTILES = {"quantile", "nanquantile", "percentile", "nanpercentile", "kthvalue", "median"}
 
 
-def hold_values(tree: ast.Module) -> str:
-    """Write sg(..) around entropies without a gradient, and M for selections; return what M stands for.
+def hold_entropies_and_selections(tree: ast.Module) -> str:
+    """Write sg(..) where entropies without a gradient are used, and M for selections; return what M is.
 
     >>> tree = ast.parse("entropy = get_entropy(logits, requires_grad=False); loss = -A*log_q - 0.1*entropy")
-    >>> hold_values(tree), ast.unparse(tree).splitlines()
+    >>> hold_entropies_and_selections(tree), ast.unparse(tree).splitlines()
     ('', ['entropy = get_entropy(logits)', 'loss = -A * log_q - 0.1 * sg(entropy)'])
     """
     holder = _EntropyHolder()
-    for line in tree.body:
-        holder.visit(line)
-        name = find_assigned_name(line)
-        holder.names -= {name}
-        if name and names_entropy(name) and isinstance(line, ast.Assign):
-            inner = remove_hold(line.value)
-            holder.names |= {name} if inner is not line.value else set()
-            line.value = inner
+    tree.body = [holder.visit_line(line) for line in tree.body]
     return hold_selections(tree)
 
 
@@ -37,13 +30,9 @@ def remove_hold(value: ast.expr) -> ast.expr:
     match value:
         case ast.Call(ast.Attribute(ast.Call() as inner, "detach"), [], []):
             return inner
-        case ast.Call(of, arguments, keywords):
-            kept = [x for x in keywords if not (x.arg == "requires_grad" and ast.unparse(x.value) == "False")]
-            return (
-                value
-                if len(kept) == len(keywords)
-                else ast.copy_location(ast.Call(of, arguments, kept), value)
-            )
+        case ast.Call(of, arguments, keywords) if forbids_gradient(value):
+            kept = [keyword for keyword in keywords if keyword.arg != "requires_grad"]
+            return ast.copy_location(ast.Call(of, arguments, kept), value)
     return value
 
 
@@ -51,9 +40,26 @@ class _EntropyHolder(ast.NodeTransformer):
     """Writes sg(..) around names, those whose values have no gradient."""
 
     def __init__(self) -> None:
-        self.names: set[str | None] = set()
+        self.names: set[str] = set()
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
+    def visit_line(self, line: ast.stmt) -> ast.stmt:
+        """Return a line with the names that are held in it; note what it assigns."""
+        self.visit(line)
+        match line:
+            case ast.AugAssign(ast.Name(name) as target, operator, value) if name in self.names:
+                start = self.visit_Name(ast.copy_location(ast.Name(name, ast.Load()), target))
+                line = ast.Assign([target], ast.BinOp(start, operator, value), lineno=line.lineno)
+                ast.fix_missing_locations(ast.copy_location(line, value))
+        if isinstance(line, ast.Assign):
+            assigned = {x.id for target in line.targets for x in ast.walk(target) if isinstance(x, ast.Name)}
+            entropies, inner = set(filter(names_entropy, assigned)), remove_hold(line.value)
+            self.names -= assigned
+            if entropies and inner is not line.value:
+                self.names |= entropies
+                line.value = inner
+        return line
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.names or not isinstance(node.ctx, ast.Load):
             return node
         held = ast.Call(ast.Name("sg", ast.Load()), [node], [])

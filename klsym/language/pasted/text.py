@@ -175,6 +175,16 @@ def ask_for_lines(branch: str) -> str:
     return f": type the lines that run, without {branch[:60]!r}, or audit the function"
 
 
+def forbids_gradient(node: ast.AST) -> bool:
+    """Has a call the argument requires_grad=False?
+
+    >>> [forbids_gradient(ast.parse(x)) for x in ("f(x, requires_grad=False)", "f(x, requires_grad=True)")]
+    [True, False]
+    """
+    keywords = (x for x in ast.walk(node) if isinstance(x, ast.keyword) and x.arg == "requires_grad")
+    return any(isinstance(x.value, ast.Constant) and not x.value.value for x in keywords)
+
+
 def find_assigned_name(node: ast.stmt) -> str | None:
     """Return the name that a statement assigns to; None where it assigns to none."""
     match node:

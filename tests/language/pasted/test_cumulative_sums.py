@@ -81,6 +81,8 @@ def test_and_is_read_as_it(code: str) -> None:
         ("rewards.cumsum(-1).flip(-1)", "along their axis"),
         ("rewards.flip(-1)*rewards", "turned round once"),
         ("rewards.cumsum(2 - 1)", "along their axis"),
+        ("rewards.flip(0).cumsum(-1).flip(0)", "along their axis"),
+        ("rewards.flip(-1).cumsum(-1).flip(0)", "along their axis"),
         ("rewards.cumsum(3)", "along their axis"),
         ("rewards.cumsum(-1).cumsum(-1)", "along their axis"),
         ("rewards.mean(-1).cumsum(-1)", "along their axis"),

@@ -11,11 +11,16 @@ WITHOUT = [
     "entropy = entropy_from_logits(logits, requires_grad=False)",
     "entropy = self.get_entropy(logits).detach()",
     "entropy = entropy_from_logits(logits, requires_grad=True).detach()",
+    "entropy = entropy_from_logits(logits).detach(); entropy += 1",
+    "entropy = (-(probs*logprobs)).sum(-1).detach(); entropy += 1",
+    "entropy = (-(probs*logprobs)).sum(-1).detach(); entropy /= 2",
+    "entropy, accuracy = entropy_from_logits(logits, requires_grad=False)",
 ]
 WITH = [
     "entropy = entropy_from_logits(logits, requires_grad=True)",
     "entropy = entropy_from_logits(logits)",
     "entropy = entropy_from_logits(logits, requires_grad=False); entropy = H(q)",
+    "entropy = entropy_from_logits(logits).detach(); entropy += H(q)",
 ]
 
 
@@ -51,6 +56,7 @@ def test_it_does_nothing_over_the_tokens_of_a_batch_either(batch: str) -> None:
     assert "zero at every sample" not in str(noisy)
 
 
-def test_a_log_probability_without_a_gradient_is_asked_for() -> None:
+@pytest.mark.parametrize("ending", [").detach()", ", requires_grad=False)"])
+def test_a_log_probability_without_a_gradient_is_asked_for(ending: str) -> None:
     with pytest.raises(klsym.KlsymError):
-        klsym.explain("logp = get_logps(model, ids).detach(); loss = -A*logp")
+        klsym.explain(f"logp = get_logps(model, ids{ending}; loss = -A*logp")

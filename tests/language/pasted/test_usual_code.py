@@ -18,6 +18,7 @@ READ = {  # code -> the formula, typed
     "A = G/(G-1)*(r - r.mean())\nloss = -stopgrad(A)*log_pi": "-n/(n - 1)*centred(R)*log_q",
     "loss = -(r - r.mean()).detach()*logp": "-centred(R)*log_q",
     "loss = r*logp": "r*log_q",
+    "loss = torch.mean(r - 1 - (ref_logp - logp))": "k3",
     PRIME.format("[keep_mask].sum()"): KEPT,
     PRIME.format("*keep_mask"): KEPT,
     "obj = logp*adv\nloss = -(obj*target_masks).sum()/num_target_tokens": "-A*log_q/num_target_tokens",
@@ -79,6 +80,8 @@ def test_returns_are_rewards_to_go(name: str, formula: str) -> None:
 
 
 MORE_ASKED = {
+    "loss = -torch.mean(r*adv)": "r is p/q, and the code names no reference",
+    "frac = r.mean(); loss = -min(r*adv, clip(r, 0.8, 1.2)*adv).mean()": "r is p/q, and the code",
     "gate = sigmoid(c*(r - 1)); loss = -gate*advantages": "r is p/q, and the code names no reference",
     "loss = -tau(A - 1)*logp": "for a product type tau*(..)",
     "loss = -sigma(A)*logp": "sigmoid(..)",
