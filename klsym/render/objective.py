@@ -277,8 +277,8 @@ def _list_jumps(value: Any) -> list[Any]:
     if not _has_steps(value) or len(bounds := _find_bounds(e := _open_steps(value))) != 1:
         return []
     ((reward, bound),) = bounds.items()
-    beside = [Dummy(reward.name, **{side: True}) for side in ("positive", "negative")]
-    above, below = (e.xreplace({reward: bound + d}).xreplace({d: S.Zero}) for d in beside)
+    distances = [Dummy(reward.name, **{side: True}) for side in ("positive", "negative")]
+    above, below = (e.xreplace({reward: bound + d}).xreplace({d: S.Zero}) for d in distances)
     jump = factor(expand(above - below))
     return [] if jump == 0 or jump.has(Heaviside) else [jump]
 
@@ -317,7 +317,7 @@ def _find_bounds(e: Any) -> dict[Any, Any]:
     """Return where the steps of each reward are, of those whose steps are all at one place."""
     steps = {step.args[0] for step in e.atoms(Heaviside)}
     places = {x: {_find_bound(step, x) for step in steps} - {None} for x in (R, A)}
-    return {x: found.pop() for x, found in places.items() if len(found) == 1}
+    return {x: values.pop() for x, values in places.items() if len(values) == 1}
 
 
 def _find_bound(step: Any, x: Any) -> Any | None:

@@ -298,6 +298,12 @@ REMARKS: dict[str, str | Callable[..., str]] = {
     " which depends on later tokens: whether it has an objective is not decided",
     "open-vocabulary-by-length": "open: a sum over the vocabulary divided by the length of the sequence,"
     " which depends on later tokens: whether it has an objective is not decided",
+    "open-length-baseline": lambda descended: (
+        "open: the baseline weighs a group by its lengths, and the sample itself is in it: not for every n is"
+        " the expected gradient a multiple of that without it (klsym claims"
+        f" methods.length-weighted-baseline); for large n, a limit that is not proved here, it is that of"
+        f" E_q[{losses.show(descended, TEXT)}]"
+    ),
     "open-terms-apart": "open: one term compares the samples of a batch, and another {other}; each"
     " is explained by itself",
     "open-support": "open: the theorems about it assume q << mu, but no word with M = 0 is drawn; level"

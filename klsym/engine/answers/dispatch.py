@@ -106,7 +106,10 @@ def _explain_by_level(written: Written, setting: Setting) -> Verdict:
     """Return the verdict; raises TooManyRegions."""
     if setting.divisor.over_batch or (not setting.is_of_sample and has_batch_sum(written.expression)):
         from klsym.engine.outside.all_tokens import explain_all_tokens, split_batch_mean
+        from klsym.engine.outside.length_baselines import find_length_baseline
 
+        if (reason := find_length_baseline(written, setting)) is not None:
+            return build_open_verdict(written, setting, reason)
         over = split_batch_mean(written.expression, setting)
         if over is not None:
             return explain_all_tokens(

@@ -68,7 +68,7 @@ UNPROVED = ("outside-the-core", "later-dropped")
 OPEN_CODES = (
     "open-no-tree", "open-no-model", "open-short-trees", "open-detached",
     "open-held-means", "open-support", "open-vocabulary-in-batch", "open-vocabulary-by-length",
-    "open-terms-apart",
+    "open-terms-apart", "open-length-baseline",
 )  # fmt: skip
 
 
