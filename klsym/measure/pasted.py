@@ -217,7 +217,7 @@ def _guess(name: str, of_words: Collection[str]) -> str | None:
         or guess_field(name)
         or ("tokens" if names_drawn_word(name) and not is_number(name) else None)
     )
-    if field == "mask" and not is_padding_mask(name):
+    if (field == "mask" and not is_padding_mask(name)) or (field == "tokens" and not names_drawn_word(name)):
         return None
     if name in of_words:
         return OF_WORDS.get(field or "", field)

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import klsym
 from klsym import measure
 from klsym.errors import UsageError
 from klsym.measure.pasted import is_runnable, plan_pasted, sums_over_tokens
@@ -131,6 +132,15 @@ def test_what_is_not_read_is_said_to_be_runnable_and_is_not_run() -> None:
     assert done.returncode == 2 and done.stderr.endswith("; klsym measure with the same code runs it\n")
     other = run_klsym("explain", "torch.cumsum(logp*unknown, 0).mean()")
     assert other.returncode == 2 and "klsym measure" not in other.stderr
+
+
+@pytest.mark.parametrize("name", ["_kl_ignored_token_ids", "special_token_ids", "pad_token_ids"])
+def test_ids_of_other_words_are_not_those_drawn(name: str) -> None:
+    code = (
+        f"kl = (logp - ref_logp).masked_fill(torch.isin(completion_ids, self.{name}), 0.0); loss = kl.sum()"
+    )
+    with pytest.raises(klsym.KlsymError, match=f"what is '{name}'"):
+        klsym.measure(code)
 
 
 DISTRIBUTIONS = """
