@@ -25,6 +25,7 @@ from klsym.language.pasted.rewards_of_tokens import CUMULATIVE, read_token_value
 from klsym.language.pasted.vocabulary import VOCABULARY, suggest_instead
 from klsym.language.reductions import ACTION_VALUE, MASK, ONE_HOT, SAMPLES, WORDS, Std, select_one_hot
 from klsym.language.sums import Normalised
+from klsym.language.training_names import split_words
 
 
 # ---------------------------------------------------------------------------- elementwise
@@ -296,7 +297,10 @@ def _build_huber(reader: Any, node: ast.expr, d: Any) -> Any:
 
 
 def _count_samples(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
-    """Return the number of samples of a batch."""
+    """Return the number of samples of a batch; that of the tokens of a response is refused."""
+    if isinstance(given["x"], ast.Attribute) and {*split_words(given["x"].attr)} & {"ids", "tokens"}:
+        hint = ": type T for the length of a response, or mask.sum() for the tokens of the batch"
+        raise reader.make_error_with_hint(f"{call.name} of the tokens of a response", hint, call.node)
     reader.counts_samples = True
     return SAMPLES
 

@@ -45,6 +45,8 @@ def test_code_is_read_as_its_formula(code: str, formula: str) -> None:
 ASKED = {  # code -> what is said
     PRIME.format("[keep_mask].mean()"): "a mean over the entries that keep_mask keeps",
     "A = G/(H-1)*(R - R.mean())\nloss = -A.detach()*logp": "ambiguous name 'G'",
+    "num_tokens = sum(len(x.token_ids) for x in episodes)\nloss = -(A*logp*mask).sum()/num_tokens":
+        "len of the tokens of a response",
     "foo*logp + bar": "unknown names 'foo', 'bar'",
     "r = r_theta - lambda_kl*(log_pi_ppo - log_pi_bas)": "`r_theta = R; log_pi_ppo = log_q",
     "c = exp(log_importance_weights); loss = -c*adv*new_logps":
