@@ -273,7 +273,7 @@ def find_multiple(pair: WrittenPair, setting: Setting) -> Multiple | None:
 def split_constant(loss: Any) -> tuple[Any, Any]:
     """Return the constant factors of a loss, and the rest.
 
-    >>> from klsym.language.expressions import k1, k2
+    >>> from klsym.language.expressions import M, k1, k2
     >>> split_constant(beta * k2 * 3)[0], split_constant(2 * k1 + 4 * M)[0]
     (3*beta/2, 2)
     """
