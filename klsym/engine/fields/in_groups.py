@@ -76,7 +76,7 @@ def _is_of_sums(term: Any, moving: Iterable[Any]) -> bool:
 
 
 def _hold(e: Any) -> tuple[Any, dict[Any, Any]]:
-    """Return an expression with a name for each detached part, and what the names stand for."""
+    """Return an expression with a name for each detached part, and the part for each name."""
     names = {x: sympy.Dummy(real=True) for x in e.atoms(sg)}
     return e.xreplace(names), {dummy: detached for detached, dummy in names.items()}
 

@@ -48,7 +48,7 @@ def explain_without_held(
 ) -> Verdict | None:
     """Return the verdict on a loss over T whose exact means are all held; None for other losses.
 
-    What is held has no gradient at any sample, so that the gradient is that of the other terms.
+    A held term has gradient 0 at every sample, so the gradient is that of the other terms.
     """
     attached = keep_attached(written.expression)
     is_of_loss = setting.averaged and setting.is_differentiated

@@ -22,9 +22,10 @@ import sympy
 from klsym.engine.fields.position_sums import n
 from klsym.engine.options.settings import Setting
 from klsym.engine.outside.as_typed import substitute_policy
+from klsym.engine.outside.two_values import give_objective
 from klsym.engine.regions.piecewise import KINKED
 from klsym.engine.targets.ring import explain_ring
-from klsym.engine.verdicts.verdict import Counterexample, TargetReading, Verdict
+from klsym.engine.verdicts.verdict import Verdict
 from klsym.language.expressions import SLOTTED, A, M, OverPositions, R, length, log_q, remove_sg, sg, unfold
 from klsym.language.messages import Message
 from klsym.language.recognition import MOST_SWITCHES, choose_switches, list_switches
@@ -32,7 +33,7 @@ from klsym.language.sums import OfOthers
 from klsym.notation import losses
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT
-from klsym.notation.tree import Gradient, Words
+from klsym.notation.tree import Words
 
 ONES, ZEROS = (sympy.Dummy(name, integer=True, nonnegative=True) for name in ("ones", "zeros"))
 K = sympy.Symbol("K", real=True)
@@ -152,15 +153,4 @@ def _add_objective(verdict: Verdict, counted: Counted) -> Verdict:
     """Return the verdict with Phi(P), whose gradient is the expected one."""
     text, latex = (spell.expectation("q", losses.show(counted.h, spell)) for spell in (TEXT, LATEX))
     formula = Words(f"Phi({text})", rf"\Phi({latex})")
-    kept = (x for x in verdict.gradient.remarks if not x.code.startswith("open-"))
-    return verdict.revise(
-        gradient=TargetReading("objective"),
-        trust="sympy",
-        formula=formula,
-        quantity=None,
-        in_quantities=Gradient(formula),
-        counterexample=Counterexample(),
-        remarks=(counted.describe(), *kept),
-        messages=(Message("outside-the-core", trust="sympy"), *verdict.messages),
-        assumptions=(*verdict.assumptions, Message("mean-is-zero-or-one", of=losses.show(counted.h, TEXT))),
-    )
+    return give_objective(verdict, formula, counted.describe(), losses.show(counted.h, TEXT))

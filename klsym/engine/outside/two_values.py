@@ -100,7 +100,15 @@ def _add_objective(verdict: Verdict, push: Push) -> Verdict:
         if kind is Normalised
         else Message("series-of-log", of=name, last=LAST[kind], claim=CLAIMS[kind])
     )
-    verdict = verdict.revise(
+    return _add_limit(give_objective(verdict, formula, remark, name), push)
+
+
+def give_objective(verdict: Verdict, formula: Formula, remark: Message, name: str) -> Verdict:
+    """Return the verdict with an objective that SymPy found for a value of 0 or 1.
+
+    formula: of the objective.  remark: on its slope, or on its series.  name: of the value.
+    """
+    return verdict.revise(
         gradient=TargetReading("objective"),
         trust="sympy",
         formula=formula,
@@ -111,7 +119,6 @@ def _add_objective(verdict: Verdict, push: Push) -> Verdict:
         messages=(Message("outside-the-core", trust="sympy"), *verdict.messages),
         assumptions=(*verdict.assumptions, Message("mean-is-zero-or-one", of=name)),
     )
-    return _add_limit(verdict, push)
 
 
 def _add_limit(verdict: Verdict, push: Push) -> Verdict:

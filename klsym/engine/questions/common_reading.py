@@ -1,4 +1,4 @@
-"""What two texts must have in common to be compared: what is left out of them, and what mu and M stand for.
+"""Which pairs of texts are not compared: those that differ in what is not read, or in their mu or M.
 
 A theorem compares what was read.  Where two texts differ in what was not read, it says nothing of them.
 """
