@@ -160,13 +160,14 @@ fuzz: install ## a million inputs for the parser, the certificate reader, the au
 mutants: install ## change the trusted base line by line; the kernel's tests must notice each change
 	PYTHONPATH=tests $(BIN)/python -m support.campaigns.mutants --jobs 2
 
-random-losses: install ## 20,000 random losses in all settings, 10,000 that name their sums, 2,000 with discounts, 3,000 with clamps and a third policy, 5,000 with masks, critics and cut samplers, 3,000 of new methods, against the literal oracle
+random-losses: install ## 20,000 random losses in all settings, 10,000 that name their sums, 2,000 with discounts, 3,000 with clamps and a third policy, 5,000 with masks, critics and cut samplers, 3,000 of new methods, 3,000 with detached functions, against the literal oracle
 	$(BIN)/python benchmarks/random_losses.py anywhere --count 20000
 	$(BIN)/python benchmarks/random_losses.py sums --count 10000
 	$(BIN)/python benchmarks/random_losses.py discounted --count 2000
 	$(BIN)/python benchmarks/random_losses.py clamped --count 3000
 	$(BIN)/python benchmarks/random_losses.py shipped --count 5000
 	$(BIN)/python benchmarks/random_losses.py methods --count 3000
+	$(BIN)/python benchmarks/random_losses.py detached --count 3000
 	$(BIN)/python benchmarks/random_losses.py tokens --count 10000
 
 campaigns: test-all attacks soundness fuzz mutants random-losses pages ## all of these at full size, for a release: hours

@@ -76,6 +76,8 @@ WHAT = {
     "losses of new methods": "Random losses from the building blocks of methods of 2025 and 2026: gates by a"
     " sigmoid with a temperature, geometric means of clipped ratios (GMPO), logs of 1 - q, functions of exact"
     " means over the vocabulary, token masks. The same oracle judges them. (`make random-losses`)",
+    "detached functions": "Random losses with detached quotients, logs and roots beside masks and clamps:"
+    " only what is attached may be differentiated. The same oracle judges them. (`make random-losses`)",
     "fuzz": "Random and changed inputs for the parser, the JSON reader, the certificate reader and the"
     " audit's loader:"
     " a result, or an error in one line, within 10 s and 2 GB (`make fuzz`)",

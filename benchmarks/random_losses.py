@@ -6,6 +6,7 @@
     python benchmarks/random_losses.py discounted --count 2000 --seed 0  # discounted sums over tokens
     python benchmarks/random_losses.py shipped --count 5000 --seed 0     # masks, critics, cut samplers
     python benchmarks/random_losses.py methods --count 3000 --seed 0     # gates, logs of 1 - q, exact means
+    python benchmarks/random_losses.py detached --count 3000 --seed 0    # held quotients beside masks
     python benchmarks/random_losses.py tokens --count 10000 --seed 0     # the kernel's rules on sums over t
 
 Each failing loss is printed as soon as it is found; at the end stand the share of open answers in every
@@ -51,6 +52,7 @@ FORMULA = re.compile(
 NAMES = {
     "anywhere": "losses", "sums": "named sums", "clamped": "clamped losses",
     "discounted": "discounted losses", "shipped": "shipped losses", "methods": "losses of new methods",
+    "detached": "detached functions",
 }  # fmt: skip
 JUDGES = {"clamped": bounds_judge.examined, "shipped": cut_judge.examined}
 

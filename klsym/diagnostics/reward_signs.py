@@ -11,7 +11,7 @@ min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A inside the clip range, and 0 elsew
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -37,7 +37,7 @@ from klsym.language.expressions import (
 )
 from klsym.language.messages import Message
 from klsym.language.sums import Divided
-from klsym.notation.steps import iterate_values
+from klsym.notation.steps import iterate_values, list_jumps, open_steps
 from klsym.notation.values import take_off_score
 
 OF_NAME = {x.name: x for x in (R, A)}
@@ -76,12 +76,29 @@ def find_opposed_reward(verdict: Verdict) -> Any | None:
         return None
     divided = find_divided_reward(verdict)
     of_name = OF_NAME | ({} if divided is None else {H.name: divided})
-    rewards = {x for h in values for x in h.free_symbols if _read_base_name(x) in of_name}
+    bounds = [condition.x for on, _ in verdict.gradient.score_cases for condition in on]
+    rewards = {x for e in (*values, *bounds) for x in e.free_symbols if _read_base_name(x) in of_name}
     if len({_read_base_name(x) for x in rewards}) != 1:
         return None
-    slopes = [slope for h in values for x in rewards if (slope := sympy.expand(h.diff(x))) != 0]
-    rises = bool(slopes) and all(map(is_never_negative, slopes))
+    slopes = [sympy.expand(h.diff(x)) for h in values for x in rewards]
+    jumps = _list_jumps(verdict, [x for x in rewards if any(x in e.free_symbols for e in bounds)])
+    if jumps is None:
+        return None
+    changes = [change for change in (*slopes, *jumps) if change != 0]
+    rises = bool(changes) and all(map(is_never_negative, changes))
     return of_name[_read_base_name(next(iter(rewards)))] if rises else None
+
+
+def _list_jumps(verdict: Verdict, rewards: Sequence[Any]) -> list[Any] | None:
+    """Return by how much h jumps where rewards pass their bounds, in each region; None if that is not known.
+
+    Of -where(A > 0, 1, 0) it is -1, at A = 0.
+    """
+    coefficients = list(_list_coefficients(verdict, by_case=False)) if rewards else []
+    if any(h is None for h in coefficients):
+        return None
+    jumps = [jump for h in coefficients for x in rewards for jump in list_jumps(open_steps(h), x)]
+    return [value for jump in jumps for value in iterate_values(jump)]
 
 
 def opposes_reference(verdict: Verdict) -> bool:
@@ -139,17 +156,23 @@ def divide_by_scores(h: Any) -> Any | None:
 
 def _collect_coefficients(verdict: Verdict) -> Iterator[Any]:
     """Yield the coefficient of each score, case by case; None where it is no expression."""
+    for h in _list_coefficients(verdict, by_case=True):
+        values = [None] if h is None else [*iterate_values(h)] or [None]
+        yield from (None if value is None or value.has(sympy.Heaviside) else value for value in values)
+
+
+def _list_coefficients(verdict: Verdict, by_case: bool) -> Iterator[Any]:
+    """Yield the coefficient of each score, in each case or with its steps; None where it is no expression."""
     h = verdict.gradient.score_coefficient if verdict.gradient.centred is None else verdict.gradient.centred
-    by_case = [value for _, value in verdict.gradient.score_cases] or [take_off_score(h)]
-    for value in by_case:
+    cases = [value for _, value in verdict.gradient.score_cases] if by_case else []
+    for value in cases or [take_off_score(h)]:
         for coefficient in value.values() if isinstance(value, Mapping) else [value]:
             coefficient = to_sympy(coefficient) if isinstance(coefficient, ExpPoly) else coefficient
             if not isinstance(coefficient, sympy.Basic):
                 yield None
                 continue
             scored = divide_by_scores(coefficient)
-            values = [*iterate_values(coefficient if scored is None else scored)] or [None]
-            yield from (None if value is None or value.has(sympy.Heaviside) else value for value in values)
+            yield coefficient if scored is None else scored
 
 
 def is_never_negative(slope: Any) -> bool:

@@ -50,10 +50,16 @@ class _Case:
 
 
 def find_turned_sign(verdict: Verdict) -> TurnedSign | None:
-    """Return the bound on p/q that turns the sign of h where p > q, if there is one."""
+    """Return the bound on p/q that turns the sign of h where p > q, if there is one.
+
+    None, too, where h grows so fast that a float cannot hold it.
+    """
     cases = _compile_cases(verdict)
-    regions = [next((case for case in cases if case.contains(x)), None) for x in LOG_RATIOS]
-    slopes = [case.h(x) for case, x in zip(regions, LOG_RATIOS, strict=True) if case is not None]
+    try:
+        regions = [next((case for case in cases if case.contains(x)), None) for x in LOG_RATIOS]
+        slopes = [case.h(x) for case, x in zip(regions, LOG_RATIOS, strict=True) if case is not None]
+    except OverflowError:
+        return None
     if len(slopes) < len(LOG_RATIOS):
         return None
     for i, (before, after) in enumerate(pairwise(regions), start=1):

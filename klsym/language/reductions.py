@@ -217,10 +217,11 @@ def average_over_words(x: Any) -> Any:
     return OverVocabulary(recognise(sympy.Add(*(term * sympy.exp(-log_q) for term in terms))))
 
 
-def reduce_to_mean(kind: str, x: Any, over_axis: bool = False) -> Any:
+def reduce_to_mean(kind: str, x: Any, over_axis: bool = False, is_of_drawn: bool = False) -> Any:
     """Return the "mean" or "sum" of an expression, its factors outside the mean; raises Misplaced.
 
-    over_axis: over one axis alone, which is the vocabulary for a value of every word.
+    over_axis: over one axis alone, which is the vocabulary for a value of every word.  is_of_drawn: is each
+    probability in it that of the drawn word, so that a sum of some is over samples?
     """
     if has_words(x):
         x = sum_over_words(x) / (WORDS if kind == "mean" else 1)
@@ -229,7 +230,7 @@ def reduce_to_mean(kind: str, x: Any, over_axis: bool = False) -> Any:
     flat = flatten(x)
     if flat.loss.has(LENGTH) and not is_random(flat.loss):
         raise Misplaced(*OF_LENGTHS)
-    if kind == "sum" and is_probability(flat.loss):
+    if kind == "sum" and not is_of_drawn and is_probability(flat.loss):
         raise Misplaced(VOCABULARY, f"type {average_over_words(flat.loss)}, the sum over all next tokens")
     if kind == "sum" and flat.factor.has(WORDS):  # a sum over the vocabulary, as after F.kl_div
         return flat.factor * WORDS * flat.loss * (MASK if flat.masked else 1)

@@ -22,6 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from sympy import Integer, S
@@ -31,16 +32,11 @@ from klsym.language.expressions import R
 from klsym.language.library_calls import FUNCTIONS as CALLS
 from klsym.language.library_calls import OF_GRAMMAR, list_unknown_calls
 from klsym.language.messages import BY_ITS_NAME, Message
-from klsym.language.parser import (
-    MAX_DEPTH,
-    MAX_LENGTH,
-    OPERATORS,
-    SHOWN,
-    parse_asked,
-)
+from klsym.language.parser import MAX_DEPTH, MAX_LENGTH, OPERATORS, SHOWN, is_free_name, parse_asked
 from klsym.language.pasted.action_values import names_action_value
 from klsym.language.pasted.asked_names import OF_PAIRS, ask_for_all_unknown
 from klsym.language.pasted.averages import OfWords
+from klsym.language.pasted.log_ratios import spell_with_names
 from klsym.language.pasted.names import (
     LIBRARIES,
     count_reductions,
@@ -107,7 +103,15 @@ def read_loss(text: str, parameters: Iterable[str] = ()) -> Reading:
     if attempt.error is None:
         return Reading(attempt.expression, False, tuple(list_notes(attempt.reader)))
     refusal = attempt.error if attempt.reader.is_foreign else refusal
-    raise ask_for_all_unknown(refusal, text, names, lambda *asked: attempt_reading(*asked).error) from None
+    spell = partial(spell_with_names, names=attempt.reader.list_unassigned_names())
+    raise ask_for_all_unknown(refusal, text, names, read=find_fault, spell=spell) from None
+
+
+def find_fault(text: str, parameters: Iterable[str]) -> UsageError | None:
+    """Return what is wrong with pasted code, or None; raises UsageError for a name that answers use."""
+    if not all(map(is_free_name, parameters)):
+        raise UsageError("a parameter has a name that answers use")
+    return attempt_reading(text, parameters).error
 
 
 class Attempt(NamedTuple):
@@ -167,12 +171,10 @@ class SpelledReader(WholeLossReader):
         for number, statement in enumerate(statements):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
             value = self.read_statement_or_name(statement, number == len(statements) - 1)
-        for name, error in self.unread.items():
-            if {*split_words(name)} & {"loss", "losses", "objective"} and name not in {
-                *self.names,
-                *self.told,
-            }:
-                raise error
+        unread = (error for name, error in self.unread.items() if name not in {*self.names, *self.told}
+                  and {*split_words(name)} & {"loss", "losses", "objective"})  # fmt: skip
+        for error in unread:
+            raise error
         return self.read_whole(self.choose_loss(value), statements)
 
     def choose_loss(self, value: Any) -> Any:

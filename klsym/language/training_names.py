@@ -9,19 +9,8 @@ from klsym.language.estimators import NAMES
 
 # Words of names, which are split at _ and before capitals.
 LOGS = {
-    "log",
-    "lp",
-    "lps",
-    "lprob",
-    "lprobs",
-    "logp",
-    "logps",
-    "logpi",
-    "logq",
-    "logprob",
-    "logprobs",
-    "logpis",
-}
+    "log", "lp", "lps", "lprob", "lprobs", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis",
+}  # fmt: skip
 OF_SHAPE = {
     "token", "tokens", "per", "seq", "sequence", "level", "batch", "mb", "micro", "mini", "minibatch",
     "response", "completion", "action", "sample", "samples", "packed", "flat", "flattened", "masked", "local",
@@ -102,7 +91,7 @@ PENALTY = "k1, k2 or k3 for samples (`{0} = logp - ref_logp; ...`) or full_kl(q,
 AMBIGUOUS = {
     **dict.fromkeys(("ratio", "ratios", "prob_ratio", "policy_ratio", "logp_ratio"), RATIO),
     "G": "R for a return (`{0} = R; ...`) or n for the size of a group",
-    "coef_2": RATIO,  # TRL's clipped ratio
+    "coef_2": "TRL's clipped ratio (`{0} = clip(coef_1, 1 - eps, 1 + eps); ...`)",
     **dict.fromkeys(("r_t", "rt"), REWARD_OR_RATIO),
     **dict.fromkeys(("log_ratio", "logratio", "logr", "log_ratios"), LOG_RATIO),
     **dict.fromkeys(("kl", "approx_kl", "kl_div", "kld", "kl_loss", "kl_penalty", "per_token_kl"), PENALTY),
@@ -228,13 +217,15 @@ def is_weight_of_term(name: str) -> bool:
 def names_critic(name: str) -> bool:
     """Is it a usual name of a critic's value, of a Q, or of a critic's loss?
 
-    >>> [name for name in ("current_q1a", "old_values", "vf_loss", "Q", "log_q", "vf_coef", "q_probs")
-    ...  if names_critic(name)]
-    ['current_q1a', 'old_values', 'vf_loss', 'Q']
+    >>> names = ("current_q1a", "old_values", "vf_loss", "bl_loss", "Q", "log_q", "vf_coef", "q_probs")
+    >>> [name for name in (*names, "kl_value") if names_critic(name)]
+    ['current_q1a', 'old_values', 'vf_loss', 'bl_loss', 'Q']
     """
     words = split_words(name)
-    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or {*words} & (LOGS | {"prob", "probs"}):
+    if is_coefficient(name) or {*words[-1:]} & OF_NUMBERS or {*words} & {*LOGS, "prob", "probs", "kl"}:
         return False
+    if {*words} & {"loss", "losses"} and {*words} & {"baseline", "bl"}:
+        return True
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
     return any(CRITIC.fullmatch(part) for part in parts)
 

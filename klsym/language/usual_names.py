@@ -14,15 +14,18 @@ from typing import Any
 
 from klsym.errors import UsageError, spell_option
 from klsym.kernel.names import is_declarable
-from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter
+from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter, remove_sg, unfold
 from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.pasted.action_values import names_action_value
 from klsym.language.pasted.asked_names import (
+    EXAMPLE_OF_RATIO,
+    EXAMPLE_OF_SECOND_RATIO,
+    OF_SECOND_RATIO,
     ask_for_value,
     find_example,
-    suggest_for_token_advantage,
     suggest_for_top_words,
+    tell_apart,
 )
 from klsym.language.pasted.log_ratios import (
     DEFINITIONS,
@@ -78,13 +81,9 @@ LETTERS_OF_POLICIES = {
 PAIRS_OF_LETTERS = ({"P": "log_p", "Q": "log_q"}, {"T": "log_p", "S": "log_q"})  # T, S: teacher and student
 OF_TEMPERATURES = {"kl_div", "KLDivLoss", "softmax", "log_softmax"}  # functions of logits over self.T
 STORES = {"sample", "samples", "batch", "rollout", "buffer", "memory", "storage", "data", "transition"}
-ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
-
+WEIGHT_OF_OLD = exp(ATOMS["log_old"] - ATOMS["log_mu"])
 OF_TWO_POLICIES = (
     "rho_old for q/old (`{0} = (logp - {1}).exp(); ...`) or rho for q/mu (`{0} = (logp - {2}).exp(); ...`)"
-)
-TWO_RATIOS = (
-    "say of both what they are, as in `{0} = exp(logp - old_logp); {1} = exp(old_logp - rollout_logp); ...`"
 )
 MEANINGS = (
     find_meaning, find_density, find_logits, find_negative_density, is_coefficient, names_state_value,
@@ -244,6 +243,9 @@ class NameReader(Reader):
         """
         if find_meaning(name) == "rho" and (pair := self.find_older_policies()):
             self.is_foreign = True
+            if any(unfold(remove_sg(value)) == WEIGHT_OF_OLD for value in self.names.values()):
+                self.assumed = (*self.assumed, f"{name} is q/old, as a weight old/mu stands beside it")
+                return ATOMS["rho_old"]
             hint = f": type {OF_TWO_POLICIES.format(name, *pair)}"
             raise self.make_error_with_hint(f"ambiguous name {name[:SHOWN]!r}", hint, node)
         if self.is_read_as_rho(name):
@@ -311,28 +313,38 @@ class NameReader(Reader):
 
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""
-        if name in self.names or name in self.later or self.is_read_as_rho(name) or self.has_meaning(name):
+        if name in {*self.names, *self.later, *self.unread, *DENSITIES}:  # q and p stand in H(q)
             return False
-        if name in DENSITIES:  # a policy, as in H(q)
+        if self.is_read_as_rho(name) or self.has_meaning(name):
             return False
         return name in AMBIGUOUS or bool(ask_for_value(name))
 
     def ask_for_others(self, name: str) -> str:
         """Return what to type for the other names of the text whose values have to be asked for."""
-        others = [
-            other
-            for other in dict.fromkeys(self.values_typed)
-            if other != name and self.is_unsettled(other) and not suggest_for_top_words(other)
-        ]
-        own = ask_for_value(name)
-        asked = ((other, AMBIGUOUS.get(other, "").format(other) or ask_for_value(other)) for other in others)
-        return "".join(f"; for {other[:SHOWN]}: {hint}" for other, hint in asked if hint != own)
+        others = [x for x in dict.fromkeys(self.values_typed) if x != name and self.is_unsettled(x)]
+        asked = ((x, AMBIGUOUS.get(x, "").format(x) or self.ask_for_value(x)) for x in others)
+        hints = [(x, hint) for x, hint in asked if hint != self.ask_for_value(name)]
+        return "".join(f"; for {x[:SHOWN]}: {hint}" for x, hint in hints if not suggest_for_top_words(x))
 
     def suggest_name(self, name: str) -> str:
         others = self.ask_for_others(name) if ask_for_value(name) else ""
         self.is_foreign |= bool(others)
-        typed = [x for x in self.values_typed if x not in AMBIGUOUS and x not in self.assigned]
-        return spell_examples(super().suggest_name(name), typed) + others
+        hint = super().suggest_name(name)
+        if ask_for_value(name):
+            hint = hint.replace(ask_for_value(name), self.ask_for_value(name))
+        return spell_examples(hint, self.list_unassigned_names()) + others
+
+    def ask_for_value(self, name: str) -> str:
+        """Return what to write for a name; beside a ratio to the old policy, a second one is old/mu."""
+        hint = ask_for_value(name)
+        others = [x for x in self.values_typed if x != name]
+        if any(self.is_read_as_rho(x) or find_meaning(x) == "rho" for x in others):
+            hint = hint.replace(EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO)
+        return hint
+
+    def list_unassigned_names(self) -> list[str]:
+        """Return the names of values that the text does not assign, and that say what they are."""
+        return [x for x in self.values_typed if x not in AMBIGUOUS and x not in self.assigned]
 
     def find_older_policies(self) -> tuple[str, str] | None:
         """Return the names of log_old and of log_mu, if the text has names of both."""
@@ -413,26 +425,15 @@ class NameReader(Reader):
             if first_name != typed and (typed not in ATOMS or first_name in self.read_as):
                 self.is_foreign = True
                 both = f"{first_name[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}"
+                pair = [first_name, typed]
                 if symbol == rho:
-                    pair = sorted((first_name, typed), key=self.order_ratio)
-                    raise UsageError(f"{both}: {TWO_RATIOS.format(*(name[:SHOWN] for name in pair))}")
-                if of_token := suggest_for_token_advantage(first_name, typed):
-                    raise UsageError(f"{both}: {of_token}")
-                if symbol.has(exp):  # probabilities
-                    name_both = "say of both what they are, as in `{} = exp(log_q); {} = exp(log_p); ...`"
-                    raise UsageError(f"{both}: {name_both.format(first_name[:SHOWN], typed[:SHOWN])}")
-                name_typed, instead = first_name, ANOTHER.get(str(symbol), "...")
-                if (letters := {name[-1:]: name for name in (first_name, typed)}).keys() == {"p", "q"}:
-                    name_typed, instead = letters["p"], "log_p"  # as in the grammar
-                example = (
-                    f"assign one of them first, as in `{name_typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
-                )
-                is_call = name_typed.endswith(")")
-                raise UsageError(f"{both}: {f'type {instead} for one of them' if is_call else example}")
+                    pair.sort(key=self.order_ratio)
+                raise UsageError(f"{both}: {tell_apart(pair[0], pair[1], str(symbol))}")
 
     def order_ratio(self, name: str) -> tuple[bool, bool]:
         """Put a name that is assigned, or that is a plain ratio, before a weight."""
-        return AMBIGUOUS.get(name) != RATIO, name in self.read_as
+        is_weight = AMBIGUOUS.get(name) != RATIO or bool({*split_words(name)} & OF_SECOND_RATIO)
+        return is_weight, name in self.read_as
 
     def list_names_read(self) -> Iterator[Message]:
         """Yield what was read as what."""

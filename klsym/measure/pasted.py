@@ -29,6 +29,7 @@ from klsym.language.pasted.text import find_assigned_name, parse_python
 from klsym.language.read_names import read_names
 from klsym.language.training_names import (
     AMBIGUOUS,
+    REFERENCE,
     find_logits,
     is_coefficient,
     is_training_setting,
@@ -52,6 +53,7 @@ OF_POLICIES = {
     "logp", "ref_logp", "old_logp", "logits", "ref_logits", "old_logits", "probs", "ref_probs", "old_probs",
     "prob", "ref_prob", "old_prob",
 }  # fmt: skip
+OF_REFERENCE = {"ref_logp": "logp", "ref_logits": "logits", "ref_probs": "probs", "ref_prob": "prob"}
 OF_OLDER = {"old_logp", "old_logits", "old_probs", "old_prob", "ratio"}
 OF_WORDS = {"logp": "logits", "ref_logp": "ref_logits", "old_logp": "old_logits", "probs": "probs",
             "ref_probs": "ref_probs", "old_probs": "old_probs"}  # fmt: skip
@@ -123,6 +125,7 @@ def plan_pasted(text: str, map: Mapping[str, str], set: Mapping[str, Any]) -> Pl
         if len(same := [name for one, name in policies if one == field]) > 1:
             option = spell_option("map", f"{same[0]}=FIELD")
             raise UsageError(f"{' and '.join(same)} would both be {field}: say what they are with {option}")
+    refuse_without_policy(policies, {*fields.values()})
     padded = not pasted.arguments or "mask" in fields.values()
     per_token = list_masked_names(text) - pasted.per_sample if padded else frozenset()
     per_sample = {*named} if not padded else pasted.per_sample | (pasted.averaged - per_token)
@@ -264,6 +267,21 @@ def sums_over_tokens(text: str, of_words: Collection[str]) -> bool:
         if has_axis and not any(name in of_words or find_logits(name) for name in names):
             return True
     return False
+
+
+def refuse_without_policy(policies: list[tuple[str, str]], fields: Collection[str]) -> None:
+    """Refuse guesses that leave a loss with the reference alone, such as log_p for a log-probability.
+
+    policies: field and name of each guess that is of a policy.  fields: all fields of the loss.
+    """
+    doubtful = [(field, name) for field, name in policies if not {*split_words(name)} & REFERENCE]
+    if not doubtful or {*fields} & (OF_POLICIES | OF_OLDER) - OF_REFERENCE.keys():
+        return
+    field, name = doubtful[0]
+    option = spell_option("map", f"{name}={OF_REFERENCE[field]}")
+    raise UsageError(
+        f"{name} would be {field}, and no other name is of the policy: for that of the policy choose {option}"
+    )
 
 
 def wrap_as_batch_loss(function: Any, fields: Mapping[str, str], set: Mapping[str, Any], plan: Plan) -> Loss:

@@ -44,6 +44,37 @@ def iterate_values(e: Any) -> Iterator[Any]:
             yield e.xreplace({step: sympy.Integer(value) for step, value in inside.items()})
 
 
+def open_steps(e: Any) -> Any:
+    """Return an expression whose steps are 0 at their bounds alone, without signs."""
+    e = e.replace(sympy.sign, lambda x: sympy.Heaviside(x, 0) - sympy.Heaviside(-x, 0))
+    return e.replace(
+        sympy.Heaviside, lambda x, at_0=0: 1 - sympy.Heaviside(-x, 0) if at_0 else sympy.Heaviside(x, 0)
+    )
+
+
+def list_jumps(e: Any, x: Any) -> list[Any]:
+    """Return by how much an expression of open steps rises, at each bound of a variable, as that rises.
+
+    >>> from klsym.language.expressions import A, R
+    >>> list_jumps(2 * sympy.Heaviside(A, 0) + sympy.Heaviside(1 - A, 0) * R, A)
+    [2, -R]
+    """
+    bounds = {find_bound(step.args[0], x) for step in e.atoms(sympy.Heaviside)} - {None}
+    jumps = []
+    for bound in sorted(bounds, key=sympy.default_sort_key):
+        distances = [sympy.Dummy(x.name, **{side: True}) for side in ("positive", "negative")]
+        above, below = (e.xreplace({x: bound + d}).xreplace({d: sympy.S.Zero}) for d in distances)
+        jumps.append(sympy.factor(sympy.expand(above - below)))
+    return jumps
+
+
+def find_bound(step: Any, x: Any) -> Any | None:
+    """Return where a step a*x + c is 0; None for a step of another kind."""
+    slope = step.diff(x)
+    bound = sympy.expand(x - step / slope) if slope.is_number and slope else x
+    return None if bound.has(x) else bound
+
+
 def _can_be_together(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
     """May one be positive or not, and the other too, at the same sample?"""
     (a, above), (b, beyond) = first, second

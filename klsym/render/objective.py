@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from sympy import Dummy, Expr, Heaviside, S, cancel, expand, factor, fraction, sign
+from sympy import Dummy, Expr, Heaviside, cancel, expand, factor, fraction, sign
 
 from klsym.diagnostics.reward_signs import is_never_negative
 from klsym.engine.verdicts.verdict import UNNAMED, TargetReading, Verdict
@@ -27,7 +27,7 @@ from klsym.notation.estimators import with_k3
 from klsym.notation.losses import Written
 from klsym.notation.printers import LATEX, TEXT, Text, is_sum
 from klsym.notation.ratios import rewrite_in_r
-from klsym.notation.steps import iterate_values
+from klsym.notation.steps import find_bound, iterate_values, list_jumps, open_steps
 from klsym.notation.tree import Formula, Mean, Minus, Number, Product, Sum, add_terms, negate
 from klsym.notation.values import build_tree, show_value
 
@@ -267,26 +267,16 @@ def _list_slopes(value: Any) -> list[Any]:
     """Return the slopes of a multiple in steps in R and A, other than 0, region by region."""
     if not _has_steps(value):
         return []
-    regions = [v for signed in _split_at_bounds(_open_steps(value)) for v in iterate_values(signed.expand())]
+    regions = [v for signed in _split_at_bounds(open_steps(value)) for v in iterate_values(signed.expand())]
     rewards = [(factor(v), x) for v in regions for x in v.free_symbols if x.name in (R.name, A.name)]
     return [slope for v, x in rewards if (slope := factor(v.diff(x))) != 0]
 
 
 def _list_jumps(value: Any) -> list[Any]:
     """Return by how much a multiple rises at the single bound of its only reward with bounds, unless by 0."""
-    if not _has_steps(value) or len(bounds := _find_bounds(e := _open_steps(value))) != 1:
+    if not _has_steps(value) or len(bounds := _find_bounds(e := open_steps(value))) != 1:
         return []
-    ((reward, bound),) = bounds.items()
-    distances = [Dummy(reward.name, **{side: True}) for side in ("positive", "negative")]
-    above, below = (e.xreplace({reward: bound + d}).xreplace({d: S.Zero}) for d in distances)
-    jump = factor(expand(above - below))
-    return [] if jump == 0 or jump.has(Heaviside) else [jump]
-
-
-def _open_steps(value: Any) -> Any:
-    """Return a value with steps that are 0 at their bounds alone."""
-    value = value.replace(sign, lambda x: Heaviside(x, 0) - Heaviside(-x, 0))
-    return value.replace(Heaviside, lambda x, at_0=0: 1 - Heaviside(-x, 0) if at_0 else Heaviside(x, 0))
+    return [jump for jump in list_jumps(e, *bounds) if jump != 0 and not jump.has(Heaviside)]
 
 
 def _falls(value: Any) -> bool:
@@ -316,15 +306,8 @@ def _split_at_bounds(e: Any) -> Iterator[Any]:
 def _find_bounds(e: Any) -> dict[Any, Any]:
     """Return where the steps of each reward are, of those whose steps are all at one place."""
     steps = {step.args[0] for step in e.atoms(Heaviside)}
-    places = {x: {_find_bound(step, x) for step in steps} - {None} for x in (R, A)}
+    places = {x: {find_bound(step, x) for step in steps} - {None} for x in (R, A)}
     return {x: values.pop() for x, values in places.items() if len(values) == 1}
-
-
-def _find_bound(step: Any, x: Any) -> Any | None:
-    """Return where a step a*x + c is 0; None for a step of another kind."""
-    slope = step.diff(x)
-    bound = expand(x - step / slope) if slope.is_number and slope else x
-    return None if bound.has(x) else bound
 
 
 def aim_at_multiples(multiples: dict[str, str], ascends: bool) -> Aim:

@@ -41,6 +41,7 @@ MEASURED = {
         "reverse-kl": 2.0,
     },
     "loss -= logp * adv": {"policy-gradient": -1.0},
+    "loss = 0.1 * ref_log_probs": {},
     HALF: {"reverse-kl": 1.0},
     FUNCTION: {"reverse-kl": 1.0},
 }
@@ -57,8 +58,9 @@ REFUSED = {
     "-(logp * adv)[high_entropy_mask].sum()": "what is 'high_entropy_mask'",
     "logp = net(x).detach()\n-logp * adv": "what is 'x'|what is 'net'",
     "logp * unknown": "what is 'unknown'",
+    "entropy = -log_p.sum(-1)\nentropy.mean()": "log_p would be ref_logp, and no other name is of the policy",
     "a = R - (logp - ref_logp)\nadvantages = whiten(a)\n-advantages.detach() * logp": "what is 'whiten'",
-    "-min(coef_1, coef_2) * adv + per_token_kl + logp": "what is 'per_token_kl'",
+    "-min(coef_1, coef_2) * adv + logp": "what is 'coef_2'.*coef_2 = clip",
 }
 
 

@@ -19,22 +19,26 @@ from klsym.language.training_names import (
     split_words,
 )
 
+OF_KL = "logp - ref_logp"
+EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO = "exp(logp - old_logp)", "exp(old_logp - rollout_logp)"
+OF_SECOND_RATIO = {"is", "tis", "mis", "sampling", "importance", "correction", "rollout", "weight", "weights"}
+ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 # Words of values that may depend on the sample -> an example of what such a name may be; the first row with
 # a word of the name is taken.
 KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     ({"mask", "masks"}, "M"),
     ({"entropy", "entropies", "ent"}, "H(q)"),
     ({"kl", "kld", "kls", "klds", "divergence", "div", "distill", "distil", "distillation"},
-     "logp - ref_logp"),
+     OF_KL),
     ({"diff", "difference"}, "ref_logp - logp"),
     ({"logratio", "logr", "logrho"}, "logp - old_logp"),
-    ({"tis", "mis"}, "exp(old_logp - rollout_logp)"),
+    ({"tis", "mis"}, EXAMPLE_OF_SECOND_RATIO),
     ({"ratio", "ratios", "rho", "rhos", "weight", "weights", "importance", "imp", "iw", "is"},
-     "exp(logp - old_logp)"),
+     EXAMPLE_OF_RATIO),
     ({*ADVANTAGES}, "A"),
     ({"ce", "nll", "sft", "xent"}, "-logp"),
     ({*REWARDS, "return", "score", "gt"}, "R"),
-    ({"deltas"}, "A"), ({"baseline", "baselines"}, "rewards.mean()"),
+    ({"deltas"}, "A"), ({"baseline", "baselines", "b", "bl"}, "R.mean()"), ({"cost", "costs"}, "-R"),
     ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
     ({"prob", "probs", "likelihood"}, "exp(logp)"),
     (LOGS - {"log"}, "log_q"), (REFERENCE, "ref_logp"), ({"old", "behavior", "behaviour"}, "old_logp"),
@@ -45,7 +49,7 @@ OF_REWARD_MODELS = {"theta", "phi", "psi", "rm", "model"}  # words after r, as i
 MOST_ASKED = 8  # unknown names that a text is asked for at once
 
 STATISTICS = {"mean": "mean", "avg": "mean", "std": "std", "stdev": "std", "stddev": "std"}
-AVERAGED = {"R": "rewards", "A": "advantages"}  # whose mean and standard deviation code names
+AVERAGED = {"R", "A"}  # whose mean and standard deviation code names
 
 OF_TEMPERATURE = "the loss of SAC's temperature trains no policy: out of scope"
 
@@ -67,8 +71,8 @@ def find_example(name: str) -> str:
 
     >>> find_example("reverse_kl"), find_example("iw"), find_example("pg_loss"), find_example("tis")
     ('logp - ref_logp', 'exp(logp - old_logp)', '-A*logp', 'exp(old_logp - rollout_logp)')
-    >>> find_example("mean_grouped_rewards"), find_example("reward_std")
-    ('rewards.mean()', 'rewards.std()')
+    >>> find_example("mean_grouped_rewards"), find_example("reward_std"), find_example("avg_kl")
+    ('R.mean()', 'R.std()', '(logp - ref_logp).mean().detach()')
     >>> [find_example(name) for name in ("kl_tau", "reward_scale", "kl_loss_weight", "har")]
     ['', '', '', '']
     """
@@ -79,13 +83,19 @@ def find_example(name: str) -> str:
         return "clip(exp(logp - old_logp), 1 - eps, 1 + eps)"
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]
-    if {*words[:2]} == {"log", "pi"} and not {*words} & (REFERENCE | {"old", "behavior", "behaviour"}):
+    if (
+        words[:1] == ["log"]
+        and {*words[1:2]} & {"pi", "likelihood"}
+        and not {*words} & (REFERENCE | {"old", "behavior", "behaviour"})
+    ):
         return "log_q"
     if words[:1] == ["r"] and {*words[1:]} & OF_REWARD_MODELS:
         return "R"
     example = next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
     statistic = next((method for word, method in STATISTICS.items() if word in words), "")
-    return f"{AVERAGED[example]}.{statistic}()" if statistic and example in AVERAGED else example
+    if statistic == "mean" and example == OF_KL:
+        return f"({example}).mean().detach()"
+    return f"{example}.{statistic}()" if statistic and example in AVERAGED else example
 
 
 def suggest_for_function(name: str) -> str:
@@ -115,13 +125,16 @@ def ask_for_all_unknown(
     text: str,
     names: Sequence[str],
     read: Callable[[str, Sequence[str]], UsageError | None],
+    spell: Callable[[str], str],
 ) -> UsageError:
     """Return an error that asks for all unknown names of a text at once; other errors as they are.
 
     names: those that are declared.  read: what is wrong with the text where further names are declared.
+    spell: a formula with the names that the text has for log-probabilities.
     A name that is out of scope is what the error is about, whatever the others are.
     """
     unknown: list[str] = []
+    reserved = ""
     later: UsageError | None = error
     while later and later.unknown and later.unknown not in unknown and len(unknown) < MOST_ASKED:
         hint = ask_for_value(later.unknown)
@@ -130,17 +143,23 @@ def ask_for_all_unknown(
         unknown.append(later.unknown)
         try:
             later = read(text, (*names, *unknown))
-        except UsageError:  # a name that no parameter can have
+        except UsageError:
+            reserved = unknown[-1]  # a name that no parameter can have
             break
     if len(unknown) < 2:
         return error
     shown = ", ".join(repr(name[:60]) for name in unknown)
-    return UsageError(f"unknown names {shown} in {text[:60]!r}: {'; '.join(_suggest_values(unknown))}")
+    return UsageError(
+        f"unknown names {shown} in {text[:60]!r}: {'; '.join(_suggest_values(unknown, spell, reserved))}"
+    )
 
 
-def _suggest_values(names: Sequence[str]) -> Iterator[str]:
-    """Yield what to type for names, those with a usual value first, then numbers, then the others."""
-    examples = {name: find_example(name) for name in names}
+def _suggest_values(names: Sequence[str], spell: Callable[[str], str], reserved: str) -> Iterator[str]:
+    """Yield what to type for names, those with a usual value first, then numbers, then the others.
+
+    reserved: a name that answers have for something else; "" for none.
+    """
+    examples = {name: spell(find_example(name)) for name in names}
     if written := "".join(f"{name[:60]} = {example}; " for name, example in examples.items() if example):
         yield f"write what they are, such as `{written}...`"
     numbers = [name[:60] for name in names if looks_like_number(name)]
@@ -148,8 +167,11 @@ def _suggest_values(names: Sequence[str]) -> Iterator[str]:
         yield f"for a number write {' '.join(spell_option('param', name) for name in numbers)}"
     unsettled = [name[:60] for name in names if not examples[name] and not looks_like_number(name)]
     if unsettled:
-        kinds = f"R, A, logp, ref_logp, a mask M, as in `{unsettled[0]} = R; ...`"
-        yield f"{', '.join(unsettled)} may be {kinds}, or a number, {spell_option('param', unsettled[0])}"
+        number = spell_option("param", f"{unsettled[0]}1" if unsettled[0] == reserved else unsettled[0])
+        kinds = f"R, A, logp, ref_logp, H(q), a mask M, as in `{unsettled[0]} = R; ...`"
+        yield f"{', '.join(unsettled)} may be {kinds}, or a number, {number}"
+    if reserved:
+        yield f"answers use {reserved}: for a number type {reserved}1 in its place"
 
 
 def suggest_for_top_words(name: str) -> str:
@@ -187,6 +209,29 @@ def ask_for_value(name: str) -> str:
         return suggest_for_token_advantage(name)
     example = find_example(name)
     return f"{WRITE}, such as `{name[:60]} = {example}; ...`" if example else ""
+
+
+def tell_apart(first: str, second: str, symbol: str) -> str:
+    """Return what to type for two names that would be read as one symbol.
+
+    >>> tell_apart("ratio", "tis", "rho")
+    'say of both what they are, as in `ratio = exp(logp - old_logp); tis = exp(old_logp - rollout_logp); ...`'
+    >>> tell_apart("logp", "logq", "log_q")
+    'assign one of them first, as in `logp = log_p; ...`'
+    """
+    if of_token := suggest_for_token_advantage(first, second):
+        return of_token
+    pair = {"rho": (EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO)}.get(symbol)
+    if symbol.startswith("exp("):  # probabilities
+        pair = ("exp(log_q)", "exp(log_p)")
+    if pair:
+        return f"say of both what they are, as in `{first[:60]} = {pair[0]}; {second[:60]} = {pair[1]}; ...`"
+    typed, instead = first, ANOTHER.get(symbol, "...")
+    if (letters := {name[-1:]: name for name in (first, second)}).keys() == {"p", "q"}:
+        typed, instead = letters["p"], "log_p"  # as in the grammar
+    if typed.endswith(")"):
+        return f"type {instead} for one of them"
+    return f"assign one of them first, as in `{typed.split('.')[-1][:60]} = {instead}; ...`"
 
 
 def names_token_advantage(name: str) -> bool:

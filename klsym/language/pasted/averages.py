@@ -108,12 +108,18 @@ class TokenSums:
         if OF_POSITION in {*self.losses, *self.counts}:
             return ""
         if factor.has(KEPT):
-            return "sum" if factor in (KEPT, KEPT / SAMPLES) else ""
+            return "sum" if not (factor / KEPT).has(KEPT) else ""
         if self.counts == {OF_BATCH}:
             return "batch"
         if self.counts == self.losses == {OF_SEQUENCE}:
             return "mean"
         return "sum" if self.accumulates and not self.averages else ""
+
+    def find_factor(self, factor: Any) -> Any:
+        """Return the factor of the loss that its aggregate, if it has one, does not stand for."""
+        if self.find_aggregate(factor) != "sum" or not factor.has(KEPT):
+            return factor
+        return factor / KEPT * (SAMPLES if OF_BATCH in self.losses else 1)
 
 
 class OfWords(Exception):
@@ -129,6 +135,7 @@ class AverageReader(PolicyReader):
 
     def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
         super().__init__(text, parameters, of_words)
+        self.selects_drawn = False  # is a value of every word read at the drawn word, by an index?
         self.mean_names: dict[Any, str] = {}
         self.centred: dict[Any, None] = {}  # x of each x - x.mean()
         self.divides_by_std = False
@@ -232,9 +239,8 @@ class AverageReader(PolicyReader):
     def write_held_means(self, x: Any) -> Any:
         """Return a held value in which the mean of y over the batch, beside samples, is y less centred(y)."""
         means = {mean for mean in x.atoms(Mean) if mean.has(*DENSITIES) and not mean.has(OverPositions)}
-        is_over_tokens = bool(self.token_sums.counts or self.token_sums.losses)
         is_alone = not x.xreplace(dict.fromkeys(means, S.Zero)).has(*DENSITIES, *REWARDS)
-        if is_alone or is_over_tokens or any(self.axes.get(mean, "") not in ("", "0") for mean in means):
+        if is_alone or not all(map(self.is_over_samples, means)):
             return x
         if not means or not all(is_linear_in(x, mean) and not mean.args[0].has(Mean) for mean in means):
             return x
@@ -242,6 +248,17 @@ class AverageReader(PolicyReader):
             self.left_out[self.mean_names.get(mean, "mean")] -= 1
             self.centred[mean.args[0]] = None
         return x.xreplace({mean: mean.args[0] - Centred(sg(mean.args[0])) for mean in means})
+
+    def is_over_samples(self, mean: Any) -> bool:
+        """Is a mean one over the samples of a batch, and not over tokens or along another axis?"""
+        is_over_tokens = bool(self.token_sums.counts or self.token_sums.losses)
+        return not is_over_tokens and self.axes.get(mean, "") in ("", "0")
+
+    def is_held_mean(self, mean: Any) -> bool:
+        """Is it a mean over samples of what is detached?"""
+        [of] = mean.args
+        constants = dict.fromkeys(of.atoms(sg), S.One)
+        return bool(constants) and not of.xreplace(constants).has(*DENSITIES) and self.is_over_samples(mean)
 
     def leave_out_guard(self, x: Any) -> Any:
         """Return q for q + 1e-8, of whose log the small number keeps the code from infinity."""
@@ -256,24 +273,31 @@ class AverageReader(PolicyReader):
         value = self.take_at_one_state(value)
         over_axis = over_axis or not self.reduces_samples
         self.left_out[name] += not (over_axis and has_words(value))
-        mean = reduce_to_mean(kind, value, over_axis)
+        mean = reduce_to_mean(
+            kind, value, over_axis, is_of_drawn=self.selects_drawn and not self.probabilities
+        )
         self.mean_names[mean] = name
         return mean
 
     def take_at_one_state(self, value: Any) -> Any:
         """Return a value in which an exact mean beside a sample is that of its own state.
 
-        A mean of rewards beside a sample is the reward less the centred one.
+        A mean of rewards, or of what is detached, beside a sample is that value less the centred one.
         """
         if is_flat(value):
             return value
+        value = value.replace(
+            lambda x: isinstance(x, sg) and isinstance(x.args[0], Mean), lambda x: Mean(sg(*x.args[0].args))
+        )
         exact = {mean: mean.args[0] for mean in value.atoms(Mean) if is_exact(mean)}
         if exact:
             self.assumed = (*self.assumed, "all samples are of one state, and so are their exact means")
         rewards = {
             mean
             for mean in value.atoms(Mean) - exact.keys()
-            if not mean.has(*DENSITIES, OverPositions) and is_linear_in(value, mean)
+            if not mean.has(OverPositions)
+            and (not mean.has(*DENSITIES) or self.is_held_mean(mean))
+            and is_linear_in(value, mean)
         }
         for mean in rewards:
             self.centred[mean.args[0]] = None

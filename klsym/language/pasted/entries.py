@@ -138,7 +138,8 @@ class EntryReader(NameReader):
 
     def assume_drawn(self, index: str) -> None:
         """Note that an index is taken for the word that was drawn."""
-        self.is_foreign, self.assumed = True, (*self.assumed, f"{index} is the word that was drawn")
+        self.is_foreign, self.selects_drawn = True, True
+        self.assumed = (*self.assumed, f"{index} is the word that was drawn")
         self.labels_typed += (
             [index] if {*split_words(index)} & {"label", "labels", "target", "targets"} else []
         )

@@ -31,6 +31,7 @@ from klsym.language.training_names import (
     split_words,
 )
 
+REWARDS_OF_ANSWERS = ("R", "A")
 LONGEST = 120  # characters of code that is printed again
 DEFINITIONS = {
     RATIO: ("rho", "r"), LOG_RATIO: ("k1", "log_q - log_mu"), PENALTY: ("k1", "k3"),
@@ -186,15 +187,19 @@ def spell_examples(hint: str, names: Sequence[str]) -> str:
 
 
 def spell_with_names(formula: str, names: Iterable[str]) -> str:
-    """Return a formula with the names that the code has for log-probabilities and advantages.
+    """Return a formula with the names that the code has for log-probabilities, rewards and advantages.
 
-    >>> spell_with_names("logp - old_logp", ["per_token_logps"])
-    'per_token_logps - log_mu'
+    >>> spell_with_names("logp - old_logp", ["per_token_logps"]), spell_with_names("R.mean()", ["rewards"])
+    ('per_token_logps - log_mu', 'rewards.mean()')
     """
     typed = {find_meaning(name): name for name in names}
+    meanings = [*filter(None, map(find_meaning, re.findall("[A-Za-z_]+", formula)))]
+    if len({*meanings}) < len(meanings):  # old_logp - rollout_logp
+        return formula
 
     def name_density(word: re.Match[str]) -> str:
-        meaning = word[0] if word[0] == "A" else find_meaning(word[0]) or ""
-        return typed.get(meaning, meaning) if meaning.startswith("log_") or meaning == "A" else word[0]
+        meaning = word[0] if word[0] in REWARDS_OF_ANSWERS else find_meaning(word[0]) or ""
+        is_replaced = meaning.startswith("log_") or meaning in REWARDS_OF_ANSWERS
+        return typed.get(meaning, meaning) if is_replaced else word[0]
 
     return re.sub("[A-Za-z_]+", name_density, formula)

@@ -52,8 +52,8 @@ def list_notes(reader: Any) -> Iterator[Message]:
         yield Message("tokens-added-up", aggregate=reader.aggregate)
     if unchanged := tuple(name for name in left_out if name in IDENTITY_METHODS):
         yield Message("calls-left-out", names=unchanged)
-    if reader.factor != 1 and not reader.aggregate:
-        yield Message("factor-left-out", factor=str(reader.factor))
+    if (factor := reader.factor_left_out) != 1:
+        yield Message("scale-left-out" if reader.aggregate else "factor-left-out", factor=str(factor))
     passed = [name for name in reader.unread if not reader.is_told(name) and name not in reader.names]
     if unused := (
         *(name for name in reader.assigned if name not in reader.used and name != reader.last),

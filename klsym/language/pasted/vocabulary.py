@@ -329,7 +329,7 @@ def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     index = ast.unparse(given["index"]) if "index" in given else ""
     if not names_drawn_word(index):
         raise reader.make_error_with_hint(f"{call.name} at unknown words", NAME_DRAWN, call.node)
-    reader.gathers = True
+    reader.gathers = reader.selects_drawn = True
     reader.assume_drawn(index)
     return select_drawn_word(of_words)
 

@@ -45,6 +45,9 @@ OF_REWARDS_ALONE = (
     "it computes a reward or an advantage; add the line of the loss, as in loss = -(logp*{}).mean()"
 )
 
+OF_LOGS_ALONE = "it computes a log-probability; add the line of the loss, as in loss = -(A*{}).mean()"
+SYMBOLS_OF_LOGS = tuple(str(x) for x in DENSITIES)
+
 
 class WholeLossReader(AssumedNameReader):
     """A reader that knows what the mean of a whole loss is of."""
@@ -78,6 +81,8 @@ class WholeLossReader(AssumedNameReader):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         if find_meaning(self.last) in ("A", "R") and not unfold(loss).has(*DENSITIES):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OF_REWARDS_ALONE.format(self.last)}")
+        if self.is_log_probability(loss, statements):
+            raise UsageError(f"no loss in {self.text[:SHOWN]!r}: {OF_LOGS_ALONE.format(self.last)}")
         self.refuse_two_levels(loss)
         self.refuse_two_names()
         self.refuse_count_of_samples()
@@ -97,6 +102,10 @@ class WholeLossReader(AssumedNameReader):
         reason = f"values of each token beside a sum over the tokens of a sequence in {self.text[:SHOWN]!r}"
         raise UsageError(f"{reason}: klsym explain {options} -- {quote(_write_formula(loss))}")
 
+    def is_log_probability(self, loss: Any, statements: list[ast.stmt]) -> bool:
+        """Is what the last line assigns a log-probability, as its name says, and no loss?"""
+        return loss in DENSITIES and find_meaning(self.last) in SYMBOLS_OF_LOGS and len(statements) > 1
+
     def holds_policy(self, loop: ast.stmt) -> bool:
         """Does a loop add up values that depend on the policy, as rewards with a KL do?"""
         values = (self.names[x] for x in list_words_typed(loop) if x in self.assigned and x in self.names)
@@ -115,6 +124,11 @@ class WholeLossReader(AssumedNameReader):
     def aggregate(self) -> str:
         """How a loss of tokens adds them up; "" for other losses."""
         return "" if self.sums_tokens else self.token_sums.find_aggregate(self.factor)
+
+    @property
+    def factor_left_out(self) -> Any:
+        """The factor of the mean over samples that neither the loss nor its aggregate has."""
+        return self.factor if self.sums_tokens else self.token_sums.find_factor(self.factor)
 
     def settle_rewards(self, loss: Any, statements: list[ast.stmt]) -> Any:
         """Return a loss of tokens with whole(R) for a reward that the code spreads over them."""

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 LETTERS = ("A", "B")  # names of losses that are long
 MAX_STATEMENT = 70  # characters of a theorem in a short answer
 ASSUMED = ("sampling-assumed", "settings-assumed", SELECTION)
+FACTORS = ("factor-left-out", "scale-left-out")
 SAID = ("neither-proof-nor-model", "order-of-variances", "used-differently")  # that other rows say
 CANCELS = ", as all terms of the gradient cancel"
 AT_OPTIMUM = {
@@ -169,8 +170,7 @@ def _list_noise_rows(found: PrintedComparison, names: tuple[str, str]) -> list[t
 def list_factors(found: PrintedComparison, names: tuple[str, str]) -> list[tuple[str, str]]:
     """Return the constant factors that the reading of the losses left out, if they differ."""
     left_out = [
-        next((write_sentence(m) for m in written.notes if m.code == "factor-left-out"), "")
-        for written in found.written
+        next((write_sentence(m) for m in written.notes if m.code in FACTORS), "") for written in found.written
     ]
     rows = [(name, text) for name, text in zip(names, left_out, strict=True) if text]
     return [("factor", f"{name}: {text}") for name, text in rows] if len({*left_out}) > 1 else []

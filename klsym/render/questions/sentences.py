@@ -114,7 +114,8 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
     "parameters-declared",
-    "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "names-unused",
+    "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "scale-left-out",
+    "names-unused",
     "at-each-token", "of-sequences", "first-order-at-each-token", "first-order-in-group", "over-tokens",
     "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
@@ -161,6 +162,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "factor-left-out": (
         "the factor {factor} is left out; with level token, aggregate chooses how tokens are added up"
     ),
+    "scale-left-out": "the factor {factor} is left out",
     "names-unused": _names_unused,
     "drawn-words-are-kept": "M is 1 at each word that is drawn",
     "cut-at-tokens": "mu is the sampler that is cut off at each token, M_now*q/S with S the mass that M keeps"

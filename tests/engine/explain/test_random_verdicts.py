@@ -35,6 +35,7 @@ KINDS = {
     "discounted": (400, 16),
     "clamped": (40, 4),
     "methods": (300, 24),
+    "detached": (300, 24),
 }
 
 

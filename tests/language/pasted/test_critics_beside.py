@@ -24,7 +24,7 @@ def test_the_first_refusal_names_all_that_is_missing() -> None:
     with pytest.raises(UsageError) as refusal:
         klsym.explain(code)
     message = str(refusal.value)
-    assert "a_loss = -A*logp" in message and "ent_loss = H(q)" in message
+    assert "a_loss = -A*log_q" in message and "ent_loss = H(q)" in message
     assert "n entropy bonus" in str(klsym.explain(f"a_loss = -A*logp; ent_loss = H(q); {code}"))
 
 

@@ -34,6 +34,7 @@ class Fit:
     forward: float
     rewards: tuple[float, ...]  # of the columns after the first two
     misfit: float
+    fits_anything: bool = False  # are there as many columns as numbers?
 
     @property
     def target(self) -> str | None:
@@ -78,7 +79,7 @@ def _solve(basis: np.ndarray, values: np.ndarray, before: int = 0) -> Fit:
     solution[kept] = np.linalg.lstsq(matrix[:, kept] / sizes, target, rcond=None)[0] / sizes
     misfit = float(np.abs(matrix @ solution - target).max())
     reverse, forward, *rewards = map(float, solution[before:])
-    return Fit(reverse, forward, tuple(rewards), misfit)
+    return Fit(reverse, forward, tuple(rewards), misfit, fits_anything=len(kept) >= len(target))
 
 
 def _independent(matrix: np.ndarray) -> list[int]:

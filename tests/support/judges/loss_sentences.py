@@ -13,6 +13,7 @@ from support.judges.loss_worlds import (
     constants_of,
     function_of_rewards,
     number,
+    reward_jumps,
     reward_slopes,
     settings,
 )
@@ -27,6 +28,7 @@ WHOLE, TERM = "descending this loss", "a term of the objective, minimised alone,
 RISING = re.compile(
     r"lowers the mean of a reward whose slope in (R|A) is nowhere negative(?: where ([^,;]*?))?(?=;|$)"
 )
+LESS_LIKELY = re.compile(r"makes a sample less likely the larger its (R|A) is(?: where ([^,;]*?))?(?=;|$)")
 PAIRS = {"KL(q||p)": "reverse", "KL(p||q)": "forward"}
 
 
@@ -79,10 +81,18 @@ def rising_rewards(case: Case, answer: dict[str, Any]) -> Iterator[str]:
         return
     constants = constants_of(case, settings(case)[0])
     slopes = reward_slopes(reward, moving[0], constants)
-    rises = slopes.min() > -DIFFER and slopes.max() > DIFFER
-    of, where = RISING.search(told[0]).groups() if told else ("", None)
+    jumps = reward_jumps(reward, moving[0], constants)
+    rises = min(slopes.min(), *jumps) > -DIFFER and max(slopes.max(), *jumps) > DIFFER
+    beside = {x for x in REWARDS[:2] if re.search(rf"\b{x}\b", case.text)} - {*moving}
+    signs = [about["message"] for about in answer["diagnostics"] if about["name"] == "wrong-sign"]
+    sentence = next(filter(None, [*map(RISING.search, told), *map(LESS_LIKELY.search, signs)]), None)
+    of, where = sentence.groups() if sentence else ("", None)
     claimed = of == moving[0] and (where is None or _holds(where, constants))
-    if rises != claimed:
+    lowered = {of for line in answer["warnings"] for _, of, _ in SAID.findall(line)}
+    rest = str((answer["gradient"]["combination"] or {}).get("rest", ""))
+    beside |= {x for x in moving if re.search(rf"\b{x}\b", rest)}
+    may_be_silent = beside or f"E_q[{moving[0]}]" in lowered  # a baseline, or a sentence of its own
+    if rises != claimed and not (rises and may_be_silent):
         yield f"the slope of {reward!r} is {slopes.min():.3g} to {slopes.max():.3g}, but it is said: {told}"
 
 

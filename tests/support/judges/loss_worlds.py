@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import asdict, replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -172,6 +173,18 @@ def reward_slopes(text: str, of: str, constants: dict[str, Any]) -> np.ndarray:
     return slopes[np.abs(slopes) < 1e4]
 
 
+def reward_jumps(text: str, of: str, constants: dict[str, Any]) -> list[float]:
+    """By how much a reward jumps at the numbers that R or A is compared with, at random samples."""
+    stream = np.random.default_rng(SEED)
+    names = ("log_q", "log_p", "log_mu", "log_old", "R", "A", "M")
+    values = dict(zip(names, 2 * stream.normal(size=(len(names), 400)), strict=True))
+    bounds = re.findall(rf"\b{of} (?:[<>]=?) ([\d./]+)", text)
+    at = [float(Fraction(bound)) for bound in bounds]
+    sides = [[at_points(text, **constants, **{**values, of: x + e + 0 * values[of]}) for e in (1e-9, -1e-9)]
+             for x in at]  # fmt: skip
+    return [0.0, *(float(y) for above, below in sides for y in (above - below).flat)]
+
+
 BESIDE = {"log_q": -0.3, "log_p": -0.7, "log_mu": -1.1, "log_old": -0.9, "R": 0.4, "A": 0.6, "M": 1.0}
 
 
@@ -193,4 +206,4 @@ def on_bounds_alone(answer: dict[str, Any]) -> bool:
 def function_of_rewards(part: dict[str, Any]) -> tuple[str, ...]:
     """The reward term that a gradient or a value prints, if it depends on rewards and parameters alone."""
     said = (part["combination"] or {}).get("reward", "")
-    return (said,) if said and not re.search(r"k\d|\br\b|rho|log|mean_h", said) else ()
+    return (said,) if said and not re.search(r"k\d|\br\b|rho|log_|mean_h", said) else ()

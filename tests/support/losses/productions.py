@@ -294,6 +294,25 @@ METHODS = {
     "methods sequence": ("{method}", "{method} + 0.1*k3", "{method} - R*log_q"),
 }  # fmt: skip
 
+# Detached functions outside the ring, beside masks: coefficients, of which no gradient counts.
+DETACHED = {
+    "nonlinear": ("r/(1 + r)", "1/(1 + k3)", "log(1 + r)", "k1/(2 + r)", "rho/(1 + rho)", "sqrt(1 + k2)",
+                  "exp(-k2)", "(1 + rho)/(2 + r)", "log(1 + exp(k1))", "sigmoid({tau}{moved})", "abs(k1)",
+                  "R/(1 + r)", "log(2 + R**2)", "1/(1 + R**2)", "log_q/(1 + k2)",
+                  "clip(rho, 4/5, 6/5)/(1 + r)"),
+    "kept as it is": ("sg({nonlinear})", "sg({nonlinear})", "sg({nonlinear})", "(1 - sg({nonlinear}))",
+                      "sg({nonlinear}*{nonlinear})", "{nonlinear}*sg({nonlinear})"),
+    "mask": ("(R > 1/3)", "(A > 0)", "M", "sg(M)", "where(rho > 6/5, 0, 1)", "where(A > 0, 1, beta)",
+             "(k1 > 1/5)", "(not r > 1/2)", "where(rho < 6/5, r, k3)", "sg(where(k1 < 1/5, k2, 1))"),
+    "of the policy": ("r", "log_q", "rho", "k1", "k2", "k3", "log_q", "rho*A", "clip(rho, 4/5, 6/5)",
+                      "min(rho*A, clip(rho, 4/5, 6/5)*A)", "R*log_q", "1"),
+    "weighed": ("{sign}{kept as it is}*{of the policy}*{mask}",
+                "{sign}{kept as it is}*{of the policy}*{mask}",
+                "{sign}{mask}*{of the policy}", "{sign}{kept as it is}*{of the policy}",
+                "where({condition}, {kept as it is}*{of the policy}, {of the policy})"),
+    "detached": ("{weighed}", "{weighed}", "{weighed} + {weighed}", "{weighed} - {weighed}"),
+}  # fmt: skip
+
 RULES: dict[str, tuple[str, ...]] = {
     **PIECES,
     **CORE,
@@ -303,6 +322,7 @@ RULES: dict[str, tuple[str, ...]] = {
     **SHIPPED,
     **TOKENS,
     **METHODS,
+    **DETACHED,
 }
 
 # Names written out by their definitions, and slips: what stands there, and what is written for it.

@@ -6,7 +6,7 @@ roles only shape the mixture: what a loss targets is for the judge to find out.
 >>> generate("core", seed=0, number=3) == generate("core", seed=0, number=3)
 True
 >>> sorted(KINDS)
-['anywhere', 'clamped', 'core', 'discounted', 'methods', 'shipped', 'sums', 'ties']
+['anywhere', 'clamped', 'core', 'detached', 'discounted', 'methods', 'shipped', 'sums', 'ties']
 """
 
 from __future__ import annotations
@@ -199,9 +199,21 @@ def _methods(stream: random.Random, number: int) -> Case:
     return Case(text, sampling, use, ring=False, **options)
 
 
+def _detached(stream: random.Random, _: int) -> Case:
+    """Detached quotients, logs and roots beside masks: only what is attached may be differentiated."""
+    options = dict(stream.choice(METHODS))
+    use = stream.choice(("loss", "loss", "loss", "reward"))
+    sampling = stream.choice(("on-policy", "off-policy"))
+    if options.get("level") == "token":
+        options |= {"weights": "token"} if sampling == "off-policy" else {}
+        options |= {"credit": "same-token"} if use == "reward" else {}
+    return Case(written("detached", stream), sampling, use, ring=False, **options)
+
+
 KINDS: dict[str, Callable[[random.Random, int], Case]] = {
     "core": _core, "ties": _ties, "anywhere": _anywhere, "clamped": _clamped, "sums": _sums,
     "discounted": _discounted, "shipped": _shipped, "methods": _methods,
+    "detached": _detached,
 }  # fmt: skip
 
 
