@@ -4,7 +4,7 @@ A row of FUNCTIONS has the names of the arguments, those after "/" optional, and
 value from the reader, the call and the arguments as trees.
 
 >>> [name for name, row in FUNCTIONS.items() if row.names == ("x", "/", "lo", "hi")]
-['clamp', 'clamp_', 'clip', 'clip_by_value']
+['clamp', 'clamp_', 'clip', 'clip_by_value', 'clipByValue']
 """
 
 from __future__ import annotations
@@ -322,7 +322,17 @@ def _join(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> An
     return reader.build(given["x"], depth)
 
 
-HOLDING = ("detach", "stop_gradient", "item", "stopgrad", "stop_grad", "stopgradient", "StopGradient")
+HOLDING = (
+    "detach",
+    "stop_gradient",
+    "item",
+    "stopgrad",
+    "stop_grad",
+    "stopgradient",
+    "StopGradient",
+    "value",
+    "numpy",
+)
 
 FUNCTIONS: dict[str, Row] = {
     **VOCABULARY,
@@ -360,7 +370,9 @@ FUNCTIONS: dict[str, Row] = {
     **dict.fromkeys(("sub", "subtract"), make_operator_row(ast.Sub())),
     **dict.fromkeys(("mul", "multiply"), make_operator_row(ast.Mult())),
     **dict.fromkeys(("div", "divide", "true_divide"), make_operator_row(ast.Div())),
-    **dict.fromkeys(("clamp", "clamp_", "clip", "clip_by_value"), Row(("x", "/", "lo", "hi"), _build_clamp)),
+    **dict.fromkeys(
+        ("clamp", "clamp_", "clip", "clip_by_value", "clipByValue"), Row(("x", "/", "lo", "hi"), _build_clamp)
+    ),
     "clamp_min": make_elementwise_row(
         "x lo", lambda reader, node, x, lo: reader.call_function("max", [x, lo], node)
     ),

@@ -165,7 +165,7 @@ class SpelledReader(WholeLossReader):
     # ------------------------------------------------------------------------ statements
     def read(self) -> Any:
         """Return the loss: the last expression, or the last name that is assigned."""
-        statements = self.parse_statements()
+        self.refuse_coefficient(statements := self.parse_statements())
         targets = [find_assigned_name(statement) for statement in statements]
         value = S.Zero
         for number, statement in enumerate(statements):

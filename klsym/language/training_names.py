@@ -9,7 +9,8 @@ from klsym.language.estimators import NAMES
 
 # Words of names, which are split at _ and before capitals.
 LOGS = {
-    "log", "lp", "lps", "lprob", "lprobs", "logp", "logps", "logpi", "logq", "logprob", "logprobs", "logpis",
+    "log", "ll", "loglik", "lp", "lps", "lprob", "lprobs", "logp", "logps", "logpi", "logq", "logprob",
+    "logprobs", "logpis",
 }  # fmt: skip
 OF_SHAPE = {
     "token", "tokens", "per", "seq", "sequence", "level", "batch", "mb", "micro", "mini", "minibatch",
@@ -19,7 +20,8 @@ OF_SHAPE = {
     "actions", "a", "the", "for", "saved", "v",
 }  # fmt: skip
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
-DENSITY = OF_SHAPE | PROBABILITIES | {"p", "q", "pi", "mu", "policy", "theta", "sum", "mean", "all"}
+DENSITY = {"likelihood", "likelihoods", "p", "q", "pi", "mu", "policy", "theta", "sum", "mean", "all"}
+DENSITY |= OF_SHAPE | PROBABILITIES
 BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "sampling", "rollout", "infer",
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
 OLD = {"proximal", "prox", "proxy", "recompute", "recomputed"}

@@ -17,7 +17,7 @@ from klsym.kernel.names import is_declarable
 from klsym.language.expressions import ATOMS, COUNTS, PARAMETERS, exp, parameter, remove_sg, unfold
 from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, PARAMETER, SHOWN, Reader, is_of_answers
-from klsym.language.pasted.action_values import names_action_value
+from klsym.language.pasted.action_values import names_action_value, names_policy_loss
 from klsym.language.pasted.asked_names import (
     EXAMPLE_OF_RATIO,
     EXAMPLE_OF_SECOND_RATIO,
@@ -209,7 +209,7 @@ class NameReader(Reader):
             symbol = self.read_density(name, meaning, node)
         elif {"prob", "probs"} & {*split_words(name)}:
             symbol = self.read_probability(name, node)
-        elif is_setting or is_coefficient(name):
+        elif is_setting or is_coefficient(name) or name in {*self.known} - {*ATOMS, *PARAMETERS}:
             return self.declare_parameter(typed, name, node)
         elif typed != name == "T" and self.names_typed & OF_TEMPERATURES:  # and not the length of a sequence
             return self.declare_parameter(typed, "temperature", node)
@@ -307,9 +307,10 @@ class NameReader(Reader):
         )
 
     def names_density(self) -> bool:
-        """Has the text a log-probability or a probability of the trained policy?"""
+        """Has the text a log-probability or a probability of the trained policy, or a loss of it by name?"""
         finders = (find_meaning, find_density, find_logits)
-        return any(find(name) == "log_q" for name in self.names_typed for find in finders)
+        is_given = any(find(name) == "log_q" for name in self.names_typed for find in finders)
+        return is_given or any(map(names_policy_loss, self.names_typed))
 
     def is_unsettled(self, name: str) -> bool:
         """Is it a name whose value has to be asked for?"""

@@ -37,6 +37,8 @@ from klsym.language.training_names import (
     names_state_value,
     split_words,
 )
+from klsym.language.typeset.tokens import is_latex
+from klsym.language.typeset.translating import translate
 from klsym.measure.batch import Batch
 from klsym.measure.binding import BoundLoss, Shape, bind_loss, guess_field, load_function
 from klsym.measure.libraries import Loss
@@ -61,6 +63,8 @@ OF_WORDS = {"logp": "logits", "ref_logp": "ref_logits", "old_logp": "old_logits"
 
 def bind_code(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> BoundLoss:
     """Return a loss as a function of one batch: of a function, of its place, or of pasted statements."""
+    if isinstance(loss, str) and is_latex(loss):
+        loss = translate(loss).code
     is_text = isinstance(loss, str) and is_pasted(loss)
     return bind_pasted(loss, map, set) if is_text else bind_loss(loss, map, set)
 

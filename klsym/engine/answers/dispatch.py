@@ -239,8 +239,7 @@ def as_written(loss: Any, parameters: Iterable[str]) -> Written:
         expression, held = _hold_comparison(reading.expression)
         if reading.in_grammar and not held:
             return Written(loss, expression)
-        text = _replace_full_kl(losses.show(expression, TEXT))
-        return Written(text, expression, join_lines(loss), (*reading.notes, *held))
+        return Written(show_loss(expression), expression, join_lines(loss), (*reading.notes, *held))
     expression = as_loss(loss)
     _refuse_names_of_answers(expression)
     return Written(losses.show(expression, TEXT), expression)
@@ -257,8 +256,9 @@ def _hold_comparison(e: Any) -> tuple[Any, tuple[Message, ...]]:
     return e.xreplace({compared[0]: M}), (Message("selection-held", of=losses.show(compared[0], TEXT)),)
 
 
-def _replace_full_kl(text: str) -> str:
-    """Write a loss in the grammar with full_kl(q, p) for full(k1) and the like."""
+def show_loss(expression: Any) -> str:
+    """Return a loss in the grammar, with full_kl(q, p) for full(k1) and the like."""
+    text = losses.show(expression, TEXT)
     for first, second in permutations(POLICIES, 2):
         text = text.replace(losses.show(full_kl(first, second), TEXT), f"full_kl({first}, {second})")
     return text

@@ -12,15 +12,29 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import S
+from sympy import S, diff
 
-from klsym.engine.answers.dispatch import as_written
+from klsym.engine.answers.dispatch import as_written, show_loss
 from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence, suggest_losses
 from klsym.engine.options.choices import POSITIONS, find_meaning, is_reward
 from klsym.engine.options.option_table import DEFAULTS, OPTIONS
 from klsym.engine.options.synonyms import read_choice
 from klsym.errors import UsageError, spell_option, suggest_nearest
-from klsym.language.expressions import ATOMS, PARAMETERS, A, R, Weight, log_mu, log_p, log_q, rho, unfold
+from klsym.language.expressions import (
+    ATOMS,
+    DENSITIES,
+    PARAMETERS,
+    REWARDS,
+    A,
+    M,
+    R,
+    Weight,
+    log_mu,
+    log_p,
+    log_q,
+    rho,
+    unfold,
+)
 from klsym.language.messages import Message
 from klsym.language.named_losses import (
     ASSIGNED,
@@ -34,9 +48,11 @@ from klsym.language.named_losses import (
     refuse_sentence,
     split_place,
 )
+from klsym.language.parser import SHOWN
 from klsym.language.pasted.text import is_statements
 from klsym.language.recognition import recognise
 from klsym.language.training_names import split_words
+from klsym.language.typeset.tokens import is_latex, quote_part
 from klsym.notation.losses import Written
 
 # The choices of the options that the row of a name leaves out.
@@ -45,6 +61,11 @@ DEFAULT_CHOICES = {
 }
 REWARD_WORDS = {"reward", "rewards"}  # of the name of a value that is added to the reward
 VALUES = {"entropy", "entropies"}
+OF_OWN_SAMPLES = (
+    "{} is a mean of log-probabilities under the policy itself, whose gradient comes from the samples, too:"
+    " type full_kl(q, p) for KL(policy || reference), H(q) for the entropy, or k1 for what code computes"
+)
+OF_SAMPLER = {"log_q": "on-policy", "log_mu": "off-policy"}
 Options = Mapping[str, str | None]
 
 
@@ -71,6 +92,8 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
             options = {**options, "use": choose_place(place, typed_use)}
     if not isinstance(loss, str) or loss.strip() in {*ATOMS, *names}:
         return Question(as_written(loss, names), dict(options))
+    if is_latex(loss):
+        return _read_latex(loss, names, options)
     rows: tuple[NamedLoss, ...]
     row = find_named_loss(loss)
     if row is not None:
@@ -88,6 +111,32 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
     notes = tuple(_describe_row(one, merged) for one in rows)
     named = Question(replace(written, typed=loss.strip(), notes=(*notes, *written.notes)), merged, rows)
     return named if row is not None else _assume_sampling(named)
+
+
+def _read_latex(loss: str, parameters: Iterable[str], options: Options) -> Question:
+    """Read a formula in LaTeX as the text of the grammar that it is translated into.
+
+    What an expectation says of the samples counts where no option does.
+    """
+    from klsym.language.typeset.translating import translate  # seldom needed
+
+    formula = translate(loss)
+    try:
+        written = as_written(formula.text, parameters)
+    except UsageError as error:
+        raise UsageError(f"{error}; the LaTeX is read as {formula.text[:SHOWN]}") from None
+    expression = recognise(written.expression)
+    slope = diff(unfold(expression), log_q)
+    if formula.sampler == "log_q" and slope != 0 and not slope.has(*DENSITIES, *REWARDS, M):
+        raise UsageError(OF_OWN_SAMPLES.format(quote_part(loss)))
+    text = show_loss(expression)
+    notes = [Message("read-as", typed=quote_part(loss), loss=text), *formula.notes, *written.notes]
+    options = dict(options)
+    if formula.sampler and not options.get("sampling"):
+        options["sampling"] = OF_SAMPLER[formula.sampler]
+        notes.append(Message("sampling-of-expectation", sampling=OF_SAMPLER[formula.sampler]))
+    question = Question(Written(text, expression, notes=tuple(notes)), options)
+    return _assume_level(_assume_sampling(_read_as_reward(question, formula.text)))
 
 
 def choose_place(place: str, typed_use: str) -> str:

@@ -220,6 +220,8 @@ def _write_rewards(
 
 def _describe_reading(written: Written) -> tuple[Message, ...]:
     """How a loss was read that is typed in another spelling."""
+    if any(note.code == "read-as" for note in written.notes):
+        return written.notes
     if not written.typed:
         return ()
     return (Message("read-as", typed=written.typed, loss=written.text), *written.notes)

@@ -50,6 +50,16 @@ def names_action_value(name: str) -> bool:
     return any(VALUE_OF_ACTION.fullmatch(part) for part in spaced.split("_"))
 
 
+def names_policy_loss(name: str) -> bool:
+    """Is it a usual name of the loss of a policy beside that of a critic?
+
+    >>> [x for x in ("actor_loss", "policy_loss", "pi_loss", "loss", "qf_loss") if names_policy_loss(x)]
+    ['actor_loss', 'policy_loss', 'pi_loss']
+    """
+    words = {*split_words(name)}
+    return bool(words & OF_LOSSES) and bool(words & {"actor", "policy", "pi"})
+
+
 def find_trained_coefficient(name: str) -> str:
     """Return the coefficient of the entropy of whose log a name is, which is trained; "" for other names.
 
@@ -59,8 +69,10 @@ def find_trained_coefficient(name: str) -> str:
     return name.removeprefix("log_") if names_temperature(name) and name.startswith("log_") else ""
 
 
-def settle_action_values(loss: Any, names: list[str]) -> SettledLoss | None:
+def settle_action_values(loss: Any, names: list[str], is_of_policy: bool = False) -> SettledLoss | None:
     """Return the loss with R for the values of actions; None where it is neither a weight nor a term.
+
+    is_of_policy: does the name of the loss say that it trains the policy, so that a value may stand alone?
 
     >>> from klsym.language.expressions import alpha, log_q
     >>> settle_action_values(alpha * log_q - ACTION_VALUE, ["q_pi"]).loss
@@ -68,6 +80,8 @@ def settle_action_values(loss: Any, names: list[str]) -> SettledLoss | None:
     >>> settle_action_values(-log_q * ACTION_VALUE, ["q_pi"]).loss
     -R*log_q
     >>> settle_action_values(log_q * ACTION_VALUE**2, ["q_pi"])
+    >>> settle_action_values(-ACTION_VALUE, ["q_pi"], is_of_policy=True).loss
+    full(-R)
     """
     typed = " or ".join(names)
     exact = [x for x in loss.atoms(OverVocabulary) if x.has(ACTION_VALUE)]
@@ -76,7 +90,7 @@ def settle_action_values(loss: Any, names: list[str]) -> SettledLoss | None:
     read = loss.xreplace({ACTION_VALUE: R})
     if slope == 0 and exact:
         return SettledLoss(read, OF_EACH_ACTION.format(names=typed))
-    if exact or slope == 0 or slope.has(ACTION_VALUE) or not outside.has(*DENSITIES):
+    if exact or slope == 0 or slope.has(ACTION_VALUE) or not (is_of_policy or outside.has(*DENSITIES)):
         return None
     if slope.has(*DENSITIES):
         return SettledLoss(read, HELD.format(names=typed))

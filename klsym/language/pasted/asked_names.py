@@ -73,8 +73,8 @@ def find_example(name: str) -> str:
     ('logp - ref_logp', 'exp(logp - old_logp)', '-A*logp', 'exp(old_logp - rollout_logp)')
     >>> find_example("mean_grouped_rewards"), find_example("reward_std"), find_example("avg_kl")
     ('R.mean()', 'R.std()', '(logp - ref_logp).mean().detach()')
-    >>> [find_example(name) for name in ("kl_tau", "reward_scale", "kl_loss_weight", "har")]
-    ['', '', '', '']
+    >>> [find_example(name) for name in ("kl_tau", "reward_scale", "kl_loss_weight", "har", "REWARD_SUM")]
+    ['', '', '', '', '']
     """
     words = split_words(name)
     if looks_like_number(name):
@@ -93,6 +93,8 @@ def find_example(name: str) -> str:
         return "R"
     example = next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
     statistic = next((method for word, method in STATISTICS.items() if word in words), "")
+    if example == "R" and {*words} & {"sum", "running", "moving", "ema"}:  # of an episode, or of a run
+        return ""
     if statistic == "mean" and example == OF_KL:
         return f"({example}).mean().detach()"
     return f"{example}.{statistic}()" if statistic and example in AVERAGED else example
@@ -106,6 +108,11 @@ def suggest_for_function(name: str) -> str:
     """
     if name == "sigma":
         return ": the logistic function is sigmoid(..)"
+    words = {*split_words(name)}
+    if words & {"crossentropy", "xent"} or {"cross", "entropy"} <= words:
+        return ": for the drawn word or action type -logp, and -A*logp where an advantage multiplies it"
+    if words & {"clip", "clipped", "clamp"}:
+        return ": type clip(x, low, high)"
     return f": for a product type {name[:60]}*(..)" if is_coefficient(name) else ""
 
 

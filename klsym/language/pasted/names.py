@@ -35,7 +35,7 @@ OF_TYPES = {"bool", "float", "int", "long"}  # words of a mask's name that say o
 OF_SEQUENCES = {"seq", "seqs", "sequences", "input"}
 WITHOUT_GRADIENT = {"detach", "no_grad", "data", "stop_gradient", "inference_mode"}
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}
-CLIPPING = {"clamp", "clip", "clamp_", "clip_by_value"}
+CLIPPING = {"clamp", "clip", "clamp_", "clip_by_value", "clipByValue"}
 BOUNDS_OF_ONE = {"clamp", "clip", "clamp_", "clamp_max", "clamp_min"}
 
 

@@ -18,11 +18,14 @@ QUOTED_OR_COMMENT = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*")
 BRANCH = re.compile(r"(if|elif|else|for|while|with|def|try|except)\b.*:")
 CONDITION = re.compile(r"\s*if (((?:\w+\.)*)(\w+)( (?:!=|>=?) \d+(?:\.\d*)?)?( is not None)?)\s*:\s*")
 OWNERS = {  # of settings; of other objects a part may be data
-    "self", "args", "arg", "config", "cfg", "conf", "opt", "opts", "options", "hparams", "params", "flags",
-    "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
+    "self", "this", "args", "arg", "config", "cfg", "conf", "opt", "opts", "options", "hparams", "params",
+    "flags", "settings", "trainer", "script_args", "training_args", "model_args", "algo_config", "algorithm",
 }  # fmt: skip
 BLOCKS = (ast.ClassDef, ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
-CPP_TYPE = re.compile(r"(^|;)\s*(?:const )?(?:auto|torch\.Tensor|double|float)[&*]? (?=\w+ =)", re.MULTILINE)
+TYPES = r"(?:const )?(?:auto|torch\.Tensor|double|float)[&*]?|const|let|var"  # of C++ and JavaScript
+CPP_TYPE = re.compile(rf"(^|;)\s*(?:{TYPES}) (?=\w+ =)", re.MULTILINE)
+COEFFICIENT = re.compile(r"(?<![\w.])(tau|beta|lam|alpha|gamma)(?=\([^()]*[-+*/])")  # before a bracket
+LOG_OF_NAME = re.compile(r"\blog[ \t]+(?=([A-Za-z_]\w*)\b(?!\())\1")  # as in -A * log pi
 OF_CPP = re.compile(
     r"\w::\w|\w->\w|\b(?:auto|const|double|float|int|void)[&*]? \w|[{}]\s*(?:;|$)", re.MULTILINE
 )
@@ -50,9 +53,14 @@ def as_python(text: str) -> str:
 
 
 def as_operators(source: str) -> str:
-    """Return a text with KL(q, p) for KL(q||p) or D_KL[q||p], ** for ^, Greek letters and C++ as Python."""
+    """Return a text with KL(q, p) for KL(q||p) or D_KL[q||p], ** for ^, Greek letters and C++ as Python.
+
+    >>> as_operators("-sigma(tau(r - 1))*A*log π_θ"), as_operators("self.alpha(x + 1)*sigma")
+    ('-sigmoid(tau*(r - 1))*A*log(pi_theta)', 'self.alpha(x + 1)*sigma')
+    """
     source = CPP_TYPE.sub(r"\1", source.replace("torch::", "torch."))
-    source = source.translate(GREEK)
+    source = LOG_OF_NAME.sub(r"log(\1)", source.translate(GREEK))
+    source = re.sub(r"(?<![\w.])sigma(?=\(.)", "sigmoid", COEFFICIENT.sub(r"\1*", source))
     return DIVERGENCE.sub(r"KL(\1, \2)", source).replace("^", "**")
 
 

@@ -13,11 +13,11 @@ from klsym.errors import UsageError
 from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_mu, log_q, sg, unfold
 from klsym.language.messages import TEMPERATURE_SQUARED
 from klsym.language.parser import SHOWN
-from klsym.language.pasted.action_values import settle_action_values
+from klsym.language.pasted.action_values import names_policy_loss, settle_action_values
 from klsym.language.pasted.asked_names import OUT_OF_SCOPE
 from klsym.language.pasted.assumed_names import AssumedNameReader
 from klsym.language.pasted.averages import OfWords
-from klsym.language.pasted.names import count_reductions, list_words_typed
+from klsym.language.pasted.names import count_reductions, list_chain, list_words_typed
 from klsym.language.pasted.rewards_of_tokens import list_spread_names, refuse_reversed, settle_rewards
 from klsym.language.pasted.separate_terms import separate_terms
 from klsym.language.recognition import recognise
@@ -34,7 +34,7 @@ from klsym.language.reductions import (
     is_probability,
     sum_over_words,
 )
-from klsym.language.training_names import find_meaning
+from klsym.language.training_names import find_meaning, is_coefficient
 
 OF_LABELS = (
     "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
@@ -45,6 +45,11 @@ OF_REWARDS_ALONE = (
     "it computes a reward or an advantage; add the line of the loss, as in loss = -(logp*{}).mean()"
 )
 
+OBJECTIVES = {"J", "obj", "objective"}
+OF_COEFFICIENT = (
+    "it sets {0} between updates; within an update {0} is a number, so add the line of the loss that it"
+    " multiplies a term of, as in loss = -A*logp + {0}*k3"
+)
 OF_LOGS_ALONE = "it computes a log-probability; add the line of the loss, as in loss = -(A*{}).mean()"
 SYMBOLS_OF_LOGS = tuple(str(x) for x in DENSITIES)
 
@@ -89,7 +94,23 @@ class WholeLossReader(AssumedNameReader):
         if self.probabilities and is_probability(loss) and has_other_factors(loss):
             self.restart_if_over_vocabulary(loss, statements)
         self.refuse_probability_factor(loss)
+        if self.last in OBJECTIVES:
+            self.assumed = (
+                *self.assumed,
+                f"{self.last} is maximised, as its name says: the loss is -{self.last}",
+            )
+            loss = -loss
         return recognise(loss)
+
+    def refuse_coefficient(self, statements: list[ast.stmt]) -> None:
+        """Refuse code whose last line sets a coefficient between updates, as a controller of the KL does."""
+        match statements[-1:]:
+            case [ast.Assign([target]) | ast.AugAssign(target)] if len(statements) > 1:
+                name = next(iter(list_chain(target)[-1:]), "")
+                if is_coefficient(name):
+                    raise UsageError(
+                        f"no loss in {self.text[:SHOWN]!r}: {OF_COEFFICIENT.format(name[:SHOWN])}"
+                    )
 
     def refuse_two_levels(self, loss: Any) -> None:
         """Refuse values of each token beside a sum over the tokens of a sequence, as of a ratio."""
@@ -143,7 +164,7 @@ class WholeLossReader(AssumedNameReader):
         if not loss.has(ACTION_VALUE):
             return loss
         names = [typed for typed, symbol in self.read_as.items() if symbol == ACTION_VALUE]
-        settled = settle_action_values(loss, names)
+        settled = settle_action_values(loss, names, names_policy_loss(self.last))
         if settled is None:
             raise UsageError(f"{names[0][:SHOWN]!r} in {self.text[:SHOWN]!r}: {OUT_OF_SCOPE}")
         self.assumed = (*self.assumed, settled.assumed)

@@ -113,9 +113,9 @@ def _names_unused(names: Sequence[str], loss: str) -> str:
 
 READINGS = (  # codes of how a pasted loss was read
     "read-as", "named-loss", "names-read", "sampling-assumed", "floors-left-out", "inner-clips-dropped",
-    "parameters-declared",
-    "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out", "scale-left-out",
-    "names-unused",
+    "parameters-declared", "expectation-left-out", "kl-is-exact", "objective-as-loss",
+    "sampling-of-expectation", "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out",
+    "scale-left-out", "names-unused",
     "at-each-token", "of-sequences", "first-order-at-each-token", "first-order-in-group", "over-tokens",
     "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
@@ -124,6 +124,15 @@ READINGS = (  # codes of how a pasted loss was read
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
     "named-loss": _describe_name,
+    "expectation-left-out": (
+        "E[..] is the mean over samples, as code takes it: klsym differentiates what is inside, not the"
+        " policy that draws the samples"
+    ),
+    "kl-is-exact": "KL is the exact one; for an estimator of it type k1, k2 or k3 in its place",
+    "objective-as-loss": ("J is an objective, which training maximises: explained as the loss -J"),
+    "sampling-of-expectation": lambda sampling: (
+        f"{spell_option('sampling', sampling)}, as the expectation says"
+    ),
     "names-read": _list_names_read,
     "sampling-assumed": lambda names: (
         f"assumed: samples from an older policy mu, as {' and '.join(names)}"

@@ -22,6 +22,16 @@ READ = {  # code -> the formula, typed
     PRIME.format("[keep_mask].sum()"): KEPT,
     PRIME.format("*keep_mask"): KEPT,
     "obj = logp*adv\nloss = -(obj*target_masks).sum()/num_target_tokens": "-A*log_q/num_target_tokens",
+    "ratio = (logp - old_logp).exp()\nobjective = ratio*adv": "-rho*A",
+    "const w = tf.div(prob, oldProbs);\nconst loss = tf.neg(tf.mul(tf.clipByValue(w, 0.8, 1.2), adv));":
+        "-clip(rho, 4/5, 6/5)*A",
+    "ratio = pi_theta/pi_old\nL = -sg(clip(ratio, 0, 2))*A*log pi_theta": "-sg(clip(rho, 0, 2))*A*log_q",
+    "w = π_θ/π_θ_old\nloss = -sigma(tau(w - 1))*4/tau*A": "-4/tau*sigmoid(tau*(rho - 1))*A",
+    "advantages = rewards.value()\nloss = -ll*advantages": "-log_q*R",
+    "actor_loss = -q_pi.mean()": "full(-R)",
+    "avg_kl = (logp - ref_logp).detach().mean(); kl = (logp - ref_logp).detach(); loss = (kl - avg_kl)*logp":
+        "centred(sg(k1))*log_q",
+    "probs = softmax(logits)[arange(n), actions]; loss = (probs*log(probs)).sum()": "exp(log_q)*log_q",
     "w = clip(exp(prev_logprobs - generation_logprobs), ratio_min, ratio_max); loss = -w.detach()*adv*logp":
         "-clip(exp(log_old - log_mu), ratio_min, ratio_max)*A*log_q",
     "w = exp(prev_logprobs - logp); loss = -w*adv": "-A/rho",
@@ -85,10 +95,12 @@ MORE_ASKED = {
     "loss = -torch.mean(r*adv)": "r is p/q, and the code names no reference",
     "frac = r.mean(); loss = -min(r*adv, clip(r, 0.8, 1.2)*adv).mean()": "r is p/q, and the code",
     "gate = sigmoid(c*(r - 1)); loss = -gate*advantages": "r is p/q, and the code names no reference",
-    "loss = -tau(A - 1)*logp": "for a product type tau*(..)",
-    "loss = -sigma(A)*logp": "sigmoid(..)",
-    r"\log \pi_{old} - \log \pi_{ref}": "without LaTeX",
-    r"\frac{\pi}{\pi_old} of all these samples": "without LaTeX",
+    "loss = -tau(A)*logp": "for a product type tau*(..)",
+    "loss = -cfg.sigma(A)*logp": "not part of the loss grammar",
+    "loss = categorical_crossentropy(A, y)": "type -logp, and -A*logp where an advantage multiplies it",
+    "log_prob = dist.log_prob(a)\nlog_prob = log_prob.sum(-1)": "it computes a log-probability",
+    "x = kl - self.target\nself.kl_coef *= 1 + x": "it sets kl_coef between updates",
+    r"\frac{\pi}{\pi_old} of all these samples": "'of' is not read in a formula in LaTeX",
     "ratio = torch.prod(A, dim=-1); loss = -ratio*logp": "no ratio",
     "x = foo.bar(a, b)\npolicy_entropy = x\nloss = -A*logp - policy_entropy": "bar(..) is not part",
 }

@@ -1,0 +1,1 @@
+"""Formulas in LaTeX, translated into the grammar of losses."""

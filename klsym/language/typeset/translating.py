@@ -1,0 +1,105 @@
+"""A formula in LaTeX as a text of the loss grammar.
+
+>>> translate(r"\\frac{\\pi_\\theta(a_t|s_t)}{\\pi_{\\theta_{old}}(a_t|s_t)} \\hat{A}_t").text
+'rho*A'
+>>> translate(r"\\log \\foo")  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+klsym.errors.UsageError: \\log without brackets is not read in a formula in LaTeX: ...
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from klsym.errors import UsageError
+from klsym.language.messages import Message
+from klsym.language.typeset.averages import CODE, TOKENS, AverageReader, is_gradient, refuse_gradient
+from klsym.language.typeset.parsing import parse_formula
+from klsym.language.typeset.tokens import quote_part, refuse
+from klsym.language.typeset.tree import Comparison
+from klsym.language.typeset.writing import (
+    Writer,
+    refuse_bare_ratio,
+    refuse_objective,
+    refuse_unlike_indices,
+    refuse_whole_sequences,
+)
+
+LEFT = re.compile(r"[A-Za-z]+\d?((?:[_^](?:\{(?:[^{}]|\{[^{}]*\})*\}|\w+))*)([(\[].*[)\]])?")
+
+
+OF_SAC = re.compile(r"J_\{?\\?(pi|Q|V|alpha)\b")
+
+
+class Translation(NamedTuple):
+    """A formula as a text of the grammar.
+
+    sampler: the log density of the samples, as its expectations say, "" where they do not.
+    code: the same with its average over tokens, for `klsym measure`.  notes: how it was read.
+    """
+
+    text: str
+    sampler: str = ""
+    code: str = ""
+    notes: tuple[Message, ...] = ()
+
+
+def translate(text: str) -> Translation:
+    """Return a formula in LaTeX in the grammar of losses; raises UsageError: a part that is not read."""
+    try:
+        return _translate(text)
+    except (RecursionError, MemoryError):
+        raise UsageError("the loss is nested too deeply to be read") from None
+
+
+def _translate(text: str) -> Translation:
+    formula = parse_formula(text)
+    if "nabla" in formula.left or is_gradient(formula.right):
+        raise refuse_gradient(formula.right, of_loss=bool(re.search(r"\bL\b|loss", formula.left)))
+    if isinstance(formula.right, Comparison):
+        raise refuse("a comparison", r"type \mathbb{1}[A > 0] for what is 1 or 0")
+    assigned, is_maximised = read_left_side(formula.left)
+    reader = AverageReader()
+    averaged = reader.split(formula.right)
+    refuse_unlike_indices(averaged.node)
+    refuse_bare_ratio(averaged.node)
+    is_of_tokens = averaged.kind in TOKENS
+    if is_of_tokens:
+        refuse_whole_sequences(averaged.node, reader.index)
+    writer = Writer(is_of_tokens)
+    loss = writer.write(averaged.node)
+    if writer.is_of_sequences and is_of_tokens:
+        raise refuse("a ratio of whole sequences inside a sum over tokens", "type gspo, or gspo_token")
+    sampler = reader.find_sampler()
+    if sampler == "log_q":
+        refuse_objective(averaged.node, loss)
+    loss = f"-({loss})" if is_maximised else loss
+    notes = [Message("expectation-left-out")] * reader.has_expectation
+    notes += [Message("kl-is-exact")] * writer.has_divergence
+    notes += [Message("objective-as-loss")] * is_maximised
+    notes += [Message("tokens-added-up", aggregate=averaged.kind)] * is_of_tokens
+    notes += [Message("over-tokens")] * writer.is_of_sequences
+    code = CODE[averaged.kind].format(loss) if is_of_tokens else loss
+    return Translation(f"{assigned}{loss}", sampler, f"{assigned}{code}", tuple(notes))
+
+
+def read_left_side(left: str) -> tuple[str, bool]:
+    """Return the assignment for what stands before =, "" for a loss, and whether it is an objective.
+
+    J of SAC's policy, critics or temperature is a loss.
+
+    >>> [read_left_side(x) for x in ("J(theta)", "J_{pi}(phi)", "L^{CLIP}", "R(x,y)", "")]
+    [('', True), ('', False), ('', False), ('reward = ', False), ('', False)]
+    """
+    if not left:
+        return "", False
+    match = LEFT.fullmatch(left)
+    name = re.match(r"[A-Za-z]+", left)
+    if name is None or match is None:
+        raise refuse(quote_part(left), "type what stands on the right of = alone")
+    if name[0] in ("R", "r") and not re.fullmatch(r"\(theta\)", match[2] or ""):
+        return "reward = ", False
+    return ("advantages = " if name[0] == "A" else ""), name[0] in ("J", "objective") and not OF_SAC.match(
+        left
+    )

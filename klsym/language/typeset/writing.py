@@ -1,0 +1,233 @@
+"""Parts of a formula in LaTeX in the grammar of losses, but averages, which `averages` splits off.
+
+>>> from klsym.language.typeset.parsing import parse_formula
+>>> Writer().write(parse_formula(r"-\\min(r_t(\\theta) \\hat{A}_t, 1 - \\epsilon)").right)
+'-min(rho*A, 1 - eps)'
+"""
+
+from __future__ import annotations
+
+import re
+from shlex import quote
+
+from klsym.errors import UsageError
+from klsym.language.typeset.names import find_density, list_details, name_kind, name_value
+from klsym.language.typeset.tokens import quote_part, refuse
+from klsym.language.typeset.tree import (
+    Call,
+    Comparison,
+    Divergence,
+    Entropy,
+    Gradient,
+    Length,
+    Mean,
+    Node,
+    Number,
+    Power,
+    Product,
+    Quotient,
+    Sum,
+    Symbol,
+    walk,
+)
+
+OF_GRADIENT = (
+    r"klsym explains losses, and finds the gradient itself: type the loss without \nabla; sg(A)*log_q has the"
+    r" gradient A \nabla\log\pi_\theta"
+)
+OF_PROBABILITIES = (
+    r"type a ratio or \log\pi_\theta; in the loss grammar exp(log_q) is the probability of the action drawn,"
+    " and full(x) the mean of x over all actions"
+)
+POLICIES = {"log_q": "q", "log_p": "p", "log_mu": "mu"}
+OF_SUMS = (
+    r"type \frac{1}{T}\sum_t or \frac{1}{|y|}\sum_t for the mean over tokens, \sum_t for their sum and"
+    r" \frac{1}{G}\sum_i for the mean over samples, around the whole formula"
+)
+SIZES = {"T", "G", "N", "K", "B", "n", "m", "M", "H", "L", "k"}
+
+OF_REWARDS = ("R", "r", "A", "G")
+
+
+class Writer:
+    """Writes a tree as a text of the grammar; is_of_tokens: is it of the tokens of a sequence?"""
+
+    def __init__(self, is_of_tokens: bool = False) -> None:
+        self.is_of_tokens = is_of_tokens
+        self.is_of_sequences = False  # is a ratio of whole sequences in it?
+        self.has_divergence = False
+
+    def write(self, node: Node) -> str:
+        """Return a text; raises UsageError."""
+        match node:
+            case Number(text):
+                return text
+            case Symbol():
+                return self.write_symbol(node)
+            case Sum(terms, signs):
+                return self.write_sum(terms, signs)
+            case Product(factors):
+                return "*".join(map(self.write_factor, factors))
+            case Quotient(above, below):
+                return self.write_quotient(above, below)
+            case Power(base, exponent):
+                return self.write_power(base, exponent)
+            case Call(name, arguments, below):
+                return self.write_call(name, arguments, below)
+            case Comparison(sign, first, second):
+                return f"{self.write(first)} {sign} {self.write(second)}"
+            case Divergence(first, second):
+                self.has_divergence = True
+                return f"full_kl({self.name_policy(first)}, {self.name_policy(second)})"
+            case Entropy(policy):
+                return f"H({self.name_policy(policy)})"
+            case Gradient():
+                raise refuse(r"\nabla", OF_GRADIENT)
+            case Length(text):
+                raise refuse(quote_part(f"|{text}|"), OF_SUMS)
+            case Mean():
+                raise refuse(
+                    "an expectation inside a product, a function or a sum with other terms",
+                    r"type \mathbb{E}[..] around the whole formula",
+                )
+        raise refuse(r"this \sum", OF_SUMS)
+
+    def write_symbol(self, symbol: Symbol) -> str:
+        density = find_density(symbol)
+        if not density:
+            if symbol.name in SIZES - {"G"} and not (symbol.below or symbol.arguments):
+                raise refuse(f"the number {quote_part(symbol.name)}", OF_SUMS)
+            return name_value(symbol, self.is_of_tokens)
+        raise refuse(f"a probability alone, {quote_part(symbol.name)},", OF_PROBABILITIES)
+
+    def write_factor(self, node: Node) -> str:
+        """Return a text that may be multiplied."""
+        text = self.write(node)
+        return f"({text})" if isinstance(node, Sum | Comparison) or text.startswith("-") else text
+
+    def write_sum(self, terms: tuple[Node, ...], signs: tuple[bool, ...]) -> str:
+        text = "".join(
+            f"{' - ' if sign else ' + '}{self.write_factor(term)}"
+            for term, sign in zip(terms, signs, strict=True)
+        )
+        return f"-{text[3:]}" if signs[0] else text[3:]
+
+    def write_quotient(self, above: Node, below: Node) -> str:
+        densities = [find_density(x) if isinstance(x, Symbol) else "" for x in (above, below)]
+        if all(densities):
+            if densities[0] == densities[1]:
+                raise refuse("a ratio of a policy to itself", r"type \pi_{old} or \pi_{ref} below")
+            return "rho" if densities == ["log_q", "log_mu"] else f"exp({densities[0]} - {densities[1]})"
+        if densities[1] and isinstance(above, Product):
+            places = [i for i, x in enumerate(above.factors) if isinstance(x, Symbol) and find_density(x)]
+            if len(places) == 1:
+                factors = [*above.factors]
+                factors[places[0]] = Quotient(factors[places[0]], below)
+                return self.write(Product(tuple(factors)))
+        numerator = f"({self.write(above)})" if isinstance(above, Sum | Product) else self.write_factor(above)
+        is_atom = isinstance(below, Number | Symbol | Call)
+        return f"{numerator}/{self.write(below) if is_atom else '(' + self.write(below) + ')'}"
+
+    def write_power(self, base: Node, exponent: Node) -> str:
+        match exponent:
+            case Quotient(Number("1"), Length() | Symbol("T")):
+                return self.write_sequence_ratio(base)
+        if any(isinstance(x, Symbol) and x.name in ("t", "l", "k", "i") for x in walk(exponent)):
+            raise refuse("a power that depends on the token", "type disc(gamma, R) for discounted rewards")
+        text = self.write(base)
+        plain = text if isinstance(base, Number | Symbol | Call) else f"({text})"
+        return (
+            f"{plain}**{exponent.text}"
+            if isinstance(exponent, Number)
+            else f"{plain}**({self.write(exponent)})"
+        )
+
+    def write_sequence_ratio(self, base: Node) -> str:
+        """Return the power 1/T of a ratio of whole sequences."""
+        match base:
+            case Quotient(Symbol() as above, Symbol() as below) if find_density(above) and find_density(
+                below
+            ):
+                self.is_of_sequences = True
+                return f"exp(whole({find_density(above)} - {find_density(below)})/T)"
+        raise refuse("the power 1/T of what is no ratio of policies", OF_SUMS)
+
+    def write_call(self, name: str, arguments: tuple[Node, ...], below: str) -> str:
+        if below:
+            if (
+                name == "min"
+                and len(arguments) == 1
+                and isinstance(arguments[0], Symbol)
+                and arguments[0].name == "Q"
+            ):
+                return "Q"
+            raise refuse(f"{name} with an index", f"type {name}(..) without it, and Q for a critic")
+        match name, arguments:
+            case "log", (Symbol() as symbol,) if find_density(symbol):
+                return find_density(symbol)
+            case "log", (Quotient(Symbol() as above, Symbol() as under),) if find_density(
+                above
+            ) and find_density(under):
+                return f"({find_density(above)} - {find_density(under)})"
+            case "where", (condition, first, second):
+                return f"where({self.write(condition)}, {self.write(first)}, {self.write(second)})"
+        if name in ("min", "max") and len(arguments) < 2:
+            raise refuse(f"{name} of one value", f"type {name}(x, y); for an optimum type what is optimised")
+        return f"{name}({', '.join(map(self.write, arguments))})"
+
+    def name_policy(self, symbol: Symbol) -> str:
+        density = find_density(symbol)
+        if not density:
+            raise refuse(f"the policy {quote_part(symbol.name)}", r"type \pi_\theta, \pi_{ref} or \pi_{old}")
+        return POLICIES[density]
+
+
+def refuse_unlike_indices(node: Node) -> None:
+    """Refuse values of two samples or two tokens, such as y_w and y_l, which would be read as one."""
+    seen: dict[str, str] = {}
+    for part in walk(node):
+        kind = name_kind(part) if isinstance(part, Symbol) else ""
+        details = list_details(part) if isinstance(part, Symbol) and kind else ""
+        if not kind or details in ("", "cdot"):
+            continue
+        if seen.setdefault(kind, details) != details:
+            both = f"{quote_part(seen[kind])} and {quote_part(details)}"
+            raise refuse(f"{kind} of {both}", "klsym reads the loss of one sample, whose indices agree")
+
+
+def refuse_bare_ratio(node: Node) -> None:
+    """Refuse the letter r, which is p/q, beside a reward or an advantage."""
+    names = {part.name for part in walk(node) if isinstance(part, Symbol)}
+    is_bare = any(part == Symbol("r") for part in walk(node))
+    clips = any(isinstance(part, Call) and part.name == "clip" for part in walk(node))
+    if is_bare and (clips or names & {"A", "R", "Q", "G"}):
+        raise refuse(
+            "the letter r beside an advantage or clip",
+            r"type r_t(\theta) for the ratio to the old policy, \frac{\pi_{ref}}{\pi_\theta} for p/q, or R",
+        )
+
+
+def refuse_whole_sequences(node: Node, index: str) -> None:
+    """Refuse policies of whole responses inside a sum over tokens."""
+    for part in walk(node):
+        if isinstance(part, Symbol) and find_density(part):
+            action = list_details(part)
+            has_index = re.search(rf"_(?:\{{[^}}]*)?{index}(?![a-z])", action)
+            if action not in ("", "cdot") and not has_index:
+                raise UsageError(
+                    f"{quote_part(action)} has no index {index} inside the sum over tokens in LaTeX:"
+                    r" type \pi_\theta(y_t|x, y_{<t})"
+                )
+
+
+def refuse_objective(node: Node, text: str) -> None:
+    """Refuse a reward that only the policy that draws the samples changes, as in E_{pi_theta}[R]."""
+    terms = node.terms if isinstance(node, Sum) else (node,)
+    for term in terms:
+        letters = [part for part in walk(term) if isinstance(part, Symbol)]
+        has_policy = any(find_density(x) or name_kind(x) == "rho" or x.arguments == "theta" for x in letters)
+        if not has_policy and any(x.name in OF_REWARDS for x in letters):
+            raise refuse(
+                "an expected reward, whose gradient comes from the policy that draws the samples,",
+                f"klsym explain --use reward -- {quote(text)}, or type the loss of code, such as -A*log_q",
+            )
