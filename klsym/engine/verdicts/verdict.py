@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from sympy import expand
+from sympy import Max, Min, Mul, S, expand
 
 from klsym.engine.divergences.f_divergence import Functional, Generated
 from klsym.engine.fields.named_terms import NamedParts
@@ -16,7 +16,7 @@ from klsym.engine.proof.derivation import Proof
 from klsym.engine.proof.quantities import KL, Quantity
 from klsym.engine.verdicts.lazy import Cases, Chain, ChainStep, Search
 from klsym.kernel.ring import ExpPoly
-from klsym.language.expressions import A, R, remove_sg, s, unfold
+from klsym.language.expressions import A, R, clip, remove_sg, s, unfold
 from klsym.language.messages import Message
 from klsym.language.recognition import is_indicator
 from klsym.language.sums import Divided
@@ -337,9 +337,21 @@ def is_ascended(written: Written, setting: Setting) -> bool:
         return True
     if any(is_indicator(divided.args[0]) for divided in written.expression.atoms(Divided)):
         return True
-    if not written.expression.has(R, A):
+    return _depends_on_reward(written.expression)
+
+
+def _depends_on_reward(loss: Any) -> bool:
+    """Does the value depend on R or A?  That of R - sg(R), or of clip(x, 0, 0)*R, does not."""
+    if not loss.has(R, A):
         return False
-    return bool(expand(unfold(remove_sg(written.expression))).has(R, A))  # R - sg(R) is no reward
+    value = unfold(remove_sg(loss)).replace(clip, lambda x, low, high: Min(Max(x, low), high))
+    return bool(expand(value.replace(lambda e: e.is_Mul, _multiply_bounds)).has(R, A))
+
+
+def _multiply_bounds(product: Any) -> Any:
+    """Return a product with x*y for max(x, y)*min(x, y)."""
+    pairs = [x for x in product.args if isinstance(x, Max) and Min(*x.args) in product.args]
+    return product.xreplace({x: Mul(*x.args) for x in pairs} | {Min(*x.args): S.One for x in pairs})
 
 
 def find_sense(written: Written, setting: Setting) -> Literal["minimised", "maximised"]:

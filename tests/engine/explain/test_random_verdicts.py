@@ -248,3 +248,19 @@ def test_the_judge_is_never_close_to_undecided() -> None:
     """Misfits are rounding or far above it: the bounds of the judge lie in a wide gap."""
     misfits = np.array([fit_gradient(case).misfit for case in mixture()])
     assert not np.any((misfits > 1e-12) & (misfits < 10 * DIFFER))
+
+
+@pytest.mark.parametrize(
+    ("text", "sense"),
+    [
+        ("clip(log_q - log_mu, 0, 0)*R + rho*k1", "minimised"),
+        ("max(k1, 0)*min(k1, 0)*R + k2", "minimised"),
+        ("max(k1, 0)*min(k1, 1)*R + k2", "maximised"),
+        ("R - sg(R) + k2", "minimised"),
+        ("clip(rho, 0, 0)*A + k1", "minimised"),
+        ("clip(rho, 0, 1)*A + k1", "maximised"),
+    ],
+)  # fmt: skip
+def test_a_reward_that_drops_out_is_none(text: str, sense: str) -> None:
+    """A penalty is subtracted from the reward, so that an update lowers its mean."""
+    assert klsym.explain(text, use="reward").is_ascended == (sense == "maximised")
