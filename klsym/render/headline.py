@@ -51,6 +51,7 @@ SELECTED = "with M held, "  # a selection that depends on the batch
 NO_WHOLE = "; the sum has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
+UNNAMED = "an objective that is no KL and has no name here"
 TRUST = {"kernel": "proved", "sympy": "by SymPy alone", "numeric": "supported by numbers only"}
 
 
@@ -228,8 +229,7 @@ def _find_other_objective(verdict: Verdict, ascends: bool) -> Update:
         return _describe_aim(verdict, aim, ascends)
     if verdict.gradient.quantities_text:
         return Update(text=f"has the expected gradient {verdict.gradient.quantities_text}")
-    unnamed = "an objective that is no KL and has no name here"
-    of = "E_q[f(r)] with an f that has no formula here" if verdict.target == "f-divergence" else unnamed
+    of = "E_q[f(r)] with an f that has no formula here" if verdict.target == "f-divergence" else UNNAMED
     return Update(text=f"{VERB[ascends]} {of}")
 
 

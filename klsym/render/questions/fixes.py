@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 
+from klsym.diagnostics.reward_signs import find_opposed_reward
 from klsym.engine.answers.dispatch import as_written, explain_written
 from klsym.engine.answers.suggestion import has_penalty
 from klsym.engine.regions.extremes import take_larger_losses
@@ -23,7 +24,7 @@ from klsym.language.pasted.text import is_statements, parse_python
 from klsym.language.recognition import recognise
 from klsym.notation import losses
 from klsym.notation.printers import TEXT, is_sum
-from klsym.render.headline import find_update, name_trust
+from klsym.render.headline import TRUST, UNNAMED, find_update, name_trust
 from klsym.render.question import ENTROPY, describe_kind, find_old_penalty, write_kl
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def _fix_penalty(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     times = "-" * verdict.is_ascended  # of a penalty that is added to the reward
     if instead.beside:
         penalty = _find_penalty(verdict)
+        if penalty is not None and penalty.loss == instead.loss:  # a term that is right, beside others
+            return
         times = "" if penalty is None else _find_coefficient(penalty)
         times = "-" * (verdict.setting.is_reward and penalty is not None) + times
         place = f" in place of {'the penalty' if penalty is None else penalty.loss}"
@@ -145,8 +148,12 @@ def _fix_sign(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
         return
     if WRONG_SIGN not in describe_kind(changed):
         update = replace(find_update(changed, changed.is_ascended), remark="", beyond="")
-        says = f"without the penalty, {update.write_as_clause()}" if kept else update.write()
-        yield f"{_flip_terms(verdict, wrong)}: {says}", name_trust(changed)
+        says, trust = update.write_as_clause() if kept else update.write(), name_trust(changed)
+        if UNNAMED in says:  # that its sign is turned is all there is to say
+            if (reward := find_opposed_reward(verdict)) is None:
+                return
+            says, trust = f"makes a sample more likely the larger its {reward} is", TRUST["sympy"]
+        yield f"{_flip_terms(verdict, wrong)}: {'without the penalty, ' * bool(kept)}{says}", trust
 
 
 def _fix_inverted_weight(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:

@@ -91,7 +91,8 @@ def rising_rewards(case: Case, answer: dict[str, Any]) -> Iterator[str]:
     lowered = {of for line in answer["warnings"] for _, of, _ in SAID.findall(line)}
     rest = str((answer["gradient"]["combination"] or {}).get("rest", ""))
     beside |= {x for x in moving if re.search(rf"\b{x}\b", rest)}
-    may_be_silent = beside or f"E_q[{moving[0]}]" in lowered  # a baseline, or a sentence of its own
+    # A baseline, a sentence of its own, or a reward that only jumps, which parameters may turn.
+    may_be_silent = beside or f"E_q[{moving[0]}]" in lowered or slopes.max() <= DIFFER
     if rises != claimed and not (rises and may_be_silent):
         yield f"the slope of {reward!r} is {slopes.min():.3g} to {slopes.max():.3g}, but it is said: {told}"
 
