@@ -212,3 +212,46 @@ def test_the_wrong_sign_is_said_of_functions_that_lower_rewards_alone(sign: str,
     falls = all(a >= b for a, b in itertools.pairwise(values))
     says = "the wrong sign" in str(klsym.explain(f"{sign}{function}*log_q")).casefold()
     assert says == (falls if sign else rises)
+
+
+JUMPS = [  # the coefficient of the score, as a function of the reward at fixed other values, and the loss
+    ("sg(M)*rho*A + where(A > 0, 1, 3)*rho", lambda a, r: a + (1 if a > 0 else 3)),
+    ("sg(M)*rho*A + where(A > 0, 3, 1)*rho", lambda a, r: a + (3 if a > 0 else 1)),
+    ("where(A > 0, A, A - 1)*log_q", lambda a, r: a if a > 0 else a - 1),
+    ("where(A > 0, A, A + 1)*log_q", lambda a, r: a if a > 0 else a + 1),
+    ("where(R < 1/3, 2*R, R)*log_q", lambda a, r: 2 * r if r < 1 / 3 else r),
+    ("where(R > 1/3, 2*R, R)*log_q", lambda a, r: 2 * r if r > 1 / 3 else r),
+    ("(R > 0)*R*log_q", lambda a, r: max(r, 0)),
+    ("(R < 0)*R*log_q", lambda a, r: min(r, 0)),
+    ("(1 - (R > 0))*log_q", lambda a, r: float(r <= 0)),
+    ("(R > 0)*log_q", lambda a, r: float(r > 0)),
+    ("(R > 1)*R*log_q", lambda a, r: r * (r > 1)),
+    ("((R > 0) - (R > 1))*log_q", lambda a, r: float(0 < r <= 1)),
+    ("clip(R, 0, 1)*log_q", lambda a, r: min(max(r, 0), 1)),
+    ("abs(R)*log_q", lambda a, r: abs(r)),
+]
+
+
+@pytest.mark.parametrize(("loss", "coefficient"), JUMPS, ids=[loss for loss, _ in JUMPS])
+@pytest.mark.parametrize("options", [{}, {"level": "token"}, OFF], ids=str)
+def test_a_sign_is_wrong_where_no_sample_gains_by_a_larger_reward(
+    loss: str, coefficient: Callable[[float, float], float], options: dict[str, Any]
+) -> None:
+    """Descending lowers log q by the coefficient: the sign is wrong if that rises, jumps included."""
+    values = [coefficient(x / 37, x / 37) for x in range(-80, 81)]
+    falls = any(after < before - 1e-12 for before, after in itertools.pairwise(values))
+    verdict = klsym.explain(loss, **options)
+    assert ("KL008" in {d.code.code for d in verdict.diagnostics}) == (not falls)
+
+
+def test_a_fix_without_a_named_objective_says_what_its_sign_does() -> None:
+    verdict = klsym.explain("sg(r/(1 + r))*rho*A")
+    assert list_fixes(verdict) == [
+        ("-sg(r/(1 + r))*rho*A: makes a sample more likely the larger its A is", "by SymPy alone")
+    ]
+
+
+def test_no_term_is_offered_in_its_own_place() -> None:
+    assert not any(
+        "k2 in place of k2" in fix for fix, _ in list_fixes(klsym.explain("sg(r/(1 + r))*rho*A + k2"))
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -13,16 +12,14 @@ import sympy
 from klsym.engine.divergences.needed_weights import needs_no_weight
 from klsym.engine.fields.named_terms import recognise_coefficient
 from klsym.engine.fields.tails import find_unbounded_ratio, is_zero
-from klsym.engine.regions.case_split import split_into_cases
-from klsym.engine.regions.in_steps import to_steps
+from klsym.engine.verdicts.signs import Sign, find_sign, find_sign_in_regions, list_lowered_rewards
 from klsym.engine.verdicts.verdict import UNNAMED, Verdict
-from klsym.kernel.definitions import REGION
 from klsym.kernel.names import SAMPLE_BASES, parse_name
 from klsym.kernel.ring import ONE, ZERO, Exponent, ExpPoly, Monomial
 from klsym.kernel.statements import Context
 from klsym.language.abbreviations import Divergence
-from klsym.language.convert import to_ring, to_sympy
-from klsym.language.expressions import COUNTS, OF_REGIONS, REWARDS, A, M, R, log_mu, log_old, log_q
+from klsym.language.convert import to_sympy
+from klsym.language.expressions import OF_REGIONS, A, M, R, log_mu, log_old, log_q
 from klsym.language.messages import Message
 from klsym.notation.values import collect_names
 
@@ -245,9 +242,9 @@ def check_sign(verdict: Verdict, facts: Facts) -> Message | None:
     parts = verdict.gradient.parts
     effects = [(("increases", name), v) for name, v in parts.items() if name in ("reverse-kl", "forward-kl")]
     effects += [(("pushes", "mu"), c) for c in _find_kl_of_mu(verdict)]
-    signs = [(effect, _find_sign_in_regions(v, facts.defined)) for effect, v in effects]
+    signs = [(effect, find_sign_in_regions(v, facts.defined)) for effect, v in effects]
     if not _has_both_rewards(verdict, facts.defined):  # one may be the baseline of the other
-        signs += _list_lowered_rewards(_to_sympy(parts.get("reward", ZERO)), facts.defined)
+        signs += list_lowered_rewards(_to_sympy(parts.get("reward", ZERO)), facts.defined)
     signed_effects = tuple((effect, sign) for effect, sign in signs if sign is not None)
     if not signed_effects:
         return None
@@ -270,39 +267,6 @@ def _to_sympy(value: Any) -> Any:
     return to_sympy(value) if isinstance(value, ExpPoly) else value
 
 
-def _find_sign_in_regions(value: Any, defined: Context) -> Sign | None:
-    """Return the sign of a multiple, if it is the same in all its regions."""
-    if isinstance(value, ExpPoly) and any(
-        defined.find_definition(x, REGION) is not None for x in value.names()
-    ):
-        return _find_sign_in_cases(value, defined)
-    return find_sign(_to_sympy(value))
-
-
-def _list_lowered_rewards(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:
-    """Yield the rewards whose mean the loss lowers, with the sign; clipped rewards by cases."""
-    defined_names = {name for name in collect_names(reward) if defined.find_definition(name) is not None}
-    regions = {name for name in defined_names if defined.find_definition(name, REGION) is not None}
-    if any(not defined.is_constant(ExpPoly.from_variable(name)) for name in defined_names - regions):
-        return  # a log moves with the reward, and its slope is not looked at
-    bounds = defined.walk_definitions(*map(ExpPoly.from_variable, regions))
-    bases = {parse_name(name).base for e in bounds for name in e.names()} | collect_names(reward)
-    slopes = {x: reward.diff(x) for x in (R, A) if x.name in bases}
-    for x, slope in slopes.items():
-        if collect_names(slope) & regions:
-            yield ("lowers-rising-reward", x), _find_sign_in_cases(to_ring(-slope), defined)
-        else:
-            negative = to_steps(to_ring(-slope), defined) if defined_names else -slope
-            yield ("lowers", reward if slope.has(x) else x), find_sign(negative)
-
-
-def _find_sign_in_cases(element: ExpPoly, defined: Context) -> Sign | None:
-    """Return the sign that it has in all cases in which it is not 0; None if they differ."""
-    rows = split_into_cases({"x": element}, defined, lambda slots, context: to_steps(slots["x"], context))
-    signs = {find_sign(value) for _, value in rows if value}
-    return signs.pop() if len(signs) == 1 else None
-
-
 def _is_alone(verdict: Verdict, signed_effects: Sequence[tuple[tuple[str, Any], Sign]]) -> bool:
     """Has the objective one term?  A mean of several rewards may rise while that of one of them falls."""
     [(kind, of), _], *_ = signed_effects
@@ -318,30 +282,6 @@ def _find_kl_of_mu(verdict: Verdict) -> list[ExpPoly]:
     """Return the multiple of KL(mu||q) in the objective, in a list; empty if there is none."""
     terms = verdict.objective.quantity.side.terms if verdict.objective.quantity is not None else ()
     return [c for c, atoms in terms if atoms == (Divergence("KL", "mu", "q"),)]
-
-
-@dataclass(frozen=True)
-class Sign:
-    """A negative multiple: always, or where the condition `where` < 0 holds."""
-
-    always: bool
-    where: Any = None
-
-
-@lru_cache(maxsize=1024)
-def find_sign(value: Any) -> Sign | None:
-    """Return where a multiple is negative; None if for no positive parameters.
-
-    Parameters are positive weights; a condition that none of them satisfy is not reported.
-    """
-    size = {x: sympy.Dummy(positive=True) + int(x.name == "n") for x in value.free_symbols}  # n is 2 or more
-    counts = {x: size[x] for x in size if x.name in COUNTS}
-    if value.subs(counts).factor().is_negative:
-        return Sign(True)
-    if value.subs(size).factor().is_nonnegative or value.has(*REWARDS):
-        return None
-    weights = {x: sympy.Dummy(positive=True) for x in value.free_symbols}
-    return Sign(bool(value.subs(weights).factor().is_negative), value / abs(value.as_coeff_Mul()[0]))
 
 
 def check_tail(verdict: Verdict, facts: Facts) -> Message | None:
