@@ -236,7 +236,7 @@ def write_gradient(verdict: Verdict, inside: bool = False) -> str:
             place = f"where {describe_conditions(on)}" if on else describe_place(verdict)
             return f"{start} = {show_value(h)} {place}"
         if len(cases) > MAX_CASES:
-            return f"{start} in {len(cases)} regions ({spell_switch('full')} lists them)"
+            return f"{start} in {len(cases)} regions (explain {spell_switch('full')} lists them)"
         cases_text = "; ".join(" ".join(line.split()) for line in case_lines(cases))
         return f"{start} = {cases_text}"
     h = verdict.gradient.score_text

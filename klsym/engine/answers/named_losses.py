@@ -61,6 +61,7 @@ DEFAULT_CHOICES = {
 }
 REWARD_WORDS = {"reward", "rewards"}  # of the name of a value that is added to the reward
 VALUES = {"entropy", "entropies"}
+OF_NEGATIVE = "{0} is negative: type 'R + ({1})' where the code adds it to the reward, 'R - ({1})' where it subtracts it"
 OF_OWN_SAMPLES = (
     "{} is a mean of log-probabilities under the policy itself, whose gradient comes from the samples, too:"
     " type full_kl(q, p) for KL(policy || reference), H(q) for the entropy, or k1 for what code computes"
@@ -180,6 +181,13 @@ def _read_as_reward(question: Question, typed: str) -> Question:
         return question
     options, notes = question.options, []
     e, level, assigned = written.expression, options.get("level"), ASSIGNED.findall(typed)
+    if (
+        assigned
+        and "penalty" in split_words(assigned[-1])
+        and not e.has(R, A)
+        and e.could_extract_minus_sign()
+    ):
+        raise UsageError(OF_NEGATIVE.format(assigned[-1][:SHOWN], show_loss(e)))
     if assigned and {*split_words(assigned[-1])} & REWARD_WORDS and not e.has(R, A):
         notes.append(Message("added-to-reward", name=assigned[-1]))
     if level and find_meaning(POSITIONS, "level", read_choice("level", level)).per_token:

@@ -32,6 +32,7 @@ def refuse_other_readings(pair: WrittenPair) -> None:
     _refuse_two_selections(pair)
     _refuse_word_beside_vocabulary(pair)
     _refuse_two_samplers(pair)
+    _refuse_two_temperatures(pair)
     _refuse_unread_lines(pair)
     _refuse_shapes_alone(pair)
 
@@ -76,6 +77,20 @@ def _refuse_two_samplers(pair: WrittenPair) -> None:
         f"compare: {names[0][:60]!r} and {names[1][:60]!r} would both be the sampler mu: if they are two"
         f" policies, write `{old} = log_old; ...` before the text of {old}"
     )
+
+
+def _refuse_two_temperatures(pair: WrittenPair) -> None:
+    """Refuse logits that are divided by a temperature in one text alone, or by two."""
+    notes = (
+        next((x.values["temperature"] for x in written.notes if x.code == "temperature-read"), "1")
+        for written in pair
+    )
+    first, second = notes
+    if first != second:
+        raise UsageError(
+            f"compare: the logits are divided by {first[:60]} and by {second[:60]}, so that q would be two"
+            " policies: explain each by itself"
+        )
 
 
 def _find_name_of(written: Written, symbol: str) -> str:

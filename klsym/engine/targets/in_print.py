@@ -14,8 +14,8 @@ from klsym.engine.proof.quantities import Quantity
 from klsym.engine.regions.case_split import Condition
 from klsym.engine.regions.in_steps import split_leading_coefficient, to_scored_steps, to_steps
 from klsym.engine.verdicts.lazy import Cases, LazyCases
-from klsym.engine.verdicts.verdict import AnyReading, Verdict
 from klsym.engine.verdicts.signs import Sign
+from klsym.engine.verdicts.verdict import AnyReading, Verdict
 from klsym.kernel.definitions import REGION
 from klsym.kernel.names import LOG_RATIOS, parse_name
 from klsym.kernel.ring import ExpPoly

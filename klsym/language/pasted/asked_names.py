@@ -89,6 +89,8 @@ def find_example(name: str) -> str:
         and not {*words} & (REFERENCE | {"old", "behavior", "behaviour"})
     ):
         return "log_q"
+    if words[:1] == ["p"] and len(words) > 1:
+        return "exp(logp)"
     if words[:1] == ["r"] and {*words[1:]} & OF_REWARD_MODELS:
         return "R"
     example = next((example for kind, example in KINDS_OF_VALUES if kind & {*words}), "")
@@ -119,10 +121,12 @@ def suggest_for_function(name: str) -> str:
 def looks_like_number(name: str) -> bool:
     """Looks a name like that of a number that is the same for all samples?
 
-    >>> [looks_like_number(name) for name in ("lambda_kl", "reward_scale", "reverse_kl")]
-    [True, True, False]
+    >>> [looks_like_number(name) for name in ("lambda_kl", "reward_scale", "greedy_rewards", "reverse_kl")]
+    [True, True, True, False]
     """
     words = split_words(name)
+    if "greedy" in words:  # the reward of a response that was not drawn
+        return True
     is_bound = {*words[:1]} <= {"lambda", "target", "max", "min"} and not {*words} & (VARYING | LOGS)
     return is_coefficient(name) or bool({*words[-1:]} & OF_NUMBERS) or is_bound
 

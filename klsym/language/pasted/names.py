@@ -31,7 +31,7 @@ OF_PADDING = {
     "mb", "batch", "non", "not", "resp", "responses", "completions", "actions", "attn", "losses", "gen",
     "target", "targets",
 }  # fmt: skip
-OF_TYPES = {"bool", "float", "int", "long"}  # words of a mask's name that say only how it is stored
+OF_TYPES = {"bool", "float", "int", "long", "all"}  # words of a mask's name that say only how it is stored
 OF_SEQUENCES = {"seq", "seqs", "sequences", "input"}
 WITHOUT_GRADIENT = {"detach", "no_grad", "data", "stop_gradient", "inference_mode"}
 BOUNDS_OF_TWO = {"min", "max", "minimum", "maximum"}

@@ -31,14 +31,22 @@ from klsym.language.training_names import (
     REFERENCE,
     expand_name,
     find_logits,
+    find_meaning,
     find_policy,
+    names_critic,
     names_policy,
     split_words,
 )
 from klsym.language.usual_names import LOG_PROBABILITIES
 
 OF_OTHERS = ": klsym reads the word that was drawn; klsym measure FILE.py:FUNC runs the code"
-OF_DISTRIBUTIONS = {"log_prob", "entropy"}  # methods of torch.distributions, and their like
+OF_DISTRIBUTIONS = {
+    "log_prob",
+    "get_log_prob",
+    "get_log_probs",
+    "log_probs",
+    "entropy",
+}  # methods of torch.distributions, and their like
 OF_UNKNOWN_LOGITS = (
     ": assign them first, as in `student_logits = ..`, `ref_logits = ..` or `old_logits = ..`, or type"
     " full_kl(q, p) for a sum over the vocabulary; klsym audit runs functions"
@@ -85,6 +93,11 @@ class PolicyReader(EntryReader):
                 meaning = "log_p"
             if meaning is None and named and self.has_logits_of_other_policy():
                 meaning = "log_q"
+            if meaning is None and named and "cross_entropy" in call.name and self.is_only_policy(named):
+                meaning, self.assumed = (
+                    "log_q",
+                    (*self.assumed, f"{typed[:SHOWN]} are the logits of the policy"),
+                )
             if meaning not in ATOMS:
                 reason = f"{call.name}(..) of {typed[:SHOWN]!r}, the logits of an unknown policy"
                 raise self.make_error_with_hint(reason, OF_UNKNOWN_LOGITS, call.node)
@@ -100,6 +113,12 @@ class PolicyReader(EntryReader):
             return True
         meanings = (find_logits(f"{name}_logits") for name in self.names_typed)
         return any(meaning in ATOMS and meaning != "log_q" for meaning in meanings)
+
+    def is_only_policy(self, named: str) -> bool:
+        """Are logits with a name of their own the only values of a policy in the text?"""
+        meanings = {name: find_meaning(name) or find_logits(name) or "" for name in self.values_typed}
+        others = {name for name, meaning in meanings.items() if meaning.startswith("log_")}
+        return not {*others} - {named} and not names_critic(named)
 
     def read_method_of_policy(self, method: str, receiver: ast.expr, node: ast.expr) -> Any:
         """Return log_q for dist.log_prob(a), log_p for ref_policy.log_prob(a), H(q) for dist.entropy()."""

@@ -16,14 +16,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 from klsym.language.pasted.names import LIBRARIES, list_chain, list_names_filled
-from klsym.language.pasted.text import find_setting
-from klsym.language.training_names import names_critic
+from klsym.language.pasted.text import find_assigned_name, find_setting
+from klsym.language.training_names import names_critic, split_words
 
 SKIPPED_CALLS = {  # calls that stand alone in a line
     "backward", "step", "zero_grad", "print", "clip_grad_norm_", "log", "info", "add_scalar",
     "update", "train", "eval", "debug", "empty_cache", "synchronize", "barrier", "append_stats",
 }  # fmt: skip
 NO_GRADIENT = {"no_grad", "inference_mode", "set_grad_enabled"}
+
+
+def names_loss(name: str) -> bool:
+    """Does a name say that it is a loss?"""
+    return bool({*split_words(name)} & {"loss", "losses", "objective"})
 
 
 class Unrolled:
@@ -52,6 +57,8 @@ class Unrolled:
     def flatten(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """Yield what a statement does, one assignment after another."""
         match statement:
+            case ast.Expr(ast.Constant(str())):  # a docstring
+                return
             case ast.FunctionDef() | ast.With() if self.is_single or isinstance(statement, ast.With):
                 yield from self._flatten_function(statement)
             case ast.ClassDef(body=body) if (function := _find_loss_function(body)) is not None:
@@ -171,9 +178,18 @@ def _unroll_comprehensions(statement: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _leave_out_helpers(lines: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the lines without functions beside them, which they call."""
+    r"""Return the lines without functions beside them, which they call; one at the end is the loss itself.
+
+    >>> code = "old = logp.detach()\ndef get_loss():\n    return (logp - old)*adv"
+    >>> [type(line).__name__ for line in _leave_out_helpers(ast.parse(code).body)]
+    ['Assign', 'FunctionDef']
+    """
     blocks = [x for x in lines if isinstance(x, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)]
-    return [line for line in lines if line not in blocks] or lines
+    plain = [line for line in lines if line not in blocks]
+    has_loss = any(names_loss(find_assigned_name(line) or "") for line in plain)
+    if plain and isinstance(lines[-1], ast.FunctionDef) and not has_loss:
+        return [*plain, lines[-1]]
+    return plain or lines
 
 
 def _find_loss_function(body: Iterable[ast.stmt]) -> ast.FunctionDef | None:
@@ -293,7 +309,16 @@ def _is_without_gradient(block: ast.stmt) -> bool:
     """Is it a block, or a function, without gradients?"""
     marks = [item.context_expr for item in block.items] if isinstance(block, ast.With) else []
     marks += block.decorator_list if isinstance(block, ast.FunctionDef) else []
-    return any(_name_last(mark.func if isinstance(mark, ast.Call) else mark) in NO_GRADIENT for mark in marks)
+    return any(_disables_gradient(mark) for mark in marks)
+
+
+def _disables_gradient(mark: ast.expr) -> bool:
+    """Is it torch.no_grad() or its like, and not set_grad_enabled(x), which may enable them?"""
+    name = _name_last(mark.func if isinstance(mark, ast.Call) else mark)
+    if isinstance(mark, ast.Call) and mark.args:
+        is_off = isinstance(mark.args[0], ast.Constant) and mark.args[0].value is False
+        return name in NO_GRADIENT and is_off == (name == "set_grad_enabled")
+    return name in NO_GRADIENT
 
 
 def changes_no_value(function: ast.expr, arguments: int) -> bool:

@@ -105,7 +105,7 @@ class WholeLossReader(AssumedNameReader):
     def refuse_coefficient(self, statements: list[ast.stmt]) -> None:
         """Refuse code whose last line sets a coefficient between updates, as a controller of the KL does."""
         match statements[-1:]:
-            case [ast.Assign([target]) | ast.AugAssign(target)] if len(statements) > 1:
+            case [ast.Assign([ast.Attribute() as target]) | ast.AugAssign(target)] if len(statements) > 1:
                 name = next(iter(list_chain(target)[-1:]), "")
                 if is_coefficient(name):
                     raise UsageError(

@@ -15,6 +15,8 @@ REFUSED = [  # two texts, and a part of what is said
      "squeeze alone"),
     ("loss = -A.unsqueeze(-1)*logp", "loss = -A*logp", "unsqueeze alone"),
     (CLAMPED.format("old_logp"), CLAMPED.format("rollout_logp"), "would both be the sampler"),
+    ("p = softmax(logits, -1); loss = (p*log(p)).sum(-1)",
+     "p = softmax(logits/temperature, -1); loss = (p*log(p)).sum(-1)", "would be two policies"),
     (CLAMPED.format("prev_logprobs"), CLAMPED.format("generation_logprobs"), "would both be the sampler"),
 ]  # fmt: skip
 COMPARED = [  # two texts, and whether the gradients are the same on average

@@ -13,7 +13,8 @@ is_masked = (importance_ratio < cfg.mask_ratio_low) | (importance_ratio > cfg.ma
 keep_mask = loss_mask & ~is_masked
 loss = (-importance_ratio * advantages){}"""
 KEPT = "-rho*A*(1 - where(mask_ratio_low > rho, 1, 0))*(1 - where(rho > mask_ratio_high, 1, 0))"
-PARAMETERS = ["mask_ratio_low", "mask_ratio_high", "num_target_tokens", "ratio_min", "ratio_max", "coef"]
+PARAMETERS = ["mask_ratio_low", "mask_ratio_high", "num_target_tokens", "ratio_min", "ratio_max", "coef",
+              "greedy_rewards"]  # fmt: skip
 READ = {  # code -> the formula, typed
     "A = G/(G-1)*(r - r.mean())\nloss = -stopgrad(A)*log_pi": "-n/(n - 1)*centred(R)*log_q",
     "loss = -(r - r.mean()).detach()*logp": "-centred(R)*log_q",
@@ -29,6 +30,15 @@ READ = {  # code -> the formula, typed
     "w = π_θ/π_θ_old\nloss = -sigma(tau(w - 1))*4/tau*A": "-4/tau*sigmoid(tau*(rho - 1))*A",
     "advantages = rewards.value()\nloss = -ll*advantages": "-log_q*R",
     "actor_loss = -q_pi.mean()": "full(-R)",
+    "n = softmax_cross_entropy_with_logits(logits=Outputs, labels=actions); loss = n*discounted_rewards":
+        "-log_q*R",
+    "with torch.no_grad():\n    old = policy_net.get_log_prob(s, a)\n'''doc'''\ndef get_loss(off=False):\n"
+    "    with torch.set_grad_enabled(not off):\n        new = policy_net.get_log_prob(s, a)\n"
+    "        return -(adv*(new - old).exp())": "-A*exp(log_q - sg(log_q))",
+    "with torch.set_grad_enabled(False):\n    x = logp\nloss = -x*adv": "-sg(log_q)*A",
+    "with torch.set_grad_enabled(train):\n    x = logp\nloss = -x*adv": "-log_q*A",
+    "loss = (logp - ref_logp)*loss_masks_all": "k1",
+    "loss = -(R - greedy_rewards)*logp": "(greedy_rewards - R)*log_q",
     "avg_kl = (logp - ref_logp).detach().mean(); kl = (logp - ref_logp).detach(); loss = (kl - avg_kl)*logp":
         "centred(sg(k1))*log_q",
     "probs = softmax(logits)[arange(n), actions]; loss = (probs*log(probs)).sum()": "exp(log_q)*log_q",
@@ -94,12 +104,13 @@ def test_returns_are_rewards_to_go(name: str, formula: str) -> None:
 MORE_ASKED = {
     "loss = -torch.mean(r*adv)": "r is p/q, and the code names no reference",
     "frac = r.mean(); loss = -min(r*adv, clip(r, 0.8, 1.2)*adv).mean()": "r is p/q, and the code",
-    "gate = sigmoid(c*(r - 1)); loss = -gate*advantages": "r is p/q, and the code names no reference",
+    "gate = sigmoid(4*(r - 1)); loss = -gate*advantages": "r is p/q, and the code names no reference",
     "loss = -tau(A)*logp": "for a product type tau*(..)",
     "loss = -cfg.sigma(A)*logp": "not part of the loss grammar",
     "loss = categorical_crossentropy(A, y)": "type -logp, and -A*logp where an advantage multiplies it",
     "log_prob = dist.log_prob(a)\nlog_prob = log_prob.sum(-1)": "it computes a log-probability",
     "x = kl - self.target\nself.kl_coef *= 1 + x": "it sets kl_coef between updates",
+    "loss = -log(p_sampling)*rewards": "`p_sampling = exp(log_q); ...`",
     r"\frac{\pi}{\pi_old} of all these samples": "'of' is not read in a formula in LaTeX",
     "ratio = torch.prod(A, dim=-1); loss = -ratio*logp": "no ratio",
     "x = foo.bar(a, b)\npolicy_entropy = x\nloss = -A*logp - policy_entropy": "bar(..) is not part",
@@ -109,7 +120,7 @@ MORE_ASKED = {
 @pytest.mark.parametrize(("code", "says"), MORE_ASKED.items(), ids=str)
 def test_code_that_would_be_misread_is_asked_about(code: str, says: str) -> None:
     with pytest.raises(klsym.KlsymError) as error:
-        klsym.explain(code, ["c"])
+        klsym.explain(code)
     assert says in str(error.value)
 
 

@@ -65,3 +65,12 @@ def test_measurements_read_it() -> None:
     assert klsym.measure(mean).to_json() == klsym.measure(code).to_json()
     with pytest.raises(UsageError):
         klsym.measure(r"\foo{A}")
+
+
+def test_a_penalty_with_a_minus_is_asked_about() -> None:
+    code = "kl_penalty = -self.kl_penalty_weight*(logprobs - ref_logprob)"
+    with pytest.raises(UsageError, match=r"is negative: type 'R \+ \(-kl_penalty_weight\*k1\)'"):
+        klsym.explain(code, use="reward")
+    added = klsym.explain("R + (-kl_penalty_weight*k1)", use="reward")
+    assert added.to_json()["objective"]["sense"] == "maximised"
+    assert "KL008" not in {about.code.code for about in added.diagnostics}
