@@ -61,7 +61,7 @@ DEFAULT_CHOICES = {
 }
 REWARD_WORDS = {"reward", "rewards"}  # of the name of a value that is added to the reward
 VALUES = {"entropy", "entropies"}
-OF_NEGATIVE = "{0} is negative: type 'R + ({1})' where the code adds it to the reward, 'R - ({1})' where it subtracts it"
+OF_NEGATIVE = "{0} is negative: type 'R + ({1})' where the code adds it to the reward, 'R - ({1})' where not"
 OF_OWN_SAMPLES = (
     "{} is a mean of log-probabilities under the policy itself, whose gradient comes from the samples, too:"
     " type full_kl(q, p) for KL(policy || reference), H(q) for the entropy, or k1 for what code computes"
