@@ -181,16 +181,19 @@ def orient_multiples(reading: TargetReading, ascends: bool = True) -> dict[str, 
 def find_sign(value: Any) -> int:
     """Return the sign of a multiple for rewards of 1, n >= 2 and positive parameters; 0 if it has none.
 
-    Of several rewards no two may have opposite signs.
+    Of several rewards no two may have opposite signs; nor may it where a mask M is 1, and where it is 0.
 
     >>> from klsym.language.expressions import beta
     >>> find_sign(-R / (beta + 1)), find_sign(beta * R - R), find_sign(beta * A - A - R), find_sign(A - R)
     (-1, 0, -1, 0)
+    >>> [find_sign(value) for value in ((M - 1) * A, (1 + M) * A, (1 - 2 * M) * A)]
+    [-1, 1, 0]
     >>> from sympy import exp
     >>> [find_sign(value) for value in (exp(-R), R**3, R**2, 1 / (1 + exp(-R)))]
     [-1, 1, 0, 1]
     """
-    signs = {_find_sign_of_slope(slope) for slope in _list_multiples(value)} - {0}
+    slopes = (slope.subs(M, kept) for slope in _list_multiples(value) for kept in (0, 1))
+    signs = {_find_sign_of_slope(slope) for slope in slopes} - {0}
     return signs.pop() if len(signs) == 1 else 0
 
 
@@ -212,7 +215,7 @@ def needs_condition(value: Any) -> str:
     ('1 - beta', '', '')
     """
     slopes = _list_multiples(value)
-    if len(slopes) != 1 or find_sign(value) or slopes[0].has(R, A):
+    if len(slopes) != 1 or find_sign(value) or slopes[0].has(R, A, M):
         return ""
     above, below = fraction(cancel(-slopes[0]))
     return show_value(expand(above * below if below.free_symbols else above))
@@ -221,7 +224,7 @@ def needs_condition(value: Any) -> str:
 def _list_multiples(value: Any) -> list[Any]:
     """Return the slopes in R and A of a multiple without steps, in factors; without rewards the multiple."""
     e = to_sympy(value) if isinstance(value, ExpPoly) else value
-    if not isinstance(e, Expr) or e.has(Heaviside, sign) or e.free_symbols & {log_q, M}:
+    if not isinstance(e, Expr) or e.has(Heaviside, sign) or log_q in e.free_symbols:
         return []
     opened = expand(e)
     return [factor(opened.diff(x)) for x in (R, A) if opened.has(x)] or [factor(opened)]
@@ -261,6 +264,16 @@ def turns_with_reward(value: Any) -> bool:
     """
     slopes = _list_slopes(value)
     return any(map(is_never_negative, slopes)) and any(is_never_negative(-slope) for slope in slopes)
+
+
+def turns_with_mask(value: Any) -> bool:
+    """Has a multiple without steps another sign where a mask M is 1 than where it is 0?
+
+    >>> [turns_with_mask(value) for value in ((1 - 2 * M) * A, (1 - M) * A, -M * A)]
+    [True, False, False]
+    """
+    slopes = (x.subs(M, kept) for x in _list_multiples(value) if x.has(M) for kept in (0, 1))
+    return {1, -1} <= {_find_sign_of_slope(slope) for slope in slopes}
 
 
 def _list_slopes(value: Any) -> list[Any]:
@@ -336,6 +349,8 @@ def _name_policy_gradient(value: Any, multiples: dict[str, str], ascends: bool) 
         return f"a policy gradient if {positive} > 0"
     if turns_with_reward(value):
         return "a policy gradient whose sign changes with the reward"
+    if turns_with_mask(value):
+        return "a policy gradient whose sign changes with the mask M"
     if _is_nonlinear(value):
         raised = value if ascends else -value  # the function of the reward whose mean rises
         if not _falls(raised) and not _falls(-raised):

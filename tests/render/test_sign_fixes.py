@@ -255,3 +255,18 @@ def test_no_term_is_offered_in_its_own_place() -> None:
     assert not any(
         "k2 in place of k2" in fix for fix, _ in list_fixes(klsym.explain("sg(r/(1 + r))*rho*A + k2"))
     )
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind"),
+    [
+        ("-(1 + M)*A*log_q", "A policy gradient:"), ("(1 + M)*A*log_q", "The wrong sign"),
+        ("-(1 - M)*A*log_q", "A policy gradient:"), ("(1 - M)*A*log_q", "The wrong sign"),
+        ("-(2 - M)*A*log_q", "A policy gradient:"), ("-(1 - M)*R*rho", "A policy gradient:"),
+        ("-A*log_q + M*A*log_q", "A policy gradient:"), ("-(M - 1)*A*log_q", "The wrong sign"),
+        ("(1 - 2*M)*A*log_q", "A policy gradient whose sign changes with the mask M"),
+        ("-(1 - 2*M)*A*log_q", "A policy gradient whose sign changes with the mask M"),
+    ],
+)  # fmt: skip
+def test_the_sign_of_a_reward_is_looked_at_where_a_mask_is_0_and_where_it_is_1(loss: str, kind: str) -> None:
+    assert describe(klsym.explain(loss)).strip().startswith(kind)
