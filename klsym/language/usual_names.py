@@ -340,7 +340,7 @@ class NameReader(Reader):
         hint = ask_for_value(name)
         others = [x for x in self.values_typed if x != name]
         if any(self.is_read_as_rho(x) or find_meaning(x) == "rho" for x in others):
-            hint = hint.replace(EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO)
+            self.is_foreign, hint = True, hint.replace(EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO)
         return hint
 
     def list_unassigned_names(self) -> list[str]:

@@ -27,6 +27,7 @@ from klsym.language.pasted.names import (
 from klsym.language.pasted.rewards_of_tokens import list_spread_names
 from klsym.language.pasted.text import find_assigned_name, parse_python
 from klsym.language.read_names import read_names
+from klsym.language.spellings import read_loss
 from klsym.language.training_names import (
     AMBIGUOUS,
     REFERENCE,
@@ -37,7 +38,8 @@ from klsym.language.training_names import (
     names_state_value,
     split_words,
 )
-from klsym.language.typeset.tokens import is_latex
+from klsym.language.typeset.own_samples import refuse_own_samples
+from klsym.language.typeset.tokens import is_latex, quote_part
 from klsym.language.typeset.translating import translate
 from klsym.measure.batch import Batch
 from klsym.measure.binding import BoundLoss, Shape, bind_loss, guess_field, load_function
@@ -64,7 +66,9 @@ OF_WORDS = {"logp": "logits", "ref_logp": "ref_logits", "old_logp": "old_logits"
 def bind_code(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> BoundLoss:
     """Return a loss as a function of one batch: of a function, of its place, or of pasted statements."""
     if isinstance(loss, str) and is_latex(loss):
-        loss = translate(loss).code
+        formula = translate(loss)
+        refuse_own_samples(quote_part(loss), read_loss(formula.text).expression, formula.sampler)
+        loss = formula.code
     is_text = isinstance(loss, str) and is_pasted(loss)
     return bind_pasted(loss, map, set) if is_text else bind_loss(loss, map, set)
 

@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import S, diff
+from sympy import S
 
 from klsym.engine.answers.dispatch import as_written, show_loss
 from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence, suggest_losses
@@ -24,9 +25,7 @@ from klsym.language.expressions import (
     ATOMS,
     DENSITIES,
     PARAMETERS,
-    REWARDS,
     A,
-    M,
     R,
     Weight,
     log_mu,
@@ -51,7 +50,8 @@ from klsym.language.named_losses import (
 from klsym.language.parser import SHOWN
 from klsym.language.pasted.text import is_statements
 from klsym.language.recognition import recognise
-from klsym.language.training_names import split_words
+from klsym.language.training_names import ADVANTAGES, split_words
+from klsym.language.training_names import find_meaning as find_name_meaning
 from klsym.language.typeset.tokens import is_latex, quote_part
 from klsym.notation.losses import Written
 
@@ -62,10 +62,6 @@ DEFAULT_CHOICES = {
 REWARD_WORDS = {"reward", "rewards"}  # of the name of a value that is added to the reward
 VALUES = {"entropy", "entropies"}
 OF_NEGATIVE = "{0} is negative: type 'R + ({1})' where the code adds it to the reward, 'R - ({1})' where not"
-OF_OWN_SAMPLES = (
-    "{} is a mean of log-probabilities under the policy itself, whose gradient comes from the samples, too:"
-    " type full_kl(q, p) for KL(policy || reference), H(q) for the entropy, or k1 for what code computes"
-)
 OF_SAMPLER = {"log_q": "on-policy", "log_mu": "off-policy"}
 Options = Mapping[str, str | None]
 
@@ -119,7 +115,8 @@ def _read_latex(loss: str, parameters: Iterable[str], options: Options) -> Quest
 
     What an expectation says of the samples counts where no option does.
     """
-    from klsym.language.typeset.translating import translate  # seldom needed
+    from klsym.language.typeset.own_samples import refuse_own_samples  # seldom needed, as the next
+    from klsym.language.typeset.translating import translate
 
     formula = translate(loss)
     try:
@@ -127,13 +124,11 @@ def _read_latex(loss: str, parameters: Iterable[str], options: Options) -> Quest
     except UsageError as error:
         raise UsageError(f"{error}; the LaTeX is read as {formula.text[:SHOWN]}") from None
     expression = recognise(written.expression)
-    slope = diff(unfold(expression), log_q)
-    if formula.sampler == "log_q" and slope != 0 and not slope.has(*DENSITIES, *REWARDS, M):
-        raise UsageError(OF_OWN_SAMPLES.format(quote_part(loss)))
+    refuse_own_samples(quote_part(loss), expression, formula.sampler)
     text = show_loss(expression)
     notes = [Message("read-as", typed=quote_part(loss), loss=text), *formula.notes, *written.notes]
     options = dict(options)
-    if formula.sampler and not options.get("sampling"):
+    if formula.sampler in OF_SAMPLER and not options.get("sampling"):
         options["sampling"] = OF_SAMPLER[formula.sampler]
         notes.append(Message("sampling-of-expectation", sampling=OF_SAMPLER[formula.sampler]))
     question = Question(Written(text, expression, notes=tuple(notes)), options)
@@ -177,10 +172,13 @@ def _read_as_reward(question: Question, typed: str) -> Question:
     without a newer one, is the policy that draws the samples.
     """
     use, written = question.options.get("use"), question.written
-    if not use or not is_reward(read_choice("use", use)):
-        return question
     options, notes = question.options, []
     e, level, assigned = written.expression, options.get("level"), ASSIGNED.findall(typed)
+    if not use and _assigns_reward(typed) and unfold(e).has(*DENSITIES):
+        use, options = "reward", {**options, "use": "reward"}
+        notes.append(Message("level-assumed", options={"use": "reward"}))
+    if not use or not is_reward(read_choice("use", use)):
+        return question
     if (
         assigned
         and "penalty" in split_words(assigned[-1])
@@ -188,7 +186,7 @@ def _read_as_reward(question: Question, typed: str) -> Question:
         and e.could_extract_minus_sign()
     ):
         raise UsageError(OF_NEGATIVE.format(assigned[-1][:SHOWN], show_loss(e)))
-    if assigned and {*split_words(assigned[-1])} & REWARD_WORDS and not e.has(R, A):
+    if assigned and {*split_words(assigned[-1])} & (REWARD_WORDS | ADVANTAGES) and not e.has(R, A):
         notes.append(Message("added-to-reward", name=assigned[-1]))
     if level and find_meaning(POSITIONS, "level", read_choice("level", level)).per_token:
         pairs = [pair for m in written.notes if m.code == "names-read" for pair in m.values["pairs"]]
@@ -199,6 +197,16 @@ def _read_as_reward(question: Question, typed: str) -> Question:
         written = replace(written, expression=recognise(unfold(e).xreplace({log_mu: log_q})))
     written = replace(written, notes=(*written.notes, *notes))
     return replace(question, written=written, options=options)
+
+
+def _assigns_reward(text: str) -> bool:
+    """Is a reward or an advantage what the last line assigns?
+
+    >>> [_assigns_reward(x) for x in ("rewards = R - k1", "adv = -k1; -adv*logp", "reward_loss = k1")]
+    [True, False, False]
+    """
+    last = ASSIGNED.match(re.split(r"[;\n]", text.strip())[-1].strip())
+    return last is not None and find_name_meaning(last[1]) in ("R", "A")
 
 
 def _assume_sampling(question: Question) -> Question:

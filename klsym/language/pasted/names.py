@@ -22,7 +22,7 @@ from klsym.language.training_names import (
 )
 
 LIBRARIES = {"torch", "jnp", "np", "numpy", "jax", "F", "nn", "lax", "tf", "math", "mx", "th", "TF", "K",
-             "ch", "pt"}  # fmt: skip
+             "ch", "pt", "Math"}  # fmt: skip
 REDUCING = {"sum", "mean", "reduce_sum", "reduce_mean", "masked_mean", "masked_sum"}
 OF_FACTORS = {"detach", "float", "contiguous", "bool"}  # methods that leave a factor one
 OF_PADDING = {

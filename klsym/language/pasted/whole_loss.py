@@ -34,7 +34,7 @@ from klsym.language.reductions import (
     is_probability,
     sum_over_words,
 )
-from klsym.language.training_names import find_meaning, is_coefficient
+from klsym.language.training_names import find_meaning, is_coefficient, split_words
 
 OF_LABELS = (
     "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
@@ -45,7 +45,7 @@ OF_REWARDS_ALONE = (
     "it computes a reward or an advantage; add the line of the loss, as in loss = -(logp*{}).mean()"
 )
 
-OBJECTIVES = {"J", "obj", "objective"}
+OBJECTIVES = {"obj", "objective"}
 OF_COEFFICIENT = (
     "it sets {0} between updates; within an update {0} is a number, so add the line of the loss that it"
     " multiplies a term of, as in loss = -A*logp + {0}*k3"
@@ -94,7 +94,8 @@ class WholeLossReader(AssumedNameReader):
         if self.probabilities and is_probability(loss) and has_other_factors(loss):
             self.restart_if_over_vocabulary(loss, statements)
         self.refuse_probability_factor(loss)
-        if self.last in OBJECTIVES:
+        words = {*split_words(self.last)}
+        if self.last == "J" or (words & OBJECTIVES and not words & {"loss", "losses"}):
             self.assumed = (
                 *self.assumed,
                 f"{self.last} is maximised, as its name says: the loss is -{self.last}",

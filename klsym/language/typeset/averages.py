@@ -39,6 +39,9 @@ OF_TOKENS = "t"
 POLICY = re.compile(
     r"(?<![A-Za-z])(pi|p|q|mu)(?![A-Za-z])(?:_(\{(?:[^{}]|\{[^{}]*\})*\}|\w+))?(?:\^(\{[^{}]*\}|\w+))?"
 )
+BARE = re.compile(
+    r"(q|p|mu|beta|b)\s*(?:_(\{[^{}]*\}|\w+))?\s*(?:\(.*\))?"
+)  # the policy alone, as in E_q[..]
 DATA = re.compile(r"([^;]*?)\bsim\s*D\b(?!_?\{?pi)")
 ACTIONS = re.compile(r"\b(a|y|o|tau)\b|\b(a|y|o)_")
 CODE = {
@@ -155,16 +158,24 @@ class AverageReader:
         """Return the log density of the samples, as the expectations say; "" where they do not."""
         samplers = set()
         for text in self.below:
+            if bare := BARE.fullmatch(text.strip()):
+                letter, below = bare.groups()
+                is_behaviour = letter in ("beta", "b")
+                samplers |= {
+                    "log_mu" if is_behaviour else find_density(Symbol(letter, below or "", "", "a|s"))
+                }
+                continue
             for match in POLICY.finditer(text):
                 name, below, above = match[1], match[2] or "", match[3] or ""
                 if name == "pi" or text[: match.start()].rstrip().endswith("sim"):
                     samplers |= {find_density(Symbol(name, below, above, "a|s"))}
             before = DATA.match(text)
             samplers |= {"log_mu"} if before and ACTIONS.search(before[1]) else set()
-        if "log_p" in samplers or len(samplers) > 1:
+        if len(samplers) > 1:
+            raise refuse("an expectation under two policies", "explain each by itself")
+        if "log_p" in samplers:
             raise refuse(
-                "an expectation under the reference, or under two policies",
-                r"type \mathbb{E}[..] and choose --sampling",
+                "an expectation under the reference", "type full_kl(p, q) for KL(reference || policy)"
             )
         return samplers.pop() if samplers else ""
 

@@ -21,7 +21,6 @@ from klsym.language.typeset.tree import Comparison
 from klsym.language.typeset.writing import (
     Writer,
     refuse_bare_ratio,
-    refuse_objective,
     refuse_unlike_indices,
     refuse_whole_sequences,
 )
@@ -29,13 +28,16 @@ from klsym.language.typeset.writing import (
 LEFT = re.compile(r"[A-Za-z]+\d?((?:[_^](?:\{(?:[^{}]|\{[^{}]*\})*\}|\w+))*)([(\[].*[)\]])?")
 
 
+NO_SAMPLES = "none"  # of a formula without an expectation
+OF_PPO = re.compile(r"L\^\{?(CLIP|CPI|PG|KLPEN)\b")  # maximised by Schulman et al. 2017
 OF_SAC = re.compile(r"J_\{?\\?(pi|Q|V|alpha)\b")
 
 
 class Translation(NamedTuple):
     """A formula as a text of the grammar.
 
-    sampler: the log density of the samples, as its expectations say, "" where they do not.
+    sampler: the log density of the samples, as its expectations say, "" where they do not; NO_SAMPLES where
+    there are none.
     code: the same with its average over tokens, for `klsym measure`.  notes: how it was read.
     """
 
@@ -71,9 +73,6 @@ def _translate(text: str) -> Translation:
     loss = writer.write(averaged.node)
     if writer.is_of_sequences and is_of_tokens:
         raise refuse("a ratio of whole sequences inside a sum over tokens", "type gspo, or gspo_token")
-    sampler = reader.find_sampler()
-    if sampler == "log_q":
-        refuse_objective(averaged.node, loss)
     loss = f"-({loss})" if is_maximised else loss
     notes = [Message("expectation-left-out")] * reader.has_expectation
     notes += [Message("kl-is-exact")] * writer.has_divergence
@@ -81,7 +80,8 @@ def _translate(text: str) -> Translation:
     notes += [Message("tokens-added-up", aggregate=averaged.kind)] * is_of_tokens
     notes += [Message("over-tokens")] * writer.is_of_sequences
     code = CODE[averaged.kind].format(loss) if is_of_tokens else loss
-    return Translation(f"{assigned}{loss}", sampler, f"{assigned}{code}", tuple(notes))
+    samples = reader.find_sampler() if reader.has_expectation else NO_SAMPLES
+    return Translation(f"{assigned}{loss}", samples, f"{assigned}{code}", tuple(notes))
 
 
 def read_left_side(left: str) -> tuple[str, bool]:
@@ -90,7 +90,7 @@ def read_left_side(left: str) -> tuple[str, bool]:
     J of SAC's policy, critics or temperature is a loss.
 
     >>> [read_left_side(x) for x in ("J(theta)", "J_{pi}(phi)", "L^{CLIP}", "R(x,y)", "")]
-    [('', True), ('', False), ('', False), ('reward = ', False), ('', False)]
+    [('', True), ('', False), ('', True), ('reward = ', False), ('', False)]
     """
     if not left:
         return "", False
@@ -100,6 +100,5 @@ def read_left_side(left: str) -> tuple[str, bool]:
         raise refuse(quote_part(left), "type what stands on the right of = alone")
     if name[0] in ("R", "r") and not re.fullmatch(r"\(theta\)", match[2] or ""):
         return "reward = ", False
-    return ("advantages = " if name[0] == "A" else ""), name[0] in ("J", "objective") and not OF_SAC.match(
-        left
-    )
+    is_maximised = name[0] in ("J", "objective") and not OF_SAC.match(left)
+    return ("advantages = " if name[0] == "A" else ""), is_maximised or bool(OF_PPO.match(left))

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import re
-from shlex import quote
 
 from klsym.errors import UsageError
 from klsym.language.typeset.names import find_density, list_details, name_kind, name_value
@@ -45,8 +44,6 @@ OF_SUMS = (
     r" \frac{1}{G}\sum_i for the mean over samples, around the whole formula"
 )
 SIZES = {"T", "G", "N", "K", "B", "n", "m", "M", "H", "L", "k"}
-
-OF_REWARDS = ("R", "r", "A", "G")
 
 
 class Writer:
@@ -218,16 +215,3 @@ def refuse_whole_sequences(node: Node, index: str) -> None:
                     f"{quote_part(action)} has no index {index} inside the sum over tokens in LaTeX:"
                     r" type \pi_\theta(y_t|x, y_{<t})"
                 )
-
-
-def refuse_objective(node: Node, text: str) -> None:
-    """Refuse a reward that only the policy that draws the samples changes, as in E_{pi_theta}[R]."""
-    terms = node.terms if isinstance(node, Sum) else (node,)
-    for term in terms:
-        letters = [part for part in walk(term) if isinstance(part, Symbol)]
-        has_policy = any(find_density(x) or name_kind(x) == "rho" or x.arguments == "theta" for x in letters)
-        if not has_policy and any(x.name in OF_REWARDS for x in letters):
-            raise refuse(
-                "an expected reward, whose gradient comes from the policy that draws the samples,",
-                f"klsym explain --use reward -- {quote(text)}, or type the loss of code, such as -A*log_q",
-            )

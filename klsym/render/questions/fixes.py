@@ -178,6 +178,8 @@ def _fix_ratio_to_reference(verdict: PrintedVerdict) -> Iterator[tuple[str, str]
     written = verdict.loss.written
     if written is None or verdict.setting.is_reward or has_penalty(written):
         return
+    if describe_kind(verdict).startswith(GRADIENT):  # as that of -A*k1, whose score alone counts
+        return
     e = written.expression
     if not (e.has(R, A) and e.has(log_p)) or e.has(log_mu, rho):
         return

@@ -129,7 +129,7 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
         " policy that draws the samples"
     ),
     "kl-is-exact": "KL is the exact one; for an estimator of it type k1, k2 or k3 in its place",
-    "objective-as-loss": ("J is an objective, which training maximises: explained as the loss -J"),
+    "objective-as-loss": "an objective, which training maximises: explained as the loss, its negative",
     "sampling-of-expectation": lambda sampling: (
         f"{spell_option('sampling', sampling)}, as the expectation says"
     ),

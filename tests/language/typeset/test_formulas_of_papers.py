@@ -34,12 +34,16 @@ READ: list[Row] = [
     (r"-\mathbb{E}_t\left[\min\left(r_t(\theta)\hat{A}_t, \text{clip}(r_t(\theta), 1-\epsilon, 1+\epsilon)"
      r"\hat{A}_t\right)\right]", f"-{PPO}", OLD),
     (r"L^{CLIP}(\theta) = \hat{\mathbb{E}}_t\left[\min(r_t(\theta)\hat{A}_t, \mathrm{clip}(r_t(\theta),"
-     r"1-\varepsilon,1+\varepsilon)\hat A_t)\right]", PPO, OLD),
+     r"1-\varepsilon,1+\varepsilon)\hat A_t)\right]", f"-{PPO}", OLD),
     (r"\hat{\mathbb{E}}_t\left[\frac{\pi_\theta(a_t \mid s_t)}{\pi_{\theta_{\text{old}}}(a_t \mid s_t)}"
      r"\hat{A}_t - \beta\,\mathrm{KL}[\pi_{\theta_{\text{old}}}(\cdot\mid s_t), \pi_\theta(\cdot\mid s_t)]"
      r"\right]", "rho*A - beta*full_kl(mu, q)", OLD),
     (r"-r_t(\theta)\hat A_t - c_2 S[\pi_\theta](s_t)", "-rho*A - c2*H(q)", OLD),
     (r"-\pi_\theta/\pi_{old} A", "-rho*A", OLD),
+    (r"\mathbb{E}_{\mu}[-A\log\pi_\theta]", "-A*log_q", OLD),
+    (r"\mathbb{E}_{\beta}[-R\log\pi_\theta]", "-R*log_q", OLD),
+    (r"\mathbb{E}_{\mu}[\log\frac{\pi_\theta}{\pi_{ref}}]", "k1", OLD),
+    (r"\mathbb{E}_{q}[-A\log q]", "-A*log_q", ON),
     # GRPO (Shao et al. 2024), as its source has it
     (rf"\mathcal{{J}}_{{GRPO}}(\theta) &= \mathbb{{E}}{{[q \sim P(Q), \{{o_i\}}_{{i=1}}^G \sim"
      rf" \pi_{{\theta_{{old}}}}(O|q)]}} \\ & {OF_GROUP} \left\{{ {CLIPPED} - \beta \mathbb{{D}}_{{KL}}\left["

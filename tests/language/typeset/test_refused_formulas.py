@@ -57,9 +57,23 @@ REFUSED = {
     r"\max_{\pi_\theta} \mathbb{E}[R]": r"type - for \max",
     # averages
     r"\mathbb{E}_{y\sim\pi_\theta}[R(x,y) - \beta\log\frac{\pi_\theta(y|x)}{\pi_{ref}(y|x)}]": "--use reward",
-    r"J(\theta) = \mathbb{E}_{\tau\sim p_\theta(\tau)}[R(\tau)]": "--use reward -- R",
-    r"\mathbb{E}_{\pi_{ref}}[\log\pi_\theta]": "choose --sampling",
-    r"\mathbb{E}_{s\sim d^{\pi_{old}}, a\sim\pi_\theta}[A \log\pi_\theta]": "choose --sampling",
+    r"J(\theta) = \mathbb{E}_{\tau\sim p_\theta(\tau)}[R(\tau)]": "type 'R' --use reward",
+    r"\mathbb{E}_{\pi_{ref}}[\log\pi_\theta]": "full_kl(p, q)",
+    r"\mathbb{E}_{s\sim d^{\pi_{old}}, a\sim\pi_\theta}[A \log\pi_\theta]": "explain each by itself",
+    r"\mathbb{E}_{p}\left[\log\frac{p(x)}{q(x)}\right]": "full_kl(p, q)",
+    r"\mathbb{E}_{q}[\log\frac{q}{p}]": "type 'k1' --use reward",
+    r"J(\theta) = \mathbb{E}_{q}[R]": "type 'R' --use reward",
+    r"\mathbb{E}_{\pi_\theta}[-A\log\pi_\theta] + \mathbb{E}_{\mu}[\log\pi_\theta]": "explain each by itself",
+    r"-\left(\mathbb{E}_{y\sim\pi_\theta}[r(x,y)] - \beta D_{KL}[\pi_\theta||\pi_{ref}]\right)":
+        "type 'R - beta*k1' --use reward",
+    r"J = \mathbb{E}_{y\sim\pi_\theta}[2(r(x,y) - \beta KL(\pi_\theta||\pi_{ref}))]":
+        "type '2*R - 2*beta*k1' --use reward",
+    r"J = \mathbb{E}_{y\sim\pi_\theta}[\log\pi_{ref}(y|x)]": "type '-log_p' --use reward",
+    r"J = \mathbb{E}_{y\sim\pi_\theta}[R(1-\beta\log\pi_\theta)]": "type each term as code computes it",
+    r"L = \mathbb{E}_{\pi_\theta}[-R\log\pi_\theta] + \beta \mathbb{E}_{\pi_\theta}[\log\frac{\pi_\theta}"
+    r"{\pi_{ref}}]": "type each term as code computes it",
+    r"L(\theta) = -\mathbb{E}_{\pi_\theta}[A(s,a)]": "type 'A' --use reward",
+    r"J = \mathbb{E}[R]": "type 'R' --use reward",
     r"\mathbb{E}_t A \log\pi_\theta": r"type \mathbb{E}[..]",
     r"\exp(\mathbb{E}[A])": r"type \mathbb{E}[..] around the whole formula",
     r"A \mathbb{E}[\log\pi_\theta]": "type it inside",

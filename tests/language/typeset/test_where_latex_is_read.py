@@ -2,6 +2,8 @@ r"""LaTeX is read by each command that takes a loss, and code is not taken for L
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import klsym
@@ -38,7 +40,7 @@ def test_the_answer_says_how_an_objective_and_a_kl_are_read() -> None:
     said = " ".join(
         str(klsym.explain(r"J(\theta) = \mathbb{E}[A\log\pi - \beta D_{KL}(\pi\|\pi_{ref})]")).split()
     )
-    assert "explained as the loss -J" in said
+    assert "explained as the loss, its negative" in said
     assert "KL is the exact one" in said
     assert "E[..] is the mean over samples" in said
 
@@ -74,3 +76,26 @@ def test_a_penalty_with_a_minus_is_asked_about() -> None:
     added = klsym.explain("R + (-kl_penalty_weight*k1)", use="reward")
     assert added.to_json()["objective"]["sense"] == "maximised"
     assert "KL008" not in {about.code.code for about in added.diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("text", "reward"),
+    [
+        (r"R(x,y) = r_\phi(x,y) - \beta\log\frac{\pi_\theta(y|x)}{\pi_{ref}(y|x)}", "R - beta*k1"),
+        ("rewards = R - beta*(logp - ref_logp)", "R - beta*k1"),
+        ("adv = A - beta*k3", "A - beta*k3"),
+    ],
+)
+def test_what_is_named_a_reward_is_one(text: str, reward: str) -> None:
+    """A loss that has it detached is another question, as is the use that is typed."""
+    found, wanted = klsym.explain(text), klsym.explain(reward, use="reward")
+    assert found.to_json()["gradient"] == wanted.to_json()["gradient"]
+    assert re.search("assumed: use='?reward", " ".join(str(found).split()))
+    assert klsym.explain(text, use="loss").to_json()["gradient"] != wanted.to_json()["gradient"]
+
+
+def test_an_advantage_of_a_log_ratio_is_added_to_the_reward() -> None:
+    for text in (r"\hat A_t = \log\pi_{teacher} - \log\pi_\theta", "advantages = -(logp - teacher_logp)"):
+        assert "minimises KL(q||p)" in str(klsym.explain(text)) and "wrong sign" not in str(
+            klsym.explain(text)
+        )
