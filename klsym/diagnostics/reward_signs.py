@@ -76,27 +76,30 @@ def find_opposed_reward(verdict: Verdict) -> Any | None:
         return None
     divided = find_divided_reward(verdict)
     of_name = OF_NAME | ({} if divided is None else {H.name: divided})
-    bounds = [condition.x for on, _ in verdict.gradient.score_cases for condition in on]
+    in_steps = list(_list_coefficients(verdict, by_case=False))
+    bounds = [
+        step.args[0] for h in in_steps if h is not None for step in h.atoms(sympy.Heaviside, sympy.sign)
+    ]
+    bounds += [condition.x for on, _ in verdict.gradient.score_cases for condition in on]
     rewards = {x for e in (*values, *bounds) for x in e.free_symbols if _read_base_name(x) in of_name}
     if len({_read_base_name(x) for x in rewards}) != 1:
         return None
     slopes = [sympy.expand(h.diff(x)) for h in values for x in rewards]
-    jumps = _list_jumps(verdict, [x for x in rewards if any(x in e.free_symbols for e in bounds)])
-    if jumps is None:
+    bounded = [x for x in rewards if any(x in e.free_symbols for e in bounds)]
+    if bounded and any(h is None for h in in_steps):
         return None
+    jumps = _list_jumps(in_steps, bounded)
     changes = [change for change in (*slopes, *jumps) if change != 0]
     rises = bool(changes) and all(map(is_never_negative, changes))
     return of_name[_read_base_name(next(iter(rewards)))] if rises else None
 
 
-def _list_jumps(verdict: Verdict, rewards: Sequence[Any]) -> list[Any] | None:
-    """Return by how much h jumps where rewards pass their bounds, in each region; None if that is not known.
+def _list_jumps(coefficients: Sequence[Any], rewards: Sequence[Any]) -> list[Any]:
+    """Return by how much coefficients jump where rewards pass their bounds, in each region.
 
-    Of -where(A > 0, 1, 0) it is -1, at A = 0.
+    >>> _list_jumps([-sympy.Heaviside(A, 0)], [A])
+    [-1]
     """
-    coefficients = list(_list_coefficients(verdict, by_case=False)) if rewards else []
-    if any(h is None for h in coefficients):
-        return None
     jumps = [jump for h in coefficients for x in rewards for jump in list_jumps(open_steps(h), x)]
     return [value for jump in jumps for value in iterate_values(jump)]
 

@@ -233,7 +233,7 @@ JUMPS = [  # the coefficient of the score, as a function of the reward at fixed 
 
 
 @pytest.mark.parametrize(("loss", "coefficient"), JUMPS, ids=[loss for loss, _ in JUMPS])
-@pytest.mark.parametrize("options", [{}, {"level": "token"}, OFF], ids=str)
+@pytest.mark.parametrize("options", [{}, {"level": "token"}, OFF, {"batch": "leave-one-out"}], ids=str)
 def test_a_sign_is_wrong_where_no_sample_gains_by_a_larger_reward(
     loss: str, coefficient: Callable[[float, float], float], options: dict[str, Any]
 ) -> None:
