@@ -57,8 +57,6 @@ class Unrolled:
     def flatten(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         """Yield what a statement does, one assignment after another."""
         match statement:
-            case ast.Expr(ast.Constant(str())):  # a docstring
-                return
             case ast.FunctionDef() | ast.With() if self.is_single or isinstance(statement, ast.With):
                 yield from self._flatten_function(statement)
             case ast.ClassDef(body=body) if (function := _find_loss_function(body)) is not None:
@@ -185,11 +183,21 @@ def _leave_out_helpers(lines: list[ast.stmt]) -> list[ast.stmt]:
     ['Assign', 'FunctionDef']
     """
     blocks = [x for x in lines if isinstance(x, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)]
-    plain = [line for line in lines if line not in blocks]
+    texts = [line for line in lines if _is_text(line) and len(lines) > 1]
+    plain = [line for line in lines if line not in (*blocks, *texts)]
     has_loss = any(names_loss(find_assigned_name(line) or "") for line in plain)
     if plain and isinstance(lines[-1], ast.FunctionDef) and not has_loss:
         return [*plain, lines[-1]]
     return plain or lines
+
+
+def _is_text(line: ast.stmt) -> bool:
+    """Is it a text that stands alone, as a docstring does?"""
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    )
 
 
 def _find_loss_function(body: Iterable[ast.stmt]) -> ast.FunctionDef | None:
