@@ -1,7 +1,8 @@
 """Does descending a loss make samples less likely the larger their reward, or their log p, is?
 
-The gradient at a sample is h s.  It does if h rises with the reward wherever it depends on it: of
-min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A inside the clip range, and 0 elsewhere.  Of -k3, h is p/q - 1.
+The gradient at a sample is h s.  Descending the loss makes such samples less likely if h rises with the
+reward wherever h depends on the reward: of min(rho*A, clip(rho, 4/5, 6/5)*A), h is rho*A inside the clip
+range, and 0 elsewhere.  Of -k3, h is p/q - 1.
 
 >>> from klsym.engine.explain import explain
 >>> losses = ("clip(rho, 0, 2)*A", "-clip(rho, 0, 2)*A")
@@ -47,10 +48,10 @@ ALL_SCORES = past(s) + now(s) + future(s)
 
 def opposes_reward(verdict: Verdict) -> bool:
     """Does the loss lower the probability of samples with a large reward?"""
-    return _says_that_it_lowers(verdict) or find_opposed_reward(verdict) is not None
+    return _has_warning_already(verdict) or find_opposed_reward(verdict) is not None
 
 
-def _says_that_it_lowers(verdict: Verdict) -> bool:
+def _has_warning_already(verdict: Verdict) -> bool:
     return any(
         kind.startswith("lowers")
         for message in verdict.messages if message.code in WRONG_SIGNS
@@ -60,7 +61,7 @@ def _says_that_it_lowers(verdict: Verdict) -> bool:
 
 def warn_of_opposed_values(verdict: Verdict) -> Iterator[Message]:
     """Find a reward, or log p, that lowers each sample's probability, unless a warning says so already."""
-    if not _says_that_it_lowers(verdict) and (reward := find_opposed_reward(verdict)) is not None:
+    if not _has_warning_already(verdict) and (reward := find_opposed_reward(verdict)) is not None:
         yield Message("against-reward", of=reward)
     elif not any(message.code in WRONG_SIGNS for message in verdict.messages) and opposes_reference(verdict):
         yield Message("against-reference")
@@ -130,7 +131,7 @@ def _collect_log_p(x: Any) -> list[Any]:
 
 
 def find_divided_reward(verdict: Verdict) -> Any | None:
-    """Return the reward, R or A, with which H of an answer rises: that of normalised(R) or its like.
+    """Return the reward inside normalised(..) or its like, R or A, with which it rises.
 
     >>> from klsym.engine.explain import explain
     >>> [find_divided_reward(explain(f"{x}*log_q")) for x in ("relative(2*R)", "normalised(-R)", "R")]

@@ -24,8 +24,8 @@ from klsym.language.pasted.asked_names import (
     OF_SECOND_RATIO,
     ask_for_value,
     find_example,
+    suggest_distinct_values,
     suggest_for_top_words,
-    tell_apart,
 )
 from klsym.language.pasted.log_ratios import (
     DEFINITIONS,
@@ -429,7 +429,7 @@ class NameReader(Reader):
                 pair = [first_name, typed]
                 if symbol == rho:
                     pair.sort(key=self.order_ratio)
-                raise UsageError(f"{both}: {tell_apart(pair[0], pair[1], str(symbol))}")
+                raise UsageError(f"{both}: {suggest_distinct_values(pair[0], pair[1], str(symbol))}")
 
     def order_ratio(self, name: str) -> tuple[bool, bool]:
         """Put a name that is assigned, or that is a plain ratio, before a weight."""

@@ -39,13 +39,13 @@ def iterate_values(e: Any) -> Iterator[Any]:
     arguments = {step: _normalise(step.args[0]) for step in steps}
     for signs in product((0, 1), repeat=len(steps)):
         inside = dict(zip(steps, signs, strict=True))
-        if all(_can_be_together((arguments[a], inside[a]), (arguments[b], inside[b]))
+        if all(_may_overlap((arguments[a], inside[a]), (arguments[b], inside[b]))
                for a, b in combinations(steps, 2)):  # fmt: skip
             yield e.xreplace({step: sympy.Integer(value) for step, value in inside.items()})
 
 
 def open_steps(e: Any) -> Any:
-    """Return an expression whose steps are 0 at their bounds alone, without signs."""
+    """Rewrite each step as one that is 0 at its bound, H(x, 1) as 1 - H(-x, 0), and sign(x) by steps."""
     e = e.replace(sympy.sign, lambda x: sympy.Heaviside(x, 0) - sympy.Heaviside(-x, 0))
     return e.replace(
         sympy.Heaviside, lambda x, at_0=0: 1 - sympy.Heaviside(-x, 0) if at_0 else sympy.Heaviside(x, 0)
@@ -68,14 +68,14 @@ def list_jumps(e: Any, x: Any) -> list[Any]:
     return jumps
 
 
-def find_bound(step: Any, x: Any) -> Any | None:
-    """Return where a step a*x + c is 0; None for a step of another kind."""
-    slope = step.diff(x)
-    bound = sympy.expand(x - step / slope) if slope.is_number and slope else x
+def find_bound(argument: Any, x: Any) -> Any | None:
+    """Return where the argument a*x + c of a step is 0; None for an argument of another kind."""
+    slope = argument.diff(x)
+    bound = sympy.expand(x - argument / slope) if slope.is_number and slope else x
     return None if bound.has(x) else bound
 
 
-def _can_be_together(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
+def _may_overlap(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
     """May one be positive or not, and the other too, at the same sample?"""
     (a, above), (b, beyond) = first, second
     if above and beyond:

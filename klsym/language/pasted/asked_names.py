@@ -22,7 +22,7 @@ from klsym.language.training_names import (
 OF_KL = "logp - ref_logp"
 EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO = "exp(logp - old_logp)", "exp(old_logp - rollout_logp)"
 OF_SECOND_RATIO = {"is", "tis", "mis", "sampling", "importance", "correction", "rollout", "weight", "weights"}
-ANOTHER = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
+SECOND_READING = {"log_q": "log_mu", "log_p": "log_q"}  # what one of two names for the same density may be
 # Words of values that may depend on the sample -> an example of what such a name may be; the first row with
 # a word of the name is taken.
 KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
@@ -119,7 +119,7 @@ def suggest_for_function(name: str) -> str:
 
 
 def looks_like_number(name: str) -> bool:
-    """Looks a name like that of a number that is the same for all samples?
+    """Does a name look like that of a number that is the same for all samples?
 
     >>> [looks_like_number(name) for name in ("lambda_kl", "reward_scale", "greedy_rewards", "reverse_kl")]
     [True, True, True, False]
@@ -168,7 +168,7 @@ def ask_for_all_unknown(
 def _suggest_values(names: Sequence[str], spell: Callable[[str], str], reserved: str) -> Iterator[str]:
     """Yield what to type for names, those with a usual value first, then numbers, then the others.
 
-    reserved: a name that answers have for something else; "" for none.
+    reserved: a name that klsym's answers use already; "" for none.
     """
     examples = {name: spell(find_example(name)) for name in names}
     if written := "".join(f"{name[:60]} = {example}; " for name, example in examples.items() if example):
@@ -222,12 +222,12 @@ def ask_for_value(name: str) -> str:
     return f"{WRITE}, such as `{name[:60]} = {example}; ...`" if example else ""
 
 
-def tell_apart(first: str, second: str, symbol: str) -> str:
+def suggest_distinct_values(first: str, second: str, symbol: str) -> str:
     """Return what to type for two names that would be read as one symbol.
 
-    >>> tell_apart("ratio", "tis", "rho")
+    >>> suggest_distinct_values("ratio", "tis", "rho")
     'say of both what they are, as in `ratio = exp(logp - old_logp); tis = exp(old_logp - rollout_logp); ...`'
-    >>> tell_apart("logp", "logq", "log_q")
+    >>> suggest_distinct_values("logp", "logq", "log_q")
     'assign one of them first, as in `logp = log_p; ...`'
     """
     if of_token := suggest_for_token_advantage(first, second):
@@ -237,7 +237,7 @@ def tell_apart(first: str, second: str, symbol: str) -> str:
         pair = ("exp(log_q)", "exp(log_p)")
     if pair:
         return f"say of both what they are, as in `{first[:60]} = {pair[0]}; {second[:60]} = {pair[1]}; ...`"
-    typed, instead = first, ANOTHER.get(symbol, "...")
+    typed, instead = first, SECOND_READING.get(symbol, "...")
     if (letters := {name[-1:]: name for name in (first, second)}).keys() == {"p", "q"}:
         typed, instead = letters["p"], "log_p"  # as in the grammar
     if typed.endswith(")"):

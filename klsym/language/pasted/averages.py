@@ -59,7 +59,7 @@ def _name_axis(axis: ast.expr | None) -> str:
 
 
 class TokenSums:
-    """Over what masked losses, and the mask, are summed: what that makes of the tokens of a loss.
+    """Over which axes masked losses and the mask are summed, and the aggregate that follows.
 
     >>> sums = TokenSums()
     >>> sums.note(MASK * log_q, None), sums.note(MASK, None), sums.find_aggregate(S.One)
@@ -116,7 +116,7 @@ class TokenSums:
         return "sum" if self.accumulates and not self.averages else ""
 
     def find_factor(self, factor: Any) -> Any:
-        """Return the factor of the loss that its aggregate, if it has one, does not stand for."""
+        """Return the factor of the loss that remains beside its aggregate."""
         if self.find_aggregate(factor) != "sum" or not factor.has(KEPT):
             return factor
         return factor / KEPT * (SAMPLES if OF_BATCH in self.losses else 1)
@@ -205,7 +205,7 @@ class AverageReader(PolicyReader):
         return over_tokens
 
     def subtract_mean(self, x: Any, mean: Any, node: ast.expr) -> Any:
-        """Return centred(x) for x - x.mean(), which leaves out no mean."""
+        """Return centred(x) for x - x.mean()."""
         difference = subtract_mean(x, mean)
         if difference == x:  # centred already
             self.refuse_two_axes(Mean(*x.args), mean, node)
@@ -237,7 +237,7 @@ class AverageReader(PolicyReader):
         return value
 
     def write_held_means(self, x: Any) -> Any:
-        """Return a held value in which the mean of y over the batch, beside samples, is y less centred(y)."""
+        """Return a detached value with mean(y) over the batch, beside samples, written as y - centred(y)."""
         means = {mean for mean in x.atoms(Mean) if mean.has(*DENSITIES) and not mean.has(OverPositions)}
         is_alone = not x.xreplace(dict.fromkeys(means, S.Zero)).has(*DENSITIES, *REWARDS)
         if is_alone or not all(map(self.is_over_samples, means)):
@@ -254,7 +254,7 @@ class AverageReader(PolicyReader):
         is_over_tokens = bool(self.token_sums.counts or self.token_sums.losses)
         return not is_over_tokens and self.axes.get(mean, "") in ("", "0")
 
-    def is_held_mean(self, mean: Any) -> bool:
+    def is_detached_batch_mean(self, mean: Any) -> bool:
         """Is it a mean over samples of what is detached?"""
         [of] = mean.args
         constants = dict.fromkeys(of.atoms(sg), S.One)
@@ -296,7 +296,7 @@ class AverageReader(PolicyReader):
             mean
             for mean in value.atoms(Mean) - exact.keys()
             if not mean.has(OverPositions)
-            and (not mean.has(*DENSITIES) or self.is_held_mean(mean))
+            and (not mean.has(*DENSITIES) or self.is_detached_batch_mean(mean))
             and is_linear_in(value, mean)
         }
         for mean in rewards:

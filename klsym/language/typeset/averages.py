@@ -13,9 +13,9 @@ from shlex import quote
 from typing import NamedTuple
 
 from klsym.errors import UsageError
-from klsym.language.typeset.names import COEFFICIENTS, find_density
+from klsym.language.typeset.names import COEFFICIENTS, find_log_density
 from klsym.language.typeset.parsing import LENGTH
-from klsym.language.typeset.tokens import refuse
+from klsym.language.typeset.tokens import make_refusal
 from klsym.language.typeset.tree import (
     Call,
     Divergence,
@@ -58,18 +58,18 @@ class Averaged(NamedTuple):
 
 
 class AverageReader:
-    """Splits off averages; index: of the tokens.  below: what the expectations say of the samples."""
+    """Splits off averages; index: of the tokens.  sampled_from: what the expectations say of the samples."""
 
     def __init__(self) -> None:
-        self.below: list[str] = []
+        self.sampled_from: list[str] = []
         self.index = ""
         self.has_expectation = False
 
     def split(self, node: Node) -> Averaged:
         """Return a formula and what averages it; raises UsageError."""
         match node:
-            case Mean(below, body):
-                self.below.append(below)
+            case Mean(sampled_from, body):
+                self.sampled_from.append(sampled_from)
                 self.has_expectation = True
                 inner = self.split(body)
                 return Averaged(inner.node, inner.kind or SAMPLES)
@@ -79,9 +79,9 @@ class AverageReader:
                 return self.split_product(factors)
             case Sum(terms, signs):
                 return self.split_sum(terms, signs)
-            case Quotient(above, below) if is_constant(below):
-                inner = self.split(above)
-                return Averaged(replace(node, above=inner.node), inner.kind)
+            case Quotient(numerator, denominator) if is_constant(denominator):
+                inner = self.split(numerator)
+                return Averaged(replace(node, numerator=inner.node), inner.kind)
         return Averaged(node)
 
     def split_product(self, factors: tuple[Node, ...]) -> Averaged:
@@ -89,16 +89,16 @@ class AverageReader:
         if not places:
             return Averaged(Product(factors))
         if len(places) > 1:
-            raise refuse("a product of two averages", OF_SUMS)
+            raise make_refusal("a product of two averages", OF_SUMS)
         place = places[0]
         others = [*factors[:place], *factors[place + 1 :]]
         averaged = factors[place]
         inner = self.split_series(averaged, others) if isinstance(averaged, Series) else self.split(averaged)
         if not inner.kind:  # inside a function
             return Averaged(Product(factors))
-        is_fixed = all(is_constant(x) or (inner.kind in TOKENS and is_reward(x)) for x in others)
+        is_fixed = all(is_constant(x) or (inner.kind in TOKENS and is_response_reward(x)) for x in others)
         if not is_fixed:
-            raise refuse("a factor outside an average that differs between samples", "type it inside")
+            raise make_refusal("a factor outside an average that differs between samples", "type it inside")
         if others:
             inner = inner._replace(node=Product((*others, inner.node)))
         return inner
@@ -111,7 +111,7 @@ class AverageReader:
         inner = self.split(series.body)
         if is_of_tokens:
             if inner.kind:
-                raise refuse("an average inside a sum over tokens", OF_SUMS)
+                raise make_refusal("an average inside a sum over tokens", OF_SUMS)
             self.index = series.index
             if divisor is not None:
                 factors.remove(divisor)
@@ -120,9 +120,9 @@ class AverageReader:
             factors.remove(total)
             return Averaged(inner.node, "batch")
         if series.index in ("a", "y", "x", "v", "w"):
-            raise refuse("a sum over actions", "type full(x) for \\sum_a \\pi_\\theta(a|s) x")
+            raise make_refusal("a sum over actions", "type full(x) for \\sum_a \\pi_\\theta(a|s) x")
         if divisor is None or not re.fullmatch(r"[ijkn]", series.index):
-            raise refuse(rf"\sum_{series.index[:8]} without the number of samples before it", OF_SUMS)
+            raise make_refusal(rf"\sum_{series.index[:8]} without the number of samples before it", OF_SUMS)
         factors.remove(divisor)
         return Averaged(inner.node, inner.kind or SAMPLES)
 
@@ -132,10 +132,10 @@ class AverageReader:
         match node:
             case Quotient(Number("1"), Length(text)):
                 return is_of_tokens and series.upper in ("", f"|{text}|")
-            case Quotient(Number("1"), Symbol(name, below, above, None)):
+            case Quotient(Number("1"), Symbol(name, subscript, superscript, None)):
                 sizes = {"T", "L", "H"} if is_of_tokens else SIZES - {"T", "H", "L"}
-                full = f"{name}_{below}" if below else name
-                return name in sizes and not above and series.upper in ("", full)
+                full = f"{name}_{subscript}" if subscript else name
+                return name in sizes and not superscript and series.upper in ("", full)
         return False
 
     def split_sum(self, terms: tuple[Node, ...], signs: tuple[bool, ...]) -> Averaged:
@@ -144,12 +144,12 @@ class AverageReader:
         if not kinds:
             return Averaged(Sum(terms, signs))
         if len(kinds) > 1:
-            raise refuse("terms with different averages", "explain each term by itself")
+            raise make_refusal("terms with different averages", "explain each term by itself")
         kind = kinds.pop()
         for part in split:
             is_mean = kind == SAMPLES and all(is_exact(x) for x in list_factors(part.node))
             if not part.kind and not (is_constant(part.node) or is_mean):
-                raise refuse(
+                raise make_refusal(
                     "a term outside an average beside one inside", "type it inside, or explain each by itself"
                 )
         return Averaged(Sum(tuple(part.node for part in split), signs), kind)
@@ -157,24 +157,24 @@ class AverageReader:
     def find_sampler(self) -> str:
         """Return the log density of the samples, as the expectations say; "" where they do not."""
         samplers = set()
-        for text in self.below:
+        for text in self.sampled_from:
             if bare := BARE.fullmatch(text.strip()):
-                letter, below = bare.groups()
+                letter, subscript = bare.groups()
                 is_behaviour = letter in ("beta", "b")
                 samplers |= {
-                    "log_mu" if is_behaviour else find_density(Symbol(letter, below or "", "", "a|s"))
+                    "log_mu" if is_behaviour else find_log_density(Symbol(letter, subscript or "", "", "a|s"))
                 }
                 continue
             for match in POLICY.finditer(text):
-                name, below, above = match[1], match[2] or "", match[3] or ""
+                name, subscript, superscript = match[1], match[2] or "", match[3] or ""
                 if name == "pi" or text[: match.start()].rstrip().endswith("sim"):
-                    samplers |= {find_density(Symbol(name, below, above, "a|s"))}
+                    samplers |= {find_log_density(Symbol(name, subscript, superscript, "a|s"))}
             before = DATA.match(text)
             samplers |= {"log_mu"} if before and ACTIONS.search(before[1]) else set()
         if len(samplers) > 1:
-            raise refuse("an expectation under two policies", "explain each by itself")
+            raise make_refusal("an expectation under two policies", "explain each by itself")
         if "log_p" in samplers:
-            raise refuse(
+            raise make_refusal(
                 "an expectation under the reference", "type full_kl(p, q) for KL(reference || policy)"
             )
         return samplers.pop() if samplers else ""
@@ -195,7 +195,7 @@ def is_constant(node: Node) -> bool:
     return not of_samples and all(x.name in COEFFICIENTS and x.arguments is None for x in letters)
 
 
-def is_reward(node: Node) -> bool:
+def is_response_reward(node: Node) -> bool:
     """Is it the reward of a whole response?"""
     return isinstance(node, Symbol) and (
         node.name == "R" or (node.name == "r" and "y" in (node.arguments or ""))
@@ -223,7 +223,7 @@ def is_gradient(node: Node) -> bool:
     return any(isinstance(part, Gradient) for part in walk(node))
 
 
-def refuse_gradient(node: Node, of_loss: bool) -> UsageError:
+def make_gradient_refusal(node: Node, of_loss: bool) -> UsageError:
     """Return the error for a gradient, with the loss that has it where that is plain."""
     try:
         averaged = AverageReader().split(node)
@@ -235,14 +235,16 @@ def refuse_gradient(node: Node, of_loss: bool) -> UsageError:
             factor = Writer(of_tokens).write(Product(tuple(others))) if others else "1"
             options = f"--level token --aggregate {averaged.kind} " if of_tokens else ""
             loss = quote(f"{'' if of_loss else '-'}sg({factor})*log_q")
-            return refuse(r"the gradient \nabla\log\pi_\theta", f"klsym explain {options}-- {loss} has it")
+            return make_refusal(
+                r"the gradient \nabla\log\pi_\theta", f"klsym explain {options}-- {loss} has it"
+            )
     except UsageError:
         pass
-    return refuse(r"\nabla", OF_GRADIENT)
+    return make_refusal(r"\nabla", OF_GRADIENT)
 
 
 def _is_score(node: Node) -> bool:
     match node:
         case Gradient(Call("log", (Symbol() as symbol,))):
-            return find_density(symbol) == "log_q"
+            return find_log_density(symbol) == "log_q"
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from klsym.language.typeset.tokens import quote_part, refuse
+from klsym.language.typeset.tokens import make_refusal, quote_part
 from klsym.language.typeset.tree import Symbol
 
 OLD = re.compile(
@@ -33,19 +33,19 @@ OF_RETURNS = "type A, G_t for the rewards from a token on, or R without t for th
 OF_REWARD = "type R for the reward, or r_t(\\theta) for the ratio to the old policy"
 
 
-def find_density(symbol: Symbol) -> str:
+def find_log_density(symbol: Symbol) -> str:
     """Return the log density of a policy; "" for another symbol.
 
-    >>> [find_density(Symbol("pi", x)) for x in ("theta", "theta_{old}", "ref", "0", "b")]
+    >>> [find_log_density(Symbol("pi", x)) for x in ("theta", "theta_{old}", "ref", "0", "b")]
     ['log_q', 'log_mu', 'log_p', 'log_p', 'log_mu']
     """
-    name, above = symbol.name, re.sub(r"[{}]", "", symbol.above)
+    name, superscript = symbol.name, re.sub(r"[{}]", "", symbol.superscript)
     if name == "beta":
         return "log_mu" if "|" in (symbol.arguments or "") else ""
     if name not in ("pi", *LETTERS):
         return ""
-    words = f"{re.sub(r'[{}]', '', symbol.below)} {above}".strip()
-    is_plain = above not in COEFFICIENTS and not OF_PARAMETERS.search(symbol.arguments or "")
+    words = f"{re.sub(r'[{}]', '', symbol.subscript)} {superscript}".strip()
+    is_plain = superscript not in COEFFICIENTS and not OF_PARAMETERS.search(symbol.arguments or "")
     if not words and is_plain:
         return LETTERS.get(name, "log_q")
     if is_plain and OLD.search(words):
@@ -55,27 +55,27 @@ def find_density(symbol: Symbol) -> str:
     if is_plain and TRAINED.fullmatch(words.replace(" ", "")):
         return "log_q"
     shown = quote_part(f"{name}_{words}")
-    raise refuse(f"the policy {shown}", r"type \pi_\theta, \pi_{ref} or \pi_{old}")
+    raise make_refusal(f"the policy {shown}", r"type \pi_\theta, \pi_{ref} or \pi_{old}")
 
 
 def name_value(symbol: Symbol, is_of_tokens: bool) -> str:
     """Return what a symbol that is no policy stands for; is_of_tokens: inside a sum over tokens."""
-    name, below, arguments = symbol.name, symbol.below, symbol.arguments
-    is_of_step = bool(re.search(r"(?<![A-Za-z])t(?![A-Za-z])", f"{below} {arguments}"))
+    name, subscript, arguments = symbol.name, symbol.subscript, symbol.arguments
+    is_of_step = bool(re.search(r"(?<![A-Za-z])t(?![A-Za-z])", f"{subscript} {arguments}"))
     if name in WORDS:
         return name
-    if name == "k" and below in ("1", "2", "3"):
-        return f"k{below}"
+    if name == "k" and subscript in ("1", "2", "3"):
+        return f"k{subscript}"
     if name in ("rho", "r") and arguments == "theta":
         return "rho"
-    if name == "rho" and arguments is None and INDICES.fullmatch(below):
+    if name == "rho" and arguments is None and INDICES.fullmatch(subscript):
         return "rho"
-    if name == "r" and not (below or symbol.above or arguments):
+    if name == "r" and not (subscript or symbol.superscript or arguments):
         return "r"
-    if "+" in f"{below}{arguments}" or "theta" in (arguments or ""):
-        raise refuse(f"{quote_part(name)} of the next step, or of theta,", "type A, R, V or V_next")
+    if "+" in f"{subscript}{arguments}" or "theta" in (arguments or ""):
+        raise make_refusal(f"{quote_part(name)} of the next step, or of theta,", "type A, R, V or V_next")
     if is_of_tokens and name in ("R", "r", "Q") and is_of_step:
-        raise refuse(f"{name} with the index t inside a sum over tokens", OF_RETURNS)
+        raise make_refusal(f"{name} with the index t inside a sum over tokens", OF_RETURNS)
     if name == "A" or (name == "delta" and is_of_step):
         return "A"
     if name == "Q":
@@ -86,44 +86,44 @@ def name_value(symbol: Symbol, is_of_tokens: bool) -> str:
         return "baseline"
     if name == "R" or (name == "r" and re.search(r",|tau|y", arguments or "")):
         return "whole(R)" if is_of_tokens else "R"
-    if name == "G" and below:
+    if name == "G" and subscript:
         return "togo(R)" if is_of_tokens else "R"
     return name_coefficient(symbol)
 
 
 def name_coefficient(symbol: Symbol) -> str:
     """Return the name of a number that depends on neither the sample nor theta."""
-    name, below = symbol.name, re.sub(r"[{}\s]", "", symbol.below)
+    name, subscript = symbol.name, re.sub(r"[{}\s]", "", symbol.subscript)
     if name == "r":
-        raise refuse(f"the letter r in {quote_part('r_' + below)}", OF_REWARD)
-    if name in COEFFICIENTS and symbol.arguments is None and not symbol.above:
-        short = BOUNDS.get(below, below)
+        raise make_refusal(f"the letter r in {quote_part('r_' + subscript)}", OF_REWARD)
+    if name in COEFFICIENTS and symbol.arguments is None and not symbol.superscript:
+        short = BOUNDS.get(subscript, subscript)
         if re.fullmatch(r"\d?", short):
             return f"{COEFFICIENTS[name]}{short}"
         if re.fullmatch(r"[A-Za-z]{2,}", short):
             return f"{COEFFICIENTS[name]}_{short}"
-    shown = quote_part(f"{name}_{below}" if below else name)
-    raise refuse(shown, HINTS.get(name, UNKNOWN))
+    shown = quote_part(f"{name}_{subscript}" if subscript else name)
+    raise make_refusal(shown, HINTS.get(name, UNKNOWN))
 
 
-def name_kind(symbol: Symbol) -> str:
+def find_index_group(symbol: Symbol) -> str:
     """Return under which name the indices of a symbol must agree in a formula; "" for others."""
-    if find_density(symbol):
+    if find_log_density(symbol):
         return "policy"
     if symbol.name in ("A", "R", "Q", "V", "r", "rho", "G", "delta", "b"):
         return symbol.name
     return ""
 
 
-def list_details(symbol: Symbol) -> str:
+def write_indices(symbol: Symbol) -> str:
     """Return the indices by which a value of one sample differs from that of another.
 
-    >>> list_details(Symbol("pi", "theta", "", "y_{w}|x")), list_details(Symbol("R", "i"))
+    >>> write_indices(Symbol("pi", "theta", "", "y_{w}|x")), write_indices(Symbol("R", "i"))
     ('y_w', 'i')
     """
-    if find_density(symbol):
+    if find_log_density(symbol):
         text = (symbol.arguments or "").partition("|")[0]
     else:
-        text = f"{symbol.below}{symbol.above}{symbol.arguments or ''}"
+        text = f"{symbol.subscript}{symbol.superscript}{symbol.arguments or ''}"
     text = re.sub(r"\s", "", text)
     return re.sub(r"\{(\w)\}", r"\1", text)

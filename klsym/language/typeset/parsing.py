@@ -1,7 +1,7 @@
 """Recursive descent over the tokens of a formula in LaTeX.
 
 >>> parse_formula(r"\\frac12").right
-Quotient(above=Number(text='1'), below=Number(text='2'))
+Quotient(numerator=Number(text='1'), denominator=Number(text='2'))
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from klsym.language.typeset.tokens import (
     OPENING,
     Token,
     flatten_tokens,
+    make_refusal,
     quote_part,
-    refuse,
     split_tokens,
 )
 from klsym.language.typeset.tree import (
@@ -79,7 +79,7 @@ def parse_formula(text: str) -> Formula:
     while tokens and tokens[-1].text in (".", ","):
         tokens = tokens[:-1]
     if len(places) > 1:
-        raise refuse("a formula with two signs =", "type the last one alone")
+        raise make_refusal("a formula with two signs =", "type the last one alone")
     if not places:
         return Formula(_Parser(tokens).parse())
     left = [token for token in tokens[: places[0]] if token.text != ":"]
@@ -91,7 +91,7 @@ class _Parser:
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens, self.position, self.depth = tokens, 0, 0
-        self.is_open = False  # was the last factor a function without brackets?
+        self.ended_with_bare_function = False  # was the last factor a function without brackets?
 
     # ------------------------------------------------------------------------ tokens
     @property
@@ -129,7 +129,7 @@ class _Parser:
             elif text in CLOSER:
                 stack.append(CLOSER[text])
             elif text in CLOSING:
-                raise refuse(f"{text} where {stack[-1]} is expected", "close each bracket")
+                raise make_refusal(f"{text} where {stack[-1]} is expected", "close each bracket")
         return self.tokens[start + 1 : self.position - 1]
 
     def take_argument(self) -> list[Token]:
@@ -140,7 +140,7 @@ class _Parser:
         return self.take_group()
 
     def take_index(self) -> list[Token]:
-        """Return the tokens of an index; of a word such as old, which braces should hold, the whole."""
+        """Return an index; the letters of a bare `old` are one index."""
         return self.take_group() if INDEX_WORD.fullmatch(self.next_token.text) else self.take_argument()
 
     def parse_inner(self, tokens: list[Token]) -> Node:
@@ -158,7 +158,7 @@ class _Parser:
         """Return the tree of all tokens."""
         node = self.parse_comparison()
         if self.next_token.text:
-            raise refuse(quote_part(self.next_token.text), UNKNOWN)
+            raise make_refusal(quote_part(self.next_token.text), UNKNOWN)
         return node
 
     def parse_comparison(self) -> Node:
@@ -183,48 +183,52 @@ class _Parser:
         is_divided, divisions = False, 0
         while self.next_token.text not in ("", "+", "-", ",", "=", *SIGNS, *CLOSING):
             if self.accept("/"):
-                factors[-1] = self.divide(factors[-1], self.is_open, self.parse_factor())
+                factors[-1] = self.divide(factors[-1], self.ended_with_bare_function, self.parse_factor())
                 is_divided, divisions = True, divisions + 1
                 if divisions > MAX_DEPTH:
-                    raise refuse(f"more than {MAX_DEPTH} signs / in a product", r"type \frac{..}{..}")
+                    raise make_refusal(f"more than {MAX_DEPTH} signs / in a product", r"type \frac{..}{..}")
                 continue
             is_typed = self.accept("*", r"\cdot", r"\times", r"\odot")
-            if is_divided and not is_typed and not self.is_sure(factors[-1], self.next_token.text):
-                raise refuse("a product behind /", r"type \frac{..}{..}")
+            if is_divided and not is_typed and not self.may_precede_factor(factors[-1], self.next_token.text):
+                raise make_refusal("a product behind /", r"type \frac{..}{..}")
             factors.append(self.parse_factor())
             is_divided = False
         return factors[0] if len(factors) == 1 else Product(tuple(factors))
 
     @staticmethod
-    def divide(above: Node, is_open: bool, below: Node) -> Node:
-        """Return a quotient; is_open: what stands above is a function without brackets."""
-        if isinstance(above, Call) and is_open:
-            raise refuse(rf"\{above.name} x / y", rf"type \{above.name}\frac{{x}}{{y}} or brackets")
-        return Quotient(above, below)
+    def divide(numerator: Node, ended_with_bare_function: bool, denominator: Node) -> Node:
+        """Return a quotient; ended_with_bare_function: the numerator is a function without brackets."""
+        if isinstance(numerator, Call) and ended_with_bare_function:
+            raise make_refusal(
+                rf"\{numerator.name} x / y", rf"type \{numerator.name}\frac{{x}}{{y}} or brackets"
+            )
+        return Quotient(numerator, denominator)
 
     @staticmethod
-    def is_sure(node: Node, following: str) -> bool:
-        """Is it a quotient of two numbers, or of two policies, which nothing behind it belongs to?"""
-        parts = (node.above, node.below) if isinstance(node, Quotient) else (node,)
+    def may_precede_factor(node: Node, following: str) -> bool:
+        """May a factor follow x/y without brackets?  Behind numbers only a bracket or a logarithm may."""
+        parts = (node.numerator, node.denominator) if isinstance(node, Quotient) else (node,)
         is_number = all(isinstance(x, Number) for x in parts) and following in (*OPENING, r"\log")
         return is_number or all(isinstance(x, Symbol) and x.name in ("pi", "mu", "p", "q") for x in parts)
 
     def parse_factor(self) -> Node:
         """Return a part with its powers."""
-        self.is_open = False
+        self.ended_with_bare_function = False
         is_log = self.next_token.text in (r"\log", "log")
         node = self.parse_atom()
         if self.accept("_"):
-            raise refuse("an index of a bracket or a function", "leave it out, or type a name for it")
+            raise make_refusal("an index of a bracket or a function", "leave it out, or type a name for it")
         if self.accept("^"):
             exponent = self.take_argument()
             if is_log:
-                raise refuse("log(..) with a power behind it", r"type \left(\log x\right)^2 or \log^2 x")
+                raise make_refusal(
+                    "log(..) with a power behind it", r"type \left(\log x\right)^2 or \log^2 x"
+                )
             if flatten_tokens(exponent) in ("T", "top", "prime", "*", "+", "-"):
-                raise refuse(f"the power {flatten_tokens(exponent)}", "type what it stands for")
+                raise make_refusal(f"the power {flatten_tokens(exponent)}", "type what it stands for")
             node = Power(node, self.parse_inner(exponent))
         if self.next_token.text in ("^", "_"):
-            raise refuse("a second power or index", "use brackets")
+            raise make_refusal("a second power or index", "use brackets")
         return node
 
     def parse_atom(self) -> Node:
@@ -249,7 +253,7 @@ class _Parser:
             self.depth -= 1
             return node
         if not re.fullmatch(r"\\?\w+", token.text):
-            raise refuse(quote_part(token.text), UNKNOWN)
+            raise make_refusal(quote_part(token.text), UNKNOWN)
         return self.read_symbol(token)
 
     def find_reader(self, token: Token) -> Callable[[Token], Node] | None:
@@ -287,30 +291,30 @@ class _Parser:
 
     def read_series(self, token: Token) -> Node:
         if token.text != r"\sum":
-            raise refuse(token.text, "type log-probabilities: the sum over tokens is whole(log_q)")
-        below = above = ""
+            raise make_refusal(token.text, "type log-probabilities: the sum over tokens is whole(log_q)")
+        lower = upper = ""
         while self.next_token.text in ("_", "^"):
             if self.take().text == "_":
-                below = flatten_tokens(self.take_group())
+                lower = flatten_tokens(self.take_group())
             else:
-                above = flatten_tokens(self.take_group())
-        index = re.split(r"=|in\b", below)[0].strip()
-        return Series(index, above, self.parse_product())
+                upper = flatten_tokens(self.take_group())
+        index = re.split(r"=|in\b", lower)[0].strip()
+        return Series(index, upper, self.parse_product())
 
     def read_exponential(self, token: Token) -> Node:
         self.take()
         return Call("exp", (self.parse_inner(self.take_group()),))
 
     def read_mean(self, token: Token) -> Node:
-        below = flatten_tokens(self.take_argument()) if self.accept("_") else ""
-        if self.next_token.text in (r"\frac", r"\sum") and below:
-            return Mean(below, self.parse_product())
+        sampled_from = flatten_tokens(self.take_argument()) if self.accept("_") else ""
+        if self.next_token.text in (r"\frac", r"\sum") and sampled_from:
+            return Mean(sampled_from, self.parse_product())
         if self.next_token.text not in ("[", "(", r"\{", "{"):
-            raise refuse("an expectation without brackets", r"type \mathbb{E}[..]")
+            raise make_refusal("an expectation without brackets", r"type \mathbb{E}[..]")
         inner = self.take_group()
-        if Token(r"\sim") in inner and not below:  # E[q ~ P, o ~ pi_old] x
+        if Token(r"\sim") in inner and not sampled_from:  # E[q ~ P, o ~ pi_old] x
             return Mean(flatten_tokens(inner), self.parse_product())
-        return Mean(below, self.parse_inner(inner))
+        return Mean(sampled_from, self.parse_inner(inner))
 
     def names_divergence(self, name: str) -> bool:
         """Is it KL(..), or D with the index KL?"""
@@ -327,14 +331,14 @@ class _Parser:
         bars = [i for i, x in enumerate(text) if x == r"\|" or text[i : i + 2] == ["|", "|"]]
         place = bars[0] if bars else text.index(",") if text.count(",") == 1 else -1
         if place < 0:
-            raise refuse("KL(..) without ||", r"type D_{KL}(\pi_\theta \| \pi_{ref})")
+            raise make_refusal("KL(..) without ||", r"type D_{KL}(\pi_\theta \| \pi_{ref})")
         behind = place + (2 if text[place] == "|" else 1)
         return Divergence(self.read_policy(inner[:place]), self.read_policy(inner[behind:]))
 
     def read_policy(self, tokens: list[Token]) -> Symbol:
         node = self.parse_inner(tokens)
         if not isinstance(node, Symbol):
-            raise refuse("KL or entropy of what is no policy", r"type a policy, such as \pi_\theta")
+            raise make_refusal("KL or entropy of what is no policy", r"type a policy, such as \pi_\theta")
         return node
 
     def read_entropy(self, token: Token) -> Node:
@@ -346,29 +350,29 @@ class _Parser:
     def read_indicator(self, token: Token) -> Node:
         inner = self.parse_inner(self.take_group())
         if not isinstance(inner, Comparison):
-            raise refuse("an indicator without one comparison", r"type \mathbb{1}[A > 0]")
+            raise make_refusal("an indicator without one comparison", r"type \mathbb{1}[A > 0]")
         return Call("where", (inner, Number("1"), Number("0")))
 
     def read_function(self, token: Token) -> Node:
-        name, below = FUNCTIONS[token.plain], ""
+        name, subscript = FUNCTIONS[token.plain], ""
         power: list[Token] = []
         if name == "sqrt" and self.next_token.text == "[":
-            raise refuse("a root with an index", "type a power, such as x^{1/3}")
+            raise make_refusal("a root with an index", "type a power, such as x^{1/3}")
         if self.accept("_"):
-            below = flatten_tokens(self.take_group())
+            subscript = flatten_tokens(self.take_group())
         if self.accept("^"):
             power = self.take_group()
         if self.next_token.text in ("(", "[", r"\{", "{"):
             arguments = tuple(map(self.parse_inner, split_at_commas(self.take_group())))
-            self.is_open = False
+            self.ended_with_bare_function = False
         else:
-            if name in ("min", "max") and not re.search(r"=|in\b|,", below):
-                raise refuse(rf"\{name} over a policy", OF_OPTIMA)
+            if name in ("min", "max") and not re.search(r"=|in\b|,", subscript):
+                raise make_refusal(rf"\{name} over a policy", OF_OPTIMA)
             arguments = (self.parse_factor(),)
-            self.is_open = True
+            self.ended_with_bare_function = True
             if not isinstance(arguments[0], Quotient) and not is_argument(name, arguments[0]):
-                raise refuse(rf"\{name} without brackets", f"type {name}(..)")
-        call = Call(name, arguments, below)
+                raise make_refusal(rf"\{name} without brackets", f"type {name}(..)")
+        call = Call(name, arguments, subscript)
         return Power(call, self.parse_inner(power)) if power else call
 
     def take_until_bar(self) -> list[Token]:
@@ -386,17 +390,17 @@ class _Parser:
         return Call("abs", (self.parse_inner(inner),))
 
     def read_symbol(self, token: Token) -> Node:
-        name, below, above = token.plain, "", ""
+        name, subscript, superscript = token.plain, "", ""
         while self.next_token.text in ("_", "^"):
             start = self.position
             if self.take().text == "_":
-                below += flatten_tokens(self.take_index())
+                subscript += flatten_tokens(self.take_index())
                 continue
             group = self.take_argument()
             if self.is_power(name, group):
                 self.position = start
                 break
-            above += flatten_tokens(group)
+            superscript += flatten_tokens(group)
         arguments = None
         if self.next_token.text in ("(", "[") and name in WITH_ARGUMENTS:
             start = self.position
@@ -405,7 +409,7 @@ class _Parser:
                 arguments = text
             else:
                 self.position = start
-        return Symbol(name, below, above, arguments)
+        return Symbol(name, subscript, superscript, arguments)
 
     @staticmethod
     def is_power(name: str, group: list[Token]) -> bool:

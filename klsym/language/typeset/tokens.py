@@ -78,7 +78,7 @@ def quote_part(text: str) -> str:
     return repr(line if len(line) <= SHOWN else line[: SHOWN - 3] + "...").replace("\\\\", "\\")
 
 
-def refuse(what: str, instead: str) -> UsageError:
+def make_refusal(what: str, instead: str) -> UsageError:
     """Return the error for a part of a formula that is not read."""
     return UsageError(f"{what} is not read in a formula in LaTeX: {instead}")
 
@@ -158,15 +158,15 @@ class _Cleaner:
         inner = [part for part in group if part not in FONTS and part not in SPACES and part not in "{}"]
         word = "".join(part.lstrip("\\") for part in inner)
         if not re.fullmatch(r"[A-Za-z0-9_-]+", word):
-            raise refuse(f"{font}{{{word[:SHOWN]}}}", "type a name such as clip, sg or old in it")
+            raise make_refusal(f"{font}{{{word[:SHOWN]}}}", "type a name such as clip, sg or old in it")
         return word.replace("-", "_")
 
     def drop_environment(self) -> None:
         name = "".join(self.read_group()).rstrip("*")
         if name == "cases":
-            raise refuse(r"\begin{cases}", "type where(A > 0, x, y) in the loss grammar")
+            raise make_refusal(r"\begin{cases}", "type where(A > 0, x, y) in the loss grammar")
         if name not in ENVIRONMENTS:
-            raise refuse(rf"\begin{{{name[:SHOWN]}}}", "type one formula")
+            raise make_refusal(rf"\begin{{{name[:SHOWN]}}}", "type one formula")
 
 
 def flatten_tokens(tokens: list[Token]) -> str:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from klsym.errors import UsageError
 from klsym.language.messages import Message
-from klsym.language.typeset.averages import CODE, TOKENS, AverageReader, is_gradient, refuse_gradient
+from klsym.language.typeset.averages import CODE, TOKENS, AverageReader, is_gradient, make_gradient_refusal
 from klsym.language.typeset.parsing import parse_formula
-from klsym.language.typeset.tokens import quote_part, refuse
+from klsym.language.typeset.tokens import make_refusal, quote_part
 from klsym.language.typeset.tree import Comparison
 from klsym.language.typeset.writing import (
     Writer,
@@ -58,9 +58,9 @@ def translate(text: str) -> Translation:
 def _translate(text: str) -> Translation:
     formula = parse_formula(text)
     if "nabla" in formula.left or is_gradient(formula.right):
-        raise refuse_gradient(formula.right, of_loss=bool(re.search(r"\bL\b|loss", formula.left)))
+        raise make_gradient_refusal(formula.right, of_loss=bool(re.search(r"\bL\b|loss", formula.left)))
     if isinstance(formula.right, Comparison):
-        raise refuse("a comparison", r"type \mathbb{1}[A > 0] for what is 1 or 0")
+        raise make_refusal("a comparison", r"type \mathbb{1}[A > 0] for what is 1 or 0")
     assigned, is_maximised = read_left_side(formula.left)
     reader = AverageReader()
     averaged = reader.split(formula.right)
@@ -72,7 +72,7 @@ def _translate(text: str) -> Translation:
     writer = Writer(is_of_tokens)
     loss = writer.write(averaged.node)
     if writer.is_of_sequences and is_of_tokens:
-        raise refuse("a ratio of whole sequences inside a sum over tokens", "type gspo, or gspo_token")
+        raise make_refusal("a ratio of whole sequences inside a sum over tokens", "type gspo, or gspo_token")
     loss = f"-({loss})" if is_maximised else loss
     notes = [Message("expectation-left-out")] * reader.has_expectation
     notes += [Message("kl-is-exact")] * writer.has_divergence
@@ -97,7 +97,7 @@ def read_left_side(left: str) -> tuple[str, bool]:
     match = LEFT.fullmatch(left)
     name = re.match(r"[A-Za-z]+", left)
     if name is None or match is None:
-        raise refuse(quote_part(left), "type what stands on the right of = alone")
+        raise make_refusal(quote_part(left), "type what stands on the right of = alone")
     if name[0] in ("R", "r") and not re.fullmatch(r"\(theta\)", match[2] or ""):
         return "reward = ", False
     is_maximised = name[0] in ("J", "objective") and not OF_SAC.match(left)

@@ -29,8 +29,8 @@ class Symbol(Node):
     """A letter or a word with its indices; arguments: None where no bracket follows."""
 
     name: str
-    below: str = ""
-    above: str = ""
+    subscript: str = ""
+    superscript: str = ""
     arguments: str | None = None
 
 
@@ -53,8 +53,8 @@ class Product(Node):
 class Quotient(Node):
     """x / y."""
 
-    above: Node
-    below: Node
+    numerator: Node
+    denominator: Node
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Power(Node):
 
 @dataclass(frozen=True)
 class Call(Node):
-    """A function of the loss grammar; below: the index of min and max."""
+    """A function of the loss grammar; subscript: the index of min and max."""
 
     name: str
     arguments: tuple[Node, ...]
-    below: str = ""
+    subscript: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Entropy(Node):
 
 @dataclass(frozen=True)
 class Mean(Node):
-    """An expectation; below: what is drawn from what."""
+    """An expectation; sampled_from: what is drawn from what."""
 
-    below: str
+    sampled_from: str
     body: Node
 
 

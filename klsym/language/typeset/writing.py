@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from klsym.errors import UsageError
-from klsym.language.typeset.names import find_density, list_details, name_kind, name_value
-from klsym.language.typeset.tokens import quote_part, refuse
+from klsym.language.typeset.names import find_index_group, find_log_density, name_value, write_indices
+from klsym.language.typeset.tokens import make_refusal, quote_part
 from klsym.language.typeset.tree import (
     Call,
     Comparison,
@@ -65,12 +65,12 @@ class Writer:
                 return self.write_sum(terms, signs)
             case Product(factors):
                 return "*".join(map(self.write_factor, factors))
-            case Quotient(above, below):
-                return self.write_quotient(above, below)
+            case Quotient(numerator, denominator):
+                return self.write_quotient(numerator, denominator)
             case Power(base, exponent):
                 return self.write_power(base, exponent)
-            case Call(name, arguments, below):
-                return self.write_call(name, arguments, below)
+            case Call(name, arguments, subscript):
+                return self.write_call(name, arguments, subscript)
             case Comparison(sign, first, second):
                 return f"{self.write(first)} {sign} {self.write(second)}"
             case Divergence(first, second):
@@ -79,23 +79,23 @@ class Writer:
             case Entropy(policy):
                 return f"H({self.name_policy(policy)})"
             case Gradient():
-                raise refuse(r"\nabla", OF_GRADIENT)
+                raise make_refusal(r"\nabla", OF_GRADIENT)
             case Length(text):
-                raise refuse(quote_part(f"|{text}|"), OF_SUMS)
+                raise make_refusal(quote_part(f"|{text}|"), OF_SUMS)
             case Mean():
-                raise refuse(
+                raise make_refusal(
                     "an expectation inside a product, a function or a sum with other terms",
                     r"type \mathbb{E}[..] around the whole formula",
                 )
-        raise refuse(r"this \sum", OF_SUMS)
+        raise make_refusal(r"this \sum", OF_SUMS)
 
     def write_symbol(self, symbol: Symbol) -> str:
-        density = find_density(symbol)
+        density = find_log_density(symbol)
         if not density:
-            if symbol.name in SIZES - {"G"} and not (symbol.below or symbol.arguments):
-                raise refuse(f"the number {quote_part(symbol.name)}", OF_SUMS)
+            if symbol.name in SIZES - {"G"} and not (symbol.subscript or symbol.arguments):
+                raise make_refusal(f"the number {quote_part(symbol.name)}", OF_SUMS)
             return name_value(symbol, self.is_of_tokens)
-        raise refuse(f"a probability alone, {quote_part(symbol.name)},", OF_PROBABILITIES)
+        raise make_refusal(f"a probability alone, {quote_part(symbol.name)},", OF_PROBABILITIES)
 
     def write_factor(self, node: Node) -> str:
         """Return a text that may be multiplied."""
@@ -109,28 +109,36 @@ class Writer:
         )
         return f"-{text[3:]}" if signs[0] else text[3:]
 
-    def write_quotient(self, above: Node, below: Node) -> str:
-        densities = [find_density(x) if isinstance(x, Symbol) else "" for x in (above, below)]
+    def write_quotient(self, numerator: Node, denominator: Node) -> str:
+        densities = [find_log_density(x) if isinstance(x, Symbol) else "" for x in (numerator, denominator)]
         if all(densities):
             if densities[0] == densities[1]:
-                raise refuse("a ratio of a policy to itself", r"type \pi_{old} or \pi_{ref} below")
+                raise make_refusal("a ratio of a policy to itself", r"type \pi_{old} or \pi_{ref} below")
             return "rho" if densities == ["log_q", "log_mu"] else f"exp({densities[0]} - {densities[1]})"
-        if densities[1] and isinstance(above, Product):
-            places = [i for i, x in enumerate(above.factors) if isinstance(x, Symbol) and find_density(x)]
+        if densities[1] and isinstance(numerator, Product):
+            places = [
+                i for i, x in enumerate(numerator.factors) if isinstance(x, Symbol) and find_log_density(x)
+            ]
             if len(places) == 1:
-                factors = [*above.factors]
-                factors[places[0]] = Quotient(factors[places[0]], below)
+                factors = [*numerator.factors]
+                factors[places[0]] = Quotient(factors[places[0]], denominator)
                 return self.write(Product(tuple(factors)))
-        numerator = f"({self.write(above)})" if isinstance(above, Sum | Product) else self.write_factor(above)
-        is_atom = isinstance(below, Number | Symbol | Call)
-        return f"{numerator}/{self.write(below) if is_atom else '(' + self.write(below) + ')'}"
+        dividend = (
+            f"({self.write(numerator)})"
+            if isinstance(numerator, Sum | Product)
+            else self.write_factor(numerator)
+        )
+        is_atom = isinstance(denominator, Number | Symbol | Call)
+        return f"{dividend}/{self.write(denominator) if is_atom else '(' + self.write(denominator) + ')'}"
 
     def write_power(self, base: Node, exponent: Node) -> str:
         match exponent:
             case Quotient(Number("1"), Length() | Symbol("T")):
                 return self.write_sequence_ratio(base)
         if any(isinstance(x, Symbol) and x.name in ("t", "l", "k", "i") for x in walk(exponent)):
-            raise refuse("a power that depends on the token", "type disc(gamma, R) for discounted rewards")
+            raise make_refusal(
+                "a power that depends on the token", "type disc(gamma, R) for discounted rewards"
+            )
         text = self.write(base)
         plain = text if isinstance(base, Number | Symbol | Call) else f"({text})"
         return (
@@ -142,15 +150,15 @@ class Writer:
     def write_sequence_ratio(self, base: Node) -> str:
         """Return the power 1/T of a ratio of whole sequences."""
         match base:
-            case Quotient(Symbol() as above, Symbol() as below) if find_density(above) and find_density(
-                below
-            ):
+            case Quotient(Symbol() as first, Symbol() as second) if find_log_density(
+                first
+            ) and find_log_density(second):
                 self.is_of_sequences = True
-                return f"exp(whole({find_density(above)} - {find_density(below)})/T)"
-        raise refuse("the power 1/T of what is no ratio of policies", OF_SUMS)
+                return f"exp(whole({find_log_density(first)} - {find_log_density(second)})/T)"
+        raise make_refusal("the power 1/T of what is no ratio of policies", OF_SUMS)
 
-    def write_call(self, name: str, arguments: tuple[Node, ...], below: str) -> str:
-        if below:
+    def write_call(self, name: str, arguments: tuple[Node, ...], subscript: str) -> str:
+        if subscript:
             if (
                 name == "min"
                 and len(arguments) == 1
@@ -158,24 +166,28 @@ class Writer:
                 and arguments[0].name == "Q"
             ):
                 return "Q"
-            raise refuse(f"{name} with an index", f"type {name}(..) without it, and Q for a critic")
+            raise make_refusal(f"{name} with an index", f"type {name}(..) without it, and Q for a critic")
         match name, arguments:
-            case "log", (Symbol() as symbol,) if find_density(symbol):
-                return find_density(symbol)
-            case "log", (Quotient(Symbol() as above, Symbol() as under),) if find_density(
-                above
-            ) and find_density(under):
-                return f"({find_density(above)} - {find_density(under)})"
+            case "log", (Symbol() as symbol,) if find_log_density(symbol):
+                return find_log_density(symbol)
+            case "log", (Quotient(Symbol() as first, Symbol() as second),) if find_log_density(
+                first
+            ) and find_log_density(second):
+                return f"({find_log_density(first)} - {find_log_density(second)})"
             case "where", (condition, first, second):
                 return f"where({self.write(condition)}, {self.write(first)}, {self.write(second)})"
         if name in ("min", "max") and len(arguments) < 2:
-            raise refuse(f"{name} of one value", f"type {name}(x, y); for an optimum type what is optimised")
+            raise make_refusal(
+                f"{name} of one value", f"type {name}(x, y); for an optimum type what is optimised"
+            )
         return f"{name}({', '.join(map(self.write, arguments))})"
 
     def name_policy(self, symbol: Symbol) -> str:
-        density = find_density(symbol)
+        density = find_log_density(symbol)
         if not density:
-            raise refuse(f"the policy {quote_part(symbol.name)}", r"type \pi_\theta, \pi_{ref} or \pi_{old}")
+            raise make_refusal(
+                f"the policy {quote_part(symbol.name)}", r"type \pi_\theta, \pi_{ref} or \pi_{old}"
+            )
         return POLICIES[density]
 
 
@@ -183,13 +195,15 @@ def refuse_unlike_indices(node: Node) -> None:
     """Refuse values of two samples or two tokens, such as y_w and y_l, which would be read as one."""
     seen: dict[str, str] = {}
     for part in walk(node):
-        kind = name_kind(part) if isinstance(part, Symbol) else ""
-        details = list_details(part) if isinstance(part, Symbol) and kind else ""
-        if not kind or details in ("", "cdot"):
+        group = find_index_group(part) if isinstance(part, Symbol) else ""
+        indices = write_indices(part) if isinstance(part, Symbol) and group else ""
+        if not group or indices in ("", "cdot"):
             continue
-        if seen.setdefault(kind, details) != details:
-            both = f"{quote_part(seen[kind])} and {quote_part(details)}"
-            raise refuse(f"{kind} of {both}", "klsym reads the loss of one sample, whose indices agree")
+        if seen.setdefault(group, indices) != indices:
+            both = f"{quote_part(seen[group])} and {quote_part(indices)}"
+            raise make_refusal(
+                f"{group} of {both}", "klsym reads the loss of one sample, whose indices agree"
+            )
 
 
 def refuse_bare_ratio(node: Node) -> None:
@@ -198,7 +212,7 @@ def refuse_bare_ratio(node: Node) -> None:
     is_bare = any(part == Symbol("r") for part in walk(node))
     clips = any(isinstance(part, Call) and part.name == "clip" for part in walk(node))
     if is_bare and (clips or names & {"A", "R", "Q", "G"}):
-        raise refuse(
+        raise make_refusal(
             "the letter r beside an advantage or clip",
             r"type r_t(\theta) for the ratio to the old policy, \frac{\pi_{ref}}{\pi_\theta} for p/q, or R",
         )
@@ -207,8 +221,8 @@ def refuse_bare_ratio(node: Node) -> None:
 def refuse_whole_sequences(node: Node, index: str) -> None:
     """Refuse policies of whole responses inside a sum over tokens."""
     for part in walk(node):
-        if isinstance(part, Symbol) and find_density(part):
-            action = list_details(part)
+        if isinstance(part, Symbol) and find_log_density(part):
+            action = write_indices(part)
             has_index = re.search(rf"_(?:\{{[^}}]*)?{index}(?![a-z])", action)
             if action not in ("", "cdot") and not has_index:
                 raise UsageError(
