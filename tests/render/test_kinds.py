@@ -75,7 +75,7 @@ SAID: list[tuple[str, dict[str, Any], str]] = [
     ("kl = -beta*(logp - ref_logp)", {"use": "reward"}, "The wrong sign for a penalty on KL(policy || ref"),
     ("kl = old_logp - ref_logp", {"use": "reward"}, "A penalty on KL(policy || reference): subtracted"),
     ("kl = old_logp - ref_logp", {"use": "reward", **OFF}, "a penalty that is not a KL"),
-    ("rewards = 0.1*(logp - ref_logp)", {}, "No effect"),
+    ("rewards = 0.1*(logp - ref_logp)", {}, "The wrong sign for a penalty on KL(policy || reference)"),
     ("full_kl(old, q)", {}, "A penalty on KL(old policy || policy): minimises E_q[-log_q/rho_old]"),
     ("0.1*full_kl(old, q)", {}, "A penalty on KL(old policy || policy)"),
     ("beta*full_kl(q, old)", {}, "A penalty on KL(policy || old policy)"),
